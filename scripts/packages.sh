@@ -53,7 +53,7 @@ grep -qx 'data.dir: /var/lib/chronik' "$stage/chronikd.yaml" || { echo "the data
 
 # The documentation with the paths of the repository, so that its links work.
 mkdir -p "$stage/doc/docs" "$stage/debian"
-cp README.md SECURITY.md CHANGELOG.md "$stage/doc/"
+cp README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md "$stage/doc/"
 cp docs/*.md "$stage/doc/docs/"
 gzip -9nk "$stage/doc/CHANGELOG.md"
 mv "$stage/doc/CHANGELOG.md.gz" "$stage/debian/changelog.gz"

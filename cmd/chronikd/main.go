@@ -1,4 +1,4 @@
-// Command chronikd is the broker. What it does is in internal/daemon.
+// Command chronikd is the broker. Its implementation is in internal/daemon.
 package main
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon"
 )
 
-// version is what `make build` stamps.
+// version is set by `make build`.
 var version = "dev"
 
 func main() {
-	signals := make(chan os.Signal, 1) // one that comes while another waits means the same
+	signals := make(chan os.Signal, 1) // further signals while one waits mean the same
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // it is under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // it is ignored under nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	os.Exit(daemon.Main(context.Background(), daemon.Process{

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// api is the port's JSON. Its shapes are promised in docs/admin.md.
-type api struct{ o Options }
+// jsonAPI serves the port's JSON. docs/admin.md promises its form.
+type jsonAPI struct{ o Options }
 
-// apiError is an answer that is no success.
+// apiError is an error with the status of its response.
 type apiError struct {
 	status int
 	text   string
@@ -22,16 +22,16 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.text }
 
-// BadRequest returns an error that is answered with status 400.
+// BadRequest returns an error whose response has status 400.
 func BadRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// Conflict returns an error that is answered with status 409.
+// Conflict returns an error whose response has status 409.
 func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 
-// register adds the paths.
-func (a *api) register(mux *http.ServeMux, g *guard) {
+// register adds the paths to mux.
+func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("GET /v1/health", g.named(http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
 	mux.Handle("GET /v1/log", g.own(http.HandlerFunc(a.log)))
@@ -50,17 +50,17 @@ func (a *api) register(mux *http.ServeMux, g *guard) {
 }
 
 func unavailable(phase string) error {
-	return &apiError{http.StatusServiceUnavailable, "the broker does not serve now: " + phase}
+	return &apiError{http.StatusServiceUnavailable, "the broker is not serving clients: " + phase}
 }
 
-// health is GET /v1/health, and POST, which measures the disks first.
-func (a *api) health(w http.ResponseWriter, r *http.Request) {
+// health serves GET /v1/health, and POST, which measures the disks first.
+func (a *jsonAPI) health(w http.ResponseWriter, r *http.Request) {
 	err := known(r.URL.Query())
 	if err == nil && r.Method == http.MethodPost {
 		if phase := a.o.Health.Phase(); phase != "" {
 			err = unavailable(phase)
 		} else {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(probeTime + writeTime)) // a test's recorder has none
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(probeTime + writeTime)) // the recorder of a test has none
 			err = a.o.Probe(r.Context())
 		}
 	}
@@ -71,7 +71,7 @@ func (a *api) health(w http.ResponseWriter, r *http.Request) {
 	answer(w, a.o.Health.Report(r.Context()), nil)
 }
 
-// answer writes v, or the error.
+// answer writes v, or err if it is not nil.
 func answer(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
@@ -83,15 +83,15 @@ func answer(w http.ResponseWriter, v any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that went away needs no answer
+	_ = json.NewEncoder(w).Encode(v) // a client that has gone needs no response
 }
 
-// known refuses parameters that a path doesn't have: a mistyped one would choose
-// more than was meant.
+// known rejects parameters that a path does not have: a mistyped parameter would select more than
+// was meant.
 func known(q url.Values, names ...string) error {
 	for name := range q {
 		if !slices.Contains(names, name) {
-			return BadRequest("%q is no parameter here; there are: %s", name, strings.Join(names, ", "))
+			return BadRequest("unknown parameter %q; the parameters are: %s", name, strings.Join(names, ", "))
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// served is a port with a client that ends with the test.
+// served starts a port, with a client that ends with the test.
 func served(t *testing.T, o Options) (s *Server, address string, get func(path string) (int, error)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func dial(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// Clients that do not read the metrics they asked for do not keep others from reading theirs.
+// Clients that do not read the metrics that they requested do not keep others from reading them.
 func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 	o, _ := options()
 	o.writeTime = 3 * time.Second
@@ -73,7 +73,7 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 	eventually(t, "they are cut off", func() bool {
 		s.conns.mu.Lock()
 		defer s.conns.mu.Unlock()
-		return len(s.conns.open) == len(s.conns.idle)
+		return len(s.conns.open) == len(s.conns.waiting)
 	})
 }
 
@@ -86,7 +86,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Connections that ask for nothing take no more descriptors than the port may have.
+// Connections without a request use no more descriptors than the port may have.
 func TestConnectionsAreBounded(t *testing.T) {
 	o, _ := options()
 	_, address, get := served(t, o)
@@ -107,7 +107,59 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// hung is a Health whose reports do not come.
+// Requests whose headers or bodies never arrive do not keep an operator from the port.
+func TestSlowRequestsKeepNoOperatorOut(t *testing.T) {
+	for name, request := range map[string]string{
+		"headers": "GET /readyz HTTP/1.1\r\nHost: loc",
+		"bodies":  "GET /readyz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, _ := options()
+			broker := &counting{Health: o.Health}
+			o.Health = broker
+			_, address, get := served(t, o)
+			for range maxConnections {
+				if _, err := io.WriteString(dial(t, address), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if name == "bodies" {
+				eventually(t, "all requests have been read", func() bool { return broker.reports.Load() == maxConnections })
+			}
+			eventually(t, "the operator's request is answered", func() bool { code, _ := get("/healthz"); return code == http.StatusOK })
+		})
+	}
+}
+
+// counting is a Health that counts its reports.
+type counting struct {
+	Health
+	reports atomic.Int64
+}
+
+func (c *counting) Report(ctx context.Context) *health.Report {
+	c.reports.Add(1)
+	return c.Health.Report(ctx)
+}
+
+// The server does not wait forever for a body that never arrives.
+func TestABodyHasADeadline(t *testing.T) {
+	o, _ := options()
+	o.headerTime = 50 * time.Millisecond
+	_, address, _ := served(t, o)
+	c := dial(t, address)
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200 ") {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// hung is a Health whose reports never return.
 type hung struct {
 	fixed
 	entered chan struct{}
@@ -120,7 +172,7 @@ func (h *hung) Report(ctx context.Context) *health.Report {
 	return h.fixed.Report(ctx)
 }
 
-// A request that hangs does not keep the broker from stopping.
+// A request that hangs does not prevent the broker from stopping.
 func TestAStopDoesNotWaitForARequestThatHangs(t *testing.T) {
 	o, _ := options()
 	h := &hung{fixed: fixed{health.Report{Phase: "starting"}}, entered: make(chan struct{}), free: make(chan struct{})}
@@ -133,15 +185,15 @@ func TestAStopDoesNotWaitForARequestThatHangs(t *testing.T) {
 	select {
 	case <-stopped:
 	case <-time.After(time.Minute):
-		t.Error("it waits")
+		t.Error("the stop waits")
 	}
 	close(h.free)
 	<-answered
 }
 
-// What reads the broker's state is answered although a disk or a lock hangs, and no more of these
-// requests are left behind than may run at a time.
-func TestWhatHangsIsAnswered(t *testing.T) {
+// Requests that read the broker's state get a response although a disk or a lock hangs, and no more
+// of them are abandoned than may run at a time.
+func TestARequestThatHangsIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, free := newGuard(Access{}), make(chan struct{})
 		var running atomic.Int32
@@ -169,15 +221,15 @@ func TestWhatHangsIsAnswered(t *testing.T) {
 	})
 }
 
-// A panic is the request's own.
-func TestAPanicIsTheServers(t *testing.T) {
+// A panic of a handler reaches the server, which logs it.
+func TestAPanicReachesTheServer(t *testing.T) {
 	g := newGuard(Access{})
 	defer func() {
 		if recover() != "x" {
 			t.Error("no panic")
 		}
 		if len(g.reads) > 0 {
-			t.Error("it keeps its slot")
+			t.Error("the request keeps its slot")
 		}
 	}()
 	r := httptest.NewRequest("GET", "/", nil)
@@ -185,8 +237,8 @@ func TestAPanicIsTheServers(t *testing.T) {
 	g.reading(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") })).ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// With a disk that hangs under what reads it, profiles show where.
-func TestProfilesAreThereWhenADiskHangs(t *testing.T) {
+// When a disk hangs, profiles show which goroutines wait for it.
+func TestProfilesWorkWhenADiskHangs(t *testing.T) {
 	o, broker := options()
 	broker.is.Phase = ""
 	entered, free := make(chan struct{}), make(chan struct{})
@@ -211,7 +263,7 @@ func TestProfilesAreThereWhenADiskHangs(t *testing.T) {
 	}
 }
 
-// unreadBy is a client that does not read its answer until it is freed.
+// unreadBy is a client that does not read its response until the test lets it.
 type unreadBy struct {
 	*httptest.ResponseRecorder
 	entered, free chan struct{}
@@ -223,7 +275,7 @@ func (w *unreadBy) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Answers that clients have not read are bounded in memory; one that is larger is sent alone.
+// The memory of responses that clients have not read is bounded; a larger response is sent alone.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	g := newGuard(Access{})
 	h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

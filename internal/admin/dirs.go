@@ -27,7 +27,7 @@ type dirState struct {
 	Offline          int    `json:"offline"`
 }
 
-// dirs is GET /v1/dirs.
+// dirs serves GET /v1/dirs.
 func dirs(v *View, q url.Values) (any, error) {
 	if err := known(q); err != nil {
 		return nil, err

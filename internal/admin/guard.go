@@ -14,46 +14,46 @@ import (
 	"time"
 )
 
-// Bounds of what runs at a time. A request that hangs with a disk or a lock keeps its slot; each kind
-// has slots of its own, so that there is a goroutine dump to be had then.
+// Limits of concurrent requests. A request that hangs with a disk or a lock keeps its slot; each
+// kind has its own slots, so that a goroutine dump is still available then.
 const (
 	maxCostly  = 2                // profiles, and reads of disks: they cost memory and processor time
-	maxReads   = 16               // other requests that take part in no commit, but take its locks
-	turnTime   = 2 * time.Second  // for which one of these waits for a slot
-	answerTime = 10 * time.Second // for its answer
-	maxUnread  = 64 << 20         // bytes of answers that clients have not read
+	maxReads   = 16               // other requests, which are not part of a commit but take its locks
+	turnTime   = 2 * time.Second  // how long one of these waits for a slot
+	answerTime = 10 * time.Second // how long its response may take
+	maxUnread  = 64 << 20         // bytes of responses that clients have not read
 )
 
-// Access says who may ask for what.
+// Access defines which requests are allowed.
 type Access struct {
-	// Addresses are HOST:PORT of listeners, as bound and as advertised, and Names are further host
-	// names under which the port may be asked, in addition to localhost and the machine's own.
+	// Addresses are the HOST:PORT of listeners, bound and advertised. Names are further host names
+	// of the port, in addition to localhost and the machine's own.
 	Addresses, Names []string
-	// Remote lets other machines do what may change or cost something.
+	// Remote allows other machines requests that change something or cost much.
 	Remote bool
-	// NamesSetting and RemoteSetting are the settings that an error names as the remedy.
+	// NamesSetting and RemoteSetting are the settings that errors name as the remedy.
 	NamesSetting, RemoteSetting string
 }
 
-// guard keeps requests away that have no business on a port without authentication, from a browser
-// on the operator's machine or from another machine:
+// guard rejects requests that must not use a port without authentication, from a browser on the
+// operator's machine or from another machine:
 //
-//	open     /metrics, /healthz, /readyz   everyone who reaches the port
-//	named    /v1/…, /, GET /loglevel       under a name that is this broker's, so that no web page
-//	                                       reads them through a name of its own (DNS rebinding)
-//	control  profiles and what changes     named, from this machine or with Access.Remote, and
-//	         something                     never from a page of another site
+//	open     /metrics, /healthz, /readyz   every client that reaches the port
+//	named    /v1/…, /, GET /loglevel       under a name of this broker, so that no web page reads
+//	                                       them through a name of its own (DNS rebinding)
+//	control  profiles and changes          named, from this machine or with Access.Remote, and
+//	                                       never from a page of another site
 type guard struct {
 	Access
 	hosts                  map[string]bool // lower case
 	profiles, disks, reads slots
 	unread                 atomic.Int64 // bytes
-	// refused, if set, may answer a refused request itself, for a browser for example; it reports
-	// whether it did.
+	// refused, if set, may respond to a refused request itself, for example to a browser; it
+	// reports whether it did.
 	refused func(w http.ResponseWriter, r *http.Request, status int, why string) bool
 }
 
-// slots has a token for each request of a kind that runs.
+// slots has a token for each running request of one kind.
 type slots chan struct{}
 
 func newGuard(a Access) *guard {
@@ -86,7 +86,7 @@ func (g *guard) known(r *http.Request) bool {
 	return err == nil || g.hosts[strings.ToLower(strings.TrimSuffix(host, "."))]
 }
 
-// hostOf is a host without its port and without the brackets of an IPv6 address.
+// hostOf returns a host without its port and without the brackets of an IPv6 address.
 func hostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host
@@ -94,7 +94,7 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// named lets a request pass whose Host is this broker's.
+// named allows requests whose Host is a name of this broker.
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
@@ -105,22 +105,21 @@ func (g *guard) named(h http.Handler) http.Handler {
 	})
 }
 
-// own lets a request of the broker's own machine pass, for what is not everyone's business or
-// changes something.
+// own allows requests from the broker's own machine, for data that is not public and for changes.
 func (g *guard) own(h http.Handler) http.Handler {
 	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case foreignPage(r):
 			g.forbid(w, r, "a page of another site may not do this")
 		case !g.Remote && !local(r):
-			g.forbid(w, r, "only the broker's own machine may do this; ask there, or set "+g.RemoteSetting+" to true where everyone who reaches the admin port may")
+			g.forbid(w, r, "only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+" to true if every client that reaches the admin port may")
 		default:
 			h.ServeHTTP(w, r)
 		}
 	}))
 }
 
-// control is own for what costs something: few of these run at a time.
+// control is own for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
 	return g.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -128,18 +127,18 @@ func (g *guard) control(of slots, h http.Handler) http.Handler {
 			defer func() { <-of }()
 			h.ServeHTTP(w, r)
 		default:
-			g.refuse(w, r, http.StatusTooManyRequests, "other requests take profiles, measure disks or read records now; retry when they have finished")
+			g.refuse(w, r, http.StatusTooManyRequests, "other requests are taking profiles, measuring disks or reading records; retry when they have finished")
 		}
 	}))
 }
 
-// reading is named for what reads the broker's state.
+// reading is named for requests that read the broker's state.
 func (g *guard) reading(h http.Handler) http.Handler {
 	return g.named(g.bounded(g.reads, answerTime, h))
 }
 
-// bounded has few requests of a kind run at a time, answers one that hangs without it, and keeps no
-// more than maxUnread of answers that clients have not read.
+// bounded limits how many requests of a kind run at a time, responds in place of one that hangs,
+// and holds at most maxUnread bytes of responses that clients have not read.
 func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		turn := time.NewTimer(turnTime)
@@ -149,12 +148,12 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 		case <-r.Context().Done():
 			return
 		case <-turn.C:
-			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are being answered; retry when they have finished", cap(of)))
+			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are running; retry when they have finished", cap(of)))
 			return
 		}
 		late := time.NewTimer(most)
 		defer late.Stop()
-		a, done := &kept{header: http.Header{}, status: http.StatusOK}, make(chan any, 1)
+		a, done := &buffered{header: http.Header{}, status: http.StatusOK}, make(chan any, 1)
 		go func() {
 			defer func() {
 				<-of
@@ -169,39 +168,39 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 			}
 			g.send(w, r, a)
 		case <-late.C:
-			g.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("there is no answer after %v: a disk or a lock hangs; /readyz and /v1/health report what is known of it", most))
+			g.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("no response after %v: a disk or a lock hangs; see /readyz and /v1/health", most))
 		}
 	})
 }
 
-// send sends an answer that is complete, unless clients have left too much unread: a large one is sent
-// alone then.
-func (g *guard) send(w http.ResponseWriter, r *http.Request, a *kept) {
+// send sends a complete response, unless clients have left too many bytes unread: then a large
+// response is sent only if it is the only one.
+func (g *guard) send(w http.ResponseWriter, r *http.Request, a *buffered) {
 	n := int64(a.body.Len())
 	unread := g.unread.Add(n)
 	defer g.unread.Add(-n)
 	if unread > maxUnread && unread > n {
-		g.refuse(w, r, http.StatusServiceUnavailable, "other clients have not read their answers; retry when they have, or were cut off")
+		g.refuse(w, r, http.StatusServiceUnavailable, "other clients have not read their responses; retry when they have read them or were disconnected")
 		return
 	}
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // a client that went away needs no answer
+	_, _ = w.Write(a.body.Bytes()) // a client that has gone needs no response
 }
 
-// kept is an answer that is sent when it is complete.
-type kept struct {
+// buffered is a response that is sent when it is complete.
+type buffered struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (k *kept) Header() http.Header         { return k.header }
-func (k *kept) WriteHeader(status int)      { k.status = status }
-func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
+func (k *buffered) Header() http.Header         { return k.header }
+func (k *buffered) WriteHeader(status int)      { k.status = status }
+func (k *buffered) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// local reports whether a request comes from this machine, and from itself: not through a
-// proxy that says that it is one.
+// local reports whether a request comes from this machine, and not through a proxy that identifies
+// itself as one.
 func local(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
 		if r.Header[name] != nil {
@@ -212,7 +211,7 @@ func local(r *http.Request) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// foreignPage reports whether a browser says that a page of another site asks.
+// foreignPage reports whether a browser states that a page of another site sends the request.
 func foreignPage(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -230,7 +229,7 @@ func (g *guard) forbid(w http.ResponseWriter, r *http.Request, why string) {
 	g.refuse(w, r, http.StatusForbidden, why)
 }
 
-// refuse answers with an error in the shape of docs/admin.md.
+// refuse responds with an error in the form of docs/admin.md.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	if g.refused == nil || !g.refused(w, r, status, why) {
 		answer(w, nil, &apiError{status, why})

@@ -9,43 +9,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// The bounds of one GET /v1/logs.
-const (
-	logsByDefault = 1000
-	logsAtMost    = 10_000
-)
+// defaultLogs is the number of logs in a response unless the request sets a limit.
+const defaultLogs = 1000
 
-// logState is a partition in GET /v1/logs.
-type logState struct {
-	Topic          string   `json:"topic"`
-	TopicID        string   `json:"topicId"`
-	Partition      int32    `json:"partition"`
-	Dir            string   `json:"dir"`
-	Leader         int32    `json:"leader"`
-	LeaderEpoch    int32    `json:"leaderEpoch"`
-	ISR            []int32  `json:"isr"`
-	Replicas       []int32  `json:"replicas"`
-	LogStart       int64    `json:"logStart"`
-	HighWatermark  int64    `json:"highWatermark"`
-	DurableEnd     int64    `json:"durableEnd"`
-	LogEnd         int64    `json:"logEnd"`
-	Bytes          int64    `json:"bytes"`
-	Segments       int      `json:"segments"`
-	Profile        string   `json:"profile"`
-	CleanupPolicy  string   `json:"cleanupPolicy"`
-	RetentionMs    int64    `json:"retentionMs"`
-	RetentionBytes int64    `json:"retentionBytes"`
-	DirtyRatio     *float64 `json:"dirtyRatio"`
-	Retained       string   `json:"retained"`
-	Error          string   `json:"error"`
-	Damaged        string   `json:"damaged"`
-}
-
-// logChoice is what a request for logs asks for.
+// logChoice holds the parameters of a request for logs.
 type logChoice struct {
 	topics    []string // empty: all
 	partition int64    // -1: all
@@ -53,7 +25,7 @@ type logChoice struct {
 	after     spot
 }
 
-// spot is a place in the list of partitions.
+// spot is a position in the list of partitions.
 type spot struct {
 	topic     string
 	partition int32
@@ -63,12 +35,12 @@ func compareSpots(a, b spot) int {
 	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 }
 
-// String is the partition as Kafka names it.
+// String returns the partition as Kafka names it.
 func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition) }
 
 func spotOf(l *storage.Log) spot { return spot{l.Topic(), l.ID().Partition} }
 
-// logs is GET /v1/logs.
+// logs serves GET /v1/logs.
 func logs(v *View, q url.Values) (any, error) {
 	choice, err := parseLogChoice(q)
 	if err != nil {
@@ -82,26 +54,26 @@ func logs(v *View, q url.Values) (any, error) {
 	slices.SortFunc(all, func(x, y *storage.Log) int { return compareSpots(spotOf(x), spotOf(y)) })
 	more := len(all) > choice.limit
 	all = all[:min(len(all), choice.limit)]
-	list := make([]logState, len(all))
+	list := make([]api.Log, len(all))
 	for i, l := range all {
 		list[i] = v.logState(l)
 	}
-	return map[string]any{"more": more, "logs": list}, nil
+	return &api.Logs{More: more, List: list}, nil
 }
 
 func parseLogChoice(q url.Values) (c logChoice, err error) {
-	c = logChoice{topics: q["topic"], partition: -1, limit: logsByDefault, after: spot{partition: -1}}
+	c = logChoice{topics: q["topic"], partition: -1, limit: defaultLogs, after: spot{partition: -1}}
 	if err := known(q, "topic", "partition", "limit", "after"); err != nil {
 		return c, err
 	}
 	if v := q.Get("partition"); v != "" {
 		if c.partition, err = strconv.ParseInt(v, 10, 32); err != nil || c.partition < 0 {
-			return c, BadRequest("partition=%s is no partition", v)
+			return c, BadRequest("partition=%s is not a partition", v)
 		}
 	}
 	if v := q.Get("limit"); v != "" {
-		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > logsAtMost {
-			return c, BadRequest("limit=%s is no number from 1 to %d", v, logsAtMost)
+		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > api.MaxLogs {
+			return c, BadRequest("limit=%s is not a number from 1 to %d", v, api.MaxLogs)
 		}
 	}
 	if v := q.Get("after"); v != "" {
@@ -115,12 +87,12 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	return c, nil
 }
 
-// covers refuses a topic that is unknown and has no log here. A topic whose logs could not be created
-// is known.
+// covers rejects a topic that is unknown and has no log here. A topic whose logs could not be
+// created is known.
 func (c *logChoice) covers(all []*storage.Log, img *metadata.Image) error {
 	for _, t := range c.topics {
 		if img.Topic(t) == nil && !slices.ContainsFunc(all, func(l *storage.Log) bool { return l.Topic() == t }) {
-			return &apiError{http.StatusNotFound, "this broker has no partition of a topic " + strconv.Quote(t)}
+			return &apiError{http.StatusNotFound, "this broker has no partition of topic " + strconv.Quote(t)}
 		}
 	}
 	return nil
@@ -133,9 +105,9 @@ func (c *logChoice) has(l *storage.Log) bool {
 }
 
 // logState describes one log.
-func (v *View) logState(l *storage.Log) logState {
+func (v *View) logState(l *storage.Log) api.Log {
 	conf, ends := l.Config(), l.Ends()
-	s := logState{
+	s := api.Log{
 		Topic: l.Topic(), TopicID: metadata.FormatID(l.ID().Topic), Partition: l.ID().Partition, Dir: l.Dir().Path(),
 		Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
@@ -159,7 +131,7 @@ func (v *View) logState(l *storage.Log) logState {
 	return s
 }
 
-// policyText is cleanup.policy as a config has it.
+// policyText returns cleanup.policy as a config writes it.
 func policyText(c storage.Cleanup) string {
 	var parts []string
 	if c.Compact {

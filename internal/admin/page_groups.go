@@ -44,7 +44,7 @@ func (s *source) Groups(ctx context.Context) ([]page.Group, error) {
 	return list, nil
 }
 
-// aboutGroup reports which subjects are a group.
+// aboutGroup returns a function that reports whether a subject is the group.
 func aboutGroup(id string) func(string) bool {
 	return func(subject string) bool { return subject == "group "+id }
 }
@@ -85,10 +85,10 @@ func (s *source) Group(ctx context.Context, id string) (page.GroupDetail, error)
 	return d, nil
 }
 
-// maxAssigned bounds how many topics of a member's assignment are shown.
+// maxAssigned is the maximum number of topics that are shown of a member's assignment.
 const maxAssigned = 20
 
-// assignedText is a member's assignment, a text for each topic: "orders 0-3, 7".
+// assignedText returns a member's assignment as a text for each topic: "orders 0-3, 7".
 func assignedText(assigned map[string][]int32) []string {
 	var list []string
 	for i, topic := range slices.Sorted(maps.Keys(assigned)) {
@@ -100,7 +100,7 @@ func assignedText(assigned map[string][]int32) []string {
 	return list
 }
 
-// rangesText joins numbers that follow each other: "0-3, 7". It ends after 50 ranges.
+// rangesText joins consecutive numbers: "0-3, 7". It stops after 50 ranges.
 func rangesText(numbers []int32) string {
 	numbers = slices.Sorted(slices.Values(numbers))
 	var parts []string
@@ -120,7 +120,7 @@ func rangesText(numbers []int32) string {
 	return strings.Join(parts, ", ")
 }
 
-// Groups is what the port shows of the group coordinator.
+// Groups is the part of the group coordinator that the port uses.
 type Groups interface {
 	Overview(context.Context) service.GroupOverview
 	Describe(ctx context.Context, id string) (*service.GroupDescription, bool, error)

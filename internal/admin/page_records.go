@@ -12,14 +12,14 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// What reading records for a page may cost.
+// Limits of reading records for a page.
 const (
-	recordBytes    = 4 << 20  // of batches, as they are stored
+	recordBytes    = 4 << 20  // of batches, as stored
 	recordInflated = 64 << 20 // after decompression
 )
 
-// Records implements page.Source. It reads up to recordBytes of batches, and ends with a
-// note where that is not enough, or where a batch cannot be read.
+// Records implements page.Source. It reads up to recordBytes of batches, and ends with a note if
+// that is not enough or if a batch cannot be read.
 func (s *source) Records(ctx context.Context, topic string, partition int32, last int) (page.Records, error) {
 	v, err := s.view()
 	if err != nil {
@@ -43,20 +43,20 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, las
 		c.read(p)
 	}
 	if wanted := min(int64(last), ends.HighWatermark-ends.LogStart); c.note == "" && int64(len(c.list)) < wanted {
-		c.note = fmt.Sprintf("The last %d offsets hold no more: compaction has removed the others, or they mark transactions.", wanted)
+		c.note = fmt.Sprintf("The last %d offsets hold no more records: compaction has removed the others, or they are transaction markers.", wanted)
 	}
 	return page.Records{Start: ends.LogStart, High: ends.HighWatermark, List: c.list, Note: c.note}, ctx.Err()
 }
 
-// collector keeps the records from an offset on, cut at the page's bounds.
+// collector collects the records from an offset on, cut at the page's limits.
 type collector struct {
 	from, next      int64
-	bytes, inflated int64 // that may still be read
+	bytes, inflated int64 // still allowed to read
 	list            []page.Record
 	note            string
 }
 
-// read appends the records of the next batches. It moves next, or sets note.
+// read appends the records of the next batches. It advances next, or sets note.
 func (c *collector) read(p *replica.Partition) {
 	res, err := p.Read(replica.ReadRequest{Offset: c.next, MaxBytes: int(c.bytes), CurrentEpoch: -1, FetchedEpoch: -1})
 	defer res.Release()
@@ -89,7 +89,7 @@ func (c *collector) add(b record.Batch) bool {
 	if b.Control() {
 		return true
 	}
-	// Records of a compressed batch are small in it and large outside.
+	// Records can be much larger outside a compressed batch.
 	err := b.Each(c.inflated, func(r record.Record) error {
 		c.inflated -= int64(len(r.Key) + len(r.Value))
 		if r.Offset >= c.from {
@@ -107,7 +107,7 @@ func (c *collector) add(b record.Batch) bool {
 	return c.note == ""
 }
 
-// recordOf copies what the page shows of a record, whose bytes are valid during the call.
+// recordOf copies the visible part of a record, whose bytes are valid only during the call.
 func recordOf(r *record.Record) page.Record {
 	x := page.Record{Offset: r.Offset, Key: cut(r.Key), Value: cut(r.Value), KeySize: len(r.Key), ValueSize: len(r.Value), HeaderCount: len(r.Headers)}
 	if r.Timestamp >= 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// batchOf has records with these values from an offset on.
+// batchOf returns a batch with these values from an offset on.
 func batchOf(t *testing.T, codec record.Codec, base int64, control bool, values ...[]byte) record.Batch {
 	t.Helper()
 	c, err := record.CompressWith(codec, 0)
@@ -39,7 +39,7 @@ func TestRecordsAreCutAndCopied(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for i := range b {
-		b[i] = 0 // the batch's memory is somebody else's by now
+		b[i] = 0 // the batch's memory is reused
 	}
 	if len(c.list) != 3 || c.list[0].Offset != 11 || c.list[0].Value != nil || c.list[1].Value == nil || len(c.list[2].Value) != page.MaxShown ||
 		c.list[2].ValueSize != len(long) || string(c.list[2].Key) != "key-3" || c.list[2].HeaderCount != 1 || c.list[2].Headers[0].Key != "h" ||
@@ -55,12 +55,12 @@ func TestRecordsAreCutAndCopied(t *testing.T) {
 	}
 }
 
-// A batch that inflates to more than a page may cost ends the reading, with the reason.
+// A batch that decompresses to more than a page may read ends the reading, with the reason.
 func TestABatchThatInflatesIsNotShown(t *testing.T) {
 	zeros := make([]byte, 1<<20)
 	b := batchOf(t, record.Gzip, 0, false, []byte("small"), zeros, zeros)
 	if b.Size() > 64<<10 {
-		t.Fatalf("%d bytes are no bomb", b.Size())
+		t.Fatalf("the compressed batch has %d bytes", b.Size())
 	}
 	c := collector{bytes: recordBytes, inflated: 1 << 20}
 	if c.add(b) || !strings.Contains(c.note, "decompresses at most 64 MiB") || len(c.list) != 1 {
@@ -75,7 +75,7 @@ func TestABatchThatInflatesIsNotShown(t *testing.T) {
 	}
 }
 
-func TestBatchesThatHoldNoRecordsOfClients(t *testing.T) {
+func TestBatchesWithoutRecordsOfClients(t *testing.T) {
 	c := collector{bytes: recordBytes, inflated: recordInflated}
 	if !c.add(batchOf(t, record.None, 5, true, []byte("marker"))) || len(c.list) != 0 || c.next != 6 {
 		t.Errorf("a control batch: %+v", c)

@@ -23,14 +23,14 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// source is the page's Source: it reads the View of the running broker at each request
-// and keeps nothing.
+// source is the page's Source: it reads the View of the running broker for each request and holds
+// no state of it.
 type source struct {
 	o       Options
 	started time.Time
 }
 
-// view returns what there is to show, or why there is nothing.
+// view returns the View, or an error with the phase of a broker that does not serve.
 func (s *source) view() (*View, error) {
 	if phase := s.o.Health.Phase(); phase != "" {
 		return nil, fmt.Errorf("%w: %s", page.ErrNotServing, phase)
@@ -67,7 +67,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
 	}
-	syncs := metrics.Observed(v.Measured.SyncSeconds)
+	syncs := metrics.Distributions(v.Measured.SyncSeconds)
 	for _, d := range v.Storage.Dirs() {
 		o.Dirs = append(o.Dirs, dirOf(d, syncs[d.Path()]))
 	}
@@ -77,7 +77,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	return o, nil
 }
 
-func dirOf(d *storage.Dir, syncs metrics.Seen) page.Dir {
+func dirOf(d *storage.Dir, syncs metrics.Distribution) page.Dir {
 	space, use := d.LastSpace(), d.Usage()
 	x := page.Dir{Path: d.Path(), State: "ok", Reserve: space.MinFree, JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit,
 		P50: syncs.Estimate(0.5), P99: syncs.Estimate(0.99)}
@@ -99,7 +99,7 @@ func dirOf(d *storage.Dir, syncs metrics.Seen) page.Dir {
 	return x
 }
 
-// heapBytes is the memory of live objects in Go's heap and of those not yet collected.
+// heapBytes returns the memory of live objects in Go's heap and of those not yet collected.
 func heapBytes() uint64 {
 	sample := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	runtimemetrics.Read(sample)
@@ -124,7 +124,7 @@ func (s *source) Topics() ([]page.Topic, error) {
 	return list, nil
 }
 
-// topicOf adds up a topic's partitions on this broker; with each it returns them too.
+// topicOf sums up a topic's partitions on this broker. If each is true, it also returns them.
 func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.Topic, []page.Partition) {
 	conf := v.Settings.Of(img, t)
 	x := page.Topic{Name: t.Name, Internal: t.Internal, Partitions: int(t.Partitions.Len()), Profile: conf.Conf.Durability.Name,
@@ -208,8 +208,8 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 	return d, nil
 }
 
-// aboutTopic reports which subjects are a topic, a partition of it, or the log directory of a
-// partition that has a problem.
+// aboutTopic returns a function that reports whether a subject is a topic, a partition of it, or
+// the log directory of a partition with a problem.
 func aboutTopic(d *page.TopicDetail) func(string) bool {
 	dirs := map[string]bool{}
 	for i := range d.Partitions {
@@ -227,12 +227,12 @@ func aboutTopic(d *page.TopicDetail) func(string) bool {
 	}
 }
 
-// findingsOf are those of a report with a subject.
+// findingsOf returns the findings of a report about a subject.
 func findingsOf(r *health.Report, about func(subject string) bool) []health.Finding {
 	return slices.DeleteFunc(slices.Clone(r.Findings), func(f health.Finding) bool { return !about(f.Subject) })
 }
 
-// configOf is a config with what sets it, in the words of the page.
+// configOf returns a config with its source in the words of the page.
 func configOf(v *configdef.Value) page.Config {
 	c := page.Config{Name: v.Def.Name, Value: v.Value, Default: v.Def.Default, Set: v.Source != configdef.SourceDefault, Doc: v.Def.Doc}
 	switch v.Source {
@@ -243,7 +243,7 @@ func configOf(v *configdef.Value) page.Config {
 	case configdef.SourceDynamicAll:
 		c.Source = "all brokers, at run time"
 	case configdef.SourceStatic:
-		c.Source = "configuration of the broker"
+		c.Source = "broker configuration"
 	default:
 		c.Source = "default"
 	}
@@ -281,18 +281,18 @@ func addressOf(a netip.AddrPort) string {
 	return a.String()
 }
 
-// totals is a sample for the page's history; a broker that does not serve has none.
+// totals returns a sample for the page's history; false if the broker does not serve.
 func (s *source) totals() (page.Totals, bool) {
 	v, err := s.view()
 	if err != nil {
 		return page.Totals{}, false
 	}
 	t := page.Totals{BytesIn: metrics.Total(v.Network.BytesIn), BytesOut: metrics.Total(v.Network.BytesOut), Requests: metrics.Total(v.Requests.Count),
-		Produce: metrics.ObservedOne(v.Requests.Seconds, "Produce"), Heap: float64(heapBytes())}
-	for _, records := range metrics.Observed(v.Measured.GroupRecords) {
+		Produce: metrics.DistributionOf(v.Requests.Seconds, "Produce"), Heap: float64(heapBytes())}
+	for _, records := range metrics.Distributions(v.Measured.GroupRecords) {
 		t.Records += records.Sum
 	}
-	for _, syncs := range metrics.Observed(v.Measured.SyncSeconds) {
+	for _, syncs := range metrics.Distributions(v.Measured.SyncSeconds) {
 		t.Syncs = t.Syncs.Merge(syncs)
 	}
 	for _, d := range v.Storage.Dirs() {

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/page"
 )
 
-// paged is a port with a page, and browse asks it as a browser does.
+// paged returns a port with a page.
 func paged(t *testing.T, o *Options) http.Handler {
 	t.Helper()
 	var err error
@@ -32,7 +32,7 @@ const (
 	far  = "10.0.0.2:5"
 )
 
-// A browser gets the page and everything else the text, as scripts have it.
+// A browser gets the page, every other client the text, as scripts expect.
 func TestBrowsersGetThePage(t *testing.T) {
 	o, health := options()
 	health.is.Phase = "recovering logs"
@@ -49,13 +49,13 @@ func TestBrowsersGetThePage(t *testing.T) {
 	}
 	for _, path := range []string{"/topics", "/topic?name=a", "/records?topic=a&partition=0", "/groups", "/group?id=a", "/connections"} {
 		if w := browse(h, path, "localhost:9644", near); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "recovering logs") {
-			t.Errorf("%s of a broker that does not serve: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s of a broker that is not serving: %d %s", path, w.Code, w.Body)
 		}
 	}
 }
 
-// The page is read under the broker's own names only, and records by its own machine unless
-// Access.Remote allows others.
+// The page can be read only under the broker's own names, and records only from its own machine
+// unless Access.Remote allows others.
 func TestWhoMaySeeThePage(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		o, health := options()

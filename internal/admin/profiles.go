@@ -19,13 +19,13 @@ type profileState struct {
 	Waits      *waitsSeen `json:"waits"`
 }
 
-// waitsSeen is what groups waited under a profile.
+// waitsSeen summarizes how long group commits waited under a profile.
 type waitsSeen struct {
 	Count  uint64  `json:"count"`
 	MeanMs float64 `json:"meanMs"`
 }
 
-// groupsSeen is what one fdatasync made durable in a directory.
+// groupsSeen summarizes the group commits of a directory, each made durable by one fdatasync.
 type groupsSeen struct {
 	Dir         string  `json:"dir"`
 	Count       uint64  `json:"count"`
@@ -34,12 +34,12 @@ type groupsSeen struct {
 	MeanSyncMs  float64 `json:"meanSyncMs"`
 }
 
-// profiles is GET /v1/profiles.
+// profiles serves GET /v1/profiles.
 func profiles(v *View, q url.Values) (any, error) {
 	if err := known(q); err != nil {
 		return nil, err
 	}
-	waits := metrics.Observed(v.Measured.WaitSeconds)
+	waits := metrics.Distributions(v.Measured.WaitSeconds)
 	list := []profileState{}
 	for _, p := range v.Profiles {
 		s := profileState{
@@ -52,7 +52,7 @@ func profiles(v *View, q url.Values) (any, error) {
 		list = append(list, s)
 	}
 	groups := []groupsSeen{}
-	records, bytes, syncs := metrics.Observed(v.Measured.GroupRecords), metrics.Observed(v.Measured.GroupBytes), metrics.Observed(v.Measured.SyncSeconds)
+	records, bytes, syncs := metrics.Distributions(v.Measured.GroupRecords), metrics.Distributions(v.Measured.GroupBytes), metrics.Distributions(v.Measured.SyncSeconds)
 	for _, d := range v.Storage.Dirs() {
 		if at := d.Path(); syncs[at].Count > 0 {
 			groups = append(groups, groupsSeen{at, syncs[at].Count, records[at].Mean(), bytes[at].Mean(), 1000 * syncs[at].Mean()})

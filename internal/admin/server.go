@@ -1,9 +1,9 @@
 // Package admin is the broker's admin port: an HTTP server for metrics, health, the log level,
-// profiles, and JSON about what Kafka's protocol does not carry.
+// profiles, and JSON about state that Kafka's protocol does not cover.
 //
-// It shows what it is given in Options and changes nothing but the log level. Its JSON is promised
-// in docs/admin.md. Access keeps away what has no business there, because the port has no
-// authentication. The daemon starts it.
+// It shows the components in Options and changes nothing except the log level. docs/admin.md
+// promises the form of its JSON. Access restricts requests, because the port has no authentication.
+// The daemon starts it.
 package admin
 
 import (
@@ -25,36 +25,36 @@ import (
 	"github.com/chronik-io/chronik/internal/logtail"
 )
 
-// Bounds of the server: it serves people and scrapers, not load.
+// Limits of the server: it is for people and scrapers, not for load.
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
-	// writeTime bounds a request and its answer, so that a client that does not read what it asked
-	// for keeps no slot; profiles and probes, which take longer, have it beyond their own time.
+	// writeTime bounds a request and its response, so that a client that does not read keeps no
+	// slot. Profiles and probes take longer and have it in addition to their own time.
 	writeTime  = 30 * time.Second
 	probeTime  = time.Minute
-	scrapeTime = 8 * time.Second // with turnTime not more than Prometheus waits by default
-	stopTime   = 2 * time.Second // for which a stop waits for requests
+	scrapeTime = 8 * time.Second // together with turnTime at most Prometheus's default timeout
+	stopTime   = 2 * time.Second // how long a stop waits for requests
 	maxHeader  = 64 << 10        // bytes
 	maxBody    = 64 << 10        // bytes
-	maxScrapes = 4               // at a time
+	maxScrapes = 4               // concurrent
 )
 
-// Health is what the port needs of the broker's health monitor.
+// Health is the part of the broker's health monitor that the port uses.
 type Health interface {
-	// Report runs the checks and returns what is known then; it waits a second at most.
+	// Report runs the checks and returns the result; it waits a second at most.
 	Report(context.Context) *health.Report
-	// Phase returns what the broker does instead of serving clients, empty while it serves them.
+	// Phase returns what the broker does instead of serving clients, or "" while it serves them.
 	Phase() string
 }
 
-// Options are what the port shows.
+// Options hold what the port shows.
 type Options struct {
 	Access   Access
 	Registry *prometheus.Registry
 	Level    zap.AtomicLevel
 	Health   Health
-	// View returns what a broker that serves clients shows; it is not called before.
+	// View returns the state of a broker that serves clients; it is not called before.
 	View func() *View
 	// Probe measures the disks of journals for POST /v1/health.
 	Probe func(context.Context) error
@@ -62,8 +62,9 @@ type Options struct {
 	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
 	Tail *logtail.Tail
 
-	page      *page.Page    // set by Start; without it / is the text index
-	writeTime time.Duration // what tests have instead of writeTime
+	page *page.Page // set by Start; without it / serves the text index
+	// headerTime and writeTime, if set, replace the constants in tests.
+	headerTime, writeTime time.Duration
 }
 
 // Server is the running HTTP server, with the history that its page shows.
@@ -86,11 +87,12 @@ func Start(l net.Listener, o Options) (*Server, error) {
 	s := &Server{
 		cancel: cancel, conns: conns,
 		http: &http.Server{
-			Handler:           Handler(o),
-			ReadHeaderTimeout: headerTime,
+			Handler:           conns.handler(promptBody(Handler(o), cmp.Or(o.headerTime, headerTime))),
+			ReadHeaderTimeout: cmp.Or(o.headerTime, headerTime),
 			WriteTimeout:      cmp.Or(o.writeTime, writeTime),
 			IdleTimeout:       idleTime,
 			MaxHeaderBytes:    maxHeader,
+			ConnContext:       withConn,
 			ConnState:         conns.changed,
 			ErrorLog:          zap.NewStdLog(o.Log),
 		},
@@ -98,20 +100,20 @@ func Start(l net.Listener, o Options) (*Server, error) {
 	s.running.Go(func() { history.Run(ctx, src.totals) })
 	s.running.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			o.Log.Error("admin port closed: metrics and health are not served any more", zap.Error(err))
+			o.Log.Error("admin port closed: metrics and health are no longer served", zap.Error(err))
 		}
 	})
 	return s, nil
 }
 
-// Stop ends the server. Requests that do not end within two seconds, or the context, are cut off: a
-// broker does not stop later because of them.
+// Stop ends the server. It cuts off requests that have not ended after two seconds or when ctx
+// ends, so that they do not delay the stop of the broker.
 func (s *Server) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	s.cancel()
 	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close() // cutting the last connections is all that is left to try
+		_ = s.http.Close() // nothing else can be done about the last connections
 	}
 	s.running.Wait()
 }
@@ -132,30 +134,35 @@ func Handler(o Options) http.Handler {
 		}
 		writeText(w, status, report.Text())
 	})
-	// GET answers {"level":"info"}; PUT accepts the same, or a form.
+	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", g.named(o.Level))
-	mux.Handle("PUT /loglevel", g.own(http.MaxBytesHandler(prompt(o.Level), maxBody)))
+	mux.Handle("PUT /loglevel", g.own(http.MaxBytesHandler(o.Level, maxBody)))
 	for path, profile := range map[string]http.HandlerFunc{
 		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	} {
 		mux.Handle("GET /debug/pprof/"+path, g.control(g.profiles, profile))
 	}
-	(&api{o}).register(mux, g)
+	(&jsonAPI{o}).register(mux, g)
 	mountPage(mux, g, o.page)
 	return mux
 }
 
-// prompt has a request's body read within the time of its header.
-func prompt(h http.Handler) http.Handler {
+// promptBody sets a read deadline for request bodies. Before the server sends a large response it
+// reads the body, also if the handler does not: without a deadline, a body that never arrives would
+// block it forever. A request without a body gets no deadline, because that would cancel its
+// context.
+func promptBody(h http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTime)) // a test's recorder has none
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // the recorder of a test has none
+		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// mountPage adds the page's paths. Records are clients' data, and reading them costs: they are
-// kept to this machine as profiles are. Requests for / that do not come from a browser get the
-// text index.
+// mountPage adds the page's paths. Records are clients' data and expensive to read, so they are
+// restricted to this machine, as profiles are. Requests for / that do not come from a browser get
+// the text index.
 func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
 	if p == nil {
 		mux.HandleFunc("GET /{$}", index)
@@ -188,5 +195,5 @@ func index(w http.ResponseWriter, _ *http.Request) {
 func writeText(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // a client that went away needs no answer
+	_, _ = w.Write([]byte(body)) // a client that has gone needs no response
 }

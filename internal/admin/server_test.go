@@ -26,19 +26,20 @@ func request(h http.Handler, method, path, body string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// fixed is a broker's health as a test sets it.
+// fixed is a broker's health that the test sets.
 type fixed struct{ is health.Report }
 
 func (f *fixed) Report(context.Context) *health.Report { return &f.is }
 func (f *fixed) Phase() string                         { return f.is.Phase }
 
-// options are those of a broker that starts.
+// options returns those of a starting broker.
 func options() (Options, *fixed) {
 	h := &fixed{health.Report{Broker: 7, Phase: "starting", Findings: []health.Finding{}}}
 	return Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: h, Log: zap.NewNop(), Probe: func(context.Context) error { return nil }}, h
 }
 
-// /readyz is the report as text, with a status that follows Ready; /healthz is about the process only.
+// /readyz is the report as text, with a status that depends on Ready; /healthz is about the process
+// only.
 func TestReadyzIsTheReport(t *testing.T) {
 	o, h := options()
 	routes := Handler(o)
@@ -78,7 +79,7 @@ func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
 		t.Errorf("a wrong level: %d, now %v", code, level.Level())
 	}
 	if code, _ := request(h, "PUT", "/loglevel", `{"level":"`+strings.Repeat("x", maxBody)+`"}`); code != http.StatusBadRequest {
-		t.Errorf("a body beyond the bound: %d", code)
+		t.Errorf("a body beyond the limit: %d", code)
 	}
 }
 
@@ -102,7 +103,7 @@ func TestAdminPaths(t *testing.T) {
 	}
 }
 
-// The server ends with its listener and its goroutine (goleak looks).
+// The server ends with its listener and its goroutine (goleak checks).
 func TestAdminStops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -129,13 +130,13 @@ func TestAdminStops(t *testing.T) {
 	}
 }
 
-// Metrics and health are for everyone who reaches the port. The JSON and the log level are read under the
-// broker's own names only; what changes or costs something is for its own machine, or for all with
-// admin.remote, and never for a page of another site.
+// Every client that reaches the port can read metrics and health. The JSON and the log level can be
+// read under the broker's own names only. Changes and expensive requests are allowed from its own
+// machine, or from all with admin.remote, and never from a page of another site.
 func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		o, broker := options()
-		broker.is.Phase = "" // it would refuse to measure its disks
+		broker.is.Phase = "" // otherwise it would refuse to measure its disks
 		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092"}, Remote: remote}
 		h := Handler(o)
 		for _, c := range []struct {
@@ -191,7 +192,7 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 	}
 }
 
-// Profiles are taken by few at a time.
+// Only a few requests take profiles at a time.
 func TestFewTakeProfilesAtATime(t *testing.T) {
 	g, free, busy := newGuard(Access{}), make(chan struct{}), make(chan struct{})
 	h := g.control(g.disks, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))

@@ -10,52 +10,51 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// View is all that the port shows of a broker that serves clients. Everything in it is read-only
-// and safe for concurrent use, and nothing in it waits for clients.
+// View is the state of a broker that serves clients, as the port shows it. Everything in it is
+// read-only and safe for concurrent use, and nothing in it waits for clients.
 type View struct {
 	Node     int32
 	Storage  Storage
 	Replicas Replicas
-	// Image returns the metadata as this broker has applied it.
+	// Image returns the metadata that this broker has applied.
 	Image func() *metadata.Image
-	// Measured is what commits took.
+	// Measured are the metrics of commits.
 	Measured *metrics.Storage
-	// Network and Requests are what clients have sent and were answered.
+	// Network and Requests are the metrics of connections and requests.
 	Network  *metrics.Network
 	Requests *metrics.Requests
-	// Server is the clients' connections, Addresses where they connect.
+	// Server holds the clients' connections, Addresses the addresses for clients.
 	Server    Clients
 	Addresses []string
 	Groups    Groups
-	// Settings are the topics' resolved configurations, and Configs describes every config of
-	// a topic.
+	// Settings are the topics' resolved configurations. Configs describes every config of a topic.
 	Settings Settings
 	Configs  func(*metadata.Image, *metadata.Topic) []configdef.Value
-	// Budgets returns the parts of the memory that have a bound.
+	// Budgets returns the parts of the memory with a limit.
 	Budgets func() []metrics.Budget
-	// Profiles are the durability profiles, Default the one that topics have by default.
+	// Profiles are the durability profiles. Default is the one that topics have by default.
 	Profiles []durability.Profile
 	Default  string
 }
 
-// Storage is what the port shows of the log directories.
+// Storage is the part of the log directories that the port uses.
 type Storage interface {
 	Dirs() []*storage.Dir
 	Failed() []*storage.DirError // those that could not be opened
 	Logs() []*storage.Log
 }
 
-// Replicas is what the port shows of partitions.
+// Replicas is the part of the replica manager that the port uses.
 type Replicas interface {
 	Partition(topic [16]byte, partition int32) (*replica.Partition, error)
 }
 
-// Settings is what the port shows of topics' configurations.
+// Settings is the part of topics' configurations that the port uses.
 type Settings interface {
 	Of(*metadata.Image, *metadata.Topic) *replica.TopicSetting
 }
 
-// Clients is what the port shows of connections.
+// Clients is the part of the network server that the port uses.
 type Clients interface {
 	Connections() []network.Connection
 	Stats() network.Stats

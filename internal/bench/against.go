@@ -20,48 +20,48 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// Against is what a run was measured against: a figure means nothing without it.
+// Against describes the broker and the machine of a run: a figure means nothing without them.
 type Against struct {
-	// Broker is the broker's version, empty where its admin port does not report it.
+	// Broker is the broker's version, empty if its admin port does not report it.
 	Broker string `json:"broker,omitempty"`
 	// Profile is the topic's durability profile, empty for a broker without profiles.
 	Profile string `json:"profile,omitempty"`
-	// Admin is the admin port that was asked, empty where none answered for this topic.
+	// Admin is the address of the admin port, empty if none knows this topic.
 	Admin string `json:"admin,omitempty"`
-	// Syncs are nil without an admin port, and where the broker synced nothing.
+	// Syncs is nil without an admin port, or if the broker synced nothing.
 	Syncs *Syncs `json:"fdatasyncs,omitempty"`
-	// Local: the first broker has a loopback address, so the machine is the broker's, too.
+	// Local reports whether the first broker has a loopback address and so shares the machine.
 	Local bool `json:"local"`
-	// The machine that made the load, and its load average over a minute before the
-	// run, nil where the system does not report one.
+	// The machine that generated the load, and its load average over the minute before the run, nil
+	// if the system does not report it.
 	System string   `json:"system"`
 	CPUs   int      `json:"cpus"`
 	Load   *float64 `json:"load,omitempty"`
 }
 
-// Syncs are the fdatasyncs of the broker's journals during the measured interval, for all
-// topics together.
+// Syncs are the fdatasyncs of the broker's journals during the measured interval, for all topics
+// together.
 type Syncs struct {
 	PerSecond float64 `json:"per_second"`
-	// Mean is the mean time of one.
+	// Mean is the mean duration of an fdatasync.
 	Mean time.Duration `json:"mean_ns"`
-	// Records is the mean number of records that one made durable.
+	// Records is the mean number of records that an fdatasync made durable.
 	Records float64 `json:"records"`
 }
 
-// profileConfig is the config of a chronik topic that says what an acknowledgement means.
+// profileConfig is the config of a chronik topic that defines when a record is acknowledged.
 const profileConfig = "chronik.durability.profile"
 
 // Admin ports.
 const (
-	adminPort = "9644" // where chronikd has it by default
+	adminPort = "9644" // chronikd's default
 	adminOff  = "off"
 	askTime   = 2 * time.Second
 	maxAnswer = 64 << 20 // bytes
 )
 
-// against asks what the run will measure. What is not to be had is left out, except an
-// admin port that was named.
+// against queries the subject of the run. It leaves out unavailable facts, except for an admin port
+// that a flag names.
 func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
 	a := &Against{System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Load: loadAverage()}
 	host, _, _ := net.SplitHostPort(t.config.Brokers[0]) // checked by Complete
@@ -97,26 +97,26 @@ func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
 		a.Admin = at
 		return a, port, nil
 	case named:
-		return nil, nil, fmt.Errorf("--admin %s: %w; name the admin port of the broker that is measured, or off", at, err)
+		return nil, nil, fmt.Errorf("--admin %s: %w; name the admin port of the measured broker, or off", at, err)
 	}
 	return a, nil, nil
 }
 
-// errUnknown is the answer to a question about something that the broker does not have.
+// errUnknown is returned for a topic that the broker does not have.
 var errUnknown = errors.New("not found")
 
-// admin is the admin port of a chronik broker; nil is none.
+// admin is the admin port of a chronik broker; nil means none.
 type admin struct{ base string }
 
-// counters are what a broker has counted since its start.
+// counters are totals of a broker since its start.
 type counters struct {
 	version        string
 	syncs, records float64
-	seconds        float64 // in syncs
+	seconds        float64 // spent in syncs
 }
 
-// knows fails where the port is not that of a broker which has this very topic: another
-// broker of the same machine may have the default port.
+// knows fails unless the port belongs to a broker with this very topic: another broker on the same
+// machine may use the default port.
 func (p *admin) knows(ctx context.Context, topic, id string) error {
 	var answer struct {
 		Logs []struct {
@@ -125,7 +125,7 @@ func (p *admin) knows(ctx context.Context, topic, id string) error {
 	}
 	err := p.get(ctx, "/v1/logs?limit=1&topic="+url.QueryEscape(topic), func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) })
 	if errors.Is(err, errUnknown) || err == nil && (len(answer.Logs) == 0 || answer.Logs[0].TopicID != id) {
-		return fmt.Errorf("the broker there has no topic %s, or another one of this name", topic)
+		return fmt.Errorf("the broker there has no topic %s, or a different topic of this name", topic)
 	}
 	return err
 }
@@ -167,8 +167,7 @@ func (p *admin) get(ctx context.Context, path string, read func(io.Reader) error
 	return nil
 }
 
-// readCounters finds the series that it knows in Prometheus's text format, and adds up
-// those of all directories.
+// readCounters sums the known series in Prometheus's text format over all directories.
 func readCounters(r io.Reader) (c counters, err error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -198,7 +197,7 @@ func readCounters(r io.Reader) (c counters, err error) {
 	return c, lines.Err()
 }
 
-// syncsBetween is what happened from one reading to a later one; nil for nothing.
+// syncsBetween returns the difference between two readings; nil if there were no syncs.
 func syncsBetween(from, until counters, elapsed time.Duration) *Syncs {
 	n := until.syncs - from.syncs
 	if n <= 0 || elapsed <= 0 {
@@ -209,7 +208,7 @@ func syncsBetween(from, until counters, elapsed time.Duration) *Syncs {
 		Records: (until.records - from.records) / n}
 }
 
-// loadAverage is that of the last minute, nil where Linux's file is not there.
+// loadAverage returns the load average of the last minute, nil if Linux's file does not exist.
 func loadAverage() *float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -42,7 +42,7 @@ func TestAFailedRunReportsTheTopicThatItMade(t *testing.T) {
 	c := short(t)
 	c.Admin = c.Brokers[0] // refused after the topic was made
 	_, err := Run(context.Background(), c, nil)
-	if err == nil || !strings.Contains(err.Error(), "Topic "+c.Topic+" was made and stays") {
+	if err == nil || !strings.Contains(err.Error(), "Topic "+c.Topic+" was created and remains") {
 		t.Errorf("the error is %v", err)
 	}
 	c.DeleteTopic = true
@@ -64,9 +64,9 @@ func TestTheDefaultTopicIsMade(t *testing.T) {
 		t.Errorf("there is nothing to consume: %v", err)
 	}
 	c.Mode = ModeProduce
-	for _, want := range []string{"Topic chronik-bench was made and stays, with ", "Topic chronik-bench stays, with "} {
+	for _, want := range []string{"Topic chronik-bench was created and remains, with ", "Topic chronik-bench remains, with "} {
 		if notes := run(t, c, nil).Notes; !slices.ContainsFunc(notes, func(n string) bool {
-			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" removes it, and so does a run with --delete-topic.")
+			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" deletes it, and so does a run with --delete-topic.")
 		}) {
 			t.Errorf("%q not in %q", want, notes)
 		}
@@ -140,8 +140,8 @@ func TestExplainNamesAnAdminPort(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	for at, want := range map[string]string{
-		s.Listener.Addr().String(): "HTTP is spoken there, not Kafka's protocol; that may be the admin port",
-		"127.0.0.1:71":             "is a broker running there?",
+		s.Listener.Addr().String(): "an HTTP server listens there, perhaps the admin port",
+		"127.0.0.1:71":             "check that a broker is running there",
 	} {
 		for _, err := range []error{io.EOF, context.DeadlineExceeded, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}} {
 			if got := Explain([]string{at}, err); cli.ExitCode(got) != cli.ExitUnreachable || !strings.Contains(got.Error(), want) {

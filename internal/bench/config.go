@@ -1,13 +1,12 @@
-// Package bench measures a Kafka-compatible broker honestly: a success is an
-// answer with error 0 and a valid offset, warm-up is excluded, the measured
-// interval is exactly what is divided by, every sample is recorded, and payload
-// and wire bytes are told apart.
+// Package bench measures a Kafka-compatible broker: a success is a response with error 0 and a
+// valid offset, warm-up is excluded, rates are divided by exactly the measured interval, every
+// sample is recorded, and payload and wire bytes are counted separately.
 //
-// It owns what a run is (Config), what it measured (Result) and Run, which
-// prepares the topic, starts the generators of bench/load against the clock of
-// bench/meter, and checks afterwards that every acknowledged record is there.
-// cmd/chronik-bench and bench/compare call it, bench/report prints its Result. It
-// speaks the protocol from outside and must not know the broker's insides.
+// It owns the description of a run (Config), its measurements (Result) and Run, which prepares the
+// topic, starts the generators of bench/load against the clock of bench/meter, and checks
+// afterwards that every acknowledged record exists. cmd/chronik-bench and bench/compare call it,
+// bench/report prints its Result. It speaks the protocol from outside and must not know the
+// broker's internals.
 package bench
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Mode is what a run does.
+// Mode is the kind of a run.
 type Mode string
 
 // The modes.
@@ -33,23 +32,22 @@ const (
 	ModeMixed   Mode = "mixed"
 )
 
-// Clients is the kind of load; every report names it.
+// Clients is the kind of clients; every report names it.
 type Clients string
 
 // The kinds of clients.
 const (
-	// ClientsOwn is N connections with prebuilt requests, one record each, each
-	// waiting for its answer (or Pipeline in flight).
+	// ClientsOwn is N connections with prebuilt requests of one record each. Each connection waits
+	// for its response, or has Pipeline requests in flight.
 	ClientsOwn Clients = "own"
-	// ClientsShared is N tasks on one kgo producer without linger, each waiting
-	// for its record's delivery.
+	// ClientsShared is N tasks on one kgo producer without linger. Each task waits for the delivery
+	// of its record.
 	ClientsShared Clients = "shared"
-	// ClientsBatched is N kgo producers with kgo's defaults, as many records in
-	// flight as they like.
+	// ClientsBatched is N kgo producers with kgo's defaults, without a limit of records in flight.
 	ClientsBatched Clients = "batched"
 )
 
-// Acks is what a producer waits for: "0", "1" or "all".
+// Acks is the acknowledgement that a producer waits for: "0", "1" or "all".
 type Acks string
 
 // The values of Acks.
@@ -59,59 +57,59 @@ const (
 	AcksAll    Acks = "all"
 )
 
-// Config is what a run is. Complete fills in defaults and checks it.
+// Config describes a run. Complete fills in defaults and checks it.
 type Config struct {
 	Brokers []string `json:"bootstrap_servers"`
 	Topic   string   `json:"topic"`
 	Mode    Mode     `json:"mode"`
 	Clients Clients  `json:"clients"`
-	// Batched is Clients "batched" by its short flag.
+	// Batched is the short flag for Clients "batched".
 	Batched bool `json:"-"`
-	// Concurrency is the number of connections, tasks or producers; 0 is 128, or
-	// 1 for Clients "batched".
+	// Concurrency is the number of connections, tasks or producers; 0 means 128, or 1 for Clients
+	// "batched".
 	Concurrency int `json:"concurrency"`
-	// Pipeline is the number of requests in flight on a connection of Clients
-	// "own"; 0 is 1.
+	// Pipeline is the number of requests in flight on a connection of Clients "own"; 0 means 1.
 	Pipeline int `json:"pipeline"`
-	// MessageSize is the bytes of a record's value.
+	// MessageSize is the size of a record's value in bytes.
 	MessageSize int    `json:"message_size"`
 	Acks        Acks   `json:"acks"`
 	Compression string `json:"compression"`
-	// Rate is the records a second of all clients together, sent at intended
-	// times whether answers arrive or not; 0 is as fast as answers allow.
+	// Rate is the number of records per second of all clients together. They are sent at intended
+	// times, whether responses arrive or not. 0 means as fast as responses allow.
 	Rate     float64       `json:"rate,omitempty"`
 	Warmup   time.Duration `json:"warmup_ns"`
 	Duration time.Duration `json:"duration_ns"`
-	// CreateTopic makes the topic if it is missing, with Partitions,
-	// ReplicationFactor and TopicConfig; DeleteTopic deletes it afterwards. The
-	// default topic is made without it (see Makes).
+	// CreateTopic creates the topic if it is missing, with Partitions, ReplicationFactor and
+	// TopicConfig. DeleteTopic deletes it afterwards. The default topic is created without it (see
+	// Makes).
 	CreateTopic       bool              `json:"create_topic"`
 	DeleteTopic       bool              `json:"delete_topic"`
 	Partitions        int               `json:"partitions"`
 	ReplicationFactor int               `json:"replication_factor"`
 	TopicConfig       map[string]string `json:"topic_config,omitempty"`
-	// Verify reads the topic afterwards and looks for every acknowledged record.
+	// Verify reads the topic afterwards and checks that every acknowledged record is there.
 	Verify bool `json:"verify"`
-	// FetchMaxBytes is what a raw fetch asks for of one partition.
+	// FetchMaxBytes is the size limit of a raw fetch of one partition.
 	FetchMaxBytes int `json:"fetch_max_bytes"`
-	// Consumers makes the receiver of ModeE2E so many raw connections, each with a fetch of the topic's one partition, each
-	// receiving every record; 0 is one kgo consumer of all partitions.
+	// Consumers replaces the receiver of ModeE2E with so many raw connections, each with a fetch of
+	// the topic's only partition, so that each receives every record. 0 means one kgo consumer of
+	// all partitions.
 	Consumers int `json:"consumers,omitempty"`
 	// ServerPID is the broker's process on this machine, 0 for none.
 	ServerPID int `json:"server_pid,omitempty"`
-	// Admin is the HOST:PORT of the broker's admin port, "off" for none; empty is port
-	// 9644 of the first broker, if the measured topic is known there.
+	// Admin is the HOST:PORT of the broker's admin port, "off" for none. Empty means port 9644 of
+	// the first broker, if it knows the measured topic.
 	Admin string `json:"admin,omitempty"`
 }
 
-// Bounds of a Config.
+// Limits of a Config.
 const (
 	MaxConcurrency = 1 << 16
 	MaxPipeline    = 1 << 10
 	MaxMessageSize = 64 << 20
 )
 
-// Default is the run of a command line without flags.
+// Default returns the run of a command line without flags.
 func Default() Config {
 	return Config{
 		Brokers: []string{"127.0.0.1:9092"}, Topic: "chronik-bench", Mode: ModeProduce, Pipeline: 1, MessageSize: 256,
@@ -120,14 +118,14 @@ func Default() Config {
 	}
 }
 
-// Makes reports whether a run makes its topic if it is missing: it was asked to, or the
-// topic is this program's own and the run fills it.
+// Makes reports whether a run creates its topic if it is missing: if CreateTopic is set, or if it
+// is the default topic and the run writes to it.
 func (c Config) Makes() bool {
 	return c.CreateTopic || c.Topic == Default().Topic && c.Mode != ModeConsume
 }
 
-// Complete returns the configuration with its defaults filled in, or an error
-// that names every setting that is wrong and why.
+// Complete returns the configuration with its defaults filled in, or an error that names every
+// invalid setting and the reason.
 func (c Config) Complete() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -153,7 +151,7 @@ func (c Config) Complete() (Config, error) {
 		bad("--topic: must not be empty; leave it out for %s", Default().Topic)
 	}
 	if !slices.Contains([]Mode{ModeProduce, ModeConsume, ModeE2E, ModeMixed}, c.Mode) {
-		bad("--mode: %q is none of produce, consume, e2e, mixed", c.Mode)
+		bad("--mode: %q is not one of produce, consume, e2e, mixed", c.Mode)
 	}
 	c.checkLoad(bad)
 	c.checkTopic(bad)
@@ -163,7 +161,7 @@ func (c Config) Complete() (Config, error) {
 func (c Config) kind(bad func(string, ...any)) Clients {
 	if c.Batched {
 		if c.Clients != "" && c.Clients != ClientsBatched {
-			bad("--batched: contradicts --clients %s; leave one of them out", c.Clients)
+			bad("--batched: contradicts --clients %s; remove one of them", c.Clients)
 		}
 		return ClientsBatched
 	}
@@ -172,57 +170,57 @@ func (c Config) kind(bad func(string, ...any)) Clients {
 		return ClientsOwn
 	case ClientsOwn, ClientsShared, ClientsBatched:
 	default:
-		bad("--clients: %q is none of own, shared, batched", c.Clients)
+		bad("--clients: %q is not one of own, shared, batched", c.Clients)
 	}
 	return c.Clients
 }
 
 func (c Config) checkLoad(bad func(string, ...any)) {
 	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
-		bad("--concurrency: %d is not within 1 and %d", c.Concurrency, MaxConcurrency)
+		bad("--concurrency: %d is not between 1 and %d", c.Concurrency, MaxConcurrency)
 	}
 	if c.Pipeline < 1 || c.Pipeline > MaxPipeline {
-		bad("--pipeline: %d is not within 1 and %d", c.Pipeline, MaxPipeline)
+		bad("--pipeline: %d is not between 1 and %d", c.Pipeline, MaxPipeline)
 	}
 	if c.Pipeline > 1 && c.Clients != ClientsOwn {
-		bad("--pipeline: only clients \"own\" count requests in flight; leave it out, %q decide themselves", c.Clients)
+		bad("--pipeline: only clients \"own\" limit requests in flight; remove it, %q decide themselves", c.Clients)
 	}
 	least := 0
 	if c.Verify || c.Mode == ModeE2E {
 		least = load.StampSize
 	}
 	if c.MessageSize < least || c.MessageSize > MaxMessageSize {
-		bad("--message-size: %d is not within %d and %d", c.MessageSize, least, MaxMessageSize)
+		bad("--message-size: %d is not between %d and %d", c.MessageSize, least, MaxMessageSize)
 	}
 	if !slices.Contains([]Acks{AcksNone, AcksLeader, AcksAll}, c.Acks) {
-		bad("--acks: %q is none of 0, 1, all", c.Acks)
+		bad("--acks: %q is not one of 0, 1, all", c.Acks)
 	}
 	if !slices.Contains([]string{"none", "gzip", "snappy", "lz4", "zstd"}, c.Compression) {
-		bad("--compression: %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
+		bad("--compression: %q is not one of none, gzip, snappy, lz4, zstd", c.Compression)
 	}
 	if c.Rate < 0 {
-		bad("--rate: %g is negative; 0 is as fast as answers allow", c.Rate)
+		bad("--rate: %g is negative; 0 means as fast as responses allow", c.Rate)
 	}
 	if c.Rate > 0 && c.Mode == ModeConsume {
-		bad("--rate: a consume run has no send times; it works with produce, e2e and mixed")
+		bad("--rate: a consume run has no send times; use it with produce, e2e or mixed")
 	}
 	if c.Warmup < 0 {
-		bad("--warmup: %v is negative; 0s is none", c.Warmup)
+		bad("--warmup: %v is negative; 0s means none", c.Warmup)
 	}
 	if c.Duration <= 0 {
 		bad("--duration: must be above zero, not %v", c.Duration)
 	}
 	if c.Verify && c.Mode == ModeConsume {
-		bad("--verify: a consume run acknowledges nothing; it works with produce, e2e and mixed")
+		bad("--verify: a consume run has no acknowledged records; use it with produce, e2e or mixed")
 	}
 	if c.FetchMaxBytes < 1<<10 || c.FetchMaxBytes > 1<<30 {
-		bad("--fetch-max-bytes: %d is not within 1 KiB and 1 GiB", c.FetchMaxBytes)
+		bad("--fetch-max-bytes: %d is not between 1 KiB and 1 GiB", c.FetchMaxBytes)
 	}
 	if c.Consumers < 0 || c.Consumers > MaxConcurrency {
-		bad("--consumers: %d is not within 0 and %d", c.Consumers, MaxConcurrency)
+		bad("--consumers: %d is not between 0 and %d", c.Consumers, MaxConcurrency)
 	}
 	if c.Consumers > 0 && c.Mode != ModeE2E {
-		bad("--consumers: only an e2e run has consumers that receive what is sent; add --mode e2e, or leave it out")
+		bad("--consumers: only an e2e run has consumers of the records that it sends; add --mode e2e, or remove it")
 	}
 	if c.ServerPID < 0 {
 		bad("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
@@ -231,13 +229,13 @@ func (c Config) checkLoad(bad func(string, ...any)) {
 
 func (c Config) checkTopic(bad func(string, ...any)) {
 	if c.Partitions < 1 {
-		bad("--partitions: %d is below 1, the least that a topic has", c.Partitions)
+		bad("--partitions: %d is below 1, the minimum", c.Partitions)
 	}
 	if c.ReplicationFactor < 1 || c.ReplicationFactor > 1<<15-1 {
-		bad("--replication-factor: %d is not within 1 and %d", c.ReplicationFactor, 1<<15-1)
+		bad("--replication-factor: %d is not between 1 and %d", c.ReplicationFactor, 1<<15-1)
 	}
 	if c.Consumers > 0 && c.CreateTopic && c.Partitions != 1 {
-		bad("--partitions: each of --consumers receives every record of one partition; leave --partitions out, not %d", c.Partitions)
+		bad("--partitions: with --consumers a topic must have one partition, not %d; remove --partitions", c.Partitions)
 	}
 	for k := range c.TopicConfig {
 		if strings.TrimSpace(k) == "" {
@@ -250,6 +248,6 @@ func (c Config) checkTopic(bad func(string, ...any)) {
 		}
 	}
 	if len(c.TopicConfig) > 0 && !c.Makes() {
-		bad("--topic-config: the topic is not made; add --create-topic, or leave it out")
+		bad("--topic-config: the run does not create the topic; add --create-topic, or remove it")
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Explain adds to an error of the first requests of a run what to do about it:
-// the brokers' addresses may be wrong, or nobody may be there, which has an exit
-// code of its own.
+// Explain adds the remedy to an error of the first requests of a run: the brokers' addresses may be
+// wrong, or no broker may be running, which has its own exit code.
 func Explain(brokers []string, err error) error {
 	switch {
 	case err == nil:
@@ -26,24 +25,24 @@ func Explain(brokers []string, err error) error {
 		return cli.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
 	}):
 		return cli.WithCode(cli.ExitUnreachable,
-			fmt.Errorf("no answer from %s (--bootstrap-servers): HTTP is spoken there, not Kafka's protocol; that may be the admin port: "+
-				"name the one for clients", strings.Join(brokers, ",")))
+			fmt.Errorf("no response from %s (--bootstrap-servers): an HTTP server listens there, perhaps the admin port; "+
+				"name the port for clients", strings.Join(brokers, ",")))
 	case unanswered(err):
 		return cli.WithCode(cli.ExitUnreachable,
-			fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err))
+			fmt.Errorf("no response from %s (--bootstrap-servers): %w; check that a broker is running there", strings.Join(brokers, ","), err))
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return fmt.Errorf("%w; add --create-topic to make it, or name another with --topic", err)
+		return fmt.Errorf("%w; add --create-topic to create it, or name another with --topic", err)
 	case errors.Is(err, kerr.InvalidReplicationFactor):
-		return fmt.Errorf("%w; give another --replication-factor", err)
+		return fmt.Errorf("%w; choose another --replication-factor", err)
 	case errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("%w; give another --topic, of 1 to 249 letters, digits, '.', '_' and '-'", err)
+		return fmt.Errorf("%w; choose another --topic, of 1 to 249 letters, digits, '.', '_' and '-'", err)
 	case errors.Is(err, kerr.InvalidConfig):
-		return fmt.Errorf("%w; give another --topic-config", err)
+		return fmt.Errorf("%w; choose another --topic-config", err)
 	}
 	return err
 }
 
-// unanswered reports whether an error is not an answer of a broker.
+// unanswered reports whether err is not a response of a broker.
 func unanswered(err error) bool {
 	var op *net.OpError
 	var kind *kerr.Error
@@ -56,11 +55,10 @@ func unanswered(err error) bool {
 	return strings.Contains(err.Error(), "the beginning of an HTTP response") // the client's error has no exported name
 }
 
-// refusal is a broker's error in its own words, without the point at their end:
-// a remedy follows.
+// refusal is a broker's error in its own words without the final period, because a remedy follows.
 type refusal struct {
 	err     error
-	message string // what the broker said beyond the error's name; may be empty
+	message string // the broker's text in addition to the error's name; may be empty
 }
 
 func (r *refusal) Unwrap() error { return r.err }

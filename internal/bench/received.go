@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// askEvery is the pause between two questions for the topic's ends.
+// askEvery is the interval of requests for the topic's log end offsets.
 const askEvery = 50 * time.Millisecond
 
-// growth is how many records the topic holds over time, summed over its partitions. It is what
-// the broker received where no answer reports it (acks=0).
+// growth is the number of records in the topic over time, summed over its partitions. It shows what
+// the broker received if responses do not report it (acks=0).
 type growth struct {
 	samples []sample
 }
@@ -22,7 +22,7 @@ type sample struct {
 	records int64
 }
 
-// until reports how far the growth is known.
+// until returns up to which time the growth is known.
 func (g *growth) until() time.Duration {
 	if len(g.samples) == 0 {
 		return math.MinInt64
@@ -30,9 +30,9 @@ func (g *growth) until() time.Duration {
 	return g.samples[len(g.samples)-1].at
 }
 
-// at is the number of records at t, interpolated between the samples around it. A broker
-// that answers late is thereby charged with its mean rate of that time and not with none.
-// t must not be before the first sample or after the last one.
+// at returns the number of records at t, interpolated between the samples around it. A broker that
+// responds late is thus charged with its mean rate of that time instead of none. t must not be
+// before the first sample or after the last.
 func (g *growth) at(t time.Duration) float64 {
 	for i := len(g.samples) - 1; i > 0; i-- {
 		from, to := g.samples[i-1], g.samples[i]
@@ -48,11 +48,11 @@ func (g *growth) at(t time.Duration) float64 {
 	return float64(g.samples[0].records)
 }
 
-// unconfirmed reports whether only the topic's ends say what was written.
+// unconfirmed reports whether only the topic's log end offsets show which records were written.
 func (r *runner) unconfirmed() bool { return r.config.Acks == AcksNone && r.config.Mode != ModeConsume }
 
-// measureGrowth asks for the topic's ends from the beginning of the warm-up until an answer
-// to a question that was asked after the interval. ctx ends it.
+// measureGrowth requests the topic's log end offsets from the start of the warm-up until the
+// response to a request that was sent after the interval. ctx ends it.
 func (r *runner) measureGrowth(ctx context.Context) error {
 	if !r.unconfirmed() {
 		return nil
@@ -63,9 +63,9 @@ func (r *runner) measureGrowth(ctx context.Context) error {
 		asked := r.window.Now()
 		offsets, err := r.cluster.Offsets(ctx)
 		if err != nil {
-			return fmt.Errorf("what the broker received of acks=0: %w", err)
+			return fmt.Errorf("measure the records received with acks=0: %w", err)
 		}
-		// The broker looked at its ends at some time between question and answer.
+		// The broker read its offsets at some time between request and response.
 		s := sample{at: asked + (r.window.Now()-asked)/2}
 		for _, end := range offsets.End {
 			s.records += end
@@ -80,13 +80,13 @@ func (r *runner) measureGrowth(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("what the broker received of acks=0: %w", ctx.Err())
+			return fmt.Errorf("measure the records received with acks=0: %w", ctx.Err())
 		}
 	}
 }
 
-// receive ends the points of what the broker received that are known by now, up to point n
-// of the interval, and passes them on.
+// receive ends the known points of received records, up to point n of the interval, and passes them
+// on.
 func (r *runner) receive(n int, progress Progress) {
 	if !r.unconfirmed() {
 		return

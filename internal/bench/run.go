@@ -16,19 +16,18 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// lastAnswers is how long a run waits after its interval for what is in flight.
+// lastAnswers is how long a run waits after its interval for in-flight operations.
 const lastAnswers = 10 * time.Second
 
-// ErrInterrupted is a run that ended before its measured interval began.
+// ErrInterrupted is returned if a run ended before its measured interval began.
 var ErrInterrupted = errors.New("interrupted before anything was measured")
 
-// ErrNothing is a measurement in which a direction had no success at all.
+// ErrNothing is returned if a direction had no success at all.
 var ErrNothing = errors.New("nothing succeeded")
 
-// Run makes one run: it prepares the topic, warms up, measures, and verifies what
-// was acknowledged if it is to. An error says that there is no result at all;
-// failures of single requests are in the Result. When ctx ends first the Result is
-// of the shorter interval.
+// Run makes one run: it prepares the topic, warms up, measures, and verifies the acknowledged
+// records if c.Verify is set. After an error there is no result; failures of single requests are in
+// the Result. If ctx ends early, the Result is of the shorter interval.
 func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error) {
 	c, err = c.Complete()
 	if err != nil {
@@ -36,12 +35,12 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	}
 	if c.ServerPID > 0 {
 		if _, err := meter.ProcessCPU(c.ServerPID); err != nil {
-			return nil, cli.WithCode(cli.ExitUsage, err) // and not after the run
+			return nil, cli.WithCode(cli.ExitUsage, err) // now, and not after the run
 		}
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID), load.Fresh())
 	if err != nil {
-		return nil, cli.Usage("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
+		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", c.Brokers, err)
 	}
 	defer client.Close()
 	t := topic{config: c, client: client}
@@ -87,11 +86,11 @@ type runner struct {
 	receiver load.Receiver // of an end-to-end run
 	against  *Against
 	admin    *admin // nil for none
-	unasked  error  // of the admin port, during the run
-	// cpu is what the server's edges of the interval differ by.
+	unasked  error  // error of the admin port during the run
+	// cpu is the server's CPU time in the interval.
 	cpu time.Duration
-	// received is what the broker appended, nil where every answer reports it; growthMu
-	// guards growth, from which it is computed.
+	// received is what the broker appended, nil if every response reports it; growthMu guards
+	// growth, from which it is computed.
 	received *Flow
 	growthMu sync.Mutex
 	growth   growth
@@ -101,11 +100,11 @@ type runner struct {
 type flow struct {
 	name  string
 	meter *meter.Meter
-	// generator is what the flow measures.
+	// generator is the generator that the flow measures.
 	generator load.Generator
 }
 
-// plan makes the generators of the mode.
+// plan creates the generators of the mode.
 func (r *runner) plan(ctx context.Context) error {
 	o := r.options()
 	switch r.config.Mode {
@@ -123,7 +122,7 @@ func (r *runner) plan(ctx context.Context) error {
 		return r.addConsume(ctx, o)
 	case ModeE2E:
 		m := meter.New(r.window)
-		// Before the producers, so that it starts below their first record.
+		// Before the producers, so that it starts before their first record.
 		var err error
 		if r.receiver, err = newReceiver(ctx, o, m); err != nil {
 			return err
@@ -160,7 +159,7 @@ func (r *runner) options() load.Options {
 	return o
 }
 
-// code is the value of acks in a Produce request.
+// code returns the value of acks in a Produce request.
 func (a Acks) code() int16 {
 	switch a {
 	case AcksNone:
@@ -219,7 +218,7 @@ func (r *runner) close() {
 
 // measure runs the generators through the window and waits until all have ended.
 func (r *runner) measure(ctx context.Context, progress Progress) error {
-	// The generators outlive ctx by the time of their last answers.
+	// The generators outlive ctx by the time of their last responses.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	r.window.Begin()
@@ -259,8 +258,8 @@ func (r *runner) measure(ctx context.Context, progress Progress) error {
 	return nil
 }
 
-// await waits until the receiver has what was acknowledged, but not for ever, and
-// counts what never came.
+// await waits a limited time until the receiver has all acknowledged records, and counts the
+// missing ones.
 func (r *runner) await(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, lastAnswers)
 	defer stop()

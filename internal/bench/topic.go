@@ -12,22 +12,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Bounds of what is asked before and after a run.
+// Limits of requests before and after a run.
 const (
 	adminTimeout = 60 * time.Second
 	leaderPause  = 50 * time.Millisecond
 )
 
-// topic is what a run measures with.
+// topic is the topic of a run.
 type topic struct {
 	config Config
 	client *kgo.Client
-	made   bool // by this run
+	made   bool // created by this run
 	ready  bool // every partition has a leader
 }
 
-// prepare makes the topic if it is to and waits until every partition has a
-// leader.
+// prepare creates the topic if the run should, and waits until every partition has a leader.
 func (t *topic) prepare(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, adminTimeout)
 	defer stop()
@@ -62,7 +61,7 @@ func (t *topic) prepare(ctx context.Context) error {
 	}
 }
 
-// led says that all partitions of the topic have leaders.
+// led reports whether all partitions of the topic have leaders.
 func led(t kadm.TopicDetail) bool {
 	if t.Err != nil || len(t.Partitions) == 0 {
 		return false
@@ -84,19 +83,19 @@ func (t *topic) create(ctx context.Context) error {
 	made, err := kadm.NewClient(t.client).CreateTopic(ctx, int32(c.Partitions), int16(c.ReplicationFactor), settings, c.Topic)
 	if errors.Is(err, kerr.TopicAlreadyExists) {
 		if !c.CreateTopic {
-			return nil // it was not asked for in any shape
+			return nil // the user did not ask for a certain number of partitions
 		}
 		return t.matches(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("make topic %s: %w", c.Topic, &refusal{err, made.ErrMessage})
+		return fmt.Errorf("create topic %s: %w", c.Topic, &refusal{err, made.ErrMessage})
 	}
 	t.made = true
 	return nil
 }
 
-// leaves describes what stays behind of the topic and how to remove it. It is called after
-// the run, also after one that failed; the size is left out where the broker does not report it.
+// leaves describes what remains of the topic and how to remove it. It is called after the run, also
+// after a failed one; the text has no size if the broker does not report it.
 func (t *topic) leaves(ctx context.Context) string {
 	c := t.config
 	if c.DeleteTopic {
@@ -111,18 +110,18 @@ func (t *topic) leaves(ctx context.Context) string {
 			size += p.Size
 		}
 	})
-	text := "Topic " + c.Topic + " stays"
+	text := "Topic " + c.Topic + " remains"
 	if t.made {
-		text = "Topic " + c.Topic + " was made and stays"
+		text = "Topic " + c.Topic + " was created and remains"
 	}
 	if err == nil {
 		text += fmt.Sprintf(", with %.1f MB", float64(size)/1e6)
 	}
-	return text + ": chronikctl topic delete " + c.Topic + " removes it, and so does a run with --delete-topic."
+	return text + ": chronikctl topic delete " + c.Topic + " deletes it, and so does a run with --delete-topic."
 }
 
-// end deletes the topic where the run is to, and adds to the error of a failed run that the
-// topic which it made stays behind.
+// end deletes the topic if the run should, and adds to the error of a failed run that the topic
+// which it created remains.
 func (t *topic) end(ctx context.Context, err error) error {
 	switch {
 	case t.config.DeleteTopic && (t.made || t.ready):
@@ -133,19 +132,19 @@ func (t *topic) end(ctx context.Context, err error) error {
 	return err
 }
 
-// matches refuses a topic that is there and is not what was asked for.
+// matches rejects an existing topic with another number of partitions.
 func (t *topic) matches(ctx context.Context) error {
 	m, err := kadm.NewClient(t.client).Metadata(ctx, t.config.Topic)
 	if err != nil {
 		return fmt.Errorf("metadata of %s: %w", t.config.Topic, err)
 	}
 	if n := len(m.Topics[t.config.Topic].Partitions); n != t.config.Partitions {
-		return fmt.Errorf("topic %s is there with %d partitions, not %d: measure with another one", t.config.Topic, n, t.config.Partitions)
+		return fmt.Errorf("topic %s exists with %d partitions, not %d: choose another topic", t.config.Topic, n, t.config.Partitions)
 	}
 	return nil
 }
 
-// remove deletes the topic, also when ctx has ended.
+// remove deletes the topic, also if ctx has ended.
 func (t *topic) remove(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
 	defer stop()

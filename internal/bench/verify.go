@@ -11,13 +11,13 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/load"
 )
 
-// verifyIdle is how long reading the topic back may bring nothing.
+// verifyIdle is how long reading the topic may return nothing.
 const verifyIdle = 30 * time.Second
 
-// ErrVerify is a topic that could not be read to its end.
+// ErrVerify is returned if the topic cannot be read to its end.
 var ErrVerify = errors.New("verify: the topic could not be read to its end")
 
-// verify reads the whole topic and compares it with what was acknowledged.
+// verify reads the whole topic and compares it with the acknowledged records.
 func verify(ctx context.Context, cluster *load.Cluster, ledger *load.Ledger) (*Verification, error) {
 	offsets, err := cluster.Offsets(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func readAll(ctx context.Context, cluster *load.Cluster, offsets load.Offsets, f
 	return nil
 }
 
-// poll takes what comes next, and ends partitions that are read to their end.
+// poll reads the next records and removes partitions that are read to their end.
 func poll(ctx context.Context, cl *kgo.Client, left map[int32]int64, found func([]byte)) error {
 	ctx, stop := context.WithTimeout(ctx, verifyIdle)
 	defer stop()

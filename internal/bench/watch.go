@@ -8,13 +8,13 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// edge is what the server is asked at both edges of the interval.
+// edge is a reading of the server at one end of the interval.
 type edge struct {
 	at, cpu time.Duration
 	counts  counters
 }
 
-// edge asks for the server's CPU time, and its admin port for what it counts.
+// edge reads the server's CPU time and the counters of its admin port.
 func (r *runner) edge(ctx context.Context) (e edge, err error) {
 	e.at = r.window.Now()
 	if pid := r.config.ServerPID; pid != 0 {
@@ -23,13 +23,13 @@ func (r *runner) edge(ctx context.Context) (e edge, err error) {
 		}
 	}
 	if e.counts, err = r.admin.count(context.WithoutCancel(ctx)); err != nil {
-		r.unasked, r.admin = err, nil // the figures are right without it
+		r.unasked, r.admin = err, nil // the figures are correct without it
 	}
 	return e, nil
 }
 
-// watch ends the points of the interval as they pass, passes them to progress and asks
-// the server at both edges. It ends with the interval.
+// watch ends the points of the interval as they pass, passes them to progress and reads the server
+// at both ends. It returns when the interval ends.
 func (r *runner) watch(ctx context.Context, progress Progress) error {
 	w := r.window
 	sleepUntil(ctx, w, w.From())
@@ -53,7 +53,7 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	// The questions are a little beside the interval's edges.
+	// The readings are not exactly at the ends of the interval.
 	if over := until.at - from.at; over > 0 {
 		r.cpu = time.Duration(float64(until.cpu-from.cpu) * float64(w.Elapsed()) / float64(over))
 		r.against.Broker, r.against.Syncs = from.counts.version, syncsBetween(from.counts, until.counts, over)
@@ -91,7 +91,7 @@ func pointOf(p meter.Point, at, width time.Duration) Point {
 	}
 }
 
-// result is what the flows gathered.
+// result returns the results of the flows.
 func (r *runner) result() *Result {
 	res := &Result{Config: r.config, Started: r.window.Started(), Elapsed: r.window.Elapsed(), Against: r.against, Received: r.received}
 	var successes int64
@@ -145,7 +145,7 @@ func (r *runner) flowOf(f *flow) *Flow {
 	return out
 }
 
-// notes say what a reader of the figures must know.
+// notes returns the sentences that a reader of the figures must know.
 func (r *runner) notes(res *Result) []string {
 	var notes []string
 	c := r.config
@@ -154,21 +154,21 @@ func (r *runner) notes(res *Result) []string {
 			notes = append(notes, text)
 		}
 	}
-	add(r.window.Elapsed() < c.Duration, "The run was cut short.")
+	add(r.window.Elapsed() < c.Duration, "The run was interrupted.")
 	if r.unasked != nil {
 		notes = append(notes, fmt.Sprintf("The broker's counters are missing: %v.", r.unasked))
 	}
 	for _, f := range res.Flows() {
-		add(f.WarmupFailures > 0, fmt.Sprintf("%s: %d failed before the interval, which is not counted.", f.Name, f.WarmupFailures))
+		add(f.WarmupFailures > 0, fmt.Sprintf("%s: %d failures before the interval are not counted.", f.Name, f.WarmupFailures))
 	}
-	add(r.unconfirmed(), "acks=0: nothing is acknowledged. What the broker received is the growth of the topic, by any producer; produce "+
-		"counts writes to sockets, whose buffers hold a lot.")
-	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes are those of whole batches.")
-	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads everything; a latency is the time between two polls.")
+	add(r.unconfirmed(), "acks=0: nothing is acknowledged. The received records are the growth of the topic, by any producer; produce "+
+		"counts writes to sockets, which have large buffers.")
+	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes count whole batches.")
+	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads all partitions; a latency is the time between two polls.")
 	add(c.Consumers > 0, fmt.Sprintf("The receivers are %d raw connections: each record counts once for each of them.", c.Consumers))
-	add(c.Mode == ModeE2E && c.Consumers == 0, "The receiver is one kgo consumer whatever the kind of clients.")
-	add(c.Mode == ModeE2E, "End-to-end latencies count from the intended send time where there is a rate, from the send otherwise.")
-	add(c.Mode == ModeMixed, "Consumers read the topic from its start again and again while the producers write.")
+	add(c.Mode == ModeE2E && c.Consumers == 0, "The receiver is one kgo consumer, whatever the kind of clients.")
+	add(c.Mode == ModeE2E, "End-to-end latencies count from the intended send time if there is a rate, otherwise from the send.")
+	add(c.Mode == ModeMixed, "Consumers read the topic from its start repeatedly while the producers write.")
 	add(c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume, "Unthrottled batches: a latency is mostly the time in the client's own queue.")
 	return notes
 }

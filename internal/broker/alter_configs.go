@@ -25,7 +25,7 @@ func alterConfigsAPI() api {
 	}.api()
 }
 
-// resource is what the two requests that alter configs name.
+// resource is a resource that a request for configs names.
 type resource struct {
 	kind kmsg.ConfigResourceType
 	name string
@@ -76,7 +76,7 @@ func (c *change) replaceConfigs(ctx context.Context, which resource, configs []k
 	})
 }
 
-// of is the resource as the controller knows it.
+// of returns the resource in the controller's terms.
 func (x resource) of() (controller.Resource, error) {
 	switch x.kind {
 	case kmsg.ConfigResourceTypeTopic:

@@ -9,35 +9,34 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// largeBody is how many bytes a request may have that takes no turn, and manyEntries how
-// many topics or partitions its answer may list that it does not name. It takes a few ms
-// then; a request that names a hundred thousand takes a hundred.
+// A request with a body larger than largeBody takes a slot, and so does one whose answer lists more
+// than manyEntries topics or partitions that it does not name. A request at these limits takes a
+// few ms; one that names a hundred thousand partitions takes a hundred.
 const (
 	largeBody   = 64 << 10
 	manyEntries = 2000
 )
 
-// slotTime is how long a turn lasts at most: a request that computes for so long does not
-// exist, and one that waits for a disk or for other members keeps no other from its turn.
+// slotTime bounds how long a request holds a slot. No request computes for so long, and a request
+// that waits for a disk or for other members must not delay others.
 const slotTime = time.Second
 
-// decodeSlots are taken by large requests, so that they leave half of the processors to the small
-// ones: these take microseconds, and would wait 10 ms for a processor at each of their steps,
-// which is how long Go's scheduler leaves a goroutine alone that computes. Nor are there more
-// large answers in memory that clients have yet to read than one for each turn beyond the
-// network's bound.
+// decodeSlots are held by large requests, so that they leave half of the processors to small ones.
+// Small requests take microseconds, but would wait up to 10 ms for a processor at each step: that
+// is how long Go's scheduler lets a goroutine compute. The slots also bound the large answers that
+// clients have not read: there is at most one for each slot beyond the network's bound.
 type decodeSlots chan struct{}
 
 func newDecodeSlots() decodeSlots { return make(decodeSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// decodeSlot is what a request holds that has its turn; nil holds nothing.
+// decodeSlot is the slot of one request; nil holds nothing.
 type decodeSlot struct {
 	of    decodeSlots
 	ended atomic.Bool
 	lapse *time.Timer
 }
 
-// take waits for a turn; nil where ctx ended first.
+// take waits for a slot; it returns nil if ctx ends first.
 func (all decodeSlots) take(ctx context.Context) *decodeSlot {
 	select {
 	case all <- struct{}{}:
@@ -49,8 +48,8 @@ func (all decodeSlots) take(ctx context.Context) *decodeSlot {
 	return t
 }
 
-// awaitDecodeSlot waits for the turn of a large request, and for room for its answer, on its connection's
-// reader. No poller handles one: it handles Produce only.
+// awaitDecodeSlot waits for a slot for a large request, and for the memory of its answer, on its
+// connection's reader. On a poller, which handles Produce only, it returns nil.
 func (b *Broker) awaitDecodeSlot(r *network.Request) *decodeSlot {
 	if !r.MayBlock() {
 		return nil
@@ -60,7 +59,7 @@ func (b *Broker) awaitDecodeSlot(r *network.Request) *decodeSlot {
 	return t
 }
 
-// end ends a turn, unless it has ended.
+// end releases the slot, unless it was released.
 func (t *decodeSlot) end() {
 	if t == nil {
 		return

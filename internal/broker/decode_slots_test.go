@@ -11,10 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestLargeRequestsTakeTurns: a request that names much, or is answered with much, waits
-// while others have the turns, and small ones don't; the turn ends with the answer, or where
-// the request is parked.
-func TestLargeRequestsTakeTurns(t *testing.T) {
+// A request that names much, or has a large answer, waits while others hold the slots; small ones
+// don't. The slot is released with the answer, or when the request is parked.
+func TestLargeRequestsTakeDecodeSlots(t *testing.T) {
 	const many = 10_000
 	absent := make([]any, many)
 	created := createRequest(true)
@@ -87,8 +86,8 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestATurnLapses: a request that waits for something else keeps no other from its turn.
-func TestATurnLapses(t *testing.T) {
+// A request that waits for something else does not keep others from their slot.
+func TestDecodeSlotExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := make(decodeSlots, 1)
 		first := all.take(t.Context())

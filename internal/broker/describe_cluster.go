@@ -16,7 +16,7 @@ func describeClusterAPI() api {
 	}.api()
 }
 
-// Types of endpoints (KIP-919). Clients come to brokers only.
+// Types of endpoints (KIP-919). Clients connect to brokers only.
 const (
 	brokerEndpoint     = 1
 	controllerEndpoint = 2

@@ -11,10 +11,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A consumer of two partitions with a small max.partition.fetch.bytes gets every record,
-// in order: large ones in segments, which do not fit into the answer of the second
-// partition, and small ones behind them in memory.
-func TestAConsumerWithLittleRoomGetsEveryRecord(t *testing.T) {
+// A consumer of two partitions with a small max.partition.fetch.bytes gets every record, in order:
+// large ones in segments, which do not fit into the answer of the second partition, and small ones
+// after them in memory.
+func TestConsumerWithSmallLimitsGetsEveryRecord(t *testing.T) {
 	fs := vfs.Memory()
 	t.Run("before", func(t *testing.T) {
 		n := newNode(t, func(o *nodeOptions) { o.fs = fs })

@@ -7,20 +7,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A fetch that waits is parked in the purgatory, counted in Options.ParkedBytes.
+// A fetch that waits is parked in the purgatory, charged to Options.ParkedBytes.
 
-// maxFetchDelay bounds how long a connection is throttled whose fetch can't be parked.
+// maxFetchDelay bounds how long a connection is throttled because its fetch can't be parked.
 const maxFetchDelay = time.Second
 
-// partCost is what a part that waits takes: itself, and its key in the purgatory, which is
-// a map of its own where nothing else waits for the partition. opCost is what a fetch takes
-// beside its parts.
+// partCost is the memory of a part that waits: the part itself, and its key in the purgatory, which
+// is a map of its own if no other fetch waits for the partition. opCost is the memory of a fetch
+// without its parts.
 const (
 	partCost = int64(unsafe.Sizeof(fetchPartition{})) + 320
 	opCost   = int64(unsafe.Sizeof(fetchOp{})) + 1024
 )
 
-// manyParts is how many partitions a request may name without being counted before it waits.
+// manyParts is how many partitions a request may name without being charged before it waits.
 const manyParts = 256
 
 // admit charges a request that names more than manyParts partitions before it makes parts:
@@ -68,8 +68,8 @@ func (op *fetchOp) unpark() {
 	op.parked, op.wide = 0, 0
 }
 
-// cost is the memory that the fetch holds while it waits. The parts of one topic share
-// its name.
+// cost returns the memory that the fetch holds while it waits. The parts of one topic share its
+// name.
 func (op *fetchOp) cost() int64 {
 	n := opCost + int64(len(op.parts))*partCost
 	var last *byte
@@ -82,7 +82,7 @@ func (op *fetchOp) cost() int64 {
 	return n
 }
 
-// TryComplete is purgatory.Op's: it starts the answer if there is enough.
+// TryComplete implements purgatory.Op: it starts the answer if there are enough bytes.
 func (op *fetchOp) TryComplete(i int) bool {
 	if !op.enough(i) {
 		return false
@@ -91,8 +91,8 @@ func (op *fetchOp) TryComplete(i int) bool {
 	return true
 }
 
-// Expire is purgatory.Op's: the answer has what there is.
+// Expire implements purgatory.Op: the answer has the available records.
 func (op *fetchOp) Expire() { op.answerNow() }
 
-// Abandon is purgatory.ClientOp's: there is no client for the answer.
+// Abandon implements purgatory.ClientOp: there is no client for the answer.
 func (op *fetchOp) Abandon() { op.respondEmpty() }

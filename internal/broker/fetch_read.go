@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// partitionRequest is what a client asks of a partition; a session remembers it.
+// partitionRequest is what a client requests of a partition; a session remembers it.
 type partitionRequest struct {
 	topic        topicRef
 	index        int32
@@ -25,7 +25,7 @@ type topicRef struct {
 	id   [16]byte
 }
 
-// tooLong: no topic can have the name.
+// tooLong reports whether the name is longer than a topic's can be.
 func (r topicRef) tooLong() bool { return len(r.name) > controller.MaxNameLength }
 
 // fetchPartition is one partition of the request.
@@ -36,8 +36,8 @@ type fetchPartition struct {
 	part   *replica.Partition
 	err    error
 	res    replica.ReadResult
-	have   int64 // bytes, as of the last peek
-	skip   bool  // nothing that the session does not know already
+	have   int64 // bytes at the last peek
+	skip   bool  // unchanged for the session, so not in the answer
 	held   bool  // its damage was just reported, see fetch_damage.go
 }
 
@@ -47,9 +47,9 @@ func (p *fetchPartition) request(committed bool) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
 }
 
-// fetchRead is what one request reads of partitions: name and find them, look how much there
-// is, read it within bounds, release it. It knows neither how long the request waits nor how
-// it is answered. One goroutine uses it at a time.
+// fetchRead is the reading part of a fetch: it resolves the partitions, checks how many bytes they
+// have, reads them within bounds and releases them. It knows neither how long the request waits nor
+// how it is answered. One goroutine uses it at a time.
 type fetchRead struct {
 	b         *Broker
 	byID      bool // topics are named by id
@@ -58,16 +58,16 @@ type fetchRead struct {
 	maxBytes  int64
 	parts     []fetchPartition
 	found     int64   // bytes that the parts have
-	held      int64   // bytes of the budget for answers
-	waits     []int32 // for each key that find returned its part
+	held      int64   // bytes taken from the budget for answers
+	waits     []int32 // part of each key that find returned
 	seen      map[memberKey]int32
 }
 
-// fewParts is how many parts are compared with each other; of more each is looked up.
+// fewParts is up to how many parts are compared with each other; beyond it a map is used.
 const fewParts = 16
 
-// add adds a partition. One that is named again is one part: as in Kafka, whose map they
-// are put into, it asks for what is asked last, at the place of the first.
+// add adds a partition. A partition that is named again is one part, since Kafka puts partitions
+// into a map: the last request counts, at the place of the first.
 func (rd *fetchRead) add(a partitionRequest) {
 	if at := rd.place(&a); at < len(rd.parts) {
 		rd.parts[at].partitionRequest = a
@@ -76,7 +76,7 @@ func (rd *fetchRead) add(a partitionRequest) {
 	rd.parts = append(rd.parts, fetchPartition{partitionRequest: a})
 }
 
-// place returns the place of the part that names the partition of a, or that of the next one.
+// place returns the index of the part for the partition of a, or of the next part to add.
 func (rd *fetchRead) place(a *partitionRequest) int {
 	n := len(rd.parts)
 	if n < fewParts {
@@ -99,9 +99,9 @@ func (rd *fetchRead) place(a *partitionRequest) int {
 	return n
 }
 
-// find looks the partitions up and returns the keys of those that may be waited
-// for. As in Kafka, a topic that does not exist is no reason to answer before
-// the others have something, if there are others; any other error is.
+// find resolves the partitions and returns the keys of those that the fetch may wait for. As in
+// Kafka, a topic that does not exist does not make the fetch answer at once if there are others;
+// any other error does.
 func (rd *fetchRead) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 	img := rd.b.image()
 	rd.waits = rd.waits[:0]
@@ -131,7 +131,7 @@ func unknownTopic(code int16) bool {
 	return code == kerr.UnknownTopicID.Code || code == kerr.UnknownTopicOrPartition.Code
 }
 
-// topicByRef finds a topic by its id or name, as the request has it.
+// topicByRef returns a topic by its id or name, whichever the request uses.
 func (b *Broker) topicByRef(img *metadata.Image, byID bool, ref topicRef) (*metadata.Topic, error) {
 	if byID {
 		if t := img.TopicByID(ref.id); t != nil {
@@ -145,16 +145,16 @@ func (b *Broker) topicByRef(img *metadata.Image, byID bool, ref topicRef) (*meta
 	return nil, refuse(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", ref.name)
 }
 
-// unknownReplica is the answer to a fetch that claims to be a follower's: none
-// replicates in this way, so none is known.
+// unknownReplica returns the error for a fetch that claims to come from a follower: no follower
+// replicates by Fetch, so none is known.
 func unknownReplica(currentEpoch, id int32) error {
 	if currentEpoch >= 0 {
-		return refuse(kerr.UnknownLeaderEpoch, "broker %d is no replica that fetches here", id)
+		return refuse(kerr.UnknownLeaderEpoch, "broker %d is not a replica of this partition", id)
 	}
-	return refuse(kerr.NotLeaderForPartition, "broker %d is no replica that fetches here", id)
+	return refuse(kerr.NotLeaderForPartition, "broker %d is not a replica of this partition", id)
 }
 
-// enough looks at the part of one key, or at all, and says whether the answer is due.
+// enough checks the part of one key, or all parts, and reports whether the answer is due.
 func (rd *fetchRead) enough(i int) bool {
 	if i != purgatory.Everything {
 		return rd.peek(&rd.parts[rd.waits[i]])
@@ -170,12 +170,12 @@ func (rd *fetchRead) enough(i int) bool {
 	return false
 }
 
-// peek counts what one part has now, and says whether the answer is due.
+// peek counts the bytes that one part has now, and reports whether the answer is due.
 func (rd *fetchRead) peek(p *fetchPartition) bool {
 	if p.part.Log().DamagedAt(p.offset) {
 		return !p.held
 	}
-	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch may come in any case
+	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch is allowed in any case
 	n, atOnce := p.part.Peek(p.request(rd.committed), limit)
 	n = min(n, limit)
 	rd.found += n - p.have
@@ -183,14 +183,14 @@ func (rd *fetchRead) peek(p *fetchPartition) bool {
 	return atOnce || rd.found >= rd.minBytes
 }
 
-// leastAnswer is how many bytes of records an answer may have where the memory for
-// answers is used up by those that clients do not read.
+// leastAnswer is how many bytes of records an answer may have if clients that do not read use up
+// the memory for answers.
 const leastAnswer = 64 << 10
 
-// read reads the partitions in order, until the request's bytes are used up, or its
-// share of the memory for answers. The first one that has something gives a batch
-// whatever its size, so that a client always gets on. It says whether that was
-// possible: from memory alone it may not be, and then nothing is held.
+// read reads the partitions in order, until the request's bytes or its share of the memory for
+// answers are used up. The first partition with records returns a whole batch of any size, so that
+// a client always makes progress. read reports whether it succeeded: if it may read memory only, it
+// can fail, and then it holds nothing.
 func (rd *fetchRead) read(memory bool) bool {
 	rd.held = rd.b.answers.Share(rd.wanted(), leastAnswer)
 	left, first := rd.held, true
@@ -223,7 +223,7 @@ func (rd *fetchRead) read(memory bool) bool {
 	return true
 }
 
-// release gives back what read took.
+// release releases what read took.
 func (rd *fetchRead) release() {
 	for i := range rd.parts {
 		rd.parts[i].res.Release()
@@ -233,7 +233,7 @@ func (rd *fetchRead) release() {
 	rd.held = 0
 }
 
-// wanted is how many bytes the request may be answered with.
+// wanted returns how many bytes the answer may have.
 func (rd *fetchRead) wanted() (n int64) {
 	for i := range rd.parts {
 		n += int64(max(rd.parts[i].maxBytes, 0))
@@ -252,8 +252,9 @@ func (rd *fetchRead) reset() {
 	rd.parts, rd.found = rd.parts[:0], 0
 }
 
-// shrink drops the parts of a large request but for what its client is being sent, which the
-// budget for answers counts, and reports whether it did: how long that takes is up to the client.
+// shrink drops the parts of a large request except for the records that are being sent, which the
+// budget for answers counts, and reports whether it did. Sending may take as long as the client
+// likes.
 func (rd *fetchRead) shrink() bool {
 	if cap(rd.parts) <= maxKeptFetch {
 		return false

@@ -29,8 +29,8 @@ var (
 	_ kgo.HookBrokerThrottle = (*fetchCounter)(nil)
 )
 
-// A consumer of more partitions than the memory for parked fetches holds gets their
-// records, and does not fetch in a loop while there are none.
+// A consumer of more partitions than the memory for parked fetches holds gets their records, and
+// does not fetch in a loop while there are none.
 func TestAConsumerOfMorePartitionsThanCanBeParkedGetsRecords(t *testing.T) {
 	const partitions, records, parked = 4000, 20, 1 << 20
 	if partitions*partCost <= parked {
@@ -61,7 +61,8 @@ func TestAConsumerOfMorePartitionsThanCanBeParkedGetsRecords(t *testing.T) {
 	if withRecords != records {
 		t.Errorf("%d records came, want %d", withRecords, records)
 	}
-	// One fetch may be under way, and the answer to another be on its way to the hook.
+	// One fetch may be in flight, and the throttle time of another one not reported to the hook
+	// yet.
 	if sent, throttled := counter.sent.Load(), counter.throttled.Load(); sent > throttled+records+2 {
 		t.Errorf("%d fetches, of which %d had records and %d were throttled", sent, records, throttled)
 	}

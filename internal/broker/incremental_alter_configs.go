@@ -11,9 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// IncrementalAlterConfigs (key 44), versions 0 to 1: sets, deletes, appends to
-// and subtracts from single configs (KIP-339). The configs of one resource change
-// together or not at all.
+// IncrementalAlterConfigs (key 44), versions 0 to 1: sets, deletes, appends to and subtracts from
+// single configs (KIP-339). The configs of one resource change together or not at all.
 func incrementalAlterConfigsAPI() api {
 	return apiDef[*kmsg.IncrementalAlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},

@@ -40,7 +40,7 @@ func TestListOffsetsAnswersAsKafkaDoes(t *testing.T) {
 	}
 	unsupported := answer{kerr.UnsupportedVersion.Code, -1, -1, -1}
 	none := answer{0, -1, -1, -1}
-	for _, c := range []struct { // what a Kafka 4.3 answered
+	for _, c := range []struct { // the answers of a Kafka 4.3
 		topic   string
 		version int16
 		ts      int64
@@ -62,7 +62,7 @@ func TestListOffsetsAnswersAsKafkaDoes(t *testing.T) {
 	}
 }
 
-// As in Kafka a partition that is asked for repeatedly is refused and answered once.
+// As in Kafka a partition that is named repeatedly is refused and answered once.
 func TestListOffsetsOfOnePartitionTwice(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 2)

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 )
 
-// commit commits offsets as somebody who is in no group: "t 0 5" and so on.
+// commit commits offsets outside a group's membership: "t 0 5" and so on.
 func commit(t testing.TB, w *wire, version int16, group string, id [16]byte, topic string, partitions ...int32) []int16 {
 	t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
@@ -37,7 +37,7 @@ func commit(t testing.TB, w *wire, version int16, group string, id [16]byte, top
 	return codes
 }
 
-// fetched shows what is committed, "t/0=5 note" and so on. topics nil: everything.
+// fetched returns the committed offsets, "t/0=5 note" and so on. topics nil: all.
 func fetched(t testing.TB, w *wire, version int16, group string, topics []kmsg.OffsetFetchRequestGroupTopic) string {
 	t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -77,7 +77,7 @@ func fetched(t testing.TB, w *wire, version int16, group string, topics []kmsg.O
 	return strings.Join(list, ", ")
 }
 
-// some are topics of a request, with their ids for those who ask by id.
+// some are topics of a request, with their ids for requests by id.
 func some(id [16]byte, name string, partitions ...int32) kmsg.OffsetFetchRequestGroupTopic {
 	one := kmsg.NewOffsetFetchRequestGroupTopic()
 	one.Topic, one.TopicID, one.Partitions = name, id, partitions
@@ -134,8 +134,7 @@ func TestEveryVersionFetchesWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// What was committed for a topic that is deleted says nothing about the next one of
-// its name.
+// Offsets that were committed for a deleted topic do not apply to the next one of its name.
 func TestOffsetsGoWithTheirTopic(t *testing.T) {
 	n := newNode(t, quick)
 	old := n.topic(t, "t", 1)
@@ -191,7 +190,7 @@ func TestOffsetDelete(t *testing.T) {
 	}
 }
 
-// Many groups in one request are in several shards, and answered in order.
+// Many groups in one request belong to several shards, and are answered in order.
 func TestGroupsOfSeveralShardsInOneRequest(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
@@ -281,8 +280,8 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 	}
 }
 
-// However many groups one request names, a shard is asked for a thousand at a time, and
-// has as many requests waiting as there are shards.
+// However many groups one request names, each event names a thousand at most, and there are as many
+// events waiting as shards.
 func TestManyGroupsAreFetchedTogether(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
@@ -321,8 +320,8 @@ func TestManyGroupsAreFetchedTogether(t *testing.T) {
 	}
 }
 
-// No client makes or weakens the topic that acknowledged offsets are in: neither before
-// the broker makes it nor afterwards, by either request, nor by leaving a config out.
+// No client creates or weakens the topic of committed offsets: neither before nor after the broker
+// creates it, by neither request, nor by leaving out a config.
 func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 	n := newNode(t, quick)
 	w := n.dial(t)
@@ -390,8 +389,8 @@ func TestThereAreNoOtherCoordinators(t *testing.T) {
 	}
 }
 
-// Lag is seen without asking a client: how far the committed offset is behind.
-func TestTheCensusKnowsTheLag(t *testing.T) {
+// The lag of a group, from its committed offset to the log end, is known without asking a client.
+func TestLagIsKnown(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)

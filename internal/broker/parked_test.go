@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// repeated is a topic's entry with an offset for each partition, some of them more often.
+// repeated returns a topic's entry with an offset for each partition, some of them repeated.
 func repeated(topic kmsg.FetchRequestTopic, partitions int32, offsets ...int64) kmsg.FetchRequestTopic {
 	for i, offset := range offsets {
 		p := kmsg.NewFetchRequestTopicPartition()
@@ -20,8 +20,8 @@ func repeated(topic kmsg.FetchRequestTopic, partitions int32, offsets ...int64) 
 	return topic
 }
 
-// A partition that is named again is answered once, for what was asked last, at its first
-// place: Kafka puts them into a map.
+// A partition that is named again is answered once, for its last entry, at the place of the first:
+// Kafka puts them into a map.
 func TestAFetchAnswersAPartitionOnce(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
@@ -57,9 +57,8 @@ func TestAFetchAnswersAPartitionOnce(t *testing.T) {
 	}
 }
 
-// What parked fetches hold stays within its budget, however many partitions they name: one
-// that does not fit is answered at once, and its connection is throttled for as long as it
-// would have waited.
+// Parked fetches stay within their budget, however many partitions they name: a fetch that does not
+// fit is answered at once, and its connection is throttled for as long as it would have waited.
 func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, clients = 256 << 10, 30
@@ -156,7 +155,7 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 }
 
 // A fetch with far more parts than records does not hold them while its client does not read.
-func TestAnAnswerThatIsNotReadHoldsNoParts(t *testing.T) {
+func TestUnreadAnswerHoldsNoParts(t *testing.T) {
 	var op fetchRead
 	for i := range 5 * maxKeptFetch {
 		op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: fmt.Sprint(i)}}})

@@ -4,13 +4,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// checkSpace says why no partition is made now, nil where one may be: the disks have
-// too little space for what would be written to it. Whoever asked for it by
-// CreateTopics or CreatePartitions is a person or a program that wants to know:
-// POLICY_VIOLATION is not repeated by clients, and its text is shown at once.
+// checkSpace returns why no partition can be created now, nil if one can: the disks have too little
+// space. Only CreateTopics and CreatePartitions use it, whose callers need to know: clients do not
+// retry POLICY_VIOLATION and show its message at once.
 func (b *Broker) checkSpace() error {
 	if err := b.opt.Replicas.CanCreate(); err != nil {
-		return refuse(kerr.PolicyViolation, "no partition can be made now: %s", err)
+		return refuse(kerr.PolicyViolation, "no partition can be created now: %s", err)
 	}
 	return nil
 }

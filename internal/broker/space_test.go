@@ -17,7 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// filling is a disk of which a test says how much is free.
+// filling is a disk whose free space the test sets.
 type filling struct {
 	vfs.FS
 	free atomic.Uint64
@@ -28,7 +28,7 @@ func (f *filling) Free(string) (available, total uint64, err error) {
 	return f.free.Load(), 1 << 40, nil
 }
 
-// leave sets the free space and waits until the node's guard has looked.
+// leave sets the free space and waits until the node's guard has measured it.
 func (f *filling) leave(t *testing.T, n *node, free uint64) {
 	t.Helper()
 	f.free.Store(free)
@@ -36,9 +36,9 @@ func (f *filling) leave(t *testing.T, n *node, free uint64) {
 	eventually(t, "the guard has looked", func() bool { return d.LastSpace().Free == int64(free) })
 }
 
-// On a disk that is nearly full a producer hears what is wrong and keeps its
-// records, who asks for partitions is refused, and what needs no space goes on.
-// When there is room the same producer goes on where it was.
+// On a disk that is nearly full a producer receives the reason and keeps its records, requests for
+// partitions are refused, and work that needs no space continues. When there is space again, the
+// same producer resumes.
 func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
@@ -84,7 +84,7 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 		t.Errorf("delete: %v", got)
 	}
 
-	// A real producer repeats until there is room.
+	// A real producer retries until there is space.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	before := testutil.ToFloat64(counted.LowSpaceRefused)
@@ -108,9 +108,9 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	}
 }
 
-// Where not even the broker itself may write, commits are refused one by one, and that
-// is all: no shard reads its log again, what is committed is shown, and when there is
-// room commits go on.
+// If not even the broker itself may write, commits are refused one by one, and nothing else
+// happens: no shard reads its log again, committed offsets are shown, and when there is space
+// commits resume.
 func TestADiskThatIsFullKeepsTheGroups(t *testing.T) {
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)

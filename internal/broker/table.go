@@ -16,43 +16,43 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// apiDef is an entry of the table of APIs, whose requests are decoded to an R. It says all that
-// differs between APIs before a handler is called; serve is what they have in common.
+// apiDef is an entry of the table of APIs whose requests are decoded to an R. It contains
+// everything that differs between APIs before a handler is called; serve contains what they have in
+// common.
 type apiDef[R any] struct {
-	// API is the key with its versions, and the most that a decoded request may take.
+	// API is the key with its versions, and the memory bound of a decoded request.
 	protocol.API
-	// decode reads the body, and returns about how many bytes the request takes beside it.
-	// Default: kmsg's.
-	// errHandedOver: it called Request.HandOver, and nothing else has happened.
+	// decode reads the body, and returns about how many bytes the request takes in addition to it.
+	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else.
 	decode func(*Broker, *network.Request) (req R, cost int, err error)
-	// needs names the operations and resources that the request needs. nil: whoever can
-	// connect may ask.
+	// needs names the operations and resources that the request needs. nil: every client may send
+	// it.
 	needs func(R, *needs)
 	// refuse answers the request as a whole with an error. Default: refuseWhole.
 	refuse func(call, R, *kerr.Error)
-	// busy is the error where the memory for requests that wait is used up; clients come back on
-	// it. nil: the request is answered before handle returns, or counts by itself what it holds.
+	// overloaded is the retriable error for when the memory of waiting requests is used up. nil:
+	// the request is answered before handle returns, or the handler counts its memory itself.
 	overloaded *kerr.Error
-	// keep replaces what aliases the body by copies that may outlive the request, such as what a
-	// member says of itself; the memory for requests is given back then. nil: nothing does. It
-	// needs busy.
+	// copyBody replaces slices of the body by copies that may outlive the request, such as a
+	// member's metadata; then the request's memory is released. nil: the request keeps its body. It
+	// requires overloaded.
 	copyBody func(R)
-	// lists returns about how many entries the answer has that the request does not name. nil:
-	// the answer is in proportion to the request.
+	// answerEntries returns about how many entries the answer has that the request does not name.
+	// nil: the size of the answer is proportional to the request.
 	answerEntries func(*Broker, R) int
 	// handle answers, now or later, with call.respond. It must not block.
 	handle func(call, R)
 }
 
-// errHandedOver ends serve: the request comes again, on its connection's reader.
+// errHandedOver ends serve: the request is handled again on its connection's reader.
 var errHandedOver = errors.New("handed over to the connection's reader")
 
-// api is a line without its type.
+// api is an apiDef without its type parameter.
 type api struct {
 	protocol.API
 	handle     func(*Broker, *network.Request)
 	open       bool        // needs nothing
-	overloaded *kerr.Error // as in line
+	overloaded *kerr.Error // as in apiDef
 }
 
 func (l apiDef[R]) api() api {
@@ -65,10 +65,10 @@ func (l apiDef[R]) api() api {
 	return api{API: l.API, handle: l.serve, open: l.needs == nil, overloaded: l.overloaded}
 }
 
-// serve takes a request through the columns of its line.
+// serve decodes a request, checks its rights and memory, and calls its handler.
 func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	c := call{b: b, r: r}
-	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has turns of its own, for what it inflates
+	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has slots of its own, for what it decompresses
 		c.slot = b.awaitDecodeSlot(r)
 	}
 	req, cost, err := l.decode(b, r)
@@ -111,7 +111,7 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	}
 	l.handle(c, req)
 	if l.copyBody != nil {
-		c.slot.end() // it may wait for others now
+		c.slot.end() // from here on it may wait for other members
 	}
 }
 
@@ -124,13 +124,13 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 	return decoded.(R), cost, nil
 }
 
-// call is a request that is to be answered: exactly once, with respond, from any goroutine.
+// call is a request that must be answered exactly once, with respond, on any goroutine.
 type call struct {
 	b      *Broker
 	r      *network.Request
-	delay  time.Duration // for which the connection is throttled (KIP-219)
-	charge *charge       // nil where nothing is counted
-	slot   *decodeSlot   // nil where none is needed
+	delay  time.Duration // how long the connection is throttled (KIP-219)
+	charge *charge       // nil if nothing is charged
+	slot   *decodeSlot   // nil if none is needed
 }
 
 // respond answers.
@@ -146,7 +146,7 @@ func (c call) respond(resp kmsg.Response) {
 	c.slot.end()
 }
 
-// throttleMillis is a delay as answers have it.
+// throttleMillis converts a delay for an answer.
 func throttleMillis(d time.Duration) int32 { return int32(d.Milliseconds()) }
 
 // answering makes a handler of a function that answers at once.
@@ -154,9 +154,9 @@ func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) f
 	return func(c call, req R) { c.respond(answer(c.b, c.r, req)) }
 }
 
-// inBackground makes a handler of a function that waits for something: it runs on a goroutine of
-// its own, one per connection at most, since the connection starts nothing else meanwhile.
-// ctx ends with the broker.
+// inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
+// is at most one for each connection, which starts no other request meanwhile. ctx ends with the
+// broker.
 func inBackground[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
 	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }
 }
@@ -185,15 +185,15 @@ func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
 }
 
 const (
-	// wideShare: a request that needs more than this share of Options.ParkedBytes is wide. On
-	// a broker with little memory that can be more than is ever free.
+	// wideShare: a request that needs more than this fraction of Options.ParkedBytes is wide. On a
+	// broker with little memory that may be more than is ever free.
 	wideShare = 8
-	// wideTime bounds how long a wide request waits for the wide ones before it.
+	// wideTime bounds how long a wide request waits for earlier ones.
 	wideTime = time.Second
 )
 
 // acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
-// wideTime. A request larger than the whole budget gets its turn alone.
+// wideTime. A request larger than the whole budget is admitted alone.
 func (b *Broker) acquireWide(r *network.Request, n int64) bool {
 	if !r.MayBlock() {
 		return false
@@ -203,11 +203,11 @@ func (b *Broker) acquireWide(r *network.Request, n int64) bool {
 	return b.wide.Acquire(ctx, n) == nil
 }
 
-// releaseOnClose has what is held released when the client is gone, too: a group keeps its members
-// for a while, and counts itself what they hold.
+// releaseOnClose also releases the charge when the client is gone: a group keeps its members for a
+// while, and counts their memory itself.
 func (h *charge) releaseOnClose(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
 
-// release gives back what is held.
+// release releases the charge.
 func (h *charge) release() {
 	if h == nil {
 		return
@@ -220,7 +220,7 @@ func (h *charge) release() {
 
 func (h *charge) giveBack() { h.budget.Release(h.n.Swap(0)) }
 
-// entries are the lines by API key.
+// entries are the APIs by key.
 type entries []*api
 
 func newEntries() entries {
@@ -234,8 +234,8 @@ func newEntries() entries {
 	return list
 }
 
-// Table returns the versions of the APIs that there is a handler for. The arrays of a decoded
-// request may take as many bytes as its line says, and no more than most; 0 is no bound.
+// Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
+// take as many bytes as its API allows, but at most most; 0 is no bound.
 func Table(most int64) (*protocol.Table, error) {
 	var lines []protocol.API
 	for _, a := range apis() {

@@ -17,7 +17,7 @@ type BrokerSpec struct {
 	Rack string
 	// Alone means that the store belongs to this broker only. If another broker is registered in
 	// it, Register fails, because that broker's partitions would have no leader.
-	Alone bool
+	SoleBroker bool
 }
 
 // Registration is a broker's identity.
@@ -43,8 +43,8 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 		} else if cluster, err = metadata.DecodeCluster(kv); err != nil {
 			return err
 		}
-		if spec.Alone {
-			if err := c.checkAlone(ctx, spec.ID); err != nil {
+		if spec.SoleBroker {
+			if err := c.checkSoleBroker(ctx, spec.ID); err != nil {
 				return err
 			}
 		}
@@ -60,7 +60,7 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 	return reg, nil
 }
 
-func (c *Controller) checkAlone(ctx context.Context, id int32) error {
+func (c *Controller) checkSoleBroker(ctx context.Context, id int32) error {
 	ids, err := c.brokers(ctx)
 	if err != nil {
 		return err

@@ -160,11 +160,11 @@ func TestStoreErrorsAreNotRefusals(t *testing.T) {
 func TestRegistration(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t)
-	first, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", Alone: true})
+	first, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", SoleBroker: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", Alone: true})
+	again, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", SoleBroker: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestRegistration(t *testing.T) {
 	if b, ok := m.Broker(1); !ok || b.Incarnation != again.Incarnation || b.Epoch != again.Revision || b.Rack != "r" || m.ClusterID() != first.ClusterID {
 		t.Errorf("registered as %+v", b)
 	}
-	_, err = c.Register(ctx, BrokerSpec{ID: 2, Alone: true})
+	_, err = c.Register(ctx, BrokerSpec{ID: 2, SoleBroker: true})
 	wantError(t, err, InvalidRequest, "the data directory belongs to the broker with node.id 1, not 2: set node.id=1, or use another data directory")
 	if _, err := c.Register(ctx, BrokerSpec{ID: 2}); err != nil {
 		t.Errorf("a second broker in a cluster: %v", err)

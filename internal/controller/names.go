@@ -35,14 +35,14 @@ func nameByte(b byte) bool {
 
 // fixedConfigs are configs that the durability of internal topics depends on: they keep committed
 // records, on disk, whichever broker leads.
-var promised = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
+var fixedConfigs = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
 
 // checkFixedConfigs refuses to change such a config of an internal topic.
 func checkFixedConfigs(res Resource, before, after map[string]string) error {
 	if res.Type != TopicResource || !metadata.IsInternal(res.Name) {
 		return nil
 	}
-	for _, name := range promised {
+	for _, name := range fixedConfigs {
 		if was, is := before[name], after[name]; was != is {
 			return refuse(InvalidConfig, "%s of the internal topic %s can't be changed from %q to %q: "+
 				"what the broker has acknowledged in it could be lost. Leave it out, or in a request that replaces all configs "+

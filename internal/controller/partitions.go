@@ -26,7 +26,7 @@ func (c *Controller) CreatePartitions(ctx context.Context, spec PartitionsSpec) 
 		if err != nil {
 			return err
 		}
-		replicas, err := c.more(ctx, spec, id, rec.Partitions)
+		replicas, err := c.assignMore(ctx, spec, id, rec.Partitions)
 		if err != nil || spec.ValidateOnly {
 			return err
 		}
@@ -44,7 +44,7 @@ func (c *Controller) CreatePartitions(ctx context.Context, spec PartitionsSpec) 
 }
 
 // assignMore chooses the replicas of the new partitions.
-func (c *Controller) more(ctx context.Context, spec PartitionsSpec, id [16]byte, have int32) ([][]int32, error) {
+func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16]byte, have int32) ([][]int32, error) {
 	add := int64(spec.Count) - int64(have)
 	switch {
 	case add == 0:

@@ -107,7 +107,7 @@ func (c *Controller) create(ctx context.Context, specs []TopicSpec, out []Outcom
 		free, err := c.freeName(ctx, spec.Name, named)
 		var replicas [][]int32
 		if err == nil {
-			out[i], replicas, err = c.decide(spec, brokers)
+			out[i], replicas, err = c.plan(spec, brokers)
 		}
 		var refused *Error
 		switch {
@@ -154,7 +154,7 @@ func (c *Controller) freeName(ctx context.Context, name string, named map[string
 }
 
 // plan determines the partitions, replicas and configs of a topic whose name is free.
-func (c *Controller) decide(spec *TopicSpec, brokers []int32) (o Outcome, replicas [][]int32, err error) {
+func (c *Controller) plan(spec *TopicSpec, brokers []int32) (o Outcome, replicas [][]int32, err error) {
 	configs, err := c.creationConfigs(spec.Configs)
 	if err != nil {
 		return o, nil, err

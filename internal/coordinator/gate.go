@@ -17,12 +17,12 @@ import (
 // append has failed. The pause doubles with every further failure, from minRetry to maxRetry, until
 // an append is committed.
 type writeGate struct {
-	since time.Time     // when it was first seen closed; zero: open
-	seen  time.Time     // when it was last known to be closed
-	again time.Time     // while it is closed, timers are due no earlier than this
-	pause time.Duration // how long the next failure closes it
-	until time.Time     // closed until then because an append failed
-	cause error         // the failed append's error
+	since      time.Time     // when it was first seen closed; zero: open
+	lastClosed time.Time     // when it was last known to be closed
+	nextCheck  time.Time     // while it is closed, timers are due no earlier than this
+	pause      time.Duration // how long the next failure closes it
+	until      time.Time     // closed until then because an append failed
+	cause      error         // the failed append's error
 }
 
 // gateCheckInterval is how often a shard with due timers checks whether the gate is open.
@@ -41,7 +41,7 @@ func (s *shard) refusal(now time.Time) error {
 	if d.since.IsZero() {
 		d.since = now
 	}
-	d.seen = later(d.seen, now)
+	d.lastClosed = later(d.lastClosed, now)
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
@@ -61,11 +61,11 @@ func (s *shard) openGate(now time.Time) {
 	if d.since.IsZero() {
 		return
 	}
-	shut := d.seen.Sub(d.since)
-	if d.seen.After(d.until) {
-		shut += min(now.Sub(d.seen), gateCheckInterval)
+	shut := d.lastClosed.Sub(d.since)
+	if d.lastClosed.After(d.until) {
+		shut += min(now.Sub(d.lastClosed), gateCheckInterval)
 	}
-	d.since, d.seen, d.again = time.Time{}, time.Time{}, time.Time{}
+	d.since, d.lastClosed, d.nextCheck = time.Time{}, time.Time{}, time.Time{}
 	if shut < slowAppend {
 		return
 	}
@@ -81,7 +81,7 @@ func (s *shard) closeGate(now time.Time, err error) {
 	if d.since.IsZero() {
 		d.since = now
 	}
-	d.seen = d.until
+	d.lastClosed = d.until
 }
 
 // committed resets the pause when an append is committed.
@@ -92,7 +92,7 @@ func (s *shard) holdsTimers(now time.Time) bool {
 	if s.refusal(now) == nil {
 		return false
 	}
-	s.gate.again = now.Add(gateCheckInterval)
+	s.gate.nextCheck = now.Add(gateCheckInterval)
 	return true
 }
 

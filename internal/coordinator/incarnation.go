@@ -148,7 +148,7 @@ func (s *shard) resume(now time.Time) {
 	s.timers.inherit(s.saved.timers, away)
 	s.saved = savedTimers{}
 	if !s.gate.since.IsZero() {
-		s.gate.since, s.gate.seen = now, later(s.gate.seen, now) // the time until now is accounted for
+		s.gate.since, s.gate.lastClosed = now, later(s.gate.lastClosed, now) // the time until now is accounted for
 	}
 }
 

@@ -79,7 +79,7 @@ func (s *shard) flush() {
 // appended handles the result of an append.
 func (s *shard) appended(incarnation, batch uint64, err error) {
 	p := &s.pipeline
-	s.excuseAppend(time.Now())
+	s.extendForSlowAppend(time.Now())
 	p.inFlight--
 	switch {
 	case incarnation != s.incarnation:

@@ -201,7 +201,7 @@ func (s *shard) notify(event any) {
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now := time.Now()
-	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.excuseStandstill(now) {
+	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.extendForStandstill(now) {
 		return
 	}
 	for s.phase == active {
@@ -229,7 +229,7 @@ func (s *shard) applyEffects() {
 // setAlarm wakes the actor for its next timer.
 func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
-	at = later(at, s.gate.again)
+	at = later(at, s.gate.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
 	case s.alarmAt.IsZero() && s.pipeline.stalled(time.Now()): // until the append ends

@@ -34,10 +34,10 @@ func (p *pipeline) stalled(now time.Time) bool {
 	return p.inFlight > 0 && now.Sub(p.since) >= slowAppend
 }
 
-// excuseAppend extends all timers by the duration of an append that was slow. It must be called for
+// extendForSlowAppend extends all timers by the duration of an append that was slow. It must be called for
 // every append that ends, before inFlight is decremented. Overlapping time of several appends
 // counts once.
-func (s *shard) excuseAppend(now time.Time) {
+func (s *shard) extendForSlowAppend(now time.Time) {
 	p := &s.pipeline
 	took := now.Sub(p.since)
 	p.since = now
@@ -56,8 +56,8 @@ func level(stood time.Duration) zapcore.Level {
 	return zap.WarnLevel
 }
 
-// excuseStandstill extends all timers if the first one is long overdue, and reports whether it did.
-func (s *shard) excuseStandstill(now time.Time) bool {
+// extendForStandstill extends all timers if the first one is long overdue, and reports whether it did.
+func (s *shard) extendForStandstill(now time.Time) bool {
 	at, ok := s.timers.wake()
 	late := now.Sub(at)
 	if !ok || late < lateAlarm {

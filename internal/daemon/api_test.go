@@ -278,10 +278,10 @@ func TestLogsAreChosenAndPaged(t *testing.T) {
 		"/v1/logs?after=a/2&limit=1":       "b/0",
 		"/v1/logs?after=b/0":               "",
 		"/v1/logs?partition=0":             "a/0 b/0",
-		"/v1/logs?topic=c":                 `404 this broker has no partition of a topic "c"`,
-		"/v1/logs?topics=a":                `400 "topics" is no parameter here; there are: topic, partition, limit, after`,
-		"/v1/logs?partition=-1":            "400 partition=-1 is no partition",
-		"/v1/logs?limit=10001":             "400 limit=10001 is no number from 1 to 10000",
+		"/v1/logs?topic=c":                 `404 this broker has no partition of topic "c"`,
+		"/v1/logs?topics=a":                `400 unknown parameter "topics"; the parameters are: topic, partition, limit, after`,
+		"/v1/logs?partition=-1":            "400 partition=-1 is not a partition",
+		"/v1/logs?limit=10001":             "400 limit=10001 is not a number from 1 to 10000",
 		"/v1/logs?after=a":                 "400 after=a is not TOPIC/PARTITION",
 	} {
 		if got := places(path); got != want {
@@ -325,7 +325,7 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections"} {
-		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker does not serve now: recovering logs" {
+		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
 	}

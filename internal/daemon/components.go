@@ -145,7 +145,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups,
 	})
-	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, Alone: true})
+	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, SoleBroker: true})
 	if err != nil {
 		if r := (*controller.Error)(nil); errors.As(err, &r) {
 			return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, r)}

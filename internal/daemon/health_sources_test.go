@@ -115,7 +115,7 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile}, "weak"); err != nil {
 		t.Fatal(err)
 	}
-	want := "note profile topics: 1 acknowledge what is not on the disk, though the default profile sync does not: weak"
+	want := "note profile topics: 1 acknowledge records that are not durable, although the default profile sync does not: weak"
 	if got := found(t, ask); got != want {
 		t.Errorf("found %s\nwant %s", got, want)
 	}

@@ -2,9 +2,8 @@ package health
 
 import "strings"
 
-// Command is a command of a remedy, in backticks, as a POSIX shell accepts it: words that the
-// shell would split or interpret are quoted. Names of groups and directories may hold any
-// character, and what a remedy shows is copied into a shell.
+// Command returns a command of a remedy, in backticks and quoted for a POSIX shell: names of groups
+// and directories may hold any character, and people copy the command into a shell.
 func Command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -13,7 +12,7 @@ func Command(words ...string) string {
 	return "`" + strings.Join(quoted, " ") + "`"
 }
 
-// quote leaves a word alone that no shell interprets.
+// quote quotes a word unless no shell interprets it.
 func quote(w string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./_-", r)

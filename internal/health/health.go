@@ -1,9 +1,9 @@
-// Package health is the vocabulary in which a broker reports what is wrong with it: one Report
-// with one list of Findings, in one JSON form, with one set of severities.
+// Package health is the vocabulary in which a broker reports its problems: one Report with one list
+// of Findings, in one JSON form, with one set of severities.
 //
 // Every surface shows that list in the same words: GET /v1/health is a Report, /readyz is
-// Report.Text, the log and the metric chronik_findings are made from it, and chronikctl prints it.
-// The package has no dependencies, so that both the broker and chronikctl can import it.
+// Report.Text, the log and the metric chronik_findings are derived from it, and chronikctl prints
+// it. The package imports no other, so that both the broker and chronikctl can import it.
 // health/checks makes the reports; health/host reads the machine.
 package health
 
@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Severity says what a finding means for records.
+// Severity is the effect of a finding on records.
 type Severity string
 
 // The severities, worst first.
 const (
 	// Bad: some records cannot be written or read now.
 	Bad Severity = "bad"
-	// Warn: one more failure, or more of the same, and they cannot; or a promise does not hold.
+	// Warn: a guarantee is not met, or one more failure makes the finding Bad.
 	Warn Severity = "warn"
-	// Note: everything works as it was configured, but the operator should know.
+	// Note: everything works as configured, but the operator should know.
 	Note Severity = "note"
 )
 
@@ -34,20 +34,20 @@ func Severities() []Severity { return []Severity{Bad, Warn, Note} }
 // Known reports whether the severity is one of Severities.
 func (s Severity) Known() bool { return slices.Contains(Severities(), s) }
 
-// Finding is one thing that is wrong. Two findings of the same check and subject are the same fault
-// with other numbers.
+// Finding is one problem. Two findings of the same check and subject are the same fault with other
+// numbers.
 type Finding struct {
 	Check    string    `json:"check"`    // name of the check that found it
 	Severity Severity  `json:"severity"` //
 	Subject  string    `json:"subject"`  // where: "log directory /data"
-	Problem  string    `json:"problem"`  // what is wrong and what follows from it
+	Problem  string    `json:"problem"`  // the problem and its effect
 	Works    string    `json:"works"`    // what still works; empty if there is nothing to add
 	Remedy   string    `json:"remedy"`   // what to do
 	Since    time.Time `json:"since"`    // when the broker first found it, UTC
 	NotReady bool      `json:"notReady"` // clients should be sent elsewhere: /readyz answers 503
 }
 
-// String is the finding in one line, without its remedy.
+// String returns the finding in one line, without its remedy.
 func (f *Finding) String() string {
 	text := fmt.Sprintf("%s: %s: %s", f.Severity, f.Subject, f.Problem)
 	if f.Works != "" {
@@ -56,15 +56,14 @@ func (f *Finding) String() string {
 	return text
 }
 
-// Examined is a check and what it measured, so that an empty list of findings is not mistaken for
-// more than it is.
+// Examined is a check and its measurements, which show how much an empty list of findings means.
 type Examined struct {
 	Name string   `json:"name"`
 	Doc  string   `json:"doc"`
 	Saw  []string `json:"saw"`
 }
 
-// Report is what a broker knows about its health at one moment.
+// Report is a broker's health at one moment.
 type Report struct {
 	Broker  int32     `json:"broker"` // node.id
 	Version string    `json:"version"`
@@ -87,8 +86,8 @@ func Sort(all []Finding) {
 	})
 }
 
-// Text is the report for people and for /readyz: a first line that begins with "ready" or
-// "not ready", how far a start or stop is, and one line for each finding that is worse than a note.
+// Text returns the report for people and for /readyz: a first line that begins with "ready" or "not
+// ready", the progress of a start or stop, and one line for each finding that is worse than a note.
 func (r *Report) Text() string {
 	var b strings.Builder
 	switch {

@@ -224,7 +224,7 @@ func (d *dir) used() (bool, error) {
 		return false, nil
 	}
 	for i := 0; err == nil && i < len(files); i++ {
-		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.At) error { return errFound })
+		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.FrameAt) error { return errFound })
 	}
 	if access(err) {
 		return false, fmt.Errorf("journal: %w", err)

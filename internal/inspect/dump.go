@@ -267,14 +267,14 @@ func (d *dumper) journal() error {
 			continue
 		}
 		if _, err := journal.Walk(d.fs, jpath, in.Seq,
-			func(f journal.At) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
+			func(f journal.FrameAt) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *dumper) frame(name string, needed bool, f *journal.At) error {
+func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	topic, counts := "", needed
 	if l := d.byID[f.Stream]; l != nil {
 		topic, counts = l.Topic, needed && f.LSN > l.LSN

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -60,8 +61,8 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		}
 	}
 	if len(journals) > 0 && len(journals) != len(o.Places) {
-		return o, fmt.Errorf("%d journals are given for %d log directories; give one for each, in the same order", len(journals),
-			len(o.Places))
+		return o, fmt.Errorf("%s given for %s; name one journal for each log directory, in the same order",
+			text.Count(len(journals), "journal"), text.Plural(len(o.Places), "log directory", "log directories"))
 	}
 	for i, j := range journals {
 		o.Places[i].Journal = j

@@ -170,7 +170,7 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 	if !last.Valid {
 		return JournalHeaderLost, before, nil
 	}
-	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.At) error { return nil })
+	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.FrameAt) error { return nil })
 	if err != nil {
 		return "", "", fmt.Errorf("journal: %w", err)
 	}
@@ -185,7 +185,7 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 func (d *dir) findTornWrite(ext journal.Extent) error {
 	for _, in := range d.files {
 		torn := false
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			torn = torn || f.LSN >= ext.Next
 			return d.ctx.Err()
 		})
@@ -264,7 +264,7 @@ func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 		if in.Newer != nil || in.Valid && in.ID != d.state.Journal {
 			continue
 		}
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			if s.above = max(s.above, f.LSN+1); f.LSN < s.next {
 				return d.ctx.Err()
 			}

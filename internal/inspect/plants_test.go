@@ -122,7 +122,7 @@ func (s *site) identity(name, kind string, dir, jour byte) {
 type frame struct {
 	file string
 	seq  uint64
-	at   journal.At
+	at   journal.FrameAt
 }
 
 // frames returns the frames that count, in order.
@@ -131,7 +131,7 @@ func (s *site) frames() (all []frame) {
 	files, err := journal.Files(s.fs, root+"/journal", st.Redo.File)
 	s.must(err)
 	for _, in := range files {
-		_, err := journal.Walk(s.fs, root+"/journal", in.Seq, func(f journal.At) error {
+		_, err := journal.Walk(s.fs, root+"/journal", in.Seq, func(f journal.FrameAt) error {
 			if f.LSN >= st.Redo.LSN {
 				all = append(all, frame{"journal/" + in.Name, in.Seq, f})
 			}

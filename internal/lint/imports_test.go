@@ -168,33 +168,38 @@ func healthRules() map[string]importRule {
 			because: "it reads the machine and knows nothing of the broker"},
 		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
-		"internal/admin": {may: []string{"internal/admin/page", "internal/coordinator/service", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
+		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows the components that the daemon passes to it"},
 	}
 }
 
-// ctlRules returns the rules of chronikctl: a package for each group of commands imports only what
-// all share.
+// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that all
+// of them share.
 func ctlRules() map[string]importRule {
 	ctl := func(may ...string) importRule {
-		return importRule{may: may, common: []string{"internal/text"}, never: []string{koanfPkg}, because: ctlReason}
+		return importRule{may: may, never: []string{koanfPkg}, because: ctlReason}
+	}
+	command := func(may ...string) importRule {
+		shared := []string{"internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/text"}
+		return importRule{may: may, common: shared, never: []string{koanfPkg}, because: ctlReason}
 	}
 	return map[string]importRule{
-		"internal/ctl":          ctl("internal/ctl/...", "internal/cli"),
-		"internal/ctl/app":      ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/health", "pkg/durability"),
-		"internal/ctl/contexts": ctl(),
+		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
+		"internal/ctl/contexts": ctl("internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
-		"internal/ctl/config":   ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse"),
-		"internal/ctl/topic":    ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/config"),
-		"internal/ctl/group":    ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse"),
-		"internal/ctl/records":  ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/health"),
-		"internal/ctl/top":      ctl("internal/cli", "internal/ctl/app", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic"),
-		"internal/ctl/cluster": ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group",
-			"internal/health", "pkg/durability"),
-		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/app", "internal/ctl/output", "internal/inspect", "internal/storage", "internal/cli",
-			"internal/text", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
-			because: "chronikctl log works on files without a broker and finds them through chronikd's settings; internal/inspect interprets them"},
+		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/health",
+			"internal/text", "pkg/durability"),
+		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config"),
+		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
+		"internal/ctl/group":   command(),
+		"internal/ctl/records": command("internal/health"),
+		"internal/ctl/cluster": command("internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/health", "pkg/durability"),
+		"internal/ctl/top":     command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
+		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text", "internal/inspect", "internal/health",
+			"internal/storage", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
 	}
 }

@@ -1,7 +1,7 @@
-// Package logtail keeps the last lines of a log in memory, within a bound of bytes, for
-// whoever has to explain what a broker did without access to where its log goes.
+// Package logtail keeps the last lines of a log in memory, up to a limit in bytes, for an operator
+// who has no access to the log's destination.
 //
-// It owns the ring of lines. It knows neither what they say nor who asks for them.
+// It owns the ring of lines. It does not interpret them and does not know its readers.
 package logtail
 
 import (
@@ -12,22 +12,22 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Tail is the last lines that were written. The zero value keeps nothing. It may be used by
-// several goroutines.
+// Tail holds the last lines that were written. The zero value holds none. It is safe for concurrent
+// use.
 type Tail struct {
 	limit int // bytes
 
 	mu      sync.Mutex
-	lines   [][]byte // the oldest first
+	lines   [][]byte // oldest first
 	bytes   int      // of all of them
-	dropped int64    // lines that gave way to later ones
+	dropped int64    // lines that were replaced by later ones
 }
 
-// New returns a Tail that keeps so many bytes at most.
+// New returns a Tail that holds at most limit bytes.
 func New(limit int) *Tail { return &Tail{limit: limit} }
 
-// Follow returns a logger that writes as log does, and each line of the level to the tail, as
-// JSON, also where log drops it.
+// Follow returns a logger that writes to log, and additionally writes each line at or above level
+// to the tail as JSON, whether log drops it or not.
 func (t *Tail) Follow(log *zap.Logger, level zapcore.LevelEnabler) *zap.Logger {
 	c := zap.NewProductionEncoderConfig()
 	c.EncodeTime, c.EncodeDuration = zapcore.RFC3339NanoTimeEncoder, zapcore.StringDurationEncoder
@@ -36,8 +36,8 @@ func (t *Tail) Follow(log *zap.Logger, level zapcore.LevelEnabler) *zap.Logger {
 	}))
 }
 
-// Write keeps a line, which it copies. One that is longer than a quarter of the bound is cut.
-// It never fails.
+// Write adds a copy of line. It cuts a line that is longer than a quarter of the limit. It never
+// fails.
 func (t *Tail) Write(line []byte) (int, error) {
 	n := len(line)
 	if most := t.limit / 4; n > most {
@@ -58,11 +58,10 @@ func (t *Tail) Write(line []byte) (int, error) {
 	return n, nil
 }
 
-// Sync has nothing to do: zap's interface wants it.
+// Sync does nothing; zap's interface requires it.
 func (*Tail) Sync() error { return nil }
 
-// Lines returns the text of all kept lines, the oldest first, and how many earlier ones were
-// dropped.
+// Lines returns the text of all held lines, oldest first, and the number of dropped ones.
 func (t *Tail) Lines() (text []byte, dropped int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// The tail holds the last lines that fit, whole and in order, and counts the others.
+// The tail holds the last lines that fit, complete and in order, and counts the others.
 func TestTheLastLinesAreKept(t *testing.T) {
 	tail := New(100)
 	for i := range 50 {
@@ -26,11 +26,11 @@ func TestTheLastLinesAreKept(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
 	if cap(tail.lines) > 60 {
-		t.Errorf("the ring has room for %d lines", cap(tail.lines))
+		t.Errorf("the ring has a capacity of %d lines", cap(tail.lines))
 	}
 }
 
-func TestNothingIsKeptWithoutABound(t *testing.T) {
+func TestTheZeroTailHoldsNothing(t *testing.T) {
 	var tail Tail
 	fmt.Fprintln(&tail, "a")
 	if text, dropped := tail.Lines(); len(text) != 0 || dropped != 1 {
@@ -38,7 +38,7 @@ func TestNothingIsKeptWithoutABound(t *testing.T) {
 	}
 }
 
-// What is logged is in both, each at its own level.
+// Lines are in the log and in the tail, each at its own level.
 func TestFollow(t *testing.T) {
 	core, seen := observer.New(zap.WarnLevel)
 	tail := New(1 << 20)

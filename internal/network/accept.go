@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Between two failed accepts the listener waits, longer each time. A process
-// that is out of file descriptors gets them back only when others close theirs.
+// acceptBackoffFirst and acceptBackoffLast bound the pause after a failed accept, which doubles. A
+// process without free descriptors can only accept again when other connections close.
 const (
 	acceptBackoffFirst = 5 * time.Millisecond
 	acceptBackoffLast  = time.Second
@@ -52,23 +52,23 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 		return
 	}
 	s.opts.Observer.Refused(l, reason)
-	_ = nc.Close() // nothing was exchanged on it
+	_ = nc.Close() // no bytes were exchanged on it
 	if reason != RefusedDraining {
 		s.limited.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, nc.RemoteAddr()))
 	}
 }
 
 const (
-	// noiseInterval is how often a message about one client address is logged while its
-	// cause repeats.
+	// logInterval is the least time between two log messages with the same cause and client
+	// address.
 	logInterval = time.Minute
-	// noiseSources bounds how many messages and addresses are remembered. Beyond it all
-	// other addresses count as one.
+	// maxLogSources bounds how many messages and addresses are remembered. Beyond it all other
+	// addresses count as one.
 	maxLogSources = 256
 )
 
-// logLimiter logs what clients can cause at will: the first time, and then with a
-// count. Messages are constants.
+// logLimiter limits log messages that clients can cause at will: it logs the first one, and later
+// ones with a count of those it suppressed. Messages are constants.
 type logLimiter struct {
 	logger *zap.Logger
 
@@ -76,7 +76,8 @@ type logLimiter struct {
 	seen map[logSource]*repeated
 }
 
-// logSource is what a message is about; the address is zero for those of a listener.
+// logSource identifies a message and the client it is about; the address is zero for messages about
+// a listener.
 type logSource struct {
 	msg string
 	ip  netip.Addr
@@ -100,7 +101,8 @@ func (n *logLimiter) listener(l *Listener, msg string, err error) {
 	}
 }
 
-// due reports whether a message is to be logged now, and how many were not since the last.
+// due reports whether a message is to be logged now, and how many were suppressed since the last
+// one.
 func (n *logLimiter) due(from logSource, now time.Time) (skipped int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

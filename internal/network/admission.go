@@ -10,52 +10,51 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
-// A request's memory is charged in two places, one after the other: to the line of frames
-// under way while its bytes arrive, and to a budget from when it is whole until it is
-// answered. What a client announces costs nothing; what it sends costs in proportion.
+// A request's memory is charged in two places, one after the other: to the admission of its kind
+// while its bytes arrive, and to a budget from its last byte until it is answered. A client pays
+// for the bytes it has sent, not for the length it announces.
 //
-//	buffered ──1 KiB there, more to come──▶ under way ──whole──▶ with the handler
+//	buffered ──1 KiB there, more to come──▶ receiving ──whole──▶ with the handler
 //	    └───────────────all of it there────────────────────────────────▲
 //
-// A frame under way has memory for at most wholeAt times what has arrived of it, taken
-// in steps. There are two classes of frames under way, by the size that they announce:
-// small ones, of at most smallArrival bytes, and large ones. Both may use the memory of
-// the kind, except that large frames leave the smallShare'th part of it to small ones, so
-// that large frames that trickle in don't delay small ones. A frame that needs a step for
-// which its class has no room waits in the line of its class, first come, first served,
-// and keeps what it holds: bytes that were read can't be put back into a socket. Frames
-// that hold and wait would stand still for ever, so one frame of each class, the exempt
-// one, gets every step at once, room or not.
+// A frame that is being received gets memory in steps, at most wholeAt times what has arrived.
+// There are two classes of frames, by announced size: small ones, up to smallArrival bytes, and
+// large ones. Both use the memory of the kind, but large frames leave 1/smallShare of it to small
+// ones, so that large frames that arrive slowly don't delay small ones. A frame whose next step
+// does not fit waits in the queue of its class, first come, first served. It keeps what it holds,
+// since bytes that were read can't be put back into a socket. Frames that hold memory and wait for
+// more could deadlock. Therefore one frame of each class, the exempt one, gets every step at once,
+// whether it fits or not.
 //
-// That ends every wait, by two facts, and they hold for each class whatever the other one
-// does. The line of a class is empty unless a frame of the class is exempt, since its head
-// becomes exempt when there is no other. And the exempt frame waits for nothing but its
-// client, whom the rule below bounds, and then for the budget of whole requests, whose
-// holders are with the handler and wait for no frame. When it is through, what it held is
-// free and the next in line is exempt. A large frame that exceeds the memory of the kind is
-// exempt from the step on at which it no longer fits; then other large frames that need a
-// step wait, small ones have their part, and requests that arrive whole pass. All memory of
-// a kind is bounded by the size, one frame of each class, and the budget.
+// Every wait ends, by two facts that hold for each class whatever the other one does. First, the
+// queue of a class is empty unless a frame of the class is exempt: if there is none, the head of
+// the queue becomes exempt. Second, the exempt frame waits only for its client, which the rule
+// below bounds, and then for the budget of whole requests, whose holders are with the handler and
+// wait for no frame. When the exempt frame is complete, its memory is free and the next frame in
+// the queue becomes exempt. A large frame that exceeds the memory of the kind becomes exempt at the
+// first step that does not fit. Meanwhile other large frames wait, small ones use their share, and
+// requests that arrive whole pass. The memory of a kind is therefore bounded by size, one frame of
+// each class, and the budget.
 //
-// The rule: while there is a line, a frame under way that gets less than lagBytes in a
-// lagTime loses its connection (ClosedLagging). So a client that sends 64 KiB in every
-// second never does, and one that stops holds up others for twice lagTime and a bit.
-// Time in line does not count.
+// The rule: while a queue is not empty, a frame that receives fewer than lagBytes in a lagTime
+// loses its connection (ClosedLagging). A client that sends 64 KiB every second never does, and one
+// that stops sending delays others for little more than twice lagTime. Time in the queue does not
+// count.
 type admission struct {
 	name  string
-	whole *bufpool.Budget // requests that have arrived and are not answered
-	size  int64           // bytes that frames under way may hold together, except the exempt ones
+	whole *bufpool.Budget // complete requests without an answer
+	size  int64           // bytes that frames being received may hold together, except the exempt ones
 	most  int             // bytes of the largest frame
 
 	mu           sync.Mutex
 	receiving    map[*arrival]struct{}
 	small, large arrivalClass
-	watch        *time.Timer // runs while there is a line
+	watch        *time.Timer // runs while a queue is not empty
 	stats        bufpool.BudgetStats
 	lagged       uint64
 }
 
-// arrivalClass is the frames under way of one class.
+// arrivalClass holds the frames of one class that are being received.
 type arrivalClass struct {
 	held   int64
 	exempt *arrival
@@ -63,13 +62,12 @@ type arrivalClass struct {
 }
 
 const (
-	// stepFactor times what has arrived of a frame is what it gets memory for. Each step
-	// copies what the steps before have: a fifteenth of all bytes, and half of them
-	// where a step is just short of the frame. wholeAt avoids the latter.
+	// A frame gets memory for stepFactor times what has arrived of it. Each step copies the bytes
+	// of earlier steps: a fifteenth of all bytes, but half of them if a step ends just short of the
+	// frame, which wholeAt avoids.
 	stepFactor = 16
 	wholeAt    = 2 * stepFactor
-	// A client that sends lagBytes each second, in one piece, passes wherever a lagTime
-	// begins.
+	// A client that sends lagBytes each second, in one piece, passes wherever a lagTime begins.
 	lagTime  = 1500 * time.Millisecond
 	lagBytes = 64 << 10
 	// Most requests of ordinary clients have at most smallArrival bytes.
@@ -77,19 +75,19 @@ const (
 	smallShare   = 8
 )
 
-// arrival is a frame under way; a connection has one at a time.
+// arrival is a frame that is being received; a connection has one at a time.
 type arrival struct {
 	c       *conn
-	got     atomic.Int64 // bytes that the connection has read in its life
-	lagging atomic.Bool  // its connection is to end
+	got     atomic.Int64 // bytes that the connection has read since it was opened
+	lagging atomic.Bool  // its connection must end
 
-	// Guarded by intake.mu.
+	// Guarded by admission.mu.
 	class   *arrivalClass
 	held    int64
-	wants   int64         // in line for so many more; 0 otherwise
-	granted chan struct{} // of the present wait
-	since   time.Time     // when its rate was looked at last
-	mark    int64         // got, then
+	wants   int64         // more bytes that it waits for in the queue; 0 if it does not wait
+	granted chan struct{} // closed when the present wait ends
+	since   time.Time     // when its rate was last measured
+	mark    int64         // got at that time
 }
 
 func newAdmission(name string, budget int64, maxFrame, least int) *admission {
@@ -99,14 +97,15 @@ func newAdmission(name string, budget int64, maxFrame, least int) *admission {
 	}
 }
 
-// How large a request may be however small the budgets are: a Produce has a batch for each of
-// many partitions, and of other requests none that is useful is so large.
+// Minimum of the largest request, however small the budgets are: a Produce request has a batch for
+// each of many partitions, and no useful request of another API is that large.
 const (
 	leastProduce = 8 << 20
 	leastOther   = 4 << 20
 )
 
-// step returns how many bytes of memory a frame of which some have arrived gets.
+// step returns the memory, in bytes, that a frame of size bytes gets when arrived of them are
+// there.
 func step(arrived, size int) int {
 	if size/wholeAt <= arrived {
 		return size
@@ -114,7 +113,7 @@ func step(arrived, size int) int {
 	return stepFactor * arrived
 }
 
-// begin registers a frame of so many bytes.
+// begin registers a frame of size bytes.
 func (k *admission) begin(a *arrival, size int, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,24 +125,24 @@ func (k *admission) begin(a *arrival, size int, now time.Time) {
 	k.receiving[a] = struct{}{}
 }
 
-// arrived takes a frame that is whole from those whose clients are waited for. It holds
-// what it has until end, when the budget has it.
+// arrived removes a complete frame from those whose clients are checked for lag. The frame keeps
+// its memory until end, when the budget has been charged instead.
 func (k *admission) arrived(a *arrival) {
 	k.mu.Lock()
 	k.finish(a)
 	k.mu.Unlock()
 }
 
-// finish ends the watch over a frame. Caller holds mu.
+// finish removes a frame from those that are checked for lag. Caller holds mu.
 func (k *admission) finish(a *arrival) {
 	delete(k.receiving, a)
 	a.lagging.Store(false)
 }
 
-// holds is for the reader, which alone has held changed.
+// holds returns the memory of the frame. Only the reader calls it, which alone changes held.
 func (a *arrival) holds() int64 { return a.held }
 
-// tryGrow charges a frame with n more bytes if there is room for them.
+// tryGrow charges a frame with n more bytes if they fit, and reports whether it did.
 func (k *admission) tryGrow(a *arrival, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,13 +153,14 @@ func (k *admission) tryGrow(a *arrival, n int64) bool {
 	return true
 }
 
-// grow is tryGrow that waits for room; an error means that ctx ended and nothing was charged.
+// grow is tryGrow that waits until the bytes fit. An error means that ctx ended and nothing was
+// charged.
 func (k *admission) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	a.wants, a.granted = n, make(chan struct{})
 	a.class.queue = append(a.class.queue, a)
 	k.stats.Waited++
-	k.admit() // what there was no room for may have found it by now
+	k.admit() // memory may have been released since tryGrow
 	if k.queued() > 0 {
 		k.watchQueue()
 	}
@@ -182,7 +182,7 @@ func (k *admission) grow(ctx context.Context, a *arrival, n int64) error {
 	return ctx.Err()
 }
 
-// end gives back what a frame holds.
+// end releases the memory of a frame.
 func (k *admission) end(a *arrival) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -195,10 +195,10 @@ func (k *admission) end(a *arrival) {
 	k.admit()
 }
 
-// held is what all frames under way hold. Caller holds mu.
+// held returns the memory of all frames that are being received. Caller holds mu.
 func (k *admission) held() int64 { return k.small.held + k.large.held }
 
-// queued is how many frames are in line. Caller holds mu.
+// queued returns how many frames wait. Caller holds mu.
 func (k *admission) queued() int { return len(k.small.queue) + len(k.large.queue) }
 
 // free returns how many more bytes the frames of a class may hold. Caller holds mu.
@@ -210,8 +210,8 @@ func (k *admission) free(class *arrivalClass) int64 {
 	return min(free, k.size-share-k.large.held)
 }
 
-// fits reports whether a frame may have n more bytes, and makes it the exempt one of its
-// class if there is none and it needs to be. Caller holds mu.
+// fits reports whether a frame may have n more bytes. If they don't fit and its class has no exempt
+// frame, fits makes it the exempt one. Caller holds mu.
 func (k *admission) fits(a *arrival, n int64) bool {
 	if a.class.exempt == a || n <= k.free(a.class) {
 		return true
@@ -230,7 +230,7 @@ func (k *admission) give(a *arrival, n int64) {
 	k.stats.Peak = max(k.stats.Peak, k.held())
 }
 
-// admit grants steps to the heads of the lines. Caller holds mu.
+// admit grants steps to the heads of the queues. Caller holds mu.
 func (k *admission) admit() {
 	for _, class := range [...]*arrivalClass{&k.small, &k.large} {
 		for len(class.queue) > 0 && k.fits(class.queue[0], class.queue[0].wants) {
@@ -247,7 +247,8 @@ func (k *admission) admit() {
 	}
 }
 
-// watchQueue looks after lagging frames while there is a line. Caller holds mu.
+// watchQueue starts the timer that checks for lagging frames while a queue is not empty. Caller
+// holds mu.
 func (k *admission) watchQueue() {
 	if k.watch == nil {
 		k.watch = time.AfterFunc(lagTime/4, k.closeLagging)
@@ -279,10 +280,10 @@ func (k *admission) closeLagging() {
 	}
 }
 
-// ArrivalStats are of the frames of one kind that are under way.
+// ArrivalStats describes the frames of one kind that are being received.
 type ArrivalStats struct {
 	bufpool.BudgetStats
-	Frames int    // under way now
+	Frames int    // being received now
 	Lagged uint64 // that lost their connection because others waited
 }
 
@@ -294,7 +295,8 @@ func (k *admission) arrivals() ArrivalStats {
 	return ArrivalStats{BudgetStats: s, Frames: len(k.receiving), Lagged: k.lagged}
 }
 
-// interruptRead ends a connection whose frame lags; its reader finds out.
+// interruptRead makes a blocked read of the connection fail, so that its reader notices that its
+// frame lags.
 func (c *conn) interruptRead() {
 	c.mu.Lock()
 	nc := c.nc

@@ -13,16 +13,15 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// announced is the start of a frame of so many bytes.
+// announced returns the start of a frame that announces size bytes.
 func announced(key int16, size int) []byte {
 	f := frame(key, 3, 7, nil)
 	binary.BigEndian.PutUint32(f, uint32(size))
 	return f
 }
 
-// TestWhatIsAnnouncedHoldsNothing: clients that announce as much as they may, and send no
-// more, delay no other.
-func TestWhatIsAnnouncedHoldsNothing(t *testing.T) {
+// Clients that announce as much as they may, and then send nothing, delay no other client.
+func TestAnnouncedLengthHoldsNoMemory(t *testing.T) {
 	for _, key := range []int16{protocol.KeyProduce, keyMetadata} {
 		t.Run(fmt.Sprint("API ", key), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +51,8 @@ func TestWhatIsAnnouncedHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestAFrameHoldsInProportionToWhatHasArrived sends a large frame piece by piece.
+// TestAFrameHoldsInProportionToWhatHasArrived sends a large frame piece by piece and checks the
+// memory it holds.
 func TestAFrameHoldsInProportionToWhatHasArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
@@ -77,7 +77,7 @@ func TestAFrameHoldsInProportionToWhatHasArrived(t *testing.T) {
 	})
 }
 
-// TestStepsCopyLittle: what growing copies is less than half of the frame.
+// The steps of a growing frame copy less than half of its bytes.
 func TestStepsCopyLittle(t *testing.T) {
 	for arrived := readSmall; arrived < 2*readBig; arrived += 100 {
 		for size := arrived + 1; size < 100<<20; size += 1 + size/50 {
@@ -92,9 +92,9 @@ func TestStepsCopyLittle(t *testing.T) {
 	}
 }
 
-// TestWhoLagsWhileOthersWaitLosesItsConnection: a frame that stands still is left alone
-// until another needs its memory, and then it goes.
-func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
+// A frame that stops arriving is left alone until another one needs its memory; then its connection
+// is closed.
+func TestLaggingConnectionIsClosedWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &recorder{}
 		f := start(t, echo, func(opts *Options) { opts.ProduceBytes, opts.FrameTimeout, opts.Observer = 200_000, time.Hour, o })
@@ -139,9 +139,9 @@ func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
 	})
 }
 
-// TestAFrameLargerThanTheLineStopsNoOther: it arrives at its own pace, and requests of
-// an ordinary size beside it at theirs.
-func TestAFrameLargerThanTheLineStopsNoOther(t *testing.T) {
+// A frame larger than the memory of its kind arrives at its own pace, and requests of ordinary size
+// at theirs.
+func TestFrameLargerThanTheMemoryStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, func(o *Options) { o.ProduceBytes = 1 << 20 })
 		defer f.end(t)
@@ -153,7 +153,7 @@ func TestAFrameLargerThanTheLineStopsNoOther(t *testing.T) {
 			defer close(sent)
 			pace{piece: 256 << 10, every: time.Second}.send(huge, frame(protocol.KeyProduce, 3, 7, make([]byte, size)), 0)
 		}()
-		time.Sleep(5*time.Second + time.Millisecond) // it has more than the line by now
+		time.Sleep(5*time.Second + time.Millisecond) // it holds more than the memory of the kind by now
 		c := f.pipe.dial()
 		defer c.Close()
 		began := time.Now()
@@ -171,7 +171,7 @@ func TestAFrameLargerThanTheLineStopsNoOther(t *testing.T) {
 	})
 }
 
-// TestReadBuffersAreBounded: connections for which there is no large one do with a small one.
+// Connections that get no large read buffer work with a small one.
 func TestReadBuffersAreBounded(t *testing.T) {
 	f := start(t, echo, func(o *Options) { o.ReadBytes = 2 * readBig })
 	defer f.end(t)
@@ -179,7 +179,7 @@ func TestReadBuffersAreBounded(t *testing.T) {
 	for i := range int32(300) {
 		burst = append(burst, frame(protocol.KeyProduce, 3, i, make([]byte, int(i)*7%900))...)
 	}
-	for range 5 { // each stays
+	for range 5 { // each one stays open
 		c := f.pipe.dial()
 		t.Cleanup(func() { c.Close() })
 		c.sendAsync(burst)
@@ -194,18 +194,17 @@ func TestReadBuffersAreBounded(t *testing.T) {
 	}
 }
 
-// pace is how a sender of the model behaves.
+// pace describes how a sender of the model behaves.
 type pace struct {
 	piece int           // bytes at a time
 	every time.Duration // and the pause after each
-	stops bool          // somewhere in the frame, for ever
+	stops bool          // at some byte of the frame, for good
 }
 
-// TestFramesUnderWayNeverStandStill is a model of many clients and little memory: frames
-// of all sizes arrive in pieces, some of their senders slow and some silent from some byte
-// on. A client that keeps to 64 KiB/s is answered, in bounded time; what is left of the others
-// is gone.
-func TestFramesUnderWayNeverStandStill(t *testing.T) {
+// TestReceivingFramesNeverDeadlock models many clients and little memory: frames of all sizes
+// arrive in pieces, some senders are slow and some stop at some byte. A client that sends 64 KiB/s
+// is answered in bounded time; the other connections are closed.
+func TestReceivingFramesNeverDeadlock(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { standStill(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -250,14 +249,14 @@ func standStill(t *testing.T, rnd *rand.Rand) {
 		honest.Wait()
 		close(through)
 	}()
-	// Each frame is exempt once at most, for as long as its client takes or until it lags.
+	// Each frame is exempt at most once, for as long as its client takes or until it lags.
 	bound := clients * (most/lagBytes + 3) * lagTime
 	select {
 	case <-through:
 	case <-time.After(bound):
 		t.Errorf("not all are through after %v: %+v", bound, f.Stats())
 	}
-	f.Close() // for those that stopped, if they held up no other
+	f.Close() // for those that stopped but delayed no other
 	<-through
 	others.Wait()
 	if s := f.Stats(); s.ProduceArriving.Peak > budget/2+most+smallArrival {
@@ -265,11 +264,12 @@ func standStill(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// send sends a frame, or some of it. A sender that stops leaves when all others are through.
+// send sends a frame, or part of it. A sender that stops closes its connection when all others are
+// done.
 func (p pace) send(c *client, whole []byte, stop int) {
 	for n := 0; n < len(whole); {
 		if p.stops && n >= stop {
-			return // receive waits, for the end of the connection
+			return // receive waits for the end of the connection
 		}
 		m := min(p.piece, len(whole)-n)
 		if _, err := c.Write(whole[n : n+m]); err != nil {
@@ -280,8 +280,8 @@ func (p pace) send(c *client, whole []byte, stop int) {
 	}
 }
 
-// TestSmallFramesDoNotWaitForLargeOnes: large frames that trickle in fill all the memory that
-// they may have, and wait for more. Small frames arrive beside them without a wait.
+// Large frames that arrive slowly fill all the memory that they may use, and wait for more. Small
+// frames arrive meanwhile without a wait.
 func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	for _, key := range []int16{protocol.KeyProduce, keyMetadata} {
 		t.Run(fmt.Sprint("API ", key), func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 					t.Cleanup(func() { c.Close() })
 					size := 1_000_000
 					if i >= 40 {
-						size = 40_000 // the exempt one of the small frames, if there is need for one, and another
+						size = 40_000 // the exempt one of the small frames, if one is needed, and another
 					}
 					c.sendAsync(frame(key, 3, 7, make([]byte, size))[:min(40_000, size-1)])
 				}
@@ -317,8 +317,8 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	}
 }
 
-// TestLargeFramesPassManySmallOnes: small frames that never end take all memory that both
-// classes share. Large frames still arrive, one after the other.
+// Small frames that never end use all memory that both classes share. Large frames still arrive,
+// one after the other.
 func TestLargeFramesPassManySmallOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, func(o *Options) { o.ProduceBytes = 1 << 20 })
@@ -364,9 +364,9 @@ func TestLargeFramesPassManySmallOnes(t *testing.T) {
 	})
 }
 
-// TestAFrameUnderWayWaitsForNoAnswer: who sends and does not read its answers is waited for
-// before its next frame is under way, where others would wait for it.
-func TestAFrameUnderWayWaitsForNoAnswer(t *testing.T) {
+// A client that sends without reading its answers is waited for before its next frame is received,
+// so that no other frame waits for that client.
+func TestReceivingFrameWaitsForNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, func(o *Options) { o.ProduceBytes, o.WriteTimeout, o.FrameTimeout = 200_000, time.Hour, time.Hour })
 		defer f.end(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// foreigners starts a server and returns what it logs of other protocols.
+// foreigners starts a server and returns what it logs about other protocols.
 func foreigners(t *testing.T, admin string) (addr string, logged *zapobserver.ObservedLogs) {
 	t.Helper()
 	core, logged := zapobserver.New(zapcore.DebugLevel)
@@ -30,7 +30,7 @@ func foreigners(t *testing.T, admin string) (addr string, logged *zapobserver.Ob
 	return f.tcp(t), logged
 }
 
-// causes are the errors of the logged lines.
+// causes returns the errors of the logged lines.
 func causes(logged *zapobserver.ObservedLogs) (all []string) {
 	for _, line := range logged.All() {
 		all = append(all, fmt.Sprint(line.ContextMap()["error"]))
@@ -103,8 +103,8 @@ func TestForeignProtocolsAreNamed(t *testing.T) {
 	}
 }
 
-// A client that has sent a request speaks Kafka's protocol: what looks foreign behind it is a damaged frame, and nothing of
-// another protocol is written between its answers.
+// A client that has sent a request speaks Kafka's protocol. Bytes after it that look like another
+// protocol are a damaged frame, and no other protocol is written between its answers.
 func TestAForeignFrameBehindARequestIsABadFrame(t *testing.T) {
 	core, logged := zapobserver.New(zapcore.DebugLevel)
 	f := start(t, echo, func(o *Options) { o.Log = zap.New(core) })
@@ -120,8 +120,9 @@ func TestAForeignFrameBehindARequestIsABadFrame(t *testing.T) {
 	}
 }
 
-// TestNoiseIsBounded: a line a minute for each address, and for all addresses beyond a number of them together.
-func TestNoiseIsBounded(t *testing.T) {
+// TestLogLimit: one line a minute for each address, and one for all addresses beyond a number of
+// them.
+func TestLogLimit(t *testing.T) {
 	var n logLimiter
 	now := time.Unix(1_000_000, 0)
 	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }

@@ -9,45 +9,46 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
-// pollLoop is what a goroutine needs that does a poller's work: it waits, reads and
-// handles what there is, ends the turn and writes the answers, over and over. The end
-// of a turn may wait for a disk. Where that takes long the goroutine is relieved: another
-// shift takes over the poller, and this one ends with its turn.
+// pollLoop is the state of the goroutine that runs a poller: it waits, reads and handles what has
+// arrived, commits its batch and writes the answers, over and over. A commit may wait for a disk.
+// If it takes long, the goroutine is replaced: a new pollLoop takes over the poller, and this one
+// ends after its commit.
 type pollLoop struct {
 	ready []pollEvent
-	buf   []byte // what one read takes
+	buf   []byte // the target of one read
 	batch groupcommit.Batch
 	out   writeBuffers
-	// ends counts when the end of a turn begins and is over: it is odd in between, and
-	// relieved once another shift has taken over.
+	// phase counts the beginnings and ends of commits: it is odd during a commit, and replaced when
+	// another loop has taken over.
 	phase atomic.Uint64
 }
 
 const replaced = 0
 
-// stallAfter is about how long the end of a turn may take. Twice as long may pass.
+// stallAfter is about how long a commit may take before the loop is replaced. Twice as long may
+// pass.
 const stallAfter = 5 * time.Millisecond
 
-// stallWatch watches over the end of turns, with a timer that runs only while there are
-// turns and that no turn has to set.
+// stallWatch notices commits that take long. Its timer runs only while there are commits, and a
+// commit need not set it each time.
 type stallWatch struct {
 	timer *time.Timer
 	armed atomic.Bool
-	// Of the timer's goroutine: the shift that it last saw in the end of a turn, and in which.
+	// Owned by the timer's goroutine: the loop that it last saw in a commit, and in which phase.
 	loop  *pollLoop
 	phase uint64
 }
 
-// startLoop starts a shift.
+// startLoop starts a goroutine with a new pollLoop.
 func (p *poller) startLoop() {
 	s := &pollLoop{buf: make([]byte, pollRead)}
-	s.phase.Store(2) // even, and not relieved
+	s.phase.Store(2) // even, and not replaced
 	p.loop.Store(s)
 	p.srv.loops.Go(func() { p.run(s) })
 }
 
-// run is a shift's goroutine. It ends when it was relieved or the set is closed; were
-// the set ever to fail, the connections are read by their own goroutines from then on.
+// run is the goroutine of a pollLoop. It ends when it was replaced or the set is closed. If the set
+// fails, the connections' own goroutines read them from then on.
 func (p *poller) run(s *pollLoop) {
 	for {
 		if err := p.wait(s); err != nil {
@@ -80,8 +81,8 @@ func (p *poller) wait(s *pollLoop) error {
 	return nil
 }
 
-// find appends the connections that events are of. One that is gone has none, though its id
-// is in use again: that connection's client has not hung up.
+// find appends the connections that events belong to. An event of a connection that has ended is
+// dropped even if its id is in use again: the new connection's client has not hung up.
 func (p *poller) find(events []setEvent, list []pollEvent) []pollEvent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +94,7 @@ func (p *poller) find(events []setEvent, list []pollEvent) []pollEvent {
 	return list
 }
 
-// serve reads an offered connection once and handles what came.
+// serve reads an offered connection once and handles what arrived.
 func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 	c := e.c
 	if e.ended {
@@ -102,7 +103,7 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 	c.mu.Lock()
 	if c.role != offered || c.dead {
 		c.mu.Unlock()
-		return // its reader reads, or will find out
+		return // its reader reads it, or will notice
 	}
 	c.role = polling
 	c.mu.Unlock()
@@ -122,8 +123,8 @@ func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 	c.mu.Unlock()
 }
 
-// afterPoll counts that the poller has handled all that came, and detaches the
-// connection once that pays; false where it lost its place in the poller's set over that.
+// afterPoll counts that the poller handled everything that had arrived, and detaches the connection
+// when that pays. It returns false if the connection was removed from the poller's set by that.
 // Caller holds mu and has the reading role.
 func (c *conn) afterPoll() bool {
 	c.polled++
@@ -131,12 +132,12 @@ func (c *conn) afterPoll() bool {
 		return true
 	}
 	if err := c.detach(); err != nil {
-		c.polled = math.MinInt // it stays as it is
+		c.polled = math.MinInt // it is never detached
 	}
 	return c.armed
 }
 
-// commit ends a shift's turn; false says that the shift was relieved meanwhile.
+// commit runs the batch of a loop; it returns false if the loop was replaced meanwhile.
 func (p *poller) commit(s *pollLoop) bool {
 	if s.batch.Empty() {
 		return true
@@ -149,14 +150,14 @@ func (p *poller) commit(s *pollLoop) bool {
 	return s.phase.CompareAndSwap(n, n+1)
 }
 
-// checkStall is called by relief's timer.
+// checkStall is called by the timer of stallWatch.
 func (p *poller) checkStall() {
 	r := &p.stalls
 	s := p.loop.Load()
 	ends := s.phase.Load()
 	if ends%2 == 0 {
 		r.armed.Store(false)
-		// A turn whose end began before that has not set the timer.
+		// A commit that began before that has not set the timer.
 		if s.phase.Load()%2 == 0 || !r.armed.CompareAndSwap(false, true) {
 			return
 		}

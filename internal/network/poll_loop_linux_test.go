@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// disk stands still while it is held, and then answers what waits for it.
+// disk hangs while it is held, and then answers what waits for it.
 type disk struct {
 	entered, release chan struct{}
 
@@ -41,9 +41,9 @@ func (d *disk) WriteGroup() {
 	d.waiting = nil
 }
 
-// TestAStuckTurnIsRelieved: while the end of a poller's turn waits for a disk, its other
-// connections are served, and answers that others give are written.
-func TestAStuckTurnIsRelieved(t *testing.T) {
+// While the commit of a poller waits for a disk, its other connections are served, and answers from
+// other goroutines are written.
+func TestStalledPollLoopIsReplaced(t *testing.T) {
 	d, q := newDisk(), newParked()
 	f := startPolled(t, func(r *Request) {
 		switch {
@@ -59,7 +59,7 @@ func TestAStuckTurnIsRelieved(t *testing.T) {
 		}
 	}, nil)
 	defer f.end(t)
-	defer close(d.release) // a test that failed leaves nobody waiting
+	defer close(d.release) // a failed test must leave no goroutine waiting
 	p := f.dial(t)
 	defer p.Close()
 	beside, parked := f.dialBeside(t, p), f.dialBeside(t, p)
@@ -85,8 +85,8 @@ func TestAStuckTurnIsRelieved(t *testing.T) {
 	}
 }
 
-// TestShutdownWhileATurnIsStuck: it ends with its context, and not with the disk.
-func TestShutdownWhileATurnIsStuck(t *testing.T) {
+// Shutdown ends with its context, not with the disk.
+func TestShutdownWhileACommitHangs(t *testing.T) {
 	d := newDisk()
 	f := startPolled(t, d.handle, nil)
 	p := f.dial(t)
@@ -112,11 +112,11 @@ func openFiles(t testing.TB) int {
 	return len(list)
 }
 
-// TestDetached: a connection that a poller reads for a while gives its net.Conn up and
-// gets another when it has to wait for its client; no descriptor is left over.
+// A connection that a poller reads for a while gives up its net.Conn and gets another one when it
+// has to wait for its client; no descriptor is left over.
 func TestDetached(t *testing.T) {
 	before := openFiles(t)
-	const large = 100 // correlation ids from here on have an answer that no flusher writes
+	const large = 100 // answers from this correlation id on are too large for a flusher
 	f := startPolled(t, func(r *Request) {
 		if r.CorrelationID >= large {
 			r.Respond(body(string(make([]byte, 2*copyLimit))))

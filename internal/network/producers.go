@@ -5,31 +5,30 @@ import (
 	"time"
 )
 
-// Producers counts the connections that produce. A producing connection is present
-// while one of its Produce requests is with the handler, and absent between its
-// last answer and its next request; after one to two windows without a request
-// it is forgotten. The journal asks Absent to close a group early when nobody is
-// left to wait for. All methods take constant time and no lock.
+// Producers counts the connections that produce. Such a connection is present while one of its
+// Produce requests is with the handler, and absent between its last answer and its next request.
+// After one to two windows without a request it is forgotten. The journal calls Absent to close a
+// group early if no producer is expected to send soon. All methods take constant time and no lock.
 //
-// The absent ones are counted by the window in which they became so. Slots are
-// reused in turn; a slot of another window than the one asked for counts as
-// empty, so that nothing needs to run when a window ends.
+// Absent connections are counted by the window in which they became absent. Slots are reused in
+// turn. A slot that belongs to another window counts as empty, so no work is needed when a window
+// ends.
 type Producers struct {
 	start  time.Time
 	window time.Duration
 	slots  [4]atomic.Uint64 // the window's low 32 bits above, the count below
 }
 
-// absence is what a connection must remember to take itself out again: one more
-// than the window in which it became absent, 0 where it is not counted.
+// absence is what a connection needs to remove itself from the count: one more than the window in
+// which it became absent, 0 if it is not counted.
 type absence uint32
 
 func newProducers(window time.Duration) *Producers {
 	return &Producers{start: time.Now(), window: window}
 }
 
-// Absent returns how many connections that produced within the last window have
-// no Produce request with the handler now.
+// Absent returns how many connections produced within the last window and have no Produce request
+// with the handler now.
 func (c *Producers) Absent() int {
 	now := c.at(time.Now())
 	n := c.count(now)
@@ -64,7 +63,7 @@ func (c *Producers) markAbsent(now time.Time) absence {
 		case at == window:
 			next = old + 1
 		case at > window:
-			return 0 // somebody is a whole turn ahead: too late to count
+			return 0 // another goroutine is a whole round ahead: too late to count
 		}
 		if slot.CompareAndSwap(old, next) {
 			return absence(window + 1)
@@ -72,7 +71,7 @@ func (c *Producers) markAbsent(now time.Time) absence {
 	}
 }
 
-// markPresent takes a connection out again.
+// markPresent removes a connection from the count.
 func (c *Producers) markPresent(a absence) {
 	if a == 0 {
 		return

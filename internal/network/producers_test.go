@@ -26,7 +26,7 @@ func TestCensusForgetsAfterOneToTwoWindows(t *testing.T) {
 		if n := c.Absent(); n != 0 {
 			t.Errorf("%d absent", n)
 		}
-		time.Sleep(time.Hour) // nothing runs meanwhile
+		time.Sleep(time.Hour) // no goroutine runs meanwhile
 		c.markPresent(late)
 		c.markPresent(0)
 		first := c.markAbsent(time.Now())

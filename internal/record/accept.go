@@ -132,7 +132,7 @@ func (r *Rules) maxBytes() int {
 // Text and numbers seldom compress better than 30:1.
 const (
 	inflatedRatio = 100
-	leastInflated = 16 << 20
+	minInflated   = 16 << 20
 )
 
 func (r *Rules) maxInflated() int64 {
@@ -140,7 +140,7 @@ func (r *Rules) maxInflated() int64 {
 	case r.MaxInflatedBytes > 0:
 		return r.MaxInflatedBytes
 	case r.MaxBatchBytes > 0:
-		return min(max(inflatedRatio*int64(r.MaxBatchBytes), leastInflated), DefaultMaxInflated)
+		return min(max(inflatedRatio*int64(r.MaxBatchBytes), minInflated), DefaultMaxInflated)
 	}
 	return DefaultMaxInflated
 }

@@ -40,7 +40,7 @@ func (c Compression) pool() *sync.Pool {
 	case Lz4:
 		return &recoders.lz4[c.level]
 	case Zstd:
-		return &recoders.zstd[sharedRoom().zstdLevel(c.level)]
+		return &recoders.zstd[sharedBudget().zstdLevel(c.level)]
 	}
 	return &recoders.none
 }
@@ -57,7 +57,7 @@ func (c Compression) deflater() (deflater, error) {
 	case Zstd:
 		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 			zstd.WithWindowSize(zstdEncodeWindow), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true),
-			zstd.WithEncoderLevel(sharedRoom().zstdLevel(c.level)))
+			zstd.WithEncoderLevel(sharedBudget().zstdLevel(c.level)))
 		return zstdWriter{w}, err
 	}
 	return new(plainWriter), nil

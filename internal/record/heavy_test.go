@@ -131,7 +131,7 @@ func TestInflatedBoundFollowsTheBatchesSize(t *testing.T) {
 		rules Rules
 		want  int64
 	}{
-		{Rules{}, DefaultMaxInflated}, {Rules{MaxBatchBytes: 1}, leastInflated}, {Rules{MaxBatchBytes: 1 << 20}, 100 << 20},
+		{Rules{}, DefaultMaxInflated}, {Rules{MaxBatchBytes: 1}, minInflated}, {Rules{MaxBatchBytes: 1 << 20}, 100 << 20},
 		{Rules{MaxBatchBytes: 1 << 30}, DefaultMaxInflated}, {Rules{MaxBatchBytes: 1 << 20, MaxInflatedBytes: 5}, 5},
 	} {
 		if got := c.rules.maxInflated(); got != c.want {

@@ -287,7 +287,7 @@ func TestZstdWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := sharedRoom()
+	shared := sharedBudget()
 	shared.wide.forget()
 	mustAccept(t, &Rules{}, b)
 	if spent := allocated(func() { mustAccept(t, &Rules{}, b) }); spent > 1<<20 {

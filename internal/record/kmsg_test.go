@@ -180,7 +180,7 @@ func inflateAll(codec Codec, p []byte, limit int64) ([]byte, error) {
 	inf := getInflater(codec)
 	defer putInflater(codec, inf)
 	defer inf.close()
-	if err := inf.open(p, limit, sharedRoom()); err != nil {
+	if err := inf.open(p, limit, sharedBudget()); err != nil {
 		return nil, err
 	}
 	var all bytes.Buffer

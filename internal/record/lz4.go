@@ -66,7 +66,7 @@ func (l *lz4Inflater) open(p []byte, limit int64, r *decodeBudget) error {
 		return err
 	}
 	need := int64(min(l.largest, len(l.rest)*lz4Ratio))
-	if need > roomFree && lz4Bound(p, lightInflated) <= lightInflated {
+	if need > unbudgeted && lz4Bound(p, lightInflated) <= lightInflated {
 		return nil // it is not Heavy, and must not wait
 	}
 	return l.take(r, need)

@@ -22,7 +22,7 @@ import (
 // processors. Go's scheduler lets each such goroutine run for 10 ms, and small requests would wait
 // for that at each of their steps.
 type decodeBudget struct {
-	turns  chan struct{}
+	slots  chan struct{}
 	size   int64 // bytes; a batch that needs more is rejected
 	budget *bufpool.Budget
 	wide   wideDecoders
@@ -32,17 +32,17 @@ type decodeBudget struct {
 const (
 	// The budget is 1/roomShare of the memory limit, within bounds. RFC 8878 asks every reader of
 	// zstd to support 8 MiB; 128 MiB is the limit of zstd's command line and of Java's reader.
-	roomShare           = 8
-	leastRoom, mostRoom = 8 << 20, 128 << 20
+	budgetShare          = 8
+	minBudget, maxBudget = 8 << 20, 128 << 20
 	// roomFree is not counted: batches that are not Heavy need no more and must not wait.
-	roomFree = 128 << 10
+	unbudgeted = 128 << 10
 )
 
 // newDecodeBudget returns the budget of a process with so many bytes of memory.
 func newDecodeBudget(memory int64) *decodeBudget {
-	size := min(max(memory/roomShare, leastRoom), mostRoom)
+	size := min(max(memory/budgetShare, minBudget), maxBudget)
 	turns := max(1, runtime.GOMAXPROCS(0)/2)
-	return &decodeBudget{turns: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
+	return &decodeBudget{slots: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
 }
 
 // zstdBestBytes is the memory of one compressor of zstd's best level; the level below needs 6 MiB.
@@ -61,14 +61,14 @@ func (r *decodeBudget) bestLevel() zstd.EncoderLevel {
 	return zstd.SpeedBetterCompression
 }
 
-// sharedRoom returns the budget of the process. It reads the memory limit once, when the first
+// sharedBudget returns the budget of the process. It reads the memory limit once, when the first
 // batch is inflated, which is after the limit was set.
-var sharedRoom = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(debug.SetMemoryLimit(-1)) })
+var sharedBudget = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(debug.SetMemoryLimit(-1)) })
 
-// roomError is the error for a batch that needs more memory than the whole budget.
-type roomError struct{ need, most int64 }
+// budgetError is the error for a batch that needs more memory than the whole budget.
+type budgetError struct{ need, most int64 }
 
-func (e roomError) Error() string {
+func (e budgetError) Error() string {
 	return fmt.Sprintf("inflating it takes %s of memory, the limit of this broker is %s; send smaller batches or give the broker more memory",
 		mib(e.need), mib(e.most))
 }
@@ -78,7 +78,7 @@ func mib(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 
 // decodeHold is the memory that one batch has acquired; the zero value holds nothing.
 type decodeHold struct {
-	room  *decodeBudget
+	of    *decodeBudget
 	taken int64
 }
 
@@ -86,22 +86,22 @@ type decodeHold struct {
 // nothing was acquired.
 func (h *decodeHold) take(r *decodeBudget, n int64) error {
 	if n > r.size {
-		return roomError{n, r.size}
+		return budgetError{n, r.size}
 	}
-	if n <= roomFree {
+	if n <= unbudgeted {
 		return nil
 	}
 	if err := r.budget.Acquire(context.Background(), n); err != nil {
 		return err
 	}
-	h.room, h.taken = r, n
+	h.of, h.taken = r, n
 	return nil
 }
 
 // release releases the memory. It may be called more than once.
 func (h *decodeHold) release() {
 	if h.taken > 0 {
-		h.room.budget.Release(h.taken)
+		h.of.budget.Release(h.taken)
 	}
 	*h = decodeHold{}
 }

@@ -22,7 +22,7 @@ func TestBudgetIsAPartOfTheMemory(t *testing.T) {
 
 // The compressors of all slots use at most a quarter of the memory.
 func TestZstdLevelDependsOnTheMemory(t *testing.T) {
-	turns := int64(cap(newDecodeBudget(0).turns))
+	turns := int64(cap(newDecodeBudget(0).slots))
 	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression, 4*turns*zstdBestBytes - 4: zstd.SpeedBetterCompression,
 		4 * turns * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
 		r := newDecodeBudget(memory)
@@ -81,7 +81,7 @@ func TestBudgetRejectsLargeBatches(t *testing.T) {
 		r := newDecodeBudget(64 << 20)
 		var err error
 		spent := allocated(func() { err = inflateIn(r, c.codec, c.p) })
-		e, refused := errors.AsType[roomError](err)
+		e, refused := errors.AsType[budgetError](err)
 		if c.need == 0 && err != nil || c.need > 0 && (!refused || e.need != c.need || spent > 1<<20) {
 			t.Errorf("%s: %v, and %d bytes of memory; want %d", name, err, spent, c.need)
 		}
@@ -90,7 +90,7 @@ func TestBudgetRejectsLargeBatches(t *testing.T) {
 		}
 		r.wide.forget()
 	}
-	err := (&scanner{batch: make(Batch, HeaderSize)}).streamError(roomError{128 << 20, 8 << 20})
+	err := (&scanner{batch: make(Batch, HeaderSize)}).streamError(budgetError{128 << 20, 8 << 20})
 	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != TooLarge || !strings.Contains(e.Msg, "takes 128 MiB of memory, the limit of this broker is 8 MiB; send smaller batches") {
 		t.Errorf("a client gets %v", err)
 	}
@@ -142,7 +142,7 @@ func TestSeveralFramesGetTheWholeBudget(t *testing.T) {
 
 // A batch with a large inflated size holds a slot; other batches hold none.
 func TestInflatingHoldsASlot(t *testing.T) {
-	turns := sharedRoom().turns
+	turns := sharedBudget().slots
 	for _, codec := range allCodecs[1:] {
 		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
 			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))

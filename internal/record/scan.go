@@ -20,7 +20,7 @@ type scanner struct {
 
 	inf    inflater
 	most   int64         // limit for one inflated record
-	turns  chan struct{} // the budget's slots, one of which is held; nil if none is
+	slots  chan struct{} // the budget's slots, one of which is held; nil if none is
 	window *[]byte
 }
 
@@ -53,11 +53,11 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	if limit <= 0 {
 		limit = DefaultMaxInflated
 	}
-	r := sharedRoom()
+	r := sharedBudget()
 	s.limit, s.tee, s.most = limit, tee, r.size
 	if codec.inflatesMuch(b.payload()) {
-		r.turns <- struct{}{}
-		s.turns = r.turns
+		r.slots <- struct{}{}
+		s.slots = r.slots
 	}
 	s.inf = getInflater(codec)
 	if err := s.inf.open(b.payload(), limit, r); err != nil {
@@ -75,9 +75,9 @@ func (s *scanner) close() {
 		putInflater(s.batch.Codec(), s.inf)
 		s.inf = nil
 	}
-	if s.turns != nil {
-		<-s.turns
-		s.turns = nil
+	if s.slots != nil {
+		<-s.slots
+		s.slots = nil
 	}
 	if s.window != nil {
 		putWindow(s.window, s.buf)
@@ -102,7 +102,7 @@ func (s *scanner) next(rec *Record) (head, error) {
 		s.fail = refuseAt(TooLarge, s.index, "record length is %d, at most %d more bytes may be inflated", length, s.left())
 	case s.src != nil && int64(length) > s.most:
 		// Accept does not need the record at once, but its readers will.
-		s.fail = refuseAt(TooLarge, s.index, "record length is %d, %v", length, roomError{int64(length), s.most})
+		s.fail = refuseAt(TooLarge, s.index, "record length is %d, %v", length, budgetError{int64(length), s.most})
 	case rec != nil && !s.need(int(length)):
 		s.cut()
 	}
@@ -254,7 +254,7 @@ func (s *scanner) streamError(err error) error {
 	if e, ok := errors.AsType[teeError](err); ok {
 		return e.error
 	}
-	if e, ok := errors.AsType[roomError](err); ok {
+	if e, ok := errors.AsType[budgetError](err); ok {
 		return refuse(TooLarge, "the %s data cannot be inflated: %v", s.batch.Codec(), e)
 	}
 	if errors.Is(err, errInflated) {

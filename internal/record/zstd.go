@@ -59,8 +59,8 @@ func (w *wideDecoders) take(most int64) (*wideDecoder, error) {
 	return &wideDecoder{Decoder: dec}, err
 }
 
-// give keeps a decoder for a while, unless the kept ones would exceed most bytes.
-func (w *wideDecoders) give(dec *wideDecoder, most int64) {
+// put keeps a decoder for a while, unless the kept ones would exceed most bytes.
+func (w *wideDecoders) put(dec *wideDecoder, most int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.kept+dec.window > most || dec.Reset(nil) != nil {
@@ -233,7 +233,7 @@ func (z *zstdInflater) close() {
 	z.in = zstdInput{}
 	switch {
 	case z.wide != nil:
-		z.from.wide.give(z.wide, z.from.size)
+		z.from.wide.put(z.wide, z.from.size)
 	case z.dec != nil:
 		// Reset fails only for a closed decoder, and this one is never closed.
 		_ = z.dec.Reset(nil)

@@ -69,7 +69,7 @@ func (f *onceFS) wrap(file vfs.File, err error) (vfs.File, error) {
 func (f *onceFS) Open(name string) (vfs.File, error)   { return f.wrap(f.FS.Open(name)) }
 func (f *onceFS) Create(name string) (vfs.File, error) { return f.wrap(f.FS.Create(name)) }
 
-func (f *onceFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
+func (f *onceFile) WriteVecUncached(bufs [][]byte, off int64) (int, error) {
 	n, err := f.File.WriteVecAt(bufs, off)
 	f.fs.once.Add(int64(n))
 	return n, err

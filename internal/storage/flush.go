@@ -94,7 +94,7 @@ func (l *Log) writeRun(run []*chunk) error {
 		}
 		now, write := time.Now(), active.Append
 		if l.dir.turnover.count(size, now) && size >= uncachedWriteMin && !l.lagging(now) {
-			write = active.AppendOnce
+			write = active.AppendUncached
 		}
 		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {
 			return err

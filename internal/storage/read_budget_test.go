@@ -128,7 +128,7 @@ func TestAReadPassesMissingOffsets(t *testing.T) {
 	d.memory.evictCached([]*Log{l})
 	for i, s := range l.segments[:3] {
 		end := int64(10*i + 2)
-		if err := s.Cut(s.Size()/10*2, end); err != nil { // its ten batches have one size
+		if err := s.Truncate(s.Size()/10*2, end); err != nil { // its ten batches have one size
 			t.Fatal(err)
 		}
 	}

@@ -120,7 +120,7 @@ func (r *recovery) openListed(f *found) error {
 		s := segment.Open(r.d.files, l.path, e.Base, e.Size)
 		if size > e.Size {
 			r.d.stats.truncated.Add(float64(size - e.Size))
-			if err := s.Cut(e.Size, next); err != nil {
+			if err := s.Truncate(e.Size, next); err != nil {
 				return err
 			}
 		}

@@ -233,7 +233,7 @@ func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 	}
 	l.mu.RUnlock()
 	fresh := segment.Open(l.dir.files, l.path, last.Base(), size)
-	if err := fresh.Cut(size, next); err != nil {
+	if err := fresh.Truncate(size, next); err != nil {
 		return err
 	}
 	old[len(old)-1] = fresh

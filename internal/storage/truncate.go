@@ -250,7 +250,7 @@ func (l *Log) cutFiles(c *cutting) error {
 		}
 	}
 	if n := len(c.keep); n > 0 {
-		if err := c.keep[n-1].Cut(c.size, c.end); err != nil {
+		if err := c.keep[n-1].Truncate(c.size, c.end); err != nil {
 			return err
 		}
 	}

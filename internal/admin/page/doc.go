@@ -1,17 +1,17 @@
-// Package page is the page at / of the admin port: what the broker does and what
-// is wrong with it, for a person with a browser.
+// Package page is the page at / of the admin port: it shows a person with a browser what the broker
+// does and what is wrong with it.
 //
-// It owns the HTML, its style and script, and the History from which it draws the
-// last hour. Everything is embedded and rendered by the server: the page works
-// without JavaScript, loads nothing from elsewhere, and its Content-Security-Policy
-// forbids both inline scripts and inline styles. The script only refreshes the page in
-// place and shows the values of a plot under the pointer.
+// It owns the HTML, its style and script, and the History of the last hour, from which it draws
+// plots. All files are embedded, and the server renders the HTML: the page works without
+// JavaScript, loads nothing from other sites, and its Content-Security-Policy forbids inline
+// scripts and inline styles. The script only refreshes the page in place and shows the values of a
+// plot under the pointer.
 //
-// A request costs what it shows: lists are paged, texts and records are cut at
-// fixed bounds, and the History has a fixed size. Nothing is computed while no
-// browser asks, except one sample every five seconds.
+// The cost of a request is bounded: lists are paged, texts and records are cut at fixed limits, and
+// the History has a fixed size. Without requests the page does nothing except one sample every five
+// seconds.
 //
-// The package knows a Source and no other package of the broker, so that a test
-// shows it any broker. The admin package decides who may ask for what: Routes
-// marks the one path that answers with data of clients' records.
+// The package knows a Source and no other package of the broker, so that a test can show any
+// broker. The admin package decides which requests are allowed: Routes marks the one path whose
+// response contains clients' records.
 package page

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
-// fake is a Source of fixed data.
+// fake is a Source with fixed data.
 type fake struct {
 	broker   Broker
 	err      error // of all but Broker
@@ -66,12 +66,12 @@ func (f *fake) Group(_ context.Context, id string) (GroupDetail, error) {
 
 func (f *fake) Connections() ([]Connection, error) { f.ask(); return slices.Clone(f.conns), f.err }
 
-// now is the time of all fakes.
+// now returns the time of all fakes.
 func now() time.Time { return time.Date(2026, 11, 21, 16, 30, 0, 0, time.UTC) }
 
 const gib = 1 << 30
 
-// empty is a broker that was just started.
+// empty returns a broker that has just started.
 func empty() (*fake, *History) {
 	f := &fake{
 		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: "sync",
@@ -103,7 +103,7 @@ func budgets(part float64) []Budget {
 	return all
 }
 
-// loaded is a healthy broker under load.
+// loaded returns a healthy broker under load.
 func loaded() (*fake, *History) {
 	f, _ := empty()
 	f.broker.Started = now().Add(-(3*24 + 4) * time.Hour)
@@ -156,12 +156,12 @@ func loaded() (*fake, *History) {
 	return f, busyHour(1)
 }
 
-// busyHour is an hour of load, of which the first fifth is missing: the broker was down.
+// busyHour returns an hour of load without the first fifth, in which the broker was down.
 func busyHour(slow float64) *History {
 	h := &History{}
 	bounds := []float64{.000025, .0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1}
-	seen := func(before metrics.Seen, n, mean float64) metrics.Seen {
-		s := metrics.Seen{Count: before.Count + uint64(n), Sum: before.Sum + n*mean}
+	seen := func(before metrics.Distribution, n, mean float64) metrics.Distribution {
+		s := metrics.Distribution{Count: before.Count + uint64(n), Sum: before.Sum + n*mean}
 		for i, b := range bounds {
 			part := 1 - math.Exp(-math.Pow(b/mean, 1.7))
 			v := uint64(part * n)
@@ -189,33 +189,33 @@ func busyHour(slow float64) *History {
 	return h
 }
 
-// ill is a broker with five things wrong.
+// ill returns a broker with five problems.
 func ill() (*fake, *History) {
 	f, _ := loaded()
 	f.broker.Findings = []health.Finding{
 		{Severity: health.Bad, Subject: "log directory /mnt/b/logs",
 			Problem: "it could not be opened, its 9 partitions are offline: open /mnt/b/logs/chronik.dir: input/output error",
-			Works:   "The 18 partitions in /var/lib/chronik/logs are read and written.",
-			Remedy:  "Check the disk and the kernel's log, mend or replace the disk, and start the broker again (docs/operations.md, A damaged disk)."},
+			Works:   "The 18 partitions in /var/lib/chronik/logs can be read and written.",
+			Remedy:  "Check the disk and the kernel's log, repair or replace the disk, and restart the broker (docs/operations.md, A damaged disk)."},
 		{Severity: health.Bad, Subject: "partition orders-3",
 			Problem: "stored record batch is damaged: offsets 120441 to 120502 cannot be read; the next readable offset is 120503",
-			Works:   "All other offsets of the partition are read, and it takes records.",
+			Works:   "All other offsets of the partition can be read, and new records can be written.",
 			Remedy:  "Run chronikctl log verify --dir /var/lib/chronik/logs after a stop; it reports how many records a repair removes."},
 		{Severity: health.Bad, Subject: "partition payments-5",
 			Problem: "offline: write segment 00000000000000204127.log: input/output error",
-			Works:   "The other 5 partitions of the topic are read and written.",
-			Remedy:  "Restart the broker when the disk is mended; what was acknowledged is kept aside and written again."},
+			Works:   "The other 5 partitions of the topic can be read and written.",
+			Remedy:  "Restart the broker when the disk works again; acknowledged records are quarantined and replayed."},
 		{Severity: health.Warn, Subject: "disk of /var/lib/chronik/logs",
-			Problem: "4.10 GiB are free, less than the reserve of 5.00 GiB: clients' records are refused",
-			Works:   "Records are read, groups commit their offsets.",
-			Remedy:  "Free at least 1.40 GiB: chronikctl topic list -o wide shows the largest topics. Writing goes on automatically."},
+			Problem: "4.10 GiB are free, less than the reserve of 5.00 GiB: records of clients are rejected",
+			Works:   "Records can be read, and offsets committed.",
+			Remedy:  "Free at least 1.40 GiB: chronikctl topic list -o wide shows the largest topics. Writing resumes automatically."},
 		{Severity: health.Warn, Subject: "group reporting",
-			Problem: "it has been in PreparingRebalance for 14 min: member loader-2 has not joined again",
+			Problem: "it has been in PreparingRebalance for 14 min: member loader-2 has not rejoined",
 			Works:   "Other groups are not affected.",
 			Remedy:  "Restart that member, or wait until its max.poll.interval.ms (30 min) has passed."},
 		{Severity: health.Note, Subject: "topic clickstream",
-			Problem: "profile os acknowledges records that are not on the disk: a power loss may lose the last seconds",
-			Remedy:  "If that is not intended: chronikctl config set topic clickstream chronik.durability.profile=sync"},
+			Problem: "profile os acknowledges records that are not durable: a power failure can lose the last seconds",
+			Remedy:  "If that is not intended, run chronikctl config set topic clickstream chronik.durability.profile=sync"},
 	}
 	f.overview.Dirs[0].Free, f.overview.Dirs[0].State, f.overview.Dirs[0].Severity = 4198<<20, "low space", health.Warn
 	f.overview.Dirs[0].Problem, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2

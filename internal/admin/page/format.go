@@ -10,19 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// The page writes numbers as chronikctl does: sizes in powers of 1024 with their
-// IEC unit, counts with commas, durations in the largest unit that leaves a number
-// above 1. What is not known is an en dash.
+// The page formats numbers as chronikctl does: sizes in powers of 1024 with their IEC unit, counts
+// with commas, durations in the largest unit that leaves a number above 1. An unknown value is an
+// en dash.
 const unknown = "–"
 
-// bytesText is a size with three significant digits: "1.42 GiB".
+// bytesText formats a size with three significant digits: "1.42 GiB".
 func bytesText(n float64) string {
 	if math.IsNaN(n) || n < 0 {
 		return unknown
 	}
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
-	for ; n >= 1000 && i < len(units)-1; i++ { // 1000 and more would take a fourth digit
+	for ; n >= 1000 && i < len(units)-1; i++ { // 1000 and more would need a fourth digit
 		n /= 1024
 	}
 	if i == 0 {
@@ -31,7 +31,7 @@ func bytesText(n float64) string {
 	return digits(n) + " " + units[i]
 }
 
-// digits writes a number below 1000 with three significant digits.
+// digits formats a number below 1000 with three significant digits.
 func digits(n float64) string {
 	switch {
 	case n >= 100:
@@ -42,7 +42,7 @@ func digits(n float64) string {
 	return strconv.FormatFloat(n, 'f', 2, 64)
 }
 
-// shortText is a count with three significant digits: "12.3k", and a whole number below
+// shortText formats a count with three significant digits: "12.3k", or as a whole number below
 // 1000.
 func shortText(n float64) string {
 	if math.IsNaN(n) {
@@ -63,7 +63,7 @@ func shortText(n float64) string {
 	return strconv.FormatFloat(n, 'f', 0, 64) + "T"
 }
 
-// secondsText is a short duration: "850 µs", "1.42 ms", "12.0 s".
+// secondsText formats a short duration: "850 µs", "1.42 ms", "12.0 s".
 func secondsText(s float64) string {
 	switch {
 	case math.IsNaN(s):
@@ -78,7 +78,7 @@ func secondsText(s float64) string {
 	return digits(s) + " s"
 }
 
-// spanText is a long duration in its two largest units: "3 d 4 h", "12 min", "8 s".
+// spanText formats a long duration in its two largest units: "3 d 4 h", "12 min", "8 s".
 func spanText(d time.Duration) string {
 	if d < 0 {
 		d = 0
@@ -102,7 +102,7 @@ func spanText(d time.Duration) string {
 	return unknown
 }
 
-// ago is how long a moment lies before now: "3 min ago".
+// ago formats the time since then: "3 min ago".
 func ago(now, then time.Time) string {
 	switch d := now.Sub(then); {
 	case then.IsZero():
@@ -114,7 +114,7 @@ func ago(now, then time.Time) string {
 	}
 }
 
-// moment is a time for people, in UTC as everywhere in chronik.
+// moment formats a time for people, in UTC as everywhere in chronik.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return unknown
@@ -122,7 +122,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// percent is part/whole in percent, 0 to 100; 0 for a whole of 0.
+// percent returns part/whole in percent, 0 to 100; 0 for a whole of 0.
 func percent(part, whole int64) float64 {
 	if whole <= 0 || part <= 0 {
 		return 0
@@ -134,13 +134,12 @@ func percent(part, whole int64) float64 {
 type Content struct {
 	Null, Hex bool
 	Text      string
-	// More is how many bytes are not shown.
+	// More is the number of bytes that are not shown.
 	More int
 }
 
-// contentOf shows bytes as text where they are UTF-8 without control characters other
-// than line breaks and tabs, and as hex otherwise. A rune that was cut at the bound
-// does not make a text binary.
+// contentOf shows bytes as text if they are UTF-8 without control characters other than line breaks
+// and tabs, and as hex otherwise. A rune that is cut at the limit does not make a text binary.
 func contentOf(b []byte, size int) Content {
 	if b == nil {
 		return Content{Null: true}
@@ -165,11 +164,11 @@ func contentOf(b []byte, size int) Content {
 	return c
 }
 
-// maxHex bounds what is shown of binary data: 16 lines.
+// maxHex is the number of bytes shown of binary data: 16 lines.
 const maxHex = 256
 
-// printable reports whether all of b is text that a page shows as it is. Format characters
-// are not: some of them show text in another order than it is stored.
+// printable reports whether all of b is text that a page can show unchanged. Format characters are
+// not: some of them show text in another order than it is stored.
 func printable(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
@@ -182,7 +181,7 @@ func printable(b []byte) bool {
 	return true
 }
 
-// hexText is 16 bytes a line, in two halves.
+// hexText formats 16 bytes a line, in two halves.
 func hexText(b []byte) string {
 	var out []byte
 	for i, c := range b {
@@ -199,8 +198,7 @@ func hexText(b []byte) string {
 	return string(out)
 }
 
-// name is a name that a client chose, cut and with everything that is not graphic
-// written as an escape.
+// name cuts a name that a client chose and writes everything that is not graphic as an escape.
 func name(s string) string {
 	const most = 200
 	if len(s) > most {
@@ -209,8 +207,8 @@ func name(s string) string {
 	return prose(s)
 }
 
-// prose is a text that may hold what a client chose: everything that is not graphic is
-// written as an escape.
+// prose formats a text that may contain input of a client: it writes everything that is not graphic
+// as an escape.
 func prose(s string) string {
 	if printable([]byte(s)) {
 		return s
@@ -232,13 +230,13 @@ func prose(s string) string {
 	return b.String()
 }
 
-// phrase is a part of a text: words, or a command that the text has in backticks.
+// phrase is a part of a text: words, or a command in backticks.
 type phrase struct {
 	Text    string
 	Command bool
 }
 
-// commands takes a text apart at its commands. A backtick without another one is a part of the words.
+// commands splits a text at its commands. A backtick without a partner is part of the words.
 func commands(text string) (all []phrase) {
 	add := func(s string, command bool) {
 		if s != "" {

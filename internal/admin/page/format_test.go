@@ -30,8 +30,7 @@ func TestNumbersAreReadable(t *testing.T) {
 	}
 }
 
-// Text is shown as text and everything else as hex; a text that is cut within a rune is no
-// binary data.
+// Text is shown as text and everything else as hex; a text that is cut within a rune is still text.
 func TestContentOfRecords(t *testing.T) {
 	euros := []byte(strings.Repeat("€", 1000))
 	for _, c := range []struct {
@@ -46,7 +45,7 @@ func TestContentOfRecords(t *testing.T) {
 		{"cut text", euros[:MaxShown], 3000, Content{Text: string(euros[:2046]), More: 954}},
 		{"binary", []byte{0, 1, 0xff}, 3, Content{Hex: true, Text: "00 01 ff"}},
 		{"escape sequence", []byte("\x1b[31m"), 5, Content{Hex: true, Text: "1b 5b 33 31 6d"}},
-		{"text that runs backwards", []byte("\u202eabc"), 6, Content{Hex: true, Text: "e2 80 ae 61 62 63"}},
+		{"text that is shown backwards", []byte("\u202eabc"), 6, Content{Hex: true, Text: "e2 80 ae 61 62 63"}},
 		{"long binary", make([]byte, MaxShown), 5000, Content{Hex: true, Text: hexText(make([]byte, 256)), More: 4744}},
 	} {
 		if got := contentOf(c.of, c.size); got != c.want {

@@ -77,10 +77,10 @@ type connectionsBody struct {
 	Filter      string
 	Sort, Order string
 	All         int
-	Principals  bool // a client has logged in, so that there is something to show
+	Principals  bool // a client has authenticated, so the column is shown
 }
 
-// anonymous is the principal of a client that did not log in.
+// anonymous is the principal of a client that has not authenticated.
 const anonymous = "User:ANONYMOUS"
 
 func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {

@@ -9,21 +9,19 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
-// The last hour, in samples. History has a fixed size: Points samples of every
-// series.
+// The last hour as samples. History has a fixed size: Points samples of every series.
 const (
 	SampleEvery = 5 * time.Second
 	Points      = 720
 )
 
-// series is a value that History keeps; rates are per second over the time since the
-// sample before.
+// series is a value that History holds; rates are per second since the previous sample.
 type series int
 
 const (
 	bytesIn    series = iota // bytes/s of requests
-	bytesOut                 // bytes/s of answers
-	recordsIn                // records/s made durable
+	bytesOut                 // bytes/s of responses
+	recordsIn                // records/s that became durable
 	requests                 // requests/s
 	produceP50               // seconds
 	produceP99               // seconds
@@ -36,30 +34,29 @@ const (
 	numSeries
 )
 
-// Totals is what a sample is made of: what the broker has counted since its start, and
-// what holds at the moment.
+// Totals is the input of a sample: counts since the broker's start, and current values.
 type Totals struct {
 	BytesIn, BytesOut, Requests, Records float64
-	Produce                              metrics.Seen // seconds of Produce requests
-	Syncs                                metrics.Seen // seconds of fdatasyncs, all directories
+	Produce                              metrics.Distribution // seconds of Produce requests
+	Syncs                                metrics.Distribution // seconds of fdatasyncs, all directories
 	JournalBytes, Heap                   float64
 }
 
-// History is the last hour in samples of fixed number and size (about 35 KiB). Its
-// methods may be called concurrently; its lock is held for copying only.
+// History holds the last hour in a fixed number of samples (about 35 KiB). It is safe for
+// concurrent use; its lock is held only for copying.
 type History struct {
 	mu     sync.Mutex
-	values [numSeries][Points]float32 // NaN: not known
+	values [numSeries][Points]float32 // NaN: unknown
 	at     [Points]int64              // unix ms
-	next   int                        // where the next sample goes
+	next   int                        // index of the next sample
 	n      int                        // samples so far, at most Points
 	last   Totals
-	lastAt time.Time // zero: there was no sample
-	synced time.Time // when Syncs was last seen to have grown; zero: never
+	lastAt time.Time // zero: no sample yet
+	synced time.Time // when Syncs last grew; zero: never
 }
 
-// Run takes a sample at once and then every SampleEvery, until ctx ends. read returns false
-// while there is nothing to sample; it must not block for long.
+// Run takes a sample at once and then every SampleEvery, until ctx ends. read returns false while
+// there is nothing to sample; it must not block for long.
 func (h *History) Run(ctx context.Context, read func() (Totals, bool)) {
 	tick := time.NewTicker(SampleEvery)
 	defer tick.Stop()
@@ -75,7 +72,7 @@ func (h *History) Run(ctx context.Context, read func() (Totals, bool)) {
 	}
 }
 
-// Add takes a sample. The first one only begins the rates.
+// Add takes a sample. The first sample only starts the rates.
 func (h *History) Add(now time.Time, t Totals) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,15 +107,15 @@ func (h *History) Add(now time.Time, t Totals) {
 	h.next, h.n = (i+1)%Points, min(h.n+1, Points)
 }
 
-// estimate is NaN where nothing was observed, so that a plot has a gap and no zero.
-func estimate(s metrics.Seen, q float64) float64 {
+// estimate returns NaN without observations, so that a plot has a gap instead of a zero.
+func estimate(s metrics.Distribution, q float64) float64 {
 	if s.Count == 0 {
 		return math.NaN()
 	}
 	return s.Estimate(q)
 }
 
-// ratio is NaN for a divisor of 0.
+// ratio returns NaN for a divisor of 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return math.NaN()
@@ -151,8 +148,7 @@ func (h *History) lines() lines {
 	return l
 }
 
-// now returns the latest known value of a series within the last half minute; false if
-// there is none.
+// now returns the latest known value of a series within the last half minute, or false.
 func (l *lines) now(s series) (float64, bool) {
 	v := l.values[s]
 	for i := len(v) - 1; i >= max(0, len(v)-6); i-- {

@@ -11,9 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
-// seen is a histogram with n observations of at most a second each, all in one bucket.
-func seen(n uint64) metrics.Seen {
-	return metrics.Seen{Count: n, Sum: float64(n), Buckets: []metrics.Bucket{{Upper: 0.5}, {Upper: 1, Count: n}}}
+// seen returns a histogram with n observations of at most a second each, all in one bucket.
+func seen(n uint64) metrics.Distribution {
+	return metrics.Distribution{Count: n, Sum: float64(n), Buckets: []metrics.Bucket{{Upper: 0.5}, {Upper: 1, Count: n}}}
 }
 
 func TestHistoryKeepsRatesOfTheLastHour(t *testing.T) {
@@ -40,12 +40,12 @@ func TestHistoryKeepsRatesOfTheLastHour(t *testing.T) {
 		t.Errorf("now: %v %v", v, ok)
 	}
 	if v, ok := l.now(produceP50); ok {
-		t.Errorf("what is not known is %v now", v)
+		t.Errorf("an unknown value is %v now", v)
 	}
 	if !l.synced.Equal(begin.Add(15 * time.Second)) {
 		t.Errorf("synced at %v", l.synced)
 	}
-	// A clock that is set back gives no rates without end.
+	// A clock that is set back does not cause infinite rates.
 	h.Add(begin, Totals{BytesIn: 9e9})
 	if l := h.lines(); len(l.at) != 2 {
 		t.Errorf("%d samples after the clock was set back", len(l.at))
@@ -54,10 +54,10 @@ func TestHistoryKeepsRatesOfTheLastHour(t *testing.T) {
 
 var nan = float32(math.NaN())
 
-// The memory is the same whether nothing or a week was sampled.
+// The memory does not depend on the number of samples.
 func TestHistoryIsBounded(t *testing.T) {
 	if size := unsafe.Sizeof(History{}); size > 200<<10 {
-		t.Errorf("a history takes %d bytes", size)
+		t.Errorf("a history has %d bytes", size)
 	}
 	var h History
 	for i := range 10_000 {
@@ -80,7 +80,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestHistorySamplesWhileThereIsSomething(t *testing.T) {
+func TestHistorySamplesWhileTheBrokerServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h History
 		var asked atomic.Int64
@@ -89,7 +89,7 @@ func TestHistorySamplesWhileThereIsSomething(t *testing.T) {
 		time.Sleep(time.Minute) // of the test's own clock
 		synctest.Wait()
 		if l := h.lines(); asked.Load() != 13 || len(l.at) != 0 {
-			t.Errorf("asked %d times, %d samples of a broker that starts", asked.Load(), len(l.at))
+			t.Errorf("%d calls, %d samples of a starting broker", asked.Load(), len(l.at))
 		}
 		serving.Store(true)
 		time.Sleep(time.Minute)

@@ -6,19 +6,18 @@ import (
 	"strconv"
 )
 
-// perPage bounds the lines of a table.
+// perPage is the maximum number of lines of a table.
 const perPage = 100
 
-// Pager is the part of a list that is shown, with links to the others. A list keeps its
-// order and filter from page to page.
+// Pager is the visible part of a list, with links to the others. The links keep order and filter.
 type Pager struct {
 	From, To, All int // lines, from 1
-	// Earlier and Later are links, empty where there is no such page.
+	// Earlier and Later are links, empty if there is no such page.
 	Earlier, Later string
 }
 
-// paged returns the lines of the page that q asks for. A page beyond the end is the last
-// one: lists become shorter.
+// paged returns the lines of the page that q selects. A number beyond the end selects the last
+// page, because lists can become shorter.
 func paged[T any](list []T, path string, q url.Values) ([]T, Pager) {
 	pages := max(1, (len(list)+perPage-1)/perPage)
 	n, err := strconv.Atoi(q.Get("page"))
@@ -37,7 +36,7 @@ func paged[T any](list []T, path string, q url.Values) ([]T, Pager) {
 	return list[from:to], p
 }
 
-// link is a path with the query q and other values for some of its names.
+// link returns path with the query q, in which some names have other values.
 func link(path string, q url.Values, changes ...string) string {
 	next := url.Values{}
 	for k, v := range q {
@@ -56,13 +55,13 @@ func link(path string, q url.Values, changes ...string) string {
 // Column is a column of a table that can be sorted.
 type Column struct {
 	Name, Link string
-	// Sorted is ascending, descending or none, as aria-sort has it.
+	// Sorted is ascending, descending or none, as in aria-sort.
 	Sorted string
-	// Class is of the cells: num for numbers, opt for what narrow screens leave out.
+	// Class is the class of the cells: num for numbers, opt for cells that narrow screens omit.
 	Class string
 }
 
-// sorting is the order that a request asks for.
+// sorting is the order that a request selects.
 type sorting struct {
 	by   string
 	down bool
@@ -71,12 +70,12 @@ type sorting struct {
 // field is a column and its key in the address.
 type field struct {
 	key, name, class string
-	// down: the first click sorts the largest first.
+	// down means that the first click sorts the largest first.
 	down bool
 }
 
-// columnsFor returns the columns of a table, with links that sort by each, and the order in
-// force. A request that names no known column gets the order by the column first.
+// columnsFor returns the columns of a table, with links that sort by each, and the current order. A
+// request without a known column gets the order by the column first.
 func columnsFor(fields []field, path, first string, q url.Values) ([]Column, sorting) {
 	by := q.Get("sort")
 	if !slices.ContainsFunc(fields, func(f field) bool { return f.key == by }) {

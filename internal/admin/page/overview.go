@@ -8,18 +8,18 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// maxFindings bounds how many findings the overview lists.
+// maxFindings is the maximum number of findings in the overview.
 const maxFindings = 20
 
-// overviewBody is what the overview shows beyond the broker.
+// overviewBody is the content of the overview in addition to the broker.
 type overviewBody struct {
 	Overview
 	Serving  bool
 	Shown    []health.Finding
-	Omitted  int    // findings beyond those
-	Synced   string // when the last disk sync was
-	Rate     string // records in
-	Span     string // what the plots show: "Last hour"
+	Omitted  int    // number of further findings
+	Synced   string // time of the last disk sync
+	Rate     string // rate of incoming records
+	Span     string // period of the plots: "Last hour"
 	Plots    []Plot
 	Sampling bool // there is no sample yet
 }
@@ -43,7 +43,7 @@ func (p *Page) overview(r *http.Request, b *Broker) (any, string, error) {
 	return body, "Overview", nil
 }
 
-// syncedText is how long ago the last disk sync was, to the precision of the samples.
+// syncedText returns the time since the last disk sync, as precisely as the samples allow.
 func syncedText(now, synced time.Time) string {
 	switch {
 	case synced.IsZero():

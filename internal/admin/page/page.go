@@ -23,32 +23,32 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Content-Security-Policy of every answer: nothing from elsewhere, nothing inline, and no
-// page of another site may show this one in a frame.
+// policy is the Content-Security-Policy of every response: nothing from other sites, nothing
+// inline, and no page of another site may show this one in a frame.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// Page serves the pages. It is an http.Handler for none of them: Routes lists them.
+// Page serves the pages. Routes and Overview return their handlers.
 type Page struct {
 	src     Source
 	history *History
 	rates   rates
 	pages   map[string]*template.Template
-	// version is a part of the assets' addresses that changes with them, so that a browser
-	// may keep them.
+	// version is a part of the assets' addresses that changes with their content, so that a browser
+	// may cache them.
 	version string
 }
 
 // Route is a path of the page.
 type Route struct {
-	Path    string // as http.ServeMux has it, without the method
+	Path    string // as in http.ServeMux, without the method
 	Handler http.Handler
-	// Data: the answer holds clients' records, and reading them costs. The other paths
-	// show names, numbers and states.
+	// Data reports whether the response contains clients' records, which are expensive to read. The
+	// other paths show names, numbers and states.
 	Data bool
 }
 
-// New returns the page of a source. The error is a template that does not parse.
+// New returns the page of a source. It fails if a template does not parse.
 func New(src Source, history *History) (*Page, error) {
 	p := &Page{src: src, history: history, pages: map[string]*template.Template{}}
 	for _, name := range []string{"overview", "topics", "topic", "records", "groups", "group", "connections", "failed"} {
@@ -70,7 +70,7 @@ func New(src Source, history *History) (*Page, error) {
 	return p, nil
 }
 
-// Routes lists the paths but /, which is Overview's.
+// Routes lists all paths except /, which Overview serves.
 func (p *Page) Routes() []Route {
 	return []Route{
 		{Path: "/topics", Handler: p.handle("topics", p.topics)},
@@ -83,32 +83,32 @@ func (p *Page) Routes() []Route {
 	}
 }
 
-// Overview is the page at /.
+// Overview serves the page at /.
 func (p *Page) Overview() http.Handler { return p.handle("overview", p.overview) }
 
-// Wanted reports whether a request comes from a browser: one that names text/html among
-// what it accepts. curl, which accepts anything, does not.
+// Wanted reports whether a request comes from a browser: one whose Accept header contains
+// text/html. curl, which accepts any type, does not send it.
 func Wanted(r *http.Request) bool {
 	return strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
-// view is what the layout shows around a page.
+// view is the content of the layout around a page.
 type view struct {
 	Broker
 	Page, Title string
 	Assets      string // version of the assets
-	// Refresh is how many seconds a browser without JavaScript waits before it asks again,
-	// 0 is never; RefreshLink is this page with the other choice.
+	// Refresh is the interval in seconds at which a browser without JavaScript reloads the page, 0
+	// for never. RefreshLink is this page with the other choice.
 	Refresh     int
 	RefreshLink string
-	// Bare: nothing of the broker is shown.
+	// Bare pages show nothing about the broker.
 	Bare bool
-	// Live: the script may refresh the page in place.
+	// Live pages may be refreshed in place by the script.
 	Live bool
 	Body any
 }
 
-// Worst is the severity of the worst finding, empty if all is well; notes do not count.
+// Worst returns the severity of the worst finding, or "" if there is none; notes do not count.
 func (v *view) Worst() health.Severity {
 	worst := health.Severity("")
 	for _, f := range v.Findings {
@@ -122,7 +122,7 @@ func (v *view) Worst() health.Severity {
 	return worst
 }
 
-// State is the state of the broker in a word or two.
+// State returns the state of the broker in a word or two.
 func (v *view) State() string {
 	switch n := v.Problems(); {
 	case v.Phase != "":
@@ -133,7 +133,7 @@ func (v *view) State() string {
 	return "healthy"
 }
 
-// Notes counts the findings that are no more than a note.
+// Notes counts the findings of severity note.
 func (v *view) Notes() int {
 	n := 0
 	for _, f := range v.Findings {
@@ -144,13 +144,13 @@ func (v *view) Notes() int {
 	return n
 }
 
-// Problems counts the others.
+// Problems counts the other findings.
 func (v *view) Problems() int { return len(v.Findings) - v.Notes() }
 
-// refreshAfter is how often a browser without JavaScript refreshes a page, in seconds.
+// refreshAfter is the interval in seconds at which a browser without JavaScript reloads a page.
 const refreshAfter = 10
 
-// failure is an answer that is no success.
+// failure is an error with the status of its response.
 type failure struct {
 	status          int
 	Problem, Remedy string
@@ -158,7 +158,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.Problem }
 
-// handle renders a page. body returns what it shows and its title.
+// handle renders a page. body returns its content and its title.
 func (p *Page) handle(name string, body func(*http.Request, *Broker) (any, string, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := view{Broker: p.src.Broker(r.Context()), Page: name, Assets: p.version, Live: name != "records"}
@@ -179,13 +179,13 @@ func (p *Page) handle(name string, body func(*http.Request, *Broker) (any, strin
 	})
 }
 
-// Refused answers a request that the admin port does not allow, with a page if it comes from a
+// Refused responds to a request that the admin port rejects with a page, if it comes from a
 // browser. It reports whether it did.
 func (p *Page) Refused(w http.ResponseWriter, r *http.Request, status int, why string) bool {
 	if !Wanted(r) {
 		return false
 	}
-	// The page shows nothing else of the broker: the request may come from anywhere.
+	// The page shows nothing else about the broker: the request may come from anywhere.
 	p.fail(w, &view{Broker: Broker{Now: time.Now()}, Assets: p.version, Bare: true}, &failure{status: status, Problem: why})
 	return true
 }
@@ -206,23 +206,23 @@ func (p *Page) render(w http.ResponseWriter, name string, status int, v *view) {
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // a client that went away needs no answer
+	_, _ = w.Write(out.Bytes()) // a client that has gone needs no response
 }
 
-// explain turns an error into an answer.
+// explain turns an error into a failure with a remedy.
 func explain(err error) *failure {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return f
 	}
 	switch text := err.Error(); {
 	case errors.Is(err, ErrNotServing):
-		return &failure{http.StatusServiceUnavailable, text, "The overview shows how far it is; this page follows when the broker serves."}
+		return &failure{http.StatusServiceUnavailable, text, "The overview shows the progress; this page is available when the broker serves clients."}
 	default:
-		return &failure{http.StatusInternalServerError, text, "The broker's log may have more."}
+		return &failure{http.StatusInternalServerError, text, "The broker's log may have details."}
 	}
 }
 
-// bad is a request that makes no sense.
+// bad returns an error for a request with invalid parameters.
 func bad(format string, args ...any) error {
 	return &failure{http.StatusBadRequest, fmt.Sprintf(format, args...), "Go back and follow a link of the page instead."}
 }
@@ -248,7 +248,7 @@ func asset(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, assets, "assets/"+file)
 }
 
-// functions are what templates may call.
+// functions returns the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText, "seconds": secondsText,

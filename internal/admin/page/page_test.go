@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// handlerOf serves all paths of a page, whoever asks.
+// handlerOf serves all paths of a page without access control.
 func handlerOf(t *testing.T, src Source, h *History) http.Handler {
 	t.Helper()
 	p, err := New(src, h)
@@ -35,12 +35,12 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// assetsVersion is the part of an address that changes with the style and the script.
+// assetsVersion matches the part of an address that changes with the style and the script.
 var assetsVersion = regexp.MustCompile(`\?v=[0-9a-f]{12}`)
 
-// What a browser gets for a broker that is empty, under load, ill in five ways, and for one
-// that starts.
-func TestPagesAreAsTheGoldenFilesHaveThem(t *testing.T) {
+// The golden files hold the pages of a broker that is empty, under load, ill in five ways, and
+// starting.
+func TestPagesMatchTheGoldenFiles(t *testing.T) {
 	starting := func() (*fake, *History) {
 		f, h := empty()
 		f.err, f.broker.Phase, f.broker.Progress = ErrNotServing, "recovering logs", []string{"/var/lib/chronik/logs: 12 of 40 journal files"}
@@ -63,8 +63,8 @@ func TestPagesAreAsTheGoldenFilesHaveThem(t *testing.T) {
 	}
 }
 
-// What is wrong comes before everything else, worst first, with its remedy.
-func TestTheIllnessIsTheFirstThingAReaderSees(t *testing.T) {
+// Problems come before everything else, worst first, each with its remedy.
+func TestProblemsComeFirst(t *testing.T) {
 	src, history := ill()
 	_, body := get(t, handlerOf(t, src, history), "/")
 	if !strings.Contains(body, "<title>(5) ") {
@@ -76,23 +76,23 @@ func TestTheIllnessIsTheFirstThingAReaderSees(t *testing.T) {
 		for _, text := range []string{f.Subject, f.Works, f.Remedy} {
 			i := strings.Index(main[at:], strings.ReplaceAll(text, "'", "&#39;"))
 			if i < 0 {
-				t.Fatalf("%q is missing, or stands too late", text)
+				t.Fatalf("%q is missing, or comes too late", text)
 			}
 			at += i
 		}
 	}
 	if plot := strings.Index(main, `class="plots"`); plot < at {
-		t.Error("a plot stands above a finding")
+		t.Error("a plot comes before a finding")
 	}
 	if strings.Contains(body, "Healthy") {
-		t.Error("it calls itself healthy")
+		t.Error("the page reports a healthy broker")
 	}
 }
 
-// Names and records are chosen by clients.
+// Clients choose names and the content of records.
 func TestHostileTextIsOnlyText(t *testing.T) {
 	const (
-		markup = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` // in what the broker itself chose
+		markup = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` // in texts that the broker itself chooses
 		evil   = markup + "\x00\x1b[31m\u202e\xff"
 	)
 	src, history := loaded()
@@ -126,8 +126,8 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	}
 }
 
-// Everything that a browser may do with the page is said in its headers.
-func TestNothingFromElsewhereAndNothingInline(t *testing.T) {
+// The headers state everything that a browser may do with the page.
+func TestNothingExternalAndNothingInline(t *testing.T) {
 	src, history := ill()
 	h := handlerOf(t, src, history)
 	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/topic?name=none", "/records?topic=a&partition=x", "/groups", "/group?id=billing", "/connections",
@@ -156,7 +156,7 @@ func TestNothingFromElsewhereAndNothingInline(t *testing.T) {
 	}
 }
 
-// However much there is, a page is small and complete.
+// However long a list is, a page of it is small and complete.
 func TestLongListsArePaged(t *testing.T) {
 	src, history := loaded()
 	src.topics, src.groups, src.conns, src.broker.Findings = nil, nil, nil, nil
@@ -169,7 +169,7 @@ func TestLongListsArePaged(t *testing.T) {
 		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})
 		src.group.Offsets = append(src.group.Offsets, Offset{Topic: "t", Partition: int32(i)})
 	}
-	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, of which there is the least
+	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, which has the least records
 	h := handlerOf(t, src, history)
 	for path, want := range map[string][]string{
 		"/":                           {"subject-00000", "subject-00019", "9,980 further findings"},
@@ -197,7 +197,7 @@ func TestLongListsArePaged(t *testing.T) {
 	}
 }
 
-// A column's link sorts by it, and once more the other way; filter and page follow.
+// A column's link sorts by it, and a second click reverses the order; filter and page are kept.
 func TestListsAreSorted(t *testing.T) {
 	src, history := loaded()
 	h := handlerOf(t, src, history)
@@ -236,8 +236,8 @@ func TestListsAreSorted(t *testing.T) {
 	}
 }
 
-// A broker that cannot show something says why.
-func TestWhatCannotBeShownIsExplained(t *testing.T) {
+// A broker that cannot show something explains why.
+func TestErrorsAreExplained(t *testing.T) {
 	src, history := loaded()
 	h := handlerOf(t, src, history)
 	for path, want := range map[string]string{
@@ -258,7 +258,7 @@ func TestWhatCannotBeShownIsExplained(t *testing.T) {
 	src.err = fmt.Errorf("%w: draining", ErrNotServing)
 	for path, want := range map[string]int{"/": http.StatusOK, "/topics": http.StatusServiceUnavailable, "/group?id=a": http.StatusServiceUnavailable} {
 		if code, _ := get(t, h, path); code != want {
-			t.Errorf("%s of a broker that stops: %d", path, code)
+			t.Errorf("%s of a stopping broker: %d", path, code)
 		}
 	}
 	src.err = fmt.Errorf("a disk that burns")
@@ -269,8 +269,8 @@ func TestWhatCannotBeShownIsExplained(t *testing.T) {
 	}
 }
 
-// A source that needs the page's own locks gets them: none is held while it is asked.
-func TestNoLockIsHeldWhileTheSourceIsAsked(t *testing.T) {
+// No lock of the page is held while it calls the source.
+func TestNoLockIsHeldDuringCallsOfTheSource(t *testing.T) {
 	src, history := loaded()
 	p, err := New(src, history)
 	if err != nil {

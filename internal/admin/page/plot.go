@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// A plot shows the last hour in columns of equal time, each the mean of its samples. A
-// broker that has run for less has a shorter span with fewer columns: a column is never
-// shorter than the time between two samples.
+// A plot shows the last hour in columns of equal time, each the mean of its samples. After a
+// shorter run the plot has a shorter span with fewer columns, because a column is never shorter
+// than the interval of the samples.
 const (
 	plotColumns = 240
 	plotHeight  = 100.0 // in units of the SVG
 )
 
-// span is the time that plots show.
+// span is the period that plots show.
 type span struct {
 	of      time.Duration
 	columns int
 }
 
-// spanFor returns the shortest span that shows all samples.
+// spanFor returns the shortest span that contains all samples.
 func spanFor(l *lines, now time.Time) span {
 	for _, of := range []time.Duration{5 * time.Minute, 15 * time.Minute} {
 		if len(l.at) == 0 || l.at[0] > now.Add(-of).UnixMilli() {
@@ -32,7 +32,7 @@ func spanFor(l *lines, now time.Time) span {
 	return span{time.Hour, plotColumns}
 }
 
-// title is the span in words: "last 15 minutes".
+// title returns the span in words: "last 15 minutes".
 func (s span) title() string {
 	if s.of == time.Hour {
 		return "last hour"
@@ -46,11 +46,11 @@ type Plot struct {
 	// Lines share one scale from 0 to Top.
 	Lines []Line
 	Top   string
-	// End is the right edge in unix milliseconds, Step the time of a column.
+	// End is the right edge in unix milliseconds, Step the duration of a column.
 	End, Step int64
 	Columns   int
-	Minutes   int // from the left edge to the right one
-	// Summary says in words what the plot shows.
+	Minutes   int // from the left edge to the right edge
+	// Summary describes the plot in words.
 	Summary string
 }
 
@@ -59,17 +59,17 @@ type Line struct {
 	Name, Now string
 	// Path is the line and Area the surface below it, as SVG paths.
 	Path, Area string
-	// Values are the columns as text, separated by |; empty where nothing is known.
+	// Values are the columns as text, separated by |; unknown ones are empty.
 	Values string
 }
 
-// figure is what a plot is made of.
+// figure defines a plot.
 type figure struct {
 	title string
 	of    []series
 	names []string
 	text  func(float64) string
-	least float64 // of the scale's top
+	least float64 // minimum of the scale's top
 }
 
 func figures() []figure {
@@ -86,7 +86,7 @@ func figures() []figure {
 	}
 }
 
-// plotsOf draws the history as of now.
+// plotsOf draws the history up to now.
 func plotsOf(l *lines, now time.Time) []Plot {
 	var all []Plot
 	over := spanFor(l, now)
@@ -125,11 +125,11 @@ func (f *figure) draw(l *lines, now time.Time, over span) Plot {
 	return p
 }
 
-// columnsOf sorts the samples of a series into columns; NaN is a column without any. A
-// column that a late sample has left empty between two others is theirs.
+// columnsOf distributes the samples of a series over the columns; a column without samples is NaN.
+// A single empty column, which a late sample causes, gets the mean of its neighbours.
 func columnsOf(l *lines, s series, now time.Time, over span) []float64 {
 	sums, counts := make([]float64, over.columns), make([]int, over.columns)
-	sampled := make([]bool, over.columns) // with a sample, though its value may not be known
+	sampled := make([]bool, over.columns) // with a sample, although its value may be unknown
 	begin := now.Add(-over.of).UnixMilli()
 	for i, v := range l.values[s] {
 		at := (l.at[i] - begin - 1) * int64(over.columns) / over.of.Milliseconds()
@@ -153,7 +153,7 @@ func columnsOf(l *lines, s series, now time.Time, over span) []float64 {
 	return sums
 }
 
-// niceTop is the next 1, 2 or 5 times a power of ten; of 1024 for sizes.
+// niceTop returns the next 1, 2 or 5 times a power of ten; for sizes, in units of powers of 1024.
 func niceTop(top float64, size bool) float64 {
 	unit := 1.0
 	if size {
@@ -169,8 +169,7 @@ func niceTop(top float64, size bool) float64 {
 	return top
 }
 
-// pathsOf draws the columns as a line that is broken where nothing is known, and the
-// area below it.
+// pathsOf draws the columns as a line with gaps for unknown values, and the area below it.
 func pathsOf(columns []float64, top float64) (line, area string) {
 	var l, a strings.Builder
 	y := func(v float64) string {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// filled is a history with a sample every five seconds, the last one now.
+// filled returns a history with a sample every five seconds, the last one now.
 func filled(n int, records func(i int) float64) *lines {
 	var h History
 	total := 0.0
@@ -21,7 +21,7 @@ func filled(n int, records func(i int) float64) *lines {
 	return &l
 }
 
-func TestPlotsSpanWhatThereIs(t *testing.T) {
+func TestPlotsSpanAllSamples(t *testing.T) {
 	for n, want := range map[int]struct {
 		span    time.Duration
 		columns int
@@ -46,10 +46,10 @@ func TestPlotDrawsGapsAndDots(t *testing.T) {
 	}
 }
 
-// A sample that comes a little late leaves no hole; a broker that was down does.
+// A sample that is slightly late leaves no gap; a broker that was down does.
 func TestPlotBridgesALateSampleOnly(t *testing.T) {
 	var h History
-	at := []int{-100, -95, -90, -84, -80, -40, -35, 0} // seconds; 5 between -90 and -84 holds no sample
+	at := []int{-100, -95, -90, -84, -80, -40, -35, 0} // seconds; the 5 s between -90 and -84 hold no sample
 	for i, s := range at {
 		h.Add(now().Add(time.Duration(s)*time.Second), Totals{JournalBytes: float64(10 * i * i)})
 	}
@@ -62,7 +62,7 @@ func TestPlotBridgesALateSampleOnly(t *testing.T) {
 	if got := b.String()[len(columns)-20:]; got != "xxxx       xx      x" {
 		t.Errorf("%q", got)
 	}
-	// What was sampled is as it was, and what was bridged is in the middle.
+	// Samples are unchanged, and the bridged value is in the middle.
 	if got := columns[40:44]; !slices.Equal(got, []float64{10, 40, 82.5, 125}) {
 		t.Errorf("%v", got)
 	}
@@ -81,7 +81,7 @@ func TestPlotScaleIsRound(t *testing.T) {
 	}
 }
 
-func TestRatesComeFromOneLookToTheNext(t *testing.T) {
+func TestRatesCompareRequests(t *testing.T) {
 	var r rates
 	at := now()
 	look := func(after time.Duration, ends int64) (float64, bool) {
@@ -95,18 +95,18 @@ func TestRatesComeFromOneLookToTheNext(t *testing.T) {
 		rate  float64
 		known bool
 	}{
-		{0, 100, 0, false},                       // nothing to compare with
+		{0, 100, 0, false},                       // no earlier call
 		{500 * time.Millisecond, 120, 0, false},  // too soon
 		{1500 * time.Millisecond, 140, 20, true}, // over two seconds
 		{3 * time.Second, 200, 20, true},         // over five
-		{2 * time.Second, 340, 240. / 7, true},   // still from the first one
-		{5 * time.Second, 340, 20, true},         // from the one at five seconds: 140 in 7
-		{time.Second, 10, 0, false},              // the topic was made again
-		{time.Hour, 500, 0, false},               // all is too old
+		{2 * time.Second, 340, 240. / 7, true},   // still from the first call
+		{5 * time.Second, 340, 20, true},         // from the call at five seconds: 140 in 7
+		{time.Second, 10, 0, false},              // the topic was created again
+		{time.Hour, 500, 0, false},               // all sums are too old
 		{5 * time.Second, 600, 20, true},
 	} {
 		if rate, known := look(c.after, c.ends); math.Abs(rate-c.rate) > 1e-9 || known != c.known {
-			t.Errorf("look %d: %v %v, want %v %v", i, rate, known, c.rate, c.known)
+			t.Errorf("call %d: %v %v, want %v %v", i, rate, known, c.rate, c.known)
 		}
 	}
 }

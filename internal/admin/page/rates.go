@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// rates measures how fast topics grow, from one look at the list of topics to the next:
-// nothing is kept up to date while no browser asks. The zero value is ready.
+// rates measures how fast topics grow, from one request for the list of topics to the next: it does
+// nothing without requests. The zero value is ready to use.
 type rates struct {
 	mu         sync.Mutex
 	base, next ends
 }
 
-// ends are the sums of log end offsets at a time.
+// ends holds the sums of log end offsets at a time.
 type ends struct {
 	at time.Time
 	of map[string]int64
 }
 
 const (
-	ratesEvery  = 5 * time.Second // between two sums that are kept
-	ratesLeast  = time.Second     // over less than this a rate means nothing
+	ratesEvery  = 5 * time.Second // between two stored sums
+	ratesLeast  = time.Second     // over a shorter time a rate is meaningless
 	ratesMost   = 2 * time.Minute // older sums are not used
-	ratesTopics = 20_000          // of more, the others have no rate
+	ratesTopics = 20_000          // further topics have no rate
 )
 
-// measure notes the ends of topics and returns the records per second of a topic since an
-// earlier call; false if there was none that is recent, or the topic is not of then.
+// measure records the ends of topics and returns a function that reports the records per second of
+// a topic since an earlier call; false if there was no recent call or the topic did not exist then.
 func (r *rates) measure(now time.Time, topics []Topic) func(*Topic) (float64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *rates) measure(now time.Time, topics []Topic) func(*Topic) (float64, bo
 	if since < ratesLeast || since > ratesMost {
 		return func(*Topic) (float64, bool) { return 0, false }
 	}
-	return func(t *Topic) (float64, bool) { // from.of is not changed once it was made
+	return func(t *Topic) (float64, bool) { // from.of does not change after its creation
 		before, ok := from.of[t.Name]
 		if !ok || t.Ends < before {
 			return 0, false

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestScreenshots writes pictures of the page into the directory that
-// CHRONIK_SCREENSHOTS names, with the Chromium that CHROMIUM names (make screenshots).
+// TestScreenshots writes screenshots of the page into the directory in CHRONIK_SCREENSHOTS, with
+// the Chromium in CHROMIUM (make screenshots).
 func TestScreenshots(t *testing.T) {
 	dir, chromium := os.Getenv("CHRONIK_SCREENSHOTS"), os.Getenv("CHROMIUM")
 	if dir == "" || chromium == "" {
@@ -26,7 +26,7 @@ func TestScreenshots(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	only := os.Getenv("PAGES") // of names, a regular expression; empty is all
+	only := os.Getenv("PAGES") // a regular expression of names; empty means all
 	for name, broker := range map[string]func() (*fake, *History){"empty": empty, "load": loaded, "ill": ill} {
 		src, h := broker()
 		server := httptest.NewServer(framed(handlerOf(t, src, h)))
@@ -53,8 +53,8 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// The script refreshes the page in place, and takes the place of the links for browsers
-// without it. The policy lets it: a page that the policy broke would stay as it came.
+// The script refreshes the page in place and replaces the links for browsers without it. The policy
+// must allow it: otherwise the page would never change.
 func TestTheScriptRefreshesThePage(t *testing.T) {
 	chromium := os.Getenv("CHROMIUM")
 	if chromium == "" {
@@ -80,7 +80,7 @@ func TestTheScriptRefreshesThePage(t *testing.T) {
 	}
 	body := string(out)
 	if n := asked.Load(); n < 2 || !strings.Contains(body, moment(now().Add(time.Duration(n)*time.Second))) {
-		t.Errorf("asked %d times, and shows\n%s", n, body)
+		t.Errorf("%d requests, and the page is\n%s", n, body)
 	}
 	for _, text := range []string{`data-pause="">Pause</button>`, `class="noscript" href="/?refresh=10" hidden=""`} {
 		if !strings.Contains(body, text) {
@@ -89,7 +89,7 @@ func TestTheScriptRefreshesThePage(t *testing.T) {
 	}
 }
 
-// moving is a broker whose clock goes on by a second at each request.
+// moving is a broker whose clock advances by a second at each request.
 type moving struct {
 	*fake
 	asked *atomic.Int64
@@ -101,7 +101,7 @@ func (m *moving) Broker(ctx context.Context) Broker {
 	return b
 }
 
-// framed also shows a page in a frame of 390 pixels, which the policy forbids otherwise.
+// framed also serves a page in a frame of 390 pixels, which the policy forbids otherwise.
 func framed(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /frame", func(w http.ResponseWriter, r *http.Request) {
@@ -121,8 +121,8 @@ func framed(h http.Handler) http.Handler {
 	return mux
 }
 
-// picture takes a screenshot. Chromium's window is never narrower than about 500 pixels,
-// so that a narrow page is shown in a frame.
+// picture takes a screenshot. Chromium's window is never narrower than about 500 pixels, so a
+// narrow page is shown in a frame.
 func picture(t *testing.T, chromium, server, path, file, width, scheme string) {
 	t.Helper()
 	address, size := server+path, width+",1700"

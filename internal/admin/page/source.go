@@ -10,84 +10,84 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// ErrNotServing is the error while the broker is starting or stopping. Together with NotFound it is what a
-// Source returns that the page explains; any other error is shown as an internal one.
-var ErrNotServing = errors.New("the broker does not serve now")
+// ErrNotServing is returned while the broker is starting or stopping. The page explains this error
+// and those of NotFound; it shows any other as an internal error.
+var ErrNotServing = errors.New("the broker is not serving clients")
 
-// NotFound is the error for a topic, a partition or a group that does not exist.
+// NotFound returns the error for a topic, a partition or a group that does not exist.
 func NotFound(format string, args ...any) error {
-	return &failure{http.StatusNotFound, fmt.Sprintf(format, args...), "It may have been deleted since; the list shows what there is now."}
+	return &failure{http.StatusNotFound, fmt.Sprintf(format, args...), "It may have been deleted; see the current list."}
 }
 
-// Source returns what the page shows, as of the call. Its methods may be called
-// concurrently; they copy what they return and hold no lock when they return. All
-// but Broker may fail with ErrNotServing.
+// Source returns the content of the page at the time of the call. Its methods must be safe for
+// concurrent use; they return copies and hold no lock when they return. All except Broker may fail
+// with ErrNotServing.
 type Source interface {
 	// Broker never fails: it also describes a broker that is starting.
 	Broker(ctx context.Context) Broker
 	Overview(ctx context.Context) (Overview, error)
-	// Topics returns all topics, in no order.
+	// Topics returns all topics in any order.
 	Topics() ([]Topic, error)
 	Topic(ctx context.Context, name string) (TopicDetail, error)
 	// Records returns up to last records from the end of a partition.
 	Records(ctx context.Context, topic string, partition int32, last int) (Records, error)
-	// Groups returns the groups that this broker coordinates, in no order.
+	// Groups returns the groups that this broker coordinates, in any order.
 	Groups(ctx context.Context) ([]Group, error)
 	Group(ctx context.Context, id string) (GroupDetail, error)
-	// Connections returns the open client connections, in no order.
+	// Connections returns the open client connections in any order.
 	Connections() ([]Connection, error)
 }
 
-// Broker is what holds for the broker as a whole.
+// Broker describes the broker as a whole.
 type Broker struct {
 	ID           int32
 	Version      string
 	Now, Started time.Time
-	// Phase is what keeps the broker from serving ("recovering logs", "draining"),
-	// empty while it serves. Progress has a line for each part of it.
+	// Phase is what the broker does instead of serving ("recovering logs", "draining"), empty while
+	// it serves. Progress has a line for each part of it.
 	Phase    string
 	Progress []string
-	// Profile is the default durability profile, Promise what it promises for a loss of
-	// power, as a clause: "nothing acknowledged is lost".
+	// Profile is the default durability profile, Promise its guarantee for a loss of power, as a
+	// clause: "nothing acknowledged is lost".
 	Profile, Promise string
-	// Addresses are those at which clients connect.
+	// Addresses are the addresses for clients.
 	Addresses []string
-	// Findings is everything that the broker finds wrong, worst first.
+	// Findings are all findings of the broker, worst first.
 	Findings []health.Finding
 }
 
-// Overview is what a broker that serves adds to Broker.
+// Overview is the part of the overview that only a serving broker has.
 type Overview struct {
 	Topics, Partitions, Groups, Connections int
 	Dirs                                    []Dir
 	Budgets                                 []Budget
-	// Heap is the memory of Go's heap in bytes, MemoryLimit the limit of the
-	// process or its container, 0 if there is none.
+	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
+	// container, 0 if there is none.
 	Heap, MemoryLimit int64
 }
 
 // Dir is a log directory with its journal.
 type Dir struct {
 	Path, Journal string
-	// Problem is why the directory or its disk does not take all writes, with its
-	// Severity; both are empty if it does. State is that in a word.
+	// Problem is why the directory or its disk does not accept all writes, with its Severity; both
+	// are empty if it does. State is the same in a word.
 	State, Problem string
 	Severity       health.Severity
-	// Free, Total and Reserve are bytes of the file system; below Reserve free ones
-	// clients' records are refused, 0 is never.
+	// Free, Total and Reserve are bytes of the file system. Records of clients are rejected if Free
+	// is below Reserve; 0 means never.
 	Free, Total, Reserve int64
-	// Journal's bytes that a recovery would read, and at how many commits wait.
+	// JournalBytes is what a recovery would read, JournalLimit the size at which commits wait.
 	JournalBytes, JournalLimit int64
 	Logs, Offline              int
-	// P50 and P99 are of the journal's fdatasyncs since the start, in seconds; 0 if there
+	// P50 and P99 are latencies of the journal's fdatasyncs since the start, in seconds; 0 if there
 	// were none.
 	P50, P99 float64
 }
 
-// Used is how many bytes of the file system are not free.
+// Used returns how many bytes of the file system are not free.
 func (d *Dir) Used() int64 { return d.Total - d.Free }
 
-// Budget is a part of the memory with a bound, in bytes.
+// Budget is a part of the memory with a limit, in bytes.
 type Budget struct {
 	Name        string
 	Used, Limit int64
@@ -99,11 +99,11 @@ type Topic struct {
 	Internal       bool
 	Partitions     int
 	Records, Bytes int64
-	// Ends is the sum of the log end offsets; its growth is the rate of records.
+	// Ends is the sum of the log end offsets; the rate of records is derived from its growth.
 	Ends    int64
 	Profile string
 	Cleanup string
-	// Severity is that of its worst problem, empty if it has none; Problem says what it is.
+	// Severity is that of its worst problem, empty if it has none; Problem describes it.
 	Severity health.Severity
 	Problem  string
 }
@@ -113,17 +113,17 @@ type TopicDetail struct {
 	Topic
 	ID      string
 	Configs []Config
-	// Findings are those that name the topic or a partition of it.
+	// Findings are those about the topic or a partition of it.
 	Findings   []health.Finding
 	Partitions []Partition // by number
 }
 
-// Config is a config of a topic with the place that sets it.
+// Config is a config of a topic with the source of its value.
 type Config struct {
 	Name, Value, Default string
-	// Source is what sets the value, in words: "this topic", "broker's file", "default".
+	// Source is the source in words: "this topic", "broker's file", "default".
 	Source string
-	// Set: the value does not come from the default.
+	// Set reports whether the value differs in source from the default.
 	Set bool
 	Doc string
 }
@@ -135,24 +135,24 @@ type Partition struct {
 	Bytes                      int64
 	Segments, Replicas, InSync int
 	Dir                        string
-	// Problem is why it cannot be read or written; with Damaged, only some records
-	// cannot be read.
+	// Problem is why it cannot be read or written; if Damaged is true, only some records cannot be
+	// read.
 	Problem  string
 	Severity health.Severity
 	Damaged  bool
 }
 
-// Records is what was read from the end of a partition.
+// Records are the records at the end of a partition.
 type Records struct {
-	// Start and High are the offsets between which there are records.
+	// Start and High bound the offsets of its records.
 	Start, High int64
 	List        []Record // by offset
-	// Note says why there are fewer than were asked for, empty if there are not.
+	// Note says why there are fewer records than requested, empty if there are not.
 	Note string
 }
 
-// Record is one record. Key, Value and the values of headers hold at most their
-// first MaxShown bytes; the sizes are those of the record.
+// Record is one record. Key, Value and the values of headers hold at most their first MaxShown
+// bytes; the sizes are the original ones.
 type Record struct {
 	Offset             int64
 	Time               time.Time // zero: the record has none
@@ -169,7 +169,7 @@ type Header struct {
 	ValueSize int
 }
 
-// Bounds of what the page shows of records.
+// Limits of what the page shows of records.
 const (
 	MaxShown   = 2048 // bytes of a key, a value or a header
 	MaxHeaders = 20
@@ -188,7 +188,7 @@ type Group struct {
 type GroupDetail struct {
 	Group
 	Assignor string
-	Findings []health.Finding // those that name the group
+	Findings []health.Finding // those about the group
 	Members  []Member
 	Offsets  []Offset // by topic and partition
 }
@@ -199,8 +199,8 @@ type Member struct {
 	Assigned                     []string // topic and its partitions, "orders 0-3, 7"
 }
 
-// Offset is a group's committed offset in a partition. End and Lag are -1 if this
-// broker does not lead the partition.
+// Offset is a group's committed offset in a partition. End and Lag are -1 if this broker does not
+// lead the partition.
 type Offset struct {
 	Topic               string
 	Partition           int32
@@ -213,10 +213,10 @@ type Connection struct {
 	ClientID, Address  string
 	Software, Listener string
 	Principal          string
-	Since, Last        time.Time // Last: the latest request
+	Since, Last        time.Time // Last: the time of the latest request
 	Requests           int64
 	Records            int64 // produced
 	BytesIn, BytesOut  int64
-	Waiting            int  // requests without an answer; those that wait for an event are among them
-	Throttled          bool // the broker does not read it now, because a quota asked its client to wait
+	Waiting            int  // requests without a response, including those that wait for an event
+	Throttled          bool // the broker is not reading from it, because a quota told its client to wait
 }

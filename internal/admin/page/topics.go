@@ -19,7 +19,7 @@ type topicsBody struct {
 	Filter       string
 	Sort, Order  string // as in the address, for the form
 	Internal     bool   // internal topics are shown
-	Hidden       int    // internal topics that are not
+	Hidden       int    // internal topics that are not shown
 	InternalLink string
 	All          int // topics before the filter
 }
@@ -31,7 +31,7 @@ type topicLine struct {
 	known bool
 }
 
-// Rate is records per second as text.
+// Rate returns the records per second as text.
 func (t *topicLine) Rate() string {
 	if !t.known {
 		return unknown
@@ -53,7 +53,7 @@ func (p *Page) topics(r *http.Request, b *Broker) (any, string, error) {
 		t := &all[i]
 		switch {
 		case !strings.Contains(strings.ToLower(t.Name), filter):
-		case t.Internal && !body.Internal && t.Severity == "": // one with a problem is always shown
+		case t.Internal && !body.Internal && t.Severity == "": // an internal topic with a problem is always shown
 			body.Hidden++
 		default:
 			line := topicLine{Topic: *t}
@@ -99,7 +99,7 @@ func sortTopics(lines []topicLine, order sorting) {
 	})
 }
 
-// weight orders severities; none is 0.
+// weight returns the rank of a severity; 0 without one.
 func weight(severity health.Severity) int {
 	return slices.Index([]health.Severity{health.Note, health.Warn, health.Bad}, severity) + 1
 }
@@ -108,8 +108,8 @@ func weight(severity health.Severity) int {
 type topicBody struct {
 	TopicDetail
 	Rate       string
-	Set, Other []Config // configs that are set somewhere, and the defaults
-	Dir        string   // of all partitions; empty if they are in several
+	Set, Other []Config // configs with a source, and defaults
+	Dir        string   // of all partitions; empty if they differ
 	Shown      []Partition
 	Pager      Pager
 }
@@ -144,7 +144,7 @@ type recordsBody struct {
 	Topic     string
 	Partition int32
 	Last      int
-	More      string // link to more of them, empty at the bound
+	More      string // link to more records, empty at the limit
 	Back      string
 }
 
@@ -163,7 +163,7 @@ func (p *Page) records(r *http.Request, _ *Broker) (any, string, error) {
 	if body.Records, err = p.src.Records(r.Context(), body.Topic, body.Partition, body.Last); err != nil {
 		return nil, "", err
 	}
-	slices.Reverse(body.List) // the latest first, as a person looks for it
+	slices.Reverse(body.List) // the latest first, as people read them
 	if body.Last < MaxLast && body.High-body.Start > int64(body.Last) {
 		body.More = link("/records", q, "last", strconv.Itoa(MaxLast))
 	}

@@ -1,11 +1,10 @@
-// Package command is the command line of chronik-bench: one run by its root
-// command, and the subcommands of the packages beside it.
+// Package command is the command line of chronik-bench: its root command makes one run, and the
+// other packages of bench add subcommands.
 //
-// It promises that the exit status tells scripts the truth: it is 0 only when a
-// run succeeded at something in every direction that it measured and, with
-// --verify, lost and duplicated nothing; what else went wrong has the codes of
-// chronikctl. cmd/chronik-bench is its only caller. It
-// must not know how anything is measured or drawn.
+// It promises that scripts can rely on the exit status: it is 0 only if a run had successes in
+// every direction that it measured and, with --verify, lost and duplicated nothing. Other outcomes
+// have the codes of chronikctl. cmd/chronik-bench is its only caller. It does not know how anything
+// is measured or drawn.
 package command
 
 import (
@@ -27,11 +26,10 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// ErrLost is a run that has a result, but whose acknowledged records are not all
-// there once.
+// ErrLost is returned if a run has a result, but acknowledged records are lost or duplicated.
 var ErrLost = errors.New("records are lost or duplicated")
 
-// exitCodes is told by --help.
+// exitCodes is the section of --help about exit codes.
 const exitCodes = "Exit codes: 0 it was measured; 1 nothing succeeded, the broker refused, or it was interrupted before anything was measured; 2 the\n" +
 	"command line is wrong, nothing was sent; 3 no broker answered; 4 --verify found acknowledged records lost or duplicated."
 
@@ -50,21 +48,21 @@ func Main(ctx context.Context, args []string, version string, out, errOut io.Wri
 	return cli.ExitCode(err)
 }
 
-// outputs say where a result goes besides the table.
+// outputs are the destinations of a result in addition to the table.
 type outputs struct {
 	json, csv   bool
 	hdr, report string
 }
 
-// New is the root command.
+// New returns the root command.
 func New(version string) *cobra.Command {
 	config := bench.Default()
 	var o outputs
 	root := &cobra.Command{
 		Use:   "chronik-bench",
 		Short: "Measure a broker that speaks the Kafka protocol",
-		Long: "chronik-bench measures any Kafka-compatible broker. A success is an answer with error 0 and a valid offset; warm-up is not counted; what\n" +
-			"is counted ended inside the measured interval, and that is what is divided by.\n\n" + exitCodes,
+		Long: "chronik-bench measures any Kafka-compatible broker. A success is a response with error 0 and a valid offset. Only outcomes that ended in\n" +
+			"the measured interval, which follows the warm-up, are counted, and rates are divided by exactly this interval.\n\n" + exitCodes,
 		Example: "  chronik-bench -c 128 -d 30s -s 256 --acks all\n" +
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
 		Version: version, Args: cli.NoArgs, SilenceUsage: true, SilenceErrors: true,
@@ -77,8 +75,8 @@ func New(version string) *cobra.Command {
 	f.SortFlags = false
 	config.Bind(f)
 	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
-	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table: a line for each flow")
-	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
+	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table, one line per flow")
+	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as a percentile distribution of HdrHistogram")
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text, _ := cli.FlagError(cmd, err)
@@ -89,7 +87,7 @@ func New(version string) *cobra.Command {
 	return root
 }
 
-// measure makes one run and shows it.
+// measure makes one run and prints it.
 func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) error {
 	if o.json && o.csv {
 		return cli.Usage("--json and --csv: choose one")
@@ -100,7 +98,7 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 	}
 	for flag, name := range map[string]string{"hdr": o.hdr, "report": o.report} {
 		if err := writable(flag, name); err != nil {
-			return err // and not after the run
+			return err // now, and not after the run
 		}
 	}
 	live := report.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
@@ -125,7 +123,7 @@ func (o outputs) show(w io.Writer, r *bench.Result) error {
 	return errors.Join(form(w, r), write(o.hdr, r, report.HDR), write(o.report, r, report.HTML))
 }
 
-// writable says whether a file can be made or replaced. No name is no file.
+// writable returns an error unless the file can be created or replaced. An empty name is valid.
 func writable(flag, name string) error {
 	if name == "" {
 		return nil
@@ -134,7 +132,7 @@ func writable(flag, name string) error {
 	made := errors.Is(err, fs.ErrNotExist)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return cli.Usage("--%s: the report cannot be written: %w; name a file in a directory that is there and writable", flag, err)
+		return cli.Usage("--%s: the report cannot be written: %w; name a file in an existing, writable directory", flag, err)
 	}
 	if err = f.Close(); made {
 		err = errors.Join(err, os.Remove(name))
@@ -142,7 +140,7 @@ func writable(flag, name string) error {
 	return err
 }
 
-// write writes one form of a result to a file; no name is no file.
+// write writes one form of a result to a file; it does nothing without a name.
 func write(name string, r *bench.Result, form func(io.Writer, *bench.Result) error) error {
 	if name == "" {
 		return nil
@@ -157,7 +155,7 @@ func write(name string, r *bench.Result, form func(io.Writer, *bench.Result) err
 	return nil
 }
 
-// judge is the error of a run that has a result and failed all the same.
+// judge returns the error of a run that has a result and failed nevertheless.
 func judge(r *bench.Result) error {
 	var errs []error
 	if !r.Succeeded() {

@@ -81,9 +81,9 @@ func TestFailuresAreInTheStatus(t *testing.T) {
 		{2, "--rounds", []string{"compare", "--a", "x:1", "--b", "y:1", "--rounds", "0"}},
 		{2, "--protocol", []string{"groups", "heartbeats", "--protocol", "x"}},
 		{2, "--file-size", []string{"limits", "--no-echo", "--dir", t.TempDir(), "--file-size", "1"}},
-		{3, "no answer", []string{"--bootstrap-servers", "no.such.host.invalid:9092"}},
-		{3, "no answer", []string{"groups", "commits", "--bootstrap-servers", "no.such.host.invalid:9092"}},
-		{3, "no answer", []string{"compare", "--a", "no.such.host.invalid:9092", "--b", "no.such.host.invalid:9093"}},
+		{3, "no response", []string{"--bootstrap-servers", "no.such.host.invalid:9092"}},
+		{3, "no response", []string{"groups", "commits", "--bootstrap-servers", "no.such.host.invalid:9092"}},
+		{3, "no response", []string{"compare", "--a", "no.such.host.invalid:9092", "--b", "no.such.host.invalid:9093"}},
 		{1, "UNKNOWN_TOPIC", []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "--topic", "none"}},
 		{1, "empty", append(small(t), "--mode", "consume")},
 	} {

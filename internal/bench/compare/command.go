@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Command is `compare`: the flags of a run, which are of both sides, and its own.
+// Command returns `compare`, with the flags of a run for both sides and its own.
 func Command() *cobra.Command {
 	cmd, _ := newCommand()
 	return cmd
@@ -22,32 +22,32 @@ func newCommand() (*cobra.Command, *options) {
 	o := &options{config: bench.Default(), plan: Plan{Rounds: 5}}
 	cmd := &cobra.Command{
 		Use:   "compare --a HOST:PORT --b HOST:PORT [flags] [-- flags of the load]",
-		Short: "Run the same load on two brokers in turns and print their ratios",
-		Long: "compare runs A B A B … and prints each run, then the medians of both and of their ratios with the smallest and the largest. A ratio is\n" +
-			"taken within a round. All flags of a single run are there, for both sides; --set-a and --set-b change one for a side alone, as in\n" +
-			"--set-b acks=1 or --set-b topic-config=flush.messages=1. With --pid-a and --pid-b it tells the servers' CPU for each request, with --echo\n" +
+		Short: "Run the same load on two brokers alternately and print their ratios",
+		Long: "compare runs A B A B … and prints each run, then the medians of both and of their ratios with minimum and maximum. A ratio is\n" +
+			"computed within a round. All flags of a single run apply to both sides; --set-a and --set-b change one for a single side, as in\n" +
+			"--set-b acks=1 or --set-b topic-config=flush.messages=1. With --pid-a and --pid-b it reports the servers' CPU per request, with --echo\n" +
 			"it adds a bare TCP echo of the same sizes and connections to each round.",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.compare(cmd, args) },
 	}
 	f := cmd.Flags()
 	o.config.Bind(f)
-	// What a side alone can have; Lookup knows the flags, Bind made them.
+	// Flags that only a single side can have; Bind has defined them.
 	for _, name := range []string{brokersFlag, pidFlag} {
 		f.Lookup(name).Hidden = true
 	}
 	f.StringSliceVar(&o.a.brokers, "a", nil, "brokers of side A, host:port,…")
 	f.StringSliceVar(&o.b.brokers, "b", nil, "brokers of side B, host:port,…")
-	f.StringVar(&o.a.name, "name-a", "A", "what to call side A")
-	f.StringVar(&o.b.name, "name-b", "B", "what to call side B")
-	f.IntVar(&o.a.pid, "pid-a", 0, "process of A's broker on this machine: shows its CPU time for each request (Linux)")
-	f.IntVar(&o.b.pid, "pid-b", 0, "process of B's broker")
-	f.StringArrayVar(&o.a.set, "set-a", nil, "a flag of the load for side A alone, name=value; may be repeated")
-	f.StringArrayVar(&o.b.set, "set-b", nil, "a flag of the load for side B alone")
-	f.IntVar(&o.plan.Rounds, "rounds", o.plan.Rounds, "rounds that count")
-	f.IntVar(&o.plan.Discard, "discard", 0, "rounds before them that do not, to warm the brokers up")
-	f.BoolVar(&o.plan.Echo, "echo", false, "a bare TCP echo in each round")
+	f.StringVar(&o.a.name, "name-a", "A", "name of side A")
+	f.StringVar(&o.b.name, "name-b", "B", "name of side B")
+	f.IntVar(&o.a.pid, "pid-a", 0, "process id of A's broker on this machine: shows its CPU time per request (Linux)")
+	f.IntVar(&o.b.pid, "pid-b", 0, "process id of B's broker")
+	f.StringArrayVar(&o.a.set, "set-a", nil, "flag of the load for side A only, name=value; may be repeated")
+	f.StringArrayVar(&o.b.set, "set-b", nil, "flag of the load for side B only")
+	f.IntVar(&o.plan.Rounds, "rounds", o.plan.Rounds, "number of rounds")
+	f.IntVar(&o.plan.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
+	f.BoolVar(&o.plan.Echo, "echo", false, "add a bare TCP echo to each round")
 	f.DurationVar(&o.plan.Pause, "pause", 0, "time between two runs")
-	f.BoolVar(&o.json, "json", false, "print JSON; the rounds are then shown on standard error")
+	f.BoolVar(&o.json, "json", false, "print JSON, and the rounds on standard error")
 	return cmd, o
 }
 
@@ -92,8 +92,7 @@ func (o *options) compare(cmd *cobra.Command, args []string) error {
 	return r.Table(cmd.OutOrStdout())
 }
 
-// planOf is what the flags and the arguments behind "--", which are flags too,
-// ask for.
+// planOf returns the plan from the flags and from the arguments after "--", which are flags too.
 func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 	f := cmd.Flags()
 	if len(args) > 0 {
@@ -102,12 +101,12 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 			return Plan{}, cli.Usage("flags of the load: %s", text)
 		}
 		if rest := f.Args(); len(rest) > 0 {
-			return Plan{}, cli.Usage("%q is no flag; %s --help lists them", rest[0], cmd.CommandPath())
+			return Plan{}, cli.Usage("%q is not a flag; %s --help lists the flags", rest[0], cmd.CommandPath())
 		}
 	}
 	for _, name := range []string{brokersFlag, pidFlag} {
 		if f.Changed(name) {
-			return Plan{}, cli.Usage("--%s: each side has its own; use --a and --b, --pid-a and --pid-b", name)
+			return Plan{}, cli.Usage("--%s: each side has its own flag; use --a and --b, --pid-a and --pid-b", name)
 		}
 	}
 	p := o.plan
@@ -119,7 +118,7 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 	return p, err
 }
 
-// side is what the flags say of one, on top of those of both.
+// side returns one side, whose flags override those of both.
 func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Side, error) {
 	if len(o.brokers) == 0 {
 		return Side{}, cli.Usage("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])

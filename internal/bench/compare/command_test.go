@@ -56,14 +56,14 @@ func TestCommandPlans(t *testing.T) {
 
 func TestCommandRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"--a: name":          {"--b", "b:1"},
-		"--b: name":          {"--a", "a:1"},
-		"each side has":      {"--a", "a:1", "--b", "b:1", "--bootstrap-servers", "c:1"},
-		"--server-pid: each": {"--a", "a:1", "--b", "b:1", "--", "--server-pid", "5"},
-		`"rest" is no flag`:  {"--a", "a:1", "--b", "b:1", "rest"},
-		"flags of the load":  {"--a", "a:1", "--b", "b:1", "--", "--nonsense"},
-		"not name=value":     {"--a", "a:1", "--b", "b:1", "--set-a", "acks"},
-		"--set-b":            {"--a", "a:1", "--b", "b:1", "--set-b", "nonsense=1"},
+		"--a: name":            {"--b", "b:1"},
+		"--b: name":            {"--a", "a:1"},
+		"each side has":        {"--a", "a:1", "--b", "b:1", "--bootstrap-servers", "c:1"},
+		"--server-pid: each":   {"--a", "a:1", "--b", "b:1", "--", "--server-pid", "5"},
+		`"rest" is not a flag`: {"--a", "a:1", "--b", "b:1", "rest"},
+		"flags of the load":    {"--a", "a:1", "--b", "b:1", "--", "--nonsense"},
+		"not name=value":       {"--a", "a:1", "--b", "b:1", "--set-a", "acks"},
+		"--set-b":              {"--a", "a:1", "--b", "b:1", "--set-b", "nonsense=1"},
 	} {
 		if _, err := parse(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, not one about %q", args, err, want)

@@ -227,13 +227,13 @@ func TestPause(t *testing.T) {
 
 func TestPlanRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Plan){
-		"--rounds: 0":               func(p *Plan) { p.Rounds = 0 },
-		"--discard: -1":             func(p *Plan) { p.Discard = -1 },
-		"pause":                     func(p *Plan) { p.Pause = -1 },
-		"both sides have the name":  func(p *Plan) { p.A.Name, p.B.Name = "x", "x" },
-		"B: --bootstrap-servers":    func(p *Plan) { p.B.Config.Brokers = nil },
-		"an echo compares with":     func(p *Plan) { p.Echo, p.B.Config.Clients = true, bench.ClientsShared },
-		"an echo compares with mod": func(p *Plan) { p.Echo, p.A.Config.Rate = true, 5 },
+		"--rounds: 0":                         func(p *Plan) { p.Rounds = 0 },
+		"--discard: -1":                       func(p *Plan) { p.Discard = -1 },
+		"pause":                               func(p *Plan) { p.Pause = -1 },
+		"both sides have the name":            func(p *Plan) { p.A.Name, p.B.Name = "x", "x" },
+		"B: --bootstrap-servers":              func(p *Plan) { p.B.Config.Brokers = nil },
+		"an echo is only comparable":          func(p *Plan) { p.Echo, p.B.Config.Clients = true, bench.ClientsShared },
+		"an echo is only comparable with mod": func(p *Plan) { p.Echo, p.A.Config.Rate = true, 5 },
 	} {
 		p := plan(1)
 		change(&p)

@@ -6,30 +6,30 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// Spread is a median with the smallest and the largest of what it is of.
+// Spread is a median with the minimum and the maximum of the same values.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// Measure is one figure over all rounds. Ratios are taken within each round.
+// Measure is one figure over all rounds. Ratios are computed within each round.
 type Measure struct {
 	// Flow is produce, consume or end-to-end.
 	Flow string `json:"flow"`
-	// Name is the figure's, with its unit.
+	// Name is the figure's name with its unit.
 	Name string `json:"name"`
 	A    Spread `json:"a"`
 	B    Spread `json:"b"`
 	// Ratio is A/B.
 	Ratio Spread `json:"a_over_b"`
-	// Echo and the ratios to it are nil without one.
+	// Echo and the ratios to it are nil without an echo.
 	Echo  *Spread `json:"echo,omitempty"`
 	AEcho *Spread `json:"a_over_echo,omitempty"`
 	BEcho *Spread `json:"b_over_echo,omitempty"`
 }
 
-// figure is one that can be compared: more than zero, or it is not there.
+// figure is a figure that can be compared; 0 means that it is unknown.
 type figure struct {
 	name string
 	of   func(report.Flow, *report.CPU) float64
@@ -57,8 +57,7 @@ func figures() []figure {
 	}
 }
 
-// measures compares each flow that both sides had, by each figure that both had
-// in every round.
+// measures compares each flow of both sides, by each figure that both have in every round.
 func measures(rounds []Round) []Measure {
 	var list []Measure
 	for i, f := range rounds[0].A.Flows {
@@ -67,7 +66,7 @@ func measures(rounds []Round) []Measure {
 		}
 		for _, by := range figures() {
 			if by.cpu() && i > 0 {
-				continue // it is of the whole run, and stands with its first flow
+				continue // it is of the whole run, and is listed with the first flow
 			}
 			if m, ok := measure(rounds, f.Name, by); ok {
 				list = append(list, m)
@@ -106,7 +105,7 @@ func positive(values []float64) bool {
 	return !slices.ContainsFunc(values, func(v float64) bool { return !(v > 0) })
 }
 
-// over divides in pairs.
+// over divides pairwise.
 func over(a, b []float64) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {
@@ -115,7 +114,7 @@ func over(a, b []float64) []float64 {
 	return out
 }
 
-// spread of at least one value; the median of an even number is the mean of the
+// spread returns the spread of at least one value; the median of an even number is the mean of the
 // middle two.
 func spread(values []float64) Spread {
 	s := slices.Sorted(slices.Values(values))

@@ -10,30 +10,31 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Bounds of a plan.
+// Limits of a plan.
 const (
 	MaxRounds = 1000
 	maxPause  = time.Hour
 )
 
-// Plan is what to compare and how often.
+// Plan describes a comparison.
 type Plan struct {
 	A Side `json:"a"`
 	B Side `json:"b"`
-	// Rounds are counted, 1 to MaxRounds; Discard rounds before them are not: a
-	// broker that compiles as it goes is slower in its first.
+	// Rounds is the number of counted rounds, 1 to MaxRounds. Discard is the number of rounds
+	// before them that are not counted: a broker that compiles at run time is slower in its first
+	// round.
 	Rounds  int `json:"rounds"`
 	Discard int `json:"discard"`
-	// Echo adds a bare TCP echo to each round. It needs mode produce and clients
-	// own: of another load it says nothing.
+	// Echo adds a bare TCP echo to each round. It needs mode produce and clients own, because it is
+	// not comparable with other loads.
 	Echo bool `json:"echo"`
-	// Pause lies between two runs.
+	// Pause is the time between two runs.
 	Pause time.Duration `json:"pause_ns"`
 }
 
-// Side is one of the two.
+// Side is one of the two brokers with its load.
 type Side struct {
-	// Name is how reports call it, "A" where it is empty.
+	// Name is its name in reports; "A" or "B" if empty.
 	Name   string       `json:"name"`
 	Config bench.Config `json:"config"`
 }
@@ -57,20 +58,20 @@ func (p Plan) complete() (Plan, error) {
 		}
 	}
 	if p.A.Name == p.B.Name {
-		errs = append(errs, fmt.Errorf("--name-a and --name-b: both sides have the name %q; give each its own", p.A.Name))
+		errs = append(errs, fmt.Errorf("--name-a and --name-b: both sides have the name %q; choose different names", p.A.Name))
 	}
 	if p.Rounds < 1 || p.Rounds > MaxRounds {
-		errs = append(errs, fmt.Errorf("--rounds: %d is not within 1 and %d", p.Rounds, MaxRounds))
+		errs = append(errs, fmt.Errorf("--rounds: %d is not between 1 and %d", p.Rounds, MaxRounds))
 	}
 	if p.Discard < 0 || p.Discard > MaxRounds {
-		errs = append(errs, fmt.Errorf("--discard: %d is not within 0 and %d", p.Discard, MaxRounds))
+		errs = append(errs, fmt.Errorf("--discard: %d is not between 0 and %d", p.Discard, MaxRounds))
 	}
 	if p.Pause < 0 || p.Pause > maxPause {
-		errs = append(errs, fmt.Errorf("--pause: %v is not within 0s and %v", p.Pause, maxPause))
+		errs = append(errs, fmt.Errorf("--pause: %v is not between 0s and %v", p.Pause, maxPause))
 	}
 	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
 		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
-			errs = append(errs, errors.New("--echo: an echo compares with mode produce, clients own, without a rate; leave it out for this load"))
+			errs = append(errs, errors.New("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load"))
 			break
 		}
 	}

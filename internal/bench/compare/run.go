@@ -13,26 +13,26 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Comparison is what was measured.
+// Comparison is the result of a comparison.
 type Comparison struct {
 	Plan Plan `json:"plan"`
-	// Rounds are those that count and are complete: fewer than planned when the
-	// comparison was interrupted.
+	// Rounds are the counted, complete rounds: fewer than planned if the comparison was
+	// interrupted.
 	Rounds []Round `json:"rounds"`
-	// Measures have the medians over the rounds.
+	// Measures are the medians over the rounds.
 	Measures []Measure `json:"measures"`
 }
 
-// Round is one run of each side and, where planned, of the echo.
+// Round is one run of each side and, if planned, of the echo.
 type Round struct {
 	A    report.Document    `json:"a"`
 	B    report.Document    `json:"b"`
 	Echo *limits.EchoResult `json:"echo,omitempty"`
 }
 
-// Turn is a run that ended: Run for a side, Echo for the echo.
+// Turn is a run that has ended: Run is set for a side, Echo for the echo.
 type Turn struct {
-	// Round counts from 1; Discarded rounds count for themselves.
+	// Round counts from 1; discarded rounds are counted separately.
 	Round     int
 	Discarded bool
 	Name      string
@@ -40,13 +40,13 @@ type Turn struct {
 	Echo      *limits.EchoResult
 }
 
-// Run compares. each is called after each run, nil is allowed. When ctx ends, the
-// comparison is of the complete rounds; without one it is an error.
+// Run makes a comparison. It calls each, which may be nil, after each run. If ctx ends, the
+// comparison is of the complete rounds; without a complete round it is an error.
 func Run(ctx context.Context, p Plan, each func(Turn)) (*Comparison, error) {
 	return compare{run: bench.Run, echo: limits.Echo}.all(ctx, p, each)
 }
 
-// compare runs what it is made of.
+// compare holds the functions that it runs, so that tests can replace them.
 type compare struct {
 	run  func(context.Context, bench.Config, bench.Progress) (*bench.Result, error)
 	echo func(context.Context, limits.EchoConfig) (*limits.EchoResult, error)
@@ -71,7 +71,7 @@ func (c compare) all(ctx context.Context, p Plan, each func(Turn)) (*Comparison,
 		}
 		round, err := c.round(ctx, p, turn, each)
 		if ctx.Err() != nil {
-			break // what was cut short is not compared with what was not
+			break // an interrupted run is not comparable
 		}
 		if err != nil {
 			return nil, err
@@ -117,10 +117,10 @@ func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) 
 	return r, ctx.Err()
 }
 
-// echoName is how reports call the echo.
+// echoName is the name of the echo in reports.
 const echoName = "echo"
 
-// side makes one run and refuses one that must not be compared.
+// side makes one run and rejects a run that must not be compared.
 func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
 	r, err := c.run(ctx, s.Config, nil)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
 	return d, nil
 }
 
-// failures names the errors of d, for a text that goes on.
+// failures lists the errors of d as the end of a sentence.
 func failures(d report.Document) string {
 	var text string
 	for _, f := range d.Flows {

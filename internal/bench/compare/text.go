@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// Text is a run in a line.
+// Text returns a run as one line.
 func (t Turn) Text() string {
 	head := fmt.Sprintf("round %d", t.Round)
 	if t.Discarded {
@@ -38,7 +38,7 @@ func cpuText(c *report.CPU) string {
 	return fmt.Sprintf(", server CPU %.2f us", c.PerRequest)
 }
 
-// Table writes the medians for a reader of a terminal.
+// Table writes the medians as a table.
 func (c *Comparison) Table(w io.Writer) error {
 	var b strings.Builder
 	p := c.Plan
@@ -46,7 +46,7 @@ func (c *Comparison) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "%s: clients %s\n   %s, %v measured after %v of warm-up\n", s.Name, report.ClientsText(s.Config), report.LoadText(s.Config),
 			s.Config.Duration, s.Config.Warmup)
 	}
-	fmt.Fprintf(&b, "medians of %d rounds (smallest..largest); a ratio is taken within a round\n", len(c.Rounds))
+	fmt.Fprintf(&b, "medians of %d rounds (min..max); ratios are computed within a round\n", len(c.Rounds))
 	if len(c.Rounds) < p.Rounds {
 		fmt.Fprintf(&b, "INTERRUPTED after %d of %d rounds\n", len(c.Rounds), p.Rounds)
 	}
@@ -81,8 +81,8 @@ func (c *Comparison) Table(w io.Writer) error {
 	return err
 }
 
-// String writes the median and both ends with three digits or as many as a whole
-// number has.
+// String returns the median, minimum and maximum with three digits or as many as a whole number
+// has.
 func (s Spread) String() string {
 	return fmt.Sprintf("%s (%s..%s)", digits(s.Median), digits(s.Min), digits(s.Max))
 }

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// board is what the members of one group say that they have.
+// board collects the assignments that the members of one group report.
 type board struct {
 	partitions int
 
 	mu      sync.Mutex
 	shares  map[int]share // by member
-	members int           // that there are to be
-	epoch   int32         // the group has been at rest in it
-	rest    chan struct{} // closed when the group is at rest
+	members int           // expected number of members
+	epoch   int32         // last epoch in which the group was stable
+	rest    chan struct{} // closed when the group is stable
 	resting bool
 }
 
@@ -21,8 +21,8 @@ func newBoard(partitions int32) *board {
 	return &board{partitions: int(partitions), shares: map[int]share{}, rest: make(chan struct{})}
 }
 
-// expect says how many members there are to be from now on: the group is not at rest
-// before they have agreed on an epoch above the last.
+// expect sets the number of members: from now on the group is stable only when they have agreed on
+// an epoch above the last.
 func (b *board) expect(members int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,7 +32,7 @@ func (b *board) expect(members int) {
 	}
 }
 
-// assigned is called by a member that is told what it has.
+// assigned is called by a member that has received its assignment.
 func (b *board) assigned(member int, s share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,8 +49,8 @@ func (b *board) left(member int) {
 	delete(b.shares, member)
 }
 
-// checkStable finds out whether the group is at rest: all are in one epoch, and all partitions
-// are shared out evenly.
+// checkStable checks whether the group is stable: all members are in one epoch, and all partitions
+// are distributed evenly.
 func (b *board) checkStable(epoch int32) {
 	if b.resting || len(b.shares) != b.members || epoch <= b.epoch {
 		return
@@ -68,7 +68,7 @@ func (b *board) checkStable(epoch int32) {
 	}
 }
 
-// await returns when the group is at rest.
+// await returns when the group is stable.
 func (b *board) await(ctx context.Context) error {
 	b.mu.Lock()
 	rest := b.rest

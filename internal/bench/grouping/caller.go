@@ -13,19 +13,19 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// answerTimeout is how long an answer may take. A join waits for other members.
+// answerTimeout is how long a response may take. A join waits for other members.
 const answerTimeout = 5 * time.Minute
 
-// caller is one connection on which one request is in flight.
+// caller is a connection with one request in flight.
 type caller struct {
 	conn        *wire.Conn
 	formatter   *kmsg.RequestFormatter
 	correlation int32
 	frame       []byte
-	forget      func() bool // that the connection ends with the context
+	forget      func() bool // stops closing the connection when the context ends
 }
 
-// dial connects; the connection ends with ctx.
+// dial connects; the connection is closed when ctx ends.
 func dial(ctx context.Context, addr string) (*caller, error) {
 	conn, err := wire.Dial(ctx, addr)
 	if err != nil {
@@ -36,24 +36,24 @@ func dial(ctx context.Context, addr string) (*caller, error) {
 	return c, nil
 }
 
-// close ends the connection.
+// close closes the connection.
 func (c *caller) close() {
 	c.forget()
 	c.end()
 }
 
-// end closes what is closed already, too; nothing more is to be read then.
+// end closes the connection, which may be closed already; no response is expected.
 func (c *caller) end() { _ = c.conn.Close() }
 
-// call sends a request of the version that it has and waits for its answer.
+// call sends a request with its version and waits for the response.
 func (c *caller) call(req kmsg.Request) (kmsg.Response, error) {
 	c.correlation++
 	c.frame = c.formatter.AppendRequest(c.frame[:0], req, c.correlation)
 	if err := c.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
 	}
-	// Not as from an idle connection: one that is idle for seconds may have been closed by
-	// the broker meanwhile, and to find that out it must be read.
+	// Not as from an idle connection: the broker may have closed it in the meantime, which only a
+	// read detects.
 	if err := c.conn.Exchange(c.frame, false); err != nil {
 		return nil, err
 	}
@@ -75,11 +75,10 @@ func (c *caller) call(req kmsg.Request) (kmsg.Response, error) {
 	return resp, nil
 }
 
-// busyPause is how long a member waits before it asks a coordinator again that is not
-// ready.
+// busyPause is how long a member waits before it retries a coordinator that is not ready.
 const busyPause = 100 * time.Millisecond
 
-// busy says whether the coordinator is not ready, and may be soon.
+// busy reports whether err means that the coordinator is not ready yet.
 func busy(err error) bool {
 	return errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator)
 }

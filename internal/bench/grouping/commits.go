@@ -14,17 +14,17 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// commitVersion is of OffsetCommit: it names topics, as all brokers understand.
+// commitVersion is the version of OffsetCommit: it names topics, which all brokers support.
 const commitVersion = 8
 
-// CommitsConfig says who commits how much.
+// CommitsConfig configures Commits.
 type CommitsConfig struct {
 	Target
-	// Concurrency is the number of connections; each waits for its answer. They take
-	// turns on the groups.
+	// Concurrency is the number of connections, each of which waits for its response. They are
+	// distributed over the groups.
 	Concurrency int `json:"concurrency"`
 	Groups      int `json:"groups"`
-	// Each is how many partitions' offsets are in a request.
+	// Each is the number of partitions in a request.
 	Each     int           `json:"each"`
 	Warmup   time.Duration `json:"warmup_ns"`
 	Duration time.Duration `json:"duration_ns"`
@@ -35,7 +35,7 @@ func (c CommitsConfig) check() error {
 		within("each", c.Each, 1, max(c.Partitions, 1)), positive("duration", c.Duration))
 }
 
-// CommitsResult is how many were acknowledged.
+// CommitsResult counts the acknowledged commits.
 type CommitsResult struct {
 	Config   CommitsConfig    `json:"config"`
 	Measured Span             `json:"measured"`
@@ -45,11 +45,11 @@ type CommitsResult struct {
 	Latency  report.Latency   `json:"latency"`
 }
 
-// Succeeded says whether a commit was acknowledged.
+// Succeeded reports whether a commit was acknowledged.
 func (r *CommitsResult) Succeeded() bool { return r.Requests > 0 }
 
-// Commits measures offset commits in a closed loop: each connection sends one and waits
-// for its answer. The groups have no members, as with consumers that assign to themselves.
+// Commits measures offset commits in a closed loop: each connection sends a commit and waits for
+// its response. The groups have no members, as with consumers that assign partitions themselves.
 func Commits(ctx context.Context, c CommitsConfig) (_ *CommitsResult, err error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 	return errors.Join(append(errs, err)...)
 }
 
-// commitOf is the request of worker i, without offsets.
+// commitOf returns the request of worker i, without offsets.
 func commitOf(c CommitsConfig, group string, i int) *kmsg.OffsetCommitRequest {
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Version, req.Group, req.Generation, req.RetentionTimeMillis = commitVersion, group, -1, -1
@@ -129,8 +129,8 @@ type committer struct {
 	offset int64
 }
 
-// run commits one offset after the other. It goes on where a commit is refused, and ends
-// where the connection does.
+// run commits one offset after the other. It continues if a commit is rejected, and ends if the
+// connection fails.
 func (w *committer) run(ctx context.Context) error {
 	defer w.caller.close()
 	for ctx.Err() == nil {
@@ -163,7 +163,7 @@ func (w *committer) run(ctx context.Context) error {
 	return nil
 }
 
-// refused is the first error in an answer.
+// refused returns the first error in a response.
 func refused(resp *kmsg.OffsetCommitResponse) error {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {

@@ -12,44 +12,44 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// dialers bounds the connections that are being made at a time.
+// dialers is the number of connections that are opened concurrently.
 const dialers = 64
 
-// crowd is the members of some groups. Each lives on a goroutine of its own, which ends
-// with its leave or with the crowd's context.
+// crowd is the members of some groups. Each has its own goroutine, which ends when it leaves or
+// when the context ends.
 type crowd struct {
-	interval time.Duration // between heartbeats where the broker doesn't say
-	fixed    bool          // also where it does
+	interval time.Duration // between heartbeats, if the broker does not set it
+	fixed    bool          // use interval even if the broker sets it
 	boards   []*board
 	members  []*member
-	record   atomic.Pointer[recorder] // where heartbeats are counted; nil: not now
+	record   atomic.Pointer[recorder] // counts heartbeats; nil when they are not counted
 	work     sync.WaitGroup
 
 	mu     sync.Mutex
-	failed error // the first member's that can't go on
+	failed error // the first error that a member cannot continue after
 	fail   context.CancelCauseFunc
 }
 
 // recorder counts heartbeats.
 type recorder struct {
 	window *meter.Window
-	lanes  []*meter.Lane // members share them
+	lanes  []*meter.Lane // shared by the members
 }
 
-// member is one of a crowd.
+// member is one member of a group.
 type member struct {
 	crowd   *crowd
 	number  int
 	player  player
 	caller  *caller
 	board   *board
-	quit    chan struct{} // closed when it is to leave
-	left    chan struct{} // closed when it has
+	quit    chan struct{} // closed to make it leave
+	left    chan struct{} // closed when it has left
 	rejoins int
 }
 
-// gather connects members; member i is of group i/perGroup, whose coordinator is at
-// addrs. fail is called with the first member's error that can't go on.
+// gather connects members; member i belongs to group i/perGroup, whose coordinator is at addrs. It
+// calls fail with the first error that a member cannot continue after.
 func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*crowd, error) {
 	c := &crowd{fail: fail, members: make([]*member, len(groups)*perGroup)}
 	for range groups {
@@ -80,7 +80,7 @@ func (c *crowd) connect(ctx context.Context, p Protocol, t *topic, group, addr s
 		player: newPlayer(p, caller, t, group, fmt.Sprintf("%s-member-%d", group, i))}, nil
 }
 
-// start lets members live.
+// start starts members.
 func (c *crowd) start(ctx context.Context, members ...*member) {
 	for _, m := range members {
 		c.work.Go(func() {
@@ -98,7 +98,7 @@ func (c *crowd) start(ctx context.Context, members ...*member) {
 	}
 }
 
-// live joins, sends heartbeats, and leaves in the end.
+// live joins, sends heartbeats, and leaves at the end.
 func (m *member) live(ctx context.Context) error {
 	if err := joinPatiently(ctx, m.player); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (m *member) live(ctx context.Context) error {
 	m.board.assigned(m.number, m.player.share())
 	next := time.NewTimer(0)
 	defer next.Stop()
-	again := true // one of the new protocol says at once what it has taken over
+	again := true // in the new protocol a member confirms its assignment at once
 	for {
 		next.Reset(m.wait(again))
 		select {
@@ -126,7 +126,8 @@ func (m *member) live(ctx context.Context) error {
 	}
 }
 
-// wait is until the next heartbeat. Members of a crowd don't send theirs together.
+// wait returns the time until the next heartbeat. It is random, so that members do not send
+// together.
 func (m *member) wait(again bool) time.Duration {
 	if again {
 		return 0
@@ -138,7 +139,7 @@ func (m *member) wait(again bool) time.Duration {
 	return d - d/8 + rand.N(d/4+1)
 }
 
-// beat sends a heartbeat and joins again where it is told to.
+// beat sends a heartbeat and rejoins if the broker asks for it.
 func (m *member) beat(ctx context.Context) (again bool, err error) {
 	r := m.crowd.record.Load()
 	var began time.Duration
@@ -168,17 +169,17 @@ func (m *member) beat(ctx context.Context) (again bool, err error) {
 	return true, joinPatiently(ctx, m.player)
 }
 
-// await returns when all groups are at rest.
+// await returns when all groups are stable.
 func (c *crowd) await(ctx context.Context) error {
 	for _, b := range c.boards {
 		if err := b.await(ctx); err != nil {
-			return errors.Join(context.Cause(ctx), fmt.Errorf("wait for a group to come to rest: %w", err))
+			return errors.Join(context.Cause(ctx), fmt.Errorf("wait for a group to become stable: %w", err))
 		}
 	}
 	return nil
 }
 
-// disband lets everybody leave, and returns when they have.
+// disband makes all members leave, and returns when they have left.
 func (c *crowd) disband() error {
 	for _, m := range c.members {
 		select {

@@ -1,10 +1,10 @@
-// Package grouping measures a broker's consumer groups: what heartbeats of many members
-// cost it, how long a large group takes to come to rest after somebody came or went, and
-// how many offsets can be committed in a second.
+// Package grouping measures a broker's consumer groups: the cost of the heartbeats of many members,
+// how long a large group takes to become stable after a member joins or leaves, and the rate of
+// offset commits.
 //
-// It promises that members behave as clients do: each has a connection of its own, joins,
-// takes what it is given, gives up what it is asked for and says so; and that a group counts
-// as at rest only when all its members have told the same epoch and every partition is at
-// one of them. bench/command calls it. It speaks the protocol from outside and must not
-// know the broker's insides.
+// It promises that members behave as clients do: each has its own connection, joins, and follows
+// and confirms its assignment, including revocations; and that a group counts as stable only when
+// all its members have reported the same epoch and every partition is assigned to one of them.
+// bench/command calls it. It speaks the protocol from outside and must not know the broker's
+// internals.
 package grouping

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// HeartbeatsConfig says how many members send heartbeats.
+// HeartbeatsConfig configures Heartbeats.
 type HeartbeatsConfig struct {
 	Target
 	Protocol Protocol      `json:"protocol"`
@@ -28,7 +28,7 @@ func (c HeartbeatsConfig) check() error {
 
 func (p Protocol) check() error {
 	if p != Classic && p != Consumer {
-		return fmt.Errorf("--protocol: %q is none of classic, consumer", p)
+		return fmt.Errorf("--protocol: %q is not one of classic, consumer", p)
 	}
 	return nil
 }
@@ -40,26 +40,26 @@ func positive(flag string, d time.Duration) error {
 	return nil
 }
 
-// HeartbeatsResult is what they cost.
+// HeartbeatsResult is the result of Heartbeats.
 type HeartbeatsResult struct {
 	Config HeartbeatsConfig `json:"config"`
-	// Setup is from the first join until all groups were at rest.
+	// Setup is the time from the first join until all groups were stable.
 	Setup      Span             `json:"setup"`
 	Measured   Span             `json:"measured"`
 	Heartbeats int64            `json:"heartbeats"`
 	Failures   map[string]int64 `json:"failures,omitempty"`
-	// Rejoins counts how often a member had to join again; at rest nobody has to.
+	// Rejoins counts how often a member had to join again; in stable groups none has to.
 	Rejoins int            `json:"rejoins"`
 	Latency report.Latency `json:"latency"`
 }
 
-// lanes of a meter that all members share.
+// lanes is the number of recorders that all members share.
 const lanes = 32
 
-// Succeeded says whether a heartbeat was answered.
+// Succeeded reports whether a heartbeat was answered.
 func (r *HeartbeatsResult) Succeeded() bool { return r.Heartbeats > 0 }
 
-// Heartbeats measures what many members at rest cost.
+// Heartbeats measures the cost of many members in stable groups.
 func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, err error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -103,8 +103,7 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 	return r, err
 }
 
-// measure counts what happens within the interval. The server's processor time is read
-// at its edges.
+// measure counts the heartbeats in the interval. It reads the server's CPU time at both ends.
 func (r *HeartbeatsResult) measure(ctx context.Context, crowd *crowd) error {
 	c := r.Config
 	window := meter.NewWindow(c.Warmup, c.Duration)

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Protocol is how a group's members speak.
+// Protocol is the protocol of a group's members.
 type Protocol string
 
 // The protocols.
@@ -21,33 +21,33 @@ const (
 	Consumer Protocol = "consumer"
 )
 
-// Versions of the requests, which Kafka 4 and chronik speak.
+// Versions of the requests, which Kafka 4 and chronik support.
 const (
 	joinVersion, syncVersion, beatVersion, leaveVersion, consumerVersion = 9, 5, 4, 5, 1
 	rebalanceTimeout                                                     = time.Minute
 	sessionTimeout                                                       = 45 * time.Second
 )
 
-// share is what a member has: how many partitions, in which generation or member epoch.
+// share is a member's assignment: the number of partitions and the generation or member epoch.
 type share struct {
 	epoch      int32
 	partitions int
 }
 
-// player is a member of a group in one of the protocols. It is used by one goroutine.
+// player is a member of a group in one of the protocols. One goroutine uses it.
 type player interface {
-	// join makes it a member and returns when it has been told what is its.
+	// join joins the group and returns when the member has its assignment.
 	join() error
-	// beat sends a heartbeat. again says that it has to say something at once;
-	// rejoin that it is to join.
+	// beat sends a heartbeat. again means that another one is due at once, rejoin that the member
+	// must join again.
 	beat() (again, rejoin bool, err error)
 	leave() error
 	share() share
-	// heartbeat is how often the broker wants to hear of it; 0: it doesn't say.
+	// heartbeat returns the interval that the broker sets; 0 if it sets none.
 	heartbeat() time.Duration
 }
 
-// newPlayer makes a member that is none yet. id is unique.
+// newPlayer returns a member that has not joined yet. id is unique.
 func newPlayer(p Protocol, c *caller, t *topic, group, id string) player {
 	if p == Consumer {
 		return &consumer{caller: c, topic: t, group: group, id: id}
@@ -55,7 +55,7 @@ func newPlayer(p Protocol, c *caller, t *topic, group, id string) player {
 	return &classic{caller: c, topic: t, group: group}
 }
 
-// topic is what members subscribe to.
+// topic is the topic that members subscribe to.
 type topic struct {
 	name       string
 	partitions int32
@@ -133,7 +133,7 @@ func (m *classic) sync(joined *kmsg.JoinGroupResponse) error {
 	return nil
 }
 
-// lead gives every partition to one of the members.
+// lead assigns every partition to a member.
 func (m *classic) lead(members []kmsg.JoinGroupResponseMember) []kmsg.SyncGroupRequestGroupAssignment {
 	list := make([]kmsg.SyncGroupRequestGroupAssignment, len(members))
 	for i, to := range members {
@@ -182,7 +182,7 @@ type consumer struct {
 	epoch     int32
 	interval  time.Duration
 	has       []kmsg.ConsumerGroupHeartbeatRequestTopic
-	tell      bool // it has not said yet what it has now
+	tell      bool // it has not confirmed its assignment yet
 }
 
 func (m *consumer) heartbeat() time.Duration { return m.interval }
@@ -225,7 +225,7 @@ func (m *consumer) beat() (again, rejoin bool, err error) {
 	return m.tell, false, nil
 }
 
-// send sends a heartbeat and does what the answer says.
+// send sends a heartbeat and applies the response.
 func (m *consumer) send(req *kmsg.ConsumerGroupHeartbeatRequest) error {
 	got, err := m.call(req)
 	if err != nil {
@@ -256,7 +256,7 @@ func (m *consumer) leave() error {
 	return kerr.ErrorForCode(got.(*kmsg.ConsumerGroupHeartbeatResponse).ErrorCode)
 }
 
-// joinPatiently joins, and waits for a coordinator that is not ready.
+// joinPatiently joins, and waits while the coordinator is not ready.
 func joinPatiently(ctx context.Context, p player) error {
 	for {
 		err := p.join()

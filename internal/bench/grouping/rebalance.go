@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// RebalanceConfig says how large the group is.
+// RebalanceConfig configures Rebalance.
 type RebalanceConfig struct {
 	Target
 	Protocol Protocol `json:"protocol"`
 	Members  int      `json:"members"`
-	// Interval is between heartbeats of members of the classic protocol, who learn of a
-	// rebalance by them. Those of the new one are told by the broker how often.
+	// Interval is the interval of heartbeats in the classic protocol, in which members learn of a
+	// rebalance from them. In the new protocol the broker sets the interval.
 	Interval time.Duration `json:"interval_ns"`
 }
 
@@ -20,8 +20,8 @@ func (c RebalanceConfig) check() error {
 	return usage(c.Target.check(), c.Protocol.check(), within("members", c.Members, 2, MaxMembers), positive("heartbeat", c.Interval))
 }
 
-// RebalanceResult is how long it takes until all are in one epoch and everything is shared
-// out evenly: from the first join, from a leave, from the join of one more.
+// RebalanceResult is how long it takes until all members are in one epoch and the partitions are
+// distributed evenly: after all joins, after a leave, and after one more join.
 type RebalanceResult struct {
 	Config RebalanceConfig `json:"config"`
 	Join   Span            `json:"join"`
@@ -29,10 +29,10 @@ type RebalanceResult struct {
 	More   Span            `json:"one_more"`
 }
 
-// Succeeded is true: a group that does not come to rest is an error.
+// Succeeded returns true: a group that does not become stable is an error.
 func (r *RebalanceResult) Succeeded() bool { return true }
 
-// Rebalance measures how long a large group takes to come to rest.
+// Rebalance measures how long a large group takes to become stable.
 func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err error) {
 	if err := c.check(); err != nil {
 		return nil, err

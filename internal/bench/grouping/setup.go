@@ -20,17 +20,17 @@ import (
 // Target is the broker to measure.
 type Target struct {
 	Brokers []string `json:"bootstrap_servers"`
-	// Topic is what members subscribe to and commit for; it is made if it is missing.
+	// Topic is the topic that members subscribe to and commit for; it is created if it is missing.
 	// Names of groups begin with it.
 	Topic      string `json:"topic"`
 	Partitions int    `json:"partitions"`
 	// ServerPID is the broker's process on this machine, 0 for none.
 	ServerPID int `json:"server_pid,omitempty"`
-	// Keep leaves topic and groups behind.
+	// Keep keeps the topic and the groups.
 	Keep bool `json:"keep"`
 }
 
-// check returns an error for each setting that is wrong.
+// check returns an error for each invalid setting.
 func (t Target) check() error {
 	var errs []error
 	for _, b := range t.Brokers {
@@ -42,25 +42,25 @@ func (t Target) check() error {
 		errs = append(errs, errors.New("--topic: must not be empty; leave it out for the default"))
 	}
 	if t.Partitions < 1 {
-		errs = append(errs, fmt.Errorf("--partitions: %d is below 1, the least that a topic has", t.Partitions))
+		errs = append(errs, fmt.Errorf("--partitions: %d is below 1, the minimum", t.Partitions))
 	}
 	return errors.Join(errs...)
 }
 
-// usage are errors of the command line; nil where there is none.
+// usage returns errors of the command line; nil if there is none.
 func usage(errs ...error) error {
 	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }
 
-// within is an error where a number is out of its bounds.
+// within returns an error if a number is out of its limits.
 func within(flag string, n, low, high int) error {
 	if n < low || n > high {
-		return fmt.Errorf("--%s: %d is not within %d and %d", flag, n, low, high)
+		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, low, high)
 	}
 	return nil
 }
 
-// MaxMembers bounds the members of all groups: each has a connection.
+// MaxMembers is the maximum number of members of all groups: each has a connection.
 const MaxMembers = 60_000
 
 // cluster finds coordinators and cleans up.
@@ -70,13 +70,13 @@ type cluster struct {
 	admin  *kadm.Client
 }
 
-// adminTimeout bounds what is asked before and after a measurement.
+// adminTimeout bounds requests before and after a measurement.
 const adminTimeout = time.Minute
 
 func newCluster(ctx context.Context, t Target) (*cluster, error) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ClientID(wire.ClientID))
 	if err != nil {
-		return nil, cli.Usage("--bootstrap-servers: make a client for %v: %w", t.Brokers, err)
+		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", t.Brokers, err)
 	}
 	c := &cluster{target: t, client: cl, admin: kadm.NewClient(cl)}
 	if err := c.makeTopic(ctx); err != nil {
@@ -91,7 +91,7 @@ func (c *cluster) makeTopic(ctx context.Context) error {
 	defer cancel()
 	_, err := c.admin.CreateTopic(ctx, int32(c.target.Partitions), 1, nil, c.target.Topic)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("make topic %s: %w", c.target.Topic, err)
+		return fmt.Errorf("create topic %s: %w", c.target.Topic, err)
 	}
 	for {
 		m, err := c.admin.Metadata(ctx, c.target.Topic)
@@ -101,17 +101,17 @@ func (c *cluster) makeTopic(ctx context.Context) error {
 		switch n := len(m.Topics[c.target.Topic].Partitions); n {
 		case c.target.Partitions:
 			return nil
-		case 0: // it is not known everywhere yet
+		case 0: // not all brokers know it yet
 			if !sleep(ctx, busyPause) {
 				return fmt.Errorf("wait for topic %s: %w", c.target.Topic, ctx.Err())
 			}
 		default:
-			return fmt.Errorf("topic %s is there with %d partitions, not %d: measure with another one", c.target.Topic, n, c.target.Partitions)
+			return fmt.Errorf("topic %s exists with %d partitions, not %d: choose another topic", c.target.Topic, n, c.target.Partitions)
 		}
 	}
 }
 
-// coordinators are the addresses of the groups' coordinators.
+// coordinators returns the addresses of the groups' coordinators.
 func (c *cluster) coordinators(ctx context.Context, groups []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (c *cluster) find(ctx context.Context, groups []string) ([]string, error) {
 	return addrs, nil
 }
 
-// clean deletes what the measurement has made, also when ctx has ended.
+// clean deletes everything that the measurement has created, also if ctx has ended.
 func (c *cluster) clean(ctx context.Context, groups []string) error {
 	defer c.client.Close()
 	if c.target.Keep {
@@ -155,7 +155,7 @@ func (c *cluster) clean(ctx context.Context, groups []string) error {
 	for _, g := range deleted {
 		if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
 			errs = append(errs, fmt.Errorf("delete group %s: %w", g.Group, g.Err))
-			break // one of them tells it all
+			break // one error is enough
 		}
 	}
 	if _, err := c.admin.DeleteTopic(ctx, c.target.Topic); err != nil {
@@ -164,7 +164,7 @@ func (c *cluster) clean(ctx context.Context, groups []string) error {
 	return errors.Join(errs...)
 }
 
-// groupNames are the names of n groups.
+// groupNames returns the names of n groups.
 func (t Target) groupNames(n int) []string {
 	list := make([]string, n)
 	for i := range list {

@@ -11,10 +11,10 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// Table writes r for a reader of a terminal.
+// Table writes r as a table.
 func (r *HeartbeatsResult) Table(w io.Writer) error {
 	c := r.Config
-	fmt.Fprintf(w, "%d groups of %d members, protocol %s, a heartbeat every %v; at rest after %s\n", c.Groups, c.Members, c.Protocol, c.Interval, r.Setup)
+	fmt.Fprintf(w, "%d groups of %d members, protocol %s, a heartbeat every %v; stable after %s\n", c.Groups, c.Members, c.Protocol, c.Interval, r.Setup)
 	t := columns(w)
 	fmt.Fprintln(t, "heartbeats/s\tp50\tp99\tp99.9\tmax ms\trejoins\tfailures\tserver CPU\tof a core\tper heartbeat\t")
 	cpu, core, each := "unknown", "unknown", "unknown"
@@ -26,19 +26,19 @@ func (r *HeartbeatsResult) Table(w io.Writer) error {
 	return flush(t, w, r.Failures)
 }
 
-// Table writes r for a reader of a terminal.
+// Table writes r as a table.
 func (r *RebalanceResult) Table(w io.Writer) error {
-	fmt.Fprintf(w, "a group of %d members on %d partitions, protocol %s; until it is at rest\n", r.Config.Members, r.Config.Partitions, r.Config.Protocol)
+	fmt.Fprintf(w, "a group of %d members on %d partitions, protocol %s; time until it is stable\n", r.Config.Members, r.Config.Partitions, r.Config.Protocol)
 	t := columns(w)
 	fmt.Fprintln(t, "all join\tone leaves\tone joins\t")
 	fmt.Fprintf(t, "%s\t%s\t%s\t\n", r.Join, r.Leave, r.More)
 	return t.Flush()
 }
 
-// Table writes r for a reader of a terminal.
+// Table writes r as a table.
 func (r *CommitsResult) Table(w io.Writer) error {
 	c := r.Config
-	fmt.Fprintf(w, "%d connections, %d groups, %d offsets in a request, each waits for its answer\n", c.Concurrency, c.Groups, c.Each)
+	fmt.Fprintf(w, "%d connections, %d groups, %d offsets per request, closed loop\n", c.Concurrency, c.Groups, c.Each)
 	t := columns(w)
 	fmt.Fprintln(t, "requests/s\toffsets/s\tp50\tp99\tp99.9\tmax ms\tfailures\tserver CPU per request\t")
 	each := "unknown"
@@ -49,7 +49,7 @@ func (r *CommitsResult) Table(w io.Writer) error {
 	return flush(t, w, r.Failures)
 }
 
-// String is how long it took, and what the server used for it where that is known.
+// String returns the time and, if it is known, the CPU time of the server.
 func (s Span) String() string {
 	if s.CPUSeconds == nil {
 		return fmt.Sprintf("%.2f s", s.Seconds)
@@ -61,7 +61,7 @@ func columns(w io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
 
-// times are p50, p99, p99.9 and max in milliseconds.
+// times returns p50, p99, p99.9 and max in milliseconds.
 func times(l report.Latency) string {
 	return fmt.Sprintf("%.3f\t%.3f\t%.3f\t%.3f", l.P50/1000, l.P99/1000, l.P999/1000, l.Max/1000)
 }
@@ -73,7 +73,7 @@ func total(failures map[string]int64) (n int64) {
 	return n
 }
 
-// flush ends a table and names failures below it.
+// flush ends a table and lists failures below it.
 func flush(t *tabwriter.Writer, w io.Writer, failures map[string]int64) error {
 	if err := t.Flush(); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// stopwatch takes the time and the processor time of a server since it was started.
+// stopwatch measures the time and the CPU time of a server since its start.
 type stopwatch struct {
 	pid   int
 	began time.Time
@@ -19,10 +19,10 @@ func startWatch(pid int) (stopwatch, error) {
 	return stopwatch{pid, time.Now(), used}, err
 }
 
-// Span is how long something took and what the server used for it.
+// Span is a duration and the server's CPU time in it.
 type Span struct {
 	Seconds float64 `json:"seconds"`
-	// CPUSeconds is nil where the server's process is not known.
+	// CPUSeconds is nil if the server's process is unknown.
 	CPUSeconds *float64 `json:"server_cpu_seconds,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (s stopwatch) stop() (Span, error) {
 	return span, err
 }
 
-// processCPU is 0 for no process, and on systems that don't tell.
+// processCPU returns 0 without a process, and on systems that do not report it.
 func processCPU(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
@@ -48,8 +48,8 @@ func processCPU(pid int) (time.Duration, error) {
 	return used, err
 }
 
-// over is a span that was measured beside an interval, some microseconds off, as one over
-// exactly the interval.
+// over scales a span whose ends were read some microseconds beside those of an interval to exactly
+// the interval.
 func (s Span) over(interval time.Duration) Span {
 	if s.CPUSeconds != nil && s.Seconds > 0 {
 		cpu := *s.CPUSeconds * interval.Seconds() / s.Seconds

@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// serverName is the hidden command that is the echo server.
+// serverName is the hidden command that runs the echo server.
 const serverName = "echo-server"
 
-// announce comes before the address that an echo server listens at, on its
-// standard output.
+// announce precedes the address of an echo server on its standard output.
 const announce = "echo server at "
 
-// childEnd is how long an echo server has to end before it is killed.
+// childEnd is how long an echo server may take to end before it is killed.
 const childEnd = 5 * time.Second
 
 // Server is a running echo server, a process of its own.
@@ -30,10 +29,9 @@ type Server struct {
 	addr  string
 }
 
-// StartServer starts the running binary again as an echo server that answers
-// with response bytes, on a free port of 127.0.0.1. It ends with Close, with ctx,
-// and when this process ends, however that happens: its standard input is then
-// at its end.
+// StartServer starts the running binary again as an echo server that sends responses of so many
+// bytes, on a free port of 127.0.0.1. The server ends with Close, with ctx, and when this process
+// ends for any reason, because its standard input is then at its end.
 func StartServer(ctx context.Context, response int) (*Server, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -48,7 +46,7 @@ func StartServer(ctx context.Context, response int) (*Server, error) {
 	cmd.WaitDelay = childEnd
 	cmd.Cancel = func() error {
 		stdin.Close()
-		// It ends by itself now, which is no failure of its.
+		// It ends on its own now, which is not a failure.
 		return os.ErrProcessDone
 	}
 	stdout, err := cmd.StdoutPipe()
@@ -61,32 +59,32 @@ func StartServer(ctx context.Context, response int) (*Server, error) {
 	s := &Server{cmd: cmd, stdin: stdin}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the echo server did not say where it listens: %w", err), s.Close())
+		return nil, errors.Join(fmt.Errorf("the echo server did not print its address: %w", err), s.Close())
 	}
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), announce)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("the echo server said %q, not where it listens", strings.TrimSpace(line)), s.Close())
+		return nil, errors.Join(fmt.Errorf("the echo server printed %q instead of its address", strings.TrimSpace(line)), s.Close())
 	}
 	s.addr = addr
 	return s, nil
 }
 
-// Addr is HOST:PORT of the server.
+// Addr returns HOST:PORT of the server.
 func (s *Server) Addr() string { return s.addr }
 
-// PID is its process.
+// PID returns its process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Close ends the server and waits for it.
 func (s *Server) Close() error {
 	s.stdin.Close()
 	kill := time.AfterFunc(childEnd, func() {
-		// It may have ended in the meantime; Wait tells.
+		// It may have ended in the meantime; Wait reports that.
 		_ = s.cmd.Process.Kill()
 	})
 	defer kill.Stop()
 	if err := s.cmd.Wait(); err != nil {
-		return fmt.Errorf("end of the echo server: %w", err)
+		return fmt.Errorf("wait for the echo server: %w", err)
 	}
 	return nil
 }

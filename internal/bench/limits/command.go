@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Command is `limits`.
+// Command returns `limits`.
 func Command() *cobra.Command {
 	d := bench.Default()
 	o := options{
@@ -22,10 +22,10 @@ func Command() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "limits",
-		Short: "What this machine can do: a TCP echo and the disk's fdatasync",
-		Long: "limits measures a bare TCP echo with the requests, the answers and the connections of a benchmark (clients own: each connection has one\n" +
-			"raw request in flight), and with --dir the disk: writes of 4 KiB, 64 KiB and 1 MiB, each followed by fdatasync, over blocks that were\n" +
-			"written before and at the end of a growing file. The echo server is a process of its own.",
+		Short: "Measure this machine's limits: a TCP echo and the disk's fdatasync",
+		Long: "limits measures a bare TCP echo with the requests, responses and connections of a benchmark (clients own: each connection has one\n" +
+			"raw request in flight), and with --dir the disk: writes of 4 KiB, 64 KiB and 1 MiB, each followed by fdatasync, over blocks that have\n" +
+			"been written before and at the end of a growing file. The echo server is a separate process.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := o.measure(cmd.Context())
@@ -39,15 +39,15 @@ func Command() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.disk.Dir, "dir", "", "directory on the disk to measure; without it only the echo is")
+	f.StringVar(&o.disk.Dir, "dir", "", "directory on the disk to measure; without it only the echo is measured")
 	f.DurationVar(&o.disk.Duration, "disk-duration", o.disk.Duration, "time spent writing and syncing for each size and pattern")
-	f.Int64Var(&o.disk.FileSize, "file-size", o.disk.FileSize, "bytes of each of the two files, at most")
-	f.BoolVar(&o.noEcho, "no-echo", false, "measure the disk alone")
+	f.Int64Var(&o.disk.FileSize, "file-size", o.disk.FileSize, "maximum size of each of the two files in bytes")
+	f.BoolVar(&o.noEcho, "no-echo", false, "measure only the disk")
 	f.IntVarP(&o.echo.Connections, "concurrency", "c", o.echo.Connections, "connections of the echo")
-	f.IntVar(&o.echo.Pipeline, "pipeline", o.echo.Pipeline, "requests in flight on each")
-	f.IntVarP(&o.echo.MessageSize, "message-size", "s", o.echo.MessageSize, "bytes of the value in each request; the rest is what Kafka's Produce adds")
+	f.IntVar(&o.echo.Pipeline, "pipeline", o.echo.Pipeline, "requests in flight on each connection")
+	f.IntVarP(&o.echo.MessageSize, "message-size", "s", o.echo.MessageSize, "size of the value in each request in bytes, to which Kafka's Produce adds its headers")
 	f.DurationVarP(&o.echo.Duration, "duration", "d", o.echo.Duration, "measured time of the echo")
-	f.DurationVar(&o.echo.Warmup, "warmup", o.echo.Warmup, "time before it that is not counted")
+	f.DurationVar(&o.echo.Warmup, "warmup", o.echo.Warmup, "time before the measured time, not counted")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	return cmd
 }
@@ -61,7 +61,7 @@ type options struct {
 
 func (o options) measure(ctx context.Context) (*Result, error) {
 	if o.noEcho && o.disk.Dir == "" {
-		return nil, cli.Usage("nothing to measure: give --dir, or leave --no-echo out")
+		return nil, cli.Usage("nothing to measure: add --dir, or remove --no-echo")
 	}
 	r := &Result{Measured: time.Now()}
 	if !o.noEcho {
@@ -79,14 +79,14 @@ func (o options) measure(ctx context.Context) (*Result, error) {
 	return r, nil
 }
 
-// EchoServerCommand is the hidden command `echo-server`: what StartServer starts.
+// EchoServerCommand returns the hidden command `echo-server`, which StartServer runs.
 func EchoServerCommand() *cobra.Command {
 	var listen string
 	var response int
 	var untilEOF bool
 	cmd := &cobra.Command{
 		Use:    serverName,
-		Short:  "Answer frames with frames, until interrupted",
+		Short:  "Respond to frames with frames, until interrupted",
 		Hidden: true,
 		Args:   cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -98,7 +98,7 @@ func EchoServerCommand() *cobra.Command {
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%v\n", announce, l.Addr()); err != nil {
 				l.Close()
-				return fmt.Errorf("say where the echo server listens: %w", err)
+				return fmt.Errorf("print the address of the echo server: %w", err)
 			}
 			if untilEOF {
 				// The goroutine ends with standard input, which is what ends the process.
@@ -111,8 +111,8 @@ func EchoServerCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", "127.0.0.1:0", "HOST:PORT to listen at")
-	f.IntVar(&response, "response-size", DefaultResponse, "bytes of each answer")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "HOST:PORT to listen on")
+	f.IntVar(&response, "response-size", DefaultResponse, "size of each response in bytes")
 	f.BoolVar(&untilEOF, "until-eof", false, "end when standard input does")
 	return cmd
 }

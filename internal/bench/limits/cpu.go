@@ -10,20 +10,20 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// usage is the CPU time of both processes over about the measured interval.
+// usage is the CPU time of both processes over approximately the measured interval.
 type usage struct {
 	server, client time.Duration
 	over           time.Duration
 }
 
-// cpu is used over exactly the interval: the readings are some microseconds
-// beside its ends.
+// cpu scales a CPU time to exactly the interval: the readings are some microseconds beside its
+// ends.
 func (u *usage) cpu(used, interval time.Duration, requests int64) *report.CPU {
 	s := used.Seconds() * interval.Seconds() / u.over.Seconds()
 	return &report.CPU{Seconds: s, PerRequest: s * 1e6 / float64(requests)}
 }
 
-// cpuWatch takes the CPU times at both ends of the interval.
+// cpuWatch reads the CPU times at both ends of the interval.
 type cpuWatch struct {
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -32,8 +32,8 @@ type cpuWatch struct {
 	err   error
 }
 
-// watchCPU starts one for the server with that pid and this process; its
-// goroutine ends at the end of the interval or with end.
+// watchCPU starts a cpuWatch for the server with that pid and for this process; its goroutine ends
+// with the interval or with end.
 func watchCPU(ctx context.Context, w *meter.Window, pid int) *cpuWatch {
 	ctx, stop := context.WithCancel(ctx)
 	c := &cpuWatch{stop: stop, done: make(chan struct{}), pid: pid}
@@ -63,8 +63,8 @@ func (c *cpuWatch) measure(ctx context.Context, w *meter.Window) (*usage, error)
 	return &usage{server: serverTo - server, client: clientTo - client, over: max(w.Now()-from, 1)}, nil
 }
 
-// end waits for the second reading; nil when the interval did not begin or the
-// system does not tell.
+// end waits for the second reading; it returns nil if the interval did not begin or the system does
+// not report CPU times.
 func (c *cpuWatch) end() (*usage, error) {
 	c.stop()
 	<-c.done

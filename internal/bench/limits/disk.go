@@ -15,66 +15,64 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Bounds of a disk measurement. DefaultFileSize is enough for a write to come
-// round to a block only after the device has forgotten it.
+// Limits of a disk measurement. DefaultFileSize is large enough for a device to have dropped a
+// block from its cache when a write returns to it.
 const (
 	DefaultFileSize = 256 << 20
 	largestFile     = 16 << 30
-	longestSync     = int64(time.Hour) // of what a histogram holds; a longer one is an error
+	longestSync     = int64(time.Hour) // of a histogram; a longer sync is an error
 )
 
-// Sizes that are measured: what one small request writes, and two groups.
+// Sizes that are measured: the write of one small request, and two group commits.
 const (
 	blockSize = 4 << 10
 	smallSize = 64 << 10
 	groupSize = 1 << 20
 )
 
-// DiskConfig says where and how long to measure.
+// DiskConfig configures Disk.
 type DiskConfig struct {
-	// Dir is a directory on the disk in question. The files in it are removed
-	// in the end.
+	// Dir is a directory on the disk. The files in it are removed at the end.
 	Dir string `json:"dir"`
 	// Duration is the time spent writing and syncing for each row.
 	Duration time.Duration `json:"duration_ns"`
-	// FileSize bounds each of the two files in bytes, 1 MiB to 16 GiB; 0 is
+	// FileSize is the maximum size of each of the two files in bytes, 1 MiB to 16 GiB; 0 means
 	// DefaultFileSize.
 	FileSize int64 `json:"file_size_bytes"`
 }
 
-// DiskResult is what a disk can do.
+// DiskResult is the result of Disk.
 type DiskResult struct {
 	Config DiskConfig `json:"config"`
-	// Call is the system call that synced: fdatasync, or fsync where there is none.
+	// Call is the system call that synced: fdatasync, or fsync if there is none.
 	Call string    `json:"call"`
 	Rows []DiskRow `json:"rows"`
 }
 
 // DiskRow is one pattern of writes, each followed by a sync.
 type DiskRow struct {
-	// Size is the bytes of each write.
+	// Size is the size of each write in bytes.
 	Size int `json:"size_bytes"`
-	// Pattern is Written for blocks that were written before, Appending for a
-	// file that grows.
+	// Pattern is Written for blocks that were written before, Appending for a file that grows.
 	Pattern string `json:"pattern"`
 	Syncs   int64  `json:"syncs"`
-	// Elapsed is the time spent in writes and syncs, without making files.
+	// Elapsed is the time spent in writes and syncs, without creating files.
 	Elapsed time.Duration `json:"elapsed_ns"`
-	// BytesPerSecond is what was written over Elapsed.
+	// BytesPerSecond is the written bytes divided by Elapsed.
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	// Sync is the time of the sync alone, Both that of write and sync.
 	Sync report.Latency `json:"sync"`
 	Both report.Latency `json:"write_and_sync"`
 }
 
-// Patterns of writing.
+// Patterns of writes.
 const (
 	Written   = "written"
 	Appending = "appending"
 )
 
-// Disk measures the disk under c.Dir, at most c.Duration and a few seconds of
-// preparation a row.
+// Disk measures the disk of c.Dir. Each row takes c.Duration and a few seconds of preparation at
+// most.
 func Disk(ctx context.Context, c DiskConfig) (*DiskResult, error) {
 	return disk(ctx, c, datasync)
 }
@@ -84,22 +82,22 @@ func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *Disk
 		c.FileSize = DefaultFileSize
 	}
 	if c.FileSize < groupSize || c.FileSize > largestFile {
-		return nil, cli.Usage("--file-size: %d is not within %d and %d", c.FileSize, groupSize, int64(largestFile))
+		return nil, cli.Usage("--file-size: %d is not between %d and %d", c.FileSize, groupSize, int64(largestFile))
 	}
 	if c.Duration <= 0 {
 		return nil, cli.Usage("--disk-duration: must be above zero, not %v", c.Duration)
 	}
 	dir, err := os.MkdirTemp(c.Dir, "chronik-bench-")
 	if err != nil {
-		return nil, cli.Usage("--dir: make a directory to measure in: %w; name one that is there and writable", err)
+		return nil, cli.Usage("--dir: create a directory for the measurement: %w; name an existing, writable directory", err)
 	}
 	defer func() {
 		if e := os.RemoveAll(dir); e != nil {
-			err = errors.Join(err, fmt.Errorf("remove what was measured with: %w", e))
+			err = errors.Join(err, fmt.Errorf("remove the files of the measurement: %w", e))
 		}
 	}()
 	m := &diskRun{config: c, dir: dir, sync: sync, data: make([]byte, groupSize)}
-	// Zeros are stored as nothing by some file systems and devices.
+	// Some file systems and devices do not store zeros.
 	if _, err := rand.Read(m.data); err != nil {
 		return nil, fmt.Errorf("random bytes to write: %w", err)
 	}
@@ -123,7 +121,7 @@ func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *Disk
 	return r, nil
 }
 
-// diskRun is one measurement on its way.
+// diskRun is a measurement in progress.
 type diskRun struct {
 	config DiskConfig
 	dir    string
@@ -131,7 +129,7 @@ type diskRun struct {
 	data   []byte
 }
 
-// written makes a file of which every block was written and synced.
+// written creates a file with every block written and synced.
 func (m *diskRun) written(ctx context.Context) (*os.File, error) {
 	f, err := m.create(Written)
 	if err != nil {
@@ -155,13 +153,13 @@ func (m *diskRun) written(ctx context.Context) (*os.File, error) {
 func (m *diskRun) create(name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("make a file to measure with: %w", err)
+		return nil, fmt.Errorf("create a file for the measurement: %w", err)
 	}
 	return f, nil
 }
 
-// overwrite measures writes of size bytes one after another over f's blocks,
-// from the start again at its end.
+// overwrite measures consecutive writes of size bytes over f's blocks, which start again at the end
+// of f.
 func (m *diskRun) overwrite(ctx context.Context, f *os.File, size int) (DiskRow, error) {
 	r := newRow()
 	at := int64(0)
@@ -180,8 +178,8 @@ func (m *diskRun) overwrite(ctx context.Context, f *os.File, size int) (DiskRow,
 	return r.row(size, Written), nil
 }
 
-// grow measures writes at the end of a file, and starts a new one outside of the
-// measured time when it has reached its size.
+// grow measures writes at the end of a file. When the file has its maximum size, grow starts a new
+// one outside of the measured time.
 func (m *diskRun) grow(ctx context.Context, size int) (DiskRow, error) {
 	r := newRow()
 	for r.elapsed < m.config.Duration {
@@ -198,7 +196,7 @@ func (m *diskRun) growOne(ctx context.Context, size int, r *rowRun) error {
 		return err
 	}
 	defer f.Close()
-	// What making the file left to do is not the first write's.
+	// The first write must not pay for the creation of the file.
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", f.Name(), err)
 	}
@@ -213,7 +211,7 @@ func (m *diskRun) growOne(ctx context.Context, size int, r *rowRun) error {
 	return nil
 }
 
-// once writes and syncs, and takes the times.
+// once writes and syncs, and records the times.
 func (m *diskRun) once(f *os.File, at int64, size int, r *rowRun) error {
 	begin := time.Now()
 	if _, err := f.WriteAt(m.data[:size], at); err != nil {
@@ -235,7 +233,7 @@ func (m *diskRun) once(f *os.File, at int64, size int, r *rowRun) error {
 	return nil
 }
 
-// rowRun is a row on its way.
+// rowRun is a row in progress.
 type rowRun struct {
 	elapsed    time.Duration
 	syncs      int64

@@ -97,7 +97,7 @@ func TestDiskRefuses(t *testing.T) {
 		"no duration":    {DiskConfig{Dir: t.TempDir()}, "duration"},
 		"small file":     {DiskConfig{Dir: t.TempDir(), Duration: 1, FileSize: 1}, "--file-size"},
 		"large file":     {DiskConfig{Dir: t.TempDir(), Duration: 1, FileSize: 1 << 40}, "--file-size"},
-		"no such folder": {DiskConfig{Dir: filepath.Join(t.TempDir(), "none"), Duration: 1}, "make a directory"},
+		"no such folder": {DiskConfig{Dir: filepath.Join(t.TempDir(), "none"), Duration: 1}, "create a directory"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

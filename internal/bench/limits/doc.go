@@ -1,11 +1,10 @@
-// Package limits measures what the machine can do, so that a figure of a broker
-// can be held against it: a bare TCP echo and the disk's fdatasync.
+// Package limits measures the limits of the machine, for comparison with figures of a broker: a
+// bare TCP echo and the disk's fdatasync.
 //
-// It promises that nothing but the thing itself is measured: the echo server is
-// a process of its own, so that its CPU is counted apart from the client's, and
-// what prepares a file lies outside the measured time. A write or a sync that
-// fails ends the measurement with an error and gives no figure.
+// It promises that it measures nothing else: the echo server is a separate process, so that its CPU
+// time is counted separately from the client's, and the preparation of a file is outside the
+// measured time. A failed write or sync ends the measurement with an error and without a figure.
 //
-// cmd/chronik-bench offers it as `limits`; package compare runs the echo beside
-// brokers. It knows nothing of the Kafka protocol and talks to no broker.
+// cmd/chronik-bench offers it as `limits`; package compare runs the echo next to brokers. It knows
+// nothing of the Kafka protocol and connects to no broker.
 package limits

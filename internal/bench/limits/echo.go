@@ -14,38 +14,38 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// EchoConfig is a load on an echo server: the requests of clients "own", byte for
-// byte, and answers as long as a broker's.
+// EchoConfig is a load on an echo server: the requests of clients "own", byte for byte, and
+// responses of the same size as a broker's.
 type EchoConfig struct {
-	// Connections, 1 to bench.MaxConcurrency, with Pipeline requests in flight on
-	// each, 1 to bench.MaxPipeline; 0 is 1.
+	// Connections is 1 to bench.MaxConcurrency, with Pipeline requests in flight on each, 1 to
+	// bench.MaxPipeline; 0 means 1.
 	Connections int `json:"connections"`
 	Pipeline    int `json:"pipeline"`
-	// MessageSize is the bytes of a record's value, Topic a name of which only the
-	// length counts.
+	// MessageSize is the size of a record's value in bytes. Only the length of the name Topic
+	// counts.
 	MessageSize int           `json:"message_size"`
 	Topic       string        `json:"topic"`
 	Warmup      time.Duration `json:"warmup_ns"`
 	Duration    time.Duration `json:"duration_ns"`
 }
 
-// EchoOf is the echo that belongs to a run of c.
+// EchoOf returns the echo that corresponds to a run of c.
 func EchoOf(c bench.Config) EchoConfig {
 	return EchoConfig{Connections: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Topic: c.Topic, Warmup: c.Warmup, Duration: c.Duration}
 }
 
-// EchoResult is what TCP can do on this machine.
+// EchoResult is the result of Echo.
 type EchoResult struct {
 	Config EchoConfig `json:"config"`
-	// Request and Response are the bytes of each, with their length.
+	// Request and Response are the sizes of each in bytes, with their length field.
 	Request  int `json:"request_bytes"`
 	Response int `json:"response_bytes"`
 	// Elapsed is the measured interval in seconds.
 	Elapsed float64 `json:"elapsed_seconds"`
-	// Flow counts each answer as a request and as a record.
+	// Flow counts each response as a request and as a record.
 	Flow report.Flow `json:"flow"`
-	// Server and Client are the CPU of the two processes, nil where the system
-	// does not tell it.
+	// Server and Client are the CPU times of the two processes, nil if the system does not report
+	// them.
 	Server *report.CPU `json:"server_cpu,omitempty"`
 	Client *report.CPU `json:"client_cpu,omitempty"`
 }
@@ -54,7 +54,7 @@ func (c EchoConfig) check() error {
 	var errs []error
 	within := func(what string, n, least, most int) {
 		if n < least || n > most {
-			errs = append(errs, fmt.Errorf("--%s: %d is not within %d and %d", what, n, least, most))
+			errs = append(errs, fmt.Errorf("--%s: %d is not between %d and %d", what, n, least, most))
 		}
 	}
 	within("concurrency", c.Connections, 1, bench.MaxConcurrency)
@@ -69,27 +69,26 @@ func (c EchoConfig) check() error {
 	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }
 
-// longestName of a topic, as Kafka bounds it.
+// longestName is the maximum length of a topic's name in Kafka.
 const longestName = 249
 
-// answerSize is the bytes of a Produce answer, version 9, for one partition of a
-// topic without an error: length, correlation id,
-// tags, topics, name, partitions, index, error, three offsets and times, no record
-// errors, no message, tags of partition and topic, throttle time, tags.
+// answerSize returns the size of a Produce response, version 9, for one partition of a topic
+// without an error: length, correlation id, tags, topics, name, partitions, index, error, three
+// offsets and times, no record errors, no message, tags of partition and topic, throttle time,
+// tags.
 func answerSize(topic string) int {
 	name := len(binary.AppendUvarint(nil, uint64(len(topic)+1))) + len(topic)
 	return 4 + 4 + 1 + 1 + name + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1 + 1 + 4 + 1
 }
 
-// Echo starts an echo server as a process of its own and measures it. When ctx
-// ends the result is of the shorter interval; one that ends in the warm-up, and
-// any failure, gives no result.
+// Echo starts an echo server as a process and measures it. If ctx ends, the result is of the
+// shorter interval; there is no result if it ends in the warm-up, or after a failure.
 func Echo(ctx context.Context, c EchoConfig) (_ *EchoResult, err error) {
 	c.Pipeline = max(c.Pipeline, 1)
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	// The server outlives an interrupt, which is the end of the load.
+	// The server outlives an interrupt, which ends the load.
 	s, err := StartServer(context.WithoutCancel(ctx), answerSize(c.Topic))
 	if err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	clients := make([]*echoer, 0, c.Connections)
 	defer func() {
 		for _, e := range clients {
-			_ = e.conn.Close() // what it had to say was read
+			_ = e.conn.Close() // everything was read
 		}
 	}()
 	for range c.Connections {
@@ -139,18 +138,18 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	return result(c, clients[0].request, w, m.Totals(), used), nil
 }
 
-// lanes ends all connections of a run with the first that fails: a run with fewer
-// connections measures something else.
+// lanes closes all connections of a run when the first of them fails: a run with fewer connections
+// measures something else.
 type lanes struct {
 	window  *meter.Window
 	clients []*echoer
 	once    sync.Once
-	err     error // the first failure; read it after every lane has returned
+	err     error // the first failure; read it after all connections have ended
 }
 
-// fail keeps the first failure and closes every connection. Ending the window is not
-// enough: a lane that waits for an answer would wait until its deadline, which is after
-// the interval. The errors that the closing causes in the other lanes are dropped.
+// fail records the first failure and closes every connection. Ending the window is not enough: a
+// connection that waits for a response would wait until its deadline, which is after the interval.
+// The resulting errors of the other connections are ignored.
 func (l *lanes) fail(err error) {
 	l.once.Do(func() {
 		l.err = err

@@ -103,8 +103,8 @@ func TestEchoIsStrict(t *testing.T) {
 		answer []byte
 		want   string
 	}{
-		"longer":      {frame(size+1, 0), "an answer of"},
-		"shorter":     {frame(size-1, 0), "an answer of"},
+		"longer":      {frame(size+1, 0), "got a response of"},
+		"shorter":     {frame(size-1, 0), "got a response of"},
 		"of another":  {frame(size, 9), "to request 9"},
 		"twice":       {append(frame(size, 0), frame(size, 0)...), "to request 0"},
 		"unasked":     {append(frame(size, 0), frame(size, 1)...), "to request 1"},

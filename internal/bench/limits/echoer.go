@@ -10,23 +10,23 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// lastAnswer is how long after the interval an answer may come.
+// lastAnswer is how long after the interval a response may arrive.
 const lastAnswer = 10 * time.Second
 
-// echoer is one connection of the load, a worker of clients "own" but for what it
-// expects of an answer.
+// echoer is one connection of the load. It works like a worker of clients "own", except for the
+// responses that it expects.
 type echoer struct {
 	conn     *wire.Conn
 	window   *meter.Window
 	lane     *meter.Lane
 	requests *wire.Requests
-	// Bytes of a request and of an answer.
+	// Sizes of a request and of a response in bytes.
 	request, answer int
 	each            meter.Amount
-	// began has the times of the requests in flight, that with correlation id n
-	// at n modulo its length.
+	// began has the start times of the requests in flight, that of correlation id n at n modulo its
+	// length.
 	began []time.Duration
-	// next is the correlation id to send, due that of the next answer.
+	// next is the correlation id of the next request, due that of the next response.
 	next, due uint64
 }
 
@@ -50,8 +50,7 @@ func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, 
 	return e, nil
 }
 
-// run keeps its requests in flight until the interval is over and reads the last
-// answers.
+// run keeps its requests in flight until the interval is over and reads the last responses.
 func (e *echoer) run() error {
 	// One deadline for all: a server that hangs ends the run.
 	if err := e.conn.SetDeadline(time.Now().Add(e.window.Until() - e.window.Now() + lastAnswer)); err != nil {
@@ -82,7 +81,7 @@ func (e *echoer) run() error {
 	}
 }
 
-// send prepares as many requests as may join those in flight.
+// send prepares as many requests as may be added to those in flight.
 func (e *echoer) send(now time.Duration) error {
 	e.requests.Reset()
 	for e.next-e.due < uint64(len(e.began)) {
@@ -95,7 +94,7 @@ func (e *echoer) send(now time.Duration) error {
 	return nil
 }
 
-// receive counts the answers that are there.
+// receive counts the available responses.
 func (e *echoer) receive() error {
 	now := e.window.Now()
 	for {
@@ -105,12 +104,12 @@ func (e *echoer) receive() error {
 		}
 		id, due := int32(binary.BigEndian.Uint32(frame)), correlation(e.due)
 		if len(frame)+4 != e.answer || id != due || e.next == e.due {
-			return fmt.Errorf("echo: an answer of %d bytes to request %d, not of %d to %d", len(frame)+4, id, e.answer, due)
+			return fmt.Errorf("echo: got a response of %d bytes to request %d, want %d bytes to request %d", len(frame)+4, id, e.answer, due)
 		}
 		e.lane.Done(e.began[e.due%uint64(len(e.began))], now, e.each)
 		e.due++
 	}
 }
 
-// correlation is the id of the nth request: its low 32 bits.
+// correlation returns the id of the nth request: its low 32 bits.
 func correlation(n uint64) int32 { return int32(uint32(n)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
 
-// Result is what `limits` measured; a part is nil where it was not asked for.
+// Result is the result of `limits`; a part that was not requested is nil.
 type Result struct {
 	Measured time.Time   `json:"measured"`
 	Echo     *EchoResult `json:"echo,omitempty"`
@@ -19,7 +19,7 @@ type Result struct {
 
 func (r *Result) writeJSON(w io.Writer) error { return report.WriteJSON(w, r) }
 
-// Table writes r for a reader of a terminal.
+// Table writes r as tables.
 func (r *Result) Table(w io.Writer) error {
 	var b strings.Builder
 	if r.Echo != nil {
@@ -43,9 +43,9 @@ func columns(w io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
 
-// Text is r in a line.
+// Text returns r as one line.
 func (r *EchoResult) Text() string {
-	return fmt.Sprintf("TCP echo: clients own, %d connections with %d in flight each, requests of %d B, answers of %d B, %.3f s measured",
+	return fmt.Sprintf("TCP echo: clients own, %d connections with %d in flight each, requests of %d B, responses of %d B, %.3f s measured",
 		r.Config.Connections, r.Config.Pipeline, r.Request, r.Response, r.Elapsed)
 }
 
@@ -59,7 +59,7 @@ func (r *EchoResult) table(w io.Writer) error {
 	return t.Flush()
 }
 
-// perRequest is empty where the system does not tell.
+// perRequest is "unknown" if the system does not report the CPU time.
 func perRequest(c *report.CPU) string {
 	if c == nil {
 		return "unknown"

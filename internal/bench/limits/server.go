@@ -12,23 +12,21 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// Sizes of what the echo server reads and writes, in bytes with the four of the
-// length.
+// Sizes that the echo server reads and writes, in bytes with the four bytes of the length.
 const (
-	// DefaultResponse is about what a broker answers to a record.
+	// DefaultResponse is about the size of a broker's response to a record.
 	DefaultResponse = 64
 	smallestFrame   = 8
 	largestFrame    = 64 << 20
 	firstBuffer     = 64 << 10
 )
 
-// Serve answers each frame (four bytes of length, big-endian, then as many) that
-// comes over l's connections with one of response bytes, until ctx ends. It has a
-// goroutine per connection, which reads the length, reads the rest and writes, and
-// nothing else. It closes l.
+// Serve responds to each frame (four bytes of length, big-endian, then as many bytes) on l's
+// connections with a frame of response bytes, until ctx ends. Each connection has a goroutine,
+// which only reads the length, reads the rest and writes. Serve closes l.
 func Serve(ctx context.Context, l net.Listener, response int) error {
 	if response < smallestFrame || response > largestFrame {
-		return errors.Join(cli.Usage("--response-size: %d is not within %d and %d", response, smallestFrame, largestFrame), l.Close())
+		return errors.Join(cli.Usage("--response-size: %d is not between %d and %d", response, smallestFrame, largestFrame), l.Close())
 	}
 	s := &server{response: response, open: map[net.Conn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { s.close(l) })
@@ -63,7 +61,7 @@ type server struct {
 	open   map[net.Conn]struct{}
 }
 
-// add keeps c, or closes it where the server ended.
+// add adds c, or closes it if the server has ended.
 func (s *server) add(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +90,9 @@ func (s *server) close(l net.Listener) {
 	}
 }
 
-// echo answers frames until the connection ends. The answer carries the
-// request's correlation id where Kafka's protocol has it (after API key and
-// version in a request, first in a response), so that a client may match them.
+// echo responds to frames until the connection ends. The response has the request's correlation id
+// where Kafka's protocol has it (after API key and version in a request, first in a response), so
+// that a client can match them.
 func (s *server) echo(c net.Conn) {
 	in, out := make([]byte, firstBuffer), make([]byte, s.response)
 	binary.BigEndian.PutUint32(out, uint32(s.response-4)) // bounded by largestFrame

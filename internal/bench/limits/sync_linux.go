@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncName is the system call that datasync makes.
+// syncName is the system call of datasync.
 const syncName = "fdatasync"
 
-// datasync is what a broker calls before it acknowledges.
+// datasync is the call that a broker makes before it acknowledges.
 func datasync(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))

@@ -4,8 +4,8 @@ package limits
 
 import "os"
 
-// syncName is the system call that datasync makes.
+// syncName is the system call of datasync.
 const syncName = "fsync"
 
-// datasync stands in where there is no fdatasync; reports name it.
+// datasync replaces fdatasync on systems without it; reports name the call.
 func datasync(f *os.File) error { return f.Sync() }

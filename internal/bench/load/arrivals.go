@@ -7,19 +7,21 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// Receiver is the receiving side of an end-to-end run. It is made before the producers, so that it starts below their first
-// record, and its Run ends with its context, which is after the window: records on their way at its end are seen.
+// Receiver is the receiving side of an end-to-end run. It is created before the producers, so that
+// it starts before their first record. Its Run ends with its context, which outlives the window, so
+// that it receives records that are in flight at the end.
 type Receiver interface {
 	Generator
-	// Copies is how often each record arrives: once for each consumer.
+	// Copies returns how often each record arrives: once for each consumer.
 	Copies() int64
-	// Received is the number of records of the run that have arrived, copies included.
+	// Received returns the number of records of the run that have arrived, copies included.
 	Received() int64
 	// Missing counts n records that were acknowledged and never arrived.
 	Missing(n int64)
 }
 
-// arrivals counts the records of one run that arrive, and times each from the send in its stamp.
+// arrivals counts the records of one run that arrive, and measures the time since the send time in
+// the stamp of each.
 type arrivals struct {
 	run      uint64
 	meter    *meter.Meter
@@ -31,7 +33,7 @@ func newArrivals(o *Options, m *meter.Meter) arrivals {
 	return arrivals{run: o.Run, meter: m, lane: m.Lane()}
 }
 
-// take counts a value that arrived; one of another program is none.
+// take counts a value that arrived; it ignores values of other programs.
 func (a *arrivals) take(lane *meter.Lane, value []byte, now time.Duration) {
 	s, ok := ReadStamp(value)
 	if !ok || s.Run != a.run {

@@ -11,15 +11,15 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// Batched is the load of kgo producers with kgo's defaults: each hands over
-// records as fast as its client's buffer takes them.
+// Batched is the load of kgo producers with kgo's defaults: each produces records as fast as its
+// client's buffer accepts them.
 type Batched struct {
 	o       Options
 	meter   *meter.Meter
 	clients []*kgo.Client
 }
 
-// NewBatched makes the producers.
+// NewBatched creates the producers.
 func NewBatched(o Options, m *meter.Meter) (*Batched, error) {
 	g := &Batched{o: o, meter: m}
 	for range o.Concurrency {
@@ -56,8 +56,8 @@ func (g *Batched) Close() {
 	}
 }
 
-// feeder hands records to one client. Records are used again once they are
-// delivered: there are no more of them than the client buffers.
+// feeder produces records on one client. It reuses records that are delivered, so there are no more
+// of them than the client buffers.
 type feeder struct {
 	*maker
 	client *kgo.Client
@@ -82,7 +82,7 @@ func (f *feeder) run(ctx context.Context) error {
 	})
 }
 
-// parcel is a message and what is called on its delivery.
+// parcel is a message with its delivery callback.
 type parcel struct {
 	message
 	promise func(*kgo.Record, error)

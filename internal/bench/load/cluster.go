@@ -17,11 +17,11 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// refreshEvery bounds how often workers together ask for metadata.
+// refreshEvery is the minimum interval of metadata requests of all workers together.
 const refreshEvery = 100 * time.Millisecond
 
-// Cluster knows who leads the partitions of a topic and what the brokers speak.
-// It is safe for use by many goroutines.
+// Cluster knows the leaders of a topic's partitions and the API versions of the brokers. It is safe
+// for concurrent use.
 type Cluster struct {
 	Seeds []string
 	Topic string
@@ -32,23 +32,23 @@ type Cluster struct {
 	leaders []leader
 }
 
-// leader is a broker and the partitions of the topic that it leads.
+// leader is a broker with the partitions of the topic that it leads.
 type leader struct {
 	addr       string
 	partitions []int32
 }
 
-// Fresh is an option of a Cluster's client, which otherwise keeps metadata for
-// seconds: for so long a leader that moved would not be followed.
+// Fresh is an option of a Cluster's client. Without it the client caches metadata for seconds, in
+// which workers could not follow a leader that moved.
 func Fresh() kgo.Opt { return kgo.MetadataMinAge(refreshEvery) }
 
-// NewCluster uses the client, which stays the caller's, for metadata. It has the
-// option Fresh.
+// NewCluster uses the client, which the caller owns, for metadata. The client must have the option
+// Fresh.
 func NewCluster(seeds []string, topic string, cl *kgo.Client) *Cluster {
 	return &Cluster{Seeds: seeds, Topic: topic, admin: kadm.NewClient(cl)}
 }
 
-// Load reads the leaders; an error when a partition has none.
+// Load reads the leaders. It fails if a partition has none.
 func (c *Cluster) Load(ctx context.Context) error {
 	m, err := c.admin.Metadata(ctx, c.Topic)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Cluster) Load(ctx context.Context) error {
 		if l == nil {
 			at := slices.IndexFunc(m.Brokers, func(b kadm.BrokerDetail) bool { return b.NodeID == p.Leader })
 			if at < 0 {
-				return fmt.Errorf("metadata of %s-%d: leader %d is no broker", c.Topic, p.Partition, p.Leader)
+				return fmt.Errorf("metadata of %s-%d: leader %d is not a known broker", c.Topic, p.Partition, p.Leader)
 			}
 			l = &leader{addr: net.JoinHostPort(m.Brokers[at].Host, strconv.Itoa(int(m.Brokers[at].Port)))}
 			byNode[p.Leader] = l
@@ -92,8 +92,8 @@ func (c *Cluster) Load(ctx context.Context) error {
 	return nil
 }
 
-// refresh reads the leaders again unless someone did a moment ago. What fails is
-// left as it was: the next failure asks again.
+// refresh reads the leaders again, unless another worker has just done so. It ignores errors: the
+// next failure refreshes again.
 func (c *Cluster) refresh(ctx context.Context) {
 	c.mu.Lock()
 	due := time.Since(c.asked) >= refreshEvery
@@ -102,14 +102,13 @@ func (c *Cluster) refresh(ctx context.Context) {
 	}
 	c.mu.Unlock()
 	if due {
-		// The worker goes on with the leaders it knows, and fails visibly if they
-		// are wrong.
+		// The worker continues with the leaders that it knows, and fails visibly if they are wrong.
 		_ = c.Load(ctx)
 	}
 }
 
-// place is the broker of worker i of n and the partitions it takes turns on:
-// workers go round the leaders, and those of a leader share its partitions.
+// place returns the broker of worker i of n and the partitions that it rotates over: workers are
+// distributed over the leaders, and those of a leader share its partitions.
 func (c *Cluster) place(i, n int) (addr string, partitions []int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,10 +136,10 @@ func (c *Cluster) Partitions() []int32 {
 	return all
 }
 
-// Offsets are the first and the next offset of each partition.
+// Offsets are the log start offset and the log end offset of each partition.
 type Offsets struct{ Start, End map[int32]int64 }
 
-// Empty says that no partition holds a record.
+// Empty reports whether no partition has a record.
 func (o Offsets) Empty() bool {
 	for p, end := range o.End {
 		if end > o.Start[p] {
@@ -150,7 +149,7 @@ func (o Offsets) Empty() bool {
 	return true
 }
 
-// Offsets asks where each partition starts and ends.
+// Offsets returns the current start and end of each partition.
 func (c *Cluster) Offsets(ctx context.Context) (Offsets, error) {
 	starts, err := c.admin.ListStartOffsets(ctx, c.Topic)
 	if err != nil {
@@ -169,7 +168,7 @@ func (c *Cluster) Offsets(ctx context.Context) (Offsets, error) {
 	return o, nil
 }
 
-// produceVersion is the newest Produce that raw requests and all brokers speak.
+// produceVersion returns the newest version of Produce that raw requests and all brokers support.
 func (c *Cluster) produceVersion(ctx context.Context) (int16, error) {
 	newest, err := c.version(ctx, kmsg.Produce, wire.MinProduce, wire.MaxProduce)
 	if err != nil {
@@ -178,21 +177,21 @@ func (c *Cluster) produceVersion(ctx context.Context) (int16, error) {
 	return newest, nil
 }
 
-// version is the newest version of a request within oldest and newest that all
-// brokers speak.
+// version returns the newest version of a request between oldest and newest that all brokers
+// support.
 func (c *Cluster) version(ctx context.Context, key kmsg.Key, oldest, newest int16) (int16, error) {
 	brokers, err := c.admin.ApiVersions(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("ask for API versions: %w", err)
+		return 0, fmt.Errorf("request API versions: %w", err)
 	}
 	for _, b := range brokers {
 		if b.Err != nil {
-			return 0, fmt.Errorf("ask broker %d for API versions: %w", b.NodeID, b.Err)
+			return 0, fmt.Errorf("request API versions of broker %d: %w", b.NodeID, b.Err)
 		}
 		top, ok := b.KeyMaxVersion(key.Int16())
 		low, _ := b.KeyMinVersion(key.Int16())
 		if !ok || top < oldest || low > newest {
-			return 0, fmt.Errorf("broker %d speaks %s %d to %d, raw clients %d to %d: use --clients shared or batched",
+			return 0, fmt.Errorf("broker %d supports %s %d to %d, raw clients %d to %d: use --clients shared or batched",
 				b.NodeID, key.Name(), low, top, oldest, newest)
 		}
 		newest = min(newest, top)

@@ -14,16 +14,16 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// Consume is the load of kgo consumers without a group: each reads its
-// partitions from the first offset to the last, again and again.
+// Consume is the load of kgo consumers without a group: each reads its partitions from the first
+// offset to the last, repeatedly.
 type Consume struct {
 	o       Options
 	meter   *meter.Meter
 	offsets Offsets
 }
 
-// NewConsume looks where the topic starts and ends; ErrEmpty when there is nothing
-// to read and o.Idle is not set.
+// NewConsume reads the offsets of the topic. It returns ErrEmpty if there is nothing to read and
+// o.Idle is not set.
 func NewConsume(ctx context.Context, o Options, m *meter.Meter) (*Consume, error) {
 	offsets, err := o.Cluster.Offsets(ctx)
 	if err != nil {
@@ -35,8 +35,8 @@ func NewConsume(ctx context.Context, o Options, m *meter.Meter) (*Consume, error
 	return &Consume{o: o, meter: m, offsets: offsets}, nil
 }
 
-// Run implements Generator. The clients are made here, because a kgo consumer
-// fetches as soon as it is made.
+// Run implements Generator. It creates the clients, because a kgo consumer fetches as soon as it
+// exists.
 func (g *Consume) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	partitions := g.o.Cluster.Partitions()
@@ -50,11 +50,11 @@ func (g *Consume) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close implements Generator: Run closes what it makes.
+// Close implements Generator: Run closes the clients.
 func (g *Consume) Close() {}
 
-// share is what consumer i of n reads: every n-th partition, or one that others
-// read too.
+// share returns the partitions of consumer i of n: every n-th partition, or one that others read
+// too.
 func share(partitions []int32, i, n int) []int32 {
 	if i >= len(partitions) {
 		return []int32{partitions[i%len(partitions)]}
@@ -66,7 +66,7 @@ func share(partitions []int32, i, n int) []int32 {
 	return mine
 }
 
-// consumerClient is a kgo consumer of partitions from those offsets on.
+// consumerClient returns a kgo consumer of partitions from the given offsets on.
 func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int32]int64) (*kgo.Client, error) {
 	at := make(map[int32]kgo.Offset)
 	for p, offset := range from {
@@ -78,20 +78,20 @@ func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int3
 		kgo.WithHooks(&wireHook{key: kmsg.Fetch.Int16(), window: w, lane: lane}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("make a consumer: %w", err)
+		return nil, fmt.Errorf("create a consumer: %w", err)
 	}
 	return cl, nil
 }
 
-// rewinder is one consumer that begins again at the end.
+// rewinder is a consumer that starts again when it reaches the end.
 type rewinder struct {
 	window  *meter.Window
 	lane    *meter.Lane
 	topic   string
 	offsets Offsets
 	mine    []int32
-	// next is the offset after the last record read, of each partition; left are
-	// the partitions that are not read to their end.
+	// next is the offset after the last read record of each partition; left is the number of
+	// partitions that are not read to their end.
 	next map[int32]int64
 	left int
 }
@@ -109,7 +109,7 @@ func (r *rewinder) run(ctx context.Context, o *Options, m *meter.Meter) error {
 	r.begin()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A poll ends with the window: nothing may come any more.
+	// A poll ends with the window: no later record counts.
 	defer time.AfterFunc(r.window.Until()-r.window.Now(), cancel).Stop()
 	for now := r.window.Now(); now < r.window.Until() && ctx.Err() == nil; {
 		fetches := cl.PollFetches(ctx)
@@ -123,7 +123,7 @@ func (r *rewinder) run(ctx context.Context, o *Options, m *meter.Meter) error {
 	return nil
 }
 
-// begin counts the partitions that hold something.
+// begin counts the partitions with records.
 func (r *rewinder) begin() {
 	r.left = 0
 	for _, p := range r.mine {
@@ -137,7 +137,7 @@ func (r *rewinder) begin() {
 	}
 }
 
-// take counts what a poll brought.
+// take counts the records of a poll.
 func (r *rewinder) take(fetches kgo.Fetches, began, now time.Duration) {
 	var a meter.Amount
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {

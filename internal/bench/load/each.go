@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// each calls send again and again until the window ends or ctx does: at the
-// intended times with a rate, one after the other without. It ends with send's
-// first error.
+// each calls send repeatedly until the window or ctx ends: at the intended times if there is a
+// rate, otherwise without a pause. It returns the first error of send.
 func (k *maker) each(ctx context.Context, send func(began time.Duration) error) error {
 	if k.o.Rate > 0 {
 		return k.paced(ctx, send)
@@ -38,8 +37,7 @@ func (k *maker) paced(ctx context.Context, send func(began time.Duration) error)
 	for ctx.Err() == nil {
 		due := plan.due(n)
 		if due > now {
-			// Only now is the clock asked: records that are due together go out
-			// together.
+			// The clock is read only now, so that records that are due together are sent together.
 			if now = k.window.Now(); due > now {
 				if err := timer.sleep(ctx, due-now); err != nil {
 					return err

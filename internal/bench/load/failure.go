@@ -14,14 +14,13 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// noOffset is the failure of an answer with error 0 and no valid offset.
+// noOffset is the failure of a response with error 0 and without a valid offset.
 const noOffset = "answer: no valid offset"
 
-// codeName is Kafka's name for an error code other than 0.
+// codeName returns Kafka's name of an error code other than 0.
 func codeName(code int16) string { return failureName(kerr.ErrorForCode(code)) }
 
-// failureName sorts an error into one of a few names, so that a table of failures
-// stays short.
+// failureName maps an error to one of a few names, so that a table of failures stays short.
 func failureName(err error) string {
 	var kafka *kerr.Error
 	var timeout net.Error

@@ -13,19 +13,20 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// ErrPartitions is a topic of several partitions where every consumer is to receive every record.
-var ErrPartitions = errors.New("a fan-out has one partition: each consumer receives every record of it; name another topic, or --partitions 1 with --create-topic")
+// ErrPartitions is returned for a topic with several partitions if every consumer must receive
+// every record.
+var ErrPartitions = errors.New("a fan-out needs a topic with one partition, of which each consumer receives every record; name another topic, or use --partitions 1 with --create-topic")
 
 const (
-	// parkedMillis is how long a broker may keep a fetch that finds nothing: consumers are to wait for records, not to ask
-	// again and again.
+	// parkedMillis is how long a broker may hold a fetch without records: consumers must wait for
+	// records instead of polling.
 	parkedMillis = 20_000
-	// dialers bounds the connections that are being made at a time.
+	// dialers is the number of connections that are opened concurrently.
 	dialers = 64
 )
 
-// Fanout is the Receiver of many consumers of one partition. Each is a connection with a fetch on it, which the broker keeps
-// until there is a record.
+// Fanout is the Receiver of many consumers of one partition. Each is a connection with a fetch,
+// which the broker holds until there is a record.
 type Fanout struct {
 	arrivals
 	consumers []*waiter
@@ -44,7 +45,7 @@ type waiter struct {
 	failed      bool
 }
 
-// NewFanout connects o.Consumers consumers and notes where the topic ends.
+// NewFanout connects o.Consumers consumers and records the end of the topic.
 func NewFanout(ctx context.Context, o Options, m *meter.Meter) (*Fanout, error) {
 	if _, err := o.Cluster.version(ctx, kmsg.Fetch, wire.FetchVersion, wire.FetchVersion); err != nil {
 		return nil, fmt.Errorf("fan-out: %w", err)

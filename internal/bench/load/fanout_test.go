@@ -28,8 +28,8 @@ func stampedAt(t *testing.T, run uint64, offset int64, n int, now time.Duration)
 	return out
 }
 
-// A consumer goes on after the last record that it received, counts those of its run, asks again after a refusal, and
-// connects again where the broker closed its connection or answered nonsense.
+// A consumer goes on after the last record that it received, counts those of its run, asks again
+// after a refusal, and connects again where the broker closed its connection or answered nonsense.
 func TestFanOutConsumersGoOnWhereTheyWere(t *testing.T) {
 	const run, bad = 7, "answer: malformed"
 	w := window()

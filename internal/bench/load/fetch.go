@@ -14,15 +14,15 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// ErrEmpty is a topic without a record that is to be consumed.
+// ErrEmpty is returned for a topic without records to consume.
 var ErrEmpty = errors.New("nothing to consume: the topic is empty; produce to it first")
 
 // fetchWaitMillis is how long a broker may wait for the first byte.
 const fetchWaitMillis = 500
 
-// RawFetch is the load of consumers with connections of their own: each reads
-// its partitions one after the other from the first offset to the last, again and
-// again, one fetch in flight, and counts records by the headers of their batches.
+// RawFetch is the load of consumers with their own connections: each reads its partitions one after
+// the other from the first offset to the last, repeatedly, with one fetch in flight, and counts
+// records from the headers of their batches.
 type RawFetch struct{ workers []*fetcher }
 
 type fetcher struct {
@@ -36,14 +36,14 @@ type fetcher struct {
 
 	correlation int32
 	turn        int
-	// next is the offset to fetch next, of each partition.
+	// next is the next offset to fetch of each partition.
 	next map[int32]int64
-	// moved: the broker says that it does not lead; failed: a fetch failed.
+	// moved means that the broker is not the leader, failed that a fetch failed.
 	moved, failed bool
 }
 
-// NewRawFetch connects the workers; ErrEmpty when there is nothing to read and
-// o.Idle is not set.
+// NewRawFetch connects the workers. It returns ErrEmpty if there is nothing to read and o.Idle is
+// not set.
 func NewRawFetch(ctx context.Context, o Options, m *meter.Meter) (*RawFetch, error) {
 	if _, err := o.Cluster.version(ctx, kmsg.Fetch, wire.FetchVersion, wire.FetchVersion); err != nil {
 		return nil, fmt.Errorf("raw fetch: %w", err)
@@ -99,7 +99,7 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		partition, ok := f.choose()
 		if !ok {
-			// Others have records; this one's partitions have none.
+			// Other workers' partitions have records, those of this one do not.
 			pause(ctx, min(f.window.Until()-now, time.Second))
 			now = f.window.Now()
 			continue
@@ -108,7 +108,7 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// ready waits a little after a failure and connects where that is needed.
+// ready pauses after a failure and connects if there is no connection.
 func (f *fetcher) ready(ctx context.Context) error {
 	if f.failed {
 		f.failed = false
@@ -125,7 +125,7 @@ func (f *fetcher) ready(ctx context.Context) error {
 	return err
 }
 
-// choose is the partition whose turn it is; false when none holds records.
+// choose returns the partition of the next fetch; false if none has records.
 func (f *fetcher) choose() (int32, bool) {
 	for range f.link.partitions {
 		p := f.link.partitions[f.turn]
@@ -139,7 +139,7 @@ func (f *fetcher) choose() (int32, bool) {
 
 func (f *fetcher) advance() { f.turn = (f.turn + 1) % len(f.link.partitions) }
 
-// fetch makes one fetch and returns the time after.
+// fetch sends one fetch and returns the time after its response.
 func (f *fetcher) fetch(partition int32, began time.Duration) time.Duration {
 	offset, ok := f.next[partition]
 	if !ok {
@@ -178,7 +178,7 @@ func (f *fetcher) answer(frame []byte, partition int32, offset int64, began, now
 	if c.Next > offset {
 		f.lane.Done(began, now, meter.Amount{Requests: 1, Records: c.Records, Payload: c.Bytes})
 	} else {
-		// An answer without records is right, and its time is that of the wait.
+		// A response without records is valid; its duration is that of the wait.
 		f.lane.Count(now, meter.Amount{Requests: 1})
 	}
 	f.next[partition] = c.Next
@@ -196,8 +196,8 @@ func (f *fetcher) refused(code int16, partition int32, began, now time.Duration)
 	f.failed = true
 	switch err := kerr.ErrorForCode(code); {
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		// Retention has taken what was there at the start: begin at what the next
-		// answer or the brokers say.
+		// Retention has deleted the records at the start: continue where the next response or the
+		// brokers say.
 		f.next[partition] = f.offsets.End[partition]
 	case kerr.IsRetriable(err):
 		f.moved = true

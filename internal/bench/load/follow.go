@@ -9,15 +9,15 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// Follow is the Receiver of one kgo consumer that reads what the producers of the run write, from where the topic ended
-// before.
+// Follow is the Receiver of one kgo consumer that reads the records of the run's producers, from
+// the former end of the topic on.
 type Follow struct {
 	arrivals
 	o       Options
 	offsets Offsets
 }
 
-// NewFollow notes where the topic ends now.
+// NewFollow records the current end of the topic.
 func NewFollow(ctx context.Context, o Options, m *meter.Meter) (*Follow, error) {
 	offsets, err := o.Cluster.Offsets(ctx)
 	if err != nil {
@@ -50,5 +50,5 @@ func (g *Follow) Run(ctx context.Context) error {
 // Copies implements Receiver.
 func (g *Follow) Copies() int64 { return 1 }
 
-// Close implements Generator: Run closes what it makes.
+// Close implements Generator: Run closes the client.
 func (g *Follow) Close() {}

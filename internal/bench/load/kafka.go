@@ -31,11 +31,10 @@ func (h *wireHook) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E)
 	h.lane.Count(h.window.Now(), a)
 }
 
-// closeWait bounds how long a client's end waits for what it has in flight.
+// closeWait bounds how long the end of a client waits for its in-flight records.
 const closeWait = 5 * time.Second
 
-// producerClient is a kgo producer for o, with kgo's defaults but for what extra
-// says.
+// producerClient returns a kgo producer for o, with kgo's defaults except for the options extra.
 func producerClient(o *Options, m *meter.Meter, extra ...kgo.Opt) (*kgo.Client, error) {
 	acks := kgo.AllISRAcks()
 	switch o.Acks {
@@ -58,7 +57,7 @@ func producerClient(o *Options, m *meter.Meter, extra ...kgo.Opt) (*kgo.Client, 
 	}
 	cl, err := kgo.NewClient(append(opts, extra...)...)
 	if err != nil {
-		return nil, fmt.Errorf("make a producer: %w", err)
+		return nil, fmt.Errorf("create a producer: %w", err)
 	}
 	return cl, nil
 }
@@ -78,17 +77,17 @@ func codec(name string) kgo.CompressionCodec {
 	}
 }
 
-// drain waits for what a client has in flight, but not for ever, and closes it:
-// what is left then fails.
+// drain waits a limited time for the in-flight records of a client and closes it, which fails the
+// others.
 func drain(ctx context.Context, cl *kgo.Client) {
 	ctx, cancel := context.WithTimeout(ctx, closeWait)
 	defer cancel()
-	// What could not be flushed is counted by its promise.
+	// The promises count the records that could not be flushed.
 	_ = cl.Flush(ctx)
 	cl.Close()
 }
 
-// message is one value on its way through a kgo producer.
+// message is one value that a kgo producer sends.
 type message struct {
 	rec      kgo.Record
 	began    time.Duration
@@ -96,7 +95,7 @@ type message struct {
 	value    []byte // stamped values need memory of their own
 }
 
-// maker makes the records of one worker of a kgo producer.
+// maker creates the records of one worker of a kgo producer.
 type maker struct {
 	o       *Options
 	window  *meter.Window
@@ -106,7 +105,7 @@ type maker struct {
 	index   uint32
 }
 
-// newMaker makes that of worker i; the pool of from is shared.
+// newMaker returns the maker of worker i; all share the pool of from.
 func newMaker(o *Options, m *meter.Meter, i int, from *values) *maker {
 	k := &maker{o: o, window: m.Window(), lane: m.Lane(), values: from.startingAt(i), index: uint32(i)}
 	if o.Ledger != nil {
@@ -115,7 +114,7 @@ func newMaker(o *Options, m *meter.Meter, i int, from *values) *maker {
 	return k
 }
 
-// fill makes m the next record, counted from began.
+// fill makes m the next record, whose latency counts from began.
 func (k *maker) fill(m *message, began time.Duration) error {
 	m.began, m.sequence = began, 0
 	value := k.values.next()
@@ -134,7 +133,7 @@ func (k *maker) fill(m *message, began time.Duration) error {
 	return nil
 }
 
-// delivered counts what became of a record.
+// delivered counts the outcome of a record.
 func (k *maker) delivered(m *message, now time.Duration, offset int64, err error) {
 	switch {
 	case err != nil:

@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// Bounds of a ledger: two bits for each record.
+// Limits of a ledger: two bits for each record.
 const (
-	// MaxLedger is the number of records that a ledger tells apart: 256 MiB.
+	// MaxLedger is the number of records that a ledger can distinguish: 256 MiB.
 	MaxLedger = 1 << 30
 )
 
-// ErrLedger is a run that sent more records than a ledger holds.
-var ErrLedger = errors.New("verify: more records than can be told apart in bounded memory")
+// ErrLedger is returned if a run sends more records than a ledger holds.
+var ErrLedger = errors.New("verify: more records than fit into the ledger")
 
-// Ledger notes which records of a run were sent and acknowledged, and which were
-// found in the topic afterwards: bitmaps per worker.
+// Ledger records which records of a run were sent and acknowledged, and which were found in the
+// topic afterwards, in bitmaps per worker.
 type Ledger struct {
 	run     uint64
 	workers []*Account
-	// Foreign counts records found that are not of the run.
+	// foreign counts records in the topic that are not of the run.
 	foreign int64
 }
 
-// NewLedger is a ledger for the records of a run by so many workers.
+// NewLedger returns a ledger for the records of a run with so many workers.
 func NewLedger(run uint64, workers int) *Ledger {
 	l := &Ledger{run: run}
 	for range workers {
@@ -34,7 +34,7 @@ func NewLedger(run uint64, workers int) *Ledger {
 	return l
 }
 
-// Account is the part of a worker.
+// Account is the part of one worker.
 type Account struct {
 	bound uint64
 
@@ -45,10 +45,10 @@ type Account struct {
 	duplicates int64
 }
 
-// Worker is the account of worker i.
+// Worker returns the account of worker i.
 func (l *Ledger) Worker(i int) *Account { return l.workers[i] }
 
-// Send gives the next sequence; ErrLedger when the account is full.
+// Send returns the next sequence number; ErrLedger if the account is full.
 func (a *Account) Send() (uint64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,15 +59,14 @@ func (a *Account) Send() (uint64, error) {
 	return a.sent - 1, nil
 }
 
-// Acked notes that a record was acknowledged.
+// Acked records that a record was acknowledged.
 func (a *Account) Acked(sequence uint64) {
 	a.mu.Lock()
 	a.acked.set(sequence)
 	a.mu.Unlock()
 }
 
-// Found notes a value read from the topic. It is used by one goroutine, after the
-// workers have ended.
+// Found records a value read from the topic. One goroutine uses it, after the workers have ended.
 func (l *Ledger) Found(value []byte) {
 	s, ok := ReadStamp(value)
 	if !ok || s.Run != l.run || int(s.Worker) >= len(l.workers) || s.Sequence >= l.workers[s.Worker].sent {
@@ -80,12 +79,12 @@ func (l *Ledger) Found(value []byte) {
 	}
 }
 
-// Count is the comparison of a ledger's two sides.
+// Count compares the acknowledged records with those that were found.
 type Count struct {
 	Sent, Acknowledged, Found, Lost, Duplicated, Foreign int64
 }
 
-// Count compares what was acknowledged with what was found.
+// Count returns the comparison.
 func (l *Ledger) Count() Count {
 	c := Count{Foreign: l.foreign}
 	for _, a := range l.workers {
@@ -104,13 +103,13 @@ func (l *Ledger) Count() Count {
 	return c
 }
 
-// Acknowledged is the number of records acknowledged so far.
+// Acknowledged returns the number of records acknowledged so far.
 func (l *Ledger) Acknowledged() int64 { return l.Count().Acknowledged }
 
-// bitmap grows with what is set in it.
+// bitmap grows as bits are set.
 type bitmap []uint64
 
-// set sets a bit and says whether it was set before.
+// set sets a bit and reports whether it was set before.
 func (b *bitmap) set(i uint64) bool {
 	at, bit := int(i/64), uint64(1)<<(i%64)
 	if at >= len(*b) {
@@ -121,7 +120,7 @@ func (b *bitmap) set(i uint64) bool {
 	return was
 }
 
-// word is the i-th 64 bits.
+// word returns the i-th 64 bits.
 func (b bitmap) word(i int) uint64 {
 	if i >= len(b) {
 		return 0

@@ -14,19 +14,18 @@ type link struct {
 
 	conn       *wire.Conn
 	partitions []int32
-	// renew is when the deadline set on the connection is moved on, by the
-	// window's clock.
+	// renew is the time on the window's clock at which the deadline of the connection is extended.
 	renew time.Duration
-	// unwatch ends the watch that closes the connection when the run's context
-	// ends; nil while there is none.
+	// unwatch stops the function that closes the connection when the run's context ends; nil if it
+	// is not registered.
 	unwatch func() bool
 }
 
-// renewEvery is how often a connection's deadline is moved, which takes a lock in
-// the runtime: an answer is waited for answerTimeout less up to so long.
+// renewEvery is how often a connection's deadline is extended, which takes a lock in the runtime:
+// the timeout of a response is shorter than answerTimeout by up to this time.
 const renewEvery = 5 * time.Second
 
-// connect connects to the leader that is known.
+// connect connects to the known leader.
 func (l *link) connect(ctx context.Context) error {
 	addr, partitions := l.cluster.place(l.index, l.of)
 	conn, err := wire.Dial(ctx, addr)
@@ -37,9 +36,8 @@ func (l *link) connect(ctx context.Context) error {
 	return nil
 }
 
-// ready connects, to the leader that the brokers name now, unless it is connected,
-// and sees to it that the connection ends with ctx. fresh says that the connection
-// is a new one.
+// ready connects to the current leader unless there is a connection, and closes the connection when
+// ctx ends. fresh reports whether the connection is new.
 func (l *link) ready(ctx context.Context) (fresh bool, err error) {
 	if l.conn == nil {
 		l.cluster.refresh(ctx)
@@ -51,14 +49,14 @@ func (l *link) ready(ctx context.Context) (fresh bool, err error) {
 	if l.unwatch == nil {
 		conn := l.conn
 		l.unwatch = context.AfterFunc(ctx, func() {
-			// The worker sees the error that this makes.
+			// The worker sees the resulting error.
 			_ = conn.Close()
 		})
 	}
 	return fresh, nil
 }
 
-// exchange sends frames and waits for an answer, but not for ever.
+// exchange sends frames and waits a limited time for a response.
 func (l *link) exchange(now time.Duration, frames []byte, idle bool) error {
 	if err := l.bound(now); err != nil {
 		return err
@@ -82,14 +80,14 @@ func (l *link) bound(now time.Duration) error {
 	return l.conn.SetDeadline(time.Now().Add(answerTimeout))
 }
 
-// close gives the connection up.
+// close closes the connection.
 func (l *link) close() {
 	if l.unwatch != nil {
 		l.unwatch()
 		l.unwatch = nil
 	}
 	if l.conn != nil {
-		// What it should have answered is counted by whoever gives it up.
+		// The caller counts the requests without a response.
 		_ = l.conn.Close()
 		l.conn = nil
 	}

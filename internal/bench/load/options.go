@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// Options say what a generator does.
+// Options configure a generator.
 type Options struct {
 	Cluster     *Cluster
 	Concurrency int
@@ -16,17 +16,17 @@ type Options struct {
 	MessageSize int
 	Acks        int16 // 0, 1 or -1
 	Compression string
-	// Rate is the records a second of all workers together; 0 is as many as
-	// answers allow.
+	// Rate is the number of records per second of all workers together; 0 means as many as
+	// responses allow.
 	Rate float64
-	// Run is in the stamp of every value when Stamped is set.
+	// Run is in the stamp of every value if Stamped is set.
 	Run     uint64
 	Stamped bool
-	// Ledger notes what was acknowledged; nil for none. It needs Stamped.
+	// Ledger records acknowledged records; nil for none. It needs Stamped.
 	Ledger *Ledger
-	// Consumers is how many consumers a Fanout has.
+	// Consumers is the number of consumers of a Fanout.
 	Consumers int
-	// FetchMaxBytes is what a raw fetch asks for.
+	// FetchMaxBytes is the size limit of a raw fetch.
 	FetchMaxBytes int
 	// Idle lets consumers start on an empty topic.
 	Idle bool
@@ -34,47 +34,45 @@ type Options struct {
 
 // Generator is a load that is ready to start.
 type Generator interface {
-	// Run generates load from now, which must be right after the window's Begin,
-	// until the window ends and what is in flight is answered, or ctx ends, which
-	// closes connections. An error says that the load is not what was asked for;
-	// failures of requests are in the meter.
+	// Run generates load. The caller must call it right after the window's Begin. It returns when
+	// the window has ended and in-flight requests have their responses, or when ctx ends, which
+	// closes connections. An error means that the load differs from the configured one; failures of
+	// requests are in the meter.
 	Run(ctx context.Context) error
-	// Close ends connections and clients. It is called once, after Run or instead
-	// of it.
+	// Close closes connections and clients. The caller must call it once, after Run or instead of
+	// it.
 	Close()
 }
 
-// answerTimeout is how long an answer may take before its connection is given up;
-// brokers are asked for less.
+// answerTimeout is how long a response may take before the connection is closed; the timeouts sent
+// to brokers are shorter.
 const answerTimeout = 30 * time.Second
 
-// produceTimeout is what a Produce request gives the broker.
+// produceTimeout is the timeout in a Produce request.
 const produceTimeout = 20 * time.Second
 
-// retryPause is how long a worker waits after a failure, so that a broker that is
-// down is asked some times a second and not some million times.
+// retryPause is the pause of a worker after a failure, so that a broker that is down receives a few
+// requests per second instead of millions.
 const retryPause = 10 * time.Millisecond
 
-// schedule is the open loop of one worker: its k-th record is due at
-// first + k × every nanoseconds.
+// schedule is the open loop of one worker: its k-th record is due at first + k × every nanoseconds.
 type schedule struct{ first, every float64 }
 
-// scheduleOf spreads rate records a second evenly over workers.
+// scheduleOf distributes rate records per second evenly over workers.
 func scheduleOf(rate float64, worker, workers int) schedule {
 	return schedule{first: float64(time.Second) * float64(worker) / rate, every: float64(time.Second) * float64(workers) / rate}
 }
 
 func (s schedule) due(k int64) time.Duration { return time.Duration(s.first + float64(k)*s.every) }
 
-// unsent tells the lane how many records from the k-th on were due before the
-// interval ended.
+// unsent records how many records from the k-th on were due before the interval ended.
 func (s schedule) unsent(lane *meter.Lane, until time.Duration, k int64) {
 	if due := s.due(k); due < until {
 		lane.Unsent(due, int64(float64(until-due-1)/s.every)+1)
 	}
 }
 
-// pause waits for d, or less when ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,14 +13,14 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
-// Own is the load of clients with connections of their own: each sends one
-// record at a time in a prebuilt request and waits for its answer, or has Pipeline
-// of them in flight. A worker is one goroutine that writes all it may, reads what
-// is there, and writes again; with a rate it is two (paced.go).
+// Own is the load of clients with their own connections: each sends one record at a time in a
+// prebuilt request and waits for its response, or has up to Pipeline of them in flight. A worker is
+// one goroutine that writes the allowed requests, reads the available responses, and repeats; with
+// a rate it is two goroutines (paced.go).
 type Own struct{ workers []*producer }
 
-// producer is one worker of Own. Only paced workers use it from two goroutines;
-// then the receiver touches what its comment says and nothing else.
+// producer is one worker of Own. Only paced workers use it from two goroutines; then the receiver
+// accesses only fields whose comment says "both".
 type producer struct {
 	link     link
 	o        *Options
@@ -28,22 +28,22 @@ type producer struct {
 	lane     *meter.Lane // both
 	account  *Account    // both; nil without a ledger
 	requests *wire.Requests
-	value    []byte // of every record, stamped where they are
+	value    []byte // of every record; stamped if Stamped is set
 	index    uint32
 
 	turn        int
 	correlation uint32 // of the next request
-	// ring holds what is in flight, by correlation id: a power of two of them.
+	// ring holds the in-flight requests by correlation id; its length is a power of two.
 	ring    []flight
 	pending int
-	// failed: a request failed, wait a little. stale: the broker says that it does
-	// not lead, look for the one that does.
+	// failed means that a request failed, so the worker pauses. stale means that the broker is not
+	// the leader, so the worker looks for the leader.
 	failed, stale atomic.Bool // both
-	// broken names what ended the connection of a paced worker.
+	// broken is the name of the failure that ended the connection of a paced worker.
 	broken atomic.Pointer[string] // both
 }
 
-// flight is a request without an answer.
+// flight is a request without a response.
 type flight struct {
 	began       time.Duration
 	sequence    uint64
@@ -143,8 +143,8 @@ func (p *producer) closed(ctx context.Context) error {
 	}
 }
 
-// exchange sends what was added and takes the answers that are there; it returns
-// the time after.
+// exchange sends the added requests and reads the available responses; it returns the time after
+// that.
 func (p *producer) exchange(now time.Duration, idle bool) time.Duration {
 	out := p.requests.Bytes()
 	if p.o.Acks == 0 {
@@ -169,14 +169,14 @@ func (p *producer) exchange(now time.Duration, idle bool) time.Duration {
 	return now
 }
 
-// oldest is what the next answer is for: a connection answers in order.
+// oldest returns the request of the next response: a connection responds in order.
 func (p *producer) oldest() flight {
 	return p.ring[p.slot(p.correlation-uint32(p.pending))]
 }
 
 func (p *producer) slot(correlation uint32) int { return int(correlation) & (len(p.ring) - 1) }
 
-// sent writes requests that nothing answers.
+// sent writes requests that have no response.
 func (p *producer) sent(now time.Duration, out []byte) time.Duration {
 	err := p.link.send(now, out)
 	now = p.window.Now()
@@ -190,7 +190,7 @@ func (p *producer) sent(now time.Duration, out []byte) time.Duration {
 	return now
 }
 
-// lost gives the connection up and counts what was in flight on it.
+// lost closes the connection and counts its in-flight requests as failed.
 func (p *producer) lost(now time.Duration, err error) {
 	for ; p.pending > 0; p.pending-- {
 		p.lane.Fail(p.oldest().began, now, failureName(err), 1)
@@ -199,7 +199,7 @@ func (p *producer) lost(now time.Duration, err error) {
 	p.failed.Store(true)
 }
 
-// add prepares the next request, which is counted from began.
+// add prepares the next request, whose latency counts from began.
 func (p *producer) add(began time.Duration) (flight, error) {
 	f := flight{began: began, correlation: p.correlation, partition: p.link.partitions[p.turn]}
 	var value []byte
@@ -226,8 +226,8 @@ func (p *producer) add(began time.Duration) (flight, error) {
 	return f, nil
 }
 
-// answer counts an answer; an error says that the connection's answers make no
-// sense any more. Both goroutines of a paced worker may be in here and add.
+// answer counts a response; an error means that the connection cannot be used any longer. Both
+// goroutines of a paced worker may be in answer and add.
 func (p *producer) answer(f flight, frame []byte, now time.Duration) error {
 	a, err := wire.ReadProduced(frame, int32(f.correlation), p.o.Cluster.Topic, f.partition)
 	if err != nil {
@@ -260,9 +260,9 @@ func (p *producer) refused(f flight, now time.Duration, name string, answer int)
 	p.failed.Store(true)
 }
 
-// ready makes the worker ready to send: after a failure it waits a little, and it
-// connects again, to the leader of now, where the connection is gone or the broker
-// does not lead. false says that it is not, which is counted.
+// ready prepares the worker for sending: after a failure it pauses, and it connects again, to the
+// current leader, if the connection is lost or the broker is not the leader. It returns false, and
+// counts a failure, if that does not succeed.
 func (p *producer) ready(ctx context.Context) bool {
 	if p.failed.Load() && p.pending == 0 {
 		p.failed.Store(false)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// paced is the open loop of a worker: records go out at their intended times
-// whether answers arrive or not, as far as the pipeline allows. What cannot be sent
-// in time is sent late and counted from its intended time, so that a broker that
-// stalls is charged for everything that had to wait (coordinated omission).
+// paced is the open loop of a worker: records are sent at their intended times, whether responses
+// arrive or not, as far as the pipeline allows. Records that cannot be sent in time are sent late,
+// and their latency counts from the intended time, so that a stalled broker is charged for every
+// record that had to wait (coordinated omission).
 func (p *producer) paced(ctx context.Context) error {
 	timer, err := newSleeper()
 	if err != nil {
@@ -30,9 +30,9 @@ func (p *producer) paced(ctx context.Context) error {
 	return nil
 }
 
-// session sends from the k-th record on until the window ends or the connection
-// does, and returns the first record that it did not send. A receiver takes the
-// answers to flights, which has room for all that the slots let out.
+// session sends from the k-th record on until the window or the connection ends, and returns the
+// first record that it did not send. A receiver reads the responses to flights, whose capacity is
+// that of slots.
 func (p *producer) session(ctx context.Context, timer *sleeper, plan schedule, k int64) (int64, error) {
 	flights, slots := make(chan flight, p.o.Pipeline), make(chan struct{}, p.o.Pipeline)
 	received := make(chan struct{})
@@ -56,7 +56,7 @@ func (p *producer) session(ctx context.Context, timer *sleeper, plan schedule, k
 		if now >= p.window.Until() || ctx.Err() != nil {
 			break
 		}
-		slots <- struct{}{} // waits for an answer when the pipeline is full
+		slots <- struct{}{} // waits for a response if the pipeline is full
 		if p.broken.Load() != nil || p.stale.Load() {
 			break
 		}
@@ -72,8 +72,8 @@ func (p *producer) session(ctx context.Context, timer *sleeper, plan schedule, k
 	return k, err
 }
 
-// launch sends the record that was due. What becomes of it is counted by the
-// receiver, or here where nothing answers.
+// launch sends the record that was due. The receiver counts its outcome, or launch does if there is
+// no response.
 func (p *producer) launch(flights chan<- flight, slots <-chan struct{}, due, now time.Duration) error {
 	p.requests.Reset()
 	f, err := p.add(due)
@@ -100,8 +100,7 @@ func (p *producer) launch(flights chan<- flight, slots <-chan struct{}, due, now
 	return nil
 }
 
-// receive counts the answers to flights until there are no more of either, and
-// frees their slots.
+// receive counts the outcomes of flights until the channel is closed, and frees their slots.
 func (p *producer) receive(flights <-chan flight, slots <-chan struct{}) {
 	for f := range flights {
 		p.land(f)
@@ -109,7 +108,7 @@ func (p *producer) receive(flights <-chan flight, slots <-chan struct{}) {
 	}
 }
 
-// land counts what becomes of one flight.
+// land counts the outcome of one request.
 func (p *producer) land(f flight) {
 	if name := p.broken.Load(); name != nil {
 		p.lane.Fail(f.began, p.window.Now(), *name, 1)
@@ -131,8 +130,7 @@ func (p *producer) land(f flight) {
 	}
 }
 
-// giveUp ends the connection, for whichever of the two goroutines saw it break,
-// and returns what that one saw first.
+// giveUp closes the connection after either goroutine saw it fail, and returns the first failure.
 func (p *producer) giveUp(err error) string {
 	name := failureName(err)
 	if !p.broken.CompareAndSwap(nil, &name) {

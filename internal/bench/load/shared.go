@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// Shared is the load of many tasks on one kgo producer without linger: each task
-// produces a record and waits for its delivery.
+// Shared is the load of many tasks on one kgo producer without linger: each task produces a record
+// and waits for its delivery.
 type Shared struct {
 	o      Options
 	meter  *meter.Meter
@@ -20,7 +20,7 @@ type Shared struct {
 	once   sync.Once
 }
 
-// NewShared makes the producer.
+// NewShared creates the producer.
 func NewShared(o Options, m *meter.Meter) (*Shared, error) {
 	cl, err := producerClient(&o, m, kgo.ProducerLinger(0), kgo.MaxBufferedRecords(max(10_000, 2*o.Concurrency)))
 	if err != nil {
@@ -38,8 +38,7 @@ func (g *Shared) Run(ctx context.Context) error {
 		t := &task{maker: newMaker(&g.o, g.meter, i, pool), client: g.client, delivery: make(chan outcome, 1)}
 		wg.Go(func() { errs[i] = t.run(ctx) })
 	}
-	// A task waits for its record whatever becomes of ctx; the client's end is what
-	// fails the records that are left.
+	// A task waits for its record even if ctx ends; closing the client fails the remaining records.
 	defer context.AfterFunc(ctx, g.Close)()
 	wg.Wait()
 	return errors.Join(errs...)

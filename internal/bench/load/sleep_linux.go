@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper wakes a worker at intended times. The runtime's own timers are rounded
-// to a millisecond when nothing else wakes it, which is more than a broker takes
-// to answer; a timer descriptor wakes the poller when it is due.
+// sleeper wakes a worker at intended times. The runtime rounds its own timers to a millisecond if
+// nothing else wakes it, which is more than a broker's response time; a timer descriptor wakes the
+// poller on time.
 type sleeper struct {
 	file *os.File
 	fd   int
@@ -22,12 +22,12 @@ type sleeper struct {
 func newSleeper() (*sleeper, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("make a timer: %w", err)
+		return nil, fmt.Errorf("create a timer: %w", err)
 	}
 	return &sleeper{file: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
 }
 
-// sleep waits for d. It returns early when ctx ends.
+// sleep waits for d. It returns early if ctx ends.
 func (s *sleeper) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -43,14 +43,14 @@ func (s *sleeper) sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// wake ends a sleep, and all later ones at once.
+// wake ends the current sleep and all later ones.
 func (s *sleeper) wake() {
-	// A timer that cannot be woken ends when it is due.
+	// If the deadline cannot be set, the sleep ends when the timer expires.
 	_ = s.file.SetReadDeadline(time.Unix(1, 0))
 }
 
-// close is called when nothing sleeps.
+// close must be called when no goroutine sleeps.
 func (s *sleeper) close() {
-	// Nothing was written to it.
+	// It was not written to.
 	_ = s.file.Close()
 }

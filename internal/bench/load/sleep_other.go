@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sleeper wakes a worker at intended times, as exactly as the runtime's timers do.
+// sleeper wakes a worker at intended times, with the precision of the runtime's timers.
 type sleeper struct {
 	once  sync.Once
 	woken chan struct{}
@@ -16,7 +16,7 @@ type sleeper struct {
 
 func newSleeper() (*sleeper, error) { return &sleeper{woken: make(chan struct{})}, nil }
 
-// sleep waits for d. It returns early when ctx ends.
+// sleep waits for d. It returns early if ctx ends.
 func (s *sleeper) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -31,7 +31,7 @@ func (s *sleeper) sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// wake ends a sleep, and all later ones at once.
+// wake ends the current sleep and all later ones.
 func (s *sleeper) wake() { s.once.Do(func() { close(s.woken) }) }
 
 func (s *sleeper) close() {}

@@ -1,11 +1,11 @@
-// Package load generates load on a broker and reports every outcome to bench/meter:
-// raw connections with prebuilt requests, tasks on one shared kgo producer, kgo
-// producers with their defaults, raw fetches and kgo consumers.
+// Package load generates load on a broker and reports every outcome to bench/meter: raw connections
+// with prebuilt requests, tasks on one shared kgo producer, kgo producers with their defaults, raw
+// fetches and kgo consumers.
 //
-// It promises that an outcome is a success only with error code 0 and a valid
-// offset, that with a rate latencies count from the intended send times, and that
-// it sends a raw request once: what failed is a failure, not a retry. bench.Run is
-// its only caller. It knows neither how results are merged nor how they are shown.
+// It promises that an outcome is a success only with error code 0 and a valid offset, that with a
+// rate latencies count from the intended send times, and that it sends a raw request once: a failed
+// request is not retried. bench.Run is its only caller. It knows neither how results are merged nor
+// how they are shown.
 package load
 
 import (
@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// StampSize is the bytes that a Stamp takes at the head of a value.
+// StampSize is the size of a Stamp at the start of a value, in bytes.
 const StampSize = 28
 
-// Stamp says which run, worker and record a value belongs to, and when it was to
-// be sent: big-endian run (8 bytes), worker (4), sequence (8), nanoseconds since
-// the start of the run (8).
+// Stamp identifies the run, worker and record of a value and its intended send time: big-endian run
+// (8 bytes), worker (4), sequence (8), nanoseconds since the start of the run (8).
 type Stamp struct {
 	Run      uint64
 	Worker   uint32
@@ -26,7 +25,7 @@ type Stamp struct {
 	Sent     time.Duration
 }
 
-// Put writes the stamp to the head of value, which has at least StampSize bytes.
+// Put writes the stamp to the start of value, which must have at least StampSize bytes.
 func (s Stamp) Put(value []byte) {
 	binary.BigEndian.PutUint64(value, s.Run)
 	binary.BigEndian.PutUint32(value[8:], s.Worker)
@@ -34,7 +33,7 @@ func (s Stamp) Put(value []byte) {
 	binary.BigEndian.PutUint64(value[20:], uint64(s.Sent))
 }
 
-// ReadStamp reads the stamp of a value; false when it is too short to hold one.
+// ReadStamp reads the stamp of a value; false if the value is too short.
 func ReadStamp(value []byte) (Stamp, bool) {
 	if len(value) < StampSize {
 		return Stamp{}, false

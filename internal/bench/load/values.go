@@ -2,13 +2,12 @@ package load
 
 import "math/rand/v2"
 
-// poolSize is what values are cut from: more than a batch holds, so that no
-// compression finds the same text twice in one.
+// poolSize is the size of the text that values are cut from: more than a batch holds, so that no
+// compression finds the same text twice in a batch.
 const poolSize = 2 << 20
 
-// values makes the values of a worker: text of 64 letters at random, which
-// compresses to about three quarters, as a stretch of a pool that moves on with
-// every record. Workers share a pool, which is only read.
+// values creates the values of a worker: random text of 64 letters, which compresses to about three
+// quarters. Each value is the next part of a pool. Workers share the pool, which is only read.
 type values struct {
 	pool []byte
 	at   int
@@ -19,12 +18,12 @@ func newValues(seed uint64, size int) *values {
 	return &values{pool: text(seed, max(poolSize, 2*size)), size: size}
 }
 
-// startingAt is the same pool for worker i, begun at another place.
+// startingAt returns values of the same pool for worker i, starting at another position.
 func (v *values) startingAt(i int) *values {
 	return &values{pool: v.pool, size: v.size, at: i * 7919 % max(len(v.pool)-v.size, 1)}
 }
 
-// text is size letters at random.
+// text returns size random letters.
 func text(seed uint64, size int) []byte {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	pool := make([]byte, size)
@@ -39,7 +38,7 @@ func text(seed uint64, size int) []byte {
 	return pool
 }
 
-// next is the next value; it must not be written to.
+// next returns the next value; the caller must not write to it.
 func (v *values) next() []byte {
 	if v.at+v.size > len(v.pool) {
 		v.at = 0

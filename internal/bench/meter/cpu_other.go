@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// ProcessCPU is the CPU time that all threads of a process have used. This system
-// does not tell.
+// ProcessCPU returns an error: this system does not report the CPU time of another process.
 func ProcessCPU(pid int) (time.Duration, error) {
 	return 0, fmt.Errorf("CPU time of process %d: %w", pid, errors.ErrUnsupported)
 }

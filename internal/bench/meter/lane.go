@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// bunch is the number of samples that a lane gathers before it hands them over:
-// the meter's lock is taken once for so many.
+// bunch is the number of samples that a recorder collects before it hands them over, so that it
+// takes the meter's lock only once for all of them.
 const bunch = 2048
 
-// Amount is what one outcome adds.
+// Amount is the contribution of one outcome.
 type Amount struct {
 	Requests, Records, Payload, Wire int64
 }
@@ -22,18 +22,18 @@ func (a *Amount) add(b Amount) {
 	a.Wire += b.Wire
 }
 
-// Lane records the outcomes of one worker. Its methods may be called from any
-// goroutine; the lock is the lane's own, and free but for one flush in each point.
+// Lane records the outcomes of one worker. It is safe for concurrent use; its lock is its own, and
+// uncontended except for one flush per point.
 type Lane struct {
 	meter *Meter
 
 	mu sync.Mutex
-	// point is the index of the one that samples and sums belong to.
+	// point is the index of the point that samples and sums belong to.
 	point    int
 	samples  []uint32
 	sums     Amount
 	failures int64
-	// The rest is of the whole interval.
+	// The other fields are of the whole interval.
 	byName     map[string]int64
 	unanswered int64
 	oldest     time.Duration
@@ -41,8 +41,8 @@ type Lane struct {
 	early int64
 }
 
-// Done records a success that took from began to now, both by the window's
-// clock, as one latency sample. With an open loop began is the intended time.
+// Done records a success that lasted from began to now, both on the window's clock, as one latency
+// sample. In an open loop began is the intended time.
 func (l *Lane) Done(began, now time.Duration, a Amount) {
 	l.mu.Lock()
 	if l.inside(began, now, 1) {
@@ -55,8 +55,8 @@ func (l *Lane) Done(began, now time.Duration, a Amount) {
 	l.mu.Unlock()
 }
 
-// Count adds to the sums without a latency sample: wire bytes, and requests that
-// a client makes for many records.
+// Count adds to the sums without a latency sample: wire bytes, and requests that a client sends for
+// many records.
 func (l *Lane) Count(now time.Duration, a Amount) {
 	l.mu.Lock()
 	if l.inside(now, now, 0) {
@@ -65,7 +65,7 @@ func (l *Lane) Count(now time.Duration, a Amount) {
 	l.mu.Unlock()
 }
 
-// Fail records n failures of one name that began at began and ended now.
+// Fail records n failures with one name that started at began and ended at now.
 func (l *Lane) Fail(began, now time.Duration, name string, n int64) {
 	l.mu.Lock()
 	if now < l.meter.window.From() {
@@ -81,17 +81,17 @@ func (l *Lane) Fail(began, now time.Duration, name string, n int64) {
 	l.mu.Unlock()
 }
 
-// Unsent records n sends that were due before the interval ended and were not
-// made; the first was due at began.
+// Unsent records n sends that were due before the interval ended and did not happen; the first was
+// due at began.
 func (l *Lane) Unsent(began time.Duration, n int64) {
 	l.mu.Lock()
 	l.late(began, l.meter.window.Until(), n)
 	l.mu.Unlock()
 }
 
-// inside reports whether an outcome at now counts, and moves the lane to its point.
-// What ended after the interval and began before its end is in n outcomes that
-// were in flight. The caller holds l.mu.
+// inside reports whether an outcome at now counts, and moves the recorder to its point. Outcomes
+// that ended after the interval and began before its end are n in-flight outcomes. The caller must
+// hold l.mu.
 func (l *Lane) inside(began, now time.Duration, n int64) bool {
 	w := l.meter.window
 	if now < w.warmup {
@@ -115,8 +115,7 @@ func (l *Lane) late(began, until time.Duration, n int64) {
 	}
 }
 
-// flush hands over what was gathered. The caller holds l.mu; the meter's lock is
-// taken inside.
+// flush hands the collected samples to the meter, whose lock it takes. The caller must hold l.mu.
 func (l *Lane) flush() {
 	if len(l.samples) == 0 && l.failures == 0 && l.sums == (Amount{}) {
 		return

@@ -7,14 +7,14 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histograms hold microseconds from 1 to an hour with three digits; longer
-// samples are counted as an hour.
+// Histograms hold microseconds from 1 to an hour with three significant digits; longer samples
+// count as an hour.
 const (
 	highest = int64(time.Hour / time.Microsecond)
 	digits  = 3
 )
 
-// NewHistogram is an empty histogram of microseconds as a Meter makes them.
+// NewHistogram returns an empty histogram of microseconds, as a Meter uses it.
 func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, highest, digits) }
 
 // Point is one step of the interval (see Window.Step).
@@ -24,14 +24,14 @@ type Point struct {
 	P50, P99, Max time.Duration
 }
 
-// Meter gathers the lanes of one flow.
+// Meter merges the samples of the recorders of one flow.
 type Meter struct {
 	window *Window
 
 	lanesMu sync.Mutex
 	lanes   []*Lane
 
-	// mu is taken inside a lane's lock.
+	// mu is taken inside a recorder's lock.
 	mu     sync.Mutex
 	total  *hdrhistogram.Histogram
 	points []Point
@@ -41,15 +41,15 @@ type Meter struct {
 	spare  []*hdrhistogram.Histogram
 }
 
-// New is a meter for one flow of a run with that window.
+// New returns a meter for one flow of a run with that window.
 func New(w *Window) *Meter {
 	return &Meter{window: w, total: NewHistogram(), open: make(map[int]*hdrhistogram.Histogram)}
 }
 
-// Window is the interval that the meter measures.
+// Window returns the interval that the meter measures.
 func (m *Meter) Window() *Window { return m.window }
 
-// Lane makes a lane for one more worker.
+// Lane returns a recorder for another worker.
 func (m *Meter) Lane() *Lane {
 	l := &Lane{meter: m, samples: make([]uint32, 0, bunch)}
 	m.lanesMu.Lock()
@@ -58,7 +58,7 @@ func (m *Meter) Lane() *Lane {
 	return l
 }
 
-// absorb takes what a lane gathered in one point.
+// absorb adds the samples that a recorder collected in one point.
 func (m *Meter) absorb(at int, samples []uint32, sums Amount, failures int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *Meter) absorb(at int, samples []uint32, sums Amount, failures int64) {
 	}
 	for _, us := range samples {
 		v := min(int64(us), highest)
-		// A value within the histogram's bounds cannot be refused.
+		// A value within the histogram's bounds cannot be rejected.
 		_ = into.RecordValue(v)
 		p.Max = max(p.Max, time.Duration(v)*time.Microsecond)
 	}
@@ -94,9 +94,9 @@ func (m *Meter) histogram(at int) *hdrhistogram.Histogram {
 	return h
 }
 
-// Close ends the first n points of the interval and returns those that it ended. A
-// sample that a worker took before the end of a point and hands over after Close
-// still counts, but for the point's percentiles.
+// Close ends the first n points of the interval and returns the newly ended ones. A sample that a
+// worker took before the end of a point and hands over after Close still counts, but not for the
+// point's percentiles.
 func (m *Meter) Close(n int) []Point {
 	m.lanesMu.Lock()
 	lanes := m.lanes
@@ -135,20 +135,20 @@ func (m *Meter) closePoint(at int) {
 	m.spare = append(m.spare, h)
 }
 
-// Totals is what a meter gathered over the interval.
+// Totals are the results of a meter over the interval.
 type Totals struct {
 	Amount
 	Failures   map[string]int64
 	Unanswered int64
 	Oldest     time.Duration
-	// Early counts failures before the interval, which are in nothing else.
+	// Early counts failures before the interval, which no other field includes.
 	Early   int64
 	Latency *hdrhistogram.Histogram
 	Points  []Point
 }
 
-// Totals ends all points of the interval and returns everything. It is called
-// once, when the workers have ended.
+// Totals ends all points of the interval and returns the results. The caller must call it once,
+// when the workers have ended.
 func (m *Meter) Totals() Totals {
 	w := m.window
 	m.Close(int((w.Elapsed() + w.step - 1) / w.step))

@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 )
 
-// Meaning is what a number of the report is.
+// Meaning explains a number of the report.
 type Meaning struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -19,14 +19,14 @@ func legend(c bench.Config) []Meaning {
 	add := func(name, format string, args ...any) {
 		list = append(list, Meaning{name, fmt.Sprintf(format, args...)})
 	}
-	success := "answers with error 0 and a valid offset"
+	success := "responses with error 0 and a valid offset"
 	payload := "values of these records, without keys, headers and batches"
 	switch {
 	case c.Mode == bench.ModeConsume:
-		success = "answers with error 0"
+		success = "responses with error 0"
 	case c.Acks == bench.AcksNone:
-		add("received", "appended to the topic, by any producer: how far its ends grew in the interval")
-		success = "written to a socket, which confirms nothing"
+		add("received", "records appended to the topic, by any producer: the growth of its log end offsets in the interval")
+		success = "writes to a socket, without confirmation"
 	}
 	if c.Mode == bench.ModeConsume && c.Clients == bench.ClientsOwn {
 		payload = "whole record batches, of which only the headers are read"
@@ -34,28 +34,28 @@ func legend(c bench.Config) []Meaning {
 	add("requests/s", "%s, counted if they ended in the measured interval, and divided by it", success)
 	add("records/s", "records in them")
 	add("payload MB/s", "%s; 1 MB = 10^6 bytes", payload)
-	add("wire MB/s", "requests and answers, both directions together, with all of Kafka's headers; without those of TCP")
-	add("failures", "requests (own) or records (kgo) that ended with an error in the interval; they are in no other number")
+	add("wire MB/s", "requests and responses together, with all of Kafka's headers, without those of TCP")
+	add("failures", "requests (own) or records (kgo) that ended with an error in the interval; no other number includes them")
 	from := "the write of a request"
 	if c.Rate > 0 {
-		from = "the time that the rate intended for a record"
+		from = "the time at which the rate intends a record"
 	}
 	switch {
 	case c.Mode == bench.ModeConsume && c.Clients == bench.ClientsOwn:
-		add("latency", "from the write of a fetch until its answer was read; a sample for each")
+		add("latency", "from the write of a fetch until its response was read; a sample for each")
 	case c.Mode == bench.ModeConsume:
 		add("latency", "between two polls; a sample for each")
 	case c.Acks == bench.AcksNone:
-		add("latency", "the time of handing it to a socket or a client: nothing answers; a sample for each")
+		add("latency", "the time until a socket or a client accepted it, as there is no response; a sample for each")
 	case c.Clients == bench.ClientsOwn:
-		add("latency", "from %s until its answer was read; a sample for each, max is the largest of all", from)
+		add("latency", "from %s until its response was read; a sample for each, max is the largest of all", from)
 	default:
 		add("latency", "from handing a record to the client until its delivery was confirmed; a sample for each, max is the largest of all")
 	}
 	return list
 }
 
-// AgainstText says in lines what was measured, and from where; none where it is not known.
+// AgainstText describes the broker and the machine in lines; it returns none if they are unknown.
 func AgainstText(a *bench.Against, program string) []string {
 	if a == nil {
 		return nil
@@ -74,7 +74,7 @@ func AgainstText(a *bench.Against, program string) []string {
 	case a.Admin != "":
 		broker = append(broker, "no fdatasync in the interval")
 	case a.Profile != "":
-		broker = append(broker, "version and fdatasyncs unknown (--admin names its admin port; chronik-bench limits measures a disk)")
+		broker = append(broker, "version and fdatasyncs unknown (set --admin to its admin port; chronik-bench limits measures a disk)")
 	default:
 		broker = append(broker, "a broker that reports neither version nor durability profile")
 	}

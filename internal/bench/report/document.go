@@ -9,13 +9,13 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 )
 
-// Document is a result as JSON has it: what was recorded, its rates over the
-// measured interval, and quantiles in microseconds.
+// Document is a result in JSON: recorded values, rates over the measured interval, and quantiles in
+// microseconds.
 type Document struct {
-	// Clients says in words what kind of clients made the load.
+	// Clients describes the clients in words.
 	Clients string       `json:"clients"`
 	Config  bench.Config `json:"config"`
-	// Program is chronik-bench's version, Against what it measured and where.
+	// Program is chronik-bench's version. Against describes the broker and the machine.
 	Program string              `json:"program,omitempty"`
 	Against *bench.Against      `json:"against,omitempty"`
 	Started time.Time           `json:"started"`
@@ -23,27 +23,26 @@ type Document struct {
 	Flows   []Flow              `json:"flows"`
 	CPU     *CPU                `json:"server_cpu,omitempty"`
 	Verify  *bench.Verification `json:"verify,omitempty"`
-	// Notes are what a reader must know of the figures, Legend what each of them is.
+	// Notes are sentences that a reader of the figures must know. Legend explains the figures.
 	Notes  []string  `json:"notes,omitempty"`
 	Legend []Meaning `json:"legend"`
 }
 
 // Flow is one direction of the load.
 type Flow struct {
-	// Name is received, produce, consume or end-to-end. What the counts are, bench.Flow says.
+	// Name is received, produce, consume or end-to-end. bench.Flow explains the counts.
 	Name     string           `json:"name"`
 	Requests int64            `json:"requests"`
 	Records  int64            `json:"records"`
 	Failures map[string]int64 `json:"failures"`
-	// Unanswered were sent or due when the interval ended; the oldest had waited
+	// Unanswered operations were sent or due when the interval ended; the oldest had waited for
 	// Oldest microseconds.
 	Unanswered int64   `json:"unanswered"`
 	Oldest     float64 `json:"oldest_unanswered_us"`
-	// SentOnly: nothing confirmed what counts as a success (acks=0).
+	// SentOnly reports whether successes are unconfirmed (acks=0).
 	SentOnly bool `json:"sent_only"`
-	// Payload is bytes of values alone, or of whole batches where
-	// PayloadIsBatches; Wire all that went over the sockets, nil where that is not
-	// known.
+	// Payload is the size of values in bytes, or of whole batches if PayloadIsBatches is true. Wire
+	// is the size of all traffic, nil if it is unknown.
 	Payload          int64  `json:"payload_bytes"`
 	PayloadIsBatches bool   `json:"payload_is_batches"`
 	Wire             *int64 `json:"wire_bytes"`
@@ -57,8 +56,8 @@ type Flow struct {
 	Series  []Point `json:"series,omitempty"`
 }
 
-// Point is a stretch of the measured interval that ends At seconds after its
-// begin and is Width long, counted alone.
+// Point is a part of the measured interval of length Width that ends At seconds after the
+// interval's start.
 type Point struct {
 	At       float64 `json:"at_seconds"`
 	Width    float64 `json:"width_seconds"`
@@ -71,13 +70,13 @@ type Point struct {
 	Max      float64 `json:"max_us"`
 }
 
-// CPU is the server's over the measured interval.
+// CPU is the server's CPU time over the measured interval.
 type CPU struct {
 	Seconds    float64 `json:"seconds"`
 	PerRequest float64 `json:"per_request_us"`
 }
 
-// Of is r as a document.
+// Of returns r as a document.
 func Of(r *bench.Result) Document {
 	d := Document{Clients: ClientsText(r.Config), Config: r.Config, Started: r.Started, Elapsed: r.Elapsed.Seconds(),
 		Verify: r.Verify, Notes: r.Notes,
@@ -91,7 +90,7 @@ func Of(r *bench.Result) Document {
 	return d
 }
 
-// Flow is the flow of this name, nil where there is none.
+// Flow returns the flow with this name, nil if there is none.
 func (d Document) Flow(name string) *Flow {
 	for i := range d.Flows {
 		if d.Flows[i].Name == name {
@@ -101,7 +100,7 @@ func (d Document) Flow(name string) *Flow {
 	return nil
 }
 
-// FlowOf is f, measured over elapsed.
+// FlowOf returns f, measured over elapsed.
 func FlowOf(f bench.NamedFlow, elapsed time.Duration) Flow {
 	s := Flow{Name: f.Name, Requests: f.Requests, Records: f.Records, Failures: f.Failures, Unanswered: f.Unanswered, Oldest: micros(f.Oldest),
 		SentOnly: f.SentOnly, Payload: f.PayloadBytes, PayloadIsBatches: f.PayloadIsBatches,
@@ -121,7 +120,7 @@ func FlowOf(f bench.NamedFlow, elapsed time.Duration) Flow {
 	return s
 }
 
-// per is n over elapsed, in one a second; 0 where no time was measured.
+// per returns n over elapsed, per second; 0 if elapsed is 0.
 func per(n int64, elapsed time.Duration) float64 {
 	if elapsed <= 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 )
 
-// CSV writes a line for each flow of r after one of names, for collecting runs.
+// CSV writes a line of names and a line for each flow of r, for collecting runs.
 func CSV(w io.Writer, r *bench.Result) error {
 	c, d := csv.NewWriter(w), Of(r)
 	header := []string{"started", "clients", "mode", "flow", "topic", "concurrency", "pipeline", "message_size", "acks", "compression", "rate",
@@ -33,7 +33,7 @@ func CSV(w io.Writer, r *bench.Result) error {
 	return nil
 }
 
-// csvRow is empty where something is not known.
+// csvRow leaves unknown values empty.
 func csvRow(d Document, f Flow) []string {
 	whole := func(n int64) string { return strconv.FormatInt(n, 10) }
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
@@ -61,13 +61,13 @@ func csvRow(d Document, f Flow) []string {
 	return append(row, whole(f.Unanswered), cpu, lost, duplicated, syncs, syncTime)
 }
 
-// Resolution of the percentile text: ticks for each halving of the distance to
-// 100 %, HdrHistogram's usual number.
+// hdrTicks is the resolution of the percentile text: ticks for each halving of the distance to 100
+// %, HdrHistogram's usual number.
 const hdrTicks = 5
 
-// HDR writes the latencies of each flow in HdrHistogram's percentile text, in
-// milliseconds, which its plotters read. A flow begins with a comment of its
-// name and clients; a file of one flow is what they expect.
+// HDR writes the latencies of each flow in HdrHistogram's percentile text, in milliseconds, which
+// its plotters read. A flow begins with a comment of its name and clients; the plotters expect a
+// file of one flow.
 func HDR(w io.Writer, r *bench.Result) error {
 	for _, f := range r.Flows() {
 		if f.Latency == nil {

@@ -18,7 +18,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// page is what the template shows.
+// page holds the values of the template.
 type page struct {
 	Title, Clients, Load string
 	Against              []string
@@ -38,9 +38,8 @@ type drawing struct {
 
 type setting struct{ Name, Value string }
 
-// HTML writes r as one page: what was run, its figures, and plots of throughput
-// and latency over time and of the latency percentiles. It needs nothing from
-// elsewhere and has no script.
+// HTML writes r as one page: the configuration, the figures, and plots of throughput and latency
+// over time and of the latency percentiles. It loads nothing from other sites and has no script.
 func HTML(w io.Writer, r *bench.Result) error {
 	t, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -75,7 +74,7 @@ func HTML(w io.Writer, r *bench.Result) error {
 	return err
 }
 
-// settingsOf lists every setting of c under its name in JSON, in its order.
+// settingsOf lists every setting of c by its JSON name, in the order of the JSON.
 func settingsOf(c bench.Config) ([]setting, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -100,7 +99,7 @@ func settingsOf(c bench.Config) ([]setting, error) {
 	return list, nil
 }
 
-// settingOf makes times readable, which the JSON has in nanoseconds.
+// settingOf formats durations, which the JSON has in nanoseconds.
 func settingOf(name, value string) setting {
 	if short, ok := strings.CutSuffix(name, "_ns"); ok {
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
@@ -114,14 +113,14 @@ func plots(r *bench.Result, d Document) []drawing {
 	list := []drawing{{"Throughput", throughput(d)}, {"Latency percentiles", percentiles(r)}}
 	for _, f := range d.Flows {
 		if f.Name == bench.FlowReceived {
-			continue // it has none
+			continue // it has no latency
 		}
 		list = append(list, drawing{"Latency over time: " + f.Name, overTime(f, d.Elapsed)})
 	}
 	return list
 }
 
-// nothing is what an empty plot says.
+// nothing is the text of an empty plot.
 const nothing = "nothing succeeded in the measured interval"
 
 func draw(p plot) template.HTML {
@@ -148,7 +147,7 @@ func throughput(d Document) template.HTML {
 	return draw(p)
 }
 
-// percentileTicks is the points for each halving of the distance to 100 %.
+// percentileTicks is the number of points for each halving of the distance to 100 %.
 const percentileTicks = 4
 
 func percentiles(r *bench.Result) template.HTML {

@@ -6,8 +6,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latency sums up a histogram of times. The values are microseconds, as exact as
-// the histogram: three digits.
+// Latency summarizes a histogram of times. The values are microseconds with the precision of the
+// histogram, three significant digits.
 type Latency struct {
 	Count int64   `json:"count"`
 	Min   float64 `json:"min_us"`
@@ -21,8 +21,8 @@ type Latency struct {
 	Max   float64 `json:"max_us"`
 }
 
-// LatencyOf sums up h, whose values are multiples of unit. A nil or empty one
-// gives zeros and Count 0.
+// LatencyOf summarizes h, whose values are multiples of unit. For a nil or empty histogram all
+// fields are 0.
 func LatencyOf(h *hdrhistogram.Histogram, unit time.Duration) Latency {
 	if h == nil || h.TotalCount() == 0 {
 		return Latency{}

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 )
 
-// Live shows how a run goes on while it measures: on a terminal in a line that is
-// replaced, elsewhere in a line every ten seconds. It is used by one goroutine at a time.
+// Live shows the progress of a run while it measures: on a terminal as a line that is replaced,
+// otherwise as a line every ten seconds. One goroutine at a time may use it.
 type Live struct {
 	w        io.Writer
 	terminal bool
@@ -22,7 +22,7 @@ type Live struct {
 	shown    bool
 }
 
-// lineEvery is the time between two lines where there is no terminal.
+// lineEvery is the interval of lines without a terminal.
 const lineEvery = 10 * time.Second
 
 // NewLive shows a run of c on w.
@@ -30,13 +30,13 @@ func NewLive(w io.Writer, c bench.Config, terminal bool) *Live {
 	return &Live{w: w, terminal: terminal, total: c.Duration, next: lineEvery, texts: map[string]string{}}
 }
 
-// backToStart begins the line again and clears it (ECMA-48 EL).
+// backToStart moves to the start of the line and clears it (ECMA-48 EL).
 const backToStart = "\r\x1b[K"
 
 // Progress is a bench.Progress. An error of the writer does not end the run.
 func (l *Live) Progress(flow string, p bench.Point) {
 	if !l.terminal && l.at >= l.next && p.At > l.at {
-		fmt.Fprintln(l.w, l.line()) // with what all flows reported of that point
+		fmt.Fprintln(l.w, l.line()) // with the reports of all flows about that point
 		l.next += lineEvery
 	}
 	l.at = max(l.at, p.At)

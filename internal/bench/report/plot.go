@@ -11,7 +11,7 @@ const (
 	plotWidth, plotHeight    = 860.0, 300.0
 	marginLeft, marginRight  = 70.0, 34.0
 	marginTop, marginBottom  = 16.0, 44.0
-	mostDots                 = 240 // more are a line without places to point at
+	mostDots                 = 240 // with more, dots would be too close together
 	areaWidth, areaHeight    = plotWidth - marginLeft - marginRight, plotHeight - marginTop - marginBottom
 	labelGap, lineOfText     = 8.0, 16.0
 	legendWidth, legendStart = 150.0, marginLeft
@@ -26,15 +26,14 @@ type plot struct {
 	caption, empty string
 }
 
-// line is one of them. Its colour is that of its index in the plot.
+// line is a line of a plot. Its colour is that of its index.
 type line struct {
 	name   string
 	points []point
 }
 
-// point is a value at x, or over the stretch of width that ends at x: such a value is drawn
-// as a step, and its dot in the middle. text is shown when the pointer is over it, instead
-// of its numbers.
+// point is a value at x, or over an interval of length width that ends at x: then it is drawn as a
+// step with its dot in the middle. text, if set, replaces the numbers in the tooltip.
 type point struct {
 	x, y  float64
 	text  string
@@ -44,8 +43,8 @@ type point struct {
 func (p plot) left(x float64) float64 { return marginLeft + p.x.place(x)*areaWidth }
 func (p plot) top(y float64) float64  { return marginTop + (1-p.y.place(y))*areaHeight }
 
-// svg draws p. It is a whole element without anything from elsewhere: colours are
-// classes, so that the page decides what light and dark are.
+// svg draws p as a self-contained element. Colours are classes, so that the page defines those of
+// light and dark mode.
 func (p plot) svg() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight+lineOfText, html.EscapeString(p.caption))

@@ -84,7 +84,7 @@ func TestTableSaysEverything(t *testing.T) {
 		"end-to-end 900 900 0.09 unknown 0",
 		"0.001 1.000 1.800", // min, p50 and p90
 		"produce failed 40 times: connection: reset produce failed 3 times: NOT_ENOUGH_REPLICAS",
-		"5 without an answer at the end, the oldest for 7.000 ms",
+		"5 without a response at the end, the oldest for 7.000 ms",
 		"server CPU 0.50 s, 250.00 us", "VERIFICATION FAILED (2000 acknowledged, 1999 found, 1 lost", "a note & more",
 	} {
 		if !strings.Contains(words(b.String()), want) {
@@ -180,7 +180,7 @@ func TestStallAtTheEndIsSaid(t *testing.T) {
 		if err := Table(&b, r); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(b.String(), "without an answer at the end"); got != tc.want {
+		if got := strings.Contains(b.String(), "without a response at the end"); got != tc.want {
 			t.Errorf("%d unanswered of 16 connections, the oldest for %v, answers within 2 ms: said %v", tc.unanswered, tc.oldest, got)
 		}
 	}
@@ -293,7 +293,7 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	}
 	const against = "against chronik v1.2, durability profile sync, 1200 fdatasyncs/s of 0.700 ms, each for 45.0 records"
 	const from = "from chronik-bench v9 on linux/amd64, 2 CPUs, load average 1.50 before, shared with the broker"
-	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records", "received appended to the topic, by any producer"} {
+	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records", "received records appended to the topic, by any producer"} {
 		if !strings.Contains(words(table.String()), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}

@@ -19,7 +19,7 @@ type mark struct {
 	text string
 }
 
-// place is where v lies: 0 at min, 1 at max. What lies outside goes to the edge.
+// place returns the position of v: 0 at min, 1 at max. Values outside are moved to the edge.
 func (s scale) place(v float64) float64 {
 	low, high := s.min, s.max
 	if s.log {
@@ -31,10 +31,10 @@ func (s scale) place(v float64) float64 {
 	return min(max((v-low)/(high-low), 0), 1)
 }
 
-// wantedMarks is about how many an axis has.
+// wantedMarks is the approximate number of marks of an axis.
 const wantedMarks = 6
 
-// linear is a scale from zero to at least high, with marks at round numbers.
+// linear returns a scale from zero to at least high, with marks at round numbers.
 func linear(high float64) scale {
 	if high <= 0 || math.IsNaN(high) || math.IsInf(high, 0) {
 		high = 1
@@ -53,9 +53,8 @@ func linear(high float64) scale {
 	return s
 }
 
-// decades is a logarithmic scale that holds low and high, both more than zero,
-// with marks at 1, 2 and 5 of each power of ten, or at the powers alone where
-// there are many.
+// decades returns a logarithmic scale that contains low and high, both positive, with marks at 1, 2
+// and 5 of each power of ten, or only at the powers if there are many.
 func decades(low, high float64) scale {
 	if low <= 0 || math.IsNaN(low) {
 		low = 1
@@ -100,8 +99,8 @@ func roundUp(v float64, steps []float64) float64 {
 	return 10 * base
 }
 
-// nines is the scale of percentiles: a step for each factor of ten by which
-// fewer are above it, from 0 % to the last that count values can tell.
+// nines returns the scale of percentiles: a step for each factor of ten by which fewer values are
+// above it, from 0 % to the last percentile that count values can resolve.
 func nines(count int64) scale {
 	last := 2
 	for c := count; c >= 1000 && last < 7; c /= 10 {
@@ -114,7 +113,7 @@ func nines(count int64) scale {
 	return s
 }
 
-// percent is 1-10^-i as a percentage, exactly.
+// percent returns 1-10^-i as an exact percentage.
 func percent(i int) string {
 	switch i {
 	case 0:
@@ -128,7 +127,7 @@ func percent(i int) string {
 	}
 }
 
-// short writes v with at most four digits and k, M or G.
+// short formats v with at most four digits and k, M or G.
 func short(v float64) string {
 	for _, unit := range []struct {
 		size float64

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 )
 
-// ClientsText says which kind of clients makes the load of c, with their number.
+// ClientsText describes the kind and number of clients of c.
 func ClientsText(c bench.Config) string {
 	n := c.Concurrency
 	switch c.Clients {
@@ -23,7 +23,7 @@ func ClientsText(c bench.Config) string {
 	case bench.ClientsShared:
 		return fmt.Sprintf("shared: %s on one producer without linger, each waiting for its record's delivery", count(n, "task"))
 	case bench.ClientsBatched:
-		return fmt.Sprintf("batched: %s of kgo with its defaults, as many records in flight as they like", count(n, "client"))
+		return fmt.Sprintf("batched: %s of kgo with its defaults, without a limit of records in flight", count(n, "client"))
 	default:
 		return fmt.Sprintf("%s: %d", c.Clients, n)
 	}
@@ -36,10 +36,10 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// LoadText says in a line what the load of c was, but for its clients.
+// LoadText describes the load of c in a line, without its clients.
 func LoadText(c bench.Config) string {
 	parts := []string{string(c.Mode)}
-	if c.Mode != bench.ModeConsume { // which takes what it finds
+	if c.Mode != bench.ModeConsume { // which has no size of its own
 		parts = append(parts, fmt.Sprintf("%d B values", c.MessageSize), "acks="+string(c.Acks))
 		if c.Compression != "" && c.Compression != "none" {
 			parts = append(parts, c.Compression)
@@ -53,7 +53,7 @@ func LoadText(c bench.Config) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(", topic %s at %s", c.Topic, strings.Join(c.Brokers, ","))
 }
 
-// Table writes r for a reader of a terminal.
+// Table writes r as tables.
 func Table(w io.Writer, r *bench.Result) error {
 	var b strings.Builder
 	d := Of(r)
@@ -100,7 +100,7 @@ func rates(w io.Writer, d Document) error {
 	return t.Flush()
 }
 
-// rateRow is what a flow did in a second.
+// rateRow returns the rates of a flow.
 func rateRow(f Flow) []string {
 	wire := "unknown"
 	if f.WirePerSecond != nil {
@@ -125,7 +125,7 @@ func latencies(w io.Writer, d Document) error {
 	return t.Flush()
 }
 
-// latencyRow is dashes where nothing was sampled.
+// latencyRow returns dashes if there are no samples.
 func latencyRow(f Flow) []string {
 	l := f.Latency
 	values := millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean)
@@ -137,7 +137,7 @@ func latencyRow(f Flow) []string {
 	return append(append([]string{f.Name}, values...), fmt.Sprint(l.Count))
 }
 
-// millis writes microseconds as milliseconds.
+// millis formats microseconds as milliseconds.
 func millis(us ...float64) []string {
 	out := make([]string, len(us))
 	for i, v := range us {
@@ -146,7 +146,7 @@ func millis(us ...float64) []string {
 	return out
 }
 
-// failed is the sum of the failures.
+// failed returns the sum of the failures.
 func (f Flow) failed() int64 {
 	var n int64
 	for _, c := range f.Failures {
@@ -170,8 +170,8 @@ func (f Flow) failures() []string {
 	return list
 }
 
-// remarks are sentences on what the tables do not show. What a kind of load means
-// for its figures, the run's notes say.
+// remarks returns sentences on facts that the tables do not show. The run's notes explain the kind
+// of load.
 func remarks(d Document) []string {
 	var out []string
 	for _, f := range d.Flows {
@@ -179,11 +179,11 @@ func remarks(d Document) []string {
 			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
 		}
 		if f.stalled(d.Config) {
-			out = append(out, fmt.Sprintf("%s: %d without an answer at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
+			out = append(out, fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
 		}
 	}
 	if d.CPU != nil {
-		out = append(out, fmt.Sprintf("server CPU %.2f s, %.2f us for each success", d.CPU.Seconds, d.CPU.PerRequest))
+		out = append(out, fmt.Sprintf("server CPU %.2f s, %.2f us per success", d.CPU.Seconds, d.CPU.PerRequest))
 	}
 	if d.Verify != nil {
 		out = append(out, VerifyText(d.Verify))
@@ -191,15 +191,15 @@ func remarks(d Document) []string {
 	return append(out, d.Notes...)
 }
 
-// stalled says whether more was unanswered at the end than a closed loop always
-// has, or one for longer than any answer took.
+// stalled reports whether more operations were unanswered at the end than a closed loop always has,
+// or one for longer than any response took.
 func (f Flow) stalled(c bench.Config) bool {
 	return f.Unanswered > int64(c.Concurrency)*int64(max(c.Pipeline, 1)) || f.Unanswered > 0 && f.Oldest > f.Latency.Max
 }
 
-// VerifyText says in a line what reading everything back found.
+// VerifyText describes the verification in a line.
 func VerifyText(v *bench.Verification) string {
-	verdict := "verified: every acknowledged record is there once"
+	verdict := "verified: the topic has every acknowledged record once"
 	if v.Bad() {
 		verdict = "VERIFICATION FAILED"
 	}

@@ -5,16 +5,14 @@ import (
 	"errors"
 )
 
-// ErrAnswer is an answer that is cut short or has not the shape that was asked
-// for.
+// ErrAnswer is returned for a response that is cut short or malformed.
 var ErrAnswer = errors.New("answer: malformed")
 
-// ErrOther is an answer to another request than the one it should be for: another
-// correlation id, topic or partition.
+// ErrOther is returned for a response to another request: with another correlation id, topic or
+// partition.
 var ErrOther = errors.New("answer: for another request")
 
-// reader takes an answer apart; the first thing that is missing makes it bad, and
-// all that follows zero.
+// reader parses a response. The first missing field sets bad, and all further fields are zero.
 type reader struct {
 	p   []byte
 	bad bool
@@ -61,10 +59,10 @@ func (r *reader) uvarint() int {
 	return int(v)
 }
 
-// compact reads a compact length: one more than it is, 0 for null (-1).
+// compact reads a compact length: the encoded value is one more, 0 means null (-1).
 func (r *reader) compact() int { return r.uvarint() - 1 }
 
-// one reads the length of a compact array that must hold one element.
+// one reads the length of a compact array that must have one element.
 func (r *reader) one() {
 	if r.compact() != 1 {
 		r.bad = true
@@ -78,8 +76,7 @@ func (r *reader) tags() {
 	}
 }
 
-// header reads a flexible response header and the one topic and partition that
-// follow what between reads.
+// header reads a flexible response header.
 func (r *reader) header(correlation int32) error {
 	got := r.int32()
 	r.tags()
@@ -106,14 +103,14 @@ func (r *reader) partition(topic string, partition int32) error {
 	return nil
 }
 
-// Produced is the answer to a request of Requests.
+// Produced is the response to a request of Requests.
 type Produced struct {
 	Code   int16 // Kafka's error code
-	Offset int64 // of the record; valid at 0 and above
+	Offset int64 // of the record; valid if it is not negative
 }
 
-// ReadProduced reads an answer to the Produce request (version 9 to 12) with that
-// correlation id: ErrAnswer or ErrOther when it is not one.
+// ReadProduced parses a response to the Produce request (version 9 to 12) with that correlation id.
+// It returns ErrAnswer or ErrOther if it is not one.
 func ReadProduced(frame []byte, correlation int32, topic string, partition int32) (Produced, error) {
 	r := reader{p: frame}
 	if err := r.header(correlation); err != nil {

@@ -1,12 +1,10 @@
-// Package wire is a minimal raw client of the Kafka protocol: connections,
-// prebuilt Produce and Fetch requests, and a reading of their answers that
-// allocates nothing.
+// Package wire is a minimal raw client of the Kafka protocol: connections, prebuilt Produce and
+// Fetch requests, and a parser of their responses that allocates nothing.
 //
-// It promises to cost as little as possible for each request, so that a load
-// generator beside the broker is not the limit: one write and one read system call
-// where one request is in flight. It promises to be strict: an answer that is cut
-// short, has another shape, or answers another request is an error. bench/load calls
-// it. It must not know what is measured, and it neither retries nor finds leaders.
+// It promises minimal cost per request, so that a load generator on the broker's machine is not the
+// limit: one write and one read system call if one request is in flight. It promises to be strict:
+// a response that is cut short, malformed, or for another request is an error. bench/load calls it.
+// It does not know what is measured, and it neither retries nor finds leaders.
 package wire
 
 import (
@@ -19,26 +17,26 @@ import (
 	"time"
 )
 
-// MaxFrame is the largest answer that a connection reads.
+// MaxFrame is the size of the largest response that a connection reads.
 const MaxFrame = 1 << 30
 
-// firstBuffer is what a connection reads into until an answer is larger.
+// firstBuffer is the initial size of a connection's read buffer.
 const firstBuffer = 16 << 10
 
-// ErrFrame is an answer that cannot be one: a length below zero or above MaxFrame.
+// ErrFrame is returned for a response with a length below zero or above MaxFrame.
 var ErrFrame = errors.New("answer: impossible length")
 
-// Conn is a connection to a broker. One goroutine may send while another
-// receives; Exchange is both.
+// Conn is a connection to a broker. One goroutine may send while another receives; Exchange does
+// both.
 type Conn struct {
 	tcp *net.TCPConn
 	raw syscall.RawConn
 
-	// in[r:w] was read and not yet taken by Next.
+	// in[r:w] was read and not yet returned by Next.
 	in   []byte
 	r, w int
 
-	// What step does in its turn on the socket; see Exchange.
+	// The arguments and results of step; see Exchange.
 	out  []byte
 	wait bool
 	err  error
@@ -65,7 +63,7 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return conn, nil
 }
 
-// Close ends the connection; calls that wait on it return an error.
+// Close closes the connection; blocked calls return an error.
 func (c *Conn) Close() error { return c.tcp.Close() }
 
 // SetDeadline makes reads and writes fail after t.
@@ -77,13 +75,13 @@ func (c *Conn) Send(frames []byte) error {
 	return err
 }
 
-// Exchange writes frames and reads until Next has at least one answer. idle says
-// that nothing was in flight before: then no answer can be there yet, and the
-// connection waits for one without asking for it in vain.
+// Exchange writes frames and reads until Next has at least one response. idle means that nothing
+// was in flight before: then no response can be available, and the connection waits for one without
+// trying to read first.
 //
-// The write is made inside the read's turn on the socket. A turn begins by
-// forgetting that the socket was ready, so an answer that arrives after the write
-// wakes the wait that follows, however quick it was.
+// The write happens inside the RawConn.Read callback. Before it calls the callback, the runtime
+// clears the socket's readiness, so a response that arrives after the write wakes the following
+// wait, however fast it was.
 func (c *Conn) Exchange(frames []byte, idle bool) error {
 	if !idle {
 		if len(frames) > 0 {
@@ -98,7 +96,7 @@ func (c *Conn) Exchange(frames []byte, idle bool) error {
 	if err := c.read(); err != nil {
 		return err
 	}
-	if len(c.out) > 0 { // the socket took only a part
+	if len(c.out) > 0 { // the socket accepted only a part
 		rest := c.out
 		c.out = nil
 		if err := c.Send(rest); err != nil {
@@ -108,7 +106,7 @@ func (c *Conn) Exchange(frames []byte, idle bool) error {
 	return c.Receive()
 }
 
-// Receive reads until Next has at least one answer.
+// Receive reads until Next has at least one response.
 func (c *Conn) Receive() error {
 	for {
 		need, err := c.missing()
@@ -122,8 +120,7 @@ func (c *Conn) Receive() error {
 	}
 }
 
-// missing is the number of bytes that the first answer lacks, at least as far as
-// is known.
+// missing returns the number of bytes that the first response lacks, as far as its length is known.
 func (c *Conn) missing() (int, error) {
 	have := c.w - c.r
 	if have < 4 {
@@ -136,7 +133,7 @@ func (c *Conn) missing() (int, error) {
 	return max(4+size-have, 0), nil
 }
 
-// room makes place for need more bytes behind what was read.
+// room makes space for need more bytes after those in the buffer.
 func (c *Conn) room(need int) {
 	if c.r == c.w {
 		c.r, c.w = 0, 0
@@ -154,8 +151,8 @@ func (c *Conn) room(need int) {
 	c.in, c.r = grown, 0
 }
 
-// Next takes the next complete answer, without its length; it is valid until the
-// next call that reads. false means that none is there.
+// Next returns the next complete response without its length; it is valid until the next call that
+// reads. It returns false if there is none.
 func (c *Conn) Next() ([]byte, bool) {
 	have := c.w - c.r
 	if have < 4 {

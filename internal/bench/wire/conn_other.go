@@ -2,7 +2,7 @@
 
 package wire
 
-// read writes what is to be written and reads once.
+// read writes the pending frames and reads once.
 func (c *Conn) read() error {
 	if c.wait {
 		c.wait = false
@@ -20,5 +20,5 @@ func (c *Conn) read() error {
 	return err
 }
 
-// step has no use where a socket's descriptor cannot be had.
+// step is not used on systems without access to a socket's descriptor.
 func (c *Conn) step(uintptr) bool { return true }

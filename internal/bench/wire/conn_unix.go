@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// read takes one turn on the socket: what step says.
+// read runs step on the socket.
 func (c *Conn) read() error {
 	c.err = nil
 	if err := c.raw.Read(c.turn); err != nil {
@@ -18,8 +18,8 @@ func (c *Conn) read() error {
 	return c.err
 }
 
-// step is called with the socket's descriptor until it returns true; false waits
-// until the socket can be read.
+// step is called with the socket's descriptor until it returns true; false waits until the socket
+// is readable.
 func (c *Conn) step(fd uintptr) bool {
 	if c.wait {
 		c.wait = false
@@ -44,7 +44,7 @@ func (c *Conn) step(fd uintptr) bool {
 	}
 }
 
-// write writes c.out and says whether all of it is written.
+// write writes c.out and reports whether all of it is written.
 func (c *Conn) write(fd int) bool {
 	for {
 		n, err := syscall.Write(fd, c.out)

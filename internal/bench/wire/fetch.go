@@ -10,23 +10,22 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// FetchVersion is the version of Fetch that a FetchRequest has: the last by the
-// topic's name (KIP-516 changes 13 to ids).
+// FetchVersion is the version of Fetch in a FetchRequest: the last that names topics (KIP-516
+// changes 13 to ids).
 const FetchVersion = 12
 
-// FetchRequest is a prebuilt Fetch of one partition, without a session (KIP-227).
+// FetchRequest is a prebuilt Fetch of one partition without a session (KIP-227).
 type FetchRequest struct{ frame []byte }
 
-// The request ends with offset, last fetched epoch, log start, the partition's
-// bytes, and five bytes: tags of partition and topic, no forgotten topics, an
-// empty rack, tags.
+// The request ends with offset, last fetched epoch, log start, the partition's bytes, and five
+// bytes: tags of partition and topic, no forgotten topics, an empty rack, tags.
 const (
 	fetchTail      = 5
 	fetchOffsetAt  = fetchTail + 4 + 8 + 4 + 8
 	fetchPartition = fetchOffsetAt + 4 + 4
 )
 
-// NewFetchRequest fetches up to maxBytes (more when the first batch is larger) and
+// NewFetchRequest returns a request for up to maxBytes (more if the first batch is larger) that
 // waits up to waitMillis for one byte.
 func NewFetchRequest(topic string, maxBytes, waitMillis int32) *FetchRequest {
 	req := kmsg.NewFetchRequest()
@@ -42,7 +41,7 @@ func NewFetchRequest(topic string, maxBytes, waitMillis int32) *FetchRequest {
 	return &FetchRequest{frame: kmsg.NewRequestFormatter(kmsg.FormatterClientID(ClientID)).AppendRequest(nil, &req, 0)}
 }
 
-// Bytes is the request for that place; valid until the next call.
+// Bytes returns the request for that partition and offset; it is valid until the next call.
 func (f *FetchRequest) Bytes(correlation, partition int32, offset int64) []byte {
 	n := len(f.frame)
 	binary.BigEndian.PutUint32(f.frame[correlationAt:], uint32(correlation))
@@ -51,7 +50,7 @@ func (f *FetchRequest) Bytes(correlation, partition int32, offset int64) []byte 
 	return f.frame
 }
 
-// Fetched is the answer to a FetchRequest.
+// Fetched is the response to a FetchRequest.
 type Fetched struct {
 	Code          int16 // Kafka's error code, of the request or the partition
 	HighWatermark int64
@@ -59,8 +58,8 @@ type Fetched struct {
 	Batches       []byte // valid as long as the frame
 }
 
-// ReadFetched reads an answer to a Fetch request of version 12: ErrAnswer or
-// ErrOther when it is not one.
+// ReadFetched parses a response to a Fetch request of version 12. It returns ErrAnswer or ErrOther
+// if it is not one.
 func ReadFetched(frame []byte, correlation int32, topic string, partition int32) (Fetched, error) {
 	r := reader{p: frame}
 	if err := r.header(correlation); err != nil {
@@ -93,14 +92,14 @@ func ReadFetched(frame []byte, correlation int32, topic string, partition int32)
 	return f, nil
 }
 
-// Counted is what the headers of fetched batches say.
+// Counted is the summary of the headers of fetched batches.
 type Counted struct {
-	Records int64 // data records at and after the offset asked for
+	Records int64 // data records at and after the requested offset
 	Bytes   int64 // of complete batches
 	Next    int64 // offset after the last batch
 }
 
-// Where a batch holds what CountBatches reads.
+// Offsets in a batch of the fields that CountBatches reads.
 const (
 	batchLengthAt  = 8
 	batchMagicAt   = 16
@@ -111,9 +110,9 @@ const (
 	batchControl   = 1 << 5
 )
 
-// CountBatches counts records by the headers of batches fetched from offset on.
-// The last batch may be cut short, as brokers do; a batch that cannot be one, or
-// that goes back, is ErrAnswer.
+// CountBatches counts the records in batches fetched from offset on by their headers. The last
+// batch may be cut short, as brokers do; it returns ErrAnswer for an invalid batch or a decreasing
+// offset.
 func CountBatches(p []byte, offset int64) (Counted, error) {
 	c := Counted{Next: offset}
 	for len(p) >= batchHeader {
@@ -130,7 +129,7 @@ func CountBatches(p []byte, offset int64) (Counted, error) {
 		if next <= c.Next || records < 0 || base < 0 {
 			return c, ErrAnswer
 		}
-		if base < c.Next { // the batch that holds the offset asked for
+		if base < c.Next { // the batch that contains the requested offset
 			records = min(records, next-c.Next)
 		}
 		if binary.BigEndian.Uint16(p[batchAttrsAt:])&batchControl == 0 {
@@ -143,8 +142,9 @@ func CountBatches(p []byte, offset int64) (Counted, error) {
 	return c, nil
 }
 
-// EachValue calls fn with the value of every record from offset on of fetched batches, and returns the offset after the last
-// one. A value is valid until fn returns. The last batch may be cut short; what is no batch is ErrAnswer.
+// EachValue calls fn with the value of every record from offset on in fetched batches, and returns
+// the offset after the last record. A value is valid until fn returns. The last batch may be cut
+// short; EachValue returns ErrAnswer for an invalid batch.
 func EachValue(p []byte, offset int64, fn func(value []byte)) (next int64, err error) {
 	for len(p) > 0 {
 		batch, rest, err := record.Next(p)

@@ -11,35 +11,34 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// Versions of Produce that Requests build: flexible, and by the topic's name.
-// From 13 on (KIP-516) requests name topics by id.
+// Versions of Produce that Requests builds: flexible, and with the topic's name. From 13 on
+// (KIP-516) requests identify topics by id.
 const (
 	MinProduce = 9
 	MaxProduce = 12
 )
 
-// ClientID is what requests call their client.
+// ClientID is the client id of requests.
 const ClientID = "chronik-bench"
 
-// Where a batch holds its checksum, and from where on that counts.
+// Offsets of a batch's checksum and of the first byte that it covers.
 const (
 	crcAt   = 17
 	crcFrom = 21
 )
 
-// Produce says what requests to build: each holds one batch of one record.
+// Produce configures requests with one batch of one record each.
 type Produce struct {
 	Version     int16 // MinProduce to MaxProduce
 	Topic       string
 	Acks        int16 // 0, 1 or -1
 	Timeout     time.Duration
 	Compression string // none, gzip, snappy, lz4 or zstd
-	Value       []byte // of the records; Add may replace it by one of the same size
+	Value       []byte // of the records; Add may replace it with one of the same size
 }
 
-// Requests builds Produce requests that go out in one write. They are made once
-// and patched in place; only a compressed value that changes is built anew. It is
-// used by one goroutine.
+// Requests builds Produce requests that are sent in one write. They are built once and patched in
+// place; only a compressed value that changes is built again. One goroutine uses it.
 type Requests struct {
 	o           Produce
 	compression record.Compression
@@ -47,9 +46,9 @@ type Requests struct {
 	frames []byte
 	size   int
 	n      int
-	// Where a frame holds what is patched; correlation is at 8.
+	// Offsets in a frame of the patched fields; correlation is at 8.
 	partitionAt, batchAt, valueAt int
-	// built holds requests that could not be patched; fresh is the last one alone.
+	// built holds requests that could not be patched; fresh is the last of them.
 	built, fresh []byte
 }
 
@@ -70,12 +69,12 @@ func NewRequests(o Produce, slots int) (*Requests, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Behind the batch come the empty tags of partition, topic and request; before
-	// it its length and the partition.
+	// After the batch come the empty tags of partition, topic and request; before it come its
+	// length and the partition.
 	r.size = len(frame)
 	r.batchAt = len(frame) - 3 - batch
 	r.partitionAt = r.batchAt - uvarintSize(uint64(batch+1)) - 4
-	// An uncompressed record ends with its value and the count of its headers.
+	// An uncompressed record ends with its value and the number of its headers.
 	r.valueAt = len(frame) - 4 - len(o.Value)
 	for range slots {
 		r.frames = append(r.frames, frame...)
@@ -83,8 +82,8 @@ func NewRequests(o Produce, slots int) (*Requests, error) {
 	return r, nil
 }
 
-// build makes a request in the memory of dst, which it overwrites, and returns the
-// size of its batch.
+// build encodes a request into the memory of dst, which it overwrites, and returns the size of its
+// batch.
 func (r *Requests) build(dst []byte, correlation, partition int32, value []byte) ([]byte, int, error) {
 	b := record.NewBuilder(record.BatchOptions{Compression: r.compression})
 	b.Append(time.Now().UnixMilli(), nil, value, nil)
@@ -103,12 +102,12 @@ func (r *Requests) build(dst []byte, correlation, partition int32, value []byte)
 	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(ClientID)).AppendRequest(dst[:0], &req, correlation), len(batch), nil
 }
 
-// Reset forgets the requests added.
+// Reset removes the added requests.
 func (r *Requests) Reset() { r.n, r.built = 0, r.built[:0] }
 
-// Add adds a request for a partition and returns its size on the wire. A value
-// other than nil replaces the one of Produce and must be as long. There is room for
-// as many as NewRequests was told.
+// Add adds a request for a partition and returns its size on the wire. A value other than nil
+// replaces that of Produce and must have the same length. Add must not be called more often than
+// slots of NewRequests.
 func (r *Requests) Add(correlation, partition int32, value []byte) (int, error) {
 	if value != nil && r.o.Compression != "none" && r.o.Compression != "" {
 		var err error
@@ -130,7 +129,7 @@ func (r *Requests) Add(correlation, partition int32, value []byte) (int, error) 
 	return r.size, nil
 }
 
-// Bytes are the requests added, for one write; valid until the next Reset.
+// Bytes returns the added requests for one write; it is valid until the next Reset.
 func (r *Requests) Bytes() []byte {
 	if len(r.built) > 0 {
 		return r.built
@@ -138,7 +137,7 @@ func (r *Requests) Bytes() []byte {
 	return r.frames[:r.n*r.size]
 }
 
-// castagnoli is the table of CRC-32C; the package crc32 keeps it.
+// castagnoli returns the table of CRC-32C, which package crc32 caches.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func uvarintSize(v uint64) int {

@@ -213,7 +213,7 @@ func (c *classic) supports(protocolType string, protocols []kmsg.JoinGroupReques
 func (c *classic) supportsOne(protocols []kmsg.JoinGroupRequestProtocol) bool {
 	all := c.supportedByAll
 	if len(protocols) > fewProtocols {
-		shared := c.shared()
+		shared := c.commonProtocols()
 		all = func(name string) bool { return len(c.members) == 0 || shared[name] }
 	}
 	return slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool { return all(p.Name) })
@@ -232,8 +232,8 @@ func (c *classic) supportedByAll(protocol string) bool {
 	return true
 }
 
-// shared returns the protocols that all members support.
-func (c *classic) shared() map[string]bool {
+// commonProtocols returns the protocols that all members support.
+func (c *classic) commonProtocols() map[string]bool {
 	by, walked := map[string]int{}, 0 // how many of the members visited so far all support it
 	for _, m := range c.members {
 		for _, p := range m.protocols {
@@ -255,7 +255,7 @@ func (c *classic) shared() map[string]bool {
 // elect chooses the protocol of a generation: every member votes for its first protocol that all
 // members support.
 func (c *classic) elect() string {
-	votes, shared := map[string]int{}, c.shared()
+	votes, shared := map[string]int{}, c.commonProtocols()
 	for _, m := range c.members {
 		if i := slices.IndexFunc(m.protocols, func(p format.Protocol) bool { return shared[p.Name] }); i >= 0 {
 			votes[m.protocols[i].Name]++

@@ -34,7 +34,7 @@ func (c *classic) writes(req kmsg.Request) bool {
 // subscribe to any topic.
 func (c *classic) subscriptions() (subscribes func(topic string) bool, known bool) {
 	if topics, readable := c.subscribed(); readable {
-		return in(topics), true
+		return contains(topics), true
 	}
 	consumers := c.protocolType == consumerProtocol
 	return func(string) bool { return consumers }, consumers || c.state == empty
@@ -83,8 +83,8 @@ func (c *classic) removeRecords(s *Shard, g *group) {
 	}
 }
 
-// in returns a function that reports whether a string is in the set.
-func in(set map[string]struct{}) func(string) bool {
+// contains returns a function that reports whether a string is in the set.
+func contains(set map[string]struct{}) func(string) bool {
 	return func(e string) bool {
 		_, is := set[e]
 		return is

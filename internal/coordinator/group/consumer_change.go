@@ -213,7 +213,7 @@ func (c *consumer) loaded(s *Shard, g *group) {
 	}
 	for re := range c.expressions() {
 		if _, known := c.regexes[re]; !known {
-			s.unresolved(g)
+			s.requestMatches(g)
 		}
 	}
 	c.dirty = true // since the records were written

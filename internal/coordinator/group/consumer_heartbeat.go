@@ -22,7 +22,7 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
-	case s.unmatched(req):
+	case s.needsMatch(req):
 		s.match(to, e, *req.SubscribedTopicRegex)
 		return
 	default:
@@ -193,12 +193,12 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 		return nil, fail(kerr.GroupIDNotFound, "Consumer group %s not found.", req.Group)
 	case g == nil:
 		if s.cfg.ConsumerMaxSize <= 0 {
-			return nil, s.full()
+			return nil, s.groupFull()
 		}
 		g = s.group(req.Group)
 	case g.consumer() != nil:
 		if _, member := g.consumer().members[req.MemberID]; !member && len(g.consumer().members) >= s.cfg.ConsumerMaxSize {
-			return nil, s.full()
+			return nil, s.groupFull()
 		}
 		return g, nil
 	case !joins:
@@ -219,7 +219,7 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 	return g, nil
 }
 
-func (s *Shard) full() *failure {
+func (s *Shard) groupFull() *failure {
 	return fail(kerr.GroupMaxSizeReached, "The consumer group has reached its maximum capacity of %d members.", s.cfg.ConsumerMaxSize)
 }
 

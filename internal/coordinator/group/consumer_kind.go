@@ -23,10 +23,10 @@ func (c *consumer) writes(req kmsg.Request) bool {
 }
 
 func (c *consumer) subscriptions() (subscribes func(topic string) bool, known bool) {
-	return in(c.subscribed()), true
+	return contains(c.subscribed()), true
 }
 
-func (c *consumer) readTopics() func(topic string) bool { return in(c.subscribed()) }
+func (c *consumer) readTopics() func(topic string) bool { return contains(c.subscribed()) }
 
 func (c *consumer) emptySince() (ms int64, counts bool) { return 0, false }
 
@@ -43,5 +43,5 @@ func (c *consumer) fire(s *Shard, g *group, key coordinator.TimerKey) {
 }
 
 func (c *consumer) topicsChanged(e TopicsChanged) {
-	c.dirty = c.dirty || e.All || slices.ContainsFunc(e.Changed, in(c.subscribed()))
+	c.dirty = c.dirty || e.All || slices.ContainsFunc(e.Changed, contains(c.subscribed()))
 }

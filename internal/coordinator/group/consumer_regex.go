@@ -26,8 +26,8 @@ type heartbeatMatch struct {
 	err        error // the expression is invalid
 }
 
-// unmatched reports whether a heartbeat names an expression without known matches.
-func (s *Shard) unmatched(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
+// needsMatch reports whether a heartbeat names an expression without known matches.
+func (s *Shard) needsMatch(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
 	re := deref(req.SubscribedTopicRegex)
 	if re == "" || s.matched != nil && s.matched.expression == re {
 		return false
@@ -65,7 +65,7 @@ func (s *Shard) resumeHeartbeat(to coordinator.Ticket, m heartbeatMatch) {
 	switch {
 	case m.err != nil:
 		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
-			shortened(m.expression), reason(m.err)))
+			truncateExpression(m.expression), reason(m.err)))
 	case m.topics.Version() != s.topics.Version():
 		s.match(to, m.request, m.expression)
 	default:
@@ -87,15 +87,15 @@ func (s *Shard) resolveRegexes(g *group) {
 		if s.matched != nil && s.matched.expression == re {
 			s.emitRegex(g, re, s.matched.matches)
 		} else {
-			s.unresolved(g)
+			s.requestMatches(g)
 		}
 	}
 	s.dropRegexes(g)
 }
 
-// unresolved requests matches for expressions without any, such as those of members that another
+// requestMatches requests matches for expressions without any, such as those of members that another
 // version has recorded.
-func (s *Shard) unresolved(g *group) {
+func (s *Shard) requestMatches(g *group) {
 	g.consumer().unresolved, s.changes.all = true, true
 	s.setTimer(timerTopics, "", "", 0)
 }

@@ -23,7 +23,7 @@ func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
 		g := s.groups[id]
 		r := kmsg.NewListGroupsResponseGroup()
 		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.kind.protocolName(), g.kind.stateName(), g.kind.name()
-		if wanted(states, r.GroupState) && wanted(types, r.GroupType) {
+		if matchesFilter(states, r.GroupState) && matchesFilter(types, r.GroupType) {
 			list = append(list, r)
 		}
 	}
@@ -42,7 +42,7 @@ func folded(filter []string) map[string]bool {
 	return set
 }
 
-func wanted(filter map[string]bool, is string) bool {
+func matchesFilter(filter map[string]bool, is string) bool {
 	return filter == nil || filter[strings.ToLower(is)]
 }
 

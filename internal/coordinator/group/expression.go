@@ -77,8 +77,8 @@ func matching(ctx context.Context, re *regexp.Regexp, topics Topics) (list []str
 	return list
 }
 
-// shortened returns an expression as it is quoted in a response.
-func shortened(expression string) string {
+// truncateExpression returns an expression as it is quoted in a response.
+func truncateExpression(expression string) string {
 	if len(expression) <= maxShown {
 		return expression
 	}

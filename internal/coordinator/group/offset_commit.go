@@ -144,7 +144,7 @@ func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]
 		return nil, m.stale()
 	}
 	return func(topic [16]byte, partition int32) *failure {
-		if m.had(topic, partition, req.Generation) {
+		if m.ownedSince(topic, partition, req.Generation) {
 			return nil
 		}
 		return m.stale()
@@ -169,9 +169,9 @@ func (m *member) stale() *failure {
 	return refuse(kerr.StaleMemberEpoch)
 }
 
-// had reports whether the member got a partition in an epoch or earlier, and still owns it or is
+// ownedSince reports whether the member got a partition in an epoch or earlier, and still owns it or is
 // revoking it.
-func (m *member) had(topic assign.TopicID, p, epoch int32) bool {
+func (m *member) ownedSince(topic assign.TopicID, p, epoch int32) bool {
 	for _, o := range []owned{m.assigned, m.revoking} {
 		if since, ok := o[topic][p]; ok && since <= epoch {
 			return true

@@ -38,7 +38,7 @@ func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchR
 	if want.Topics == nil {
 		if g != nil {
 			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
-				if shown := s.shown(g, name); len(shown) > 0 {
+				if shown := s.partitionsWithOffsets(g, name); len(shown) > 0 {
 					s.fetchTopic(&resp, g, name, [16]byte{}, shown)
 				}
 			}
@@ -87,8 +87,8 @@ func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, 
 	return o, !deleted && !(exists && o.Topic != [16]byte{})
 }
 
-// shown returns the partitions of a topic that have committed offsets, sorted.
-func (s *Shard) shown(g *group, topic string) (partitions []int32) {
+// partitionsWithOffsets returns the partitions of a topic that have committed offsets, sorted.
+func (s *Shard) partitionsWithOffsets(g *group, topic string) (partitions []int32) {
 	for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
 		if _, ok := s.offset(g, topic, p); ok {
 			partitions = append(partitions, p)

@@ -134,7 +134,7 @@ func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset
 		}
 		x := GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
 		if t := img.Topic(o.Topic); t != nil {
-			x.End = c.high(metadata.TopicPartition{Topic: t.ID, Partition: o.Partition})
+			x.End = c.highWatermark(metadata.TopicPartition{Topic: t.ID, Partition: o.Partition})
 		}
 		list = append(list, x)
 	}
@@ -144,8 +144,8 @@ func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset
 	return list
 }
 
-// high returns the high watermark of a partition that this broker leads, -1 for any other.
-func (c *Groups) high(tp metadata.TopicPartition) int64 {
+// highWatermark returns the high watermark of a partition that this broker leads, -1 for any other.
+func (c *Groups) highWatermark(tp metadata.TopicPartition) int64 {
 	p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition)
 	if err != nil {
 		return -1

@@ -35,8 +35,8 @@ type GroupsOptions struct {
 // Close, and Overview and Describe until their context ends, block.
 type Groups struct {
 	*Service
-	opt     GroupsOptions
-	members *group.MemoryBudget
+	opt    GroupsOptions
+	memory *group.MemoryBudget
 
 	mu      sync.Mutex
 	watched map[uint64]struct{} // connections whose end will be sent to the shards
@@ -52,7 +52,7 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	if opt.MemberBytes > 0 {
 		cfg.MemberMemory = group.NewMemoryBudget(opt.MemberBytes)
 	}
-	c := &Groups{opt: opt, members: cfg.MemberMemory, watched: map[uint64]struct{}{}}
+	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
@@ -62,7 +62,7 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 		InitialEvent: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
 		},
-		ChangeEvent: c.changed,
+		ChangeEvent: c.changeEvent,
 	})
 	return c, nil
 }
@@ -93,8 +93,9 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	}
 }
 
-// changed returns the event that tells shards about a metadata change, nil if it affects no group.
-func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
+// changeEvent returns the event that tells shards about a metadata change, nil if it affects no
+// group.
+func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
 	e := group.TopicsChanged{Topics: view{next}}
 	for _, t := range d.Created {
 		e.Changed = append(e.Changed, t.Name)
@@ -115,7 +116,7 @@ func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 }
 
 // MemberMemory returns the memory budget of group members.
-func (c *Groups) MemberMemory() *group.MemoryBudget { return c.members }
+func (c *Groups) MemberMemory() *group.MemoryBudget { return c.memory }
 
 // WatchConnection notifies the shards when a connection ends, because member ids that its client
 // was given expire with it. onClose registers a function with the connection. It may be called for

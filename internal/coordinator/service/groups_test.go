@@ -71,8 +71,8 @@ func TestTopicChangesForShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	e := c.changed(next, metadata.Diff(prev, next)).(group.TopicsChanged)
-	if again := c.changed(next, metadata.Diff(next, next)); again != nil {
+	e := c.changeEvent(next, metadata.Diff(prev, next)).(group.TopicsChanged)
+	if again := c.changeEvent(next, metadata.Diff(next, next)); again != nil {
 		t.Errorf("nothing has changed: %+v", again)
 	}
 	slices.Sort(e.Changed)

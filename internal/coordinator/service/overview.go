@@ -77,7 +77,7 @@ func (c *Groups) lags(offsets []group.CommittedOffset) []GroupLag {
 		tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
 		end, known := high[tp]
 		if !known {
-			end = c.high(tp)
+			end = c.highWatermark(tp)
 			high[tp] = end
 		}
 		if end >= 0 {

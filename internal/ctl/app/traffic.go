@@ -8,46 +8,21 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/chronik-io/chronik/internal/admin/api"
 )
 
-// Connections is the answer of GET /v1/connections.
-type Connections struct {
-	Broker int32        `json:"broker"` // its id
-	More   bool         `json:"more"`   // there are others
-	List   []Connection `json:"connections"`
-}
-
-// Connection is an open connection of a client, with what it carried since it was opened.
-type Connection struct {
-	ID          uint64    `json:"id"` // unique until the broker stops
-	Address     string    `json:"address"`
-	ClientID    string    `json:"clientId"`
-	Software    string    `json:"software"`
-	Version     string    `json:"softwareVersion"`
-	Opened      time.Time `json:"opened"`
-	InFlight    int       `json:"inFlight"`
-	ThrottledMs int64     `json:"throttledMs"`
-	Requests    int64     `json:"requests"`
-	BytesIn     int64     `json:"bytesIn"`
-	BytesOut    int64     `json:"bytesOut"`
-	RecordsIn   int64     `json:"recordsIn"`
-}
-
-// connectionsAtOnce is how many connections one answer holds at most.
-const connectionsAtOnce = 10_000
-
-// Connections asks for the open connections, the oldest 10,000 of them.
-func (p *AdminPort) Connections(ctx context.Context) (*Connections, error) {
-	var answer Connections
-	q := url.Values{"limit": {strconv.Itoa(connectionsAtOnce)}}
+// Connections returns the open connections, at most the 10,000 oldest.
+func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
+	var answer api.Connections
+	q := url.Values{"limit": {strconv.Itoa(api.MaxConnections)}}
 	if err := p.get(ctx, "/v1/connections?"+q.Encode(), &answer); err != nil {
 		return nil, err
 	}
 	return &answer, nil
 }
 
-// Metrics asks for all metrics and returns the sum of each name's series.
+// Metrics returns all metrics, each as the sum over its labels.
 func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.Text(ctx, "/metrics")
 	if err != nil {
@@ -56,7 +31,7 @@ func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	return sums(text)
 }
 
-// sums adds the series of each name in Prometheus's text format.
+// sums adds up the samples of each name in Prometheus's text format.
 func sums(text []byte) (map[string]float64, error) {
 	all := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -69,7 +44,7 @@ func sums(text []byte) (map[string]float64, error) {
 		end := strings.IndexAny(line, "{ ")
 		at := strings.LastIndexByte(line, ' ')
 		if end <= 0 || at < 0 {
-			return nil, fmt.Errorf("metrics: %q is no sample of Prometheus's text format", line)
+			return nil, fmt.Errorf("metrics: %q is not a sample in Prometheus's text format", line)
 		}
 		n, err := strconv.ParseFloat(line[at+1:], 64)
 		if err != nil {

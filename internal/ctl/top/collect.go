@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
@@ -26,7 +27,7 @@ type sample struct {
 	// Of the broker behind the admin port; empty where none answered.
 	admin       int32 // its id, -1 where it is not known
 	metrics     map[string]float64
-	connections []app.Connection
+	connections []api.Connection
 
 	missing []string // what could not be asked, and why
 	failed  bool     // some of it is known to be there: the broker did not answer

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
 )
 
@@ -199,7 +199,7 @@ func (d delta) clients() []Client {
 		id     uint64
 		opened time.Time
 	}
-	earlier := map[lasting]*app.Connection{}
+	earlier := map[lasting]*api.Connection{}
 	for i := range d.before.connections {
 		c := &d.before.connections[i]
 		earlier[lasting{c.ID, c.Opened}] = c
@@ -221,7 +221,7 @@ func (d delta) clients() []Client {
 		case d.before.admin < 0: // nothing is known of the time before
 			was = &c
 		default:
-			was = &app.Connection{} // it is new
+			was = &api.Connection{} // it is new
 		}
 		if x.Software == "" {
 			x.Software = named(c.Software, c.Version)

@@ -1,15 +1,15 @@
-// Package checks finds what is wrong with a broker and its machine, or is about to go wrong.
+// Package checks detects what is wrong with a broker and its machine, or about to go wrong.
 //
-// A check takes Facts and adds findings: each says what is wrong, where, what still works and what
-// to do. Checks read nothing and change nothing, so that a test can give them any machine. A
+// A check takes Facts and adds findings: each states the problem, where it is, what still works and
+// what to do. Checks read nothing and change nothing, so that a test can describe any machine. A
 // Monitor gathers the facts from the sources that components register, runs all checks every few
-// seconds and on request, and logs what appeared, changed or went. A component that has something
-// to report adds a field to Facts, a source that fills it, and a check that words it.
+// seconds and on request, and logs findings that appear, change their severity or are resolved. A
+// component with something to report adds a field to Facts, a source that fills it, and a check.
 //
-// Every check is there for something that this broker does, and says so. Left out on purpose,
-// because nothing here depends on it: vm.max_map_count (there is no mmap), transparent huge pages,
+// Every check states which function of this broker depends on it. Left out on purpose, because
+// nothing here depends on them, are vm.max_map_count (there is no mmap), transparent huge pages,
 // vm.swappiness and dirty ratios, the I/O scheduler, and ext4's data=writeback (stale bytes behind
-// what was synced do not pass a checksum, and nothing that was synced is touched).
+// synced data fail the checksum, and synced data is not overwritten).
 package checks
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// Check is one thing that is examined.
+// Check examines one aspect of a broker or its machine.
 type Check struct {
 	Name string // [a-z_]+; a label of the metric
-	Doc  string // what it examines and why, one line
+	Doc  string // its subject and the reason, one line
 	// Loud logs notes as warnings.
 	Loud bool
 	run  func(*Facts, *notes)
 }
 
-// Checks lists all checks, in the order in which reports have them.
+// Checks returns all checks in the order of reports.
 func Checks() []Check {
 	return slices.Concat(servingChecks(), hostChecks(), diskChecks(), configChecks())
 }
 
-// notes gathers what one check finds.
+// notes collects the findings of one check.
 type notes struct {
 	check    string
 	findings []health.Finding
@@ -43,17 +43,17 @@ func (n *notes) add(severity health.Severity, subject, problem, remedy string) {
 	n.addFinding(health.Finding{Severity: severity, Subject: subject, Problem: problem, Remedy: remedy})
 }
 
-// addFinding is add for a finding with more than the usual fields.
+// addFinding is add for a finding with further fields.
 func (n *notes) addFinding(f health.Finding) {
 	f.Check = n.check
 	n.findings = append(n.findings, f)
 }
 
-// see notes what was measured and how it is.
+// see records a measurement.
 func (n *notes) see(text string) { n.saw = append(n.saw, text) }
 
-// Examine runs checks over facts. The findings are sorted, worst first, and within a severity in
-// the order of the checks; their Since is not set.
+// Examine runs checks over facts. The findings are sorted, worst first, and those of one severity
+// in the order of the checks. Their Since is not set.
 func Examine(all []Check, f *Facts) ([]health.Finding, []health.Examined) {
 	findings, examined := []health.Finding{}, make([]health.Examined, 0, len(all))
 	for _, c := range all {

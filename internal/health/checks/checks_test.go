@@ -10,8 +10,9 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// look runs one check and returns its findings as "severity subject: problem".
-func look(t *testing.T, check string, f Facts) (found []string, saw string) {
+// findingsOf runs one check and returns its findings as "severity subject: problem", and its
+// measurements.
+func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string) {
 	t.Helper()
 	all := Checks()
 	i := slices.IndexFunc(all, func(c Check) bool { return c.Name == check })
@@ -21,15 +22,14 @@ func look(t *testing.T, check string, f Facts) (found []string, saw string) {
 	findings, examined := Examine(all[i:i+1], &f)
 	for _, x := range findings {
 		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
-			t.Errorf("%s: a finding must say where, what and what to do: %+v", check, x)
+			t.Errorf("%s: a finding must have a subject, a problem and a remedy: %+v", check, x)
 		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
 	return found, strings.Join(examined[0].Saw, "\n")
 }
 
-// patient is a machine, and what is wrong with it: a text for each finding, in
-// order. None is a healthy one.
+// patient is a machine with the text of each of its findings, in order; a healthy one has none.
 type patient struct {
 	name  string
 	facts Facts
@@ -39,7 +39,7 @@ type patient struct {
 func examine(t *testing.T, check string, patients []patient) {
 	t.Helper()
 	for _, p := range patients {
-		found, _ := look(t, check, p.facts)
+		found, _ := findingsOf(t, check, p.facts)
 		if len(found) != len(p.finds) {
 			t.Errorf("%s, %s: found %d: %q, want %q", check, p.name, len(found), found, p.finds)
 			continue
@@ -63,7 +63,7 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
-// A log directory whose journal is elsewhere cannot be repaired without it.
+// If the journal of a log directory is in another place, a repair needs it.
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}, Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"}}
 	for dir, want := range map[string]string{
@@ -95,7 +95,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 	}
 }
 
-// A remedy is right for all damage that a finding reports, not only for the first range.
+// A remedy suits all damage that a finding reports, not only the first range.
 func TestARemedyForSeveralDamages(t *testing.T) {
 	p := Partition{Topic: "t", Index: 3, Dir: "/d", Damages: []Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}
 	found := func() health.Finding {
@@ -105,7 +105,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 		}
 		return findings[0]
 	}
-	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --from 7` reads the records behind the damage; ") || !strings.Contains(x.Works, "from offset 7 on") {
+	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --from 7` reads the records after the damage; ") || !strings.Contains(x.Works, "from offset 7 on") {
 		t.Errorf("%+v", x)
 	}
 	p.Damages = append(p.Damages, Damage{From: 9, Next: 10, Where: "/d/t-3/x.log"})
@@ -114,7 +114,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 	}
 }
 
-// The name of a group may hold what a shell interprets.
+// The name of a group may contain characters that a shell interprets.
 func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
 	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []Rebalancing{{Group: "x; reboot", State: "PreparingRebalance"}}}})
 	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
@@ -140,7 +140,7 @@ func TestFilesThatRunOut(t *testing.T) {
 		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
 		{"more partitions than files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"log directory /d: it has 1501 partitions and keeps 1500"}},
 		{"as many partitions as files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
-		{"more partitions than anybody keeps open", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
+		{"more partitions than open files", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
 	})
 }
 
@@ -151,11 +151,11 @@ func TestMemoryThatRunsOut(t *testing.T) {
 		{"fits", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 800 * mb, Resident: 500 * mb, There: 1000 * mb, Budgets: 500 * mb, Wanted: 500 * mb}}, nil},
 		{"the runtime knows no limit", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: math.MaxInt64}}, nil},
 		{"the runtime's is higher", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}}, []string{"warn memory: GOMEMLIMIT is 1.9 GiB and the container's limit 1000 MiB"}},
-		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of the 1000 MiB"}},
-		{"hardly any", Facts{Memory: Memory{There: 8 * mb, Budgets: 6 * mb, Wanted: 288 * mb}}, []string{"warn memory: requests, answers, records that wait for segments and compaction may take 6 MiB of the 8 MiB"}},
-		{"little", Facts{Memory: Memory{There: 256 * mb, Budgets: 102 * mb, Wanted: 288 * mb}}, []string{"note memory: requests, answers, records that wait for segments and compaction may take 102 MiB of the 256 MiB that there are, and with more memory 288 MiB"}},
+		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of its container's limit of 1000 MiB"}},
+		{"hardly any", Facts{Memory: Memory{There: 8 * mb, Budgets: 6 * mb, Wanted: 288 * mb}}, []string{"warn memory: requests, responses, records that wait for segments and compaction may use 6 MiB of the available 8 MiB"}},
+		{"little", Facts{Memory: Memory{There: 256 * mb, Budgets: 102 * mb, Wanted: 288 * mb}}, []string{"note memory: requests, responses, records that wait for segments and compaction may use 102 MiB of the available 256 MiB, and with more memory 288 MiB"}},
 		{"swapped", Facts{Memory: Memory{Swapped: 64 * mb}}, []string{"64 MiB of the broker are swapped out"}},
-		{"what nobody uses is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
+		{"only unused memory is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
 	})
 }
 
@@ -164,7 +164,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 	examine(t, "clock", []patient{
 		{"not known", Facts{Now: now}, nil},
 		{"right", Facts{Now: now, Clock: Clock{Known: true, Synchronized: true}}, nil},
-		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: this machine's clock is not synchronized"}},
+		{"not synchronized", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: this machine's clock is not synchronized"}},
 		{"set back", Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}}, []string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"}},
 		{"set long ago", Facts{Now: now, Clock: Clock{Stepped: time.Minute, SteppedAt: now.Add(-time.Hour)}}, nil},
 	})
@@ -184,7 +184,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device", "mount it"}}, Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}}},
 			[]string{"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device"}},
 	})
-	// One directory that takes records is enough for the broker to be ready.
+	// One directory that accepts records is enough for the broker to be ready.
 	for name, c := range map[string]struct {
 		dirs     []Dir
 		unopened []Unopened
@@ -228,13 +228,14 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
 	}
 	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
-		if found, _ := look(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
+		if found, _ := findingsOf(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
 			t.Errorf("%q", found)
 		}
 	}
 }
 
-// What does not move for some seconds is reported, and what a failed disk explains is not.
+// Disks and groups without progress are reported after some seconds, unless a failed disk explains
+// it.
 func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	dir := func(waiting time.Duration, err string) Facts {
 		return Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", Waiting: waiting, Err: err}}}
@@ -256,7 +257,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})
-	if found, _ := look(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
+	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
 		t.Errorf("%q", found)
 	}
 }
@@ -289,9 +290,9 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 	})
 	examine(t, "profile", []patient{
 		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
-		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default; if the power fails, of what was acknowledged what the page cache held may be lost"}},
+		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default and acknowledges records that a power failure can lose: what the page cache held may be lost"}},
 		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
-			[]string{"note topics: 7 acknowledge what is not on the disk, though the default profile sync does not: a, b, c, d, e and 2 more"}},
+			[]string{"note topics: 7 acknowledge records that are not durable, although the default profile sync does not: a, b, c, d, e and 2 more"}},
 	})
 }
 
@@ -312,7 +313,7 @@ func TestListenersThatAreOpen(t *testing.T) {
 	})
 }
 
-// A broker of which nothing is known is not called ill.
+// Unknown facts are not faults.
 func TestNothingKnownIsNothingWrong(t *testing.T) {
 	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {
 		t.Errorf("%+v", findings)
@@ -334,7 +335,7 @@ func TestWorstComesFirst(t *testing.T) {
 	}
 }
 
-// Names are labels of a metric and in the documentation.
+// The names of checks are metric labels and appear in the documentation.
 func TestEveryCheckSaysWhatItIs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Checks() {
@@ -345,7 +346,7 @@ func TestEveryCheckSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// Connections get what segments leave, and never nothing.
+// Connections get the descriptors that segments leave, and always some.
 func TestConnectionsGetWhatSegmentsLeave(t *testing.T) {
 	for _, c := range []struct {
 		limit    int

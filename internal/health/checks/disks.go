@@ -12,32 +12,32 @@ import (
 func diskChecks() []Check {
 	return []Check{
 		{Name: "file_system", run: checkFileSystems,
-			Doc: "What the directories lie on: memory, a container's layer, a network or user-space file system, or one without a journal keep no promise of fdatasync."},
+			Doc: "The file systems of the directories: on memory, a container's layer, a network or user-space file system, or one without a journal, fdatasync does not guarantee durability."},
 		{Name: "mount", run: checkMountOptions,
-			Doc: "Mount options that change what a write or a sync does: read-only, no barriers, volatile, sync."},
+			Doc: "Mount options that change the effect of a write or a sync: read-only, no barriers, volatile, sync."},
 		{Name: "shared_disk", run: checkSharedDisk,
-			Doc: "Log directories on the same disk: they fail together, which `log.dirs` is there to avoid."},
+			Doc: "Log directories on the same disk: they fail together, which `log.dirs` is meant to avoid."},
 		{Name: "sync", run: checkSyncs,
-			Doc: "How long fdatasync of each journal really took, which profile suits that, and whether the disk can have done it at all."},
+			Doc: "The measured fdatasync latency of each journal, which profile suits it, and whether a disk can be that fast."},
 		{Name: "journal", run: checkJournals,
-			Doc: "How full each journal is, and whether its file system can hold what it may become: at the limit producers wait."},
+			Doc: "How full each journal is, and whether its file system can hold its maximum size: at the limit producers wait."},
 		{Name: "space", run: checkSpace,
 			Doc: "Free space against the disk guard's threshold, below which records are refused."},
 		{Name: "retention", run: checkRetention,
-			Doc: "Whether the disk can hold what `retention.bytes` lets logs keep that time does not bound."},
+			Doc: "Whether the disk can hold all that `retention.bytes` allows, for logs without a limit by time."},
 	}
 }
 
-// Bounds of the checks of disks.
+// Thresholds of the checks of disks.
 const (
-	enoughSyncs = 100                    // of which a median says something
-	probedSyncs = 20                     // the same, of a probe: it writes alone
-	instant     = 50 * time.Microsecond  // less than any disk takes to empty its cache
+	enoughSyncs = 100                    // that make a median meaningful
+	probedSyncs = 20                     // the same for a probe, which writes alone
+	instant     = 50 * time.Microsecond  // less than any disk needs to empty its cache
 	turning     = time.Millisecond       // a platter turns once in 4 to 11 ms
-	quickSync   = 5 * time.Millisecond   // up to it sync costs little
-	slowSync    = 20 * time.Millisecond  // from it on producers feel every one
-	rareSync    = 250 * time.Millisecond // as the alert ChronikSyncSlow has it
-	lonely      = 5                      // records of a group that hardly shares its sync
+	quickSync   = 5 * time.Millisecond   // below it, sync costs little
+	slowSync    = 20 * time.Millisecond  // above it, producers notice every sync
+	rareSync    = 250 * time.Millisecond // as in the alert ChronikSyncSlow
+	lonely      = 5                      // records of a batch that hardly shares its sync
 
 	fullJournal = 0.8  // of its limit
 	littleSpace = 0.05 // of a file system without a disk guard
@@ -51,7 +51,7 @@ func checkSyncs(f *Facts, n *notes) {
 		case d.Probe.Count >= probedSyncs:
 			l = d.Probe
 		default:
-			n.see(fmt.Sprintf("too few fdatasyncs in %s to judge them (%d); chronikctl doctor --probe-disk measures its disk", d.Journal, l.Count))
+			n.see(fmt.Sprintf("too few fdatasyncs in %s for a verdict (%d); chronikctl doctor --probe-disk measures its disk", d.Journal, l.Count))
 			continue
 		}
 		text := fmt.Sprintf("fdatasync in %s: median %s, 99 %% %s (%d %s)", d.Journal, upTo(l.Median), upTo(l.P99), l.Count, l.Over)
@@ -68,18 +68,18 @@ func checkSyncs(f *Facts, n *notes) {
 	}
 }
 
-// upTo is a duration that is known to be not longer.
+// upTo formats an upper bound of a duration.
 func upTo(d time.Duration) string { return "≤ " + d.Round(time.Microsecond).String() }
 
-// suits says which profile goes with a disk.
+// suits returns which profile suits a disk.
 func suits(l Latency) string {
 	switch {
 	case l.Median <= quickSync:
 		return "the profile sync suits it"
 	case l.Median <= slowSync:
-		return "sync suits where producers send in batches, medium where single records come from many"
+		return "sync suits producers that send batches, medium suits many producers that send single records"
 	default:
-		return "high lets the most records share one; interval does not wait for it, and may lose what it says"
+		return "high lets the most records share a sync; interval does not wait for it and can lose records of its interval"
 	}
 }
 
@@ -94,27 +94,26 @@ func judgeSlow(subject string, l Latency, n *notes) {
 		return
 	}
 	if l.P99 > rareSync {
-		n.add(health.Warn, subject, fmt.Sprintf("the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record that waits then waits so long", upTo(l.Median), rareSync, l.Over),
-			"something else writes to that disk, or its quota is used up: give the journal a disk of its own (journal.dirs)")
+		n.add(health.Warn, subject, fmt.Sprintf("the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record in such a batch waits that long", upTo(l.Median), rareSync, l.Over),
+			"other programs write to that disk, or its I/O quota is used up: give the journal its own disk (journal.dirs)")
 	}
 }
 
-// judgeQuick finds a disk that reports a flush as done sooner than it can be.
+// judgeQuick detects a disk that completes a flush faster than is physically possible.
 func judgeQuick(p Place, l Latency, n *notes) {
 	subject := p.String()
 	switch {
 	case kind(p.Mount.Type) == "memory":
 	case l.Median <= instant && p.Disk.WriteCache == "write back":
-		n.add(health.Warn, subject, fmt.Sprintf("half of its fdatasyncs return within %v, though disk %s has a cache that a power cut empties: that is too quick for emptying it, and acknowledged records may be in no other place",
-			instant, p.Disk.Name), "let the disk or its virtual machine honour flushes (no cache=unsafe), or be sure that its cache has a battery")
+		n.add(health.Warn, subject, fmt.Sprintf("half of its fdatasyncs return within %v, though disk %s has a cache that loses its content without power: that is too fast for a flush of the cache, and acknowledged records may be nowhere else",
+			instant, p.Disk.Name), "let the disk or its virtual machine honour flushes (no cache=unsafe), or make sure that its cache has a battery")
 	case l.Median < turning && p.Disk.Rotational && !virtual(p.Disk.Name):
-		n.add(health.Note, subject, fmt.Sprintf("half of its fdatasyncs return within %v, and disk %s says that it rotates: that is quicker than a platter turns, so a cache answers", l.Median, p.Disk.Name),
-			"be sure that the cache of the disk or of its controller has a battery")
+		n.add(health.Note, subject, fmt.Sprintf("half of its fdatasyncs return within %v, and disk %s reports that it rotates: that is faster than a platter turns, so a cache completes them", l.Median, p.Disk.Name),
+			"make sure that the cache of the disk or of its controller has a battery")
 	}
 }
 
-// virtual says whether a disk is a virtual machine's, which calls everything
-// rotating.
+// virtual reports whether a disk belongs to a virtual machine, which reports all disks as rotating.
 func virtual(disk string) bool {
 	return strings.HasPrefix(disk, "vd") || strings.HasPrefix(disk, "xvd")
 }
@@ -128,10 +127,10 @@ func checkJournals(f *Facts, n *notes) {
 		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)))
 		if float64(d.JournalBytes) >= fullJournal*float64(d.JournalLimit) {
 			n.add(health.Warn, subject, fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written", text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)),
-				"the disk of the segments does not keep up: give it less, or faster disks")
+				"the disk of the segments is too slow: reduce its load, or use faster disks")
 		}
 		if total := f.JournalTotals[d.Journal]; total > 0 && total < d.JournalLimit {
-			n.add(health.Warn, subject, fmt.Sprintf("its journal may become %s, and the file system of %s has %s", text.Bytes(d.JournalLimit), d.Journal, text.Bytes(total)),
+			n.add(health.Warn, subject, fmt.Sprintf("its journal may grow to %s, and the file system of %s has %s", text.Bytes(d.JournalLimit), d.Journal, text.Bytes(total)),
 				"put the journal on a larger file system (journal.dirs)")
 		}
 	}
@@ -157,9 +156,9 @@ func checkSpace(f *Facts, n *notes) {
 		switch {
 		case d.SpaceMessage != "":
 		case d.MinFree > 0 && d.Free < 2*d.MinFree:
-			n.add(health.Warn, subject, fmt.Sprintf("%s are free; below %s the broker refuses the records of clients", text.Bytes(d.Free), text.Bytes(d.MinFree)), remedy)
+			n.add(health.Warn, subject, fmt.Sprintf("%s are free; below %s the broker rejects records of clients", text.Bytes(d.Free), text.Bytes(d.MinFree)), remedy)
 		case d.MinFree == 0 && float64(d.Free) < littleSpace*float64(d.Total):
-			n.add(health.Warn, subject, fmt.Sprintf("%s of %s are free, and nothing keeps the broker from filling the rest: chronik.disk.min.free.bytes is 0", text.Bytes(d.Free), text.Bytes(d.Total)), remedy)
+			n.add(health.Warn, subject, fmt.Sprintf("%s of %s are free, and the broker may fill the rest: chronik.disk.min.free.bytes is 0", text.Bytes(d.Free), text.Bytes(d.Total)), remedy)
 		}
 	}
 }
@@ -167,8 +166,8 @@ func checkSpace(f *Facts, n *notes) {
 func checkRetention(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		if room := d.Total - d.MinFree; d.SpaceKnown && d.KeptLogs > 0 && d.Kept > room {
-			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("%d partitions that only retention.bytes bounds may keep %s, and its file system has room for %s: it fills before the oldest go",
-				d.KeptLogs, text.Bytes(d.Kept), text.Bytes(room)), "lower retention.bytes, which counts for each partition, set retention.ms too, or enlarge the disk")
+			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("%d partitions that only retention.bytes bounds may keep %s, and its file system can hold %s: it fills up before the oldest records are deleted",
+				d.KeptLogs, text.Bytes(d.Kept), text.Bytes(room)), "lower retention.bytes, which applies to each partition, set retention.ms too, or enlarge the disk")
 		}
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// on is a log directory on a file system.
+// on returns a log directory on a file system.
 func on(kind string, options ...string) Facts {
 	m := Mount{Point: "/m", Type: kind, Source: "/dev/sda1", Options: append([]string{"rw", "relatime"}, options...), Device: "8:1"}
 	return Facts{Slow: Slow{Places: []Place{{Role: RoleLogs, Path: "/m/d", Mount: m}}}}
 }
 
-func TestFileSystemsThatKeepNoPromise(t *testing.T) {
+func TestFileSystemsWithoutGuarantees(t *testing.T) {
 	examine(t, "file_system", []patient{
 		{"ext4", on("ext4"), nil}, {"xfs", on("xfs"), nil}, {"unknown", on("newfs"), nil}, {"not told", on(""), nil},
 		{"memory", on("tmpfs"), []string{"warn file system /m: it is tmpfs, in memory: nothing of log directory /m/d survives"}},
 		{"a container's layer", on("overlay"), []string{"warn file system /m: it is overlay, the container's own layer"}},
 		{"nfs", on("nfs4"), []string{"warn file system /m: it is nfs4: whether a record is on a disk"}},
-		{"virtiofs", on("virtiofs"), []string{"is up to a server"}},
+		{"virtiofs", on("virtiofs"), []string{"depends on a server"}},
 		{"fuse", on("fuse.sshfs"), []string{"warn file system /m: it is fuse.sshfs, which a program serves"}},
 		{"vfat", on("vfat"), []string{"warn file system /m: it is vfat, which has no journal"}},
 		{"btrfs", on("btrfs"), []string{"note file system /m: it is btrfs"}},
@@ -27,12 +27,12 @@ func TestFileSystemsThatKeepNoPromise(t *testing.T) {
 	})
 }
 
-// Several directories on one file system are one finding; one within another is
-// not named again.
-func TestDirectoriesOfAFileSystemAreToldTogether(t *testing.T) {
+// Several directories on one file system cause one finding, which names a directory inside another
+// only once.
+func TestDirectoriesOfAFileSystemAreReportedTogether(t *testing.T) {
 	m := Mount{Point: "/m", Type: "tmpfs"}
 	f := Facts{Slow: Slow{Places: []Place{{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}}}}}
-	found, _ := look(t, "file_system", f)
+	found, _ := findingsOf(t, "file_system", f)
 	if len(found) != 1 || !strings.Contains(found[0], "nothing of data directory /m/d, log directory /m/e survives") {
 		t.Errorf("%q", found)
 	}
@@ -83,12 +83,12 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 		{"slow and lonely", took(back, 1000, 51200*us, 102400*us, 1.5), []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start), and only 1.5 records share one"}},
 		{"slow", took(back, 1000, 51200*us, 102400*us, 80), []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start)"}},
 		{"a long tail", took(back, 1000, 800*us, 409600*us, 80), []string{"warn log directory /d: the median of its fdatasyncs is ≤ 800µs, but 1 in 100 takes longer than 250ms"}},
-		{"too quick for its cache", took(back, 1000, 50*us, 100*us, 1), []string{"warn journal directory /d/journal: half of its fdatasyncs return within 50µs, though disk sda has a cache that a power cut empties"}},
+		{"too quick for its cache", took(back, 1000, 50*us, 100*us, 1), []string{"warn journal directory /d/journal: half of its fdatasyncs return within 50µs, though disk sda has a cache that loses its content without power"}},
 		{"just not too quick", took(back, 1000, 100*us, 200*us, 1), nil},
 		{"quick without a cache", took(through, 1000, 25*us, 50*us, 1), nil},
 		{"quick, not known why", took(Disk{}, 1000, 25*us, 50*us, 1), nil},
 		{"quick in memory", memory, nil},
-		{"quicker than a platter", took(Disk{Name: "sda", WriteCache: "write through", Rotational: true}, 1000, 200*us, 10*ms, 1), []string{"note journal directory /d/journal: half of its fdatasyncs return within 200µs, and disk sda says that it rotates"}},
+		{"quicker than a platter", took(Disk{Name: "sda", WriteCache: "write through", Rotational: true}, 1000, 200*us, 10*ms, 1), []string{"note journal directory /d/journal: half of its fdatasyncs return within 200µs, and disk sda reports that it rotates"}},
 		{"a platter", took(Disk{Name: "sda", Rotational: true}, 1000, 12800*us, 25600*us, 100), nil},
 		{"a virtual platter", took(Disk{Name: "vda", Rotational: true}, 1000, 200*us, 10*ms, 1), nil},
 	})
@@ -97,11 +97,11 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 	busy := took(back, 1000, 800*us, 3*ms, 10)
 	busy.Dirs[0].Probe = probed.Dirs[0].Probe
 	examine(t, "sync", []patient{
-		{"a probe, where nothing else is known", probed, []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (in a probe)"}},
-		{"what was measured under load goes before a probe", busy, nil},
+		{"a probe, without other measurements", probed, []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (in a probe)"}},
+		{"latencies under load override a probe", busy, nil},
 	})
-	for median, want := range map[time.Duration]string{800 * us: "the profile sync suits it", 12800 * us: "medium where single records", 51200 * us: "high lets the most"} {
-		if _, saw := look(t, "sync", took(back, 1000, median, median, 2)); !strings.Contains(saw, want) {
+	for median, want := range map[time.Duration]string{800 * us: "the profile sync suits it", 12800 * us: "medium suits many producers", 51200 * us: "high lets the most"} {
+		if _, saw := findingsOf(t, "sync", took(back, 1000, median, median, 2)); !strings.Contains(saw, want) {
 			t.Errorf("%v: %s", median, saw)
 		}
 	}
@@ -111,7 +111,7 @@ func TestJournalsThatAreFull(t *testing.T) {
 	examine(t, "journal", []patient{
 		{"well", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100}}}, nil},
 		{"full", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}}, []string{"warn log directory /d: its journal holds 80 B of 100 B"}},
-		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}}, Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}}}, []string{"warn log directory /d: its journal may become 1 GiB, and the file system of /j has 512 MiB"}},
+		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}}, Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}}}, []string{"warn log directory /d: its journal may grow to 1 GiB, and the file system of /j has 512 MiB"}},
 	})
 }
 
@@ -122,9 +122,9 @@ func TestDisksThatFill(t *testing.T) {
 	}
 	examine(t, "space", []patient{
 		{"room", dir(10*gb, 100*gb, 5*gb), nil},
-		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 9.9 GiB are free; below 5 GiB the broker refuses the records of clients"}},
-		{"nobody guards it", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4 GiB of 100 GiB are free, and nothing keeps"}},
-		{"nobody guards it, and there is room", dir(6*gb, 100*gb, 0), nil},
+		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 9.9 GiB are free; below 5 GiB the broker rejects records of clients"}},
+		{"no disk guard", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4 GiB of 100 GiB are free, and the broker may fill the rest"}},
+		{"no disk guard, and enough free space", dir(6*gb, 100*gb, 0), nil},
 		{"not known", Facts{Dirs: []Dir{{Path: "/d", MinFree: gb}}}, nil},
 		{"refuses", Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "80 MiB are free"}}}, []string{"bad disk of /d: 80 MiB are free"}},
 	})
@@ -135,11 +135,12 @@ func TestDisksThatFill(t *testing.T) {
 	}
 	examine(t, "retention", []patient{
 		{"fits", keeps(95*gb, 10), nil},
-		{"does not", keeps(96*gb, 10), []string{"warn log directory /d: 10 partitions that only retention.bytes bounds may keep 96 GiB, and its file system has room for 95 GiB"}},
+		{"does not", keeps(96*gb, 10), []string{"warn log directory /d: 10 partitions that only retention.bytes bounds may keep 96 GiB, and its file system can hold 95 GiB"}},
 	})
 }
 
-// What still works depends on how little is free: commits of groups are records of an internal topic.
+// The operations that still work depend on the free space: commits of groups are records of an
+// internal topic.
 func TestWhatAFullDiskStillDoes(t *testing.T) {
 	for critical, want := range map[bool]string{false: ", and offsets committed; ", true: ", but groups cannot commit offsets; "} {
 		findings, _ := Examine(Checks(), &Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "little is free", SpaceCritical: critical}}})

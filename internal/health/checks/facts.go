@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Facts is what checks go by: a snapshot that is not changed any more. A zero value means "not
-// known", and no check takes it for a fault.
+// Facts is the input of the checks: a snapshot that no longer changes. A zero value means
+// "unknown", and no check reports it as a fault.
 type Facts struct {
 	Now time.Time
 	// Serving is true while clients are served.
 	Serving bool
-	// Slow holds what may wait for a disk; it is older than the rest.
+	// Slow holds the facts that may wait for a disk; they are older than the rest.
 	Slow
 	// Files are the descriptors of the process.
 	Files Files
-	// Dirs are the log directories in use, Unopened those that could not be opened.
+	// Dirs are the log directories in use. Unopened are those that could not be opened.
 	Dirs     []Dir
 	Unopened []Unopened
 	// Lost are the directories that were removed while the broker uses them.
@@ -25,22 +25,22 @@ type Facts struct {
 	Clock  Clock
 	// Settings is what was configured.
 	Settings Settings
-	// Partitions are those that cannot be used here, or only in part.
+	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []Partition
 	// Coordinators are the partitions of __consumer_offsets whose groups are not served.
 	Coordinators []Coordinator
-	// Metadata is where the broker keeps topics and configs.
+	// Metadata is the state of the files with topics and configs.
 	Metadata Metadata
-	// Weaker names the topics whose profile acknowledges what is only written, though the default
-	// profile promises more.
+	// Weaker names the topics whose profile acknowledges records that are only written, although
+	// the default profile guarantees more.
 	Weaker []string
 }
 
-// Slow are the facts whose source may wait for a disk that does not answer.
+// Slow are the facts whose source may wait for a disk that does not respond.
 type Slow struct {
-	// Places are the directories that data is in.
+	// Places are the directories that hold data.
 	Places []Place
-	// Rebalancing are the groups that have not finished a rebalance for a minute or more.
+	// Rebalancing are the groups that have been rebalancing for a minute or more.
 	Rebalancing []Rebalancing
 	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
 	JournalTotals map[string]int64
@@ -53,13 +53,13 @@ type Unopened struct {
 
 // Files are the open files of the process; sockets count.
 type Files struct {
-	Limit int // what the process may have open
+	Limit int // maximum number of open files
 	Open  int
-	// MaxConnections is what the broker would take; a very large number is no bound.
+	// MaxConnections is the broker's own limit; a very large number means none.
 	MaxConnections int
 }
 
-// Place is a directory that data is in, and where it lies.
+// Place is a directory with data, and the file system and disk that it is on.
 type Place struct {
 	Role  string // "log directory", "journal of ...", "data directory"
 	Path  string
@@ -69,20 +69,20 @@ type Place struct {
 
 func (p *Place) String() string { return p.Role + " " + p.Path }
 
-// Mount is a mounted file system; the zero value is one that is not known.
+// Mount is a mounted file system; the zero value means unknown.
 type Mount struct {
-	Point   string   // where it is mounted
+	Point   string   // mount point
 	Type    string   // as the kernel names it: ext4, fuse.sshfs
-	Source  string   // what is mounted: /dev/sda1
+	Source  string   // mounted device or source: /dev/sda1
 	Options []string // of the mount and of the file system
 	Device  string   // MAJOR:MINOR
 }
 
-// Disk is the block device below a file system; the zero value is one that is
-// not known, or a file system without one.
+// Disk is the block device below a file system; the zero value means that it is unknown, or that
+// the file system has none.
 type Disk struct {
 	Name       string // of the whole disk: sda, nvme0n1
-	WriteCache string // "write back", "write through"; empty is not known
+	WriteCache string // "write back", "write through"; empty means unknown
 	Rotational bool
 }
 
@@ -90,49 +90,49 @@ type Disk struct {
 type Dir struct {
 	Path, Journal string
 	Logs          int // partitions in it
-	MaxOpenFiles  int // segment files that it keeps open at most
+	MaxOpenFiles  int // maximum number of segment files that it keeps open
 	// Free and Total are bytes of its file system; SpaceKnown is false if it did not report them.
 	Free, Total int64
 	SpaceKnown  bool
-	MinFree     int64 // the disk guard's threshold, 0 where it is off
-	// Err is why the directory takes no records, SpaceMessage why the disk guard refuses some;
-	// empty if it takes all.
+	MinFree     int64 // the disk guard's threshold, 0 if it is off
+	// Err is why the directory accepts no records. SpaceMessage is why the disk guard rejects some.
+	// Both are empty if it accepts all.
 	Err, SpaceMessage string
-	// SpaceCritical reports that the disk guard also refuses records of internal topics, such as
-	// offsets that groups commit.
+	// SpaceCritical reports whether the disk guard also rejects records of internal topics, such as
+	// committed offsets.
 	SpaceCritical bool
-	// Waiting is how long a write or an fdatasync of the journal was due and none ended.
+	// Waiting is the time for which a write or an fdatasync of the journal has been due and none
+	// has completed.
 	Waiting time.Duration
-	// JournalBytes and JournalLimit are what the journal holds and may hold.
+	// JournalBytes is the size of the journal, JournalLimit its maximum.
 	JournalBytes, JournalLimit int64
-	// Kept is what retention.bytes lets its logs hold, for those that time does not
-	// bound; of how many logs.
+	// Kept is the sum of retention.bytes of the KeptLogs logs that have no limit by time.
 	Kept     int64
 	KeptLogs int
-	// Syncs is what the journal measured, Probe what was measured on its disk on request,
-	// in case that is too little.
+	// Syncs is the latency that the journal measured. Probe is the latency of a measurement on
+	// request, in case the journal has measured too little.
 	Syncs, Probe Latency
 }
 
-// Latency is how long fdatasyncs of a journal took.
+// Latency is the distribution of fdatasync latencies of a journal.
 type Latency struct {
 	Count       uint64
-	Median, P99 time.Duration // upper bounds of what was counted together
-	Over        string        // which ones: "in the last 10m0s", "since the start", "in a probe"
-	Records     float64       // that one made durable, on average; 0 is not known
+	Median, P99 time.Duration // upper bounds of histogram buckets
+	Over        string        // the period: "in the last 10m0s", "since the start", "in a probe"
+	Records     float64       // records that a sync made durable, on average; 0 means unknown
 }
 
-// Memory is in bytes; 0 is not known, or no limit.
+// Memory is in bytes; 0 means unknown, or no limit.
 type Memory struct {
 	Limit    int64 // of the container
 	GoLimit  int64 // of the Go runtime
 	Resident int64 // of the process
 	Swapped  int64 // of the process
-	// There is what the broker found when it started: the container's memory, a
-	// part of the machine's, or what GOMEMLIMIT leaves room for.
+	// There is the memory that the broker found available when it started: the container's, a share
+	// of the machine's, or the memory that GOMEMLIMIT implies.
 	There int64
-	// Budgets is what requests, answers, records that wait, caches and maps may fill,
-	// and Wanted what they may where there is memory enough.
+	// Budgets is the limit of requests, responses, records in memory, caches and maps together, and
+	// Wanted the limit with enough memory.
 	Budgets, Wanted int64
 }
 
@@ -141,32 +141,32 @@ type Clock struct {
 	Known        bool // the kernel reports its synchronization
 	Synchronized bool
 	Stepped      time.Duration // by how much it was last set while the broker ran
-	SteppedAt    time.Time     // zero where it was not
+	SteppedAt    time.Time     // zero if it was not set
 }
 
-// Listener is an address that is bound.
+// Listener is a bound address.
 type Listener struct {
 	Name, Listen, Advertise string
-	// Open says that it is bound beyond loopback, AdvertisesLoopback that clients
-	// are told a loopback address all the same.
+	// Open reports whether it is bound beyond loopback, AdvertisesLoopback whether clients
+	// nevertheless receive a loopback address.
 	Open, AdvertisesLoopback bool
 }
 
-// Settings is what was configured.
+// Settings is the configuration.
 type Settings struct {
 	DataDir    string   // data.dir, absolute
-	WorkingDir string   // of the process: relative paths of directories begin there
+	WorkingDir string   // of the process: relative paths of directories start there
 	Warnings   []string // of the loader
 	Listeners  []Listener
 	Admin      Listener // an empty Listen: off
-	// Profile is the default durability profile; Synced says that it acknowledges
-	// only what is durable, Lost what a loss of power takes otherwise.
+	// Profile is the default durability profile. Synced reports whether it acknowledges only
+	// durable records; if not, Lost says what a power failure loses.
 	Profile string
 	Synced  bool
 	Lost    string
-	// Defaults of topics, and the bounds that they have to fit in.
+	// Defaults of topics, and the limits that they must respect.
 	MinISR, Replicas             int64
-	RetentionBytes, SegmentBytes int64 // RetentionBytes -1: no bound
+	RetentionBytes, SegmentBytes int64 // RetentionBytes -1: no limit
 	MaxMessage, MaxRequest       int64
 }
 
@@ -175,14 +175,14 @@ type Partition struct {
 	Topic   string
 	Index   int32
 	Offline string   // why it can be neither written nor read; empty if it can
-	Damages []Damage // what reads found damaged
+	Damages []Damage // ranges that reads found damaged
 	Dir     string   // the log directory; empty if the partition has no log
-	Retried bool     // it has no log yet, and the broker retries to create it
+	Retried bool     // it has no log yet, and the broker retries the creation
 }
 
 // Damage is a range of offsets that cannot be read.
 type Damage struct {
-	From, Next int64 // the first of them, and the first one behind that can be read
+	From, Next int64 // the first damaged offset, and the first readable offset after it
 	Where      string
 }
 
@@ -190,22 +190,22 @@ type Damage struct {
 type Metadata struct {
 	Dir    string
 	Failed string // why topics and configs cannot be changed; empty if they can
-	Copy   string // where their copy is
-	Behind string // why the copy lacks changes; empty if it has all
+	Copy   string // the location of their copy
+	Behind string // why the copy lacks changes; empty if it is complete
 }
 
-// String is the partition as Kafka names it.
+// String returns the partition as Kafka names it.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
 // Coordinator is a partition of __consumer_offsets whose groups are not served.
 type Coordinator struct {
 	Index  int32
 	Since  time.Time
-	Failed bool // loading it has failed, and is retried
+	Failed bool // loading it has failed and is retried
 }
 
 // Rebalancing is a group that does not finish a rebalance.
 type Rebalancing struct {
 	Group, State string
-	Since        time.Time // at the latest
+	Since        time.Time // or earlier
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// checkFileSystems checks what the directories are on, once for each file system.
+// checkFileSystems checks the file systems of the directories, each once.
 func checkFileSystems(f *Facts, n *notes) {
 	for _, on := range mounts(f.Places) {
 		m := on[0].Mount
@@ -18,8 +18,7 @@ func checkFileSystems(f *Facts, n *notes) {
 	}
 }
 
-// mounts groups places by the file system that they are on; those whose file
-// system is not known are left out.
+// mounts groups places by file system. It leaves out places whose file system is unknown.
 func mounts(places []Place) [][]Place {
 	var all [][]Place
 	for _, p := range places {
@@ -35,7 +34,7 @@ func mounts(places []Place) [][]Place {
 	return all
 }
 
-// names lists places; one that lies in another is left out.
+// names lists places, except those that lie in another.
 func names(on []Place) string {
 	var all []string
 	for _, p := range on {
@@ -53,28 +52,28 @@ func judgeType(m Mount, subject, holds string, n *notes) {
 	case "memory":
 		n.add(health.Warn, subject, fmt.Sprintf("it is %s, in memory: nothing of %s survives a restart of the machine, whatever the profile promises", m.Type, holds), localDisk)
 	case "container":
-		n.add(health.Warn, subject, fmt.Sprintf("it is %s, the container's own layer: %s goes away with the container", m.Type, holds),
-			"give the container a volume for it: docker run -v chronik:/var/lib/chronik")
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, the container's own layer: %s is deleted with the container", m.Type, holds),
+			"mount a volume for it: docker run -v chronik:/var/lib/chronik")
 	case "network":
-		n.add(health.Warn, subject, fmt.Sprintf("it is %s: whether a record is on a disk when fdatasync returns is up to a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; %s is there",
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s: whether a record is on a disk when fdatasync returns depends on a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; it holds %s",
 			m.Type, holds), localDisk+"; a block device over the network (iSCSI, a cloud volume) is fine")
 	case "user":
-		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which a program serves: whether a record is on a disk when fdatasync returns is up to that program; %s is there", m.Type, holds), localDisk)
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which a program serves: whether a record is on a disk when fdatasync returns depends on that program; it holds %s", m.Type, holds), localDisk)
 	case "simple":
-		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which has no journal of its own: a power cut may damage it as a whole; %s is there", m.Type, holds), localDisk)
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which has no journal of its own: a power failure may damage all of it; it holds %s", m.Type, holds), localDisk)
 	case "cow":
 		if !slices.Contains(m.Options, "nodatacow") {
-			n.add(health.Note, subject, fmt.Sprintf("it is %s: the journal writes the same blocks again and again, and each time they are written elsewhere, which costs time with every fdatasync; %s is there", m.Type, holds),
+			n.add(health.Note, subject, fmt.Sprintf("it is %s: the journal overwrites the same blocks, and the file system writes them to a new place each time, which slows every fdatasync; it holds %s", m.Type, holds),
 				"chattr +C on the empty journal directory before the first start, or put the journal on ext4 or XFS (journal.dirs)")
 		}
 	case "zfs":
-		n.add(health.Note, subject, fmt.Sprintf("it is zfs: with sync=disabled fdatasync does nothing and the profiles promise nothing, which cannot be seen from here; %s is there", holds),
-			"see that zfs get sync says standard or always")
+		n.add(health.Note, subject, fmt.Sprintf("it is zfs: with sync=disabled fdatasync does nothing and no profile guarantees durability, and the broker cannot read this property; it holds %s", holds),
+			"check that zfs get sync shows standard or always")
 	}
 }
 
-// kind sorts the file systems about which there is something to say; empty are
-// those that keep what fdatasync promises, and unknown ones.
+// kind classifies the file systems that a check reports. It returns "" for those that keep the
+// guarantee of fdatasync and for unknown ones.
 func kind(name string) string {
 	if strings.HasPrefix(name, "fuse.") {
 		return "user"
@@ -95,7 +94,7 @@ func kind(name string) string {
 	return ""
 }
 
-// checkMountOptions finds options that change what a write or a sync does.
+// checkMountOptions detects options that change the effect of a write or a sync.
 func checkMountOptions(f *Facts, n *notes) {
 	for _, on := range mounts(f.Places) {
 		m := on[0].Mount
@@ -111,18 +110,18 @@ func checkMountOptions(f *Facts, n *notes) {
 		n.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
 		if has("ro") != "" {
 			n.add(health.Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
-				"the kernel does this after a disk error: check its log and the file system, and remount it read-write")
+				"the kernel does this after a disk error: check the kernel's log and the file system, and remount it read-write")
 		}
 		if o := has("nobarrier", "barrier=0"); o != "" {
-			n.add(health.Warn, subject, "it is mounted "+o+": fdatasync does not empty the disk's cache, and what the profiles promise does not survive a power cut",
+			n.add(health.Warn, subject, "it is mounted "+o+": fdatasync does not flush the disk's cache, so acknowledged records may not survive a power failure",
 				"mount it without "+o+", unless the disk's cache has a battery")
 		}
 		if has("volatile") != "" {
-			n.add(health.Warn, subject, "it is mounted volatile: every sync is left out, and what the profiles promise does not survive a power cut", "mount it without volatile")
+			n.add(health.Warn, subject, "it is mounted volatile: syncs have no effect, so acknowledged records may not survive a power failure", "mount it without volatile")
 		}
 		if o := has("sync", "dirsync"); o == "sync" {
-			n.add(health.Note, subject, "it is mounted sync: every write waits for the disk, also of profiles that do not ask for it, and segments are written slowly",
-				"mount it without sync: the broker syncs what it promises")
+			n.add(health.Note, subject, "it is mounted sync: every write waits for the disk, whatever the profile, and segments are written slowly",
+				"mount it without sync: the broker syncs as the profiles require")
 		}
 		if has("data=journal") != "" {
 			n.add(health.Note, subject, "it is mounted data=journal: the file system writes every byte of the journal and of segments twice", "mount it without data=journal")
@@ -133,7 +132,7 @@ func checkMountOptions(f *Facts, n *notes) {
 	}
 }
 
-// checkSharedDisk finds log directories that fail together.
+// checkSharedDisk detects log directories that fail together.
 func checkSharedDisk(f *Facts, n *notes) {
 	var seen []Place
 	for _, p := range f.Places {
@@ -146,8 +145,8 @@ func checkSharedDisk(f *Facts, n *notes) {
 				if p.Mount.Device != q.Mount.Device {
 					on = "disk " + p.Disk.Name
 				}
-				n.add(health.Note, "log directory "+p.Path, fmt.Sprintf("it is on the same %s as %s: they fail together, and their journals sync against each other", on, q.Path),
-					"one entry of log.dirs for each disk, and one for all that is on the same")
+				n.add(health.Note, "log directory "+p.Path, fmt.Sprintf("it is on the same %s as %s: they fail together, and the syncs of their journals compete", on, q.Path),
+					"use one entry of log.dirs for each disk")
 				break
 			}
 		}

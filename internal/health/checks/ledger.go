@@ -10,33 +10,33 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// A finding that comes and goes writes freeLines lines to the log at once, then one in quietFor at
-// most. It has its lines again when the log has had none of it for forgetAfter.
+// A finding that flaps writes freeLines lines to the log at once, then at most one in quietFor. It
+// may write freeLines again when the log has had no line about it for forgetAfter.
 const (
 	freeLines   = 4
 	quietFor    = time.Minute
 	forgetAfter = 10 * time.Minute
 )
 
-// ledger knows since when each finding is there and what the log has of it. It is used by one
-// goroutine.
+// ledger records since when each finding exists and what the log says about it. One goroutine uses
+// it.
 type ledger struct {
 	log     *zap.Logger
 	loud    func(check string) bool
 	entries map[place][]*entry
 }
 
-// place is where findings are: those of one check about one subject. If there is one of them before
-// and after, it is the same fault, whatever its text; of several, those with the same shape are.
+// place identifies findings by check and subject. If a place has one finding before and after, it
+// is the same fault, whatever its text; of several, those with the same shape are the same.
 type place struct{ check, subject string }
 
-// entry is a fault, also for some time after it went, so that one that comes and goes is known.
+// entry is a fault. It stays for some time after it is resolved, so that flapping is detected.
 type entry struct {
 	shape   string
-	since   time.Time // zero: it went
-	problem string    // as it was found last
+	since   time.Time // zero: resolved
+	problem string    // its latest text
 
-	severity, logged health.Severity // as found, and as the log has it; empty: not there, or resolved
+	severity, logged health.Severity // current, and as last logged; empty: absent, or resolved
 	remedy           string
 	lines            int
 	spoken           time.Time // when the last line was logged
@@ -48,8 +48,8 @@ func newLedger(o *Options) ledger {
 	}}
 }
 
-// enter takes all findings of a moment, sets since when each is there, and, if it speaks, logs what
-// appeared, changed its severity or went.
+// enter receives all current findings, sets since when each exists and, if speaks is true, logs
+// those that appeared, changed their severity or were resolved.
 func (l *ledger) enter(findings []health.Finding, at time.Time, speaks bool) {
 	now := map[place][]*health.Finding{}
 	for i := range findings {
@@ -84,8 +84,8 @@ func (l *ledger) enter(findings []health.Finding, at time.Time, speaks bool) {
 	}
 }
 
-// matched returns the entries of a place for what was found there now, followed by those of faults
-// that went.
+// matched returns the entries of a place for its current findings, followed by those of resolved
+// faults.
 func matched(before []*entry, now []*health.Finding, at time.Time) []*entry {
 	left := slices.Clone(before)
 	known := slices.DeleteFunc(slices.Clone(before), func(e *entry) bool { return e.severity == "" })
@@ -117,7 +117,7 @@ func matched(before []*entry, now []*health.Finding, at time.Time) []*entry {
 	return append(all, left...)
 }
 
-// shapeOf is a text without its numbers.
+// shapeOf returns a text without its numbers.
 func shapeOf(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -127,7 +127,7 @@ func shapeOf(text string) string {
 	}, text)
 }
 
-// say logs how a fault is now, unless the log has it, or has had enough of it for the moment.
+// say logs the current state of a fault, unless the log has it or has had too many lines about it.
 func (l *ledger) say(p place, e *entry, at time.Time) {
 	if e.logged == e.severity {
 		return

@@ -11,9 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// Of two faults of one check and subject the one that goes is resolved, and the other one stays as old
-// as it is.
-func TestTheFaultThatGoesIsResolved(t *testing.T) {
+// Of two faults with the same check and subject, one is resolved and the other keeps its age.
+func TestOneOfTwoFaultsIsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, set, logged := monitored(t)
 		if err := m.Speak(t.Context()); err != nil {
@@ -36,13 +35,13 @@ func TestTheFaultThatGoesIsResolved(t *testing.T) {
 			t.Errorf("logged %q", got)
 		}
 		if got := m.Last().Findings[0].Since; got != since {
-			t.Errorf("it is there since %v, and was since %v", got, since)
+			t.Errorf("it exists since %v, and did since %v", got, since)
 		}
 	})
 }
 
-// A finding that comes and goes does not fill the log, which has the truth at the end.
-func TestAFindingThatFlapsIsNoFlood(t *testing.T) {
+// A flapping finding does not flood the log, and the log has the final state.
+func TestAFlappingFindingDoesNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, set, logged := monitored(t)
 		if err := m.Speak(t.Context()); err != nil {
@@ -59,14 +58,14 @@ func TestAFindingThatFlapsIsNoFlood(t *testing.T) {
 		synctest.Wait()
 		all := strings.Split(logged(), "\n")
 		if most := freeLines + 12; len(all) > most || !strings.HasPrefix(all[len(all)-1], "error 99 of 100") {
-			t.Errorf("%d lines, %d are enough:\n%s", len(all), most, strings.Join(all, "\n"))
+			t.Errorf("%d lines, want at most %d:\n%s", len(all), most, strings.Join(all, "\n"))
 		}
 	})
 }
 
-// Checks that hang are a finding wherever findings are: what they found last does not pass for the
-// present.
-func TestChecksThatHangAreReportedWithoutBeingAskedFor(t *testing.T) {
+// Checks that hang cause a finding on all surfaces: their last findings must not appear to be
+// current.
+func TestHungChecksAreReportedWithoutARequest(t *testing.T) {
 	for name, add := range map[string]func(*Monitor, func()){
 		"the checks":   func(m *Monitor, hang func()) { m.Add(func(*Facts) { hang() }) },
 		"slow sources": func(m *Monitor, hang func()) { m.AddSlow(func(*Slow) { hang() }) },
@@ -100,7 +99,7 @@ func TestChecksThatHangAreReportedWithoutBeingAskedFor(t *testing.T) {
 	}
 }
 
-// However many ask, the checks take a small part of the time.
+// However many requests there are, the checks use a small part of the time.
 func TestManyRequestsShareTheChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0

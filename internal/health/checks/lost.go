@@ -13,7 +13,7 @@ type Lost struct {
 	Why        string // "it was removed"
 }
 
-// checkLost reports what no read or write notices: files that have no name any more can be read and
+// checkLost reports a fault that no read or write detects: files without a name can be read and
 // written as long as the process has them open.
 func checkLost(f *Facts, n *notes) {
 	for _, l := range f.Lost {
@@ -29,18 +29,20 @@ func checkLost(f *Facts, n *notes) {
 	}
 }
 
-// whole is the flags that show all directories of the broker to chronikctl log: a repair that does not see one takes it for lost.
+// whole returns the flags that name all directories of the broker to chronikctl log: a repair
+// treats a directory that is not named as lost.
 func (f *Facts) whole() []string {
 	logs := path.Join(f.Settings.DataDir, "logs")
 	for _, d := range f.Dirs {
 		if f.absolute(d.Path) != logs || f.absolute(d.Journal) != path.Join(logs, "journal") {
-			return []string{"--config", "/etc/chronik/chronikd.yaml"} // the broker does not know which file was read; the unit's is there
+			return []string{"--config", "/etc/chronik/chronikd.yaml"} // the broker does not know which file was read; this is the file of the unit
 		}
 	}
 	return []string{"--dir", f.Settings.DataDir}
 }
 
-// absolute is a path for a remedy, which is followed in another working directory than the broker's.
+// absolute returns a path for a remedy, whose commands run in another working directory than the
+// broker's.
 func (f *Facts) absolute(p string) string {
 	if path.IsAbs(p) {
 		return p
@@ -48,9 +50,9 @@ func (f *Facts) absolute(p string) string {
 	return path.Join(f.Settings.WorkingDir, p)
 }
 
-// backup is a new directory for what a repair of a log directory changes; of all directories if dir is empty.
-// It is in the data directory: the broker's user, as whom a repair has to run, can write there. A repair does not
-// accept one in a log directory.
+// backup returns a new directory for the files that a repair of a log directory changes; if dir is
+// empty, for those of all directories. It is in the data directory, where the broker's user, as
+// whom a repair must run, can write. A repair does not accept one in a log directory.
 func (f *Facts) backup(dir string) string {
 	name := path.Join(f.Settings.DataDir, strings.TrimLeft(path.Base(dir)+".before-repair", "."))
 	for _, d := range f.Dirs {

@@ -12,28 +12,28 @@ import (
 func hostChecks() []Check {
 	return []Check{
 		{Name: "files", run: checkFiles,
-			Doc: "Whether the process may open enough files: each connection and each segment in use is one; without one left, connections are refused and partitions fail."},
+			Doc: "Whether the process may open enough files: each connection and each segment in use needs one; at the limit, connections are refused and partitions fail."},
 		{Name: "memory", run: checkMemory,
-			Doc: "The container's memory limit against the Go runtime's and what the broker may fill, and whether the broker was swapped out: a broker that is killed or swapped out answers no request."},
+			Doc: "The container's memory limit compared with that of the Go runtime and with the broker's budgets, and swapped memory: a broker that is killed or swapped out answers no requests."},
 		{Name: "clock", run: checkClock,
-			Doc: "Whether the clock is synchronized and was not set: retention by time, timestamps of LogAppendTime and searches by time go by it."},
+			Doc: "Whether the clock is synchronized and has not been set: retention by time, timestamps of LogAppendTime and searches by time depend on it."},
 	}
 }
 
-// Bounds of the checks of the machine.
+// Thresholds of the checks of the machine.
 const (
 	filesBase   = 64   // files of the process itself: listeners, pollers, metadata, the log
-	filesOfConn = 2    // of a connection, for which the broker may duplicate its socket's
-	filesOfDir  = 8    // of a log directory beside segments: journal files, locks
-	connections = 1000 // for which there should be room: a client has two or three
+	filesOfConn = 2    // per connection: the broker may duplicate its socket's
+	filesOfDir  = 8    // per log directory in addition to segments: journal files, locks
+	connections = 1000 // that should be possible: a client has two or three
 	usedMuch    = 0.8  // of the limit of open files
 	usedUp      = 0.95
 
 	residentMuch = 0.95     // of the container's limit
-	budgetsMuch  = 0.7      // of what there is: the Go heap may have 0.8, and the broker needs some for itself
-	swappedMuch  = 64 << 20 // less is memory that is not used
+	budgetsMuch  = 0.7      // of the available memory: the Go heap may have 0.8, and the broker needs some for itself
+	swappedMuch  = 64 << 20 // less is unused memory
 
-	steppedFor = time.Hour // for which a clock that was set is reported
+	steppedFor = time.Hour // how long a clock that was set is reported
 	stepped    = 5 * time.Second
 )
 
@@ -53,11 +53,11 @@ func checkFiles(f *Facts, n *notes) {
 		n.add(health.Bad, subject, fmt.Sprintf("%d of %d files are open: connections are refused and segments cannot be opened", open, limit), moreFiles)
 		return
 	case used >= usedMuch:
-		n.add(health.Warn, subject, fmt.Sprintf("%d of %d files are open: without one left connections are refused and segments cannot be opened", open, limit), moreFiles)
+		n.add(health.Warn, subject, fmt.Sprintf("%d of %d files are open: at the limit connections are refused and segments cannot be opened", open, limit), moreFiles)
 		return
 	}
 	if len(f.Dirs) == 0 {
-		return // it is not known yet what they are for
+		return // the need is not known yet
 	}
 	segments := make([]int, len(f.Dirs))
 	for i, d := range f.Dirs {
@@ -75,16 +75,16 @@ func checkFiles(f *Facts, n *notes) {
 		n.add(health.Warn, subject, fmt.Sprintf("the process may open %d files, which leaves %d for connections in addition to segments (%s)", limit, room, why), moreFiles)
 	}
 	for _, d := range f.Dirs {
-		// Where it keeps half of what may be open, more would be kept if more might be.
+		// If the segments use half of the limit, a higher limit would let more of them stay open.
 		if half := 2*len(f.Dirs)*(d.MaxOpenFiles+1) > limit; half && d.Logs > d.MaxOpenFiles {
 			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
-				"writing to all of them syncs and closes one for each that it opens", d.Logs, d.MaxOpenFiles, limit), moreFiles)
+				"writing to all of them syncs and closes a segment for each one that is opened", d.Logs, d.MaxOpenFiles, limit), moreFiles)
 		}
 	}
 }
 
-// connectionLimit is how many connections a process has descriptors for that may open limit files and
-// keeps so many segments open in each log directory.
+// connectionLimit returns how many connections have file descriptors if the process may open limit
+// files and keeps the given number of segments open in each log directory.
 func connectionLimit(limit int, segments []int) int {
 	for _, n := range segments {
 		limit -= n + filesOfDir
@@ -92,8 +92,9 @@ func connectionLimit(limit int, segments []int) int {
 	return max(limit-filesBase, 0) / filesOfConn
 }
 
-// Connections is how many connections a broker should take at most: see roomFor, but no less
-// than an eighth of the limit, since segments are seldom all open. 0: the limit is not known.
+// Connections returns the maximum number of connections of a broker: see connectionLimit, but at
+// least an eighth of the limit, since segments are rarely all open. It returns 0 if the limit is
+// unknown.
 func Connections(limit int, segments []int) int {
 	return max(connectionLimit(limit, segments), limit/8)
 }
@@ -110,26 +111,26 @@ func checkMemory(f *Facts, n *notes) {
 	if m.Limit > 0 {
 		limit := text.Bytes(m.Limit)
 		if m.GoLimit > m.Limit && m.GoLimit < math.MaxInt64 {
-			n.add(health.Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime saves memory", text.Bytes(m.GoLimit), limit),
-				"leave GOMEMLIMIT out, then it is 80 % of the container's limit, or set it lower")
+			n.add(health.Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime limits its memory", text.Bytes(m.GoLimit), limit),
+				"unset GOMEMLIMIT, then it is 80 % of the container's limit, or lower it")
 		}
 		if float64(m.Resident) > residentMuch*float64(m.Limit) {
-			n.add(health.Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", text.Bytes(m.Resident), limit),
+			n.add(health.Warn, "memory", fmt.Sprintf("the broker uses %s of its container's limit of %s: the kernel is about to kill it", text.Bytes(m.Resident), limit),
 				moreMemory+", or choose a smaller produce.profile")
 		}
 	}
 	switch there := text.Bytes(m.There); {
 	case m.There <= 0:
 	case float64(m.Budgets) > budgetsMuch*float64(m.There):
-		n.add(health.Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", text.Bytes(m.Budgets), there),
+		n.add(health.Warn, "memory", fmt.Sprintf("requests, responses, records that wait for segments and compaction may use %s of the available %s: with the broker's other needs that is more than the memory", text.Bytes(m.Budgets), there),
 			moreMemory+", or use fewer log directories")
 	case m.Wanted > m.Budgets:
-		n.add(health.Note, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are, and with more memory %s: under load clients wait sooner, and answers are shorter",
+		n.add(health.Note, "memory", fmt.Sprintf("requests, responses, records that wait for segments and compaction may use %s of the available %s, and with more memory %s: under load clients wait sooner, and responses are shorter",
 			text.Bytes(m.Budgets), there, text.Bytes(m.Wanted)), moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
 	}
 	if m.Swapped >= swappedMuch {
-		n.add(health.Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", text.Bytes(m.Swapped)),
-			"give the machine memory, or forbid it for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container")
+		n.add(health.Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: requests wait until they are read from the disk", text.Bytes(m.Swapped)),
+			"add memory to the machine, or disable swapping for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container")
 	}
 }
 
@@ -149,14 +150,14 @@ func checkClock(f *Facts, n *notes) {
 		if c.Stepped < 0 {
 			word = "back"
 		}
-		n.add(health.Warn, "clock", fmt.Sprintf("the clock was set %s by %v at %s: retention by time takes records too early or too late, and timestamps jump",
+		n.add(health.Warn, "clock", fmt.Sprintf("the clock was set %s by %v at %s: retention by time deletes records too early or too late, and timestamps jump",
 			word, c.Stepped.Abs().Round(time.Second), c.SteppedAt.UTC().Format(time.RFC3339)),
-			"let NTP slew it (chrony: makestep only at the start); a virtual machine that was suspended does this, too")
+			"let NTP slew it (chrony: makestep only at the start); a suspended virtual machine has the same effect")
 	}
 }
 
-// Stepped says by how much a clock was set between two moments, of which passed
-// lay between by a monotonic clock; 0 if they agree.
+// Stepped returns by how much a clock was set between two readings, if passed elapsed between them
+// on a monotonic clock; 0 if they agree.
 func Stepped(before, after time.Time, passed time.Duration) time.Duration {
 	by := after.Round(0).Sub(before.Round(0)) - passed
 	if by.Abs() < stepped {

@@ -16,26 +16,26 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// How often a Monitor works, and how long a report waits for it.
+// Intervals of a Monitor, and limits of waiting for it.
 const (
-	// quickEvery keeps a fault from staying unreported for more than a few seconds.
+	// quickEvery bounds how long a fault stays unreported.
 	quickEvery = 2 * time.Second
-	// slowEvery is for facts whose source may wait for a disk.
+	// slowEvery is the interval of facts whose source may wait for a disk.
 	slowEvery = time.Minute
 	// patience bounds how long Report waits for the checks.
 	patience = time.Second
-	// staleAfter is the age of the last findings from which on the checks count as hanging. It is
-	// more than a busy machine delays them.
+	// staleAfter is the age of the last findings above which the checks count as hung. It is more
+	// than the delay on a busy machine.
 	staleAfter = 5 * time.Second
 	// slowStaleAfter is how late slow facts may be.
 	slowStaleAfter = 30 * time.Second
-	// Checks that are asked for take at most a tenth of one processor, however many ask; but no
-	// request waits longer for its turn than mostPause.
+	// Checks on request use at most a tenth of a processor, however many requests there are; but no
+	// request waits longer than mostPause for its checks to start.
 	idleShare = 9
 	mostPause = 400 * time.Millisecond
 )
 
-// Source adds what a component knows to the facts. A Monitor calls it every few seconds and on
+// Source adds the state of a component to the facts. A Monitor calls it every few seconds and on
 // requests, from one goroutine. It must not wait for a disk.
 type Source func(*Facts)
 
@@ -43,34 +43,34 @@ type Source func(*Facts)
 // once a minute, from a goroutine of its own.
 type SlowSource func(*Slow)
 
-// Options are what a Monitor is started with.
+// Options configure a Monitor.
 type Options struct {
 	Broker  int32 // node.id
 	Version string
 	Checks  []Check
-	// Sources and Slow are those that are there from the start; more can be added.
+	// Sources and Slow are the sources from the start; Add and AddSlow add more.
 	Sources []Source
 	Slow    []SlowSource
-	// SlowEvery is the period of slow sources; 0 is a minute.
+	// SlowEvery is the interval of slow sources; 0 means a minute.
 	SlowEvery time.Duration
-	// Ready is notified when the broker becomes ready or stops being so.
+	// Ready is called when the broker becomes ready or stops being ready.
 	Ready func(bool)
-	// Log gets a line for each finding that appears, changes its severity or goes.
+	// Log receives a line for each finding that appears, changes its severity or is resolved.
 	Log *zap.Logger
 }
 
-// Monitor knows a broker's health. Its goroutines, which Start starts and Stop ends, gather the
+// Monitor reports a broker's health. Its goroutines, which Start starts and Stop ends, gather the
 // facts and run the checks. It is safe for concurrent use.
 //
-// Not being ready is no failure: a broker that recovers or drains is healthy and must not be killed
-// for it, so a liveness probe must not use the report.
+// A broker that is not ready has not failed: while it recovers or drains it is healthy and must not
+// be killed, so a liveness probe must not use the report.
 type Monitor struct {
 	o      Options
 	asks   chan chan struct{}
 	speak  chan chan struct{}
 	quit   chan struct{}
 	done   sync.WaitGroup
-	ended  chan struct{} // closed when done is
+	ended  chan struct{} // closed when done is zero
 	once   sync.Once
 	slow   atomic.Pointer[Slow]
 	aware  chan struct{} // closed when there are slow facts
@@ -79,29 +79,29 @@ type Monitor struct {
 	mu       sync.Mutex
 	phase    string // empty while clients are served
 	since    time.Time
-	progress map[string]string // how far the phase is, by part
-	moves    uint64            // grows with every change of phase and progress
+	progress map[string]string // progress of the phase, by part
+	moves    uint64            // grows with every change of phase or progress
 	sources  []Source
 	slowly   []SlowSource
 	found    found
 	slowAt   time.Time // of the slow facts
-	ready    bool      // as Options.Ready was notified
+	ready    bool      // the last argument of Options.Ready
 
-	// The quick goroutine's own.
+	// Used by the quick goroutine only.
 	ledger ledger
-	rested time.Time     // of the last checks
-	took   time.Duration // by them
+	rested time.Time     // end of the last checks
+	took   time.Duration // their duration
 }
 
-// found is what the checks found last.
+// found is the result of the last checks.
 type found struct {
 	at       time.Time
 	findings []health.Finding
 	examined []health.Examined
 }
 
-// Start returns the Monitor of a broker that is starting. The checks run at once, and then every few
-// seconds; what they find is logged only after Speak.
+// Start returns the Monitor of a broker that is starting. The checks run at once and then every few
+// seconds; findings are logged only after Speak.
 func Start(o Options) *Monitor {
 	now := time.Now()
 	m := &Monitor{o: o, asks: make(chan chan struct{}), speak: make(chan chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}),
@@ -129,7 +129,8 @@ func (m *Monitor) AddSlow(s SlowSource) {
 	m.slowly = append(m.slowly, s)
 }
 
-// Enter sets what the broker does instead of serving clients; an empty phase means that it serves them.
+// Enter sets what the broker does instead of serving clients; an empty phase means that it serves
+// them.
 func (m *Monitor) Enter(phase string) {
 	m.mu.Lock()
 	m.phase, m.progress, m.since = phase, nil, time.Now()
@@ -138,7 +139,7 @@ func (m *Monitor) Enter(phase string) {
 	m.Last() // notifies Options.Ready
 }
 
-// Progress sets how far one part of the phase is; all is 0 if the total is not known.
+// Progress sets how far one part of the phase is; all is 0 if the total is unknown.
 func (m *Monitor) Progress(part, doing string, done, all int) {
 	text := fmt.Sprintf("%s: %d", doing, done)
 	if all > 0 && all != done {
@@ -160,25 +161,24 @@ func (m *Monitor) Moves() uint64 {
 	return m.moves
 }
 
-// Phase returns what the broker does instead of serving clients, empty while it serves them.
+// Phase returns what the broker does instead of serving clients, or "" while it serves them.
 func (m *Monitor) Phase() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.phase
 }
 
-// Report runs the checks and returns what is known then. It waits a second at most; see Last for
-// checks that do not finish.
+// Report runs the checks and returns the result. It waits a second at most; if the checks take
+// longer, it returns what Last does.
 func (m *Monitor) Report(ctx context.Context) *health.Report {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = m.await(ctx, m.asks) // without an answer the report is of what was found last
+	_ = m.await(ctx, m.asks) // without a response, the report has the last findings
 	return m.Last()
 }
 
-// Speak runs the checks, waits until the slow facts are there, and has findings logged from then
-// on: a start that fails reports its error alone. The error is that of the context, or that the
-// Monitor was stopped.
+// Speak runs the checks, waits for the slow facts, and starts to log findings: a start that fails
+// logs only its error. It returns an error if ctx ends or the Monitor was stopped.
 func (m *Monitor) Speak(ctx context.Context) error {
 	select {
 	case <-m.aware:
@@ -194,7 +194,7 @@ func (m *Monitor) await(ctx context.Context, asks chan chan struct{}) error {
 	select {
 	case asks <- answer:
 	case <-m.quit:
-		return errors.New("check the broker's health: the broker stops")
+		return errors.New("check the broker's health: the broker is stopping")
 	case <-ctx.Done():
 		return fmt.Errorf("check the broker's health: %w", ctx.Err())
 	}
@@ -206,8 +206,8 @@ func (m *Monitor) await(ctx context.Context, asks chan chan struct{}) error {
 	}
 }
 
-// Stop ends the goroutines and waits for them until the context ends: a file system that does not
-// answer may hold one. A second call only waits. Reports have the phase and the last findings.
+// Stop ends the goroutines and waits for them until ctx ends: a file system that does not respond
+// may block one. A second call only waits. Afterwards reports have the phase and the last findings.
 func (m *Monitor) Stop(ctx context.Context) {
 	m.once.Do(func() { close(m.quit) })
 	select {
@@ -216,8 +216,8 @@ func (m *Monitor) Stop(ctx context.Context) {
 	}
 }
 
-// Last returns what is known without waiting: the phase as it is now, and what the checks found
-// last, with a finding that they hang if that is more than five seconds old.
+// Last returns the report without waiting: the current phase and the latest findings, and, if those
+// are older than five seconds, a finding that the checks hang.
 func (m *Monitor) Last() *health.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -229,7 +229,7 @@ func (m *Monitor) Last() *health.Report {
 	if m.phase != "" {
 		r.Findings = append(r.Findings, health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: "broker", NotReady: true, Since: m.since.UTC(),
 			Problem: "clients are not served: " + m.phase,
-			Remedy:  "wait: /readyz and systemctl status report the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"})
+			Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"})
 	}
 	r.Findings = append(append(r.Findings, m.hangingLocked()...), m.found.findings...)
 	health.Sort(r.Findings)
@@ -241,8 +241,8 @@ func (m *Monitor) Last() *health.Report {
 	return r
 }
 
-// hangingLocked returns the findings about the checks themselves: what they found last must not pass for
-// the present. After a stop there are none.
+// hangingLocked returns the findings about hung checks: their last findings must not appear to be
+// current. After a stop there are none. The caller must hold mu.
 func (m *Monitor) hangingLocked() (all []health.Finding) {
 	select {
 	case <-m.quit:
@@ -254,12 +254,12 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 	}
 	if at := m.found.at; time.Since(at) >= staleAfter {
 		add(health.Bad, "broker", at,
-			"the checks have not finished since "+at.UTC().Format(time.RFC3339)+": a lock or a call of the operating system hangs; the other findings are of that time",
-			"check the disks and the kernel's log; send the broker SIGQUIT, which writes to its log where each goroutine waits and ends the process, and restart it")
+			"the checks have not finished since "+at.UTC().Format(time.RFC3339)+": a lock or a system call hangs; the other findings are from that time",
+			"check the disks and the kernel's log; send the broker SIGQUIT, which writes the stacks of all goroutines to its log and ends the process, and restart it")
 	}
 	if at := m.slowAt; time.Since(at) >= cmp.Or(m.o.SlowEvery, slowEvery)+slowStaleAfter {
 		add(health.Warn, "file systems", at,
-			"they have not been examined since "+at.UTC().Format(time.RFC3339)+": one of them does not answer; what is reported of them, of mounts and of rebalances is of that time",
+			"they have not been examined since "+at.UTC().Format(time.RFC3339)+": one of them does not respond; the findings about them, mounts and rebalances are from that time",
 			"check the mounts of the data directory, the log directories and the journals: `df` on each of them, and the kernel's log")
 	}
 	return all
@@ -292,7 +292,7 @@ func (m *Monitor) gatherSlow() {
 	}
 }
 
-// watch is the goroutine that logs that the other two hang.
+// watch is the goroutine that logs when one of the other two hangs.
 func (m *Monitor) watch() {
 	tick := time.NewTicker(quickEvery)
 	defer tick.Stop()
@@ -316,7 +316,7 @@ func (m *Monitor) run() {
 	defer tick.Stop()
 	m.examine()
 	var waiting []chan struct{} // for the next checks
-	var due <-chan time.Time    // when those run
+	var due <-chan time.Time    // time of the next checks on request
 	for {
 		select {
 		case <-m.quit:

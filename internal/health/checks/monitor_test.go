@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// monitored is a Monitor of a broker that serves, over facts that the test changes.
+// monitored returns a Monitor of a serving broker, over facts that the test changes.
 func monitored(t *testing.T) (m *Monitor, set func(Facts), logged func() string) {
 	t.Helper()
 	var facts atomic.Pointer[Facts]
@@ -43,8 +43,8 @@ func monitored(t *testing.T) (m *Monitor, set func(Facts), logged func() string)
 	}
 }
 
-// The log has a line when a finding appears, one when its severity changes and one when it goes,
-// whatever its numbers do in between, and none before it is asked to.
+// The log has a line when a finding appears, when its severity changes and when it is resolved,
+// whatever its numbers do in between, and none before Speak.
 func TestAFindingIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, set, logged := monitored(t)
@@ -56,7 +56,7 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 		}
 		change := func(f Facts) {
 			set(f)
-			time.Sleep(5 * time.Second) // no fault is unknown for longer
+			time.Sleep(5 * time.Second) // no fault stays unknown for longer
 			synctest.Wait()
 		}
 		change(Facts{Files: Files{Limit: 100, Open: 85}})
@@ -65,17 +65,17 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 		if err := m.Speak(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		is("speaks", "warn 85 of 100 files are open: without one left connections are refused and segments cannot be opened")
+		is("speaks", "warn 85 of 100 files are open: at the limit connections are refused and segments cannot be opened")
 		change(Facts{Files: Files{Limit: 100, Open: 90}})
 		is("other numbers", "")
 		change(Facts{Files: Files{Limit: 100, Open: 99}})
 		is("worse", "error 99 of 100 files are open: connections are refused and segments cannot be opened")
 		if since := m.Last().Findings[0].Since; since != begun || since.IsZero() {
-			t.Errorf("it is known since %v, and was since %v", since, begun)
+			t.Errorf("it exists since %v, and did since %v", since, begun)
 		}
 		change(Facts{})
 		is("well", "info resolved: 99 of 100 files are open: connections are refused and segments cannot be opened")
-		// Two of the same check and subject are two.
+		// Two findings of the same check and subject are different faults.
 		change(Facts{Settings: Settings{Warnings: []string{"a", "b"}}})
 		is("loud notes", "warn a\nwarn b")
 		change(Facts{Settings: Settings{Profile: "os", Warnings: []string{"a"}}})
@@ -86,8 +86,8 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// A request gets what is true now, not what was true some seconds ago.
-func TestAReportIsOfNow(t *testing.T) {
+// A report after a request has the current state, not that of some seconds ago.
+func TestAReportIsCurrent(t *testing.T) {
 	m, set, _ := monitored(t)
 	set(Facts{Files: Files{Limit: 100, Open: 85}})
 	r := m.Report(t.Context())
@@ -98,15 +98,15 @@ func TestAReportIsOfNow(t *testing.T) {
 	m.Progress("/d", "partitions read", 3, 7)
 	m.Stop(context.Background())
 	r = m.Report(t.Context())
-	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: without one left connections are refused and segments cannot be opened\n"; r.Text() != want || r.Ready {
+	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: at the limit connections are refused and segments cannot be opened\n"; r.Text() != want || r.Ready {
 		t.Errorf("%s", r.Text())
 	}
 	if err := m.Speak(t.Context()); err == nil {
-		t.Error("a Monitor that was stopped speaks")
+		t.Error("a stopped Monitor accepts Speak")
 	}
 }
 
-// Readiness follows the findings, not only the phase.
+// Readiness depends on the findings, not only on the phase.
 func TestReadinessFollowsTheFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []bool
@@ -130,7 +130,7 @@ func TestReadinessFollowsTheFindings(t *testing.T) {
 	})
 }
 
-// A source that hangs holds no report for longer than a second, and the report says so.
+// A source that hangs delays a report by at most a second, and the report has a finding about it.
 func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -138,7 +138,7 @@ func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 		m.Enter("")
 		m.Add(func(*Facts) { <-hang })
 		if r := m.Report(t.Context()); len(r.Findings) > 0 {
-			t.Errorf("a busy machine is taken for one that hangs: %+v", r.Findings)
+			t.Errorf("a busy machine is reported as hung: %+v", r.Findings)
 		}
 		time.Sleep(staleAfter)
 		begun := time.Now()
@@ -151,8 +151,8 @@ func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 	})
 }
 
-// A file system that does not answer holds neither the checks nor a stop.
-func TestAFileSystemThatHangsHoldsNoCheck(t *testing.T) {
+// A file system that does not respond blocks neither the checks nor a stop.
+func TestAHungFileSystemBlocksNoCheck(t *testing.T) {
 	hang, entered := make(chan struct{}), make(chan struct{})
 	m := Start(Options{Checks: Checks(), Slow: []SlowSource{func(*Slow) { close(entered); <-hang }}, Log: zap.NewNop()})
 	<-entered

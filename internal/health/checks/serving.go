@@ -11,36 +11,36 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// mostPartitions bounds how many partitions a check reports one by one.
+// mostPartitions is the maximum number of partitions with findings of their own.
 const mostPartitions = 10
 
 func servingChecks() []Check {
 	return []Check{
 		{Name: health.CheckServing, // a Monitor adds its finding: see Monitor.Enter
-			Doc: "Whether clients are served, and what the broker does instead: a start that recovers, a stop that drains."},
+			Doc: "Whether clients are served and, if not, whether the broker recovers or drains."},
 		{Name: checkResponding, // a Monitor adds its finding: see Monitor.Report
-			Doc: "Whether the checks themselves finish. If not, a lock or a call of the operating system hangs."},
+			Doc: "Whether the checks themselves finish. If not, a lock or a system call hangs."},
 		{Name: "log_dir", run: checkLogDirs,
-			Doc: "Whether each log directory was opened and takes records. After a failed write or sync the broker reopens its journal."},
+			Doc: "Whether each log directory was opened and accepts records. After a failed write or sync the broker reopens its journal."},
 		{Name: "removed", run: checkLost,
-			Doc: "Whether the directories that the broker uses are still there: open files without a name are gone when the broker stops."},
+			Doc: "Whether the directories that the broker uses still exist: open files without a name are lost when the broker stops."},
 		{Name: "stuck_disk", run: checkStuckDisks,
-			Doc: "Records that wait for a journal of which nothing becomes durable: a write or an fdatasync hangs."},
+			Doc: "Journals with waiting records that make no progress: a write or an fdatasync hangs."},
 		{Name: "partition", run: checkPartitions,
 			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
 		{Name: "damage", run: checkDamage,
 			Doc: "Partitions in which a read found damaged records: the offsets that cannot be read, and the next one that can."},
 		{Name: "metadata", run: checkMetadata,
-			Doc: "Whether topics and configs can be changed, and whether the copy of them has every change."},
+			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,
-			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and those that do not finish a rebalance."},
+			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and groups that do not finish a rebalance."},
 	}
 }
 
-// kernelLog is the command that shows what the kernel reports about disks.
+// kernelLog is the command that shows the kernel's messages about disks.
 const kernelLog = "`journalctl -k -n 50`"
 
-// checkResponding is the name of the check whose finding reports checks that hang.
+// checkResponding is the check that reports hung checks.
 const checkResponding = "responding"
 
 func checkLogDirs(f *Facts, n *notes) {
@@ -68,12 +68,12 @@ func checkLogDirs(f *Facts, n *notes) {
 			}
 		}
 		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Why),
-			d.Remedy+"; a restart of the broker opens it again (docs/operations.md, A damaged disk)")
+			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)")
 	}
 }
 
-// repair is the remedy of a log directory whose files are damaged. Commands stand in backticks, complete, so that they can be
-// copied as they are; scripts/drill.sh runs them.
+// repair returns the remedy of a log directory with damaged files. Its commands are complete and in
+// backticks, so that they can be copied; scripts/drill.sh runs them.
 func (f *Facts) repair(dir string) string {
 	at := []string{"--dir", f.absolute(dir)}
 	if dir == "" {
@@ -84,16 +84,16 @@ func (f *Facts) repair(dir string) string {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
-	return "stop the broker, run " + logCommand("verify", at) + ", which lists all damage, and " + logCommand("repair", at, "--backup", f.backup(dir)) +
+	return "stop the broker, run " + logCommand("verify", at) + ", which lists the damage, and " + logCommand("repair", at, "--backup", f.backup(dir)) +
 		", which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)"
 }
 
-// logCommand is chronikctl log with the flags that name the directories, and more.
+// logCommand returns a chronikctl log command with the flags that name the directories, and more.
 func logCommand(name string, at []string, more ...string) string {
 	return health.Command(slices.Concat([]string{"chronikctl", "log", name}, at, more)...)
 }
 
-// named lists the first of some partitions or topics, in parentheses; empty if there are none.
+// named lists the first few partitions or topics in parentheses, or returns "" if there are none.
 func named(all []string) string {
 	if len(all) == 0 {
 		return ""
@@ -128,10 +128,10 @@ func checkPartitions(f *Facts, n *notes) {
 	}
 }
 
-// Bounds of the checks of what does not move.
+// Thresholds of the checks of journals and groups without progress.
 const (
-	stuckAfter  = 3 * time.Second // longer than a loaded disk takes for an fdatasync
-	loadedAfter = 3 * time.Second // in which most coordinators are loaded
+	stuckAfter  = 3 * time.Second // longer than an fdatasync on a busy disk
+	loadedAfter = 3 * time.Second // enough to load most coordinators
 	mostGroups  = 10              // how many groups are named
 )
 
@@ -142,8 +142,8 @@ func checkStuckDisks(f *Facts, n *notes) {
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
 			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter),
-			Works:   "records that are in memory can be read, and partitions in other log directories can be written and read",
-			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk answers, and if it never does, replace the disk and " +
+			Works:   "records in memory can be read, and partitions in other log directories can be written and read",
+			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and if it never does, replace the disk and " +
 				"restart the broker (docs/operations.md, A damaged disk)"})
 	}
 }
@@ -159,7 +159,7 @@ func checkGroups(f *Facts, n *notes) {
 			Works: "other groups are served", Remedy: "wait: a load takes as long as the disk needs to read the partition"}
 		if c.Failed {
 			x.Severity = health.Bad
-			x.Remedy = "the broker's log has the error; the load is retried, and succeeds when the cause is gone (docs/groups.md)"
+			x.Remedy = "remove the cause, which is in the broker's log; the broker retries the load automatically (docs/groups.md)"
 		}
 		n.addFinding(x)
 	}
@@ -168,8 +168,8 @@ func checkGroups(f *Facts, n *notes) {
 			n.add(health.Warn, "groups", fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i), health.Command("chronikctl", "group", "list")+" shows their states")
 			return
 		}
-		n.add(health.Warn, "group "+g.Group, fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member joins and leaves, or does not come back", g.State, g.Since.UTC().Format(time.RFC3339)),
-			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that come and go")
+		n.add(health.Warn, "group "+g.Group, fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin", g.State, g.Since.UTC().Format(time.RFC3339)),
+			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that change")
 	}
 }
 
@@ -192,7 +192,7 @@ func checkDamage(f *Facts, n *notes) {
 		problem := fmt.Sprintf("%s cannot be read: %s holds no valid record batches there", offsets(first), first.Where)
 		works := fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next)
 		read := []string{"--from", strconv.FormatInt(first.Next, 10)}
-		what := " reads the records behind the damage"
+		what := " reads the records after the damage"
 		if more := len(p.Damages) - 1; more > 0 {
 			ranges := "1 more range"
 			if more > 1 {
@@ -211,7 +211,7 @@ func checkDamage(f *Facts, n *notes) {
 	}
 }
 
-// offsets is a range for people, both ends included.
+// offsets formats a range for people, with both ends included.
 func offsets(d Damage) string {
 	if d.Next == d.From+1 {
 		return fmt.Sprintf("offset %d", d.From)
@@ -228,7 +228,7 @@ func checkMetadata(f *Facts, n *notes) {
 	if m.Failed != "" {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, Problem: "topics and configs cannot be changed: " + m.Failed,
 			Works: "records can be written and read",
-			Remedy: "run " + health.Command("df", "-h", f.absolute(m.Dir)) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; each change tries again " +
+			Remedy: "run " + health.Command("df", "-h", f.absolute(m.Dir)) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; the next change retries " +
 				"(docs/operations.md, A damaged disk)"})
 	}
 	if m.Behind != "" {

@@ -12,15 +12,15 @@ func configChecks() []Check {
 		{Name: "exposed", Loud: true, run: checkExposed,
 			Doc: "Listeners and the admin port that are bound beyond loopback: there is no authentication."},
 		{Name: "advertise", run: checkAdvertise,
-			Doc: "Listeners that others reach and that tell clients a loopback address."},
+			Doc: "Listeners that other machines reach and that advertise a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
 			Doc: "Settings that are not read, and those that contradict each other."},
 		{Name: "profile", run: checkProfiles,
-			Doc: "A default profile, or topics, that acknowledge what a power failure loses."},
+			Doc: "A default profile, or topics, that acknowledge records that a power failure can lose."},
 	}
 }
 
-// mostNamed is how many topics a finding names.
+// mostNamed is the maximum number of names in a finding.
 const mostNamed = 5
 
 func checkExposed(f *Facts, n *notes) {
@@ -41,7 +41,7 @@ func checkAdvertise(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		if l.Open && l.AdvertisesLoopback {
 			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "the broker advertises "+l.Advertise+" to clients, which works only on this machine and through a port published on it",
-				"for clients elsewhere set advertise (CHRONIK_ADVERTISE) to HOST:PORT as they reach this broker")
+				"for clients on other machines set advertise (CHRONIK_ADVERTISE) to a HOST:PORT under which they reach this broker")
 		}
 	}
 }
@@ -49,18 +49,18 @@ func checkAdvertise(f *Facts, n *notes) {
 func checkSettings(f *Facts, n *notes) {
 	s := f.Settings
 	for _, w := range s.Warnings {
-		n.add(health.Note, "configuration", w, "chronikd config check shows what is read and from where")
+		n.add(health.Note, "configuration", w, "run chronikd config check, which shows each setting and its source")
 	}
 	if s.MinISR > s.Replicas && s.Replicas > 0 {
-		n.add(health.Note, "configuration", fmt.Sprintf("min.insync.replicas is %d and a new topic has %d replicas: Kafka would refuse acks=all, chronik takes it for %d", s.MinISR, s.Replicas, s.Replicas),
+		n.add(health.Note, "configuration", fmt.Sprintf("min.insync.replicas is %d and a new topic has %d replicas: Kafka would reject acks=all, chronik uses %d", s.MinISR, s.Replicas, s.Replicas),
 			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas))
 	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
-		n.add(health.Warn, "configuration", fmt.Sprintf("log.retention.bytes is %d and a segment has up to %d bytes, which go together: a partition keeps more than was meant", s.RetentionBytes, s.SegmentBytes),
+		n.add(health.Warn, "configuration", fmt.Sprintf("log.retention.bytes is %d and a segment has up to %d bytes, which are deleted together: a partition keeps more than log.retention.bytes", s.RetentionBytes, s.SegmentBytes),
 			"set log.segment.bytes to a quarter of it or less")
 	}
 	if s.MaxRequest > 0 && s.MaxMessage > s.MaxRequest {
-		n.add(health.Warn, "configuration", fmt.Sprintf("message.max.bytes is %d and a request has %d bytes at most: such a batch closes the connection", s.MaxMessage, s.MaxRequest),
+		n.add(health.Warn, "configuration", fmt.Sprintf("message.max.bytes is %d and a request has at most %d bytes: a larger batch closes the connection", s.MaxMessage, s.MaxRequest),
 			"lower message.max.bytes or raise socket.request.max.bytes")
 	}
 }
@@ -72,8 +72,8 @@ func checkProfiles(f *Facts, n *notes) {
 	}
 	n.see("the default profile is " + s.Profile)
 	if !s.Synced {
-		n.add(health.Note, "profile "+s.Profile, "it is the default; if the power fails, of what was acknowledged "+s.Lost,
-			"wal.profile=sync acknowledges only what is on the disk; chronikctl profile explain TOPIC says what holds for one")
+		n.add(health.Note, "profile "+s.Profile, "it is the default and acknowledges records that a power failure can lose: "+s.Lost,
+			"wal.profile=sync acknowledges only durable records; chronikctl profile explain TOPIC shows the guarantee of a topic")
 		return
 	}
 	if count := len(f.Weaker); count > 0 {
@@ -81,7 +81,7 @@ func checkProfiles(f *Facts, n *notes) {
 		if count > mostNamed {
 			names += fmt.Sprintf(" and %d more", count-mostNamed)
 		}
-		n.add(health.Note, "topics", fmt.Sprintf("%d acknowledge what is not on the disk, though the default profile %s does not: %s", count, s.Profile, names),
-			"chronikctl profile explain TOPIC says what that loses; chronikctl config unset topic TOPIC chronik.durability.profile")
+		n.add(health.Note, "topics", fmt.Sprintf("%d acknowledge records that are not durable, although the default profile %s does not: %s", count, s.Profile, names),
+			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default")
 	}
 }

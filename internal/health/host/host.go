@@ -1,10 +1,10 @@
-// Package host reads of this machine what checks's checks go by: open files,
-// file systems and disks below directories, memory, the clock.
+// Package host reads the facts of package checks about this machine: open files, file systems and
+// disks below directories, memory, the clock.
 //
-// It reads /proc, /sys and a few system calls, writes nothing, and takes what it
-// cannot read for not known: a container, a sandbox or another system hides much
-// of it, and that is no fault. A file system that does not answer may hold it, so
-// it must be called from a goroutine for which no request waits. The daemon calls it.
+// It reads /proc, /sys and the results of a few system calls, and writes nothing. Facts that it
+// cannot read are unknown, which is not a fault: a container, a sandbox or another operating system
+// hides many of them. A file system that does not respond blocks it, so call it from a goroutine
+// that no request waits for. The daemon calls it.
 package host
 
 import (
@@ -24,21 +24,20 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Machine is where facts are read from.
+// Machine is the source of facts about a machine.
 type Machine struct {
 	proc, sys string // /proc and /sys
 	limit     func() int
 	clock     func() (synchronized, known bool)
 }
 
-// New is this machine.
+// New returns this machine.
 func New() *Machine {
 	return &Machine{proc: "/proc", sys: "/sys", limit: vfs.Descriptors, clock: clockState}
 }
 
-// Files returns how many files the process has open and may have; 0 is not known.
-// Go raises the soft limit to the hard one at the start, so there is one to speak
-// of.
+// Files returns how many files the process has open and may open; 0 means unknown. Go raises the
+// soft limit to the hard limit at the start, so there is only one.
 func (m *Machine) Files() checks.Files {
 	f := checks.Files{Limit: m.limit()}
 	d, err := os.Open(path.Join(m.proc, "self/fd"))
@@ -49,17 +48,17 @@ func (m *Machine) Files() checks.Files {
 	if err == nil {
 		f.Open = len(names) - 1 // without the directory itself
 	}
-	_ = d.Close() // it was read
+	_ = d.Close() // it was only read
 	return f
 }
 
-// Clock returns whether the kernel says that the clock is synchronized.
+// Clock reports whether the kernel considers the clock synchronized.
 func (m *Machine) Clock() checks.Clock {
 	synchronized, known := m.clock()
 	return checks.Clock{Known: known, Synchronized: synchronized}
 }
 
-// Memory returns what the process uses. Limits are not the kernel's to say.
+// Memory returns the memory that the process uses. It does not set the limits.
 func (m *Machine) Memory() checks.Memory {
 	var x checks.Memory
 	b, err := os.ReadFile(path.Join(m.proc, "self/status"))
@@ -78,7 +77,7 @@ func (m *Machine) Memory() checks.Memory {
 	return x
 }
 
-// kilobytes reads "  123 kB" as bytes; 0 where it is something else.
+// kilobytes parses " 123 kB" into bytes; 0 if the text has another form.
 func kilobytes(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 54)
 	if err != nil || n < 0 {
@@ -87,8 +86,8 @@ func kilobytes(text string) int64 {
 	return n << 10
 }
 
-// Place says what a directory lies on. A directory that is not there yet lies
-// where it will be made.
+// Place returns the file system and the disk of a directory. For a directory that does not exist
+// yet they are those of the place where it will be created.
 func (m *Machine) Place(role, dir string) checks.Place {
 	p := checks.Place{Role: role, Path: dir}
 	at, info := resolvePath(dir)
@@ -111,8 +110,8 @@ func (m *Machine) Place(role, dir string) checks.Place {
 	return p
 }
 
-// resolvePath is a path without symbolic links, of the directory or of the nearest above
-// it that exists; a nil info where nothing can be said.
+// resolvePath returns the path, without symbolic links, of the directory or of its nearest existing
+// parent. The info is nil if neither can be determined.
 func resolvePath(name string) (string, fs.FileInfo) {
 	name, err := filepath.Abs(name)
 	if err != nil {
@@ -134,11 +133,11 @@ func resolvePath(name string) (string, fs.FileInfo) {
 	}
 }
 
-// disk finds the whole disk of a block device, MAJOR:MINOR.
+// disk returns the whole disk of a block device, MAJOR:MINOR.
 func (m *Machine) disk(device string) checks.Disk {
 	at, err := filepath.EvalSymlinks(path.Join(m.sys, "dev/block", device))
 	if err != nil {
-		return checks.Disk{} // no block device, or hidden
+		return checks.Disk{} // not a block device, or hidden
 	}
 	if _, err := os.Stat(path.Join(at, "partition")); err == nil {
 		at = filepath.Dir(at)
@@ -148,7 +147,7 @@ func (m *Machine) disk(device string) checks.Disk {
 	return d
 }
 
-// word reads a file of one line; empty where it can't be read.
+// word reads a file of one line; "" if it cannot be read.
 func word(name string) string {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -1,4 +1,5 @@
 package host
 
-// clockState is not known on macOS, which synchronizes its clock automatically.
+// clockState returns false, false: the state is unknown on macOS, which synchronizes its clock
+// automatically.
 func clockState() (synchronized, known bool) { return false, false }

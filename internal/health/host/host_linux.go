@@ -2,8 +2,8 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// clockState asks the kernel whether its clock is synchronized. A sandbox
-// may forbid to ask.
+// clockState returns from the kernel whether its clock is synchronized. A sandbox may forbid the
+// call.
 func clockState() (synchronized, known bool) {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)

@@ -2,7 +2,7 @@ package host
 
 import "testing"
 
-// This machine tells enough to be judged by.
+// The facts about this machine are known.
 func TestThisMachineIsRead(t *testing.T) {
 	m := New()
 	if f := m.Files(); f.Limit <= 0 || f.Open <= 0 || f.Open > f.Limit {

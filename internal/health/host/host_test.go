@@ -45,23 +45,23 @@ func TestADirectoryLiesOnTheDeepestMount(t *testing.T) {
 		{"/srv/my database", "0:45", "/srv"},
 		{"/srv/gone/x", "0:45", "/srv"}, // a later mount hides the earlier one below it
 		{"/srv/gone/x", "0:44", "/srv/gone"},
-		{"/srv/gone/x", "9:9", "/srv/gone"}, // btrfs says another device of its files than of its mounts
+		{"/srv/gone/x", "9:9", "/srv/gone"}, // btrfs reports another device for its files than for its mounts
 		{"/ro", "8:33", "/ro"},
-		{"/srv/my data", "254:1", "/"}, // its own device counts, not what is mounted deepest
+		{"/srv/my data", "254:1", "/"}, // its own device counts, not the deepest mount point
 	} {
 		if got := mountOf(all, c.path, c.device); got.Point != c.point {
 			t.Errorf("%s of device %s lies on %s, want %s", c.path, c.device, got.Point, c.point)
 		}
 	}
 	if got := mountOf(all, "/ro/x", "9:9"); got.Type != "xfs" {
-		t.Errorf("of two at the same place the last one is seen: %+v", got)
+		t.Errorf("of two at the same place the last one is visible: %+v", got)
 	}
 	if got := mountOf(nil, "/x", "1:1"); got.Type != "" {
 		t.Errorf("%+v", got)
 	}
 }
 
-// written makes files below dir.
+// written creates files below dir.
 func written(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -112,11 +112,11 @@ func TestTheProcessIsRead(t *testing.T) {
 	}
 }
 
-// A machine that shows nothing is not known, and that is all.
+// The facts about a machine that hides them are unknown, without an error.
 func TestAMachineThatHidesEverything(t *testing.T) {
 	m := &Machine{proc: "/nowhere", sys: "/nowhere", limit: func() int { return 0 }, clock: func() (bool, bool) { return false, false }}
 	if m.Memory() != (checks.Memory{}) || m.Files() != (checks.Files{}) || m.Clock() != (checks.Clock{}) {
-		t.Error("something is known")
+		t.Error("a fact is known")
 	}
 	if p := m.Place("r", t.TempDir()); p.Mount.Type != "" || p.Disk != (checks.Disk{}) {
 		t.Errorf("%+v", p)
@@ -128,8 +128,8 @@ func TestAMachineThatHidesEverything(t *testing.T) {
 	}
 }
 
-// A directory that will be made lies where the one above it does, links resolved.
-func TestWhatIsNotThereYetLiesWhereItWillBeMade(t *testing.T) {
+// A directory that will be created is on the file system of its parent, with links resolved.
+func TestAMissingDirectoryIsOnItsParentsFileSystem(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func FuzzMounts(f *testing.F) {
 				t.Errorf("%q: %+v", text, m)
 			}
 			if mountOf([]checks.Mount{m}, m.Point, m.Device).Type != m.Type {
-				t.Errorf("%q: its own point is not on it", text)
+				t.Errorf("%q: the mount point is not on the mount", text)
 			}
 		}
 	})

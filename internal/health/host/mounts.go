@@ -13,7 +13,7 @@ import (
 //	36 35 98:0 /root /point rw,noatime master:1 - ext4 /dev/sda1 rw,barrier=0
 //	      device     point  options    optional   type source    options of the file system
 //
-// Lines of another shape are left out.
+// It skips lines of another form.
 func parseMounts(text string) []checks.Mount {
 	var all []checks.Mount
 	for line := range strings.Lines(text) {
@@ -25,7 +25,7 @@ func parseMounts(text string) []checks.Mount {
 		m := checks.Mount{Device: left[2], Point: unescape(left[4]), Options: strings.Split(left[5], ","), Type: right[0], Source: unescape(right[1])}
 		if len(right) > 2 {
 			for o := range strings.SplitSeq(right[2], ",") {
-				// Read-only is the mount's to say: a file system that is rw may be mounted ro.
+				// Only the mount's own option counts: a file system that is rw may be mounted ro.
 				if !slices.Contains(m.Options, o) && o != "rw" {
 					m.Options = append(m.Options, o)
 				}
@@ -36,7 +36,7 @@ func parseMounts(text string) []checks.Mount {
 	return all
 }
 
-// unescape reads the octal escapes of blanks and backslashes.
+// unescape decodes the octal escapes of blanks and backslashes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -55,9 +55,9 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// mountOf is the mount that a path, which has no symbolic links, lies on. Of
-// several whose point is above it, those of the path's own device count, which a
-// mount that another one hides is not; then the deepest, then the last.
+// mountOf returns the mount of a path without symbolic links. If several mount points are above the
+// path, it prefers mounts of the path's own device, which excludes hidden mounts, then the deepest
+// mount point, then the last mount.
 func mountOf(all []checks.Mount, path, device string) checks.Mount {
 	var best checks.Mount
 	for _, m := range all {
@@ -74,7 +74,7 @@ func mountOf(all []checks.Mount, path, device string) checks.Mount {
 	return best
 }
 
-// within says whether a path is below a directory, or is it.
+// within reports whether path is dir or lies below it.
 func within(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	return ok && (rest == "" || rest[0] == '/')

@@ -12,14 +12,15 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
-// Used is a directory that the broker has open files in, and a pattern that at least one of them
-// matches at any time.
+// Used is a directory in which the broker has open files, and a pattern that at least one of its
+// files matches at any time.
 type Used struct {
 	Role, Path, Files string
 }
 
-// Presence notices that a directory was removed, replaced or emptied while the broker uses it. The
-// broker itself does not: on Unix its open files stay readable and writable until it closes them.
+// Presence detects that a directory was removed, replaced or emptied while the broker uses it. The
+// broker itself does not notice: on Unix its open files stay readable and writable until it closes
+// them.
 type Presence struct {
 	used []identity
 	busy atomic.Bool
@@ -32,8 +33,8 @@ type identity struct {
 	info fs.FileInfo
 }
 
-// NewPresence remembers which directories these are now. One that cannot be read now is left out:
-// its opening has reported it.
+// NewPresence records the identity of the directories. It skips those that cannot be read, because
+// opening them has already reported that.
 func NewPresence(used ...Used) *Presence {
 	p := &Presence{}
 	for _, u := range used {
@@ -44,8 +45,8 @@ func NewPresence(used ...Used) *Presence {
 	return p
 }
 
-// Source is a checks.Source. It does not wait for a disk: it starts a look in the background, of
-// which there is one at a time, and returns what the last one found.
+// Source is a checks.Source. It does not wait for a disk: it starts an examination in the
+// background, unless one is running, and returns the result of the last.
 func (p *Presence) Source(f *checks.Facts) {
 	if p.busy.CompareAndSwap(false, true) {
 		go func() {
@@ -68,8 +69,8 @@ func (p *Presence) examine() {
 	p.lost.Store(&lost)
 }
 
-// why returns what happened to the directory, empty if nothing did. What cannot be read for another
-// reason is not reported: that is no proof, and other checks report disks that fail.
+// why returns what happened to the directory, or "" if nothing did. It does not report other errors
+// of reading it: they prove nothing, and other checks report disks that fail.
 func (d *identity) why() string {
 	info, err := os.Stat(d.Path)
 	switch {
@@ -80,7 +81,8 @@ func (d *identity) why() string {
 	case !os.SameFile(info, d.info):
 		return "another directory or mount took its place"
 	}
-	// A file that is renamed while a directory is read can be missed: what is missing twice is gone.
+	// A file that is renamed while the directory is read can be missed, so it must be missing
+	// twice.
 	for range 2 {
 		names, err := namesIn(d.Path)
 		if err != nil || slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(d.Files, name); return ok }) {
@@ -90,8 +92,8 @@ func (d *identity) why() string {
 	return fmt.Sprintf("its files (%s) were removed", d.Files)
 }
 
-// namesIn lists a directory. An error is no proof that anything is missing: the process may have no
-// descriptor left to read it with.
+// namesIn lists a directory. An error does not prove that a file is missing: the process may have
+// no free file descriptor.
 func namesIn(dir string) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
-func TestADirectoryThatIsNotThereAnyMoreIsNoticed(t *testing.T) {
+func TestARemovedDirectoryIsDetected(t *testing.T) {
 	move := func(from, to string) func(dir string) error {
 		return func(dir string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
 	}
 	for _, c := range []struct {
 		name string
 		do   func(dir string) error
-		want string // what happened, empty: nothing
+		want string // the reason; empty for none
 	}{
 		{"nothing", func(string) error { return nil }, ""},
 		{"the directory is removed", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "a [b]*")) }, "it was removed"},
@@ -59,14 +59,14 @@ func TestADirectoryThatIsNotThereAnyMoreIsNoticed(t *testing.T) {
 	}
 }
 
-// lostOf asks until a look that began after the call has ended.
+// lostOf queries p until an examination that began after the call has ended.
 func lostOf(t *testing.T, p *Presence) []checks.Lost {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	p.lost.Store(nil)
 	for p.lost.Load() == nil || p.busy.Load() {
 		if time.Now().After(deadline) {
-			t.Fatal("no look ends")
+			t.Fatal("no examination ends")
 		}
 		p.Source(&checks.Facts{})
 	}
@@ -75,8 +75,8 @@ func lostOf(t *testing.T, p *Presence) []checks.Lost {
 	return f.Lost
 }
 
-// A directory that cannot be read, because the process has no descriptor left for example, is not taken
-// for an empty one: the remedy of that would stop the broker.
+// A directory that cannot be read, for example because the process has no free file descriptor,
+// does not count as empty: the remedy would stop the broker.
 func TestADirectoryThatCannotBeReadIsNotLost(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "1.journal"), nil, 0o600); err != nil {

@@ -11,18 +11,17 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// The bounds of a probe: it is to say something about a disk and to be no load.
+// The limits of a probe: it must be meaningful without loading the disk.
 const (
 	probeBlock = 4096            // bytes written before each fdatasync
-	probeSize  = 64 * probeBlock // bytes of its file
-	probeSyncs = 200             // at most
-	probeTime  = 2 * time.Second // about at most
+	probeSize  = 64 * probeBlock // size of its file
+	probeSyncs = 200             // maximum
+	probeTime  = 2 * time.Second // maximum, approximately
 )
 
-// Probe measures fdatasync on the file system of a directory as a journal sees it:
-// blocks that were written before are written over, and each is synced. It writes
-// to an unnamed file of 256 KiB, never to one that anybody has. Where the file
-// system has no unnamed files the error matches errors.ErrUnsupported.
+// Probe measures fdatasync on the file system of a directory with the access pattern of a journal:
+// it overwrites allocated blocks and syncs each. It writes to an unnamed file of 256 KiB. If the
+// file system does not support unnamed files, the error matches errors.ErrUnsupported.
 func Probe(ctx context.Context, dir string) (checks.Latency, error) {
 	f, err := vfs.Scratch(dir)
 	if err != nil {
@@ -60,7 +59,7 @@ func probe(ctx context.Context, f vfs.File) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// judged is what the times say.
+// judged summarizes the measured times.
 func judged(took []time.Duration) checks.Latency {
 	slices.Sort(took)
 	n := len(took)

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A probe says how long syncs take and leaves nothing.
+// A probe measures sync latencies and leaves no files.
 func TestADiskIsMeasured(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Probe(t.Context(), dir)
@@ -27,7 +27,7 @@ func TestADiskIsMeasured(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Probe(ctx, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("given up: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 	if _, err := Probe(t.Context(), dir+"/missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
@@ -60,7 +60,7 @@ func (b *broken) Datasync() error {
 	return nil
 }
 
-// A disk that fails is no quick one.
+// A failing disk does not count as a fast one.
 func TestADiskThatFailsIsNotMeasured(t *testing.T) {
 	for _, n := range []int{0, 1, 100} {
 		f, err := vfs.Memory().Create("/f")

@@ -95,13 +95,13 @@ func (s *Store) admit(g *group, r *request) {
 func (s *Store) commit(g *group) {
 	err := s.failed
 	if err != nil && len(g.admitted) > 0 {
-		err = s.heal()
+		err = s.restart()
 	}
 	if err == nil && len(g.admitted) > 0 {
 		if err = s.write(g); err != nil {
 			err = s.latch(err)
 		} else {
-			s.show(g)
+			s.publish(g)
 		}
 	}
 	for i, r := range g.requests {
@@ -126,8 +126,8 @@ func (s *Store) write(g *group) error {
 	return s.log.Append(records...)
 }
 
-// show makes a durable group visible.
-func (s *Store) show(g *group) {
+// publish makes a durable group visible.
+func (s *Store) publish(g *group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range g.admitted {
@@ -153,7 +153,7 @@ func (s *Store) setFailed(err error) error {
 // restart begins a new generation from the confirmed state and abandons the failed file: a full
 // disk may have space again. Every transaction tries this once. It is the only way to continue,
 // because after a crash the store may find the old generation or an incomplete new one.
-func (s *Store) heal() error {
+func (s *Store) restart() error {
 	was := s.failed
 	if err := s.log.Rotate(s.state.emit); err != nil {
 		return fmt.Errorf("%w; retry failed: %w", was, err)

@@ -57,7 +57,7 @@ type copier struct {
 	moved  chan struct{} // closed and replaced when has or behind changes
 }
 
-var errCopyBegins = errors.New("copy not started yet")
+var errCopyStarting = errors.New("copy not started yet")
 
 // KeepCopy starts to keep a copy of the store in a directory, until Close. It waits until the copy
 // is complete, for at most Options.CopyPatience. It replaces an existing copy of the same cluster,
@@ -67,7 +67,7 @@ var errCopyBegins = errors.New("copy not started yet")
 // former lists directories in which earlier starts may have kept the copy. When the copy is
 // complete in dir, KeepCopy removes the former ones: they would become outdated without notice.
 func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
-	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
+	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyStarting, moved: make(chan struct{})}
 	s.mu.Lock()
 	s.copy = c
 	s.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 		c.mu.Lock()
 		has, behind, moved := c.has, c.behind, c.moved
 		c.mu.Unlock()
-		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errCopyBegins)) {
+		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errCopyStarting)) {
 			return
 		}
 		select {
@@ -112,14 +112,14 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 		case <-c.ended:
 			return
 		case <-patience.C:
-			c.slow(revision)
+			c.reportSlow(revision)
 			return
 		}
 	}
 }
 
-// slow notes that the copy has delayed a transaction for too long.
-func (c *copier) slow(revision int64) {
+// reportSlow notes that the copy has delayed a transaction for too long.
+func (c *copier) reportSlow(revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.behind == nil && c.has < revision {
@@ -136,9 +136,9 @@ func (c *copier) report(behind error) {
 
 func (c *copier) reportLocked(behind error) {
 	switch was := c.behind; {
-	case behind != nil && (was == nil || errors.Is(was, errCopyBegins)):
+	case behind != nil && (was == nil || errors.Is(was, errCopyStarting)):
 		c.store.opts.Log.Warn("metadata copy is behind", zap.String("dir", c.dir), zap.Error(behind))
-	case behind == nil && was != nil && !errors.Is(was, errCopyBegins):
+	case behind == nil && was != nil && !errors.Is(was, errCopyStarting):
 		c.store.opts.Log.Info("metadata copy is complete again", zap.String("dir", c.dir))
 	}
 	c.behind = behind
@@ -150,9 +150,9 @@ func (c *copier) wakeLocked() {
 	c.moved = make(chan struct{})
 }
 
-// reached notes that the copy is durable up to a revision. A copy that was behind is complete when
+// advance notes that the copy is durable up to a revision. A copy that was behind is complete when
 // it has everything that the store shows.
-func (c *copier) reached(revision int64) {
+func (c *copier) advance(revision int64) {
 	c.store.mu.RLock()
 	all := revision >= c.store.state.revision
 	c.store.mu.RUnlock()
@@ -204,7 +204,7 @@ func (c *copier) follow() error {
 		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
 			return err
 		}
-		c.reached(revision)
+		c.advance(revision)
 		c.dropFormer()
 		if err := c.append(revision + 1); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (c *copier) append(from int64) error {
 		if err := c.log.Append(records...); err != nil {
 			return err
 		}
-		c.reached(revision)
+		c.advance(revision)
 	}
 	return nil
 }

@@ -140,11 +140,7 @@ func TestContentSurvivesReopening(t *testing.T) {
 func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)
-		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zaptest.NewLogger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := open(t, fsys)
 		fsys.SetSyncLatency(time.Second)
 		before := fsys.Syncs()
 		var wg sync.WaitGroup
@@ -177,11 +173,7 @@ func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 func TestCancelledContextReleasesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)
-		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zaptest.NewLogger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := open(t, fsys)
 		fsys.SetSyncLatency(time.Hour)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

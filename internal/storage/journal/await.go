@@ -10,7 +10,7 @@ import (
 // between a failure and Resume.
 func (j *Journal) write() {
 	defer j.done.Done()
-	defer close(j.told)
+	defer close(j.outcomes)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for j.await(timer) {
@@ -30,7 +30,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
 		if j.busy { // a caller of WriteGroup, which pokes if entries are left to write
-			j.alarm = time.Time{}
+			j.wakeBy = time.Time{}
 			j.sleepLocked(nil)
 			continue
 		}
@@ -52,9 +52,9 @@ func (j *Journal) await(timer *time.Timer) bool {
 			j.mu.Unlock()
 			return true
 		}
-		j.alarm = now.Add(wait)
+		j.wakeBy = now.Add(wait)
 		if j.waiting.entries > 0 {
-			j.waiting.wakeAt = j.alarm
+			j.waiting.wakeAt = j.wakeBy
 		}
 		timer.Reset(wait)
 		j.sleepLocked(timer.C)
@@ -87,7 +87,7 @@ func (j *Journal) wakeLocked(now time.Time) bool {
 // wantedLocked reports whether the parked writer must check the queued entries earlier than it
 // would without being poked.
 func (j *Journal) wantedLocked(now time.Time) bool {
-	if j.roomless {
+	if j.noSpace {
 		return j.waiting.controls > 0
 	}
 	if j.waiting.wakeAt.IsZero() {
@@ -104,9 +104,9 @@ func (j *Journal) poke() {
 	}
 }
 
-// briefLocked reports whether the group closes now, can be written, and will not take long.
-func (j *Journal) briefLocked(now time.Time) bool {
-	if j.state != running || j.waiting.bytes > briefBytes || j.group.pace > briefPace || j.telling.Load() > 0 {
+// inlineLocked reports whether the group closes now, can be written, and will not take long.
+func (j *Journal) inlineLocked(now time.Time) bool {
+	if j.state != running || j.waiting.bytes > inlineBytes || j.group.syncTime > inlineSync || j.notifying.Load() > 0 {
 		return false
 	}
 	write, _ := j.decideLocked(now)
@@ -116,14 +116,14 @@ func (j *Journal) briefLocked(now time.Time) bool {
 // decideLocked reports whether to write a group now, and if not, how long the writer may sleep
 // unless it is poked.
 func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
-	j.roomless = false
+	j.noSpace = false
 	if j.state == stopped {
 		return false, time.Hour
 	}
 	sync, until := j.syncDueLocked(now)
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
 	if write || j.state == closing {
-		if write = j.canPlaceLocked(); j.roomless {
+		if write = j.canPlaceLocked(); j.noSpace {
 			wait = time.Hour // space pokes when there is space again
 		}
 	}
@@ -147,29 +147,22 @@ func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	return wait <= 0, max(wait, 0)
 }
 
-func (j *Journal) syncDue() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	due, _ := j.syncDueLocked(time.Now())
-	return due
-}
-
 // lateLocked reports whether the parked writer would sleep past the time at which written entries
 // must be synced.
 func (j *Journal) lateLocked(now time.Time) bool {
 	at := j.group.unsynced.due
 	due, _ := j.syncDueLocked(now)
-	return due || !at.IsZero() && (j.alarm.IsZero() || at.Before(j.alarm))
+	return due || !at.IsZero() && (j.wakeBy.IsZero() || at.Before(j.wakeBy))
 }
 
 // canPlaceLocked reports whether the queued entries can be written. It sets roomless if only
 // control entries, for which space is reserved, can be written.
 func (j *Journal) canPlaceLocked() bool {
-	if j.roomless = !j.space.room(j.needLocked()); !j.roomless {
+	if j.noSpace = !j.space.fits(j.needLocked(), j.opt.MaxBytes); !j.noSpace {
 		return true
 	}
 	n, some := j.needOfControlsLocked()
-	return some && j.space.reserve(n)
+	return some && j.space.fits(n, j.opt.MaxBytes+2*j.opt.FileSize)
 }
 
 // needLocked returns an upper bound of the next write's size in bytes: that of the queued entries,

@@ -13,7 +13,10 @@ import (
 func BenchmarkBulk(b *testing.B) {
 	for _, size := range []int{16 << 10, 256 << 10} {
 		b.Run(fmt.Sprintf("entry=%dKiB", size>>10), func(b *testing.B) {
-			j, err := Open(Options{FS: vfs.OS(), Dir: b.TempDir(), ID: testID, FileSize: 16 << 20, MaxBytes: 256 << 20})
+			j, err := Open(Options{
+				FS: vfs.OS(), Dir: b.TempDir(), ID: testID, FileSize: 16 << 20, MaxBytes: 256 << 20,
+				Sweep: func() {}, Failed: func(err error) { b.Error(err) }, Synced: func(GroupStats) {}, DurableThrough: func(LSN) {},
+			})
 			ok(b, err)
 			_, err = j.Fresh(1)
 			ok(b, err)

@@ -172,8 +172,8 @@ func FuzzScan(f *testing.F) {
 			}
 			return nil
 		})
-		if cap(r.buf) > len(b) {
-			t.Errorf("%d bytes of memory for a file of %d", cap(r.buf), len(b))
+		if cap(r.win.Buf) > len(b) {
+			t.Errorf("%d bytes of memory for a file of %d", cap(r.win.Buf), len(b))
 		}
 	})
 }

@@ -136,6 +136,7 @@ func closedIn(t testing.TB, fsys vfs.FS, change func(*Options)) *opened {
 	j := &opened{failed: make(chan error, 16), swept: make(chan struct{}, 1)}
 	opt := Options{FS: fsys, Dir: testDir, ID: testID, FileSize: 64 << 10, MaxBytes: 4 << 20}
 	opt.Failed = func(err error) { j.failed <- err }
+	opt.Synced, opt.DurableThrough = func(GroupStats) {}, func(LSN) {}
 	opt.Sweep = func() {
 		select {
 		case j.swept <- struct{}{}:

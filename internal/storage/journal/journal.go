@@ -18,11 +18,12 @@ var ErrStopped = errors.New("journal is stopped")
 // ErrDropped is passed to the owners of entries that Drop removed.
 var ErrDropped = errors.New("entry was dropped before it was written")
 
-// Options configure a journal; the log directory that owns it provides them.
+// Options configure a journal; the log directory that owns it provides them. Of the functions, only
+// Absent may be nil.
 type Options struct {
 	FS  vfs.FS
 	Dir string
-	// ID is the journal's identity, written into every file. The journal refuses files with another
+	// ID is the journal's identity, written into every file. The journal rejects files with another
 	// ID.
 	ID [16]byte
 	// FileSize is the capacity of a file in bytes, at least 64 KiB. An entry that needs more gets a
@@ -47,7 +48,7 @@ type Options struct {
 	Synced func(GroupStats)
 	// DurableThrough is called after a datasync that made entries durable whose owners received
 	// Written: all such entries up to the LSN are durable. It is called in order with the calls to
-	// owners and must not block. It may be nil.
+	// owners and must not block.
 	DurableThrough func(LSN)
 	// Broken disables rules, for tests.
 	Broken Broken
@@ -130,17 +131,17 @@ type Journal struct {
 	maxWrite int64
 	space    space
 
-	mu       sync.Mutex
-	state    state
-	ready    fifo[*Stream] // streams with queued entries, in round-robin order
-	waiting  window        // summary of all queued entries
-	steps    atomic.Uint64 // number of successful writes and datasyncs
-	busy     bool          // a goroutine writes a group: the writer or a caller of WriteGroup
-	idle     *sync.Cond    // signaled when busy becomes false or notifying becomes 0
-	parked   bool          // the writer waits for wake
-	alarm    time.Time     // when the parked writer wakes at the latest; zero: not until it is poked
-	roomless bool          // the writer waits for space: only control entries may be written
-	wake     chan struct{}
+	mu      sync.Mutex
+	state   state
+	ready   fifo[*Stream] // streams with queued entries, in round-robin order
+	waiting window        // summary of all queued entries
+	steps   atomic.Uint64 // number of successful writes and datasyncs
+	busy    bool          // a goroutine writes a group: the writer or a caller of WriteGroup
+	idle    *sync.Cond    // signaled when busy becomes false or notifying becomes 0
+	parked  bool          // the writer waits for wake
+	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is poked
+	noSpace bool          // the writer waits for space: only control entries may be written
+	wake    chan struct{}
 
 	next     LSN // the next LSN; owned by the busy goroutine, and by Fresh while stopped
 	assigned atomic.Uint64
@@ -151,10 +152,10 @@ type Journal struct {
 	// asked: a caller waits for written entries to become durable.
 	asked bool
 
-	told    chan batch   // to the notifier
-	telling atomic.Int64 // batches that the notifier has not finished
-	free    chan []*Entry
-	done    sync.WaitGroup
+	outcomes  chan batch   // to the notifier
+	notifying atomic.Int64 // batches that the notifier has not finished
+	free      chan []*Entry
+	done      sync.WaitGroup
 }
 
 // Open prepares the journal in opt.Dir, which must exist. It writes nothing and accepts no entries
@@ -169,7 +170,7 @@ func Open(opt Options) (*Journal, error) {
 		opt:      opt,
 		maxWrite: min(writeMax, opt.FileSize/8),
 		wake:     make(chan struct{}, 1),
-		told:     make(chan batch, 8),
+		outcomes: make(chan batch, 8),
 		free:     make(chan []*Entry, 16),
 		next:     1,
 	}
@@ -236,7 +237,7 @@ func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
 func (j *Journal) Pulse() (progress uint64, waiting bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	due := j.waiting.entries > 0 && (j.roomless || !time.Now().Before(j.waiting.wakeAt))
+	due := j.waiting.entries > 0 && (j.noSpace || !time.Now().Before(j.waiting.wakeAt))
 	return j.steps.Load(), due || j.busy || j.asked
 }
 

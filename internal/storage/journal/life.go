@@ -24,7 +24,7 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 	s := &j.space
 	s.names.Lock()
 	defer s.names.Unlock()
-	f, err := s.make(0)
+	f, err := s.newFile(0)
 	if err != nil {
 		return Position{}, err
 	}
@@ -88,7 +88,7 @@ func (j *Journal) Release(at Position) { j.space.release(at.File) }
 // must then call Resume or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
-	for j.busy || j.telling.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
+	for j.busy || j.notifying.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
 		if !j.asked {
 			j.asked = true // written entries must not wait for their interval
 			j.poke()
@@ -189,4 +189,8 @@ func (j *Journal) Preparing() (n int64) {
 }
 
 // Stalled returns why the journal cannot make space for entries, or nil if it can.
-func (j *Journal) Stalled() error { return j.space.stalled() }
+func (j *Journal) Stalled() error {
+	j.space.mu.Lock()
+	defer j.space.mu.Unlock()
+	return j.space.lastErr
+}

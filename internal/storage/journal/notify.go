@@ -42,14 +42,14 @@ func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
 
 // notifyLater passes a batch to the notifier.
 func (j *Journal) notifyLater(b batch) {
-	j.telling.Add(1)
-	j.told <- b
+	j.notifying.Add(1)
+	j.outcomes <- b
 }
 
 // notifyNow calls the owners itself unless the notifier still has earlier batches. The caller must
 // be busy, so that no further batches are added.
 func (j *Journal) notifyNow(b batch) {
-	if j.telling.Load() > 0 {
+	if j.notifying.Load() > 0 {
 		j.notifyLater(b)
 		return
 	}
@@ -60,9 +60,9 @@ func (j *Journal) notifyNow(b batch) {
 func (j *Journal) notify() {
 	defer j.done.Done()
 	defer j.space.stop()
-	for b := range j.told {
+	for b := range j.outcomes {
 		j.notifyOwners(b)
-		if j.telling.Add(-1) == 0 {
+		if j.notifying.Add(-1) == 0 {
 			j.mu.Lock() // a caller of Rotate that counted the batch is waiting by now
 			j.idle.Broadcast()
 			j.mu.Unlock()
@@ -82,10 +82,10 @@ func (j *Journal) notifyOwners(b batch) {
 	if b.notified > 0 {
 		j.notified.Store(uint64(b.notified))
 	}
-	if b.through > 0 && j.opt.DurableThrough != nil {
+	if b.through > 0 {
 		j.opt.DurableThrough(b.through)
 	}
-	if b.failed && j.opt.Failed != nil {
+	if b.failed {
 		j.opt.Failed(b.err)
 	}
 	j.recycle(b.entries)

@@ -41,13 +41,6 @@ func (s *space) prepare() {
 	}
 }
 
-// stalled returns why no space could be made, or nil.
-func (s *space) stalled() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastErr
-}
-
 // prepareOnce does the most urgent step and reports whether there was one.
 func (s *space) prepareOnce() (bool, error) {
 	s.mu.Lock()
@@ -83,7 +76,7 @@ func (s *space) prepareOnce() (bool, error) {
 func (s *space) replace(old *file, want int64) error {
 	s.names.Lock()
 	defer s.names.Unlock()
-	f, err := s.make(want)
+	f, err := s.newFile(want)
 	if err != nil {
 		return err
 	}
@@ -115,8 +108,8 @@ func (s *space) dispose(f *file) {
 	s.retire(f.name, f.zeroed.Load(), dead || f.capacity != s.opt.FileSize)
 }
 
-// make prepares a file: it renames a spare file or creates a new one. The caller must hold names.
-func (s *space) make(want int64) (*file, error) {
+// newFile prepares a file: it renames a spare file or creates a new one. The caller must hold names.
+func (s *space) newFile(want int64) (*file, error) {
 	s.mu.Lock()
 	s.maxSeq++
 	seq := s.maxSeq

@@ -16,8 +16,8 @@ type Stream struct {
 // NewStream returns the queue for a log. It stays usable after a failure of the journal.
 func NewStream(id StreamID) *Stream { return &Stream{id: id} }
 
-// keep is the largest capacity, in elements, that an empty queue retains.
-const keep = 1024
+// maxKept is the largest capacity, in elements, that an empty queue retains.
+const maxKept = 1024
 
 // fifo is a queue that reuses its array.
 type fifo[T any] struct {
@@ -55,7 +55,7 @@ func (q *fifo[T]) pop() T {
 }
 
 func (q *fifo[T]) reset() {
-	if cap(q.items) > keep {
+	if cap(q.items) > maxKept {
 		q.items = nil
 	}
 	clear(q.items)

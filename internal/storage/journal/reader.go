@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -60,11 +59,9 @@ type reader struct {
 	broken Broken
 
 	FileInfo
-	f    vfs.File
 	salt uint64
 	pos  int64 // where the chain ended
-	buf  []byte
-	at   int64 // position of buf
+	win  vfs.Window
 }
 
 // readStep is the least number of bytes read at a time.
@@ -114,23 +111,25 @@ func (r *reader) open(seq uint64) error {
 	return err
 }
 
-func (r *reader) openFile(name string) (err error) {
-	if r.f, err = r.fs.Open(name); err != nil {
+func (r *reader) openFile(name string) error {
+	f, err := r.fs.Open(name)
+	if err != nil {
 		return err
 	}
-	r.FileInfo, r.salt, r.buf, r.at = FileInfo{}, 0, r.buf[:0], 0
-	if r.Size, err = r.f.Size(); err != nil {
-		r.close()
+	r.FileInfo, r.salt = FileInfo{}, 0
+	if r.Size, err = f.Size(); err != nil {
+		_ = f.Close()
 	}
+	r.win = vfs.Window{File: f, Size: r.Size, Step: readStep, Buf: r.win.Buf[:0]}
 	return err
 }
 
-func (r *reader) close() { _ = r.f.Close() } // it was only read
+func (r *reader) close() { _ = r.win.File.Close() } // it was only read
 
 // header reads both copies of the header. The first valid one counts.
 func (r *reader) header() error {
 	for _, at := range []int64{0, secondHeader} {
-		b, err := r.fill(at, headerLen)
+		b, err := r.win.Fill(at, headerLen)
 		if err != nil {
 			return err
 		}
@@ -150,41 +149,21 @@ func (r *reader) header() error {
 
 // adoptSalt uses the salt of the first frame, for a file without a header.
 func (r *reader) adoptSalt() error {
-	b, err := r.fill(dataStart, frameHeader)
+	b, err := r.win.Fill(dataStart, frameHeader)
 	if len(b) >= frameHeader {
 		r.salt = binary.LittleEndian.Uint64(b[16:])
 	}
 	return err
 }
 
-// fill returns the bytes at a position: n bytes or more, fewer only at the end of the file. They
-// are valid until the next call.
-func (r *reader) fill(pos, n int64) ([]byte, error) {
-	if n = min(n, r.Size-pos); n <= 0 {
-		return nil, nil
-	}
-	if pos < r.at || pos+n > r.at+int64(len(r.buf)) {
-		want := int(min(max(n, readStep), r.Size-pos))
-		if cap(r.buf) < want {
-			r.buf = make([]byte, want)
-		}
-		got, err := r.f.ReadAt(r.buf[:want], pos)
-		r.buf, r.at = r.buf[:got], pos
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("read journal: %w", err)
-		}
-	}
-	return r.buf[pos-r.at:], nil
-}
-
 // frame decodes the frame at pos, if it is valid.
 func (r *reader) frame(pos int64) (f Frame, size int64, ok bool, err error) {
-	b, err := r.fill(pos, frameHeader)
+	b, err := r.win.Fill(pos, frameHeader)
 	n, ok := frameLen(b)
 	if err != nil || !ok || pos+n > r.Size {
 		return f, 0, false, err
 	}
-	if b, err = r.fill(pos, n); err != nil {
+	if b, err = r.win.Fill(pos, n); err != nil {
 		return f, 0, false, err
 	}
 	f, ok = parseFrame(b, r.salt)
@@ -199,8 +178,8 @@ func after(pos, size int64, f *Frame) int64 {
 	return align(pos+size, 8)
 }
 
-// At is a valid frame and its position in the file.
-type At struct {
+// FrameAt is a valid frame and its position in the file.
+type FrameAt struct {
 	Frame
 	Pos int64
 	// Before is the frame header with a wrong checksum that was found where a frame was expected
@@ -209,8 +188,8 @@ type At struct {
 	Before *Frame
 }
 
-// Walked is what Walk found in addition to frames.
-type Walked struct {
+// WalkResult is what Walk found in addition to frames.
+type WalkResult struct {
 	FileInfo
 	End  int64  // where the next frame was expected after the last one
 	Tail *Frame // the header with a wrong checksum found there; see At.Before
@@ -219,13 +198,13 @@ type Walked struct {
 // Walk calls fn for every valid frame of a file in the order of positions. It passes over invalid
 // bytes between frames, where recovery would stop. Without a file header, Walk accepts frames with
 // the salt of the first frame. Payloads are valid during the call.
-func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error) {
+func Walk(fsys vfs.FS, dir string, seq uint64, fn func(FrameAt) error) (WalkResult, error) {
 	r := reader{fs: fsys, dir: dir, any: true}
 	if err := r.open(seq); err != nil {
-		return Walked{}, err
+		return WalkResult{}, err
 	}
 	defer r.close()
-	w, err := Walked{FileInfo: r.FileInfo, End: dataStart}, r.Newer
+	w, err := WalkResult{FileInfo: r.FileInfo, End: dataStart}, r.Newer
 	if err == nil && !r.Valid {
 		err = r.adoptSalt()
 	}
@@ -235,7 +214,7 @@ func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error
 		case e != nil:
 			err = e
 		case ok:
-			err = fn(At{Frame: f, Pos: pos, Before: w.Tail})
+			err = fn(FrameAt{Frame: f, Pos: pos, Before: w.Tail})
 			pos = after(pos, size, &f)
 			w.End, w.Tail = pos, nil
 		default:
@@ -251,7 +230,7 @@ func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error
 // claim returns the frame header at a position without verifying its checksum, or nil if the bytes
 // are no frame header with the file's salt.
 func (r *reader) claim(pos int64) (*Frame, error) {
-	b, err := r.fill(pos, frameHeader)
+	b, err := r.win.Fill(pos, frameHeader)
 	if _, magic := frameLen(b); !magic || binary.LittleEndian.Uint64(b[16:]) != r.salt {
 		return nil, err
 	}

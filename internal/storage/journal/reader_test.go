@@ -68,7 +68,7 @@ func TestLostHeaderIsDamage(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		walked := 0
-		w, err := Walk(fsys, testDir, second, func(At) error { walked++; return nil })
+		w, err := Walk(fsys, testDir, second, func(FrameAt) error { walked++; return nil })
 		if err != nil || w.Valid || walked != n {
 			t.Errorf("walk: %+v, %d of %d, %v", w, walked, n, err)
 		}
@@ -79,12 +79,12 @@ func TestLostHeaderIsDamage(t *testing.T) {
 func TestWalkPassesDamage(t *testing.T) {
 	fsys, from, second, all := twoFiles(t, 4)
 	var at []int64
-	_, err := Walk(fsys, testDir, second, func(f At) error { at = append(at, f.Pos); return nil })
+	_, err := Walk(fsys, testDir, second, func(f FrameAt) error { at = append(at, f.Pos); return nil })
 	ok(t, err)
 	overwrite(t, fsys, second, at[1]+frameHeader, []byte("damage"))
 	overwrite(t, fsys, second, at[3]+frameHeader, []byte("damage"))
-	var seen []At
-	w, err := Walk(fsys, testDir, second, func(f At) error { seen = append(seen, f); return nil })
+	var seen []FrameAt
+	w, err := Walk(fsys, testDir, second, func(f FrameAt) error { seen = append(seen, f); return nil })
 	ok(t, err)
 	tail := all[len(all)-4:]
 	if len(seen) != 2 || seen[0].LSN != tail[0].LSN || seen[0].Before != nil || seen[1].LSN != tail[2].LSN {
@@ -129,7 +129,7 @@ func TestFramesLargerThanTheWindow(t *testing.T) {
 		ok(t, holds(got, e))
 	}
 	walked := 0
-	_, err = Walk(fsys, testDir, j.at.File, func(f At) error { walked++; return holds([]Frame{f.Frame}, all[f.LSN-all[0].LSN]) })
+	_, err = Walk(fsys, testDir, j.at.File, func(f FrameAt) error { walked++; return holds([]Frame{f.Frame}, all[f.LSN-all[0].LSN]) })
 	ok(t, err)
 	kept, err := fsys.Create("/kept")
 	ok(t, err)

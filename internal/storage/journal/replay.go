@@ -51,7 +51,7 @@ func scan(r *reader, from Position, fn func(Frame) error) (Extent, error) {
 
 // scan reads one file: its frames in the chain, and what the others prove.
 func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
-	takes, err := c.takes(r)
+	takes, err := c.includes(r)
 	if takes {
 		ext.Files = append(ext.Files, r.Name)
 		err = r.follow(&c.next, fn)
@@ -70,7 +70,7 @@ func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
 			return err
 		}
 	}
-	return r.behind(c.next, &ext.Above)
+	return r.verifyTail(c.next, &ext.Above)
 }
 
 // Read calls fn for the frames from a position through an LSN whose owners have been notified.
@@ -78,7 +78,7 @@ func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
 func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
 	r, c := j.reader(), chain{from: from}
 	err := r.each(from.File, func() (bool, error) {
-		takes, err := c.takes(r)
+		takes, err := c.includes(r)
 		if takes {
 			err = r.follow(&c.next, func(f Frame) error {
 				if f.LSN > through {
@@ -103,11 +103,11 @@ type chain struct {
 	ended bool
 }
 
-// takes reports whether the file that r has open belongs to the chain, which must begin with the
+// includes reports whether the file that r has open belongs to the chain, which must begin with the
 // file of c.from. A file without a header was named and never used, or a power loss removed its
 // header and all its frames. Neither breaks the chain, because a file that continues with the
 // expected LSN is begun only after everything before it is synced.
-func (c *chain) takes(r *reader) (bool, error) {
+func (c *chain) includes(r *reader) (bool, error) {
 	switch {
 	case c.ended:
 		return false, nil
@@ -148,10 +148,10 @@ func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 	}
 }
 
-// behind checks the bytes after the end of the chain: a valid frame there that knew end to be
+// verifyTail checks the bytes after the end of the chain: a valid frame there that knew end to be
 // synced proves damage. A write begins with a frame at the start of a block; its other frames
 // follow.
-func (r *reader) behind(end LSN, above *LSN) error {
+func (r *reader) verifyTail(end LSN, above *LSN) error {
 	for at := align(r.pos, block); at < r.Size; at += block {
 		for pos := at; ; {
 			f, size, ok, err := r.frame(pos)
@@ -192,7 +192,7 @@ func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error
 func (j *Journal) Empty() (bool, error) {
 	r, empty := j.reader(), true
 	err := r.each(0, func() (bool, error) {
-		b, err := r.fill(dataStart, frameHeader)
+		b, err := r.win.Fill(dataStart, frameHeader)
 		_, some := frameLen(b)
 		empty = !some
 		return empty, err

@@ -75,14 +75,9 @@ func (s *space) init(opt *Options, poke func()) error {
 
 func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
 
-// room reports whether entries of logs can write n bytes now. If they can't, it has requested
-// everything that helps, and poke follows.
-func (s *space) room(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes) }
-
-// reserve is room for control entries, for which two more files are reserved.
-func (s *space) reserve(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes+2*s.opt.FileSize) }
-
-func (s *space) roomWithin(n, limit int64) bool {
+// fits reports whether n bytes can be written now, with limit bytes of files in use at most. If not,
+// it has requested everything that helps, and poke follows.
+func (s *space) fits(n, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cur == nil || s.cur.dead() {
@@ -97,7 +92,7 @@ func (s *space) roomWithin(n, limit int64) bool {
 		return false
 	}
 	if used+s.opt.FileSize > limit {
-		s.sweep()
+		s.opt.Sweep()
 		return false
 	}
 	if s.next != nil && dataStart+n <= s.next.zeroed.Load() {
@@ -106,12 +101,6 @@ func (s *space) roomWithin(n, limit int64) bool {
 	s.want = max(s.want, dataStart+n)
 	s.kickLocked()
 	return false
-}
-
-func (s *space) sweep() {
-	if s.opt.Sweep != nil {
-		s.opt.Sweep()
-	}
 }
 
 // stuck reports whether only others can make space: by a Release, or by freeing space on the disk.
@@ -136,7 +125,7 @@ func (s *space) kickLocked() {
 }
 
 // place returns the current file for the next n bytes, and makes the next file the current one if
-// necessary. room or reserve must have returned true. Only the busy goroutine calls it.
+// necessary. fits must have returned true. Only the busy goroutine calls it.
 func (s *space) place(n int64, first LSN) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,32 +150,28 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 	if err := cur.close(); err != nil {
 		return nil, fmt.Errorf("close %s: %w", cur.name, err)
 	}
-	s.beginLocked(first)
+	s.next.first, s.next.id = first, s.opt.ID
+	s.setCurrentLocked(s.next)
 	if s.usedLocked() >= s.opt.MaxBytes/2 {
-		s.sweep()
+		s.opt.Sweep()
 	}
 	s.kickLocked()
 	return s.cur, nil
 }
 
-// beginLocked makes the prepared file the current one.
-func (s *space) beginLocked(first LSN) {
-	f := s.next
-	s.next, s.want = nil, 0
-	f.first, f.id = first, s.opt.ID
+// setCurrentLocked makes f the current file.
+func (s *space) setCurrentLocked(f *file) {
 	f.off.Store(dataStart)
 	s.live = append(s.live, f)
-	s.cur = f
+	s.cur, s.next, s.want = f, nil, 0
 }
 
 // begin makes f, whose header is durable, the current file after Fresh. The caller must hold names.
 func (s *space) begin(f *file) {
 	s.mu.Lock()
 	cur, next := s.cur, s.next
-	f.off.Store(dataStart)
-	s.next, s.want, s.lastErr = nil, 0, nil
-	s.live = append(s.live, f)
-	s.cur = f
+	s.setCurrentLocked(f)
+	s.lastErr = nil
 	s.mu.Unlock()
 	if cur != nil {
 		_ = cur.close() // everything in it is durable: the journal was stopped

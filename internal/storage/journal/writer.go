@@ -21,7 +21,7 @@ type group struct {
 	records  int
 	bytes    int64
 	unsynced unsynced
-	pace     time.Duration // exponential mean of datasync times
+	syncTime time.Duration // exponential mean of datasync times
 }
 
 // unsynced summarizes the entries written since the last datasync.
@@ -89,8 +89,8 @@ func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
 // WriteGroup writes a group of up to briefBytes itself if datasyncs take no longer than briefPace:
 // for longer ones, the wake-up of a goroutine is negligible.
 const (
-	briefBytes = 128 << 10
-	briefPace  = 400 * time.Microsecond
+	inlineBytes = 128 << 10
+	inlineSync  = 400 * time.Microsecond
 )
 
 // WriteGroup implements groupcommit.Syncer: it has the entries written that were submitted with a
@@ -109,7 +109,7 @@ func (j *Journal) WriteGroup() {
 		j.mu.Unlock()
 		return
 	}
-	if !j.briefLocked(now) {
+	if !j.inlineLocked(now) {
 		j.mu.Unlock()
 		j.poke()
 		return
@@ -156,7 +156,7 @@ func (j *Journal) writeAndSync(tell func(batch)) {
 // freeLocked ends being busy. It also clears roomless: space may have become available, and the
 // poke for it lost, while a caller of WriteGroup was busy.
 func (j *Journal) freeLocked() {
-	j.busy, j.roomless = false, false
+	j.busy, j.noSpace = false, false
 	j.idle.Broadcast()
 }
 
@@ -197,7 +197,10 @@ func (j *Journal) acknowledge(tell func(batch)) error {
 		g.entries = rest // the entries that fail if the sync below fails
 		tell(b)
 	}
-	if len(rest) == 0 && !j.syncDue() {
+	j.mu.Lock()
+	due, _ := j.syncDueLocked(time.Now())
+	j.mu.Unlock()
+	if len(rest) == 0 && !due {
 		g.entries, g.records, g.bytes = rest, 0, 0
 		return nil
 	}
@@ -248,10 +251,10 @@ func (j *Journal) sync(last LSN) error {
 	}
 	took := time.Since(start)
 	j.space.prepareAhead(g.file)
-	g.pace += (took - g.pace) / 8
+	g.syncTime += (took - g.syncTime) / 8
 	j.durable.Store(uint64(last))
 	j.steps.Add(1)
-	if j.opt.Synced != nil && g.unsynced.entries > 0 {
+	if g.unsynced.entries > 0 {
 		j.opt.Synced(GroupStats{Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
 	}
 	g.unsynced = unsynced{}
@@ -271,7 +274,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	if !j.canPlaceLocked() {
 		return taken, false, false
 	}
-	reserved := j.roomless
+	reserved := j.noSpace
 	budget := j.maxWrite
 	for blocked := 0; j.ready.len() > blocked && budget > 0 && l.records > 0 && l.bytes > 0; {
 		s := j.ready.peek()

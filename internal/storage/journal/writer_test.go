@@ -87,14 +87,14 @@ func TestWriteGroupDoesNotWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		size int
 		took time.Duration
-	}{"for a large group": {briefBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
+	}{"for a large group": {inlineBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fsys := errfs.New(memory(t))
 				j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 16<<20, 128<<20 })
 				synctest.Wait()
 				j.mu.Lock()
-				j.group.pace = c.took
+				j.group.syncTime = c.took
 				j.mu.Unlock()
 				s, o := newStream(1), newRecorder()
 				hold := make(chan struct{})

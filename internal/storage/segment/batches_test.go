@@ -137,7 +137,7 @@ func TestAReadDuringATruncationReturnsTheCurrentContent(t *testing.T) {
 				cut := false
 				rule := fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "*" + LogSuffix, From: n, Count: 1, Before: func(errfs.Call) {
 					cut = true
-					ok(t, s.Cut(size(all[:19]), all[19].BaseOffset()))
+					ok(t, s.Truncate(size(all[:19]), all[19].BaseOffset()))
 					if again { // batches of another size: old positions are inside of them
 						write(t, s, []record.Batch{batch(t, all[19].BaseOffset(), 40, 1, "a longer value than those that were cut off")})
 					}
@@ -168,7 +168,7 @@ func TestARememberedPositionDoesNotOutliveATruncation(t *testing.T) {
 		t.Fatalf("read up to %d: %v", at, err)
 	}
 	buf.Release()
-	ok(t, s.Cut(size(all[:20]), all[20].BaseOffset()))
+	ok(t, s.Truncate(size(all[:20]), all[20].BaseOffset()))
 	again := history(t, all[20].BaseOffset(), 60, 7)
 	write(t, s, again)
 	for i := range again {

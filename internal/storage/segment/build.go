@@ -24,13 +24,13 @@ type builder struct {
 }
 
 func newBuilder(base int64, x index) *builder {
-	n := &builder{base: base, x: x.clone(), ts: -1, at: -1}
+	n := &builder{base: base, x: x.clone(), ts: -1, at: -1, met: true}
 	if k := len(x.offsets); k > 0 {
 		n.from = int64(x.offsets[k-1].pos)
 	}
-	var some bool
-	n.last, some = x.lastTime()
-	n.met = !some
+	if k := len(x.times); k > 0 {
+		n.last, n.met = x.times[k-1], false
+	}
 	return n
 }
 
@@ -73,7 +73,7 @@ func (s *Segment) build(h *handle) (ts, at int64, err error) {
 		}
 		from, right := s.floor(h, &x, to)
 		if right {
-			err = s.walk(h, from, n.pass)
+			err = s.walk(h, from, false, n.pass)
 		}
 		if right && !n.wrong && (n.met || err != nil) {
 			s.built(n, changes, err == nil)
@@ -102,7 +102,7 @@ func (s *Segment) built(n *builder, changes int, whole bool) {
 	victims, save := s.cacheIndexLocked(), !s.appending
 	s.mu.Unlock()
 	if save {
-		s.saveIndex()
+		s.SaveIndex()
 	}
 	evict(victims)
 }

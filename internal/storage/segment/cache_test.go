@@ -99,7 +99,7 @@ func TestAnUnsavedIndexIsBuiltAgain(t *testing.T) {
 		ok(t, err)
 		write(t, s, all)
 		ok(t, s.Seal()) // the files hold all entries
-		ok(t, s.Cut(size(all[:50]), all[50].BaseOffset()))
+		ok(t, s.Truncate(size(all[:50]), all[50].BaseOffset()))
 		if name == "cut" {
 			evicts()
 		}
@@ -134,11 +134,11 @@ func TestNothingWaitsWhileAnIndexIsRead(t *testing.T) {
 			return append(all, more...)
 		},
 		"cut": func(s *Segment, all []record.Batch) []record.Batch {
-			ok(t, s.Cut(size(all[:30]), all[30].BaseOffset()))
+			ok(t, s.Truncate(size(all[:30]), all[30].BaseOffset()))
 			return all[:30]
 		},
 		"cut and append": func(s *Segment, all []record.Batch) []record.Batch {
-			ok(t, s.Cut(size(all[:30]), all[30].BaseOffset()))
+			ok(t, s.Truncate(size(all[:30]), all[30].BaseOffset()))
 			more := history(t, all[30].BaseOffset(), 90, 3)
 			write(t, s, more)
 			return append(all[:30:30], more...)

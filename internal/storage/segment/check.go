@@ -61,7 +61,7 @@ func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn fu
 		return c.Checked, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	c.scanner = scanner{f: f, size: size, step: batchStep}
+	c.scanner = newScanner(f, size, batchStep)
 	c.base, c.x = base, &index{}
 	if !waiting {
 		if c.x, err = loadIndex(fsys, s.stem(), size); err != nil {
@@ -110,7 +110,7 @@ func (c *checker) valid(pos int64) (record.Batch, error) {
 
 // run checks the batches from a position on, until it is beyond last.
 func (c *checker) run(pos, last int64) error {
-	for pos < c.size && pos <= last {
+	for pos < c.Size && pos <= last {
 		b, err := c.valid(pos)
 		switch {
 		case err != nil:
@@ -199,7 +199,7 @@ func (c *checker) skip(pos int64) (int64, error) {
 	if f.Size = at - pos; f.Size != size || f.Records < 0 {
 		f.Records = 0 // not the number of one batch
 	}
-	if at < c.size {
+	if at < c.Size {
 		if f.To, err = c.following(at); err != nil {
 			return 0, err
 		}
@@ -218,11 +218,11 @@ func (c *checker) resume(pos int64) (int64, error) {
 	if sure || err != nil {
 		return end, err
 	}
-	until, err := c.f.Size() // it may lack bytes
+	until, err := c.File.Size() // it may lack bytes
 	if err != nil {
 		return 0, fmt.Errorf("read segment: %w", err)
 	}
-	if until = min(c.size, until); end >= 0 {
+	if until = min(c.Size, until); end >= 0 {
 		until = min(until, end)
 	}
 	for at := pos + 1; at+record.HeaderSize <= until; at++ {
@@ -234,7 +234,7 @@ func (c *checker) resume(pos int64) (int64, error) {
 	if end >= 0 {
 		return end, nil
 	}
-	return c.size, nil
+	return c.Size, nil
 }
 
 // claimedEnd returns three results: where the batch at a position claims to end, if a possible
@@ -246,7 +246,7 @@ func (c *checker) claimedEnd(pos int64) (end, follows int64, sure bool, err erro
 		return -1, -1, false, err
 	}
 	end, follows = pos+n, head.LastOffset()+1
-	if end == c.size {
+	if end == c.Size {
 		return end, follows, follows == c.limit, nil
 	}
 	base, err := c.resumes(end)
@@ -259,7 +259,7 @@ func (c *checker) claimedEnd(pos int64) (end, follows int64, sure bool, err erro
 // resumes returns the base offset of a possible next batch at a position, -1 if there is none. It
 // checks the offset first: a byte-by-byte search must not verify checksums everywhere.
 func (c *checker) resumes(pos int64) (base int64, err error) {
-	p, err := c.fill(pos, record.HeaderSize)
+	p, err := c.Fill(pos, record.HeaderSize)
 	if len(p) < record.HeaderSize {
 		return -1, err
 	}
@@ -309,12 +309,12 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 		other  bool
 		beyond func(entry []byte) bool
 	}{
-		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.size }},
+		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.Size }},
 		{&c.Times, stem + indexSuffixes[1], c.times, timeEntryLen, len(c.x.offsets) > 0, func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
 	} {
 		info, err := fsys.Stat(x.name)
 		if errors.Is(err, fs.ErrNotExist) {
-			x.e.Missing = x.other || c.size > indexed
+			x.e.Missing = x.other || c.Size > minIndexed
 			continue
 		}
 		if err != nil {
@@ -325,14 +325,14 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 			return err
 		}
 		x.e.First = int64(x.right) * x.len
-		x.e.Wrong = wrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
+		x.e.Wrong = countWrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
 	}
 	return nil
 }
 
-// wrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that refer to
+// countWrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that refer to
 // truncated or not yet valid bytes do not count.
-func wrong(b []byte, size int64, beyond func([]byte) bool) int {
+func countWrong(b []byte, size int64, beyond func([]byte) bool) int {
 	n := int64(len(b)) / size
 	for i := range n {
 		if !beyond(b[i*size:]) {
@@ -345,6 +345,6 @@ func wrong(b []byte, size int64, beyond func([]byte) bool) int {
 	return 0
 }
 
-// indexed is the size from which a segment has an index whatever the configuration: usually, an
+// minIndexed is the size from which a segment has an index whatever the configuration: usually, an
 // entry covers a few KiB.
-const indexed = 1 << 20
+const minIndexed = 1 << 20

@@ -106,7 +106,7 @@ func TestEvictionKeepsTheError(t *testing.T) {
 	if files.Open() > 5 {
 		t.Errorf("%d files are open", files.Open())
 	}
-	ok(t, s.Cut(0, 0)) // to its synced size: nothing
+	ok(t, s.Truncate(0, 0)) // to its synced size: nothing
 	ok(t, files.Close())
 }
 

@@ -49,8 +49,8 @@ func (s *Segment) Flaws() []Flaw {
 	return nil
 }
 
-// among returns the first flaw of a list for which is returns true; nil if there is none.
-func among(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
+// findFlaw returns the first flaw of a list for which is returns true; nil if there is none.
+func findFlaw(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
 	if list == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func among(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
 
 // flawAt returns the flaw of a list that begins at a position, or nil.
 func flawAt(list *[]Flaw, pos int64) *Flaw {
-	return among(list, func(f *Flaw) bool { return f.Pos == pos })
+	return findFlaw(list, func(f *Flaw) bool { return f.Pos == pos })
 }
 
 // Examine finds the flaw that a read met, and remembers it until the segment is truncated below it.
@@ -84,7 +84,7 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 		return false, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	c := checker{scanner: scanner{f: h.f, size: size, step: batchStep}, base: s.base, x: &index{}, limit: limit, next: s.base}
+	c := checker{scanner: newScanner(h.f, size, batchStep), base: s.base, x: &index{}, limit: limit, next: s.base}
 	from, base := s.before(h, pos)
 	c.next = base
 	if err := c.run(from, pos); err != nil {
@@ -116,8 +116,8 @@ func (s *Segment) learnFlawsLocked(found []Flaw) (news bool) {
 	return news
 }
 
-// cutFlawsLocked removes the flaws that end above size.
-func (s *Segment) cutFlawsLocked(size int64) {
+// truncateFlawsLocked removes the flaws that end above size.
+func (s *Segment) truncateFlawsLocked(size int64) {
 	list := s.Flaws()
 	if len(list) == 0 {
 		return
@@ -139,7 +139,7 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 	if !right || at >= pos {
 		return 0, s.base
 	}
-	sc := scanner{f: h.f, size: s.Size(), step: headerStep}
+	sc := newScanner(h.f, s.Size(), headerStep)
 	b, _, err := sc.header(at)
 	if b == nil || err != nil {
 		return 0, s.base
@@ -150,7 +150,7 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 // inFlaw returns the error of reading an offset within a known flaw, or nil.
 func (s *Segment) inFlaw(offset int64) error {
 	known := s.flaws.Load()
-	if f := among(known, func(f *Flaw) bool { return offset >= f.From && offset < f.To }); f != nil {
+	if f := findFlaw(known, func(f *Flaw) bool { return offset >= f.From && offset < f.To }); f != nil {
 		return s.corrupt(f.Pos, errKnown, known)
 	}
 	return nil

@@ -84,7 +84,7 @@ func TestKnownDamageIsNotReadAgain(t *testing.T) {
 	if f := s.Flaws(); len(f) != 1 || f[0].From != 140 || f[0].To != 142 {
 		t.Errorf("known: %+v", f)
 	}
-	ok(t, s.Cut(at[20], 140))
+	ok(t, s.Truncate(at[20], 140))
 	if f := s.Flaws(); len(f) > 0 {
 		t.Errorf("known after the truncation: %+v", f)
 	}

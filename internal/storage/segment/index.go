@@ -71,14 +71,6 @@ func (x *index) floorTime(ts int64) (timeEntry, bool) {
 	return x.times[i-1], true
 }
 
-// lastTime returns the entry with the largest timestamp.
-func (x *index) lastTime() (timeEntry, bool) {
-	if len(x.times) == 0 {
-		return timeEntry{}, false
-	}
-	return x.times[len(x.times)-1], true
-}
-
 func (x *index) add(o offsetEntry) { x.offsets = append(x.offsets, o) }
 
 func (x *index) addTime(t timeEntry) {
@@ -88,9 +80,9 @@ func (x *index) addTime(t timeEntry) {
 	x.times = append(x.times, t)
 }
 
-// cut removes the entries that point at or beyond a position. Concurrent readers of the arrays are
+// truncate removes the entries that point at or beyond a position. Concurrent readers of the arrays are
 // not affected: later entries go to new arrays.
-func (x *index) cut(pos int64, nextRel int32) {
+func (x *index) truncate(pos int64, nextRel int32) {
 	n := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
 	x.offsets = x.offsets[:n:n]
 	t := sort.Search(len(x.times), func(i int) bool { return x.times[i].rel >= nextRel })

@@ -7,10 +7,10 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// learn loads the indexes and timestamps of a segment that this process did not create, so that
+// loadForAppend loads the indexes and timestamps of a segment that this process did not create, so that
 // appends can continue them. If that fails, appends add no entries, and a lookup builds the
 // indexes.
-func (s *Segment) learn(h *handle) {
+func (s *Segment) loadForAppend(h *handle) {
 	s.mu.Lock()
 	if !s.appending {
 		s.appending = true
@@ -77,9 +77,9 @@ func (s *Segment) noteTime() {
 	}
 }
 
-// saveIndex writes the entries that the index files lack. The files are caches: after a failure
-// they are rewritten later, and lookups take longer.
-func (s *Segment) saveIndex() {
+// SaveIndex writes the entries that the index files lack, unless the segment is not installed. The
+// files are caches: after a failure they are rewritten later, and lookups take longer.
+func (s *Segment) SaveIndex() {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	if s.stage.Load() != live || s.unindexed { // the index files belong to another segment
@@ -106,10 +106,10 @@ func (s *Segment) saveIndex() {
 	x.savedOffsets, x.savedTimes, s.stale = now.savedOffsets, now.savedTimes, false
 }
 
-// cutIndex removes the index entries for batches at or beyond size, where offset next begins. Index
+// truncateIndex removes the index entries for batches at or beyond size, where offset next begins. Index
 // files with such entries are deleted durably before other batches take that place: for those
 // batches an entry could look right and be wrong.
-func (s *Segment) cutIndex(size, next int64) error {
+func (s *Segment) truncateIndex(size, next int64) error {
 	x, _ := s.indexes()
 	s.saving.Lock() // the entries must not be saved meanwhile
 	defer s.saving.Unlock()
@@ -117,7 +117,7 @@ func (s *Segment) cutIndex(size, next int64) error {
 	if s.x != nil {
 		x = *s.x
 	}
-	x.cut(size, int32(min(next-s.base, math.MaxInt32)))
+	x.truncate(size, int32(min(next-s.base, math.MaxInt32)))
 	s.x = &x
 	s.changes++
 	victims := s.cacheIndexLocked()

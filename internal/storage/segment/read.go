@@ -83,7 +83,7 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 		return 0, nil
 	}
 	at, right := s.base+int64(e.rel), false
-	err = s.walk(h, s.start(h, x, at), func(b record.Batch, p, _ int64) bool {
+	err = s.walk(h, s.start(h, x, at), false, func(b record.Batch, p, _ int64) bool {
 		pos, right = p, b.LastOffset() == at && b.Newest() == e.ts
 		return b.LastOffset() < at
 	})
@@ -99,7 +99,7 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 // offset: no checksum covers its base offset.
 func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	x := s.complete(h)
-	err = s.walkOver(h, s.start(h, &x, offset), func(b record.Batch, at, n int64) bool {
+	err = s.walk(h, s.start(h, &x, offset), true, func(b record.Batch, at, n int64) bool {
 		switch {
 		case size > 0:
 			return false
@@ -182,7 +182,7 @@ func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error)
 	}
 	pos = max(pos, s.start(h, &x, from))
 	var at, size int64
-	err = s.walk(h, pos, func(b record.Batch, p, n int64) bool {
+	err = s.walk(h, pos, false, func(b record.Batch, p, n int64) bool {
 		if b.Newest() < ts || b.LastOffset() < from {
 			return true
 		}
@@ -205,7 +205,7 @@ func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error)
 func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
 	return s.lookup(func(h *handle) error {
 		x, _ := s.indexes()
-		return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _, _ int64) bool {
+		return s.walk(h, s.start(h, &x, offset), false, func(b record.Batch, _, _ int64) bool {
 			return b.BaseOffset() < offset || fn(b)
 		})
 	})

@@ -72,8 +72,8 @@ func (s *Segment) Install() error {
 
 // rename changes the name of the file while readers use it.
 func (s *Segment) rename(to int32) error {
-	s.moving.Store(true)
-	defer s.moving.Store(false)
+	s.renaming.Store(true)
+	defer s.renaming.Store(false)
 	from, name := s.Path(), s.stem()+stages[to]
 	if err := s.files.fs.Rename(from, name); err != nil {
 		return fmt.Errorf("replace segment: %w", err)
@@ -96,10 +96,6 @@ func (s *Segment) Discard() error {
 	}
 	return nil
 }
-
-// SaveIndex writes the indexes of an installed segment to their files. It ignores errors: indexes
-// are caches.
-func (s *Segment) SaveIndex() { s.saveIndex() }
 
 // Replace makes later reads fail with ErrReplaced; readers that have the file open continue. The
 // log must already list the segments that replace this one.
@@ -147,7 +143,7 @@ func (s *Segment) open() (*handle, error) {
 	for {
 		at := s.stage.Load()
 		h, err := s.files.acquire(s.stem()+stages[at], false)
-		moving := s.moving.Load()
+		moving := s.renaming.Load()
 		replaced := s.replaced.Load()
 		switch {
 		case !replaced && s.stage.Load() == at && (err == nil || !moving || !errors.Is(err, fs.ErrNotExist)):

@@ -19,7 +19,7 @@ type Limits struct {
 // RollMs returns the age in ms at which the segment rolls: Ms less a part of the jitter, chosen
 // when the segment was created, so that the partitions of a topic do not all roll at once.
 func (s *Segment) RollMs(l Limits) int64 {
-	return l.Ms - int64(s.chance*float64(max(min(l.JitterMs, l.Ms), 0)))
+	return l.Ms - int64(s.jitter*float64(max(min(l.JitterMs, l.Ms), 0)))
 }
 
 // Full reports whether batches of n bytes up to lastOffset, with a largest timestamp ts, belong in

@@ -1,9 +1,7 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -16,43 +14,21 @@ const (
 )
 
 // scanner reads the batches of a file one after the other, through a window.
-type scanner struct {
-	f    vfs.File
-	size int64 // bytes beyond do not count
-	step int64
-	buf  []byte
-	at   int64 // position of buf
-}
+type scanner struct{ vfs.Window }
 
-// fill returns the bytes at a position: n bytes or more, fewer only at the end of the file. They
-// are valid until the next call.
-func (s *scanner) fill(pos, n int64) ([]byte, error) {
-	if n = min(n, s.size-pos); n <= 0 {
-		return nil, nil
-	}
-	if pos < s.at || pos+n > s.at+int64(len(s.buf)) {
-		want := int(min(max(n, s.step), s.size-pos))
-		if cap(s.buf) < want {
-			s.buf = make([]byte, want)
-		}
-		got, err := s.f.ReadAt(s.buf[:want], pos)
-		s.buf, s.at = s.buf[:got], pos
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("read segment: %w", err)
-		}
-	}
-	return s.buf[pos-s.at:], nil
+func newScanner(f vfs.File, size, step int64) scanner {
+	return scanner{vfs.Window{File: f, Size: size, Step: step}}
 }
 
 // header returns the header and the size of the batch at a position; nil if there is no whole
 // batch.
 func (s *scanner) header(pos int64) (record.Batch, int64, error) {
-	b, err := s.fill(pos, record.HeaderSize)
+	b, err := s.Fill(pos, record.HeaderSize)
 	if err != nil || len(b) < record.HeaderSize {
 		return nil, 0, err
 	}
 	n, err := record.PeekSize(b)
-	if err != nil || int64(n) > s.size-pos {
+	if err != nil || int64(n) > s.Size-pos {
 		return nil, 0, nil
 	}
 	return record.Batch(b[:record.HeaderSize]), int64(n), nil
@@ -64,7 +40,7 @@ func (s *scanner) batch(pos int64) (record.Batch, error) {
 	if h == nil {
 		return nil, err
 	}
-	p, err := s.fill(pos, n)
+	p, err := s.Fill(pos, n)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +54,7 @@ func (s *scanner) batch(pos int64) (record.Batch, error) {
 // prefix calls fn for the whole batches in order from a position on, and returns the offset and the
 // position after them. It stops at an error of fn.
 func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64, int64, error) {
-	for pos < s.size {
+	for pos < s.Size {
 		b, err := s.batch(pos)
 		if err != nil {
 			return 0, 0, err
@@ -110,7 +86,7 @@ func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	s := scanner{f: f, size: size, step: batchStep}
+	s := newScanner(f, size, batchStep)
 	return s.prefix(pos, next, fn)
 }
 
@@ -124,7 +100,7 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 		return fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	sc := scanner{f: h.f, size: s.Size(), step: batchStep}
+	sc := newScanner(h.f, s.Size(), batchStep)
 	known := s.flaws.Load()
 	x, _ := s.indexes()
 	_, pos, err := sc.prefix(s.start(h, &x, offset), s.base, func(b record.Batch) error {
@@ -133,27 +109,19 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 		}
 		return fn(b)
 	})
-	if err == nil && pos < sc.size {
+	if err == nil && pos < sc.Size {
 		err = s.corrupt(pos, errNoBatch, known)
 	}
 	return err
 }
 
 // walk calls fn for the header of every batch from pos on, until fn returns false or the readable
-// bytes end. Bytes that are not a batch cause an error that matches ErrCorrupt; walkOver skips
-// those whose end Examine found.
-func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
-	return s.walkBy(h, pos, false, fn)
-}
-
-func (s *Segment) walkOver(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
-	return s.walkBy(h, pos, true, fn)
-}
-
-func (s *Segment) walkBy(h *handle, pos int64, over bool, fn func(b record.Batch, pos, size int64) bool) error {
-	sc, next, known := scanner{f: h.f, size: s.Size(), step: headerStep}, s.base, s.flaws.Load()
-	for pos < sc.size {
-		if f := flawAt(known, pos); f != nil && over {
+// bytes end. Bytes that are not a batch cause an error that matches ErrCorrupt. With skip,
+// walk skips those whose end Examine found.
+func (s *Segment) walk(h *handle, pos int64, skip bool, fn func(b record.Batch, pos, size int64) bool) error {
+	sc, next, known := newScanner(h.f, s.Size(), headerStep), s.base, s.flaws.Load()
+	for pos < sc.Size {
+		if f := flawAt(known, pos); f != nil && skip {
 			pos, next = pos+f.Size, f.To
 			continue
 		}
@@ -162,7 +130,7 @@ func (s *Segment) walkBy(h *handle, pos int64, over bool, fn func(b record.Batch
 			return err
 		}
 		if b == nil || !follows(b, next) {
-			if s.Size() < sc.size {
+			if s.Size() < sc.Size {
 				return nil // it was truncated meanwhile
 			}
 			return s.corrupt(pos, errNoBatch, known)

@@ -40,7 +40,7 @@ type Segment struct {
 	files *Files
 
 	stage    atomic.Int32 // which of the names stages the file has
-	moving   atomic.Bool  // the file is being renamed
+	renaming atomic.Bool  // the file is being renamed
 	replaced atomic.Bool  // another segment has taken the file's place, or is about to
 
 	size   atomic.Int64 // readable bytes
@@ -67,7 +67,7 @@ type Segment struct {
 	backed    int64 // end of the bytes sent to the disk; owned by the writer
 
 	begun  time.Time // when this process created or opened the segment
-	chance float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
+	jitter float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
 
 	flaws  atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
 	places places
@@ -140,7 +140,7 @@ func Open(files *Files, dir string, base, size int64) *Segment {
 }
 
 func newSegment(files *Files, dir string, base int64) *Segment {
-	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), chance: rand.Float64()}
+	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), jitter: rand.Float64()}
 }
 
 // Base returns the base offset of the segment.
@@ -181,10 +181,10 @@ func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
 }
 
-// AppendOnce is Append for many bytes that are unlikely to be read soon: they need not stay in the
+// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in the
 // page cache.
-func (s *Segment) AppendOnce(chunks [][]byte, indexInterval int) error {
-	return s.append(chunks, indexInterval, vfs.WriteVecOnce)
+func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
+	return s.append(chunks, indexInterval, vfs.WriteVecUncached)
 }
 
 func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File, [][]byte, int64) (int, error)) error {
@@ -199,7 +199,7 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 	if err := s.files.latched(h); err != nil {
 		return s.latch(err)
 	}
-	s.learn(h)
+	s.loadForAppend(h)
 	s.files.setDirty(h, true)
 	at := s.Size()
 	n, err := write(h.f, chunks, at)
@@ -232,7 +232,7 @@ func (s *Segment) Sync() error {
 	if err := s.SyncBatches(); err != nil {
 		return err
 	}
-	s.saveIndex()
+	s.SaveIndex()
 	return nil
 }
 
@@ -304,9 +304,9 @@ func (s *Segment) seal() error {
 	return s.Sync()
 }
 
-// Cut truncates the file to size bytes, which end where offset next begins, and syncs it. A segment
+// Truncate truncates the file to size bytes, which end where offset next begins, and syncs it. A segment
 // that failed can be truncated to its synced size.
-func (s *Segment) Cut(size, next int64) error {
+func (s *Segment) Truncate(size, next int64) error {
 	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("truncate segment: %w", err)
@@ -327,10 +327,10 @@ func (s *Segment) Cut(size, next int64) error {
 	s.files.setDirty(h, false)
 	s.synced.Store(size)
 	s.allocated = false
-	err = s.cutIndex(size, next)
+	err = s.truncateIndex(size, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cutFlawsLocked(size)
+	s.truncateFlawsLocked(size)
 	if s.maxAt >= next {
 		s.maxTs, s.maxAt, s.known = -1, -1, false
 	}

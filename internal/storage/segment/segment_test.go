@@ -53,7 +53,7 @@ func TestTimeIndexAfterRestartAndTruncation(t *testing.T) {
 		add(s, 30, times[1])
 		answers(t, "restarted", s, all)
 		all, next = all[:40], 40
-		ok(t, s.Cut(size(all), next))
+		ok(t, s.Truncate(size(all), next))
 		add(s, 30, times[2])
 		answers(t, "cut and continued", s, all)
 		ok(t, s.Seal())

@@ -8,10 +8,10 @@ func Uniform(in Input) map[string]Assignment {
 	u := newUniform(in)
 	if u.homogeneous() {
 		u.keepFair()
-		u.handOut()
+		u.assignRest()
 	} else {
 		u.keepAll()
-		u.handOutSparse()
+		u.assignRestSparse()
 		u.balance()
 	}
 	return u.result()
@@ -102,9 +102,9 @@ func (u *uniform) keepFair() {
 	}
 }
 
-// handOut assigns the remaining partitions to the members with the fewest; all members subscribe to
+// assignRest assigns the remaining partitions to the members with the fewest; all members subscribe to
 // all topics.
-func (u *uniform) handOut() {
+func (u *uniform) assignRest() {
 	order := make([]int, len(u.members))
 	for i := range order {
 		order[i] = i
@@ -146,8 +146,8 @@ func (u *uniform) keepAll() {
 	}
 }
 
-// handOutSparse assigns each remaining partition to its subscriber with the fewest.
-func (u *uniform) handOutSparse() {
+// assignRestSparse assigns each remaining partition to its subscriber with the fewest.
+func (u *uniform) assignRestSparse() {
 	u.unowned(func(p partition) { u.assign(p, u.leastLoaded(p.topic)) })
 }
 

@@ -2,24 +2,24 @@ package configdef
 
 import "strings"
 
-// instead is what to do about configs that Kafka has, or had, and chronik does not:
-// for people who bring a server.properties, or scripts that make topics.
-type instead struct {
-	// names are whole names, and beginnings of names that end in a dot.
+// remedy is a remedy for configs that Kafka has or had and chronik does not use, for users who
+// bring a server.properties, or scripts that create topics.
+type remedy struct {
+	// names are complete names, and prefixes that end with a dot.
 	names []string
-	// remedy is what to do, in a line without a stop.
+	// remedy is what to do, without a full stop.
 	remedy string
 }
 
-// insteads are in the order in which they count.
-func insteads() []instead {
-	return []instead{
+// remedies returns all remedies; the first match applies.
+func remedies() []remedy {
+	return []remedy{
 		{[]string{"log.dir"}, "use log.dirs, or data.dir alone"},
 		{[]string{"log.flush."},
-			"leave it out: the durability profile says when records are synced (wal.profile, chronik.durability.profile of a topic)"},
+			"leave it out: the durability profile determines when records are synced (wal.profile, chronik.durability.profile of a topic)"},
 		{[]string{"process.roles", "controller.", "metadata.", "internal.metadata.", "initial.broker.registration.timeout.ms", "broker.heartbeat.interval.ms",
 			"broker.session.timeout.ms", "controlled.shutdown.", "server.max.startup.time.ms", "early.start.listeners", "zookeeper."},
-			"leave it out: there is no controller to set up"},
+			"leave it out: there is no controller to configure"},
 		{[]string{"inter.broker.protocol.version", "log.message.format.version", "log.message.downconversion.enable", "unstable."}, "leave it out: there are no versions to choose from"},
 		{[]string{"ssl.", "sasl.", "security.", "authorizer.", "super.users", "allow.everyone.if.no.acl.found", "password.encoder.", "principal.builder.class", "delegation.token.",
 			"connections.max.reauth.ms", "connection.failed.authentication.delay.ms", "listener.security.protocol.map", "config.providers"},
@@ -32,22 +32,22 @@ func insteads() []instead {
 		{[]string{"remote.", "log.local.", "local."}, "leave it out: there is no tiered storage"},
 		{[]string{"quota.", "client.quota.", "max.connection.creation.rate", "max.connections.per.ip.overrides"},
 			"leave it out: there are no quotas; max.connections and max.connections.per.ip bound connections"},
-		{[]string{"queued."}, "leave it out: produce.profile bounds what waits in the broker"},
+		{[]string{"queued."}, "leave it out: produce.profile bounds the waiting requests"},
 		{[]string{"num.", "background.threads", "group.coordinator.", "socket."},
-			"leave it out: threads and buffers are not set by hand"},
+			"leave it out: threads and buffers are not configurable"},
 		{[]string{"metric.", "metrics.", "kafka.metrics.", "telemetry.", "auto.include.jmx.reporter"},
-			"leave it out: metrics are at /metrics of admin.listen"},
+			"leave it out: metrics are served at /metrics of admin.listen"},
 		{[]string{"host.name", "port", "advertised.host.name", "advertised.port"}, "use listeners in the file, or listen and advertise"},
 		{[]string{"log.message.timestamp.difference.max.ms"},
 			"use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"},
-		{[]string{"alter.config.policy.", "create.topic.policy."}, "leave it out: no classes are loaded"},
+		{[]string{"alter.config.policy.", "create.topic.policy."}, "leave it out: chronik loads no classes"},
 	}
 }
 
-// Instead says what to do about a config that Kafka has or had and chronik doesn't. It
-// is not for names that nobody knows: it goes by how they begin.
-func Instead(name string) string {
-	for _, i := range insteads() {
+// Remedy returns what to do about a config that Kafka has or had and chronik does not use. It
+// matches prefixes, so it must not be called with unknown names.
+func Remedy(name string) string {
+	for _, i := range remedies() {
 		for _, n := range i.names {
 			if name == n || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) {
 				return i.remedy
@@ -57,8 +57,8 @@ func Instead(name string) string {
 	return "leave it out"
 }
 
-// refused is the text of a config that Kafka has and chronik does not honour; kind is
-// of what it is one.
+// refused returns the error for a config that Kafka has and chronik does not use; kind is "Topic",
+// "Group" or "Broker".
 func refused(kind, name string) *Error {
-	return &Error{name, kind + " config " + name + " is known to Kafka, but this version of chronik does not honour it; " + Instead(name)}
+	return &Error{name, kind + " config " + name + " exists in Kafka, but this version of chronik does not support it; " + Remedy(name)}
 }

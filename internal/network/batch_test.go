@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// lateOnly answers requests when their turn ends, and only then.
+// lateOnly answers requests when their batch runs, and only then.
 type lateOnly struct{ waiting []*Request }
 
 func (l *lateOnly) Commit(*groupcommit.Batch) {
@@ -21,9 +21,8 @@ func (l *lateOnly) Commit(*groupcommit.Batch) {
 	l.waiting = nil
 }
 
-// TestTurnEndsBeforeTheReaderWaits: wherever a reader may wait, what the requests
-// before have left is done first.
-func TestTurnEndsBeforeTheReaderWaits(t *testing.T) {
+// Wherever a reader may wait, the commits of earlier requests have run.
+func TestBatchRunsBeforeTheReaderWaits(t *testing.T) {
 	next := frame(protocol.KeyProduce, 3, 2, make([]byte, 100))
 	for name, c := range map[string]struct {
 		then   []byte
@@ -42,7 +41,7 @@ func TestTurnEndsBeforeTheReaderWaits(t *testing.T) {
 		"no more: the version is bad": {then: frame(protocol.KeyProduce, 99, 2, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			late := &lateOnly{} // of the one reader
+			late := &lateOnly{} // used by the one reader
 			f := start(t, func(r *Request) {
 				if r.CorrelationID == 2 {
 					r.Respond(body(nil))
@@ -69,9 +68,9 @@ func TestTurnEndsBeforeTheReaderWaits(t *testing.T) {
 	}
 }
 
-// TestAReaderLetsOthersRun: one that finds request after request lets other goroutines run
-// after each, long before Go's scheduler takes its processor away.
-func TestAReaderLetsOthersRun(t *testing.T) {
+// A reader that finds one request after the other lets other goroutines run after each, long before
+// Go's scheduler preempts it.
+func TestReaderYields(t *testing.T) {
 	const requests = 500
 	sent := make(chan struct{})
 	var handled atomic.Int32

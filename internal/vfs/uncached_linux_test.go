@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// What is written once is read like anything else, before and after a sync, over
-// what was written before and beside it, by whatever way the kernel takes.
-func TestWhatIsWrittenOnceIsThere(t *testing.T) {
+// Bytes written with WriteVecUncached read back like others, before and after a sync, next to and
+// over earlier bytes, whether or not the kernel supports the flag.
+func TestUncachedWritesReadBack(t *testing.T) {
 	for name, cached := range map[string]bool{"as the system can": false, "as where the file system can't": true} {
 		t.Run(name, func(t *testing.T) {
 			f, err := OS().Create(filepath.Join(t.TempDir(), "f"))
@@ -20,7 +20,7 @@ func TestWhatIsWrittenOnceIsThere(t *testing.T) {
 			var want []byte
 			for i, n := range []int{1, 4095, 4096, 70_000, 300_001, 12, 1 << 20} {
 				bufs := [][]byte{bytes.Repeat([]byte{byte(i + 1)}, n), {0xff}, bytes.Repeat([]byte{byte(i + 101)}, n/2)}
-				write := WriteVecOnce
+				write := WriteVecUncached
 				if i%3 == 2 {
 					write = File.WriteVecAt
 				}
@@ -39,7 +39,7 @@ func TestWhatIsWrittenOnceIsThere(t *testing.T) {
 					t.Fatalf("after write %d: %v", i, err)
 				}
 			}
-			if _, err := WriteVecOnce(f, [][]byte{{1}}, -1); err == nil {
+			if _, err := WriteVecUncached(f, [][]byte{{1}}, -1); err == nil {
 				t.Error("a write before the file")
 			}
 		})

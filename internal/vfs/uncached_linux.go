@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteVecOnce uses RWF_DONTCACHE: a buffered write whose pages are written back
-// at once and then given up, so that a bulk load goes through the same few pages
-// again and again and doesn't push out what others read.
-func (f *osFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
+// WriteVecUncached uses RWF_DONTCACHE: a buffered write whose pages are written back at once and
+// then dropped. A bulk load then reuses the same few pages and does not evict pages that others
+// read.
+func (f *osFile) WriteVecUncached(bufs [][]byte, off int64) (int, error) {
 	if !dropsBehind() || f.cached.Load() {
 		return f.WriteVecAt(bufs, off)
 	}
@@ -28,7 +28,7 @@ func (f *osFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
 			if !errors.Is(err, unix.EOPNOTSUPP) {
 				return n, err
 			}
-			f.cached.Store(true) // the file system doesn't know how
+			f.cached.Store(true) // the file system does not support the flag
 			return unix.Pwritev(fd, iov, off+done)
 		})
 		return err
@@ -36,9 +36,9 @@ func (f *osFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// dropsBehind says whether the kernel is one whose RWF_DONTCACHE is used. The
-// flag came with Linux 6.14; 6.16 is the first with its races between dropping
-// and dirtying a page mended, and the first in which ext4 knows it.
+// dropsBehind reports whether the kernel supports RWF_DONTCACHE well. The flag came with Linux
+// 6.14; 6.16 is the first version without the races between dropping and dirtying a page, and the
+// first in which ext4 supports it.
 var dropsBehind = sync.OnceValue(func() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -47,7 +47,7 @@ var dropsBehind = sync.OnceValue(func() bool {
 	return atLeast(unix.ByteSliceToString(u.Release[:]), 6, 16)
 })
 
-// atLeast compares a kernel's release, such as 6.18.44-generic, with a version.
+// atLeast reports whether a kernel's release, such as 6.18.44-generic, is at least a version.
 func atLeast(release string, major, minor int) bool {
 	parts := strings.FieldsFunc(release, func(r rune) bool { return r < '0' || r > '9' })
 	if len(parts) < 2 {

@@ -12,9 +12,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A topic of which a log could not be made is not answered as one that can be used: the answer has the cause,
-// and so has the one about more partitions. The others of the request are not concerned.
-func TestATopicWhoseLogsCouldNotBeMadeIsNoSuccess(t *testing.T) {
+// A topic whose log could not be created is not answered as usable: the answer has the cause, and
+// so has the one about more partitions. The request's other topics are not affected.
+func TestTopicWithoutLogsIsNoSuccess(t *testing.T) {
 	errs := errfs.New(vfs.Memory())
 	n := newNode(t, func(o *nodeOptions) { o.fs = errs })
 	errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/data/logs/*-1", Err: syscall.EMFILE})
