@@ -159,8 +159,9 @@ func journalKinds() []About {
 			"the records of that frame"},
 		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged", "ends the journal there", "",
 			"nothing (a flipped bit in the last synced group looks the same)"},
-		{JournalOlder, Refuses, "the journal ends before the LSN that the checkpoint has as durable: it is an older copy, or files are missing",
-			refuses, salvage, "all later records"},
+		{JournalOlder, Refuses,
+			"the journal ends before an LSN that the checkpoint has as durable: it is an older copy, or files are missing", refuses,
+			salvage, "all later records"},
 		{FramesUnknown, Aside, "the journal has frames of a log that the checkpoint does not list",
 			"quarantines them in `unknown-….frames`", "", nothing},
 	}

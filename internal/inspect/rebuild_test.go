@@ -137,7 +137,8 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 					c.Keys[i].Value = []byte("?")
 				}
 			}
-			return errors.Join(err, fsys.RemoveAll(metadataAt), fsys.MkdirAll(metadataAt), filestore.Write(fsys, metadataAt, c.Keys, c.Revision))
+			return errors.Join(err, fsys.RemoveAll(metadataAt), fsys.MkdirAll(metadataAt),
+				filestore.Write(fsys, metadataAt, c.Keys, c.Revision))
 		},
 	} {
 		fsys := image.KillImage(2)
