@@ -190,7 +190,8 @@ func TestExpireInEachPhase(t *testing.T) {
 	}
 	// Waiting for its condition.
 	waits := begin(t, p, AcksAll, 1)
-	if !waits.Expire() || waits.pending() || waits.Expire() || waits.times != 1 || !errors.Is(waits.Err, ErrTimedOut) || waits.BaseOffset != -1 {
+	if !waits.Expire() || waits.pending() || waits.Expire() || waits.times != 1 || !errors.Is(waits.Err, ErrTimedOut) ||
+		waits.BaseOffset != -1 {
 		t.Fatalf("waiting: %+v, Done ran %d times", &waits.Append, waits.times)
 	}
 	again(waits)
@@ -329,7 +330,8 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 			if len(isr) == 2 && e.HighWatermark > max(high, acked) {
 				t.Errorf("the high watermark is %d, it was %d and the follower has %d", e.HighWatermark, high, acked)
 			}
-			if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark > e.Ack || e.Ack > e.LogEnd || e.HighWatermark < high {
+			if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark > e.Ack || e.Ack > e.LogEnd ||
+				e.HighWatermark < high {
 				t.Errorf("ends %+v, high watermark was %d", e, high)
 			}
 			high = e.HighWatermark

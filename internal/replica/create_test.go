@@ -65,7 +65,8 @@ func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
 		t.Error("the others were not made")
 	}
 	all := l.Failed()
-	if len(all) != 1 || all[0].String() != "a-1" || all[0].TopicID != idA || !errors.Is(all[0].Err, syscall.EMFILE) || !errors.Is(all[0].Err, ErrOffline) {
+	if len(all) != 1 || all[0].String() != "a-1" || all[0].TopicID != idA || !errors.Is(all[0].Err, syscall.EMFILE) ||
+		!errors.Is(all[0].Err, ErrOffline) {
 		t.Fatalf("failed: %+v", all)
 	}
 	if wait := all[0].NextTry.Sub(all[0].Since); wait <= 0 || wait > retryMost {

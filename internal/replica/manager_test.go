@@ -245,7 +245,8 @@ func TestAPartitionOfOthersIsNotMade(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
 	c.topic("a", idA, 1)
-	must(t, c.change(metadata.TopicPartition{Topic: idA}, func(p *metadata.Partition) { p.Leader, p.Replicas, p.ISR = 2, []int32{2}, []int32{2} }))
+	must(t, c.change(metadata.TopicPartition{Topic: idA},
+		func(p *metadata.Partition) { p.Leader, p.Replicas, p.ISR = 2, []int32{2}, []int32{2} }))
 	must(t, c.apply(t, l.Manager))
 	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrUnknownPartition) || len(c.assigned) != 0 || len(l.storage.Logs()) != 0 {
 		t.Errorf("%v, placed %v", err, c.assigned)
@@ -262,7 +263,8 @@ func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 	c.topic("b", idB, 3)
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
-	for _, tp := range []metadata.TopicPartition{{Topic: idA}, {Topic: idA, Partition: 1}, {Topic: idA, Partition: 2}, {Topic: idB}, {Topic: idB, Partition: 2}} {
+	for _, tp := range []metadata.TopicPartition{{Topic: idA}, {Topic: idA, Partition: 1}, {Topic: idA, Partition: 2}, {Topic: idB},
+		{Topic: idB, Partition: 2}} {
 		grow(t, l.partition(t, tp.Topic, tp.Partition))
 	}
 	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be created") {

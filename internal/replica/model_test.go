@@ -49,7 +49,8 @@ func (w *walk) step(t *testing.T, errs *errfs.FS) {
 	case op < 5:
 		topic.partitions++
 		w.put(metadata.TopicKey(topic.id), metadata.TopicRecord{Name: name, Partitions: topic.partitions}.Encode())
-		w.partition(topic.id, topic.partitions-1, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self}, Dirs: make([][16]byte, 1)})
+		w.partition(topic.id, topic.partitions-1, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self},
+			Dirs: make([][16]byte, 1)})
 	case op < 6:
 		topic.profile = []string{"sync", "os", "interval"}[w.rnd.IntN(3)]
 		w.put(metadata.TopicConfigKey(topic.id), metadata.EncodeConfigs(map[string]string{"profile": topic.profile}))
@@ -132,7 +133,8 @@ func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			mem := vfs.Memory()
 			errs := errfs.New(mem)
-			w := &walk{cluster: newCluster(), rnd: rand.New(rand.NewPCG(seed, 4)), topics: map[string]*walked{}} //nolint:gosec // repeatable
+			//nolint:gosec // repeatable
+			w := &walk{cluster: newCluster(), rnd: rand.New(rand.NewPCG(seed, 4)), topics: map[string]*walked{}}
 			for _, path := range []string{"/d/x-*", "/e/y-*", "/?/?-1", "/d/*"} {
 				f := errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: path, Err: syscall.EMFILE})
 				f.Off()

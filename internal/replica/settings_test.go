@@ -83,7 +83,8 @@ func TestAConfigurationThatCannotBeUsedIsSaidOnce(t *testing.T) {
 	s, logs := settings(t, false)
 	topic := &metadata.Topic{ID: idA, Name: "a", Internal: true, Configs: map[string]string{configdef.DurabilityProfile: "gone"}}
 	for range 3 {
-		if c := s.Of(metadata.Empty(), topic); c.Err == nil || c.Conf.MinInSyncReplicas != 3 || c.Log.Profile.Name == "" || !c.Log.Cleanup.Internal {
+		if c := s.Of(metadata.Empty(), topic); c.Err == nil || c.Conf.MinInSyncReplicas != 3 || c.Log.Profile.Name == "" ||
+			!c.Log.Cleanup.Internal {
 			t.Errorf("%+v", c)
 		}
 	}

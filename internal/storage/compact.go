@@ -186,7 +186,8 @@ func (p *pass) checkWanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
+	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact ||
+		l.logStart.Load() > p.dirt.Until {
 		return fmt.Errorf("%w: %s", errAbandoned, l)
 	}
 	return nil
@@ -238,7 +239,8 @@ func (p *pass) fill() error {
 // mapKeys fills the map from the dirty batches below limit. If aborted is nil, it stops at the
 // first batch of a transaction.
 func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit int64) (*cleaner.Mapper, error) {
-	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1, MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
+	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1,
+		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
 	for _, s := range p.list {
 		if s.next <= p.dirt.From {
 			continue

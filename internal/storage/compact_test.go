@@ -34,7 +34,9 @@ func compacted(profile string) Config {
 
 func compactLog(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, *Log) {
 	t.Helper()
-	d := mustOpen(t, fsys, profile, append(change, func(o *Options) { o.Config = func(string, ID) Config { return compacted(profile) } })...)
+	d := mustOpen(t, fsys, profile, append(change, func(o *Options) {
+		o.Config = func(string, ID) Config { return compacted(profile) }
+	})...)
 	if logs := d.Logs(); len(logs) > 0 {
 		logs[0].Observe(idle{})
 		return d, logs[0]

@@ -70,7 +70,8 @@ func TestFault06TornAndForeignTails(t *testing.T) {
 		image := served(t, profile)
 		size := int64(len(readFile(t, image, firstSegment)))
 		whole := readFile(t, image, firstSegment)[:300]
-		for name, tail := range map[string][]byte{"torn batch": whole, "zeros": make([]byte, 4096), "garbage": []byte("no batch at all, and then some more of it to have a header's length ........")} {
+		for name, tail := range map[string][]byte{"torn batch": whole, "zeros": make([]byte, 4096),
+			"garbage": []byte("no batch at all, and then some more of it to have a header's length ........")} {
 			next := image.KillImage(2)
 			change(t, next, firstSegment, size, tail)
 			d := mustOpen(t, next, profile)

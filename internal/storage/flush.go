@@ -174,9 +174,9 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.dir.memory.flushed(l, bytes)
 }
 
-// markProducersDurable moves the durable end of the producer state to the end of the segments. Batches
-// beyond it may still be discarded, so they must not push out batches that checkpoints store. The
-// caller holds smu.
+// markProducersDurable moves the durable end of the producer state to the end of the segments.
+// Batches beyond it may still be discarded, so they must not push out batches that checkpoints
+// store. The caller holds smu.
 func (l *Log) markProducersDurable(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.MarkDurable(end)

@@ -145,7 +145,8 @@ func TestALowDiskIsExplained(t *testing.T) {
 	client, _ := ours(t, d)
 	err := send(client, testBatch(t, 10, nil)).Err
 	want := "free space reserve reached: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
-		"all records are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or topics, lower retention, or enlarge the disk"
+		"all records are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or " +
+		"topics, lower retention, or enlarge the disk"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -310,7 +311,8 @@ func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
 // A journal on its own disk needs space to grow, no more: it may fill that disk.
 func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	fsys := newGauge(1000 * mib)
-	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig("sync") }}
+	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
+		Config: func(string, ID) Config { return testConfig("sync") }}
 	guarded(&opt)
 	d, err := OpenDir(Place{Path: "/d", Journal: "/j"}, opt)
 	if err != nil {
@@ -369,7 +371,8 @@ func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
 func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 	fsys := &twoDisks{FS: vfs.Memory()}
 	fsys.full.Store("/b")
-	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}}, Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
+	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}},
+		Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +381,8 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 		t.Errorf("/a has room: %v", err)
 	}
 	place := func(topic byte) string {
-		logs, err := m.Create([]Spec{{ID: ID{Topic: [16]byte{topic}}, Topic: string('a' + rune(topic)), Config: Config{Profile: modelProfiles()["sync"], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40}}}})
+		logs, err := m.Create([]Spec{{ID: ID{Topic: [16]byte{topic}}, Topic: string('a' + rune(topic)),
+			Config: Config{Profile: modelProfiles()["sync"], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,8 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			}
 			for _, l := range mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 2), "sync").Logs() {
 				if e := l.Ends(); l.Offline() != nil || e.LogEnd != want[l.id] {
-					wrong += fmt.Sprintf("%s, failing %v: %s was acknowledged up to %d, now %+v, %v\n", name, failing, l, want[l.id], e, l.Offline())
+					wrong += fmt.Sprintf("%s, failing %v: %s was acknowledged up to %d, now %+v, %v\n", name, failing, l,
+						want[l.id], e, l.Offline())
 				}
 			}
 		}

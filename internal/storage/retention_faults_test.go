@@ -185,7 +185,8 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 				case s.Size == 0 && at < e.Durable && at >= l.Ends().LogStart:
 					t.Errorf("nothing at %d of %+v", at, l.Ends())
 				case s.Size > 0:
-					if b, _, err := record.Next(s.Parts[0]); err != nil || b.CheckCRC() != nil || b.BaseOffset() > at || b.LastOffset() < at {
+					if b, _, err := record.Next(s.Parts[0]); err != nil || b.CheckCRC() != nil || b.BaseOffset() > at ||
+						b.LastOffset() < at {
 						t.Errorf("at %d stands %d to %d: %v", at, b.BaseOffset(), b.LastOffset(), err)
 					}
 				}

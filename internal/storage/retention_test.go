@@ -224,7 +224,8 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 		who   Observer
 		start int64
 		why   string
-	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
+	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"},
+		{idle{}, 8, ""}} {
 		l.Observe(c.who)
 		d.applyRetention()
 		if start := l.Ends().LogStart; start != c.start {
@@ -293,7 +294,7 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, e := range said.FilterMessageSnippet("went from a log").All() {
+	for _, e := range said.FilterMessage("segment removed").All() {
 		f := e.ContextMap()
 		got = append(got, fmt.Sprint(f["topic"], "-", f["partition"], " ", f["from"], "-", f["to"], " ", f["reason"]))
 		if f["bytes"].(int64) < 1500 || f["why"] == "" {

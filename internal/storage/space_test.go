@@ -39,7 +39,8 @@ func TestTheSameDiskUnderLoad(t *testing.T) {
 func TestASmallDiskHasRoomAgain(t *testing.T) {
 	fsys := newGauge(150 * mib)
 	fsys.total.Store(150 * mib)
-	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto }, Config: func(string, ID) Config { return testConfig("sync") }})
+	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto },
+		Config: func(string, ID) Config { return testConfig("sync") }})
 	if err != nil {
 		t.Fatal(err)
 	}
