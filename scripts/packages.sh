@@ -15,14 +15,14 @@ while [ $# -gt 0 ]; do
 done
 [ ${#archs[@]} -gt 0 ] || archs=(amd64 arm64)
 
-# v1.2.3 is 1.2.3, five commits later 1.2.3+5.gabcdef; without a tag a date says
-# which of two is the newer one.
+# v1.2.3 is 1.2.3, five commits later 1.2.3+5.gabcdef. Without a tag the version sorts before
+# 0.1.0, the first release, and the date orders two such versions.
 if tag="$(git describe --tags --match 'v[0-9]*' 2>/dev/null)"; then
   tag="${tag#v}" more=''
   case "$tag" in *-*-g*) more="+${tag##*-g}"; n="${tag%-g*}"; more="+${n##*-}.g${more#+}"; tag="${n%-*}" ;; esac
   VERSION="${tag//-/\~}$more"
 else
-  VERSION="0.0.0~git$(git log -1 --format=%cd --date=format:%Y%m%d%H%M%S).$(git rev-parse --short HEAD)"
+  VERSION="0.1.0~git$(git log -1 --format=%cd --date=format:%Y%m%d%H%M%S).$(git rev-parse --short HEAD)"
 fi
 stamp="$(git describe --tags --always --dirty)"
 export VERSION SOURCE_DATE_EPOCH
@@ -53,7 +53,7 @@ grep -qx 'data.dir: /var/lib/chronik' "$stage/chronikd.yaml" || { echo "the data
 
 # The documentation with the paths of the repository, so that its links work.
 mkdir -p "$stage/doc/docs" "$stage/debian"
-cp README.md SECURITY.md CHANGELOG.md "$stage/doc/"
+cp README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md "$stage/doc/"
 cp docs/*.md "$stage/doc/docs/"
 gzip -9nk "$stage/doc/CHANGELOG.md"
 mv "$stage/doc/CHANGELOG.md.gz" "$stage/debian/changelog.gz"

@@ -18,28 +18,27 @@ type part struct {
 	n     int32
 }
 
-// history is what happened in a chaos run, and what follows from it: what must be
-// true from now on is checked as it happens. Everything has one lock, so that there is
-// one order of events.
+// history records the events of a chaos run and checks each of them against the earlier ones. A
+// single lock gives all events one order.
 type history struct {
-	session time.Duration // of members of the new protocol
+	session time.Duration // of members with the new protocol
 	began   time.Time
 
 	mu     sync.Mutex
 	topics map[[16]byte]string // by id
-	lines  []string            // the last maxLines, for whoever looks into a failure
+	lines  []string            // the last maxLines, for the analysis of a failure
 	bad    []string
 	groups map[string]*groupHistory
-	shelf  map[part][]string // the value of each offset, as the producer or the first reader was told
+	shelf  map[part][]string // the value of each offset, as reported to the producer or to the first reader
 	acked  map[part][]bool
 }
 
-// groupHistory is what happened to one group.
+// groupHistory is the history of one group.
 type groupHistory struct {
-	told      map[epochPart]string // who was given a partition in a generation or member epoch
+	told      map[epochPart]string // the owner of a partition in a generation or member epoch
 	holders   map[*chaosMember]*holder
-	committed map[part]int64 // the highest that was acknowledged to anybody
-	epoch     int32          // the highest group epoch that was described
+	committed map[part]int64 // the highest acknowledged commit
+	epoch     int32          // the highest described group epoch
 	seen      map[part][]bool
 	reads     int
 }
@@ -49,11 +48,11 @@ type epochPart struct {
 	part
 }
 
-// holder is a member of the new protocol that was given partitions and has not said
-// that it gave them up.
+// holder is a member with the new protocol that was assigned partitions and has not reported their
+// revocation.
 type holder struct {
 	has  map[part]bool
-	beat time.Time // when the last heartbeat that was answered well was sent: its session lasts at least from then
+	beat time.Time // when the last successful heartbeat was sent: the session lasts at least from then
 }
 
 const (
@@ -70,7 +69,7 @@ func (h *history) addGroup(name string) {
 	h.groups[name] = &groupHistory{told: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{}, seen: map[part][]bool{}}
 }
 
-// note writes down what somebody does.
+// note records an event.
 func (h *history) note(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +83,7 @@ func (h *history) noteLocked(format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf("%9.3f ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// wrong writes down what must not be.
+// wrong records a violation.
 func (h *history) wrong(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,9 +97,9 @@ func (h *history) wrongLocked(format string, args ...any) {
 	}
 }
 
-// says: a heartbeat says what the member still has, before it is sent. What it does not
-// name it has given up.
-func (h *history) says(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
+// onHeartbeat handles a heartbeat before it is sent. The member has revoked the partitions that it does
+// not name.
+func (h *history) onHeartbeat(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.groups[m.group].holders[m]
@@ -117,13 +116,14 @@ func (h *history) says(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) 
 		}
 	}
 	if len(still) != len(b.has) {
-		h.noteLocked("%s in epoch %d has %v", m.name, req.MemberEpoch, parts(still))
+		h.noteLocked("%s in epoch %d owns %v", m.name, req.MemberEpoch, parts(still))
 	}
 	b.has = still
 }
 
-// isToldByHeartbeat: a member of the new protocol learns what is its.
-func (h *history) isToldByHeartbeat(m *chaosMember, q question, resp *kmsg.ConsumerGroupHeartbeatResponse) {
+// onHeartbeatResponse handles the response to a heartbeat: a member with the new protocol gets its
+// assignment.
+func (h *history) onHeartbeatResponse(m *chaosMember, q question, resp *kmsg.ConsumerGroupHeartbeatResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[m.group]
@@ -151,16 +151,17 @@ func (h *history) isToldByHeartbeat(m *chaosMember, q question, resp *kmsg.Consu
 				given[part{h.topics[t.TopicID], p}] = true
 			}
 		}
-		h.given(g, m, resp.MemberEpoch, given)
+		h.onAssigned(g, m, resp.MemberEpoch, given)
 		for at := range given {
-			b.has[at] = true // what is not in it any more, it has until it says that it gave it up
+			b.has[at] = true // the member owns a removed partition until it reports the revocation
 		}
 	}
 	h.checkHolders(g, m, b)
 }
 
-// isToldBySync: a member of the classic protocol learns what is its.
-func (h *history) isToldBySync(m *chaosMember, req *kmsg.SyncGroupRequest, resp *kmsg.SyncGroupResponse) {
+// onSyncResponse handles the response to a SyncGroup: a member with the classic protocol gets its
+// assignment.
+func (h *history) onSyncResponse(m *chaosMember, req *kmsg.SyncGroupRequest, resp *kmsg.SyncGroupResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if resp.ErrorCode != 0 {
@@ -178,24 +179,23 @@ func (h *history) isToldBySync(m *chaosMember, req *kmsg.SyncGroupRequest, resp 
 			given[part{t.Topic, p}] = true
 		}
 	}
-	h.given(h.groups[m.group], m, req.Generation, given)
+	h.onAssigned(h.groups[m.group], m, req.Generation, given)
 }
 
-// given: no partition was ever given to another member in the same generation or
-// member epoch.
-func (h *history) given(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
-	h.noteLocked("%s is given in epoch %d: %v", m.name, epoch, parts(given))
+// onAssigned checks that no partition is assigned to two members in the same generation or member epoch.
+func (h *history) onAssigned(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
+	h.noteLocked("%s is assigned in epoch %d: %v", m.name, epoch, parts(given))
 	for at := range given {
 		key := epochPart{epoch, at}
 		if before := g.told[key]; before != "" && before != m.name {
-			h.wrongLocked("%v was given to %s and to %s in generation or epoch %d", at, before, m.name, epoch)
+			h.wrongLocked("%v was assigned to %s and to %s in generation or epoch %d", at, before, m.name, epoch)
 		}
 		g.told[key] = m.name
 	}
 }
 
-// checkHolders: of two members whose sessions both last, only one has a partition,
-// whatever their epochs.
+// checkHolders checks that no partition is owned by two members with live sessions, whatever their
+// epochs.
 func (h *history) checkHolders(g *groupHistory, m *chaosMember, b *holder) {
 	now := time.Now()
 	if now.Sub(b.beat) >= h.session {
@@ -207,13 +207,13 @@ func (h *history) checkHolders(g *groupHistory, m *chaosMember, b *holder) {
 		}
 		for at, has := range b.has {
 			if has && o.has[at] {
-				h.wrongLocked("%s has %v, and %s has not given it up", m.name, at, other.name)
+				h.wrongLocked("%s owns %v, and %s has not revoked it", m.name, at, other.name)
 			}
 		}
 	}
 }
 
-// floor is what is surely committed from now on.
+// floor returns offsets that later reads must not go below.
 func (h *history) floor(group string) map[part]int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,9 +224,9 @@ func (h *history) floor(group string) map[part]int64 {
 	return floor
 }
 
-// commit: a member was told that its commit is done, which it sent when the floor was
-// that. It was done after all that the floor says.
-func (h *history) commit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
+// onCommit handles an acknowledged commit. floor is the floor at the time the commit was sent, so the
+// commit happened after it.
+func (h *history) onCommit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[m.group]
@@ -237,14 +237,14 @@ func (h *history) commit(m *chaosMember, generation int32, floor map[part]int64,
 	g.committed[at] = max(g.committed[at], offset)
 }
 
-// shown: somebody was shown what is committed, and asked when the floor was that. What
-// was shown once is not taken back.
-func (h *history) shown(who, group string, floor map[part]int64, shown map[part]int64) {
+// onOffsetsFetched handles committed offsets that a client got. floor is the floor at the time of the request.
+// Offsets that were shown are never rolled back.
+func (h *history) onOffsetsFetched(who, group string, floor map[part]int64, shown map[part]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for at, low := range floor {
 		if shown[at] < low {
-			h.wrongLocked("%s: %s has committed %d of %v, and shown is %d", who, group, low, at, shown[at])
+			h.wrongLocked("%s: %s has committed %d of %v, but %d was returned", who, group, low, at, shown[at])
 		}
 	}
 	g := h.groups[group]
@@ -253,13 +253,13 @@ func (h *history) shown(who, group string, floor map[part]int64, shown map[part]
 	}
 }
 
-// epochIs: the group was described in an epoch; it does not go back.
-func (h *history) epochIs(group string, before, epoch int32) {
+// onEpoch handles a described group epoch, which must not decrease.
+func (h *history) onEpoch(group string, before, epoch int32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[group]
 	if epoch < before {
-		h.wrongLocked("the epoch of %s was %d and is %d", group, before, epoch)
+		h.wrongLocked("the epoch of %s decreased from %d to %d", group, before, epoch)
 	}
 	g.epoch = max(g.epoch, epoch)
 }
@@ -270,8 +270,8 @@ func (h *history) epochOf(group string) int32 {
 	return h.groups[group].epoch
 }
 
-// produced: a producer was told where its record is.
-func (h *history) produced(r *kgo.Record, err error) {
+// onProduced handles an acknowledged record.
+func (h *history) onProduced(r *kgo.Record, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
@@ -279,22 +279,22 @@ func (h *history) produced(r *kgo.Record, err error) {
 		return
 	}
 	at := part{r.Topic, r.Partition}
-	h.place(at, r)
+	h.checkRecord(at, r)
 	h.acked[at] = mark(h.acked[at], r.Offset)
 }
 
-// read: a member has worked on a record.
-func (h *history) read(group string, r *kgo.Record) {
+// onRead handles a record that a member has processed.
+func (h *history) onRead(group string, r *kgo.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, at := h.groups[group], part{r.Topic, r.Partition}
-	h.place(at, r)
+	h.checkRecord(at, r)
 	g.seen[at] = mark(g.seen[at], r.Offset)
 	g.reads++
 }
 
-// place: what is at an offset is always the same.
-func (h *history) place(at part, r *kgo.Record) {
+// checkRecord checks that an offset always has the same record.
+func (h *history) checkRecord(at part, r *kgo.Record) {
 	for int64(len(h.shelf[at])) <= r.Offset {
 		h.shelf[at] = append(h.shelf[at], "")
 	}
@@ -314,7 +314,7 @@ func mark(list []bool, offset int64) []bool {
 	return list
 }
 
-// missing is how many acknowledged records a group has not seen, and the first of them.
+// missing returns how many acknowledged records a group has not seen, and the first of them.
 func (h *history) missing(group string) (n int, first string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -358,7 +358,7 @@ func (h *history) text() string {
 
 func (p part) String() string { return fmt.Sprintf("%s-%d", p.topic, p.n) }
 
-// parts lists a set, sorted.
+// parts formats a set, sorted.
 func parts(set map[part]bool) []string {
 	list := make([]string, 0, len(set))
 	for at, is := range set {

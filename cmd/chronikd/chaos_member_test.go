@@ -13,26 +13,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// chaosMember is one life of a consumer: from when it joins until it leaves or dies.
+// chaosMember is one run of a consumer, from its join until it leaves or dies.
 type chaosMember struct {
 	name, group string
 	protocol    string // "classic" or "consumer"
 }
 
-// seat is one of the consumers of a run. Who sits on it joins its group, works, stands
-// still for a while now and then, leaves or dies, and is followed by another one.
+// seat is one of the consumers of a run. Its member joins a group, works, pauses now and then, and
+// leaves or dies; then the next member follows.
 type seat struct {
 	run      *chaosRun
 	group    string
 	protocol func(*rand.Rand) string
 	number   int
-	anchor   bool // never dies or stands still: its group always has a member
+	anchor   bool // never dies or pauses, so that its group always has a member
 	random   *rand.Rand
 	lives    int
 }
 
-// sit lives one life after another, until the run is calm; then the last one goes on
-// until ctx ends.
+// sit runs one member after another until the run is calm. The last member continues until ctx
+// ends.
 func (s *seat) sit(ctx context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		s.lives++
@@ -45,7 +45,7 @@ func (s *seat) sit(ctx context.Context, t *testing.T) {
 	}
 }
 
-// live is one life.
+// live runs one member.
 func (s *seat) live(ctx context.Context, m *chaosMember) error {
 	r, g := s.run, newGate()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -87,15 +87,15 @@ func (s *seat) options(life context.Context, m *chaosMember, spy *spy) []kgo.Opt
 	if m.protocol == "consumer" {
 		return append(opts, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
-	// An eager assignor: before it joins again, a member gives up everything, and that waits
-	// for its work. With a cooperative one, kgo keeps what it has when a join says that it is
-	// no member any more, and goes on to commit what it had read before it stood still. In
-	// the classic protocol a coordinator doesn't know better.
+	// An eager assignor: a member revokes all partitions before it rejoins, and waits for its work.
+	// With a cooperative assignor, kgo keeps its partitions if a join reports that it is no longer
+	// a member, and commits offsets that it read before its pause. In the classic protocol a
+	// coordinator can't detect that.
 	return append(opts, kgo.Balancers(kgo.RangeBalancer()))
 }
 
-// fate is what happens to a member until its end; the result says that it dies. It stands
-// still wherever it is, or as soon as it has read something and not committed it (midway).
+// fate decides what happens to a member until its end, and returns true if it dies. It pauses at
+// any point, or, with midway, when it has read records and not committed them.
 func (s *seat) fate(ctx context.Context, m *chaosMember, g *gate, midway chan<- time.Duration) (dies bool) {
 	r := s.run
 	for {
@@ -120,7 +120,7 @@ func (s *seat) fate(ctx context.Context, m *chaosMember, g *gate, midway chan<- 
 		default:
 			d := r.pauseTime(s.random)
 			if s.random.IntN(2) == 0 {
-				r.standStill(m, g, d)
+				r.pauseMember(m, g, d)
 				continue
 			}
 			select {
@@ -131,9 +131,9 @@ func (s *seat) fate(ctx context.Context, m *chaosMember, g *gate, midway chan<- 
 	}
 }
 
-// standStill stops a member with all its connections.
-func (r *chaosRun) standStill(m *chaosMember, g *gate, d time.Duration) {
-	r.history.note("%s stands still for %v", m.name, d)
+// pauseMember pauses a member with all its connections.
+func (r *chaosRun) pauseMember(m *chaosMember, g *gate, d time.Duration) {
+	r.history.note("%s pauses for %v", m.name, d)
 	open := g.hold()
 	defer open()
 	select {
@@ -142,7 +142,7 @@ func (r *chaosRun) standStill(m *chaosMember, g *gate, d time.Duration) {
 	case <-g.dead:
 		return
 	}
-	r.history.note("%s goes on", m.name)
+	r.history.note("%s continues", m.name)
 }
 
 // work reads and commits.
@@ -155,13 +155,13 @@ func (s *seat) work(ctx context.Context, cl *kgo.Client, m *chaosMember, g *gate
 		if fetched.IsClientClosed() {
 			return
 		}
-		fetched.EachRecord(func(rec *kgo.Record) { r.history.read(m.group, rec) })
+		fetched.EachRecord(func(rec *kgo.Record) { r.history.onRead(m.group, rec) })
 		g.pass()
 		commits := random.IntN(3) > 0
 		if fetched.NumRecords() > 0 {
 			select {
 			case d := <-midway:
-				r.standStill(m, g, d)
+				r.pauseMember(m, g, d)
 				commits = true
 			default:
 			}
@@ -194,7 +194,7 @@ func (s *seat) commit(ctx context.Context, cl *kgo.Client, m *chaosMember) {
 					h.note("%s: commit of %v in epoch %d: %d", m.name, at, req.Generation, p.ErrorCode)
 					continue
 				}
-				h.commit(m, req.Generation, floor, at, req.Topics[i].Partitions[n].Offset)
+				h.onCommit(m, req.Generation, floor, at, req.Topics[i].Partitions[n].Offset)
 			}
 		}
 	})

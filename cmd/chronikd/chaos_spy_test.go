@@ -10,18 +10,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// gate is between a client and its broker, and between a client and its work: it can be
-// shut for a while, as when a machine stands still, and for ever, as when it dies.
+// gate is between a client and its broker, and between a client and its work. It can be closed for
+// a while, like a machine that hangs, and forever, like one that dies.
 type gate struct {
 	mu    sync.Mutex
-	shut  chan struct{} // closed when it opens again; nil: it is open
+	shut  chan struct{} // closed when the gate opens again; nil: it is open
 	dead  chan struct{}
 	conns map[net.Conn]bool
 }
 
 func newGate() *gate { return &gate{dead: make(chan struct{}), conns: map[net.Conn]bool{}} }
 
-// pass returns once the gate is open, or will never be.
+// pass waits until the gate is open or closed forever.
 func (g *gate) pass() {
 	g.mu.Lock()
 	shut := g.shut
@@ -35,7 +35,7 @@ func (g *gate) pass() {
 	}
 }
 
-// hold shuts the gate; the result opens it.
+// hold closes the gate and returns a function that opens it.
 func (g *gate) hold() (open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *gate) hold() (open func()) {
 	}
 }
 
-// die cuts all connections, and there will be no others.
+// die cuts all connections and prevents new ones.
 func (g *gate) die() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,7 @@ func (g *gate) die() {
 	}
 }
 
-// spy sees what one member and its broker say to each other, and tells the history.
+// spy reads the requests and responses of one member and reports them to the history.
 type spy struct {
 	gate   *gate
 	member *chaosMember
@@ -84,18 +84,18 @@ func (s *spy) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return &spied{Conn: c, spy: s, asked: map[int32]question{}}, nil
 }
 
-// spied is a connection that is listened to. One goroutine writes while another reads.
+// spied is a connection with a spy. One goroutine may write while another reads.
 type spied struct {
 	net.Conn
 	spy *spy
-	out frames // of who writes
-	in  frames // of who reads
+	out frames // written
+	in  frames // read
 
 	mu    sync.Mutex
 	asked map[int32]question
 }
 
-// question is a request and when it was sent.
+// question is a request and the time when it was sent.
 type question struct {
 	req  kmsg.Request
 	sent time.Time
@@ -121,7 +121,7 @@ func (c *spied) Close() error {
 	return c.Conn.Close()
 }
 
-// sends hears a request before it is sent.
+// sends handles a request before it is sent.
 func (c *spied) sends(frame []byte) {
 	key, version := int16(binary.BigEndian.Uint16(frame)), int16(binary.BigEndian.Uint16(frame[2:]))
 	switch kmsg.Key(key) {
@@ -146,11 +146,11 @@ func (c *spied) sends(frame []byte) {
 	c.asked[int32(binary.BigEndian.Uint32(frame[4:]))] = question{req, time.Now()}
 	c.mu.Unlock()
 	if beat, ok := req.(*kmsg.ConsumerGroupHeartbeatRequest); ok {
-		c.spy.h.says(c.spy.member, beat)
+		c.spy.h.onHeartbeat(c.spy.member, beat)
 	}
 }
 
-// receives hears an answer before the client does.
+// receives handles a response before the client gets it.
 func (c *spied) receives(frame []byte) {
 	id := int32(binary.BigEndian.Uint32(frame))
 	c.mu.Lock()
@@ -171,16 +171,16 @@ func (c *spied) receives(frame []byte) {
 	}
 	switch resp := resp.(type) {
 	case *kmsg.ConsumerGroupHeartbeatResponse:
-		c.spy.h.isToldByHeartbeat(c.spy.member, q, resp)
+		c.spy.h.onHeartbeatResponse(c.spy.member, q, resp)
 	case *kmsg.SyncGroupResponse:
-		c.spy.h.isToldBySync(c.spy.member, q.req.(*kmsg.SyncGroupRequest), resp)
+		c.spy.h.onSyncResponse(c.spy.member, q.req.(*kmsg.SyncGroupRequest), resp)
 	}
 }
 
-// frames puts a stream together again.
+// frames reassembles the frames of a stream.
 type frames struct{ rest []byte }
 
-// add hands on every frame that is complete, without its length.
+// add passes on every complete frame, without its length.
 func (f *frames) add(p []byte, each func([]byte)) {
 	f.rest = append(f.rest, p...)
 	for len(f.rest) >= 4 {

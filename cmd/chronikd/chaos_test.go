@@ -21,14 +21,14 @@ const (
 	chaosSeats     = 20
 	chaosParts     = 6
 	chaosByDefault = 10 * time.Second
-	chaosRate      = 400 // records a second of all producers together
+	chaosRate      = 400 // records per second of all producers together
 	longChaos      = time.Minute
 )
 
 func chaosTopics() []string { return []string{"chaos-a", "chaos-b"} }
 
-// The groups of a run: one of each protocol, and one whose members speak either, so
-// that it is upgraded and downgraded as they come and go.
+// The groups of a run: one of each protocol, and one with members of both, so that it is upgraded
+// and downgraded as they join and leave.
 const (
 	classicGroup, consumerGroup, mixedGroup = "chaos-classic", "chaos-consumer", "chaos-mixed"
 )
@@ -42,7 +42,7 @@ type chaosRun struct {
 	session, heartbeat time.Duration
 	addr, dir          string
 	history            *history
-	calm               chan struct{} // closed when nobody is to come or go any more
+	calm               chan struct{} // closed when no member may join or leave anymore
 }
 
 func newChaosRun(t *testing.T) *chaosRun {
@@ -73,17 +73,16 @@ func newChaosRun(t *testing.T) *chaosRun {
 	return r
 }
 
-// random is a source of its own for each who needs one, so that all draws follow from the
-// seed; the timing does not.
+// random returns a source for one user, so that all draws depend only on the seed; the timing does
+// not.
 func (r *chaosRun) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, stream)) }
 
-// lifetime is how long nothing happens to a member.
+// lifetime returns the time without events for a member.
 func (r *chaosRun) lifetime(random *rand.Rand) time.Duration {
 	return 2*r.session + time.Duration(random.Int64N(int64(6*r.session)))
 }
 
-// pauseTime is how long a member stands still: some come back within their session, some
-// long after it.
+// pauseTime returns how long a member pauses: sometimes within its session, sometimes much longer.
 func (r *chaosRun) pauseTime(random *rand.Rand) time.Duration {
 	longest := 3 * r.session
 	if r.duration >= longChaos && random.IntN(3) == 0 {
@@ -102,17 +101,16 @@ func (r *chaosRun) start(t *testing.T) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	r.history.note("the broker is up")
+	r.history.note("the broker is ready")
 	return p
 }
 
-// Twenty consumers of both protocols come, go, die and stand still, while others write and
-// the broker is killed with SIGKILL again and again. Every acknowledged record is seen by
-// every group; committed offsets never go back, nor do the epochs of groups; no partition
-// is given to two members in one generation or member epoch, nor, in the new protocol, to
-// one while another whose session lasts has not given it up. CHRONIK_CHAOS=10m makes it
-// longer, with members that stand still for two minutes; CHRONIK_CHAOS_SEED draws again
-// what another run drew.
+// Twenty consumers of both protocols join, leave, die and pause, while producers write and the
+// broker is killed with SIGKILL repeatedly. Every group sees every acknowledged record. Committed
+// offsets and group epochs never decrease. No partition is assigned to two members in one
+// generation or member epoch. In the new protocol, no partition is assigned while another member
+// with a live session has not revoked it. CHRONIK_CHAOS=10m makes the run longer, with pauses of
+// two minutes; CHRONIK_CHAOS_SEED repeats the draws of another run.
 func TestGroupsInChaos(t *testing.T) {
 	r := newChaosRun(t)
 	broker := r.start(t)
@@ -167,7 +165,7 @@ func TestGroupsInChaos(t *testing.T) {
 		r.history.groups[classicGroup].reads, r.history.groups[consumerGroup].reads, r.history.groups[mixedGroup].reads)
 }
 
-// seats are seven of each protocol and six that take turns.
+// seats returns seven seats for each protocol and six that alternate.
 func (r *chaosRun) seats() (all []*seat) {
 	always := func(protocol string) func(*rand.Rand) string { return func(*rand.Rand) string { return protocol } }
 	either := func(random *rand.Rand) string { return []string{"classic", "consumer"}[random.IntN(2)] }
@@ -200,7 +198,7 @@ func (r *chaosRun) makeTopics(t *testing.T) {
 	}
 }
 
-// grow gives a topic one more partition.
+// grow adds a partition to a topic.
 func (r *chaosRun) grow(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	if random.IntN(3) > 0 {
@@ -213,7 +211,7 @@ func (r *chaosRun) grow(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// write is an idempotent producer; each of its records is a different one.
+// write is an idempotent producer of unique records.
 func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addr), kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.MaxBufferedRecords(1000),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
@@ -228,7 +226,7 @@ func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
 	for n := 0; ctx.Err() == nil; {
 		for range chaosRate / 2 / int(time.Second/tick) {
 			n++
-			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)}, r.history.produced)
+			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)}, r.history.onProduced)
 		}
 		select {
 		case <-pace.C:
@@ -242,7 +240,7 @@ func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
 	}
 }
 
-// awaitAll returns when every group has seen all that was acknowledged.
+// awaitAll waits until every group has seen all acknowledged records.
 func (r *chaosRun) awaitAll(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(startTime); ; pause(t.Context(), 50*time.Millisecond) {
@@ -262,7 +260,7 @@ func (r *chaosRun) awaitAll(t *testing.T) {
 	}
 }
 
-// observe looks at the groups again and again, as an administrator does.
+// observe checks the groups repeatedly, as an administrator does.
 func (r *chaosRun) observe(ctx context.Context, t *testing.T) {
 	cl := groupClient(t, r.addr)
 	for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
@@ -274,7 +272,7 @@ func (r *chaosRun) observe(ctx context.Context, t *testing.T) {
 	}
 }
 
-// look asks for a group's offsets, members and what they have.
+// look fetches a group's offsets, members and assignments.
 func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -285,7 +283,7 @@ func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error
 	}
 	shown := map[part]int64{}
 	fetched.Each(func(o kadm.OffsetResponse) { shown[part{o.Topic, o.Partition}] = o.At })
-	r.history.shown("observer", group, floor, shown)
+	r.history.onOffsetsFetched("observer", group, floor, shown)
 
 	before := r.history.epochOf(group)
 	req := kmsg.NewPtrConsumerGroupDescribeRequest()
@@ -300,7 +298,7 @@ func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error
 	case g.ErrorCode != 0:
 		return kerr.ErrorForCode(g.ErrorCode)
 	default:
-		r.history.epochIs(group, before, g.Epoch)
+		r.history.onEpoch(group, before, g.Epoch)
 		owners := map[part]string{}
 		for _, m := range g.Members {
 			for _, topic := range m.Assignment.TopicPartitions {
@@ -327,7 +325,7 @@ func (r *chaosRun) lookClassic(ctx context.Context, cl *kgo.Client, group string
 	return nil
 }
 
-// claimAll holds that nobody else is described with the partitions.
+// claimAll checks that no other member is described with the partitions.
 func (r *chaosRun) claimAll(owners map[part]string, group, id, topic string, list []int32) {
 	for _, p := range list {
 		at := part{topic, p}
@@ -338,20 +336,20 @@ func (r *chaosRun) claimAll(owners map[part]string, group, id, topic string, lis
 	}
 }
 
-// checkGroups: after a start all groups are there, with all that was committed.
+// checkGroups checks after a start that all groups and their committed offsets exist.
 func (r *chaosRun) checkGroups(t *testing.T) {
 	t.Helper()
 	cl := groupClient(t, r.addr)
 	for _, g := range chaosGroups() {
 		if len(r.history.floor(g)) == 0 {
-			continue // the run has just begun
+			continue // the run has just started
 		}
 		for deadline := time.Now().Add(startTime); ; pause(t.Context(), 10*time.Millisecond) {
 			err := r.look(t.Context(), cl, g)
 			if err == nil {
 				break
 			}
-			if time.Now().After(deadline) { // it is loading until then
+			if time.Now().After(deadline) { // it may be loading until then
 				t.Fatalf("%s after the start: %v", g, err)
 			}
 		}
@@ -360,7 +358,7 @@ func (r *chaosRun) checkGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok := listed[g]; !ok {
-			r.history.wrong("%s is not there after the start", g)
+			r.history.wrong("%s is missing after the start", g)
 		}
 	}
 }

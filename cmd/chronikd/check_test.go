@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// check reads the topics to their ends and holds them against what was
-// acknowledged. Producers may go on meanwhile: more may be there, nothing less.
+// check reads the topics to their ends and checks that every acknowledged record is there.
+// Producers may continue meanwhile, so there may be more records.
 func check(t *testing.T, addr string, topics []string, acked map[spot]string) {
 	t.Helper()
 	found, values := make(map[spot]string), make(map[string]spot)
@@ -23,7 +23,7 @@ func check(t *testing.T, addr string, topics []string, acked map[spot]string) {
 		at, value := spot{r.Topic, r.Partition, r.Offset}, string(r.Value)
 		found[at] = value
 		if before, twice := values[value]; twice {
-			t.Errorf("record %s is at %v and again at %v", value, before, at)
+			t.Errorf("record %s is at %v and at %v", value, before, at)
 		}
 		values[value] = at
 		id, number, _ := strings.Cut(value, "/")
@@ -41,7 +41,7 @@ func check(t *testing.T, addr string, topics []string, acked map[spot]string) {
 	for at, value := range acked {
 		if found[at] != value {
 			if lost++; lost <= 10 {
-				t.Errorf("acknowledged %s at %v; there is %q, and it is at %v", value, at, found[at], values[value])
+				t.Errorf("%s was acknowledged at %v, which has %q; it is at %v", value, at, found[at], values[value])
 			}
 		}
 	}
@@ -50,8 +50,8 @@ func check(t *testing.T, addr string, topics []string, acked map[spot]string) {
 	}
 }
 
-// readAll returns all records of the topics that exist, each partition's in
-// order; offsets must follow one another without a gap.
+// readAll returns all records of the existing topics, each partition's in order. Offsets must have
+// no gaps.
 func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
@@ -67,7 +67,7 @@ func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 	from := make(map[string]map[int32]kgo.Offset)
 	for name, d := range there {
 		if d.Err != nil {
-			continue // nobody has written to it yet
+			continue // it has no records yet
 		}
 		names = append(names, name)
 		from[name] = make(map[int32]kgo.Offset)
@@ -95,10 +95,10 @@ func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 		f.EachRecord(func(r *kgo.Record) {
 			key := fmt.Sprintf("%s-%d", r.Topic, r.Partition)
 			if r.Offset != next[key] {
-				t.Errorf("%s goes from offset %d to %d", key, next[key]-1, r.Offset)
+				t.Errorf("%s has a gap from offset %d to %d", key, next[key]-1, r.Offset)
 			}
 			next[key] = r.Offset + 1
-			if r.Offset < left[r.Topic][r.Partition] { // what came later is not counted
+			if r.Offset < left[r.Topic][r.Partition] { // later records don't count
 				all = append(all, r)
 			}
 		})
@@ -106,9 +106,8 @@ func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 	return all
 }
 
-// endOffsets returns the end of every partition. A topic that a producer has
-// just created has no leader until its log exists, so it asks again, as a
-// client does.
+// endOffsets returns the end of every partition. It retries, because a newly created topic has no
+// leader until its log exists.
 func endOffsets(t *testing.T, cl *kgo.Client, names []string) kadm.ListedOffsets {
 	t.Helper()
 	deadline := time.Now().Add(startTime)

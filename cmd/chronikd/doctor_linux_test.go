@@ -1,18 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// doctor is what chronikctl doctor says of a broker, and its exit code.
+// doctor returns the output of chronikctl doctor for a broker, and its exit code.
 func doctor(t *testing.T, p *process) (report string, code int) {
 	t.Helper()
 	out, err := exec.Command("chronikctl", "doctor", "--brokers", p.Addr, "--admin", p.Admin, "--wait", "0s", "-o", "wide").CombinedOutput()
@@ -25,8 +23,8 @@ func doctor(t *testing.T, p *process) (report string, code int) {
 	return string(out), 0
 }
 
-// finds runs a broker in dir and holds that it, its log and the doctor find
-// something; the log's line has that text, the doctor's matches the expression.
+// finds runs a broker in dir and checks that its log and the doctor report a finding: the log line
+// contains a text, and the doctor's output matches an expression.
 func finds(t *testing.T, dir, line, log string) {
 	t.Helper()
 	p, err := start(dir, []string{"CHRONIK_LISTEN=127.0.0.1:0", "CHRONIK_ADMIN_LISTEN=127.0.0.1:0"}, "--data-dir", "data")
@@ -38,18 +36,18 @@ func finds(t *testing.T, dir, line, log string) {
 		t.Errorf("the doctor ended with %d and does not find %s:\n%s", code, line, report)
 	}
 	if !strings.Contains(p.logged(), log) {
-		t.Errorf("the log has no %s:\n%s", log, p.logged())
+		t.Errorf("the log does not contain %s:\n%s", log, p.logged())
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, p.logged())
 	}
 }
 
-// A broker whose data is in memory says so: nothing of it is durable.
+// A broker with its data in memory reports that nothing is durable.
 func TestDoctorFindsDataInMemory(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "chronik-")
 	if err != nil {
-		t.Skip("there is no tmpfs to try: ", err)
+		t.Skip("no tmpfs available: ", err)
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
@@ -59,14 +57,9 @@ func TestDoctorFindsDataInMemory(t *testing.T) {
 	finds(t, dir, `^warn +file system /dev/shm +it is tmpfs, in memory: nothing of data directory data survives`, `"check":"file_system","subject":"file system /dev/shm"`)
 }
 
-// So does one that may open few files.
+// A broker with a low limit of open files reports it.
 func TestDoctorFindsALowLimitOfFiles(t *testing.T) {
 	dir := t.TempDir()
-	few := filepath.Join(dir, "few")
-	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
-	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
-		t.Fatal(err)
-	}
-	t.Setenv("CHRONIKD", few)
+	limitedProgram(t, dir)
 	finds(t, dir, `^warn +limit of open files +the process may open 512 files, which leaves 92 for connections in addition to segments .*LimitNOFILE`, `"check":"files","subject":"limit of open files"`)
 }

@@ -22,18 +22,18 @@ import (
 
 const (
 	smallDisk     = 512 << 20
-	smallDiskKeep = 64 << 20 // chronik.disk.min.free.bytes on it
+	smallDiskKeep = 64 << 20 // chronik.disk.min.free.bytes on the small disk
 	diskRecord    = 32 << 10 // bytes of a value
 )
 
-// mountSmall makes dir a file system of its own, in memory.
+// mountSmall mounts a small in-memory file system at dir.
 func mountSmall(t *testing.T, dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a small file system")
+		t.Skip("needs root to mount a small file system")
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)); err != nil {
-		t.Skipf("a small file system can't be mounted here: %v", err)
+		t.Skipf("can't mount a small file system: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -42,11 +42,11 @@ func mountSmall(t *testing.T, dir string) {
 	})
 }
 
-// diskWriter is one producer that writes numbered records to a topic of one
-// partition for as long as it is let, and knows what was acknowledged.
+// diskWriter is a producer that writes numbered records to a topic of one partition until it is
+// stopped, and counts the acknowledged ones.
 type diskWriter struct {
 	topic string
-	acked atomic.Int64 // records, which are the offsets below it
+	acked atomic.Int64 // number of acknowledged records; their offsets are below it
 	fail  atomic.Pointer[error]
 	quit  context.CancelFunc
 	done  chan struct{}
@@ -91,12 +91,12 @@ func writeOn(t *testing.T, addr, topic string) *diskWriter {
 	return w
 }
 
-// beyond waits until so many records are acknowledged.
+// beyond waits until more than n records are acknowledged.
 func (w *diskWriter) beyond(t *testing.T, n int64) {
 	t.Helper()
 	waitFor(t, fmt.Sprintf("%d records of %s are acknowledged", n, w.topic), func() bool {
 		if err := w.fail.Load(); err != nil {
-			t.Fatalf("a record was given up: %v", *err)
+			t.Fatalf("a record failed: %v", *err)
 		}
 		return w.acked.Load() >= n
 	})
@@ -107,7 +107,7 @@ func (w *diskWriter) stop(t *testing.T) (acked int64) {
 	w.quit()
 	<-w.done
 	if err := w.fail.Load(); err != nil {
-		t.Errorf("a record was given up: %v", *err)
+		t.Errorf("a record failed: %v", *err)
 	}
 	return w.acked.Load()
 }
@@ -121,7 +121,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// adminText asks the admin port.
+// adminText fetches a path of the admin port.
 func adminText(t *testing.T, p *process, path string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + p.Admin + path)
@@ -136,7 +136,7 @@ func adminText(t *testing.T, p *process, path string) string {
 	return string(body)
 }
 
-// freeOn is what is left on the file system of a directory.
+// freeOn returns the free bytes of a directory's file system.
 func freeOn(t *testing.T, dir string) int64 {
 	t.Helper()
 	var s syscall.Statfs_t
@@ -146,11 +146,11 @@ func freeOn(t *testing.T, dir string) int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// A producer writes to a disk until it is nearly full. It is stopped before it is
-// full, waits, and goes on by itself once space was made, first by the deletion of a
-// topic and then by retention. A kill later everything that was acknowledged, and
-// that retention left, is there.
-func TestADiskThatFillsLosesNothing(t *testing.T) {
+// A producer writes to a disk until it is nearly full. The broker stops it before the disk is full.
+// The producer waits and continues automatically when space is free, first after a topic was
+// deleted and then after retention. After a kill, all acknowledged records that retention has kept
+// are there.
+func TestFullDiskLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	mountSmall(t, dir)
 	env := []string{"CHRONIK_CHRONIK_DISK_MIN_FREE_BYTES=" + strconv.Itoa(smallDiskKeep)}
@@ -177,7 +177,7 @@ func TestADiskThatFillsLosesNothing(t *testing.T) {
 		t.Helper()
 		waitFor(t, "the disk is nearly full", func() bool { return strings.Contains(adminText(t, p, "/readyz"), "bad: disk of") })
 		if free := freeOn(t, dir); free < smallDiskKeep/2 {
-			t.Errorf("%d bytes are free, the broker had to stop at %d", free, smallDiskKeep)
+			t.Errorf("%d bytes are free, want the broker to stop at %d", free, smallDiskKeep)
 		}
 	}
 	w := writeOn(t, p.Addr, "t")
@@ -186,7 +186,7 @@ func TestADiskThatFillsLosesNothing(t *testing.T) {
 	waitFor(t, "records are refused", func() bool { return refused.MatchString(adminText(t, p, "/metrics")) })
 	had := w.acked.Load()
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "more"); err == nil || !strings.Contains(err.Error(), "POLICY_VIOLATION") {
-		t.Errorf("a topic on a full disk: %v", err)
+		t.Errorf("creating a topic on a full disk: %v", err)
 	}
 	if _, err := adm.DeleteTopic(t.Context(), "ballast"); err != nil {
 		t.Fatal(err)
@@ -208,13 +208,13 @@ func TestADiskThatFillsLosesNothing(t *testing.T) {
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
 	first := readNumbered(t, p.Addr, acked)
 	if first == 0 {
-		t.Error("retention took nothing")
+		t.Error("retention deleted nothing")
 	}
 	t.Logf("%d records are acknowledged, %d are there", acked, acked-first)
 }
 
-// readNumbered reads what a diskWriter wrote, up to a record, and returns the
-// number of the oldest that is there.
+// readNumbered reads a diskWriter's records up to a number and returns the number of the oldest
+// one.
 func readNumbered(t *testing.T, addr string, end int64) (first int64) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
@@ -235,7 +235,7 @@ func readNumbered(t *testing.T, addr string, end int64) (first int64) {
 				first, next = r.Offset, r.Offset
 			}
 			if r.Offset != next || !bytes.Equal(r.Value, numbered(next)) {
-				t.Fatalf("at %d stands %.10s of offset %d", next, r.Value, r.Offset)
+				t.Fatalf("want record %d, got %.10s at offset %d", next, r.Value, r.Offset)
 			}
 			next++
 		})

@@ -21,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/hostile"
 )
 
-// raw is a connection that asks once and takes the answer as it is.
+// raw is a connection that sends one request and returns the response as it is.
 func (v *victim) raw() *hostile.Conn {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.t.Context(), hostileTime)
@@ -34,7 +34,7 @@ func (v *victim) raw() *hostile.Conn {
 	return c
 }
 
-// asked is the answer to a request.
+// asked returns the response to a request.
 func asked[R kmsg.Response](t *testing.T, c *hostile.Conn, req kmsg.Request) R {
 	t.Helper()
 	resp, err := c.Ask(req)
@@ -58,9 +58,10 @@ func (v *victim) minFree(bytes int64) {
 	}
 }
 
-// A disk without room refuses every commit. Each is answered for itself: the coordinator does not read its log again for
-// it, the log of the broker does not grow with them, groups can be read meanwhile, and once there is room commits go on.
-func TestHostileCommitsOnAFullDiskAreRefusedOneByOne(t *testing.T) {
+// With a full disk every commit is refused separately: the coordinator does not reload, the
+// broker's log does not grow with the refusals, and groups can be read meanwhile. When there is
+// space, commits work again.
+func TestHostileCommitsOnAFullDiskAreRefusedIndividually(t *testing.T) {
 	const commits, linesAllowed = 300, 20
 	v := startVictim(t) // it has committed offset 1 of partition 0 for the bystanders
 	v.minFree(math.MaxInt64 / 4)
@@ -73,25 +74,26 @@ func TestHostileCommitsOnAFullDiskAreRefusedOneByOne(t *testing.T) {
 		code := resp.Topics[0].Partitions[0].ErrorCode
 		codes[fmt.Sprint(kerr.ErrorForCode(code))]++
 		if code == 0 {
-			t.Fatal("a commit is acknowledged although the disk has no room")
+			t.Fatal("a commit is acknowledged although the disk is full")
 		}
 		read := kmsg.NewPtrOffsetFetchRequest()
 		read.Version, read.Group = 5, hostile.Bystanders
 		fetched := asked[*kmsg.OffsetFetchResponse](t, c, read)
 		if fetched.ErrorCode != 0 || len(fetched.Topics) != 1 || fetched.Topics[0].Partitions[0].Offset != 1 {
-			t.Fatalf("beside refused commits a group's offsets are not read: %+v; refusals: %v", fetched, codes)
+			t.Fatalf("a group's offsets can't be read during refused commits: %+v; refusals: %v", fetched, codes)
 		}
 	}
 	if more := strings.Count(v.logged(), "\n") - lines; more > linesAllowed {
-		t.Errorf("%d refused commits (%v) made %d lines in the log", commits, codes, more)
+		t.Errorf("%d refused commits (%v) wrote %d log lines", commits, codes, more)
 	}
 	v.minFree(0)
-	waitFor(t, "commits go on", func() bool {
+	waitFor(t, "commits work again", func() bool {
 		return asked[*kmsg.OffsetCommitResponse](t, c, hostile.Commit()).Topics[0].Partitions[0].ErrorCode == 0
 	})
 }
 
-// The timeout of a Produce is about replicas (KIP-951 and before: "acks=all"); a leader that stored a record acknowledges it.
+// The timeout of a Produce is about replicas (before KIP-951: "acks=all"). A leader that has stored
+// a record acknowledges it.
 func TestHostileTimeoutsDoNotDenyStoredRecords(t *testing.T) {
 	v := startVictim(t)
 	c := v.raw()
@@ -107,7 +109,7 @@ func TestHostileTimeoutsDoNotDenyStoredRecords(t *testing.T) {
 	}
 }
 
-// What clients must not do to the groups' topic: make it as they like, or weaken it.
+// Clients must not create the groups' topic with their own settings, nor weaken it.
 func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 	const groupsTopic = "__consumer_offsets"
 	weak := map[string]string{"cleanup.policy": "delete", "chronik.durability.profile": "os", "retention.ms": "1000"}
@@ -127,7 +129,7 @@ func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 	}
 	create.Topics = append(create.Topics, topic)
 	if code := asked[*kmsg.CreateTopicsResponse](t, c, create).Topics[0].ErrorCode; code == 0 {
-		t.Errorf("a client made %s as it liked", groupsTopic)
+		t.Errorf("a client created %s with its own settings", groupsTopic)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
@@ -146,9 +148,10 @@ func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 	}
 }
 
-// Connections use up the descriptors while topics are made. An answer without an error means that a topic can be used;
-// where it had one, the topic can be made or used once there are descriptors again, and nothing needs a restart.
-func TestHostileConnectionsDoNotBreakTopicsForGood(t *testing.T) {
+// Connections use up the descriptors while topics are created. A response without an error means
+// that the topic can be used. After an error, it can be created or used when descriptors are free
+// again, without a restart.
+func TestHostileConnectionsDoNotBreakTopicsPermanently(t *testing.T) {
 	const files, connections, partitions = 300, 400, 4
 	few := filepath.Join(t.TempDir(), "few")
 	program := fmt.Sprintf("#!/bin/sh\nulimit -n %d && exec %s \"$@\"\n", files, cmp.Or(os.Getenv("CHRONIKD"), "chronikd"))
@@ -157,7 +160,7 @@ func TestHostileConnectionsDoNotBreakTopicsForGood(t *testing.T) {
 	}
 	t.Setenv("CHRONIKD", few)
 	v := startVictim(t)
-	c := v.raw() // before the crowd
+	c := v.raw() // before the other connections
 	create := kmsg.NewPtrCreateTopicsRequest()
 	create.Version, create.TimeoutMillis = 5, 10_000
 	topic := kmsg.NewCreateTopicsRequestTopic()
@@ -181,7 +184,7 @@ func TestHostileConnectionsDoNotBreakTopicsForGood(t *testing.T) {
 	t.Logf("with %d descriptors and %d connections: %v", files, connections, first)
 	m.Close()
 	if first != nil {
-		waitFor(t, "the topic is made when there are descriptors again", func() bool { return made() == nil })
+		waitFor(t, "the topic is created when descriptors are free", func() bool { return made() == nil })
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/chronik-io/chronik/internal/hostile"
 )
 
-// crew is an attack in a process of its own, with less right to the processors than broker and bystanders have: what it
-// computes itself must not be mistaken for what it costs others.
+// crew is an attack in a process of its own, with a lower priority than broker and bystanders, so
+// that its own CPU time is not mistaken for its effect on others.
 type crew struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	out   *bufio.Reader
 }
 
-// orders are what a crew is to do.
+// orders describe an attack to a crew.
 type orders struct {
 	Attack, Addr      string
 	Part, Turns, Most int
 	For               time.Duration
 }
 
-// outcome is what an attack did until it ended, or its time was over.
+// outcome is the result of an attack until it ended or its time was over.
 type outcome struct {
 	Sent     int64
 	Outcomes string
@@ -62,7 +62,7 @@ func attackers(t *testing.T, o orders) (*crew, error) {
 	return c, nil
 }
 
-// wait returns when the attack has ended; its connections are open.
+// wait returns when the attack has ended, with its connections still open.
 func (c *crew) wait() (outcome, error) {
 	var o outcome
 	line, err := c.out.ReadBytes('\n')
@@ -75,7 +75,7 @@ func (c *crew) wait() (outcome, error) {
 	return o, err
 }
 
-// leave closes the attack's connections and returns when they are closed. More than once does nothing.
+// leave closes the attack's connections and waits until they are closed. Further calls do nothing.
 func (c *crew) leave() error {
 	if c.cmd.ProcessState != nil {
 		return nil
@@ -83,8 +83,8 @@ func (c *crew) leave() error {
 	return errors.Join(c.stdin.Close(), c.cmd.Wait())
 }
 
-// attacker is a command of its own: it makes one attack, prints what became of it, and keeps the connections until its
-// standard input ends.
+// attacker is a command of its own: it runs one attack, prints its result, and keeps the
+// connections until its standard input ends.
 func attacker() {
 	var o orders
 	if err := json.Unmarshal([]byte(os.Args[1]), &o); err != nil {
@@ -94,7 +94,7 @@ func attacker() {
 	all := hostile.Attacks()
 	i := slices.IndexFunc(all, func(a hostile.Attack) bool { return a.Name == o.Attack })
 	if i < 0 {
-		fmt.Fprintf(os.Stderr, "there is no attack %s\n", o.Attack)
+		fmt.Fprintf(os.Stderr, "unknown attack %s\n", o.Attack)
 		os.Exit(2)
 	}
 	m := &hostile.Attacker{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
@@ -108,6 +108,6 @@ func attacker() {
 	if err := json.NewEncoder(os.Stdout).Encode(done); err != nil {
 		os.Exit(1)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // its end is what is waited for
+	_, _ = io.Copy(io.Discard, os.Stdin) // waits for its end
 	m.Close()
 }

@@ -18,12 +18,14 @@ import (
 )
 
 const (
-	// hostileHeap is the victim's GOMEMLIMIT. By its own arithmetic it has 320 MiB then, and may be killed beyond.
+	// hostileHeap is the victim's GOMEMLIMIT. By its own calculation it then has 320 MiB, and may
+	// be killed beyond.
 	hostileHeap  = 256 << 20
 	hostileLimit = hostileHeap / 4 * 5
 	aloneFor     = 3 * time.Second
 	besideFor    = 6 * time.Second
-	// hostileTime bounds what an attack sends, and how long a bystander waits for one answer in make test.
+	// hostileTime bounds the sending time of an attack, and the wait of a bystander for one
+	// response in make test.
 	hostileTime = time.Minute
 )
 
@@ -37,7 +39,7 @@ func startVictim(t *testing.T, args ...string) *victim {
 	t.Helper()
 	env := []string{"GOMEMLIMIT=" + strconv.Itoa(hostileHeap)}
 	args = append([]string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0",
-		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups stand in one line
+		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups share one queue
 	p, err := start(t.TempDir(), env, args...)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +54,7 @@ func startVictim(t *testing.T, args ...string) *victim {
 	return v
 }
 
-// live is the live heap: what a garbage collection leaves.
+// live returns the live heap after a garbage collection.
 func (v *victim) live() int64 {
 	v.t.Helper()
 	resp, err := http.Get("http://" + v.Admin + "/debug/pprof/heap?gc=1")
@@ -61,12 +63,12 @@ func (v *victim) live() int64 {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		v.t.Fatalf("a garbage collection was asked for: %s", resp.Status)
+		v.t.Fatalf("requesting a garbage collection: %s", resp.Status)
 	}
 	return v.metric("go_memstats_heap_alloc_bytes")
 }
 
-// metric is the value of a series, without labels.
+// metric returns the value of a series without labels.
 func (v *victim) metric(name string) int64 {
 	v.t.Helper()
 	for line := range strings.Lines(adminText(v.t, v.process, "/metrics")) {
@@ -78,11 +80,11 @@ func (v *victim) metric(name string) int64 {
 			return int64(n)
 		}
 	}
-	v.t.Fatalf("there is no metric %s", name)
+	v.t.Fatalf("missing metric %s", name)
 	return 0
 }
 
-// memory is a line of /proc/PID/status in bytes.
+// memory returns a line of /proc/PID/status in bytes.
 func (v *victim) memory(line string) int64 {
 	v.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
@@ -97,8 +99,8 @@ func (v *victim) memory(line string) int64 {
 	return kb << 10
 }
 
-// attack makes an attack and returns what it cost. With bystanders their times are measured; without, each is only to be
-// answered while the attack's connections are open.
+// attack runs an attack and returns its cost. With bystanders it measures their response times.
+// Without, it only checks that each gets a response while the attack's connections are open.
 func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) hostile.Result {
 	v.t.Helper()
 	r := hostile.Result{Attack: a}
@@ -140,7 +142,7 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 		answer, late := context.WithTimeout(ctx, answerWithin)
 		defer late()
 		if err := hostile.Answered(answer, v.Addr); err != nil {
-			v.t.Errorf("%s: a bystander is not answered within %v: %v", a.Name, answerWithin, err)
+			v.t.Errorf("%s: a bystander got no response within %v: %v", a.Name, answerWithin, err)
 		}
 	}
 	r.Sent, r.Outcomes = o.Sent, o.Outcomes
@@ -161,7 +163,8 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 	return r
 }
 
-// answerWithin is below the time that a frame may take to arrive (30 s): a bystander must not wait for it.
+// answerWithin is less than the time that a frame may take to arrive (30 s): a bystander must not
+// wait for that.
 const answerWithin = 20 * time.Second
 
 func (v *victim) watch(ctx context.Context, d time.Duration) map[string]hostile.Latency {
@@ -173,10 +176,10 @@ func (v *victim) watch(ctx context.Context, d time.Duration) map[string]hostile.
 	return seen
 }
 
-// A client that has not logged in makes the broker hold no more memory than the attack's bound while it is connected, and
-// none of it for long when it is gone; meanwhile others are answered. `make hostile` has the attacks at full size, and
-// measures what others wait.
-func TestHostileClientsHoldLittle(t *testing.T) {
+// A client that has not logged in makes the broker use no more memory than the attack's bound while
+// it is connected, and none for long after it is gone. Meanwhile others get responses. `make
+// hostile` runs the attacks at full size and measures response times.
+func TestHostileClientsUseLittleMemory(t *testing.T) {
 	limit := int64(hostileLimit)
 	if raceDetector && os.Getenv("CHRONIKD") == "" {
 		limit = 0
@@ -195,7 +198,7 @@ func TestHostileClientsHoldLittle(t *testing.T) {
 	}
 }
 
-// chosen are the attacks that CHRONIK_HOSTILE names, or all of them where it is "all"; none where it is not set.
+// chosen returns the attacks in CHRONIK_HOSTILE, all of them for "all", none if it is not set.
 func chosen(t *testing.T) []hostile.Attack {
 	t.Helper()
 	all := hostile.Attacks()
@@ -210,19 +213,20 @@ func chosen(t *testing.T) []hostile.Attack {
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(all, func(a hostile.Attack) bool { return a.Name == name })
 		if i < 0 {
-			t.Fatalf("there is no attack %q; docs/operations.md lists them", name)
+			t.Fatalf("unknown attack %q;  docs/operations.md lists them", name)
 		}
 		some = append(some, all[i])
 	}
 	return some
 }
 
-// Every attack at full size: what it makes the broker hold, for how long, and what others wait meanwhile: at most twice
-// what they wait without it, before or at a broker beside that is not attacked, or 50 ms. CHRONIK_HOSTILE names attacks, or is "all".
-func TestHostileClientsCostOthersLittle(t *testing.T) {
+// Every attack at full size: how much memory the broker uses, for how long, and how long others
+// wait meanwhile. The limit is twice the time without the attack, before it or at a broker that is
+// not attacked, or 50 ms. CHRONIK_HOSTILE names attacks, or is "all".
+func TestHostileClientsDelayOthersLittle(t *testing.T) {
 	attacks := chosen(t)
 	if len(attacks) == 0 {
-		t.Skip("takes minutes and times answers: make hostile")
+		t.Skip("takes minutes and measures response times: make hostile")
 	}
 	var results []hostile.Result
 	for _, a := range attacks {

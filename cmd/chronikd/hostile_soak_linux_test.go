@@ -20,18 +20,21 @@ import (
 
 const (
 	soakMemory = 64 << 20
-	// The connections: honest clients of each probe, idle ones, and attacks at a time with so many each.
+	// Connections: honest clients of each probe, idle ones, and concurrent attacks with this many
+	// each.
 	soakClients, soakIdle       = 60, 300
 	soakAttacks, soakMob        = 4, 100
 	soakTurn                    = 10 * time.Second // of one attack
-	soakPart                    = 30               // percent of it
-	soakFailures                = 100              // one of so many honest requests may be refused
+	soakPart                    = 30               // percent of its full size
+	soakFailures                = 100              // one in this many honest requests may be refused
 	soakHeap              int64 = soakMemory / 5 * 4
 )
 
-// container makes a memory cgroup of soakMemory and a program that runs chronikd in it: the kernel kills what needs more.
-// Without the right to make one the program is chronikd with as much memory by GOMEMLIMIT, and its resident memory has to be
-// compared with the limit. That would be wrong in the cgroup, where the program's own file counts for the group that read it first.
+// container creates a memory cgroup of soakMemory and a program that runs chronikd in it; the
+// kernel kills a process that needs more. Without the permission to create one, the program is
+// chronikd with as much memory by GOMEMLIMIT, and the test compares its resident memory with the
+// limit. In a cgroup that would be wrong, because the program's file counts for the group that read
+// it first.
 func container(t *testing.T) (program string, env []string, contained bool) {
 	t.Helper()
 	binary := cmp.Or(os.Getenv("CHRONIKD"), "chronikd")
@@ -59,10 +62,11 @@ func container(t *testing.T) (program string, env []string, contained bool) {
 	return program, nil, true
 }
 
-// cgroups is where Linux has them.
+// cgroups is Linux's cgroup directory.
 const cgroups = "/sys/fs/cgroup"
 
-// memoryCgroup is a directory for a cgroup below this process's own, and the name of the file that limits its memory.
+// memoryCgroup returns a directory for a cgroup below this process's own, and the name of the file
+// that limits its memory.
 func memoryCgroup() (dir, limit string, err error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -80,9 +84,9 @@ func memoryCgroup() (dir, limit string, err error) {
 	return dir, limit, nil
 }
 
-// A broker with 64 MiB of memory and 1,000 connections, of honest clients, idle ones, and every attack in turn, is not
-// killed, keeps to its memory, and answers the honest ones. CHRONIK_HOSTILE_SOAK says for how long, CHRONIK_HOSTILE
-// which attacks.
+// A broker with 64 MiB of memory and 1,000 connections, from honest clients, idle ones, and every
+// attack in turn, is not killed, stays within its memory, and serves the honest clients.
+// CHRONIK_HOSTILE_SOAK is the duration, CHRONIK_HOSTILE names the attacks.
 func TestHostileSoak(t *testing.T) {
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("CHRONIK_HOSTILE_SOAK"), "0s"))
 	if err != nil {
@@ -135,7 +139,7 @@ func TestHostileSoak(t *testing.T) {
 	beside := v.watchMany(ctx, d)
 	wg.Wait()
 	if peak := v.reportSoak(d, alone, beside); peak > soakMemory && !contained {
-		t.Errorf("%d bytes were resident, of %d that there are", peak, soakMemory)
+		t.Errorf("%d bytes were resident, the limit is %d", peak, soakMemory)
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, p.logged())
@@ -151,7 +155,7 @@ func (v *victim) watchMany(ctx context.Context, d time.Duration) map[string]host
 	return seen
 }
 
-// soakTurnOf is one turn of one attack.
+// soakTurnOf runs one turn of one attack.
 func soakTurnOf(ctx context.Context, t *testing.T, a hostile.Attack, addr string) error {
 	ctx, over := context.WithTimeout(ctx, soakTurn)
 	defer over()
@@ -160,11 +164,12 @@ func soakTurnOf(ctx context.Context, t *testing.T, a hostile.Attack, addr string
 		return err
 	}
 	_, err = c.wait()
-	<-ctx.Done() // what it holds, it holds until its turn is over
+	<-ctx.Done() // it keeps its connections until its turn is over
 	return errors.Join(err, c.leave())
 }
 
-// reportSoak fails the test if the broker is gone or has refused honest requests, and returns its most resident memory.
+// reportSoak fails the test if the broker is gone or has refused honest requests. It returns the
+// maximum resident memory.
 func (v *victim) reportSoak(d time.Duration, alone, beside map[string]hostile.Latency) (peak int64) {
 	v.t.Helper()
 	select {

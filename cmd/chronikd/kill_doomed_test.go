@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	doomedRecord = 16 << 10 // so large that the journal takes the bytes from where they are
+	doomedRecord = 16 << 10 // so large that the journal does not copy the bytes
 	doomedLife   = 20 * time.Millisecond
 )
 
-// doom makes topics and deletes them while records are written to them, until ctx
-// ends. Nobody looks for those records; but what the journal holds of them must not
-// spoil what it holds of others. It meets every error: the broker is killed meanwhile.
+// doom creates topics and deletes them while it writes records to them, until ctx ends. No test
+// reads those records, but their frames in the journal must not damage others. It ignores all
+// errors, because the broker is killed meanwhile.
 func doom(ctx context.Context, t *testing.T, addr string, tokens <-chan struct{}) (topics int) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ProducerLinger(0), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.UnknownTopicRetries(0),

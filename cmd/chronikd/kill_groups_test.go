@@ -17,9 +17,9 @@ const (
 	groupParts   = 3
 )
 
-// The real binary is killed under a group that reads and commits. After each start what
-// was committed is there, the group goes on with it, and no record is missed: those
-// alone are read again that were read and not committed.
+// The real binary is killed under a group that reads and commits. After each start the committed
+// offsets are there, the group continues from them, and no record is missed. Only records without a
+// commit are read again.
 func TestKillKeepsGroupsAndTheirOffsets(t *testing.T) {
 	for name, opts := range map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}} {
 		t.Run(name, func(t *testing.T) {
@@ -98,24 +98,24 @@ func fillTopic(t *testing.T, addr, topic string, n int) {
 	}
 }
 
-// readSome reads what comes next and returns how many different records came so far.
+// readSome reads the next records and returns how many different ones it has seen so far.
 func readSome(t *testing.T, cl *kgo.Client, seen map[string]bool) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
 	f := cl.PollRecords(ctx, 20)
 	if ctx.Err() != nil {
-		t.Fatalf("%d records, and no more within %v", len(seen), startTime)
+		t.Fatalf("stopped at %d records for %v", len(seen), startTime)
 	}
 	f.EachRecord(func(r *kgo.Record) { seen[string(r.Value)] = true })
 	return len(seen)
 }
 
-// commitAll commits what was read; what the broker takes is not to go back.
+// commitAll commits the offsets that were read. An acknowledged commit must not be lost.
 func commitAll(t *testing.T, cl *kgo.Client, topic string, committed map[int32]int64) {
 	t.Helper()
 	if err := cl.CommitUncommittedOffsets(t.Context()); err != nil {
-		return // the group is in a rebalance: the next commit has it all
+		return // the group is rebalancing: the next commit includes everything
 	}
 	for p, o := range cl.CommittedOffsets()[topic] {
 		committed[p] = max(committed[p], o.Offset)
@@ -125,7 +125,7 @@ func commitAll(t *testing.T, cl *kgo.Client, topic string, committed map[int32]i
 func checkCommitted(t *testing.T, addr, topic string, committed map[int32]int64) {
 	t.Helper()
 	if len(committed) == 0 {
-		t.Error("nothing was committed")
+		t.Error("no offset was committed")
 	}
 	adm := kadm.NewClient(groupClient(t, addr))
 	deadline := time.Now().Add(startTime)
@@ -140,7 +140,7 @@ func checkCommitted(t *testing.T, addr, topic string, committed map[int32]int64)
 		}
 		for p, want := range committed {
 			if got, _ := offsets.Lookup(topic, p); got.At < want {
-				t.Errorf("partition %d: %d was committed, after the start it is %d", p, want, got.At)
+				t.Errorf("partition %d: %d was committed, but after the start it is %d", p, want, got.At)
 			}
 		}
 		return

@@ -20,28 +20,28 @@ import (
 const (
 	killPartitions = 4
 	killProducers  = 8
-	killsByDefault = 4  // CHRONIK_KILLS asks for more
-	killRate       = 20 // records a millisecond: always some under way, and few enough to read all of them after each kill
+	killsByDefault = 4  // CHRONIK_KILLS sets another number
+	killRate       = 20 // records per millisecond: enough that some are always in flight, and few enough to read all after each kill
 )
 
-// killTopics are made before the load, one for each way in which a group comes
-// to the disk. A kill takes nothing from the kernel, so none may lose a record.
+// killTopics are created before the load, one for each durability profile. A kill does not affect
+// the kernel's page cache, so no profile may lose a record.
 func killTopics() map[string]string {
 	return map[string]string{"kill-sync": "sync", "kill-high": "high", "kill-interval": "interval", "kill-os": "os"}
 }
 
-// spot is where a record is.
+// spot is the position of a record.
 type spot struct {
 	topic     string
 	partition int32
 	offset    int64
 }
 
-// ledger is what producers were told.
+// ledger has the producers' results.
 type ledger struct {
 	mu     sync.Mutex
-	acked  map[spot]string // value by place
-	topics []string        // that producers may write to, the youngest last
+	acked  map[spot]string // value by position
+	topics []string        // topics for the producers, the newest last
 	failed []error
 }
 
@@ -60,7 +60,7 @@ func (l *ledger) done(r *kgo.Record, err error) {
 	}
 }
 
-// snapshot is what was acknowledged until now, and all topics.
+// snapshot returns the records acknowledged so far, and all topics.
 func (l *ledger) snapshot() (acked map[spot]string, topics []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *ledger) addTopic(name string) {
 	l.topics = append(l.topics, name)
 }
 
-// topic is the n-th one, with a liking for the youngest.
+// topic returns a topic for the n-th record, with a preference for new ones.
 func (l *ledger) topic(n int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,11 +93,11 @@ func (l *ledger) topic(n int) string {
 	return l.topics[n%len(l.topics)]
 }
 
-// The real binary is killed with SIGKILL under load, again and again, also while
-// it recovers, and while topics are deleted; and the same idempotent producers go on. After each start every
-// record that was acknowledged before is at its offset with its value, no record
-// is there twice, and each producer's are in order. No start needs help.
-func TestKillLosesAndDoublesNothing(t *testing.T) {
+// The real binary is killed with SIGKILL under load repeatedly, also while it recovers and while
+// topics are deleted, and the same idempotent producers continue. After each start every
+// acknowledged record is at its offset with its value, no record is duplicated, and each producer's
+// are in order. No start needs help.
+func TestKillLosesAndDuplicatesNothing(t *testing.T) {
 	kills := killsByDefault
 	if v := os.Getenv("CHRONIK_KILLS"); v != "" {
 		n, err := strconv.Atoi(v)
@@ -129,7 +129,7 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 	producers.Go(func() { doomed = doom(ctx, t, addr, pace.tokens) })
 	inRecovery := 0
 	for n := 0; n < kills; n++ {
-		l.addTopic(fmt.Sprintf("kill-auto-%d", n)) // made by whoever first writes to it
+		l.addTopic(fmt.Sprintf("kill-auto-%d", n)) // auto-created by its first producer
 		load(t, l)
 		pause(t.Context(), time.Duration(random.Int64N(int64(100*time.Millisecond))))
 		kill(t, broker)
@@ -161,14 +161,14 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 		kills, inRecovery, len(acked), len(topics), doomed, seed)
 }
 
-// load returns when the producers got on.
+// load returns when the producers make progress.
 func load(t *testing.T, l *ledger) {
 	t.Helper()
 	before := l.count()
 	deadline := time.Now().Add(startTime)
 	for l.count() < before+10*killProducers {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d records acknowledged, and no more within %v; failures %v", l.count(), startTime, l.failed)
+			t.Fatalf("stopped at %d acknowledged records for %v; failures %v", l.count(), startTime, l.failed)
 		}
 		pause(t.Context(), time.Millisecond)
 	}
@@ -177,7 +177,7 @@ func load(t *testing.T, l *ledger) {
 func kill(t *testing.T, p *process) {
 	t.Helper()
 	if err := p.end(syscall.SIGKILL); err == nil {
-		t.Fatalf("the broker ended by itself:\n%s", p.logged())
+		t.Fatalf("the broker ended on its own:\n%s", p.logged())
 	}
 	if bad := p.errors(); len(bad) > 0 {
 		t.Errorf("the broker logged errors: %v", bad)
@@ -195,7 +195,7 @@ func killInRecovery(t *testing.T, dir, addr string, after time.Duration) {
 	kill(t, p)
 }
 
-// restart starts the broker on the same directory and address.
+// restart starts the broker with the same directory and address.
 func restart(t *testing.T, dir, addr string) *process {
 	t.Helper()
 	p, err := start(dir, nil, "--listen", addr, "--admin-listen", "off")
@@ -222,7 +222,7 @@ func makeTopics(t *testing.T, addr string, l *ledger) {
 	}
 }
 
-// produceUntil is one idempotent producer that numbers its records.
+// produceUntil is an idempotent producer that numbers its records.
 func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *ledger, tokens <-chan struct{}) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(256),
 		kgo.MetadataMinAge(10*time.Millisecond),
@@ -242,7 +242,7 @@ func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *led
 		}
 		cl.Produce(ctx, &kgo.Record{Topic: l.topic(id + n), Key: fmt.Append(nil, id), Value: fmt.Appendf(nil, "%d/%d", id, n)}, l.done)
 	}
-	// What is under way when the producers stop may still be acknowledged.
+	// Records in flight when the producers stop may still be acknowledged.
 	last, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	if err := cl.Flush(last); err != nil {
@@ -250,7 +250,7 @@ func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *led
 	}
 }
 
-// pacer gives producers leave to go on, killRate times a millisecond.
+// pacer allows producers killRate records per millisecond.
 type pacer struct {
 	tokens chan struct{}
 	held   atomic.Bool

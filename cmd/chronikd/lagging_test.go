@@ -18,12 +18,12 @@ import (
 
 const (
 	laggingPartitions = 50
-	laggingByDefault  = 4000 // records; CHRONIK_LAGGING asks for more
+	laggingByDefault  = 4000 // records; CHRONIK_LAGGING sets another number
 )
 
-// Consumers that lag behind on 50 partitions, with batches of a few bytes beside batches larger
-// than a fetch may return, read every record once and in order: while records are produced,
-// after a stop and a start, and after a kill.
+// Consumers that lag behind on 50 partitions, with batches of a few bytes next to batches larger
+// than a fetch limit, read every record once and in order: while records are produced, after a
+// restart, and after a kill.
 func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
 	records := laggingByDefault
 	if n, err := strconv.Atoi(os.Getenv("CHRONIK_LAGGING")); err == nil {
@@ -38,7 +38,7 @@ func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
 	topics := laggingTopics(t, addr)
 	produced := make(chan []int64, 1)
 	go func() { produced <- produceMixed(t, addr, topics, records) }()
-	readLagging(t, addr, topics, 1<<10, nil) // beside the producer, as far as there is something
+	readLagging(t, addr, topics, 1<<10, nil) // during the production, as far as records exist
 	want := <-produced
 	for _, limit := range []int32{1, 700, 8 << 10, 100 << 10} {
 		readLagging(t, addr, topics, limit, want)
@@ -53,7 +53,8 @@ func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
 	readLagging(t, addr, topics, 8<<10, want)
 }
 
-// laggingTopics makes a topic for each of three profiles, 50 partitions altogether, in small segments.
+// laggingTopics creates a topic for each of three profiles, 50 partitions in total, with small
+// segments.
 func laggingTopics(t *testing.T, addr string) []string {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
@@ -74,8 +75,8 @@ func laggingTopics(t *testing.T, addr string) []string {
 	return profiles
 }
 
-// produceMixed numbers records per partition and returns how many each partition got. The
-// partitions of topic i are i*laggingPartitions and following.
+// produceMixed numbers records per partition and returns the number of records in each partition.
+// The partitions of topic i start at i*laggingPartitions.
 func produceMixed(t *testing.T, addr string, topics []string, records int) []int64 {
 	counts := make([]int64, len(topics)*laggingPartitions)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
@@ -104,7 +105,7 @@ func produceMixed(t *testing.T, addr string, topics []string, records int) []int
 				t.Error(err)
 			}
 		})
-		if n == records-1 || rng.IntN(30) == 0 { // batches of one record beside those of many
+		if n == records-1 || rng.IntN(30) == 0 { // batches of one record next to larger ones
 			if err := cl.Flush(context.Background()); err != nil {
 				t.Error(err)
 			}
@@ -113,9 +114,9 @@ func produceMixed(t *testing.T, addr string, topics []string, records int) []int
 	return counts
 }
 
-// readLagging reads the topics from their start with fetches of at most limit bytes a partition and
-// some more altogether, and fails the test unless each partition's records come in order, once each. Without
-// want it reads for a moment only.
+// readLagging reads the topics from their start with fetches of at most limit bytes per partition
+// and a little more in total. It fails the test unless each partition's records arrive in order,
+// once each. Without want, it reads only briefly.
 func readLagging(t *testing.T, addr string, topics []string, limit int32, want []int64) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -153,6 +154,6 @@ func readLagging(t *testing.T, addr string, topics []string, limit int32, want [
 		})
 	}
 	if want != nil && left != 0 {
-		t.Fatalf("%d records did not come with fetches of %d bytes: %v of %v", left, limit, next, want)
+		t.Fatalf("%d records are missing with fetches of %d bytes: %v of %v", left, limit, next, want)
 	}
 }

@@ -22,8 +22,7 @@ func TestMain(m *testing.M) {
 // control is chronikctl.
 func control() { os.Exit(ctl.Main(context.Background(), os.Args[1:], "test", ctl.Std())) }
 
-// code N COMMAND... is a command of its own that succeeds where COMMAND ends
-// with exit code N.
+// code N COMMAND... is a command of its own that succeeds if COMMAND exits with code N.
 func code() {
 	want, err := strconv.Atoi(os.Args[1])
 	if err != nil {
@@ -40,8 +39,8 @@ func code() {
 	os.Exit(1)
 }
 
-// Each script in testdata/script runs the real main in processes of its own.
-// The commands that are not testscript's own are in script_test.go.
+// Each script in testdata/script runs the real main function in processes of its own.
+// script_test.go has the commands that are not testscript's.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -64,8 +63,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// taken NAME... opens a port for each name until the script ends and puts its
-// address into the variable.
+// taken NAME... opens a port for each name until the script ends and sets the variable to its
+// address.
 func taken(ts *testscript.TestScript, neg bool, names []string) {
 	if neg || len(names) == 0 {
 		ts.Fatalf("usage: taken NAME...")

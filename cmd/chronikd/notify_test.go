@@ -24,7 +24,7 @@ type systemd struct {
 
 func newSystemd(t *testing.T) *systemd {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sd") // a socket's path has 108 bytes at most
+	dir, err := os.MkdirTemp("", "sd") // a socket path has at most 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +40,8 @@ func newSystemd(t *testing.T) *systemd {
 	return &systemd{t, conn, path}
 }
 
-// next returns the assignments of the next message that has one of the wanted
-// ones, and all that came before it.
+// next returns the assignments of the next message with one of the wanted ones, and all that
+// arrived before it.
 func (s *systemd) next(wanted string) (found, before []string) {
 	s.Helper()
 	if err := s.conn.SetReadDeadline(time.Now().Add(startTime)); err != nil {
@@ -60,7 +60,7 @@ func (s *systemd) next(wanted string) (found, before []string) {
 	}
 }
 
-// never fails where one of the assignments begins with prefix.
+// never fails if an assignment begins with prefix.
 func (s *systemd) never(prefix string, among []string) {
 	s.Helper()
 	for _, line := range among {
@@ -70,9 +70,9 @@ func (s *systemd) never(prefix string, among []string) {
 	}
 }
 
-// What systemd hears from the real process: ready once clients are served, not
-// while it recovers; keep-alives; that it stops; and nothing after it.
-func TestSystemdHearsOfTheWholeLife(t *testing.T) {
+// systemd's notifications from the real process: ready when clients are served, not during
+// recovery; keep-alives; stopping; and nothing afterwards.
+func TestSystemdNotifications(t *testing.T) {
 	s, dir := newSystemd(t), t.TempDir()
 	addr, err := freePort()
 	if err != nil {
@@ -90,7 +90,7 @@ func TestSystemdHearsOfTheWholeLife(t *testing.T) {
 	}
 	p := launchOne()
 	told, before := s.next("READY=1")
-	s.never("WATCHDOG", before) // a start is not watched
+	s.never("WATCHDOG", before) // the watchdog is not active during a start
 	if len(told) != 2 || told[1] != "STATUS=serving 0 partitions on "+addr+", 0 connections" {
 		t.Errorf("ready: %q", told)
 	}
@@ -116,9 +116,8 @@ func TestSystemdHearsOfTheWholeLife(t *testing.T) {
 	}
 }
 
-// A process that stands still sends no keep-alive, whatever makes it stand; and
-// does again when it goes on.
-func TestAWatchdogHearsNothingFromABrokerThatStandsStill(t *testing.T) {
+// A process that hangs for any reason sends no keep-alive, and sends them again when it continues.
+func TestHangingBrokerSendsNoKeepAlive(t *testing.T) {
 	s := newSystemd(t)
 	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
@@ -129,8 +128,8 @@ func TestAWatchdogHearsNothingFromABrokerThatStandsStill(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// What was sent before the signal took effect is read up to a silence of more
-	// than the watchdog's whole patience.
+	// Messages sent before the signal took effect are read, until a silence longer than the
+	// watchdog's timeout.
 	for buf, silent := make([]byte, 4096), false; !silent; {
 		if err := s.conn.SetReadDeadline(time.Now().Add(400 * time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -147,8 +146,8 @@ func TestAWatchdogHearsNothingFromABrokerThatStandsStill(t *testing.T) {
 	s.next("WATCHDOG=1")
 }
 
-// A start that cannot succeed never says that it is ready, and says why.
-func TestSystemdHearsWhyAStartFailed(t *testing.T) {
+// A start that fails never reports ready, and reports the reason.
+func TestFailedStartNotifiesSystemd(t *testing.T) {
 	s, dir := newSystemd(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "data"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -167,9 +166,9 @@ func TestSystemdHearsWhyAStartFailed(t *testing.T) {
 	}
 }
 
-// What a watchdog ends says where it stood, and is not taken for a wrong
-// configuration, after which a supervisor would not start it again.
-func TestTheWatchdogsSignalIsNoExitCode(t *testing.T) {
+// A process killed by the watchdog dumps its goroutines. Its exit status is not that of a wrong
+// configuration, after which a supervisor would not restart it.
+func TestWatchdogSignalIsNotAnExitCode(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +179,7 @@ func TestTheWatchdogsSignalIsNoExitCode(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	if !strings.Contains(p.logged(), "goroutine 1 ") {
-		t.Errorf("no stacks were left behind: %s", p.logged())
+		t.Errorf("no stacks were dumped: %s", p.logged())
 	}
 }
 

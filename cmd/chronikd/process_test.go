@@ -18,30 +18,30 @@ import (
 	"time"
 )
 
-// process is a chronikd of its own, started by a test.
+// process is a chronikd process started by a test.
 type process struct {
 	cmd   *exec.Cmd
 	Addr  string     // of the first listener, once it is ready
-	Admin string     // of the admin port, empty where it is off
-	done  chan error // gets what Wait returned, once
+	Admin string     // of the admin port, empty if it is off
+	done  chan error // gets the result of Wait, once
 
 	ready chan readyLine
 	mu    sync.Mutex
 	log   bytes.Buffer
 }
 
-// readyLine is the line of the log that says that clients are served.
+// readyLine is the log line that reports that clients are served.
 type readyLine struct {
 	Msg    string
 	Listen []string
 	Admin  string
 }
 
-// startTime bounds how long a start may take, recovery included.
+// startTime bounds the time of a start, including recovery.
 const startTime = time.Minute
 
-// launch runs chronikd in dir and does not wait for anything. CHRONIKD names the
-// binary to run; without it this test binary is chronikd.
+// launch runs chronikd in dir and does not wait. CHRONIKD names the binary to run; by default this
+// test binary is chronikd.
 func launch(dir string, env []string, args ...string) (*process, error) {
 	p := &process{
 		cmd:  exec.Command(cmp.Or(os.Getenv("CHRONIKD"), "chronikd"), args...),
@@ -49,11 +49,11 @@ func launch(dir string, env []string, args ...string) (*process, error) {
 	}
 	p.cmd.Dir = dir
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "CHRONIK_") { // what is set around the test is not meant for this broker
+		if !strings.HasPrefix(kv, "CHRONIK_") { // the test's own environment must not configure this broker
 			p.cmd.Env = append(p.cmd.Env, kv)
 		}
 	}
-	p.cmd.Env = append(p.cmd.Env, "CHRONIK_CHRONIK_DISK_MIN_FREE_BYTES=0") // how full this machine's disk is is not the test's business
+	p.cmd.Env = append(p.cmd.Env, "CHRONIK_CHRONIK_DISK_MIN_FREE_BYTES=0") // the free space of this machine's disk must not affect the test
 	p.cmd.Env = append(append(p.cmd.Env, env...), "CHRONIK_LOG_FORMAT=json")
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -69,7 +69,7 @@ func launch(dir string, env []string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// start is launch, and returns when the broker is ready.
+// start launches chronikd and waits until it is ready.
 func start(dir string, env []string, args ...string) (*process, error) {
 	p, err := launch(dir, env, args...)
 	if err != nil {
@@ -79,7 +79,7 @@ func start(dir string, env []string, args ...string) (*process, error) {
 	return p, err
 }
 
-// await returns when the broker is ready; it is killed where it takes too long.
+// await waits until the broker is ready. It kills a broker that takes too long.
 func (p *process) await() error {
 	select {
 	case line := <-p.ready:
@@ -93,7 +93,7 @@ func (p *process) await() error {
 	}
 }
 
-// read keeps the log and finds the line that says where clients connect.
+// read collects the log and finds the line with the clients' address.
 func (p *process) read(stderr io.Reader) {
 	for scan := bufio.NewScanner(stderr); scan.Scan(); {
 		p.mu.Lock()
@@ -113,7 +113,7 @@ func (p *process) logged() string {
 	return p.log.String()
 }
 
-// errors are the lines of the log that are errors.
+// errors returns the log lines with level error.
 func (p *process) errors() []string {
 	var found []string
 	for line := range strings.Lines(p.logged()) {
@@ -124,19 +124,18 @@ func (p *process) errors() []string {
 	return found
 }
 
-// end sends a signal and waits for the process to be gone.
+// end sends a signal and waits until the process has ended.
 func (p *process) end(sig syscall.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	err := <-p.done
-	p.done <- err // for whoever asks again
+	p.done <- err // for further calls
 	return err
 }
 
-// freePort returns an address that nobody has taken yet. It is below the ports that
-// the kernel gives to whoever asks for any, so that a broker that was killed finds it
-// free when it comes back.
+// freePort returns a free address. The port is below the kernel's ephemeral ports, so that a broker
+// that was killed finds it free when it restarts.
 func freePort() (string, error) {
 	for range 1000 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(8000)))

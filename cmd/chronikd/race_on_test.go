@@ -2,6 +2,6 @@
 
 package main
 
-// raceDetector is on where this test binary, which is also the broker unless CHRONIKD names another, keeps a shadow of all
-// memory: several times what the broker needs.
+// raceDetector reports that this test binary, which is also the broker unless CHRONIKD names
+// another, has a shadow of all memory, several times what the broker needs.
 const raceDetector = true

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitFiles sets how many files a process may have open, and returns the limit before.
+// limitFiles sets the limit of open files of a process and returns the previous one.
 func limitFiles(t *testing.T, pid int, n uint64) uint64 {
 	t.Helper()
 	var old unix.Rlimit
@@ -30,7 +30,7 @@ func limitFiles(t *testing.T, pid int, n uint64) uint64 {
 	return old.Cur
 }
 
-// freeDescriptor is the number that the next file of a process gets.
+// freeDescriptor returns the number of the next file that a process opens.
 func freeDescriptor(t *testing.T, pid int) uint64 {
 	t.Helper()
 	for n := uint64(0); ; n++ {
@@ -40,15 +40,9 @@ func freeDescriptor(t *testing.T, pid int) uint64 {
 	}
 }
 
-// Connections that clients open, however many, leave descriptors for logs: a new topic can be used.
-func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
-	dir := t.TempDir()
-	few := filepath.Join(dir, "few")
-	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
-	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
-		t.Fatal(err)
-	}
-	t.Setenv("CHRONIKD", few)
+// startManual starts a broker in dir and a client that chooses partitions itself.
+func startManual(t *testing.T, dir string) (*process, *kgo.Client) {
+	t.Helper()
 	p, err := start(dir, nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +53,25 @@ func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
+	return p, cl
+}
+
+// limitedProgram makes the broker run with a limit of 512 open files.
+func limitedProgram(t *testing.T, dir string) {
+	t.Helper()
+	few := filepath.Join(dir, "few")
+	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
+	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	t.Setenv("CHRONIKD", few)
+}
+
+// However many connections clients open, descriptors for logs remain: a new topic can be used.
+func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
+	dir := t.TempDir()
+	limitedProgram(t, dir)
+	p, cl := startManual(t, dir)
 	adm := kadm.NewClient(cl)
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
 		t.Fatal(err)
@@ -88,21 +101,12 @@ func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
 	}
 }
 
-// A topic whose logs can't be made because the process may open no more files is reported where a
-// broker's state is asked for, and can be used without a restart when there are descriptors again.
-func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
-	p, err := start(t.TempDir(), nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
+// If a topic's logs can't be created because the process has too many open files, the broker's
+// state reports it. The topic can be used without a restart when descriptors are free again.
+func TestTopicRecoversWhenDescriptorsAreFree(t *testing.T) {
+	p, cl := startManual(t, t.TempDir())
 	adm := kadm.NewClient(cl)
-	// Both connections are there before the descriptors go.
+	// Both connections are opened before the descriptors are used up.
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +124,7 @@ func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
 		t.Error(health)
 	}
 	if scrape := adminText(t, p, "/metrics"); strings.Contains(scrape, "chronik_partitions_failed 0\n") {
-		t.Error("the metrics know of no failed partition")
+		t.Error("the metrics show no failed partition")
 	}
 	limitFiles(t, pid, limit)
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
@@ -130,11 +134,11 @@ func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
 			t.Fatal(fmt.Errorf("partition %d: %w\n%s", i, err, p.logged()))
 		}
 	}
-	waitFor(t, "nothing is reported any more", func() bool { return allServed(adminText(t, p, "/readyz")) })
+	waitFor(t, "nothing is reported anymore", func() bool { return allServed(adminText(t, p, "/readyz")) })
 }
 
-// allServed reports whether /readyz says that everything can be read and written; the machine that
-// the test runs on may give cause for warnings.
+// allServed reports whether /readyz says that everything can be read and written. It allows
+// warnings about the test machine.
 func allServed(report string) bool {
 	return strings.HasPrefix(report, "ready\n") && !strings.Contains(report, "\nbad: ")
 }

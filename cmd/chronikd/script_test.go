@@ -22,17 +22,17 @@ import (
 // brokersKey finds the brokers that a script has started.
 type brokersKey struct{}
 
-// find returns a broker by the name that the script gave it.
+// find returns a broker by its name in the script.
 func find(ts *testscript.TestScript, name string) *process {
 	p := ts.Value(brokersKey{}).(map[string]*process)[name]
 	if p == nil {
-		ts.Fatalf("no broker %s was started", name)
+		ts.Fatalf("broker %s was not started", name)
 	}
 	return p
 }
 
-// broker NAME ARG... starts chronikd on free ports, waits until it is ready, and
-// sets NAME to its address, NAME_ADMIN to its admin address and NAME_PID.
+// broker NAME ARG... starts chronikd on free ports, waits until it is ready, and sets NAME to its
+// address, NAME_ADMIN to its admin address, and NAME_PID.
 func broker(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: broker NAME ARG...")
@@ -53,8 +53,8 @@ func broker(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(name+"_PID", fmt.Sprint(p.cmd.Process.Pid))
 }
 
-// end NAME [TERM|INT|KILL] ends a broker. After TERM (which is the default) and
-// INT its exit code must be 0, with ! another one.
+// end NAME [TERM|INT|KILL] ends a broker. After TERM (the default) and INT its exit code must be 0,
+// with ! another.
 func end(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
 	if len(args) == 1 {
@@ -73,8 +73,7 @@ func end(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// logged NAME REGEXP fails unless a line of the broker's log matches; with ! it
-// fails where one does.
+// logged NAME REGEXP fails unless a line of the broker's log matches; with ! it fails if one does.
 func logged(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: logged NAME REGEXP")
@@ -86,7 +85,7 @@ func logged(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// get STATUS URL REGEXP asks by HTTP; the body must match.
+// get STATUS URL REGEXP sends an HTTP request; the body must match.
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: get STATUS URL REGEXP")
@@ -94,7 +93,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	request(ts, http.MethodGet, "", args)
 }
 
-// put STATUS URL BODY REGEXP is the same with a body.
+// put STATUS URL BODY REGEXP does the same with a body.
 func put(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 {
 		ts.Fatalf("usage: put STATUS URL BODY REGEXP")
@@ -102,7 +101,7 @@ func put(ts *testscript.TestScript, neg bool, args []string) {
 	request(ts, http.MethodPut, args[2], []string{args[0], args[1], args[3]})
 }
 
-// request asks the admin port.
+// request sends a request to the admin port.
 func request(ts *testscript.TestScript, method, body string, args []string) {
 	req, err := http.NewRequest(method, args[1], strings.NewReader(body))
 	ts.Check(err)
@@ -116,9 +115,9 @@ func request(ts *testscript.TestScript, method, body string, args []string) {
 	}
 }
 
-// fingerprint NAME DIR... puts a digest of all names, sizes, contents and change
-// times below the directories into the variable; with ! it must be another one
-// than the variable holds, and where the variable is set it must be the same.
+// fingerprint NAME DIR... sets the variable to a digest of all names, sizes, contents and change
+// times below the directories. If the variable is set, the digest must be the same; with ! it must
+// be another.
 func fingerprint(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: fingerprint NAME DIR...")
@@ -153,8 +152,8 @@ func fingerprint(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], now)
 }
 
-// newer FILE... writes a greater format version into the header of each file,
-// with the checksum that belongs to it.
+// newer FILE... writes a greater format version into the header of each file, with the matching
+// checksum.
 func newer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: newer FILE...")
@@ -163,7 +162,7 @@ func newer(ts *testscript.TestScript, neg bool, args []string) {
 		found, err := filepath.Glob(ts.MkAbs(name))
 		ts.Check(err)
 		if len(found) == 0 {
-			ts.Fatalf("%s: there is no such file", name)
+			ts.Fatalf("%s: no such file", name)
 		}
 		for _, path := range found {
 			b, err := os.ReadFile(path)
@@ -177,7 +176,7 @@ func newer(ts *testscript.TestScript, neg bool, args []string) {
 				_, rest, _ = strings.Cut(rest, " ")
 				b = []byte(kind + " 99 " + rest)
 			default:
-				ts.Fatalf("%s is of no known format: %s", path, hex.EncodeToString(b[:min(16, len(b))]))
+				ts.Fatalf("%s has an unknown format: %s", path, hex.EncodeToString(b[:min(16, len(b))]))
 			}
 			ts.Check(os.WriteFile(path, b, 0o600))
 		}

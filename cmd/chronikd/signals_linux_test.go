@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/hostile"
 )
 
-// Signals that come together are one: the broker drains.
-func TestSignalsThatComeTogetherDrain(t *testing.T) {
+// Signals that arrive together count as one: the broker drains.
+func TestSimultaneousSignalsDrain(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
 		t.Fatal(err)
@@ -33,10 +33,10 @@ func TestSignalsThatComeTogetherDrain(t *testing.T) {
 	}
 }
 
-// A terminal that is closed sends SIGHUP: the broker drains, unless it was started to outlive it.
-func TestAHangUpDrains(t *testing.T) {
+// A terminal that closes sends SIGHUP: the broker drains, unless it was started with nohup.
+func TestHangupDrains(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("hang-ups are ignored here, and by what is started here")
+		t.Skip("SIGHUP is ignored here and by child processes")
 	}
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
@@ -47,9 +47,9 @@ func TestAHangUpDrains(t *testing.T) {
 	}
 }
 
-// While a drain waits for a client that doesn't read its answers, a signal that comes two seconds after the first ends the
-// process, with a code of its own and a line of the log.
-func TestALaterSignalEndsADrain(t *testing.T) {
+// While a drain waits for a client that doesn't read its responses, a signal two seconds after the
+// first one ends the process, with its own exit code and log line.
+func TestLaterSignalEndsADrain(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +63,14 @@ func TestALaterSignalEndsADrain(t *testing.T) {
 	defer over()
 	for ended := false; !ended; {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && ctx.Err() != nil {
-			t.Fatalf("it goes on: %v\n%s", err, p.logged())
+			t.Fatalf("it continues: %v\n%s", err, p.logged())
 		}
 		select {
 		case err := <-p.done:
 			p.done <- err
 			ended = true
 		case <-ctx.Done():
-			t.Fatalf("it goes on\n%s", p.logged())
+			t.Fatalf("it continues\n%s", p.logged())
 		case <-time.After(100 * time.Millisecond): // between two signals
 		}
 	}

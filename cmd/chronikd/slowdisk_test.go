@@ -13,10 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// slowDisk is the file system with a disk whose sync takes longer: each Datasync and SyncDir is
-// made, and returns no earlier than sync after it was called. Syncs of several files
-// overlap. It is part of the test binary only, so that no release has a switch that
-// touches syncs; `make bench-windows` measures with it.
+// slowDisk is a file system with a slow disk: Datasync and SyncDir run and return no earlier than
+// sync after the call. Syncs of several files overlap. It is only in the test binary, so that no
+// release has a switch that affects syncs; `make bench-windows` measures with it.
 type slowDisk struct {
 	vfs.FS
 	sync time.Duration
@@ -41,8 +40,8 @@ func (d slowDisk) slow(f vfs.File, err error) (vfs.File, error) {
 	return slowFile{File: f, disk: d}, nil
 }
 
-// slowFile passes on what files of the system can do beyond vfs.File, so that nothing else
-// about the disk changes.
+// slowFile passes on the methods of system files beyond vfs.File, so that nothing else about the
+// disk changes.
 type slowFile struct {
 	vfs.File
 	disk slowDisk
@@ -53,13 +52,13 @@ func (f slowFile) WriteDirect(p []byte, off int64) (int, error) {
 	return vfs.WriteDirect(f.File, p, off)
 }
 
-func (f slowFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
-	return vfs.WriteVecOnce(f.File, bufs, off)
+func (f slowFile) WriteVecUncached(bufs [][]byte, off int64) (int, error) {
+	return vfs.WriteVecUncached(f.File, bufs, off)
 }
 func (f slowFile) StartWriteback(off, n int64) { vfs.StartWriteback(f.File, off, n) }
 func (f slowFile) StartRead(off, n int64)      { vfs.StartRead(f.File, off, n) }
 
-// slowChronikd is chronikd on a slowDisk of SYNC_TIME, which has to be set.
+// slowChronikd is chronikd on a slowDisk of SYNC_TIME, which must be set.
 func slowChronikd() {
 	sync, err := time.ParseDuration(os.Getenv("SYNC_TIME"))
 	if err != nil {
@@ -74,8 +73,8 @@ func slowChronikd() {
 	}))
 }
 
-// No sync of a slow disk is faster than asked for, whichever way its file was opened.
-func TestSyncsOfASlowDiskAreSlow(t *testing.T) {
+// No sync of a slow disk is faster than SYNC_TIME, however its file was opened.
+func TestSlowDiskSyncsAreSlow(t *testing.T) {
 	const sync = 20 * time.Millisecond
 	d := slowDisk{FS: vfs.OS(), sync: sync}
 	dir := t.TempDir()

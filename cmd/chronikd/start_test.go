@@ -40,7 +40,7 @@ func answer(ctx context.Context, addr string) error {
 	}
 }
 
-// ask sends ApiVersions 0 and reads the beginning of the answer.
+// ask sends ApiVersions 0 and reads the start of the response.
 func ask(conn net.Conn) error {
 	request := binary.BigEndian.AppendUint32(nil, 10) // key, version, correlation id, no client id
 	request = binary.BigEndian.AppendUint16(request, uint16(kmsg.ApiVersions))
@@ -53,13 +53,12 @@ func ask(conn net.Conn) error {
 		return err
 	}
 	if head[7] != 7 || head[8] != 0 || head[9] != 0 {
-		return fmt.Errorf("the answer begins with % x", head)
+		return fmt.Errorf("the response begins with % x", head)
 	}
 	return nil
 }
 
-// begin starts the broker and returns it when it has answered, with the time
-// that took.
+// begin starts the broker, waits until it answers, and returns it with the time that took.
 func begin(b *testing.B, dir string) (*process, time.Duration) {
 	b.Helper()
 	addr, err := freePort()
@@ -82,7 +81,7 @@ func begin(b *testing.B, dir string) (*process, time.Duration) {
 	return p, took
 }
 
-// BenchmarkStartEmpty is from exec to the first answer on an empty directory.
+// BenchmarkStartEmpty measures the time from exec to the first response with an empty directory.
 func BenchmarkStartEmpty(b *testing.B) {
 	var sum time.Duration
 	for range b.N {
@@ -93,7 +92,7 @@ func BenchmarkStartEmpty(b *testing.B) {
 	b.ReportMetric(float64(sum.Milliseconds())/float64(b.N), "ms/start")
 }
 
-// BenchmarkStartManyTopics is the same with 1,000 topics of one partition, a record in each.
+// BenchmarkStartManyTopics is the same with 1,000 topics of one partition and one record each.
 func BenchmarkStartManyTopics(b *testing.B) {
 	dir := b.TempDir()
 	p, _ := begin(b, dir)
@@ -107,7 +106,7 @@ func BenchmarkStartManyTopics(b *testing.B) {
 				p, took = begin(b, dir)
 				sum += took
 				b.StopTimer()
-				produce(b, p.Addr) // a killed one has something to replay
+				produce(b, p.Addr) // after a kill there is something to replay
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(sum.Milliseconds())/float64(b.N), "ms/start")
@@ -115,7 +114,7 @@ func BenchmarkStartManyTopics(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is what an idle broker takes: resident memory, and CPU time per second.
+// BenchmarkIdle measures an idle broker: resident memory, and CPU time per second.
 func BenchmarkIdle(b *testing.B) {
 	for _, topics := range []int{0, manyTopics} {
 		b.Run(strconv.Itoa(topics), func(b *testing.B) {
@@ -132,7 +131,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// cpu is the time that a process has computed, in ms.
+// cpu returns the CPU time of a process in ms.
 func cpu(b *testing.B, p *process) int64 {
 	b.Helper()
 	fields := strings.Fields(string(proc(b, p, "stat")))
@@ -147,7 +146,7 @@ func cpu(b *testing.B, p *process) int64 {
 	return ticks * 10
 }
 
-// resident is the memory of a process in MB.
+// resident returns the resident memory of a process in MB.
 func resident(b *testing.B, p *process) float64 {
 	b.Helper()
 	_, rest, _ := bytes.Cut(proc(b, p, "status"), []byte("VmRSS:"))
@@ -167,7 +166,7 @@ func proc(b *testing.B, p *process, name string) []byte {
 	return text
 }
 
-// fill makes the topics and writes a record into each.
+// fill creates the topics and writes a record into each.
 func fill(b *testing.B, addr string) {
 	b.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))

@@ -13,13 +13,13 @@ import (
 const (
 	stopTopic      = "stopped"
 	stopPartitions = 16
-	stopRecords    = 60_000 // with stopSize enough for a recovery of some 100 ms
+	stopRecords    = 60_000 // with stopSize enough for a recovery of about 100 ms
 	stopSize       = 1 << 10
 )
 
-// A broker that is asked to stop while it recovers ends at once and with 0, as it
-// does while it serves, and the next start has every record.
-func TestAStopEndsARecovery(t *testing.T) {
+// A broker that is asked to stop during recovery ends at once with exit code 0, as it does when it
+// serves clients. The next start has every record.
+func TestStopEndsARecovery(t *testing.T) {
 	dir, sent := t.TempDir(), int64(0)
 	for range 5 {
 		sent += fillAndKill(t, dir)
@@ -40,17 +40,17 @@ func TestAStopEndsARecovery(t *testing.T) {
 			t.Fatalf("errors: %q", lines)
 		}
 		if strings.Contains(p.logged(), `"msg":"recovered"`) {
-			continue // the recovery was over before the signal came
+			continue // the recovery ended before the signal arrived
 		}
 		if !strings.Contains(p.logged(), "stopped before it was ready, as asked") {
-			t.Fatalf("it doesn't say why it ended:\n%s", p.logged())
+			t.Fatalf("it does not report why it ended:\n%s", p.logged())
 		}
 		if have := recorded(t, dir); have != sent {
-			t.Fatalf("%d records are there, and %d were acknowledged", have, sent)
+			t.Fatalf("%d records exist, but %d were acknowledged", have, sent)
 		}
 		return
 	}
-	t.Fatal("no recovery was ended: each went on to its end")
+	t.Fatal("no recovery was interrupted")
 }
 
 // fillAndKill writes records and kills the broker when all are acknowledged.
@@ -59,7 +59,7 @@ func fillAndKill(t *testing.T, dir string) int64 {
 	p, cl := startWithClient(t, dir)
 	defer func() { _ = p.end(syscall.SIGKILL) }()
 	defer cl.Close()
-	// It fails where the topic is there already.
+	// It fails if the topic exists already.
 	_, _ = kadm.NewClient(cl).CreateTopic(t.Context(), stopPartitions, 1, nil, stopTopic)
 	value := []byte(strings.Repeat("v", stopSize))
 	failed := make(chan error, 1)
@@ -84,7 +84,7 @@ func fillAndKill(t *testing.T, dir string) int64 {
 	return stopRecords
 }
 
-// recorded starts the broker once more and counts what the topic holds.
+// recorded starts the broker again and counts the topic's records.
 func recorded(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	p, cl := startWithClient(t, dir)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs after the files are installed: of a .deb with "configure [OLD]", of an .rpm with
-# 1 (first install) or 2 (upgrade). Starts nothing: the configuration comes first.
+# Runs after the files are installed. Arguments: "configure [OLD]" for a .deb, 1 (first install)
+# or 2 (upgrade) for an .rpm. It starts nothing: the administrator edits the configuration first.
 set -e
 
 if ! getent group chronik >/dev/null; then
@@ -10,7 +10,7 @@ if ! getent passwd chronik >/dev/null; then
   useradd --system --gid chronik --home-dir /var/lib/chronik --no-create-home \
     --shell /usr/sbin/nologin --comment "chronik broker" chronik
 fi
-# For a start by hand; the unit's StateDirectory= makes the same.
+# For a start by hand; the unit's StateDirectory= creates the same directory.
 if [ ! -e /var/lib/chronik ]; then
   install -d -o chronik -g chronik -m 0750 /var/lib/chronik
 fi
@@ -25,7 +25,7 @@ case "$1" in
 esac
 if [ -n "$upgrade" ]; then
   if [ -d /run/systemd/system ] && systemctl -q is-active chronikd; then
-    echo "chronik: the version before this one is still running. Restart it with: systemctl restart chronikd"
+    echo "chronik: the previous version is still running; to restart: systemctl restart chronikd"
   fi
 else
   echo "chronik: edit /etc/chronik/chronikd.yaml, then start the broker: systemctl enable --now chronikd"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs after the files were removed. Records stay, and so does the user that owns
-# them: deleting them is a separate decision.
+# Runs after the files are removed. The records and their owner stay: deleting them is a
+# separate decision.
 set -e
 
 if [ -d /run/systemd/system ]; then
@@ -9,7 +9,7 @@ fi
 case "$1" in
   purge | 0)
     if [ -d /var/lib/chronik ]; then
-      echo "chronik: the data in /var/lib/chronik is kept; if it is not needed any more, remove it: rm -r /var/lib/chronik"
+      echo "chronik: the data in /var/lib/chronik is kept; if you no longer need it, remove it: rm -r /var/lib/chronik"
     fi
     ;;
 esac

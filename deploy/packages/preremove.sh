@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs before the files are removed: of a .deb with "remove" or "upgrade NEW", of an .rpm
-# with 0 (last removal) or 1 (upgrade). An upgrade leaves the broker running.
+# Runs before the files are removed. Arguments: "remove" or "upgrade NEW" for a .deb, 0 (last
+# removal) or 1 (upgrade) for an .rpm. An upgrade leaves the broker running.
 set -e
 
 case "$1" in

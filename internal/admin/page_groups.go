@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 )
 
 // groupTime bounds how long a page waits for the group coordinator.
@@ -25,7 +25,7 @@ func (s *source) Groups(ctx context.Context) ([]page.Group, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
-	now, report := v.Groups.Census(ctx), s.o.Health.Report(ctx)
+	now, report := v.Groups.Overview(ctx), s.o.Health.Report(ctx)
 	lag := map[string]int64{}
 	for _, l := range now.Lags {
 		lag[l.Group] += l.Records
@@ -125,6 +125,6 @@ func rangesText(numbers []int32) string {
 
 // Groups is the part of the group coordinator that the port uses.
 type Groups interface {
-	Census(context.Context) groups.Census
-	Describe(ctx context.Context, id string) (*groups.Description, bool, error)
+	Overview(context.Context) service.GroupOverview
+	Describe(ctx context.Context, id string) (*service.GroupDescription, bool, error)
 }

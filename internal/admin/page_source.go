@@ -67,7 +67,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
-	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Census(ctx).Groups),
+	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
 		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
@@ -75,7 +75,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
 	}
-	syncs := metrics.Observed(v.Measured.SyncSeconds)
+	syncs := metrics.Distributions(v.Measured.SyncSeconds)
 	for _, d := range v.Storage.Dirs() {
 		o.Dirs = append(o.Dirs, dirOf(d, syncs[d.Path()]))
 	}
@@ -85,7 +85,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	return o, nil
 }
 
-func dirOf(d *storage.Dir, syncs metrics.Seen) page.Dir {
+func dirOf(d *storage.Dir, syncs metrics.Distribution) page.Dir {
 	space, use := d.LastSpace(), d.Usage()
 	x := page.Dir{Path: d.Path(), State: "ok", Reserve: space.MinFree, JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit,
 		P50: syncs.Estimate(0.5), P99: syncs.Estimate(0.99)}
@@ -304,13 +304,13 @@ func (s *source) totals() (page.Totals, bool) {
 		BytesIn:  metrics.Total(v.Network.BytesIn),
 		BytesOut: metrics.Total(v.Network.BytesOut),
 		Requests: metrics.Total(v.Requests.Count),
-		Produce:  metrics.ObservedOne(v.Requests.Seconds, "Produce"),
+		Produce:  metrics.DistributionOf(v.Requests.Seconds, "Produce"),
 		Heap:     float64(heapBytes()),
 	}
-	for _, records := range metrics.Observed(v.Measured.GroupRecords) {
+	for _, records := range metrics.Distributions(v.Measured.GroupRecords) {
 		t.Records += records.Sum
 	}
-	for _, syncs := range metrics.Observed(v.Measured.SyncSeconds) {
+	for _, syncs := range metrics.Distributions(v.Measured.SyncSeconds) {
 		t.Syncs = t.Syncs.Merge(syncs)
 	}
 	for _, d := range v.Storage.Dirs() {

@@ -39,7 +39,7 @@ func profiles(v *View, q url.Values) (any, error) {
 	if err := known(q); err != nil {
 		return nil, err
 	}
-	waits := metrics.Observed(v.Measured.WaitSeconds)
+	waits := metrics.Distributions(v.Measured.WaitSeconds)
 	list := []profileState{}
 	for _, p := range v.Profiles {
 		s := profileState{
@@ -52,13 +52,9 @@ func profiles(v *View, q url.Values) (any, error) {
 		list = append(list, s)
 	}
 	groups := []groupsSeen{}
-	records, bytes, syncs := metrics.Observed(
-		v.Measured.GroupRecords,
-	), metrics.Observed(
-		v.Measured.GroupBytes,
-	), metrics.Observed(
-		v.Measured.SyncSeconds,
-	)
+	records := metrics.Distributions(v.Measured.GroupRecords)
+	bytes := metrics.Distributions(v.Measured.GroupBytes)
+	syncs := metrics.Distributions(v.Measured.SyncSeconds)
 	for _, d := range v.Storage.Dirs() {
 		if at := d.Path(); syncs[at].Count > 0 {
 			groups = append(groups, groupsSeen{at, syncs[at].Count, records[at].Mean(), bytes[at].Mean(), 1000 * syncs[at].Mean()})

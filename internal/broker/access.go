@@ -13,7 +13,7 @@ import (
 type Access struct {
 	Operation kmsg.ACLOperation
 	Kind      kmsg.ACLResourceType
-	Name      string // of the cluster: kafka-cluster
+	Name      string // "kafka-cluster" for the cluster
 }
 
 // The operations that requests need.
@@ -30,8 +30,8 @@ const (
 	opIdempotentWrite = kmsg.ACLOperationIdempotentWrite
 )
 
-// needs collects what a request needs, up to the first thing that its client may not do. Until
-// handlers answer for each part of a request, one part that is denied refuses the whole of it.
+// needs collects what a request needs, up to the first operation that its client may not perform.
+// Until handlers answer for each part of a request, one denied part refuses the whole request.
 type needs struct {
 	img    *metadata.Image
 	allow  func(Access) bool
@@ -48,18 +48,18 @@ func (n *needs) topic(op kmsg.ACLOperation, name string) {
 	n.add(op, kmsg.ACLResourceTypeTopic, name, kerr.TopicAuthorizationFailed)
 }
 
-// allTopics is for requests that name none and mean all: until handlers leave out what a client
-// may not see, it has to be allowed to see everything.
+// allTopics is for requests that mean all topics without naming them. Until handlers leave out
+// topics that a client may not see, the client must be allowed to see all.
 func (n *needs) allTopics() { n.topic(opDescribe, "*") }
 
-// topicID is topic for one that is named by its id. One that is not there is nobody's.
+// topicID is topic for a topic that is named by its id. A topic that does not exist needs nothing.
 func (n *needs) topicID(op kmsg.ACLOperation, id [16]byte) {
 	if t := n.img.TopicByID(id); t != nil {
 		n.topic(op, t.Name)
 	}
 }
 
-// topicRef is topic for one that is named as the version has it.
+// topicRef is topic for a topic that is named by name or id, depending on the version.
 func (n *needs) topicRef(op kmsg.ACLOperation, byID bool, name string, id [16]byte) {
 	if byID {
 		n.topicID(op, id)
@@ -80,7 +80,7 @@ func (n *needs) cluster(op kmsg.ACLOperation) {
 	n.add(op, kmsg.ACLResourceTypeCluster, "kafka-cluster", kerr.ClusterAuthorizationFailed)
 }
 
-// configs is what reading or changing the configs of a resource needs.
+// configs adds what reading or changing the configs of a resource needs.
 func (n *needs) configs(op kmsg.ACLOperation, x resource) {
 	switch x.kind {
 	case kmsg.ConfigResourceTypeTopic:
@@ -92,8 +92,8 @@ func (n *needs) configs(op kmsg.ACLOperation, x resource) {
 	}
 }
 
-// denied walks what a request needs, and returns the error of the first thing that its client may
-// not do; nil where it may do everything.
+// denied checks what a request needs, and returns the error of the first operation that its client
+// may not perform; nil if it may perform all.
 func (b *Broker) denied(r *network.Request, walk func(*needs)) *kerr.Error {
 	n := needs{img: b.image(), allow: func(a Access) bool { return b.opt.Authorize(r, a) }}
 	walk(&n)

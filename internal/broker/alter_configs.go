@@ -13,19 +13,19 @@ import (
 
 // AlterConfigs (key 33), versions 0 to 2: replaces all configs of a resource.
 func alterConfigsAPI() api {
-	return line[*kmsg.AlterConfigsRequest]{
+	return apiDef[*kmsg.AlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
 		needs: func(req *kmsg.AlterConfigsRequest, n *needs) {
 			for _, x := range req.Resources {
 				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(replaceConfigs),
+		overloaded: kerr.NotController,
+		handle:     inBackground(replaceConfigs),
 	}.api()
 }
 
-// resource is what the two requests that alter configs name.
+// resource is a resource that a request for configs names.
 type resource struct {
 	kind kmsg.ConfigResourceType
 	name string
@@ -76,7 +76,7 @@ func (c *change) replaceConfigs(ctx context.Context, which resource, configs []k
 	})
 }
 
-// of is the resource as the controller knows it.
+// of returns the resource in the controller's terms.
 func (x resource) of() (controller.Resource, error) {
 	switch x.kind {
 	case kmsg.ConfigResourceTypeTopic:

@@ -12,14 +12,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// AlterPartitionReassignments (key 45), versions 0 to 1 (KIP-455). Partitions are
-// not moved between brokers: what asks for the replicas that a partition has is
-// done at once, and there is never anything to cancel.
+// AlterPartitionReassignments (key 45), versions 0 to 1 (KIP-455). Partitions are not moved between
+// brokers: a request for the replicas that a partition already has succeeds at once, and there is
+// never a reassignment to cancel.
 func alterPartitionReassignmentsAPI() api {
-	return line[*kmsg.AlterPartitionAssignmentsRequest]{
+	return apiDef[*kmsg.AlterPartitionAssignmentsRequest]{
 		API:    protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
 		needs:  func(_ *kmsg.AlterPartitionAssignmentsRequest, n *needs) { n.cluster(opAlter) },
-		handle: now(alterPartitionReassignments),
+		handle: answering(alterPartitionReassignments),
 	}.api()
 }
 
@@ -45,8 +45,7 @@ func alterPartitionReassignments(b *Broker, r *network.Request, req *kmsg.AlterP
 	return resp
 }
 
-// reassignment says why a partition can't have these replicas; nil where it has
-// them.
+// reassignment returns why a partition can't have these replicas; nil if it already has them.
 func reassignment(img *metadata.Image, topic string, want *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
 	t := img.Topic(topic)
 	if t == nil {

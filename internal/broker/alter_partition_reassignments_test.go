@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The answers are those of an Apache Kafka 4.3.1 of one node.
+// The answers are those of a single-node Apache Kafka 4.3.1.
 func TestReplicasStayWhereTheyAre(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 2)

@@ -8,16 +8,16 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ApiVersions (key 18), versions 0 to 4: what the table has, and nothing else.
+// ApiVersions (key 18), versions 0 to 4: exactly the versions in the table.
 func apiVersionsAPI() api {
-	return line[*kmsg.ApiVersionsRequest]{
+	return apiDef[*kmsg.ApiVersionsRequest]{
 		API:    protocol.API{Key: protocol.KeyApiVersions, Max: 4},
 		decode: decodeApiVersions,
-		handle: now(apiVersions),
+		handle: answering(apiVersions),
 	}.api()
 }
 
-// decodeApiVersions reads nothing of a version that is not known: its shape is not either.
+// decodeApiVersions reads nothing of an unknown version, whose format is unknown too.
 func decodeApiVersions(b *Broker, r *network.Request) (*kmsg.ApiVersionsRequest, int, error) {
 	if r.Unsupported {
 		return nil, 0, nil
@@ -25,14 +25,12 @@ func decodeApiVersions(b *Broker, r *network.Request) (*kmsg.ApiVersionsRequest,
 	return decode[*kmsg.ApiVersionsRequest](b, r)
 }
 
-// metadataVersion is the level of metadata.version that clients see, as a
-// number of Kafka's: 30 is 4.3-IV0. It says that requests mean what they mean in
-// Kafka 4.3. It is the only level there is, since chronik's own metadata has a
-// level of its own (metadata.MaxFeatureLevel). Features of transactions and share
-// groups are listed when they work.
+// metadataVersion is the level of metadata.version that clients see, as Kafka numbers it: 30 is
+// 4.3-IV0. It means that requests have the same meaning as in Kafka 4.3. There is no other level,
+// since chronik's own metadata has its own (metadata.MaxFeatureLevel). Features of transactions and
+// share groups are listed when they work.
 //
-// groupVersion is that of group.version: with 1 clients may use the protocol of
-// KIP-848.
+// groupVersion is the level of group.version: with 1 clients may use the protocol of KIP-848.
 const (
 	metadataVersion = 30
 	groupVersion    = 1
@@ -41,8 +39,8 @@ const (
 func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	if r.Unsupported {
-		// Version 0 is all that this client and we have in common for sure; the
-		// one entry tells it what to come back with (KIP-511).
+		// Version 0 is the only one that this client is certain to understand; the entry tells it
+		// which version to retry with (KIP-511).
 		own, _ := b.table.Lookup(protocol.KeyApiVersions)
 		resp.ErrorCode = kerr.UnsupportedVersion.Code
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{apiVersion(own)}
@@ -71,13 +69,13 @@ func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {
 	return v
 }
 
-// features fills in what the cluster has agreed on (KIP-584). Only versions from
-// 3 on carry it.
+// features fills in the finalized features of the cluster (KIP-584). Only versions from 3 on carry
+// them.
 func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
 	add := func(name string, lowest, highest int16) {
 		supported := kmsg.NewApiVersionsResponseSupportedFeature()
 		supported.Name, supported.MinVersion, supported.MaxVersion = name, lowest, highest
-		// Clients of version 3 take a lowest level of 0 for an error (KAFKA-17011).
+		// Clients of version 3 treat a lowest level of 0 as an error (KAFKA-17011).
 		if lowest > 0 || resp.Version >= 4 {
 			resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
 		}
@@ -90,8 +88,8 @@ func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
 	resp.FinalizedFeaturesEpoch = b.image().Version()
 }
 
-// softwareName is KIP-511's rule for the name and version of a client: letters,
-// digits, dots and dashes, neither of the last two at an end.
+// softwareName reports whether s is valid as a client's name or version (KIP-511): letters, digits,
+// dots and dashes, with neither of the last two at an end.
 func softwareName(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

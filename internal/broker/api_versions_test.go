@@ -51,8 +51,8 @@ func TestApiVersionsListsTheTable(t *testing.T) {
 	}
 }
 
-// features lists those that are finalized, and those supported from level 0 on, which
-// clients of version 3 don't take.
+// features lists finalized features, and those supported from level 0 on, which clients of version
+// 3 reject.
 func features(resp *kmsg.ApiVersionsResponse) string {
 	var list []string
 	for _, f := range resp.FinalizedFeatures {
@@ -69,7 +69,7 @@ func features(resp *kmsg.ApiVersionsResponse) string {
 func TestAnUnsupportedVersionOfApiVersionsIsAnsweredInVersion0(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
-	// Version 9, header of version 2, a body that nobody knows.
+	// Version 9, header of version 2, a body in no known format.
 	_, err := w.Write([]byte{0, 0, 0, 15, 0, 18, 0, 9, 0, 0, 0, 0, 0xff, 0xff, 0, 1, 2, 3, 4})
 	must(t, err)
 	body, err := w.body()

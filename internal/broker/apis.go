@@ -1,8 +1,7 @@
 package broker
 
-// apis lists every API that has a handler; each line is declared in the file named
-// after it, those of members of groups in groups.go. What is not here is neither
-// advertised nor dispatched.
+// apis lists every API that has a handler. Each is declared in the file named after it, those of
+// group members in groups.go. Other APIs are neither advertised nor dispatched.
 func apis() []api {
 	return []api{
 		produceAPI(),

@@ -13,29 +13,29 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// Metadata creates topics that do not exist, where the request and the broker allow it, and
-// does not wait for them: in Kafka it does not either, and clients' own test suites rely on
-// the answer UNKNOWN_TOPIC_OR_PARTITION. A client asks again after its back-off, by which
-// time the topic is there. If it could not be created, that answer has the reason, and the
-// next one after it tries again.
+// Metadata creates topics that do not exist, if the request and the broker allow it, and does not
+// wait for them. Kafka does not wait either, and clients' own test suites rely on the answer
+// UNKNOWN_TOPIC_OR_PARTITION. A client retries after its back-off, when the topic exists. If the
+// topic could not be created, that answer contains the reason, and the next one starts another
+// attempt.
 
 // autoCreateTime bounds one attempt to create topics.
 const autoCreateTime = 10 * time.Second
 
-// maxCreations bounds the topics of which creations knows. Beyond it none is created until
-// others are done, and clients go on asking.
+// maxCreations bounds the topics in creations. Beyond it no topic is created until others are done;
+// clients keep retrying.
 const maxCreations = 10_000
 
-// creations are the topics that Metadata creates at the moment, each with nil, and those
-// that it could not create, each with the reason. The zero value has none.
+// creations holds the topics that Metadata is creating, each with nil, and those that it could not
+// create, each with the reason. The zero value is empty.
 type creations struct {
 	mu     sync.Mutex
 	topics map[string]error
-	failed int // of topics
+	failed int // topics with a reason
 }
 
-// begin notes names as being created, and returns those that are not yet. A topic that
-// could not be created the last time is not begun again but returned with the reason, once.
+// begin records names as being created, and returns those that were not yet. A topic whose last
+// attempt failed is not created again but returned with the reason, once.
 func (c *creations) begin(names []string) (fresh []string, failed map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +59,8 @@ func (c *creations) begin(names []string) (fresh []string, failed map[string]err
 	return fresh, failed
 }
 
-// end notes what came of names; failed has those that could not be created. Reasons for
-// which nobody comes back are forgotten where they are too many.
+// end records the results for names; failed has those that could not be created. If there are too
+// many reasons that no client asks for, they are forgotten.
 func (c *creations) end(names []string, failed map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +81,8 @@ func (c *creations) end(names []string, failed map[string]error) {
 	}
 }
 
-// autoCreate has the topics created that a request may create, in the background, and
-// returns why some could not be.
+// autoCreate starts creating the topics that a request may create, in the background, and returns
+// why some could not be created.
 func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (failed map[string]error) {
 	missing := b.toCreate(img, req)
 	if len(missing) == 0 {
@@ -91,7 +91,7 @@ func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (fai
 	if err := b.opt.Replicas.CanCreate(); err != nil {
 		failed = map[string]error{}
 		for _, name := range missing {
-			failed[name] = err // clients take the code for passing and come back
+			failed[name] = err // clients treat this code as temporary and retry
 		}
 		return failed
 	}
@@ -102,8 +102,8 @@ func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (fai
 	return failed
 }
 
-// toCreate names the topics that do not exist and that the request and this
-// broker allow to be created. Internal topics are made by who writes to them.
+// toCreate returns the topics that do not exist and that the request and this broker allow to be
+// created. Internal topics are created by the components that write to them.
 func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []string {
 	if !b.conf.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
 		return nil
@@ -111,7 +111,7 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 	var missing []string
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || controller.IsInternal(*t.Topic) {
+		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || metadata.IsInternal(*t.Topic) {
 			continue
 		}
 		if controller.CheckTopicName(*t.Topic) == nil {
@@ -121,8 +121,8 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 	return distinct(missing)
 }
 
-// createTopics creates topics with the defaults of the broker and waits until they can be
-// used. It returns why some could not be created.
+// createTopics creates topics with the broker's defaults and waits until they are usable. It
+// returns why some could not be created.
 func (b *Broker) createTopics(names []string) map[string]error {
 	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
 	defer cancel()
@@ -132,7 +132,7 @@ func (b *Broker) createTopics(names []string) map[string]error {
 	for i, name := range names {
 		specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
 	}
-	// As many at once as one operation may make partitions.
+	// At once, as many as fit into the partition limit of one operation.
 	for len(specs) > 0 {
 		n := min(len(specs), max(controller.MaxPartitions/int(max(b.conf.NumPartitions, 1)), 1))
 		for i, made := range b.opt.Controller.CreateTopics(ctx, specs[:n]) {
@@ -150,7 +150,7 @@ func (b *Broker) createTopics(names []string) map[string]error {
 		specs = specs[n:]
 	}
 	if revision > 0 {
-		_ = b.opt.Metadata.WaitFor(ctx, revision) // one that is not seen by then is on its way
+		_ = b.opt.Metadata.WaitFor(ctx, revision) // after a timeout the topic is still being applied
 	}
 	return failed
 }

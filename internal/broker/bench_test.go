@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// exchange sends a frame and reads an answer of so many bytes, n times, with up
-// to window requests on the way.
+// exchange sends a frame and reads an answer of size bytes, n times, with up to window requests in
+// flight.
 func exchange(b *testing.B, w *wire, frame []byte, answer, window int) {
 	b.Helper()
 	in := make([]byte, answer)
@@ -27,8 +27,8 @@ func exchange(b *testing.B, w *wire, frame []byte, answer, window int) {
 	}
 }
 
-// What a whole Produce costs, from the socket to the answer, storage included:
-// mostly allocations count, for the file system is in memory.
+// The cost of a whole Produce, from the socket to the answer, including storage. The file system is
+// in memory, so allocations dominate.
 func BenchmarkProduce(b *testing.B) {
 	for name, window := range map[string]int{"one": 1, "pipelined": 64} {
 		b.Run(name, func(b *testing.B) {

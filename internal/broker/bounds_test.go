@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 )
 
-// An entry of a few bytes may be answered with many: naming it again gets no more.
-func TestWhatIsNamedAgainIsAnsweredOnce(t *testing.T) {
+// An entry of a few bytes may have a large answer: repeating it does not repeat the answer.
+func TestRepeatedEntriesAreAnsweredOnce(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
 	n.coordinates(t)
@@ -94,8 +94,7 @@ func TestWhatIsNamedAgainIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// Whether there is such a group comes before whether there are such partitions, as in
-// Kafka 4.3.
+// As in Kafka 4.3, a missing group is reported before missing partitions.
 func TestOffsetDeleteAsksForTheGroupFirst(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
@@ -116,7 +115,7 @@ func TestOffsetDeleteAsksForTheGroupFirst(t *testing.T) {
 }
 
 // The older encoding has 16 bits for the length of a text.
-func TestTheWordsOfAnErrorAreBounded(t *testing.T) {
+func TestErrorMessagesAreBounded(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
 	long := strings.Repeat("ü", 16_000)
@@ -135,32 +134,31 @@ func TestTheWordsOfAnErrorAreBounded(t *testing.T) {
 	}
 }
 
-// A session's memory is bounded by the number of its partitions, so that their names
-// must be those that topics can have.
-func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
+// The number of its partitions bounds a session's memory, so their names must be valid for topics.
+func TestSessionsRefuseInvalidTopicNames(t *testing.T) {
 	now := time.Now()
 	c := newSessions(10, defaultSessionBytes)
 	parts := asked(2)
-	parts[1].fetchAsk.topic.name = strings.Repeat("x", controller.MaxNameLength)
+	parts[1].partitionRequest.topic.name = strings.Repeat("x", controller.MaxNameLength)
 	s := c.create(false, parts, now)
 	if s == nil {
 		t.Fatal("no session")
 	}
-	parts[1].fetchAsk.topic.name += "x"
+	parts[1].partitionRequest.topic.name += "x"
 	if c.create(false, parts, now) != nil {
 		t.Error("a session with a name that is too long")
 	}
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.SessionID, req.SessionEpoch = 12, s.id, 1
-	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].fetchAsk.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
-	var got reading
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].partitionRequest.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
+	var got fetchRead
 	if use := c.begin(req, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
 		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got.parts), s.elem != nil)
 	}
 }
 
-// What can have no session drives none away.
-func TestARequestThatIsTooLargeForASessionLeavesTheOthers(t *testing.T) {
+// A request that can't get a session evicts none.
+func TestTooLargeSessionEvictsNone(t *testing.T) {
 	now := time.Now()
 	c := newSessions(10, defaultSessionBytes)
 	for range 5 {
@@ -178,8 +176,8 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// TestHowMuchARequestMayNameGoesByTheMemory: a broker with 64 MiB is not asked for 100,000 topics at once.
-func TestHowMuchARequestMayNameGoesByTheMemory(t *testing.T) {
+// A broker with 64 MiB refuses a request for 100,000 topics.
+func TestRequestSizeIsBoundedByMemory(t *testing.T) {
 	for most, fits := range map[int64]map[int]bool{0: {20_000: true, 100_000: true}, 4 << 20: {20_000: true, 100_000: false}} {
 		table, err := Table(most)
 		must(t, err)
@@ -198,9 +196,9 @@ func TestHowMuchARequestMayNameGoesByTheMemory(t *testing.T) {
 	}
 }
 
-// TestHowManyOffsetsARequestMayAskFor: tens of thousands of groups, as tools that watch all
-// groups name them, or hundreds of thousands of partitions; not hundreds of thousands of groups.
-func TestHowManyOffsetsARequestMayAskFor(t *testing.T) {
+// A request may name tens of thousands of groups, as monitoring tools do, or hundreds of thousands
+// of partitions, but not hundreds of thousands of groups.
+func TestOffsetFetchIsBounded(t *testing.T) {
 	table, err := Table(0)
 	must(t, err)
 	for name, c := range map[string]struct {

@@ -15,14 +15,14 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Options are what the handlers work with.
+// Options configures a Broker.
 type Options struct {
 	Self       int32
 	Metadata   *metadata.Applier
@@ -30,50 +30,53 @@ type Options struct {
 	Replicas   *replica.Manager
 	Configs    *configdef.Registry
 	Settings   *replica.TopicSettings
-	Groups     *groups.Coordinator
-	// Static are the broker's configs as the configuration sets them, by name.
+	Groups     *service.Groups
+	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string
-	// AnswerBytes bounds the records in answers that clients have not read yet; at
-	// the bound answers get shorter. Default 256 MiB.
+	// AnswerBytes bounds the records in answers that clients have not read yet; near the bound
+	// answers get shorter. Default 256 MiB.
 	AnswerBytes int64
-	// ParkedBytes bounds what requests hold that wait for something: fetches for records, joins
-	// for other members. At the bound a fetch is answered with what there is, and others are
-	// refused with an error on which clients come back. Default 64 MiB.
+	// ParkedBytes bounds the memory of requests that wait: fetches for records, joins for other
+	// members. At the bound a fetch is answered without waiting, and other requests are refused
+	// with a retriable error. A quarter as much is for requests that are too large to wait; they
+	// get it one after the other. Default 64 MiB.
 	ParkedBytes int64
-	// SessionBytes bounds what fetch sessions take; a client that gets none names all its
+	// SessionBytes bounds the memory of fetch sessions; a client without a session names all its
 	// partitions in every fetch. Default 128 MiB.
 	SessionBytes int64
-	// DecodedBytes bounds what the arrays of one decoded request take, in addition to the bound of
-	// its API. Default: only that.
+	// DecodedBytes bounds the arrays of one decoded request, in addition to the bound of its API.
+	// Default: only the latter.
 	DecodedBytes int64
-	// AppendTime bounds how long an append waits for this broker's own disk, whatever the timeout
-	// of its request: that concerns the other replicas of acks=all only, as in Kafka. A request
-	// with a longer timeout waits for as long as it says. Default 30 s.
+	// AppendTime bounds how long an append waits for this broker's own disk. As in Kafka, the
+	// timeout of a request applies only to the other replicas of acks=all. A request with a timeout
+	// longer than AppendTime waits for its timeout. Default 30 s.
 	AppendTime time.Duration
-	// Authorize reports whether a request's client may do what the request needs. nil allows everything.
+	// Authorize reports whether a request's client may perform an operation that the request needs.
+	// nil allows everything.
 	Authorize func(*network.Request, Access) bool
-	// Throttle returns for how long a request's connection is not read after its answer
-	// (KIP-219). nil throttles none.
+	// Throttle returns for how long a request's connection is not read after its answer (KIP-219).
+	// nil never throttles.
 	Throttle func(*network.Request) time.Duration
-	// Logger gets what handlers have to say; Level is the one that the whole
-	// broker logs at, and that a client may change.
+	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
+	// which clients may change.
 	Logger *zap.Logger
 	Level  zap.AtomicLevel
 }
 
 // Broker answers requests. It implements network.Handler.
 type Broker struct {
-	opt      Options
-	conf     configdef.Broker
-	table    *protocol.Table
-	entries  entries
-	sessions *sessions
-	damage   damageReports
-	answers  *bufpool.Budget // of record bytes in answers to fetches
-	parked   *bufpool.Budget // of what requests hold that wait
-	produces sync.Pool       // of *produceOp
-	heavy    chan struct{}   // held while heavy batches are validated, one for every two processors
-	turns    decodeSlots     // of large requests
+	opt         Options
+	conf        configdef.Broker
+	table       *protocol.Table
+	entries     entries
+	sessions    *sessions
+	damage      damageReports
+	answers     *bufpool.Budget // of record bytes in answers to fetches
+	parked      *bufpool.Budget // of requests that wait
+	wide        *bufpool.Budget // of large requests that parked has no memory for, until they are answered
+	produces    sync.Pool       // of *produceOp
+	heavy       chan struct{}   // held while expensive batches are validated; one slot for every two processors
+	decodeSlots decodeSlots     // held by large requests
 
 	producerIDs producerIDs
 	creations   creations
@@ -93,7 +96,7 @@ const (
 	defaultAppendTime   = 30 * time.Second
 )
 
-// changeTimeout bounds a change of metadata whose request names no time.
+// changeTimeout bounds a metadata change whose request has no timeout.
 const changeTimeout = 30 * time.Second
 
 // New returns a broker that can answer once the metadata applier has started.
@@ -109,23 +112,23 @@ func New(opt Options) (*Broker, error) {
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)), damage: damageReports{gap: damageGap},
-		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
-		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), turns: newTurns()}
+		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes), wide: bufpool.NewBudget(opt.ParkedBytes / 4),
+		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), decodeSlots: newDecodeSlots()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
 
-// Answers is the budget of Options.AnswerBytes.
+// Answers returns the state of the budget of Options.AnswerBytes.
 func (b *Broker) Answers() bufpool.BudgetStats { return b.answers.Stats() }
 
-// Parked is the budget of Options.ParkedBytes.
+// Parked returns the state of the budget of Options.ParkedBytes.
 func (b *Broker) Parked() bufpool.BudgetStats { return b.parked.Stats() }
 
-// closeGrace is how long handlers may take to end after the context of Close.
+// closeGrace is how long handlers may take to end after the context of Close has ended.
 const closeGrace = 250 * time.Millisecond
 
-// Close ends the background work of handlers and waits for it until ctx ends: what stands
-// on a disk then is left behind. Requests are no longer handed in.
+// Close ends the background work of handlers and waits for it until ctx ends; work that a disk
+// still blocks then is abandoned. No requests may arrive any more.
 func (b *Broker) Close(ctx context.Context) error {
 	b.stop()
 	ended := make(chan struct{})
@@ -138,7 +141,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	select { // stop ended what can be ended; that takes a moment, also where ctx had ended before
+	select { // stop ends what can be ended; that takes a moment, even if ctx ended before
 	case <-ended:
 		return nil
 	case <-time.After(closeGrace):
@@ -146,7 +149,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 }
 
-// image is the metadata that a request sees from start to end.
+// image returns the metadata that a request uses from start to end.
 func (b *Broker) image() *metadata.Image { return b.opt.Metadata.Image() }
 
 // respondTo returns an empty response for a request's version.
@@ -155,14 +158,14 @@ func respondTo[T kmsg.Response](r *network.Request, resp T) T {
 	return resp
 }
 
-// waitApplied waits until the metadata shows a change. A timeout is no error of
-// the change itself: it is made, and will be seen.
+// waitApplied waits until the metadata shows a change. A timeout is no error of the change itself,
+// which is made and will become visible.
 func (b *Broker) waitApplied(ctx context.Context, revision int64, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := b.opt.Metadata.WaitFor(ctx, revision)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the change is made, and not yet applied everywhere", errTimedOut)
+		return fmt.Errorf("%w: the change is stored but not applied everywhere yet", errTimedOut)
 	}
 	return err
 }

@@ -13,31 +13,30 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// change is one request that changes metadata: what it has made, and until when it
-// waits to see that.
+// change is one request that changes metadata: the revisions that it created, and until when it
+// waits to see them.
 type change struct {
 	b         *Broker
 	r         *network.Request
 	deadline  time.Time
-	revisions []int64 // of what it has made
+	revisions []int64 // that it created
 }
 
-// newChange begins a change whose request named a timeout; one without a
-// timeout of its own passes changeTimeout.
+// newChange begins a change with the timeout of its request; a request without one passes
+// changeTimeout.
 func (b *Broker) newChange(r *network.Request, timeout time.Duration) *change {
 	return &change{b: b, r: r, deadline: r.Received.Add(timeout)}
 }
 
-// made notes a revision; 0 is that of a change which was only validated.
+// made records a revision; 0 stands for a change that was only validated.
 func (c *change) made(revision int64) {
 	if revision > 0 && !slices.Contains(c.revisions, revision) {
 		c.revisions = append(c.revisions, revision)
 	}
 }
 
-// do runs one operation of the controller. What the request's time bounds is the
-// wait for the change to be seen, not the change: to give up in the midst of a
-// write would leave nobody knowing whether it was made.
+// do runs one operation of the controller. The request's timeout bounds the wait for the change to
+// become visible, not the change itself: if a write were interrupted, its result would be unknown.
 func (c *change) do(ctx context.Context, op func(context.Context) (revision int64, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -46,9 +45,8 @@ func (c *change) do(ctx context.Context, op func(context.Context) (revision int6
 	return err
 }
 
-// seen waits until everything that was made is seen by requests to come, and the logs
-// that it asks for were made or failed. The error is that of the waiting: the changes
-// are made.
+// seen waits until later requests see everything that was changed, and the logs of new partitions
+// were created or failed. Its error concerns only the wait: the changes are made.
 func (c *change) seen(ctx context.Context) error {
 	for _, revision := range c.revisions {
 		if err := c.b.waitApplied(ctx, revision, time.Until(c.deadline)); err != nil {
@@ -58,8 +56,8 @@ func (c *change) seen(ctx context.Context) error {
 	return nil
 }
 
-// verdict is how an answer tells of an error: code and words; 0 and nil for
-// none. The request's code for metrics is noted too.
+// verdict returns the code and message of an error, 0 and nil for none. It also sets the request's
+// code for metrics.
 func (c *change) verdict(err error) (int16, *string) {
 	n, msg := verdict(err)
 	if n != 0 {
@@ -68,7 +66,7 @@ func (c *change) verdict(err error) (int16, *string) {
 	return n, msg
 }
 
-// verdict is how an answer tells of an error: code and words.
+// verdict returns the code and message of an error.
 func verdict(err error) (int16, *string) {
 	if err == nil {
 		return 0, nil
@@ -76,8 +74,8 @@ func verdict(err error) (int16, *string) {
 	return code(changeError(err)), kmsg.StringPtr(words(err))
 }
 
-// changeError gives an error of the metadata store the meaning that it has where
-// the store was to be changed: for who reads and writes records it has another.
+// changeError maps errors of the metadata store that mean something else when records are read or
+// written.
 func changeError(err error) error {
 	switch {
 	case errors.Is(err, metadata.ErrFailed):
@@ -85,16 +83,16 @@ func changeError(err error) error {
 	case errors.Is(err, metadata.ErrTooLarge):
 		return refuse(kerr.PolicyViolation, "%s", err)
 	case errors.Is(err, metadata.ErrClosed), errors.Is(err, context.Canceled):
-		return refuse(kerr.NotController, "the broker is stopping: %s", err) // clients look for another and retry
+		return refuse(kerr.NotController, "the broker is stopping: %s", err) // clients look for another controller and retry
 	}
 	return err
 }
 
-// milliseconds of a request, as a duration; negative ones are none.
+// milliseconds returns a request's milliseconds as a duration; a negative number counts as 0.
 func milliseconds(ms int32) time.Duration { return time.Duration(max(ms, 0)) * time.Millisecond }
 
-// counts says how often each entry of a request occurs: what is named twice is
-// refused, as nobody can say which of the two is meant.
+// counts returns how often each entry of a request occurs. An entry that is named twice is refused,
+// because it is unclear which of the two is meant.
 func counts[E any, K comparable](entries []E, key func(*E) K) map[K]int {
 	n := make(map[K]int, len(entries))
 	for i := range entries {

@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// keyed makes a batch with a key for each record; "null" is none.
+// keyed builds a batch with a key for each record; "null" stands for none.
 func keyed(t *testing.T, keys ...string) []byte {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{})
@@ -32,7 +32,7 @@ func keyed(t *testing.T, keys ...string) []byte {
 	return built
 }
 
-// A record without a key could never be replaced. The words are Kafka's.
+// A record without a key could never be replaced. The wording is Kafka's.
 func TestACompactedTopicTakesNoRecordWithoutAKey(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
@@ -48,7 +48,7 @@ func TestACompactedTopicTakesNoRecordWithoutAKey(t *testing.T) {
 	if code, _ := send(9, "null"); code != 0 {
 		t.Fatalf("with delete a key is asked for: %d", code)
 	}
-	// What is asked of records follows the config, the topic's and the broker's.
+	// The check follows the config of the topic and of the broker.
 	const text = " Compacted topic cannot accept message without key in topic partition t-0"
 	for _, policy := range []string{"compact", "delete,compact"} {
 		mustAlter(t, w, incremental(topicType, "t", "cleanup.policy", set, policy))
@@ -75,8 +75,8 @@ func TestACompactedTopicTakesNoRecordWithoutAKey(t *testing.T) {
 	}
 }
 
-// Whoever sets a topic's configs, or the defaults of all, changes what its logs
-// do, at once and without a restart.
+// A change of a topic's configs, or of the defaults, changes its logs at once and without a
+// restart.
 func TestLogsFollowTheConfigsOfTheirTopic(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) { o.static["log.retention.hours"] = "2" })
 	n.topic(t, "t", 1)
@@ -116,12 +116,12 @@ func TestLogsFollowTheConfigsOfTheirTopic(t *testing.T) {
 	}
 }
 
-// A dry run says what the real one would, and changes nothing.
+// A dry run answers as the real request would, and changes nothing.
 func TestCleanupConfigsAreValidated(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 1)
 	w := n.dial(t)
-	_, before, err := n.store.Get(t.Context(), metadata.ClusterKey) // the image may still be on its way there
+	_, before, err := n.store.Get(t.Context(), metadata.ClusterKey) // the image may not have it yet
 	must(t, err)
 	for _, c := range []struct {
 		ops  []any
@@ -133,7 +133,7 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 		{[]any{"retention.ms", set, "-2"}, "INVALID_CONFIG: Invalid value -2 for configuration retention.ms: Value must be at least -1"},
 		{[]any{"min.compaction.lag.ms", set, "10", "max.compaction.lag.ms", set, "9"},
 			"INVALID_CONFIG: conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
-		{[]any{"local.retention.ms", set, "10"}, "INVALID_CONFIG: Topic config local.retention.ms is known to Kafka, but this version of chronik does not honour it; leave it out: there is no tiered storage"},
+		{[]any{"local.retention.ms", set, "10"}, "INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
 	} {
 		req := incremental(topicType, "t", c.ops...)
 		req.ValidateOnly = true
@@ -152,7 +152,7 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 		"segment.jitter.ms=0 DEFAULT_CONFIG {DEFAULT_CONFIG:log.roll.jitter.hours=0}")
 }
 
-// earliest waits until a partition begins at an offset, or not before it.
+// earliest waits until a partition starts at an offset, and fails if it starts after it.
 func (n *node) earliest(t *testing.T, topic string, want int64) {
 	t.Helper()
 	w := n.dial(t)
@@ -167,10 +167,10 @@ func (n *node) earliest(t *testing.T, topic string, want int64) {
 	}
 }
 
-// Old records go when the config that makes them old is set, on the topic or for
-// all, and no sooner; nobody waits for a restart, nor for the next round.
-func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
-	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.KeeperInterval = time.Hour } })
+// Old records are deleted when a config makes them old, for the topic or for all, and not earlier.
+// Neither a restart nor the next round is needed.
+func TestRetentionAppliesAtOnce(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.RetentionInterval = time.Hour } })
 	names := []string{"time", "all", "kept", "compacted", "size"}
 	for _, name := range names {
 		n.topic(t, name, 1, "segment.bytes", "1048576")
@@ -178,7 +178,7 @@ func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
 	w := n.dial(t)
 	mustAlter(t, w, incremental(topicType, "kept", "cleanup.policy", set, ""))
 	mustAlter(t, w, incremental(topicType, "compacted", "cleanup.policy", set, "compact"))
-	big := strings.Repeat("x", 600_000) // one to a segment
+	big := strings.Repeat("x", 600_000) // one record in each segment
 	yesterday := time.Now().Add(-24 * time.Hour).UnixMilli()
 	b := record.NewBuilder(record.BatchOptions{})
 	b.Append(yesterday, []byte("k"), []byte(big), nil)
@@ -195,7 +195,7 @@ func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
 	n.earliest(t, "time", 4)
 	n.earliest(t, "all", 0)
 	mustAlter(t, w, incremental(topicType, "size", "retention.ms", set, "-1", "retention.bytes", set, "1000000"))
-	n.earliest(t, "size", 2) // less than that would stay without the third
+	n.earliest(t, "size", 2) // without the third record less would stay
 	mustAlter(t, w, incremental(brokerType, "", "log.retention.ms", set, "3600000"))
 	n.earliest(t, "all", 4)
 	for _, name := range []string{"kept", "compacted"} {
@@ -206,12 +206,12 @@ func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
 	}
 }
 
-// What is left of a compacted topic is the last record of each key, at its offset,
-// and all that is in the active segment or beside it.
+// A compacted topic keeps the last record of each key, at its offset, and everything in the active
+// segment or after it.
 func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.storage = func(s *storage.Options) {
-			s.CleanerBackoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
+			s.Cleaning.Backoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
 		}
 	})
 	n.topic(t, "t", 1, "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.01")
@@ -227,12 +227,12 @@ func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 			t.Fatalf("%+v", p)
 		}
 	}
-	big := strings.Repeat("x", 600_000) // one to a segment
+	big := strings.Repeat("x", 600_000) // one record in each segment
 	for i := range 9 {
 		send(fmt.Sprint(i%3), big+fmt.Sprint(i))
 	}
 	send("last", "y")          // in the segment of the ninth, which is the active one
-	n.put(t, "other", 10, big) // so that the journal has no room for what t has in it
+	n.put(t, "other", 10, big) // so that the journal has no space for t's records
 	mustAlter(t, w, incremental(topicType, "t", "cleanup.policy", set, "compact"))
 	var got []string
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

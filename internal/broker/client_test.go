@@ -17,7 +17,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// A client that knows nothing of the topic produces, and another one reads.
+// A client that knows nothing about the topic produces, and another one reads.
 func TestAClientProducesToATopicThatIsMadeForItAndReadsBack(t *testing.T) {
 	n := newNode(t)
 	ctx := deadline(t)

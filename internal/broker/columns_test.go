@@ -18,8 +18,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// eachLine sends a sensible request of every API at every version, each on a connection of
-// its own, and hands its answer on: nil where the connection was closed instead.
+// eachLine sends a valid request of every API at every version, each on a new connection, and
+// passes on its answer: nil if the connection was closed instead.
 func (n *node) eachLine(t *testing.T, id [16]byte, check func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response)) {
 	t.Helper()
 	for _, a := range n.entries {
@@ -42,7 +42,7 @@ func (n *node) eachLine(t *testing.T, id [16]byte, check func(t *testing.T, a *a
 	}
 }
 
-// codesIn are the errors of an answer.
+// codesIn returns the errors of an answer.
 func codesIn(resp kmsg.Response) (codes []int16) {
 	errorCodes(reflect.ValueOf(resp), func(code int16) {
 		if code != 0 {
@@ -52,12 +52,12 @@ func codesIn(resp kmsg.Response) (codes []int16) {
 	return codes
 }
 
-// noPlace is for requests whose answer has no place for an error: it is empty.
+// noPlace reports whether the answer to a request has no field for an error because it is empty.
 func noPlace(req kmsg.Request) bool {
 	switch req := req.(type) {
 	case *kmsg.DescribeLogDirsRequest:
 		return req.Version < 3
-	case *kmsg.MetadataRequest: // of all topics, and so below
+	case *kmsg.MetadataRequest: // for all topics, and the same below
 		return req.Version < 13
 	case *kmsg.DescribeTopicPartitionsRequest:
 		return true
@@ -65,9 +65,9 @@ func noPlace(req kmsg.Request) bool {
 	return false
 }
 
-// Every line of the table says what its requests need, and refuses a client that may not do
-// that in every version: the answer has the shape of the version, and no part of it is a success.
-func TestEveryLineNeedsSomethingAndIsRefusedWithoutIt(t *testing.T) {
+// Every API names what its requests need, and refuses a client without these rights in every
+// version: the answer has the format of the version and reports no success.
+func TestEveryAPIIsRefusedWithoutItsRights(t *testing.T) {
 	var mu sync.Mutex
 	var asked []Access
 	var allows atomic.Bool
@@ -122,12 +122,12 @@ func TestEveryLineNeedsSomethingAndIsRefusedWithoutIt(t *testing.T) {
 	}
 }
 
-// What is refused names every part of the request, as an answer that succeeds does.
+// A refusal names every part of the request, as a successful answer does.
 func TestARefusalNamesEveryPart(t *testing.T) {
 	name := "t"
 	for _, c := range []struct {
 		req  kmsg.Request
-		want int // errors below the top
+		want int // errors below the top level
 	}{
 		{&kmsg.CreateTopicsRequest{Version: 7, Topics: []kmsg.CreateTopicsRequestTopic{{Topic: "a"}, {Topic: "b"}}}, 2},
 		{&kmsg.DeleteTopicsRequest{Version: 6, Topics: []kmsg.DeleteTopicsRequestTopic{{Topic: &name}, {TopicID: [16]byte{1}}}}, 2},
@@ -159,8 +159,8 @@ func TestARefusalNamesEveryPart(t *testing.T) {
 	}
 }
 
-// Quotas attach at one place: every answer says for how long its connection is throttled.
-func TestEveryAnswerSaysForHowLongItIsThrottled(t *testing.T) {
+// Quotas attach at one place: every answer reports how long its connection is throttled.
+func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
 	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(b *Options) { b.Throttle = func(*network.Request) time.Duration { return 7 * time.Millisecond } }
 	})
@@ -174,7 +174,7 @@ func TestEveryAnswerSaysForHowLongItIsThrottled(t *testing.T) {
 			set.SetThrottle(7)
 		}
 		if bytes.Equal(before, empty.AppendTo(nil)) {
-			return // the version has no place for it
+			return // the version has no field for it
 		}
 		if got, _ := resp.(kmsg.ThrottleResponse).Throttle(); got != 7 {
 			t.Errorf("throttled for %d ms", got)
@@ -182,9 +182,9 @@ func TestEveryAnswerSaysForHowLongItIsThrottled(t *testing.T) {
 	})
 }
 
-// Where the memory for requests that wait is used up, what would wait is refused with an
-// error on which clients come back, and everything else is answered.
-func TestWhatWaitsIsRefusedWhereItsMemoryIsUsedUp(t *testing.T) {
+// If the memory for waiting requests is used up, requests that would wait are refused with a
+// retriable error, and all others are answered.
+func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
@@ -195,14 +195,14 @@ func TestWhatWaitsIsRefusedWhereItsMemoryIsUsedUp(t *testing.T) {
 	n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 		codes := codesIn(resp)
 		for _, c := range codes {
-			if a.busy == nil && slices.Contains(busy, c) || a.busy != nil && c != a.busy.Code {
+			if a.overloaded == nil && slices.Contains(busy, c) || a.overloaded != nil && c != a.overloaded.Code {
 				t.Errorf("error %d: %+v", c, resp)
 			}
 		}
-		if a.busy != nil && len(codes) == 0 && !noPlace(req) {
+		if a.overloaded != nil && len(codes) == 0 && !noPlace(req) {
 			t.Errorf("it was not refused: %+v", resp)
 		}
-		if e := kerr.TypedErrorForCode(orSuccess(a.busy)); e != nil && !e.Retriable {
+		if e := kerr.TypedErrorForCode(orSuccess(a.overloaded)); e != nil && !e.Retriable {
 			t.Errorf("clients do not come back on %v", e)
 		}
 	})
@@ -218,7 +218,7 @@ func orSuccess(e *kerr.Error) int16 {
 	return e.Code
 }
 
-// A member that waits for others is counted with what it says of itself until it is answered, or gone.
+// A member that waits for others is charged for its metadata until it is answered, or gone.
 func TestAJoinThatWaitsIsCounted(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) { o.static["group.initial.rebalance.delay.ms"] = "600000" })
 	n.topic(t, "t", 1)
@@ -240,8 +240,8 @@ func TestAJoinThatWaitsIsCounted(t *testing.T) {
 	eventually(t, "nothing is parked for a client that is gone", func() bool { return n.Parked().Used == 0 })
 }
 
-// A request whose parts each take some time to answer has few of them.
-func TestCostBoundsOfLines(t *testing.T) {
+// If each part of a request takes some time to answer, the request may have few parts.
+func TestCostBoundsOfAPIs(t *testing.T) {
 	n := newNode(t)
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	for i := range 20_000 {

@@ -14,8 +14,8 @@ const (
 	brokerType = kmsg.ConfigResourceTypeBroker
 )
 
-// incremental is a request for one operation, or more: name, operation, value.
-// The value "null" is null.
+// incremental returns a request for one or more operations: name, operation, value. "null" stands
+// for null.
 func incremental(kind kmsg.ConfigResourceType, name string, ops ...any) *kmsg.IncrementalAlterConfigsRequest {
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	x := kmsg.NewIncrementalAlterConfigsRequestResource()
@@ -57,7 +57,7 @@ func describing(kind kmsg.ConfigResourceType, name string, configs ...string) *k
 	return req
 }
 
-// lines are the configs of an answer: name=value, where it comes from, synonyms.
+// lines returns the configs of an answer: name=value, source, synonyms.
 func lines(x *kmsg.DescribeConfigsResponseResource) (list []string) {
 	show := func(v *string) string {
 		if v == nil {
@@ -128,7 +128,7 @@ func TestConfigsAreDescribedWithEveryPlaceThatSetsThem(t *testing.T) {
 		"log.segment.bytes=2000000 DYNAMIC_DEFAULT_BROKER_CONFIG {DYNAMIC_DEFAULT_BROKER_CONFIG:log.segment.bytes=2000000}",
 		"message.max.bytes=300000 DYNAMIC_DEFAULT_BROKER_CONFIG {DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=300000}")
 
-	// What is described is what holds.
+	// The described configs are the effective ones.
 	conf := n.topicConf(n.image(), n.image().Topic("t"))
 	if conf.Conf.SegmentBytes != 2_000_000 || conf.Rules.MaxBatchBytes != 100_000 {
 		t.Errorf("segments of %d bytes, batches of %d", conf.Conf.SegmentBytes, conf.Rules.MaxBatchBytes)
@@ -218,7 +218,7 @@ func TestAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{incremental(brokerType, "1", "log.dirs", set, "/x"), "INVALID_REQUEST: Cannot update these configs dynamically: [log.dirs]"},
 		{incremental(3, "t", "segment.ms", set, "1"), "INVALID_REQUEST: Unknown resource type 3"},
 		{incremental(topicType, "t"), "ok"},
-		// All of a resource or nothing.
+		// All changes of a resource are made or none.
 		{incremental(topicType, "t", "segment.bytes", set, "3000000", "no.such", set, "1"), "INVALID_CONFIG: Unknown topic config name: no.such"},
 	} {
 		if got := alter(t, w, c.req); !strings.HasPrefix(got, c.want) {

@@ -10,15 +10,15 @@ import (
 
 // ConsumerGroupDescribe (key 69), versions 0 to 1: consumer groups (KIP-848).
 func consumerGroupDescribeAPI() api {
-	return line[*kmsg.ConsumerGroupDescribeRequest]{
+	return apiDef[*kmsg.ConsumerGroupDescribeRequest]{
 		API: protocol.API{Key: int16(kmsg.ConsumerGroupDescribe), Max: 1},
 		needs: func(req *kmsg.ConsumerGroupDescribeRequest, n *needs) {
 			for _, id := range req.Groups {
 				n.group(opDescribe, id)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: consumerGroupDescribe,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     consumerGroupDescribe,
 	}.api()
 }
 

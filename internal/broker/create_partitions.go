@@ -14,15 +14,15 @@ import (
 
 // CreatePartitions (key 37), versions 0 to 3.
 func createPartitionsAPI() api {
-	return line[*kmsg.CreatePartitionsRequest]{
+	return apiDef[*kmsg.CreatePartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
 		needs: func(req *kmsg.CreatePartitionsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opAlter, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(createPartitions),
+		overloaded: kerr.NotController,
+		handle:     inBackground(createPartitions),
 	}.api()
 }
 
@@ -30,13 +30,14 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 	resp := respondTo(r, kmsg.NewPtrCreatePartitionsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	times := counts(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
-	// Of the topics of the answer, how many partitions there were, and how many there shall be: 0 where nothing was made.
+	// For each topic of the answer, how many partitions it had and how many it will have: 0 if none
+	// was created.
 	var before, wanted []int32
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		n := times[t.Topic]
 		if n == 0 {
-			continue // answered where it was first named
+			continue // answered where it was named first
 		}
 		out := kmsg.NewCreatePartitionsResponseTopic()
 		out.Topic = t.Topic
@@ -76,8 +77,8 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 }
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
-	if controller.IsInternal(t.Topic) {
-		return refuse(kerr.InvalidRequest, "What topic %s keeps is bound to its partitions by their number: it can't be changed.", t.Topic)
+	if metadata.IsInternal(t.Topic) {
+		return refuse(kerr.InvalidRequest, "The number of partitions of internal topic %s can't be changed: its records are assigned to partitions by it.", t.Topic)
 	}
 	if err := c.b.checkSpace(); err != nil {
 		return err
@@ -94,12 +95,11 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 	return c.do(ctx, func(ctx context.Context) (int64, error) { return c.b.opt.Controller.CreatePartitions(ctx, spec) })
 }
 
-// emptyAssignment refuses a list of assignments that is there and has none,
-// unlike null, which leaves the choice to us.
+// emptyAssignment refuses an empty list of assignments; null leaves the choice to the broker.
 func emptyAssignment(img *metadata.Image, t *kmsg.CreatePartitionsRequestTopic) error {
 	topic := img.Topic(t.Topic)
 	if topic == nil || t.Count <= topic.Partitions.Len() {
-		return nil // there is more to complain about
+		return nil // other checks report more important errors
 	}
 	return refuse(kerr.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only 0 assignment(s) were specified.",
 		t.Count-topic.Partitions.Len())

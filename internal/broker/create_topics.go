@@ -13,19 +13,19 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// CreateTopics (key 19), versions 2 to 7. An answer without an error means that
-// the topic can be used. A topic whose logs could not be made is answered with
-// KAFKA_STORAGE_ERROR and the cause; it exists, and its logs are tried again.
+// CreateTopics (key 19), versions 2 to 7. An answer without an error means that the topic is
+// usable. If its logs could not be created, the answer is KAFKA_STORAGE_ERROR with the cause; the
+// topic exists, and the broker retries creating its logs.
 func createTopicsAPI() api {
-	return line[*kmsg.CreateTopicsRequest]{
+	return apiDef[*kmsg.CreateTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
 		needs: func(req *kmsg.CreateTopicsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opCreate, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(createTopics),
+		overloaded: kerr.NotController,
+		handle:     inBackground(createTopics),
 	}.api()
 }
 
@@ -34,12 +34,12 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	times := counts(req.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
 	var specs []controller.TopicSpec
-	var places []int // of each spec in the answer
+	var places []int // place of each spec in the answer
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		n := times[t.Topic]
 		if n == 0 {
-			continue // answered where it was first named
+			continue // answered where it was named first
 		}
 		out := kmsg.NewCreateTopicsResponseTopic()
 		out.Topic, out.NumPartitions, out.ReplicationFactor = t.Topic, -1, -1
@@ -74,7 +74,7 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	return resp
 }
 
-// createdLogs reports why a topic that was created can't be used.
+// createdLogs returns why a topic that was created is not usable; nil if it is.
 func (b *Broker) createdLogs(img *metadata.Image, made *controller.Outcome) error {
 	if t := img.TopicByID(made.ID); made.Revision > 0 && t != nil {
 		return b.missingLogs(t, 0)
@@ -82,12 +82,12 @@ func (b *Broker) createdLogs(img *metadata.Image, made *controller.Outcome) erro
 	return nil
 }
 
-// creatable says why a topic may not be created, whatever else is asked for.
+// creatable returns why a topic may not be created, whatever else the request asks for.
 func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 	if t.Topic == "__cluster_metadata" {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
-	if controller.IsInternal(t.Topic) {
+	if metadata.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}
@@ -116,7 +116,7 @@ func (c *change) createTopics(ctx context.Context, specs []controller.TopicSpec)
 	return made
 }
 
-// created fills in the answer for a topic that was to be created.
+// created fills in the answer for one topic.
 func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic) {
 	if out.ErrorCode, out.ErrorMessage = c.verdict(made.Err); made.Err == nil {
 		out.TopicID, out.NumPartitions, out.ReplicationFactor = made.ID, made.Partitions, made.ReplicationFactor
@@ -124,8 +124,8 @@ func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTo
 	}
 }
 
-// createdConfigs are the configs of a topic as CreateTopics answers with them
-// (KIP-525): all that hold for it, with where they come from.
+// createdConfigs returns the configs of a topic for the answer of CreateTopics (KIP-525): all
+// effective ones, with their sources.
 func (b *Broker) createdConfigs(set map[string]string) []kmsg.CreateTopicsResponseTopicConfig {
 	values := b.opt.Configs.DescribeTopic(b.layers(b.image(), &metadata.Topic{Configs: set}))
 	list := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(values))

@@ -42,7 +42,7 @@ func createRequest(validateOnly bool, topics ...kmsg.CreateTopicsRequestTopic) *
 	return req
 }
 
-// said is an error in an answer: its name and words.
+// said returns an error in an answer: its name and message.
 func said(code int16, msg *string) string {
 	if code == 0 && msg == nil {
 		return "ok"
@@ -124,7 +124,7 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 		{newTopic("x", 1, 1, "no.such", "1"), "INVALID_CONFIG: Unknown topic config name: no.such"},
 		{newTopic("x", 1, 1, "segment.ms", "abc"), "INVALID_CONFIG: Invalid value abc for configuration segment.ms: Not a number of type LONG"},
 		{newTopic("x", 1, 1, "segment.ms", "null"), "INVALID_CONFIG: Null value not supported for topic configs: segment.ms"},
-		{newTopic("x", 1, 1, "local.retention.ms", "5"), "INVALID_CONFIG: Topic config local.retention.ms is known to Kafka, but this version of chronik does not honour it; leave it out: there is no tiered storage"},
+		{newTopic("x", 1, 1, "local.retention.ms", "5"), "INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
 		{newTopic("x", 0, 1), "INVALID_PARTITIONS: Number of partitions was set to an invalid non-positive value."},
 		{newTopic("x", 1, 0), "INVALID_REPLICATION_FACTOR: Replication factor must be larger than 0, or -1 to use the default value."},
 		{newTopic("x", 1, 9), "INVALID_REPLICATION_FACTOR: Unable to replicate the partition 9 time(s): The target replication factor of 9 cannot be reached because only 1 broker(s) are registered"},
@@ -173,7 +173,7 @@ func TestValidateOnlyChangesNothing(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "here", 1)
 	w := n.dial(t)
-	_, before, err := n.store.Get(t.Context(), metadata.ClusterKey) // the image may still be on its way there
+	_, before, err := n.store.Get(t.Context(), metadata.ClusterKey) // the image may not have it yet
 	must(t, err)
 	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(true, newTopic("t", 2, -1))).Topics[0]
 	if made.ErrorCode != 0 || made.NumPartitions != 2 || made.ReplicationFactor != 1 || len(made.Configs) == 0 {
@@ -201,7 +201,7 @@ func TestValidateOnlyChangesNothing(t *testing.T) {
 	}
 }
 
-func TestATimeoutSaysThatTheChangeIsMade(t *testing.T) {
+func TestTimeoutReportsThatTheChangeIsStored(t *testing.T) {
 	n := newNode(t)
 	old := n.topic(t, "old", 1)
 	release, held := make(chan struct{}), make(chan struct{}, 100)
@@ -214,7 +214,7 @@ func TestATimeoutSaysThatTheChangeIsMade(t *testing.T) {
 	create := createRequest(false, newTopic("new", 1, 1), newTopic("old", 1, 1))
 	create.TimeoutMillis = 1
 	resp := ask[*kmsg.CreateTopicsResponse](t, w, 7, create)
-	if got := said(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); !strings.HasPrefix(got, "REQUEST_TIMED_OUT: timed out: the change is made") {
+	if got := said(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); !strings.HasPrefix(got, "REQUEST_TIMED_OUT: timed out: the change is stored") {
 		t.Errorf("create: %s", got)
 	}
 	if resp.Topics[1].ErrorCode != kerr.TopicAlreadyExists.Code {
@@ -240,8 +240,8 @@ func TestATimeoutSaysThatTheChangeIsMade(t *testing.T) {
 	}
 }
 
-// What comes after a change of metadata, such as the checkpoint of new logs, is done
-// once for all topics of a request: one change makes them, one says where they are.
+// The work after a metadata change, such as the checkpoint of new logs, is done once for all topics
+// of a request: one change creates them, one records their directories.
 func TestTopicsOfARequestAreMadeAndDeletedTogether(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
@@ -260,7 +260,7 @@ func TestTopicsOfARequestAreMadeAndDeletedTogether(t *testing.T) {
 		}
 	}
 	n.mustHave(t, "t49", 1)
-	must(t, n.applier.WaitFor(t.Context(), before+2)) // their directories are noted in a change of its own
+	must(t, n.applier.WaitFor(t.Context(), before+2)) // a change of its own records their directories
 	if made := n.image().Version() - before; made > 2 {
 		t.Errorf("%d changes of metadata made the topics", made)
 	}
@@ -270,7 +270,7 @@ func TestTopicsOfARequestAreMadeAndDeletedTogether(t *testing.T) {
 			t.Error(said(topic.ErrorCode, topic.ErrorMessage))
 		}
 	}
-	must(t, n.applier.WaitFor(t.Context(), before+2)) // the tombstones go when the logs have
+	must(t, n.applier.WaitFor(t.Context(), before+2)) // the tombstones are removed after the logs
 	if made := n.image().Version() - before; made > 2 {
 		t.Errorf("%d changes of metadata deleted the topics", made)
 	}

@@ -10,15 +10,15 @@ import (
 
 // DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
 func deleteGroupsAPI() api {
-	return line[*kmsg.DeleteGroupsRequest]{
+	return apiDef[*kmsg.DeleteGroupsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteGroups), Max: 2},
 		needs: func(req *kmsg.DeleteGroupsRequest, n *needs) {
 			for _, id := range req.Groups {
 				n.group(opDelete, id)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: deleteGroups,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     deleteGroups,
 	}.api()
 }
 

@@ -12,19 +12,19 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// DeleteRecords (key 21), versions 0 to 2: moves the starts of partitions
-// (KIP-107). It is answered when that is durable, however long the request wanted
-// to wait: what it asks for can't be taken back half done.
+// DeleteRecords (key 21), versions 0 to 2: moves the log start of partitions (KIP-107). It is
+// answered when that is durable, whatever the request's timeout, because it cannot be undone
+// halfway.
 func deleteRecordsAPI() api {
-	return line[*kmsg.DeleteRecordsRequest]{
+	return apiDef[*kmsg.DeleteRecordsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
 		needs: func(req *kmsg.DeleteRecordsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opDelete, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.LeaderNotAvailable,
-		handle: beside(deleteRecords),
+		overloaded: kerr.LeaderNotAvailable,
+		handle:     inBackground(deleteRecords),
 	}.api()
 }
 
@@ -32,13 +32,13 @@ func deleteRecords(_ context.Context, b *Broker, r *network.Request, req *kmsg.D
 	resp := respondTo(r, kmsg.NewPtrDeleteRecordsResponse())
 	img := b.image()
 	var list []replica.Deletion
-	var places [][2]int // of each deletion in the answer
+	var places [][2]int // place of each deletion in the answer
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		known, err := b.deletableFrom(img, t.Topic)
 		out := kmsg.NewDeleteRecordsResponseTopic()
 		out.Topic = t.Topic
-		last := map[int32]int{} // a partition that is named twice gets what it was last told, as in Kafka
+		last := map[int32]int{} // if a partition is named twice, the last entry counts, as in Kafka
 		for j := range t.Partitions {
 			last[t.Partitions[j].Partition] = j
 		}
@@ -73,8 +73,8 @@ func deleteRecords(_ context.Context, b *Broker, r *network.Request, req *kmsg.D
 	return resp
 }
 
-// deletableFrom finds a topic from which clients may delete records: what the
-// broker itself keeps is not theirs.
+// deletableFrom returns a topic from which clients may delete records, which excludes the broker's
+// internal topics.
 func (b *Broker) deletableFrom(img *metadata.Image, name string) (*metadata.Topic, error) {
 	t := img.Topic(name)
 	switch {

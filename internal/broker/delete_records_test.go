@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// deleting asks for records of one topic to go: partition and offset, in turn.
+// deleting returns a request to delete records of one topic; args alternate partition and offset.
 func deleting(topic string, ends ...int64) *kmsg.DeleteRecordsRequest {
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis = 120_000
@@ -27,7 +27,7 @@ func deleting(topic string, ends ...int64) *kmsg.DeleteRecordsRequest {
 	return req
 }
 
-// lows are the answers in short: topic-partition low, or its error.
+// lows returns short answers: topic-partition low, or its error.
 func lows(resp *kmsg.DeleteRecordsResponse) (list []string) {
 	for _, topic := range resp.Topics {
 		for _, p := range topic.Partitions {
@@ -87,8 +87,7 @@ func TestDeleteRecordsAnswersAsKafkaDoes(t *testing.T) {
 	}
 }
 
-// Where records were deleted, what is asked of their times is answered by those
-// that are left.
+// After records were deleted, lookups by time consider only the remaining ones.
 func TestListOffsetsAfterRecordsWereDeleted(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 1)

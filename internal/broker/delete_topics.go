@@ -13,10 +13,10 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// DeleteTopics (key 20), versions 1 to 6. An answer without an error means that
-// the topic is gone for every request to come; its bytes go in the background.
+// DeleteTopics (key 20), versions 1 to 6. An answer without an error means that no later request
+// sees the topic; its files are deleted in the background.
 func deleteTopicsAPI() api {
-	return line[*kmsg.DeleteTopicsRequest]{
+	return apiDef[*kmsg.DeleteTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
 		needs: func(req *kmsg.DeleteTopicsRequest, n *needs) {
 			for _, t := range deleteEntries(req) {
@@ -32,8 +32,8 @@ func deleteTopicsAPI() api {
 			whole.Topics = deleteEntries(req)
 			c.respond(refuseWhole(&whole, code))
 		},
-		busy:   kerr.NotController,
-		handle: beside(deleteTopics),
+		overloaded: kerr.NotController,
+		handle:     inBackground(deleteTopics),
 	}.api()
 }
 
@@ -41,7 +41,7 @@ func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	resp := respondTo(r, kmsg.NewPtrDeleteTopicsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	var ids [][16]byte
-	var places []int // of each id in the answer
+	var places []int // place of each id in the answer
 	for _, want := range b.toDelete(req) {
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.name, want.id
@@ -75,8 +75,7 @@ func (c *change) deleteTopics(ctx context.Context, ids [][16]byte) []error {
 	return errs
 }
 
-// deletion is one entry of the request: the topic that it means, or why it means
-// none.
+// deletion is one entry of the request: the topic that it means, or why it means none.
 type deletion struct {
 	name  *string
 	id    [16]byte
@@ -84,8 +83,8 @@ type deletion struct {
 	err   error
 }
 
-// toDelete finds out what the entries mean, before anything is deleted: an entry
-// that another one repeats deletes nothing. Each repetition is answered once.
+// toDelete resolves all entries before any topic is deleted. A topic that several entries name is
+// not deleted, and it is answered once.
 func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	entries := deleteEntries(req)
 	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) string {
@@ -95,7 +94,7 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 		return fmt.Sprintf("name %s id %x", *e.Topic, e.TopicID)
 	}
 	times := counts(entries, keyOf)
-	named := map[[16]byte]int{} // how many entries mean a topic, by its id or its name
+	named := map[[16]byte]int{} // how many entries name a topic, by its id or its name
 	img := b.image()
 	var list []deletion
 	for i := range entries {
@@ -125,7 +124,7 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	})
 }
 
-// deleteEntries are a request's topics in the shape that they have from version 6 on.
+// deleteEntries returns a request's topics in the form of version 6.
 func deleteEntries(req *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopic {
 	if req.Version >= 6 {
 		return req.Topics
@@ -137,7 +136,7 @@ func deleteEntries(req *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopi
 	return entries
 }
 
-// deletable finds the topic that an entry means.
+// deletable returns the topic that an entry names.
 func (b *Broker) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTopicsRequestTopic, repeated bool) (*metadata.Topic, error) {
 	byID := e.TopicID != [16]byte{}
 	var t *metadata.Topic

@@ -33,7 +33,7 @@ func deleteRequest(version int16, topics ...kmsg.DeleteTopicsRequestTopic) *kmsg
 	return req
 }
 
-// deletions are the entries of an answer, in words.
+// deletions returns the entries of an answer as text.
 func deletions(resp *kmsg.DeleteTopicsResponse) (list []string) {
 	for _, out := range resp.Topics {
 		name := "null"
@@ -104,7 +104,7 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 	if n.image().NumTopics() != 3 {
 		t.Errorf("%d topics, want a, b and c", n.image().NumTopics())
 	}
-	// An entry with both does not count as one for the id.
+	// An entry with both does not count as an entry for the id.
 	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, both, byID(b))))
 	if len(got) != 2 || got[1] != "b ok" {
 		t.Errorf("%q, want b to be deleted", got)
@@ -116,7 +116,7 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 		t.Errorf("%d topics (-want +got):\n%s", n.image().NumTopics(), diff)
 	}
 	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 4, deleteRequest(4, byName("no"))))
-	if diff := cmp.Diff([]string{"no UNKNOWN_TOPIC_OR_PARTITION"}, got); diff != "" { // words came with version 5
+	if diff := cmp.Diff([]string{"no UNKNOWN_TOPIC_OR_PARTITION"}, got); diff != "" { // version 5 added messages
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -139,7 +139,7 @@ func TestDeletionCanBeDisabled(t *testing.T) {
 	}
 }
 
-// morePartitions asks for partitions; assignment is null where it is nil.
+// morePartitions returns a request for partitions; a nil assignment is null.
 func morePartitions(topic string, count int32, assignment [][]int32) *kmsg.CreatePartitionsRequest {
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.TimeoutMillis = 120_000

@@ -10,13 +10,13 @@ import (
 
 // DescribeCluster (key 60), versions 0 to 2.
 func describeClusterAPI() api {
-	return line[*kmsg.DescribeClusterRequest]{
+	return apiDef[*kmsg.DescribeClusterRequest]{
 		API:    protocol.API{Key: int16(kmsg.DescribeCluster), Max: 2},
-		handle: now(describeCluster),
+		handle: answering(describeCluster),
 	}.api()
 }
 
-// Types of endpoints (KIP-919). Clients come to brokers only.
+// Types of endpoints (KIP-919). Clients connect to brokers only.
 const (
 	brokerEndpoint     = 1
 	controllerEndpoint = 2

@@ -13,23 +13,22 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// DescribeConfigs (key 32), versions 1 to 4: the configs that chronik reads, of
-// topics, of this broker, those set for all brokers, those of consumer groups, and
-// the level of its log.
+// DescribeConfigs (key 32), versions 1 to 4: the configs that chronik uses. Resources are topics,
+// this broker, the default of all brokers, consumer groups, and the broker's log level.
 func describeConfigsAPI() api {
-	return line[*kmsg.DescribeConfigsRequest]{
+	return apiDef[*kmsg.DescribeConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4, MaxCost: maxDescribeConfigs},
 		needs: func(req *kmsg.DescribeConfigsRequest, n *needs) {
 			for _, x := range req.Resources {
 				n.configs(opDescribeConfigs, resource{x.ResourceType, x.ResourceName})
 			}
 		},
-		handle: now(describedResources),
+		handle: answering(describedResources),
 	}.api()
 }
 
-// maxDescribeConfigs bounds how many resources one request may name: each takes some
-// microseconds to describe. 12,000 are within it.
+// maxDescribeConfigs bounds how many resources one request may name, since each takes microseconds
+// to describe. A request may name 12,000.
 const maxDescribeConfigs = 2 << 20
 
 func describedResources(b *Broker, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
@@ -49,16 +48,16 @@ func describedResources(b *Broker, r *network.Request, req *kmsg.DescribeConfigs
 	return resp
 }
 
-// wanted are the configs that are asked for of one resource.
+// wanted are the requested configs of one resource.
 type wanted struct {
 	resource
-	names map[string]bool // nil: all of them
+	names map[string]bool // nil: all configs
 }
 
 func (w *wanted) has(name string) bool { return w.names == nil || w.names[name] }
 
-// wantedConfigs makes one of the entries that name the same resource, at the place of the
-// first one: an entry of a few bytes has an answer of many, and takes some time to make.
+// wantedConfigs merges the entries that name the same resource, at the place of the first one: an
+// entry of a few bytes has a large answer, which takes time to build.
 func wantedConfigs(req *kmsg.DescribeConfigsRequest) []*wanted {
 	list := make([]*wanted, 0, len(req.Resources))
 	known := make(map[resource]*wanted, len(req.Resources))
@@ -83,7 +82,7 @@ func wantedConfigs(req *kmsg.DescribeConfigsRequest) []*wanted {
 	return list
 }
 
-// canonical is the resource with the one spelling of a broker's number.
+// canonical returns the resource with a normalized broker number.
 func (x resource) canonical() resource {
 	if x.kind == kmsg.ConfigResourceTypeBroker || x.kind == kmsg.ConfigResourceTypeBrokerLogger {
 		if id, err := strconv.ParseInt(x.name, 10, 32); err == nil {
@@ -93,7 +92,7 @@ func (x resource) canonical() resource {
 	return x
 }
 
-// describedConfigs are those of a resource that are asked for.
+// describedConfigs returns the requested configs of a resource.
 func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest, want *wanted) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
 	if want.kind == kmsg.ConfigResourceTypeBrokerLogger {
 		return b.loggersOf(req, want)
@@ -136,19 +135,19 @@ func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value
 			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
 		}
 		l := b.layers(img, nil)
-		l.Group = img.GroupConfig(res.name) // none for a group that nobody has heard of yet
+		l.Group = img.GroupConfig(res.name) // none for an unknown group
 		return b.opt.Configs.DescribeGroup(l), nil
 	}
 	return nil, unknownResource(res.kind)
 }
 
-// unknownResource refuses the kind of resources that Kafka has and chronik
-// doesn't, client metrics, and those that nobody has.
+// unknownResource refuses resource types that Kafka has and chronik does not (client metrics), and
+// unknown ones.
 func unknownResource(t kmsg.ConfigResourceType) error {
-	return refuse(kerr.InvalidRequest, "Unknown resource type %d: topics (2), brokers (4), broker loggers (8) and groups (32) have configs here", t)
+	return refuse(kerr.InvalidRequest, "Unknown resource type %d: only topics (2), brokers (4), broker loggers (8) and groups (32) have configs", t)
 }
 
-// describedConfig is how a config is answered.
+// describedConfig returns a config in the form of the answer.
 func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType, v *configdef.Value) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
 	out.Name, out.Value, out.IsSensitive = v.Def.Name, shown(v.Def, v.Value, v.Null), v.Def.Type == configdef.Password
@@ -168,7 +167,7 @@ func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType
 	return out
 }
 
-// shown is a config's value as clients may see it: a secret is null.
+// shown returns a config's value as clients may see it: a secret is null.
 func shown(d *configdef.Def, value string, null bool) *string {
 	if null || d.Type == configdef.Password {
 		return nil

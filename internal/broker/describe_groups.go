@@ -10,15 +10,15 @@ import (
 
 // DescribeGroups (key 15), versions 0 to 6: classic groups.
 func describeGroupsAPI() api {
-	return line[*kmsg.DescribeGroupsRequest]{
+	return apiDef[*kmsg.DescribeGroupsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeGroups), Max: 6},
 		needs: func(req *kmsg.DescribeGroupsRequest, n *needs) {
 			for _, id := range req.Groups {
 				n.group(opDescribe, id)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: describeGroups,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     describeGroups,
 	}.api()
 }
 

@@ -15,22 +15,21 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// DescribeLogDirs (key 35), versions 1 to 5: which logs are in which directory,
-// how large they are, and how much room there is (KIP-113, KIP-827). Logs are
-// never moved between directories, so that none is a future one, and none lags.
-// A directory that
-// could not be opened is listed with an error and no logs. It asks file systems, so it runs beside the connection's reader.
+// DescribeLogDirs (key 35), versions 1 to 5: the logs of each directory, their sizes and the free
+// space (KIP-113, KIP-827). Logs are never moved between directories, so none is a future log and
+// none lags. A directory that could not be opened is listed with an error and without logs. The
+// handler calls file systems, so it runs on a goroutine of its own.
 func describeLogDirsAPI() api {
-	return line[*kmsg.DescribeLogDirsRequest]{
-		API:    protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
-		needs:  func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
-		busy:   kerr.RequestTimedOut,
-		lists:  func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
-		handle: beside(describeLogDirs),
+	return apiDef[*kmsg.DescribeLogDirsRequest]{
+		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
+		needs:         func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
+		overloaded:    kerr.RequestTimedOut,
+		answerEntries: func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
+		handle:        inBackground(describeLogDirs),
 	}.api()
 }
 
-// logs is how many logs this broker has.
+// logs returns how many logs this broker has.
 func (b *Broker) logs() (n int) {
 	for _, d := range b.opt.Replicas.Dirs() {
 		n += len(d.Logs())
@@ -64,7 +63,7 @@ func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg
 	return resp
 }
 
-// wantedLogs is what a request asks for; nil for everything.
+// wantedLogs returns the requested partitions; nil for all.
 func wantedLogs(req *kmsg.DescribeLogDirsRequest) map[topicPartition]bool {
 	if req.Topics == nil {
 		return nil
@@ -78,8 +77,8 @@ func wantedLogs(req *kmsg.DescribeLogDirsRequest) map[topicPartition]bool {
 	return wanted
 }
 
-// describedLogs are the wanted ones of a directory's logs, in the order of topics
-// and partitions. A log whose topic was deleted is on its way out and not told of.
+// describedLogs returns the wanted logs of a directory in the order of topics and partitions. It
+// leaves out logs of deleted topics.
 func describedLogs(img *metadata.Image, logs []*storage.Log, wanted map[topicPartition]bool) []kmsg.DescribeLogDirsResponseDirTopic {
 	topics := map[string][]kmsg.DescribeLogDirsResponseDirTopicPartition{}
 	for _, l := range logs {

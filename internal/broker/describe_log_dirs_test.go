@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// logDirs asks what is in the directories; without topics for everything.
+// logDirs requests the contents of the directories; without topics, all.
 func logDirs(t *testing.T, w *wire, version int16, topics ...kmsg.DescribeLogDirsRequestTopic) *kmsg.DescribeLogDirsResponse {
 	t.Helper()
 	req := kmsg.NewPtrDescribeLogDirsRequest()
@@ -16,7 +16,7 @@ func logDirs(t *testing.T, w *wire, version int16, topics ...kmsg.DescribeLogDir
 	return ask[*kmsg.DescribeLogDirsResponse](t, w, version, req)
 }
 
-// held are the logs of an answer: topic-partition:size.
+// held returns the logs of an answer: topic-partition:size.
 func held(resp *kmsg.DescribeLogDirsResponse) string {
 	var list []string
 	for _, d := range resp.Dirs {

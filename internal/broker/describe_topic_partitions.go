@@ -6,7 +6,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -15,7 +14,7 @@ import (
 // DescribeTopicPartitions (key 75), version 0: topics and partitions in order, a
 // page at a time (KIP-966).
 func describeTopicPartitionsAPI() api {
-	return line[*kmsg.DescribeTopicPartitionsRequest]{
+	return apiDef[*kmsg.DescribeTopicPartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
 		needs: func(req *kmsg.DescribeTopicPartitionsRequest, n *needs) {
 			if len(req.Topics) == 0 {
@@ -25,7 +24,7 @@ func describeTopicPartitionsAPI() api {
 				n.topic(opDescribe, req.Topics[i].Topic)
 			}
 		},
-		handle: now(describeTopicPartitions),
+		handle: answering(describeTopicPartitions),
 	}.api()
 }
 
@@ -33,7 +32,7 @@ func describeTopicPartitionsAPI() api {
 // of max.request.partition.size.limit in Kafka.
 const maxDescribedPartitions = 2000
 
-// page is one answer that is being filled.
+// page is an answer that is being built.
 type page struct {
 	b    *Broker
 	resp *kmsg.DescribeTopicPartitionsResponse
@@ -55,7 +54,7 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if missing := len(req.Topics) > 0 && req.Cursor != nil && !slices.Contains(names, from); missing || first < 0 {
-		// There is no place for words in this answer, nor for a code at the top.
+		// This answer has no field for a message, and none for a code at the top.
 		r.Code = kerr.InvalidRequest.Code
 		for i := range req.Topics {
 			one := kmsg.NewDescribeTopicPartitionsResponseTopic()
@@ -67,7 +66,7 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 	img := b.image()
 	p := page{b: b, resp: resp, left: max(min(req.ResponsePartitionLimit, maxDescribedPartitions), 1)}
 	start := func(name string) int32 {
-		if name == from { // if it is still there: otherwise its successor begins at its beginning
+		if name == from { // if it still exists; otherwise the next topic starts at its first partition
 			return first
 		}
 		return 0
@@ -88,8 +87,8 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 	return resp
 }
 
-// topic adds a topic's partitions from an index on, or says where the next page
-// goes on and returns false. t is nil for a topic that does not exist.
+// topic adds a topic's partitions from an index on. If the page is full, it sets where the next
+// page starts and returns false. t is nil for a topic that does not exist.
 func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 	if p.left == 0 {
 		p.next(name, 0)
@@ -98,7 +97,7 @@ func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	out.Topic, out.AuthorizedOperations = &name, topicOps
 	if t == nil {
-		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), controller.IsInternal(name)
+		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), metadata.IsInternal(name)
 		p.resp.Topics = append(p.resp.Topics, out)
 		return true
 	}
@@ -123,7 +122,7 @@ func (p *page) partition(t *metadata.Topic, i int32) kmsg.DescribeTopicPartition
 	out := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 	out.ErrorCode, out.Partition, out.LeaderID, out.LeaderEpoch = s.code, i, s.leader, part.LeaderEpoch
 	out.Replicas, out.ISR, out.OfflineReplicas = part.Replicas, part.ISR, s.offline
-	out.EligibleLeaderReplicas, out.LastKnownELR = []int32{}, []int32{} // every replica of the ISR is, no other ever
+	out.EligibleLeaderReplicas, out.LastKnownELR = []int32{}, []int32{} // every replica of the ISR is eligible, no other is
 	return out
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// describe asks for a page; from is where it begins, "" for the beginning.
+// describe requests a page; from is where it starts, "" for the beginning.
 func describe(limit int32, from string, partition int32, topics ...string) *kmsg.DescribeTopicPartitionsRequest {
 	req := kmsg.NewPtrDescribeTopicPartitionsRequest()
 	req.ResponsePartitionLimit = limit
@@ -22,8 +22,8 @@ func describe(limit int32, from string, partition int32, topics ...string) *kmsg
 	return req
 }
 
-// pageText is a page in a line: topics with their partitions or errors, and
-// where the next page begins.
+// pageText returns a page in one line: topics with their partitions or errors, and where the next
+// page starts.
 func pageText(resp *kmsg.DescribeTopicPartitionsResponse) string {
 	var list []string
 	for _, t := range resp.Topics {
@@ -55,11 +55,11 @@ func TestPagesOfTopicPartitions(t *testing.T) {
 	}{
 		{describe(100, "", 0), "a 0 1 2, b 0 1 2, d 0 1 2"},
 		{describe(1, "", 0), "a 0 > a-1"},
-		{describe(3, "", 0), "a 0 1 2 > b-0"}, // full at a topic's end
+		{describe(3, "", 0), "a 0 1 2 > b-0"}, // full at the end of a topic
 		{describe(4, "", 0), "a 0 1 2, b 0 > b-1"},
 		{describe(9, "", 0), "a 0 1 2, b 0 1 2, d 0 1 2"},
 		{describe(4, "a", 1), "a 1 2, b 0 1 > b-2"},
-		{describe(100, "c", 2), "d 0 1 2"}, // the cursor's topic was deleted: its successor from the beginning
+		{describe(100, "c", 2), "d 0 1 2"}, // the cursor's topic was deleted: the next topic from its first partition
 		{describe(100, "d", 3), "d"},
 		{describe(100, "e", 0), ""},
 		{describe(0, "", 0), "a 0 > a-1"},
@@ -67,7 +67,7 @@ func TestPagesOfTopicPartitions(t *testing.T) {
 		{describe(100, "", 0, "d", "no", "bad!", "a", "d"), "a 0 1 2, bad! INVALID_TOPIC_EXCEPTION, d 0 1 2, no UNKNOWN_TOPIC_OR_PARTITION"},
 		{describe(3, "", 0, "d", "no"), "d 0 1 2 > no-0"},
 		{describe(100, "d", 2, "a", "d", "z"), "d 2, z UNKNOWN_TOPIC_OR_PARTITION"},
-		{describe(100, "c", 1, "a", "c", "d"), "c UNKNOWN_TOPIC_OR_PARTITION, d 0 1 2"}, // deleted, and still asked for
+		{describe(100, "c", 1, "a", "c", "d"), "c UNKNOWN_TOPIC_OR_PARTITION, d 0 1 2"}, // deleted, but still requested
 		{describe(100, "c", 1, "a", "d"), "a INVALID_REQUEST, d INVALID_REQUEST"},
 		{describe(100, "d", -1, "d"), "d INVALID_REQUEST"},
 	} {

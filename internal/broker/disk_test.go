@@ -19,8 +19,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// stuck makes calls of a disk wait until release is called, which also happens
-// when the test ends. began has one for every call that waits.
+// stuck makes calls of a disk wait until release is called, which also happens when the test ends.
+// began receives a value for every call that waits.
 func stuck(t testing.TB, disk *errfs.FS, ops errfs.Op) (began <-chan errfs.Call, release func()) {
 	t.Helper()
 	calls, free := make(chan errfs.Call, 1000), make(chan struct{})
@@ -43,10 +43,10 @@ func stuck(t testing.TB, disk *errfs.FS, ops errfs.Op) (began <-chan errfs.Call,
 // changes are the calls that change a disk.
 const changes = errfs.Create | errfs.Mkdir | errfs.Remove | errfs.Rename | errfs.SyncDir | errfs.Write | errfs.Datasync | errfs.Allocate | errfs.Truncate
 
-// TestI14NothingWaitsForTheDiskButItsOwnRequest: while no call that changes the
-// disk returns, records of every kind of profile and a change of metadata wait
-// for it; fetches of the same partitions, metadata, lookups and further produces
-// go their way. When the disk is back, everybody is answered.
+// TestI14NothingWaitsForTheDiskButItsOwnRequest: while no call that changes the disk returns,
+// records under every kind of profile and a metadata change wait for it. Fetches of the same
+// partitions, metadata, lookups and further produces continue. When the disk responds again, all
+// are answered.
 func TestI14NothingWaitsForTheDiskButItsOwnRequest(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	n := newNode(t, func(o *nodeOptions) { o.fs = disk })
@@ -120,10 +120,9 @@ func TestI14NothingWaitsForTheDiskButItsOwnRequest(t *testing.T) {
 	}
 }
 
-// TestFault09ASlowDiskTimesProducesOut: a produce that isn't durable in its time
-// is answered REQUEST_TIMED_OUT. Its record may still be stored, and here it is;
-// the retry with the same sequence is answered with its offset, and the next
-// sequence follows it.
+// A produce that isn't durable in time is answered with REQUEST_TIMED_OUT. Its record may still be
+// stored, and here it is: the retry with the same sequence is answered with its offset, and the
+// next sequence follows it.
 func TestFault09ASlowDiskTimesProducesOut(t *testing.T) {
 	for _, profile := range []string{"sync", "high", "os"} {
 		t.Run(profile, func(t *testing.T) {
@@ -163,9 +162,8 @@ func TestFault09ASlowDiskTimesProducesOut(t *testing.T) {
 	}
 }
 
-// TestFault09AStuckDiskBoundsMemory: clients that go on producing while the disk
-// stands still fill the deferred bytes and then the produce budget, and no more.
-// What waits in the log's queue when its time is over is not stored later.
+// Clients that keep producing while the disk hangs fill the deferred bytes and then the produce
+// budget, and no more. Records that time out in the log's queue are not stored later.
 func TestFault09AStuckDiskBoundsMemory(t *testing.T) {
 	const deferred = 256 << 10
 	disk := errfs.New(vfs.Memory())
@@ -204,8 +202,8 @@ func TestFault09AStuckDiskBoundsMemory(t *testing.T) {
 	}
 }
 
-// TestI8BytesAreTheClients: what is fetched, from memory and after a restart from
-// the disk, is byte for byte what was sent, but for base offset and leader epoch.
+// TestI8BytesAreTheClients: fetched batches, from memory and after a restart from the disk, are
+// byte for byte those that were sent, except for base offset and leader epoch.
 func TestI8BytesAreTheClients(t *testing.T) {
 	fs := vfs.Memory()
 	var sent [][]byte
@@ -250,7 +248,7 @@ func TestI8BytesAreTheClients(t *testing.T) {
 	t.Run("second life", func(t *testing.T) { check(t, newNode(t, func(o *nodeOptions) { o.fs = fs })) })
 }
 
-// A request that stands on a disk does not keep the broker from stopping.
+// A request that waits for a disk does not keep the broker from stopping.
 func TestCloseEndsWithItsContext(t *testing.T) {
 	n := newNode(t)
 	free := make(chan struct{})
@@ -264,9 +262,9 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 	must(t, n.Close(t.Context()))
 }
 
-// CreateTopics and CreatePartitions report what could not be made: success means that the
-// topic can be used.
-func TestALogThatCannotBeMadeIsReported(t *testing.T) {
+// CreateTopics and CreatePartitions report logs that could not be created: success means that the
+// topic is usable.
+func TestLogThatCannotBeCreatedIsReported(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	n := newNode(t, func(o *nodeOptions) { o.fs = disk })
 	n.topic(t, "old", 1)
@@ -295,7 +293,7 @@ func TestALogThatCannotBeMadeIsReported(t *testing.T) {
 	if out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]; out.ErrorCode != kerr.KafkaStorageError.Code || !strings.Contains(*out.ErrorMessage, "old-1") {
 		t.Errorf("%+v", out)
 	}
-	grow.Topics[0].Count = 4 // what is missing since before is not this request's
+	grow.Topics[0].Count = 4 // partitions that were missing before do not concern this request
 	if out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]; out.ErrorCode != 0 {
 		t.Errorf("%+v: %s", out, *out.ErrorMessage)
 	}

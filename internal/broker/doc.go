@@ -1,17 +1,16 @@
-// Package broker is the handlers of the Kafka protocol: one file per API, named
-// after it.
+// Package broker handles the requests of the Kafka protocol. Each API has a file, named after it.
 //
-// It owns what a request means: which topics and partitions it names, which
-// rooms below are asked, and which protocol error an error of theirs becomes
-// (errors.go, one table). network calls Handle for every request; handlers call
-// replica for records, controller for changes, metadata for everything else. It
-// opens no file and starts no room.
+// The package owns the meaning of requests: which topics and partitions they name, which packages
+// they need, and which protocol error an internal error becomes (errors.go, one table). network
+// calls Handle for every request; handlers call replica for records, controller for changes, and
+// metadata for everything else. The package opens no files and starts no other component.
 //
-// A handler never blocks the connection's reader: it answers at once, or leaves
-// the answer to whoever completes it (Produce, Fetch, groups), or runs on a goroutine of
-// its own while the connection waits (changes of metadata).
+// A handler never blocks the connection's reader. It answers at once, or leaves the answer to the
+// code that completes the request (Produce, Fetch, groups), or runs on a goroutine of its own while
+// the connection waits (metadata changes).
 //
-// apis.go lists the lines of the table that every request passes (table.go): versions,
-// decoding and its cost, needed rights, refusal, memory while it waits, handler. That list
-// is what ApiVersions answers and what dispatch accepts. docs/requests.md shows the way.
+// apis.go lists the entries of the table that every request passes through (table.go): versions,
+// decoding and its cost, required rights, refusal, memory while it waits, handler. ApiVersions
+// answers with that list, and dispatch accepts only what is in it. docs/requests.md describes the
+// path.
 package broker

@@ -8,7 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/golden"
 )
 
-// The documentation lists the APIs that there are, and says so when it does not.
+// The documentation lists exactly the APIs of the table, and the test fails if it does not.
 func TestDocsListEveryAPI(t *testing.T) {
 	table, err := Table(0)
 	must(t, err)

@@ -13,15 +13,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// witness is a file system that knows which marked records a datasync has
-// covered: those that were written through a file before its datasync began.
+// witness is a file system that knows which marked records a datasync has covered: those that were
+// written through a file before its datasync began.
 type witness struct {
 	vfs.FS
 	mu      sync.Mutex
 	durable map[string]bool
 }
 
-// mark is what a record's value must contain to be seen.
+// mark must match in a record's value for the record to be tracked.
 var mark = regexp.MustCompile(`<record [0-9-]+>`)
 
 func (w *witness) Open(name string) (vfs.File, error) {
@@ -86,11 +86,10 @@ func (f *witnessed) Datasync() error {
 	return nil
 }
 
-// TestI2NoAckBeforeTheSyncOfItsBytes: counted through vfs, no acknowledgement of
-// a synced profile reaches a client before a datasync that began after the
-// record was written has returned, whatever the acks, the profile, the load and
-// the partition. The same count finds early ones under profile os, or it would
-// prove nothing.
+// TestI2NoAckBeforeTheSyncOfItsBytes counts calls through vfs. No acknowledgement of a synced
+// profile reaches a client before a datasync has returned that began after the record was written,
+// whatever the acks, the profile, the load and the partition. The same count must find early ones
+// under profile os, or it would prove nothing.
 func TestI2NoAckBeforeTheSyncOfItsBytes(t *testing.T) {
 	const clients, each, pipelined, partitions = 12, 60, 4, 3
 	for profile, synced := range map[string]bool{"sync": true, "low": true, "high": true, "os": false} {

@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). The one replica that
-// a partition has on a single node leads it, so that no election is needed; where
-// that replica is offline there is none to elect. The answers are Kafka's for that.
+// ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). On a single node the only replica of a
+// partition leads it, so no election is needed. If that replica is offline, there is none to elect.
+// The answers are Kafka's for these cases.
 func electLeadersAPI() api {
-	return line[*kmsg.ElectLeadersRequest]{
+	return apiDef[*kmsg.ElectLeadersRequest]{
 		API:    protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
 		needs:  func(_ *kmsg.ElectLeadersRequest, n *needs) { n.cluster(opAlter) },
-		handle: now(electLeaders),
+		handle: answering(electLeaders),
 	}.api()
 }
 
@@ -36,7 +36,7 @@ func electLeaders(b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) 
 		r.Code = resp.ErrorCode
 	}
 	topics := req.Topics
-	if topics == nil { // all of them; what needs no election is not told of then, as in Kafka
+	if topics == nil { // all partitions; those that need no election are left out, as in Kafka
 		for t := range img.Topics() {
 			topics = append(topics, kmsg.ElectLeadersRequestTopic{Topic: t.Name, Partitions: allPartitions(t)})
 		}
@@ -70,7 +70,7 @@ func allPartitions(t *metadata.Topic) []int32 {
 	return list
 }
 
-// election says why no leader was elected for a partition.
+// election returns why no leader was elected for a partition.
 func (b *Broker) election(img *metadata.Image, topic string, partition int32, kind int8) error {
 	if kind != preferredElection && kind != uncleanElection {
 		return refuse(kerr.InvalidRequest, "Unknown election type %d", kind)

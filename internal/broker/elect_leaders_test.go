@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// elected are the answers of an election, and the code above them all.
+// elected returns the answers of an election, and the top-level code.
 func elected(t *testing.T, w *wire, version int16, kind int8, topics []kmsg.ElectLeadersRequestTopic) (list []string) {
 	t.Helper()
 	req := kmsg.NewPtrElectLeadersRequest()
@@ -26,7 +26,7 @@ func elected(t *testing.T, w *wire, version int16, kind int8, topics []kmsg.Elec
 	return list
 }
 
-// What an Apache Kafka 4.3.1 of one node answers.
+// The answers are those of a single-node Apache Kafka 4.3.1.
 func TestNoLeaderHasToBeElected(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 2)

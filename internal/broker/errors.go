@@ -17,11 +17,11 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// errTimedOut: something did not happen within the request's time.
+// errTimedOut: something did not happen within the request's timeout.
 var errTimedOut = errors.New("timed out")
 
-// codes maps every error that the rooms below can return to the protocol's. It
-// is searched in order; the first match counts.
+// codes maps the errors that the called packages return to those of the protocol. It is searched in
+// order; the first match counts.
 func codes() []struct {
 	err  error
 	code *kerr.Error
@@ -34,7 +34,7 @@ func codes() []struct {
 		{replica.ErrTimedOut, kerr.RequestTimedOut},
 		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
 		{replica.ErrOffline, kerr.KafkaStorageError},
-		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it is ErrNotLeader too
+		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it matches ErrNotLeader too
 		{replica.ErrNotLeader, kerr.NotLeaderForPartition},
 		{replica.ErrFencedEpoch, kerr.FencedLeaderEpoch},
 		{replica.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},
@@ -45,15 +45,14 @@ func codes() []struct {
 		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
 		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
 		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
-		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on it
+		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on this code
 		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 		{storage.ErrCorrupt, kerr.CorruptMessage},
-		// A log that is closed was deleted, or its broker is on the way down:
-		// clients look for it anew.
+		// A closed log was deleted, or its broker is stopping: clients look for the leader again.
 		{storage.ErrClosed, kerr.NotLeaderForPartition},
 		{storage.ErrStaleEpoch, kerr.NotLeaderForPartition},
 		{storage.ErrFailed, kerr.KafkaStorageError},
-		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients take it for passing, and repeat
+		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients treat it as temporary and retry
 		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
 		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 		{metadata.ErrClosed, kerr.NotLeaderForPartition},
@@ -62,8 +61,8 @@ func codes() []struct {
 	}
 }
 
-// codeByID is code for requests that name their topics by id: one that is gone is
-// answered as they would be from now on.
+// codeByID is code for requests that name their topics by id: a deleted topic gets the error that
+// later requests will get.
 func codeByID(err error) int16 {
 	if errors.Is(err, replica.ErrDeleted) {
 		return kerr.UnknownTopicID.Code
@@ -71,7 +70,7 @@ func codeByID(err error) int16 {
 	return code(err)
 }
 
-// recordKinds maps what can be wrong with a client's batch.
+// recordKinds maps the reasons for refusing a client's batch.
 var recordKinds = map[record.Kind]*kerr.Error{
 	record.Corrupt:           kerr.CorruptMessage,
 	record.TooLarge:          kerr.MessageTooLarge,
@@ -97,8 +96,8 @@ var controllerKinds = map[controller.Kind]*kerr.Error{
 	controller.BrokerNotRegistered:      kerr.BrokerIDNotRegistered,
 }
 
-// code returns the protocol error for an error, 0 for nil. An error that nobody
-// thought of is UNKNOWN_SERVER_ERROR, never success.
+// code returns the protocol error for an error, 0 for nil. An error that is in no table is
+// UNKNOWN_SERVER_ERROR, never success.
 func code(err error) int16 {
 	if err == nil {
 		return 0
@@ -132,7 +131,7 @@ func kafkaError(err error) *kerr.Error {
 	return nil
 }
 
-// refusal is an error of the protocol with words of its own.
+// refusal is a protocol error with a message of its own.
 type refusal struct {
 	code *kerr.Error
 	msg  string
@@ -142,12 +141,11 @@ func (r *refusal) Error() string { return r.msg }
 
 func (r *refusal) Unwrap() error { return r.code }
 
-// maxWords bounds the words of an error in an answer, which may repeat what the
-// request said. In the protocol's older encoding more than 32,767 bytes have no
-// length.
+// maxWords bounds the message of an error in an answer, which may quote the request. The older
+// encodings can't represent a message longer than 32,767 bytes.
 const maxWords = 8 << 10
 
-// words are an error's, as an answer has them.
+// words returns the message of an error for an answer.
 func words(err error) string {
 	s := err.Error()
 	if len(s) <= maxWords {

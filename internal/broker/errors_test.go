@@ -50,7 +50,7 @@ func declared(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// I2: whatever a log can answer becomes an error of the protocol.
+// I2: every error of a log becomes an error of the protocol.
 func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 	known := map[string]error{
 		"replica.ErrUnknownPartition": replica.ErrUnknownPartition, "replica.ErrOffline": replica.ErrOffline,
@@ -66,7 +66,7 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"producers.ErrOutOfOrderSequence":   producers.ErrOutOfOrderSequence,
 		"producers.ErrInvalidProducerEpoch": producers.ErrInvalidProducerEpoch,
 	}
-	never := map[string]string{ // no request meets them
+	never := map[string]string{ // no request causes them
 		"storage.ErrExists":  "Create",
 		"storage.ErrGap":     "a follower's append",
 		"storage.ErrLocked":  "Open",

@@ -20,12 +20,11 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// The tests of this file are lines of the list of faults and named after them.
+// Each test of this file covers one entry of the list of faults and is named after it.
 
-// TestFault11BodiesThatAreCutOrLie: of every API, in its oldest and its newest
-// version, a request that is cut at every byte, and one where every byte in turn
-// says something else, is answered or closes its connection. The broker goes on
-// serving others.
+// For every API, in its oldest and newest version: a request that is cut at every byte, and one
+// with each byte changed, is answered or closes its connection. The broker continues to serve
+// others.
 func TestFault11BodiesThatAreCutOrLie(t *testing.T) {
 	for _, a := range apis() {
 		for _, version := range slices.Compact([]int16{a.Min, a.Max}) {
@@ -53,7 +52,7 @@ func lies(t *testing.T, key, version int16) {
 		must(t, w.SetDeadline(time.Now().Add(time.Hour))) // a fetch may wait for 5 minutes
 		w.correlation = 7
 		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
-		go func() { _, _ = w.Write(frame) }() // it may be closed before it has read all
+		go func() { _, _ = w.Write(frame) }() // it may be closed before it has read everything
 		if _, err := w.body(); err != nil && !errors.Is(err, io.EOF) {
 			t.Errorf("%x: %v", frame, err)
 		}
@@ -78,10 +77,9 @@ func lies(t *testing.T, key, version int16) {
 	}
 }
 
-// TestFault12ResetInTheMiddleOfAProduce: the connection of an idempotent producer
-// goes away while its requests are on their way. What had arrived whole may be
-// stored; the retries on another connection are all answered with success, and
-// each record is there once.
+// The connection of an idempotent producer breaks while its requests are in flight. Requests that
+// had arrived whole may be stored; the retries on another connection all succeed, and each record
+// is there once.
 func TestFault12ResetInTheMiddleOfAProduce(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
@@ -113,8 +111,8 @@ func TestFault12ResetInTheMiddleOfAProduce(t *testing.T) {
 	}
 }
 
-// TestFault14BatchesThatLie: what a hostile producer may send, over a connection,
-// is answered with the protocol's error, and nothing of it is stored.
+// Invalid batches, as a hostile producer may send them, are answered with the protocol's error, and
+// none is stored.
 func TestFault14BatchesThatLie(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
@@ -125,7 +123,7 @@ func TestFault14BatchesThatLie(t *testing.T) {
 	minus := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00}
 	for _, c := range []struct {
 		name   string
-		change func([]byte) // of the header; the checksum is made to fit
+		change func([]byte) // of the header; the checksum is recomputed
 		want   *kerr.Error
 	}{
 		{"older format", put(16, 1), kerr.InvalidRecord},
@@ -160,17 +158,16 @@ func TestFault14BatchesThatLie(t *testing.T) {
 	}
 }
 
-// TestFault16AThousandRequestsAndGone: clients send a thousand requests without
-// reading an answer, and disconnect. Every request ends, in success, error,
-// timeout or nothing; what they held is given back, and no goroutine remains
-// (TestMain looks).
+// Clients send a thousand requests without reading an answer, and disconnect. Every request ends
+// with success, error, timeout or nothing; what they held is released, and no goroutine remains
+// (TestMain checks).
 func TestFault16AThousandRequestsAndGone(t *testing.T) {
 	const clients, requests = 8, 1000
 	n := newNode(t, func(o *nodeOptions) {
 		o.network = func(n *network.Options) { n.ProduceBytes, n.ConnectionBytes, n.ConnectionRequests = 20_000, 10_000, 50 }
 	})
 	id := n.topic(t, "t", 2)
-	n.follow(t, id) // acks=all waits for a follower that never comes
+	n.follow(t, id) // acks=all waits for a follower that never acknowledges
 	var wg sync.WaitGroup
 	for c := range clients {
 		w := n.dial(t)
@@ -196,10 +193,10 @@ func TestFault16AThousandRequestsAndGone(t *testing.T) {
 			}
 			sent := make(chan struct{})
 			go func() {
-				_, _ = w.Write(frames) // it is cut off
+				_, _ = w.Write(frames) // the connection is closed meanwhile
 				close(sent)
 			}()
-			// Some go after the first answers, some when the broker reads no more.
+			// Some disconnect after the first answers, some when the broker reads no more.
 			for range rnd.IntN(30) {
 				var size [4]byte
 				if _, err := io.ReadFull(w, size[:]); err != nil {

@@ -12,13 +12,12 @@ import (
 
 // Fetch (key 1), versions 4 to 18.
 //
-// What differs from Kafka: batches are always whole; a request may wait for
-// maxFetchWait at most; an offset between the high watermark and the log's end
-// waits instead of being answered with nothing. Nobody replicates by Fetch: one
-// that claims to come from a replica is answered like Kafka answers a replica
-// that it doesn't know.
+// Differences from Kafka: batches are always whole; a request waits for at most maxFetchWait; an
+// offset between the high watermark and the log end waits instead of being answered with nothing.
+// No broker replicates by Fetch: a request that claims to come from a replica is answered as Kafka
+// answers an unknown replica.
 func fetchAPI() api {
-	return line[*kmsg.FetchRequest]{
+	return apiDef[*kmsg.FetchRequest]{
 		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
 		needs:  fetchNeeds,
 		handle: fetch,
@@ -34,7 +33,7 @@ func fetchNeeds(req *kmsg.FetchRequest, n *needs) {
 	}
 }
 
-// claimedReplica is the broker that a request claims to come from, below 0 for a consumer.
+// claimedReplica returns the broker that a request claims to come from, below 0 for a consumer.
 func claimedReplica(req *kmsg.FetchRequest) int32 {
 	if req.Version >= 15 {
 		return req.ReplicaState.ID
@@ -42,38 +41,40 @@ func claimedReplica(req *kmsg.FetchRequest) int32 {
 	return req.ReplicaID
 }
 
-// maxFetchCost bounds what a decoded request takes: 100,000 partitions are within it.
+// maxFetchCost bounds the memory of a decoded request. A request may name 100,000 partitions.
 const maxFetchCost = 16 << 20
 
 // maxFetchWait bounds max.wait.ms.
 const maxFetchWait = 5 * time.Minute
 
-// fetchOp is one Fetch on its way, and a purgatory.ClientOp while it waits:
+// fetchOp is one Fetch in flight, and a purgatory.ClientOp while it waits:
 //
-//	fetch     reader            session, name and find the partitions; answer at once, or park
-//	peek      reader, and       how much is there? nothing is read and no memory is held until it
-//	          whoever Checks    is enough, or the time is over
-//	answer    whoever ended it  read from memory, settle with the session, encode
-//	          its own goroutine the same, where the disk has to be read, or much
-//	Abandon   its own goroutine the client is gone: nothing is read
-//	giveBack  writer            the record bytes are on their way: release them, op to the pool
+//	step      goroutine              what it does
+//	fetch     the reader             find the session and partitions; answer at once, or park
+//	peek      the reader, and the    count the available bytes; nothing is read and no memory is
+//	          callers of Check       held until they are enough, or the time is over
+//	answer    the one that ended it  read from memory, update the session, encode
+//	          or its own             the same, if the disk must be read, or much
+//	Abandon   its own                the client is gone: nothing is read
+//	recycle   the writer             the answer was written: release the records, reuse the op
 //
-// It is owned by one of these at a time: once peek or Expire have started answer
-// they touch it no more. Its parts are in files of their own: what is read (fetch_read.go),
-// waiting (fetch_park.go, fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
+// One of these owns it at a time: after peek or Expire have started answer they do not touch it.
+// Its parts have files of their own: reading (fetch_read.go), waiting (fetch_park.go,
+// fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {
-	reading
+	fetchRead
 	r *network.Request
 	w protocol.FetchWriter
 
 	version int16
 	sess    sessionUse
-	parked  int64         // bytes of the budget for what is parked
-	delay   time.Duration // for which the connection is throttled
-	// follower: the request claims to be another broker's, which needs no hint about leaders.
+	parked  int64         // bytes taken from Broker.parked
+	wide    int64         // bytes taken from Broker.wide
+	delay   time.Duration // how long the connection is throttled
+	// follower: the request claims to come from a broker, which needs no hint about leaders.
 	follower bool
 
-	// Made once.
+	// Created once.
 	answers func()
 	give    func()
 }
@@ -81,14 +82,14 @@ type fetchOp struct {
 func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
-		op = &fetchOp{reading: reading{b: b}}
+		op = &fetchOp{fetchRead: fetchRead{b: b}}
 		op.answers, op.give = op.answer, op.recycle
 	}
 	op.r = r
 	return op
 }
 
-// fetch parks the request, or has it answered at once.
+// fetch parks the request or answers it.
 func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
@@ -96,24 +97,24 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if !op.admit(req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
-		c.turn.end()
+		c.slot.end()
 		op.respondEmpty()
 		return
 	}
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
-	op.sess = b.sessions.begin(req, &op.reading, time.Now())
+	op.sess = b.sessions.begin(req, &op.fetchRead, time.Now())
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
-	c.turn.end() // it may read the disk now, or wait
+	c.slot.end() // from here on it may read the disk, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
-		r.ReleaseBody() // the parts are counted from now on
+		r.ReleaseBody() // its parts are charged instead
 		b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)
 		return
 	}
-	// What need not wait is answered here if that may take its time: each goroutine
-	// that a large answer is handed to costs a fifth of its throughput.
+	// A fetch that need not wait is answered here if that may block: handing a large answer to
+	// another goroutine costs a fifth of the throughput.
 	if r.MayBlock() {
 		op.answer()
 	} else {
@@ -121,7 +122,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	}
 }
 
-// maxKeptFetch bounds how many parts an idle op has room for, and one whose answer is being
+// maxKeptFetch bounds the capacity for parts that an idle op keeps, and an op whose answer is being
 // written.
 const maxKeptFetch = 256
 

@@ -8,19 +8,19 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// answer reads what there is and answers. It may read the disk, and runs on a
-// goroutine for which nobody else waits.
+// answer reads the available records and answers. It may read the disk, and runs on a goroutine
+// that no other request waits for.
 func (op *fetchOp) answer() {
 	op.read(false)
 	op.respond()
 }
 
-// promptParts is how many partitions an answer has, at most, that somebody gives who
-// has other things to do.
+// promptParts bounds the partitions of an answer that is built on a goroutine with other work to
+// do.
 const promptParts = 100
 
-// answerNow answers on the goroutine of whoever completed the fetch, which saves waking
-// another one, if memory holds all that there is.
+// answerNow answers on the goroutine that completed the fetch if memory holds all its records,
+// which avoids waking another goroutine.
 func (op *fetchOp) answerNow() {
 	if len(op.parts) <= promptParts && op.read(true) {
 		op.respond()
@@ -29,7 +29,7 @@ func (op *fetchOp) answerNow() {
 	op.b.work.Go(op.answers)
 }
 
-// respond settles with the session and sends what was read.
+// respond updates the session and sends the records that were read.
 func (op *fetchOp) respond() {
 	if op.delay > 0 {
 		op.r.Throttle(op.delay)
@@ -48,7 +48,7 @@ func (op *fetchOp) respond() {
 	op.r.RespondRaw(body, op.give)
 }
 
-// respondEmpty sends an answer with nothing in it.
+// respondEmpty sends an answer without partitions.
 func (op *fetchOp) respondEmpty() {
 	if op.delay > 0 {
 		op.r.Throttle(op.delay)
@@ -57,8 +57,8 @@ func (op *fetchOp) respondEmpty() {
 	op.r.RespondRaw(op.w.End(nil), op.give)
 }
 
-// encode writes the response around the record bytes. Parts that follow one
-// another and belong to one topic share its entry.
+// encode writes the response around the record bytes. Consecutive parts of one topic share its
+// entry.
 func (op *fetchOp) encode(session int32) [][]byte {
 	topics := 0
 	for at, n := op.group(0); n > 0; at, n = op.group(at + n) {
@@ -85,8 +85,8 @@ func (op *fetchOp) encode(session int32) [][]byte {
 	return op.w.End(op.b.endpoints(op.r, leaders))
 }
 
-// group returns where, from at on, the next topic's parts begin that are not
-// skipped, and how many parts there are up to the last one of it.
+// group returns the index of the first part at or after at that is not skipped, and the number of
+// parts from there that belong to its topic.
 func (op *fetchOp) group(at int) (int, int) {
 	for at < len(op.parts) && op.parts[at].skip {
 		at++
@@ -99,7 +99,7 @@ func (op *fetchOp) group(at int) (int, int) {
 }
 
 // result is the answer for one partition.
-func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitionResult {
+func (op *fetchOp) result(p *fetchPartition, leaders *nodeSet) protocol.FetchPartitionResult {
 	res := protocol.FetchPartitionResult{Index: p.index, HighWatermark: -1, LastStable: -1, LogStart: -1, PreferredReplica: -1}
 	if p.err != nil {
 		res.Code = code(p.err)

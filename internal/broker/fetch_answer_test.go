@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Whoever completes a fetch reads memory only. What memory does not hold is read
-// later, and until then nothing is held for it.
+// The goroutine that completes a fetch reads memory only. Records that memory does not hold are
+// read later, and until then nothing is held for them.
 func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 	fs := vfs.Memory()
 	t.Run("before", func(t *testing.T) {
@@ -25,9 +25,9 @@ func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 		topics []string
 		memory bool
 	}{{[]string{"now"}, true}, {[]string{"old"}, false}, {[]string{"now", "old"}, false}, {[]string{"now", "none"}, true}} {
-		op := &reading{b: n.Broker, maxBytes: 1 << 20}
+		op := &fetchRead{b: n.Broker, maxBytes: 1 << 20}
 		for _, name := range c.topics {
-			op.parts = append(op.parts, fetchPart{fetchAsk: fetchAsk{topic: topicRef{name: name}, maxBytes: 1 << 20, currentEpoch: -1, fetchedEpoch: -1}})
+			op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: name}, maxBytes: 1 << 20, currentEpoch: -1, fetchedEpoch: -1}})
 		}
 		op.find(-1)
 		if got := op.read(true); got != c.memory {
@@ -53,8 +53,8 @@ func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 	}
 }
 
-// A fetch that reads the disk holds up nobody but its own connection.
-func TestAFetchThatReadsTheDiskHoldsUpNobodyElse(t *testing.T) {
+// A fetch that reads the disk delays only its own connection.
+func TestFetchFromDiskDelaysNoOther(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	t.Run("before", func(t *testing.T) {
 		n := newNode(t, func(o *nodeOptions) { o.fs = disk })
@@ -79,8 +79,8 @@ func TestAFetchThatReadsTheDiskHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// A fetch of more partitions than are answered at once is answered all the same,
-// whoever completes it.
+// A fetch of more partitions than are answered promptly is still answered, whichever goroutine
+// completes it.
 func TestAFetchOfManyPartitionsIsCompleted(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 2*promptParts)

@@ -5,23 +5,21 @@ import (
 	"time"
 )
 
-// A client that meets damaged bytes asks again, and most clients do so at once: the error
-// of a damaged batch (CORRUPT_MESSAGE) is one that Kafka's protocol calls retriable. The
-// first answer goes out at once. From then on the same connection is answered for the same
-// offset at most once in damageGap: until then, or for as long as the client wants to wait
-// (max.wait.ms) if that is longer, the fetch waits as if the partition had nothing. Records
-// of its other partitions end that wait as always.
+// A client that reads damaged bytes fetches again, and most clients do so at once, since Kafka's
+// protocol calls the error of a damaged batch (CORRUPT_MESSAGE) retriable. The first answer is sent
+// at once. After that the same connection gets an answer for the same offset at most once in
+// damageGap. Until then, or for max.wait.ms if that is longer, the fetch waits as if the partition
+// had no records. Records of its other partitions end that wait as usual.
 
 // damageGap is the least time between two answers that report the same damage to the same
-// connection and have nothing else.
+// connection and contain no records.
 const damageGap = 500 * time.Millisecond
 
-// maxReports bounds how many reports of damage are remembered. When there are more, every
-// damage counts as reported.
+// maxReports bounds how many reports of damage are remembered. Beyond it every damage counts as
+// reported.
 const maxReports = 4096
 
-// damageReports remembers which connections were answered with which damage less than
-// damageGap ago.
+// damageReports remembers which damage was reported to which connections less than damageGap ago.
 type damageReports struct {
 	gap time.Duration // damageGap
 
@@ -36,7 +34,7 @@ type damageReport struct {
 	offset     int64
 }
 
-// note remembers that a connection is answered with damage now.
+// note records that damage is reported to a connection now.
 func (d *damageReports) note(r damageReport, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,7 +53,7 @@ func (d *damageReports) note(r damageReport, now time.Time) {
 	}
 }
 
-// wait returns for how long the damage need not be reported again, 0 if it is due.
+// wait returns how long the damage need not be reported again, 0 if a report is due.
 func (d *damageReports) wait(r damageReport, now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,12 +67,12 @@ func (d *damageReports) wait(r damageReport, now time.Time) time.Duration {
 	return 0
 }
 
-func (op *fetchOp) damageReport(p *fetchPart) damageReport {
+func (op *fetchOp) damageReport(p *fetchPartition) damageReport {
 	return damageReport{op.r.Connection, p.topic.ID, p.index, p.offset}
 }
 
-// holdDamage marks the parts whose damage was just reported to this connection and returns
-// how long the fetch waits at least if it has nothing else.
+// holdDamage marks the parts whose damage was just reported to this connection, and returns how
+// long the fetch must at least wait if no other part has records.
 func (op *fetchOp) holdDamage(now time.Time) (least time.Duration) {
 	for _, i := range op.waits {
 		p := &op.parts[i]
@@ -86,7 +84,7 @@ func (op *fetchOp) holdDamage(now time.Time) (least time.Duration) {
 		least = max(least, wait)
 	}
 	if least > 0 {
-		op.minBytes = max(op.minBytes, 1) // a client that does not want to wait does here
+		op.minBytes = max(op.minBytes, 1) // even a client that does not want to wait waits here
 	}
 	return least
 }

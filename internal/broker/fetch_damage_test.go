@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// damagedNode returns a node with ten records in each of two topics, of which a's record
-// at offset 5 is damaged on disk.
+// damagedNode returns a node with ten records in each of two topics; the record of a at offset 5 is
+// damaged on disk.
 func damagedNode(t *testing.T) *node {
 	t.Helper()
 	fs, size := vfs.Memory(), 0
@@ -35,8 +35,8 @@ func corrupt(t *testing.T, resp *kmsg.FetchResponse) bool {
 	return resp.Topics[0].Partitions[0].ErrorCode == kerr.CorruptMessage.Code
 }
 
-// A connection that asks again for what is damaged is not answered with the same error at
-// once, whatever it wants to wait; other offsets and other connections are.
+// A connection that fetches damaged records again is not answered with the same error at once,
+// whatever its max.wait.ms. Other offsets and other connections are.
 func TestDamageIsNotReportedAtFullSpeed(t *testing.T) {
 	n := damagedNode(t)
 	w := n.dial(t)
@@ -50,7 +50,7 @@ func TestDamageIsNotReportedAtFullSpeed(t *testing.T) {
 	if took := time.Since(begin); took < (answers-1)*damageGap {
 		t.Errorf("%d answers came within %v", answers, took)
 	}
-	// The damage is known now, and none of these is held.
+	// The damage is known now, and none of these fetches is held.
 	began := n.damage.count()
 	for offset, want := range map[int64]string{4: "a-0[0 10: [4]]", 6: "a-0[0 10: [6 7 8 9]]"} {
 		if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(offset, named("a", [16]byte{})))); got != want {
@@ -71,8 +71,8 @@ func (d *damageReports) count() int {
 	return len(d.last)
 }
 
-// A fetch that is held because of damage ends when another partition of it has records,
-// and one that has them already is not held.
+// A fetch that is held because of damage ends when another partition has records, and a fetch that
+// has records already is not held.
 func TestDamageHoldsNoRecords(t *testing.T) {
 	n := damagedNode(t)
 	n.damage.gap = time.Hour
@@ -97,7 +97,7 @@ func TestDamageHoldsNoRecords(t *testing.T) {
 	}
 }
 
-// When there are too many reports to remember, each damage counts as reported.
+// If there are too many reports to remember, each damage counts as reported.
 func TestReportsOfDamageAreBounded(t *testing.T) {
 	d := damageReports{gap: damageGap}
 	now := time.Now()

@@ -7,24 +7,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A fetch that waits is parked in the purgatory, counted in Options.ParkedBytes.
+// A fetch that waits is parked in the purgatory, charged to Options.ParkedBytes.
 
-// maxFetchDelay bounds how long a connection is throttled whose fetch can't be parked.
+// maxFetchDelay bounds how long a connection is throttled because its fetch can't be parked.
 const maxFetchDelay = time.Second
 
-// partCost is what a part that waits takes: itself, and its key in the purgatory, which is
-// a map of its own where nothing else waits for the partition. opCost is what a fetch takes
-// beside its parts.
+// partCost is the memory of a part that waits: the part itself, and its key in the purgatory, which
+// is a map of its own if no other fetch waits for the partition. opCost is the memory of a fetch
+// without its parts.
 const (
-	partCost = int64(unsafe.Sizeof(fetchPart{})) + 320
+	partCost = int64(unsafe.Sizeof(fetchPartition{})) + 320
 	opCost   = int64(unsafe.Sizeof(fetchOp{})) + 1024
 )
 
-// manyParts is how many partitions a request may name without being counted before it waits.
+// manyParts is how many partitions a request may name without being charged before it waits.
 const manyParts = 256
 
-// admit reports whether there is room for what a request names, before anything is made of
-// it: an entry of some 20 bytes becomes a part of several hundred.
+// admit charges a request that names more than manyParts partitions before it makes parts:
+// an entry of some 20 bytes becomes a part of several hundred. If Broker.parked cannot hold the
+// parts, admit takes them from Broker.wide, for which it may block; they are released when the
+// answer is encoded. It returns false if the memory is not available in time.
 func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
 	n := int64(0)
 	for i := range req.Topics {
@@ -33,16 +35,21 @@ func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
 	if n <= manyParts {
 		return true
 	}
-	if n *= partCost; n > op.b.opt.ParkedBytes || !op.b.parked.TryAcquire(n) {
+	if n *= partCost; n <= op.b.opt.ParkedBytes && op.b.parked.TryAcquire(n) {
+		op.parked = n
+		return true
+	}
+	if !op.b.acquireWide(op.r, n) {
 		return false
 	}
-	op.parked = n
+	op.wide = n
 	return true
 }
 
-// park counts what the fetch holds while it waits. Where there is no room for it the answer
-// is due, and its connection is throttled for the time that the client wanted to wait, up to
-// a second: otherwise it would ask again at once, and be answered at once.
+// park charges the memory that the fetch holds while it waits, and reports whether the fetch
+// may wait. If the budget has too little memory left, the fetch is answered at once and its
+// connection is throttled for the time that the client wanted to wait, at most maxFetchDelay:
+// otherwise the client would fetch in a loop.
 func (op *fetchOp) park(wait time.Duration) bool {
 	n := op.cost()
 	if !op.b.parked.TryShare(n, 8) {
@@ -54,19 +61,20 @@ func (op *fetchOp) park(wait time.Duration) bool {
 	return true
 }
 
-// unpark gives back what is counted.
+// unpark releases the memory that the fetch is charged with.
 func (op *fetchOp) unpark() {
 	op.b.parked.Release(op.parked)
-	op.parked = 0
+	op.b.wide.Release(op.wide)
+	op.parked, op.wide = 0, 0
 }
 
-// cost is the memory that the fetch holds while it waits. The parts of one topic share
-// its name.
+// cost returns the memory that the fetch holds while it waits. The parts of one topic share its
+// name.
 func (op *fetchOp) cost() int64 {
 	n := opCost + int64(len(op.parts))*partCost
 	var last *byte
 	for i := range op.parts {
-		name := op.parts[i].fetchAsk.topic.name
+		name := op.parts[i].partitionRequest.topic.name
 		if at := unsafe.StringData(name); at != last {
 			n, last = n+int64(len(name)), at
 		}
@@ -74,7 +82,7 @@ func (op *fetchOp) cost() int64 {
 	return n
 }
 
-// TryComplete is purgatory.Op's: it starts the answer if there is enough.
+// TryComplete implements purgatory.Op: it starts the answer if there are enough bytes.
 func (op *fetchOp) TryComplete(i int) bool {
 	if !op.enough(i) {
 		return false
@@ -83,8 +91,8 @@ func (op *fetchOp) TryComplete(i int) bool {
 	return true
 }
 
-// Expire is purgatory.Op's: the answer has what there is.
+// Expire implements purgatory.Op: the answer has the available records.
 func (op *fetchOp) Expire() { op.answerNow() }
 
-// Abandon is purgatory.ClientOp's: there is no client for the answer.
+// Abandon implements purgatory.ClientOp: there is no client for the answer.
 func (op *fetchOp) Abandon() { op.respondEmpty() }

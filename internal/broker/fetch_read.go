@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// fetchAsk is what a client asks of a partition; a session remembers it.
-type fetchAsk struct {
+// partitionRequest is what a client requests of a partition; a session remembers it.
+type partitionRequest struct {
 	topic        topicRef
 	index        int32
 	maxBytes     int32
@@ -25,63 +25,63 @@ type topicRef struct {
 	id   [16]byte
 }
 
-// tooLong: no topic can have the name.
+// tooLong reports whether the name is longer than a topic's can be.
 func (r topicRef) tooLong() bool { return len(r.name) > controller.MaxNameLength }
 
-// fetchPart is one partition of the request.
-type fetchPart struct {
-	fetchAsk
+// fetchPartition is one partition of the request.
+type fetchPartition struct {
+	partitionRequest
 	member *member // of the session, nil without one
 	topic  *metadata.Topic
 	part   *replica.Partition
 	err    error
 	res    replica.ReadResult
-	have   int64 // bytes, as of the last peek
-	skip   bool  // nothing that the session does not know already
+	have   int64 // bytes at the last peek
+	skip   bool  // unchanged for the session, so not in the answer
 	held   bool  // its damage was just reported, see fetch_damage.go
 }
 
-func (p *fetchPart) topicRef() topicRef { return p.fetchAsk.topic }
+func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
-func (p *fetchPart) request(committed bool) replica.ReadRequest {
+func (p *fetchPartition) request(committed bool) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
 }
 
-// reading is what one request reads of partitions: name and find them, look how much there
-// is, read it within bounds, release it. It knows neither how long the request waits nor how
-// it is answered. One goroutine uses it at a time.
-type reading struct {
+// fetchRead is the reading part of a fetch: it resolves the partitions, checks how many bytes they
+// have, reads them within bounds and releases them. It knows neither how long the request waits nor
+// how it is answered. One goroutine uses it at a time.
+type fetchRead struct {
 	b         *Broker
 	byID      bool // topics are named by id
 	committed bool
 	minBytes  int64
 	maxBytes  int64
-	parts     []fetchPart
+	parts     []fetchPartition
 	found     int64   // bytes that the parts have
-	held      int64   // bytes of the budget for answers
-	waits     []int32 // for each key that find returned its part
+	held      int64   // bytes taken from the budget for answers
+	waits     []int32 // part of each key that find returned
 	seen      map[memberKey]int32
 }
 
-// fewParts is how many parts are compared with each other; of more each is looked up.
+// fewParts is up to how many parts are compared with each other; beyond it a map is used.
 const fewParts = 16
 
-// name adds a partition. One that is named again is one part: as in Kafka, whose map they
-// are put into, it asks for what is asked last, at the place of the first.
-func (rd *reading) name(a fetchAsk) {
+// add adds a partition. A partition that is named again is one part, since Kafka puts partitions
+// into a map: the last request counts, at the place of the first.
+func (rd *fetchRead) add(a partitionRequest) {
 	if at := rd.place(&a); at < len(rd.parts) {
-		rd.parts[at].fetchAsk = a
+		rd.parts[at].partitionRequest = a
 		return
 	}
-	rd.parts = append(rd.parts, fetchPart{fetchAsk: a})
+	rd.parts = append(rd.parts, fetchPartition{partitionRequest: a})
 }
 
-// place returns the place of the part that names the partition of a, or that of the next one.
-func (rd *reading) place(a *fetchAsk) int {
+// place returns the index of the part for the partition of a, or of the next part to add.
+func (rd *fetchRead) place(a *partitionRequest) int {
 	n := len(rd.parts)
 	if n < fewParts {
 		for i := range rd.parts {
-			if x := &rd.parts[i].fetchAsk; x.index == a.index && x.topic == a.topic {
+			if x := &rd.parts[i].partitionRequest; x.index == a.index && x.topic == a.topic {
 				return i
 			}
 		}
@@ -99,10 +99,10 @@ func (rd *reading) place(a *fetchAsk) int {
 	return n
 }
 
-// find looks the partitions up and returns the keys of those that may be waited
-// for. As in Kafka, a topic that does not exist is no reason to answer before
-// the others have something, if there are others; any other error is.
-func (rd *reading) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
+// find resolves the partitions and returns the keys of those that the fetch may wait for. As in
+// Kafka, a topic that does not exist does not make the fetch answer at once if there are others;
+// any other error does.
+func (rd *fetchRead) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 	img := rd.b.image()
 	rd.waits = rd.waits[:0]
 	for i := range rd.parts {
@@ -131,7 +131,7 @@ func unknownTopic(code int16) bool {
 	return code == kerr.UnknownTopicID.Code || code == kerr.UnknownTopicOrPartition.Code
 }
 
-// topicByRef finds a topic by its id or name, as the request has it.
+// topicByRef returns a topic by its id or name, whichever the request uses.
 func (b *Broker) topicByRef(img *metadata.Image, byID bool, ref topicRef) (*metadata.Topic, error) {
 	if byID {
 		if t := img.TopicByID(ref.id); t != nil {
@@ -145,17 +145,17 @@ func (b *Broker) topicByRef(img *metadata.Image, byID bool, ref topicRef) (*meta
 	return nil, refuse(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", ref.name)
 }
 
-// unknownReplica is the answer to a fetch that claims to be a follower's: none
-// replicates in this way, so none is known.
+// unknownReplica returns the error for a fetch that claims to come from a follower: no follower
+// replicates by Fetch, so none is known.
 func unknownReplica(currentEpoch, id int32) error {
 	if currentEpoch >= 0 {
-		return refuse(kerr.UnknownLeaderEpoch, "broker %d is no replica that fetches here", id)
+		return refuse(kerr.UnknownLeaderEpoch, "broker %d is not a replica of this partition", id)
 	}
-	return refuse(kerr.NotLeaderForPartition, "broker %d is no replica that fetches here", id)
+	return refuse(kerr.NotLeaderForPartition, "broker %d is not a replica of this partition", id)
 }
 
-// enough looks at the part of one key, or at all, and says whether the answer is due.
-func (rd *reading) enough(i int) bool {
+// enough checks the part of one key, or all parts, and reports whether the answer is due.
+func (rd *fetchRead) enough(i int) bool {
 	if i != purgatory.Everything {
 		return rd.peek(&rd.parts[rd.waits[i]])
 	}
@@ -170,12 +170,12 @@ func (rd *reading) enough(i int) bool {
 	return false
 }
 
-// peek counts what one part has now, and says whether the answer is due.
-func (rd *reading) peek(p *fetchPart) bool {
+// peek counts the bytes that one part has now, and reports whether the answer is due.
+func (rd *fetchRead) peek(p *fetchPartition) bool {
 	if p.part.Log().DamagedAt(p.offset) {
 		return !p.held
 	}
-	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch may come in any case
+	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch is allowed in any case
 	n, atOnce := p.part.Peek(p.request(rd.committed), limit)
 	n = min(n, limit)
 	rd.found += n - p.have
@@ -183,16 +183,16 @@ func (rd *reading) peek(p *fetchPart) bool {
 	return atOnce || rd.found >= rd.minBytes
 }
 
-// leastAnswer is how many bytes of records an answer may have where the memory for
-// answers is used up by those that clients do not read.
+// leastAnswer is how many bytes of records an answer may have if clients that do not read use up
+// the memory for answers.
 const leastAnswer = 64 << 10
 
-// read reads the partitions in order, until the request's bytes are used up, or its
-// share of the memory for answers. The first one that has something gives a batch
-// whatever its size, so that a client always gets on. It says whether that was
-// possible: from memory alone it may not be, and then nothing is held.
-func (rd *reading) read(memory bool) bool {
-	rd.held = rd.b.answers.Share(rd.asked(), leastAnswer)
+// read reads the partitions in order, until the request's bytes or its share of the memory for
+// answers are used up. The first partition with records returns a whole batch of any size, so that
+// a client always makes progress. read reports whether it succeeded: if it may read memory only, it
+// can fail, and then it holds nothing.
+func (rd *fetchRead) read(memory bool) bool {
+	rd.held = rd.b.answers.Share(rd.wanted(), leastAnswer)
 	left, first := rd.held, true
 	for i := range rd.parts {
 		p := &rd.parts[i]
@@ -223,8 +223,8 @@ func (rd *reading) read(memory bool) bool {
 	return true
 }
 
-// release gives back what read took.
-func (rd *reading) release() {
+// release releases what read took.
+func (rd *fetchRead) release() {
 	for i := range rd.parts {
 		rd.parts[i].res.Release()
 		rd.parts[i].res = replica.ReadResult{}
@@ -233,8 +233,8 @@ func (rd *reading) release() {
 	rd.held = 0
 }
 
-// asked is how many bytes the request may be answered with.
-func (rd *reading) asked() (n int64) {
+// wanted returns how many bytes the answer may have.
+func (rd *fetchRead) wanted() (n int64) {
 	for i := range rd.parts {
 		n += int64(max(rd.parts[i].maxBytes, 0))
 	}
@@ -242,7 +242,7 @@ func (rd *reading) asked() (n int64) {
 }
 
 // reset makes it ready for another request.
-func (rd *reading) reset() {
+func (rd *fetchRead) reset() {
 	rd.release()
 	clear(rd.parts)
 	clear(rd.seen)
@@ -252,16 +252,17 @@ func (rd *reading) reset() {
 	rd.parts, rd.found = rd.parts[:0], 0
 }
 
-// shrink drops the parts of a large request but for what its client is being sent, which the
-// budget for answers counts, and reports whether it did: how long that takes is up to the client.
-func (rd *reading) shrink() bool {
+// shrink drops the parts of a large request except for the records that are being sent, which the
+// budget for answers counts, and reports whether it did. Sending may take as long as the client
+// likes.
+func (rd *fetchRead) shrink() bool {
 	if cap(rd.parts) <= maxKeptFetch {
 		return false
 	}
-	var kept []fetchPart
+	var kept []fetchPartition
 	for i := range rd.parts {
 		if rd.parts[i].res.Size > 0 {
-			kept = append(kept, fetchPart{res: rd.parts[i].res})
+			kept = append(kept, fetchPartition{res: rd.parts[i].res})
 		}
 	}
 	rd.parts, rd.waits, rd.seen = kept, nil, nil

@@ -14,15 +14,15 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 )
 
-// sessions are the incremental fetch sessions of this broker (KIP-227): a client
-// names its partitions once and then only what changes; the answers have only
-// what changed. They live in memory and belong to no connection.
+// sessions are the incremental fetch sessions of this broker (KIP-227): a client names its
+// partitions once and afterwards only changes, and answers contain only changes. They are kept in
+// memory and do not belong to a connection.
 //
-// Bounds: the configured slots, and sessionPartitions partitions for each of
-// them on average (but at least 65,536 in all), as far as the memory for sessions goes: a
-// partition counts memberBytes. A full cache gives the slot of a session that was not used
-// for evictAfter, or of an older one with fewer partitions than the new one has;
-// else the new client gets no session, and goes on naming everything.
+// Bounds: the configured slots, and on average sessionPartitions partitions for each of them (but
+// at least 65,536 in all), as far as the memory for sessions allows; a partition counts
+// memberBytes. If the cache is full, a new session replaces one that was not used for evictAfter,
+// or an older one with fewer partitions. Otherwise the new client gets no session and must name all
+// partitions in each fetch.
 //
 // Locks: session.mu before sessions.mu.
 type sessions struct {
@@ -30,19 +30,19 @@ type sessions struct {
 
 	mu    sync.Mutex
 	byID  map[int32]*session
-	used  list.List // of *session, the one used least recently first
+	used  list.List // of *session, least recently used first
 	parts int       // of all sessions
 }
 
 const (
 	evictAfter        = 2 * time.Minute // Kafka's min.incremental.fetch.session.eviction.ms
 	sessionPartitions = 256
-	// memberBytes is what a partition takes in a session: 200 bytes, and its topic's name,
-	// which a client may choose as long as a name can be.
+	// memberBytes is the memory of a partition in a session: 200 bytes and the name of its topic,
+	// which a client may choose as long as names can be.
 	memberBytes = 200 + controller.MaxNameLength
 )
 
-// session is one client's.
+// session is the session of one client.
 type session struct {
 	id      int32
 	byTopic bool // members are named by topic id
@@ -51,17 +51,17 @@ type session struct {
 	// Guarded by sessions.mu.
 	elem     *list.Element // nil: the session was removed
 	lastUsed time.Time
-	counted  int // members that count in sessions.parts
+	counted  int // members that are counted in sessions.parts
 
 	mu    sync.Mutex
-	epoch int32 // that the next request must have
-	// Members by name and in the order in which they are read: who gave records
-	// goes to the end, so that nobody starves when a request's bytes are used up.
+	epoch int32 // expected in the next request
+	// Members by name, and in the order in which they are read: a member whose records were sent
+	// moves to the end, so that none starves when a request's bytes are used up.
 	members map[memberKey]*member
 	order   list.List // of *member
-	// unnameable: a member has a name that no topic can have. Names are what bounds
-	// a session's memory, so that it ends.
-	unnameable bool
+	// badName: a member has a name that no topic can have. Only names bound a session's memory, so
+	// the session ends.
+	badName bool
 }
 
 type memberKey struct {
@@ -69,30 +69,30 @@ type memberKey struct {
 	index int32
 }
 
-// member is a partition of a session, with what the client was told last.
+// member is a partition of a session, with the values that the client was sent last.
 type member struct {
-	fetchAsk
+	partitionRequest
 	elem                    *list.Element
 	highWatermark, logStart int64
 }
 
-// sessionUse is what one request has to do with sessions.
+// sessionUse is what one request needs from sessions.
 type sessionUse struct {
 	err     error
-	make    bool // a session is to be made when the answer is known
+	make    bool // create a session when the answer is known
 	byTopic bool
 	session *session
 	epoch   int32 // of session, when the request came
 }
 
-// newSessions returns a cache for so many sessions, which may take so many bytes.
+// newSessions returns a cache for that many sessions and that many bytes.
 func newSessions(slots int, bytes int64) *sessions {
 	return &sessions{slots: slots, limit: int(min(max(int64(slots)*sessionPartitions, 1<<16), bytes/memberBytes)), byID: map[int32]*session{}}
 }
 
-// begin finds the session of a request, has it follow what the request changes,
-// and adds what is to be fetched to rd.
-func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) sessionUse {
+// begin finds the session of a request, applies the request's changes to it, and adds the
+// partitions to fetch to rd.
+func (c *sessions) begin(req *kmsg.FetchRequest, rd *fetchRead, now time.Time) sessionUse {
 	use := sessionUse{byTopic: req.Version >= 13}
 	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named
 		use.make = req.Version >= 7 && req.SessionEpoch == 0
@@ -101,7 +101,7 @@ func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) ses
 			c.removeLocked(c.byID[req.SessionID])
 			c.mu.Unlock()
 		}
-		eachAsk(req, rd.name)
+		eachPartition(req, rd.add)
 		return use
 	}
 	c.mu.Lock()
@@ -133,24 +133,24 @@ func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) ses
 	c.touch(s, now)
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		m := e.Value.(*member)
-		rd.parts = append(rd.parts, fetchPart{fetchAsk: m.fetchAsk, member: m})
+		rd.parts = append(rd.parts, fetchPartition{partitionRequest: m.partitionRequest, member: m})
 	}
 	return use
 }
 
-// eachAsk walks the partitions that a request names.
-func eachAsk(req *kmsg.FetchRequest, visit func(fetchAsk)) {
+// eachPartition calls visit for each partition that a request names.
+func eachPartition(req *kmsg.FetchRequest, visit func(partitionRequest)) {
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			visit(fetchAsk{topic: topicRef{t.Topic, t.TopicID}, index: p.Partition, maxBytes: p.PartitionMaxBytes,
+			visit(partitionRequest{topic: topicRef{t.Topic, t.TopicID}, index: p.Partition, maxBytes: p.PartitionMaxBytes,
 				currentEpoch: p.CurrentLeaderEpoch, fetchedEpoch: p.LastFetchedEpoch, offset: p.FetchOffset})
 		}
 	}
 }
 
-// nextEpoch follows an epoch; 0 and below have a meaning of their own.
+// nextEpoch returns the epoch after e; 0 and below have special meanings.
 func nextEpoch(e int32) int32 {
 	if e == math.MaxInt32 {
 		return 1
@@ -160,7 +160,7 @@ func nextEpoch(e int32) int32 {
 
 // update applies what a request adds, changes and forgets. The caller holds mu.
 func (s *session) update(req *kmsg.FetchRequest) {
-	eachAsk(req, s.add)
+	eachPartition(req, s.add)
 	for i := range req.ForgottenTopics {
 		t := &req.ForgottenTopics[i]
 		for _, index := range t.Partitions {
@@ -173,22 +173,21 @@ func (s *session) update(req *kmsg.FetchRequest) {
 	}
 }
 
-func (s *session) add(a fetchAsk) {
+func (s *session) add(a partitionRequest) {
 	key := memberKey{a.topic, a.index}
 	if m := s.members[key]; m != nil {
-		m.fetchAsk = a
+		m.partitionRequest = a
 		return
 	}
-	s.unnameable = s.unnameable || a.topic.tooLong()
-	m := &member{fetchAsk: a, highWatermark: -1, logStart: -1}
+	s.badName = s.badName || a.topic.tooLong()
+	m := &member{partitionRequest: a, highWatermark: -1, logStart: -1}
 	m.elem = s.order.PushBack(m)
 	s.members[key] = m
 }
 
-// finish is the session's part of an answer: it marks the parts that say nothing
-// new, and returns the session id that the answer has. The error is the one of
-// the request as a whole.
-func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (int32, error) {
+// finish is the session's part of an answer: it marks the parts without news, and returns the
+// session id for the answer. The error is that of the request as a whole.
+func (c *sessions) finish(use *sessionUse, parts []fetchPartition, now time.Time) (int32, error) {
 	switch {
 	case use.err != nil:
 		return 0, use.err
@@ -203,7 +202,7 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (in
 	s := use.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.epoch != use.epoch { // another request of the session overtook this one
+	if s.epoch != use.epoch { // another request of the session was faster
 		return s.id, kerr.InvalidFetchSessionEpoch
 	}
 	for i := range parts {
@@ -216,11 +215,11 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (in
 	return s.id, nil
 }
 
-// changed says whether a part has something that the client was not told yet, and
-// notes it as told.
-func (m *member) changed(p *fetchPart) bool {
+// changed reports whether a part has something that the client was not sent yet, and records it as
+// sent.
+func (m *member) changed(p *fetchPartition) bool {
 	if p.err != nil || p.res.DivergingEpoch >= 0 {
-		m.highWatermark = -1 // the next answer without an error is news
+		m.highWatermark = -1 // the next answer without an error is a change
 		return true
 	}
 	news := p.res.Size > 0 || m.highWatermark != p.res.HighWatermark || m.logStart != p.res.LogStart
@@ -228,11 +227,11 @@ func (m *member) changed(p *fetchPart) bool {
 	return news
 }
 
-// create makes a session of what a request named; nil where there is no room.
-func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *session {
+// create makes a session of the partitions that a request named; nil if there is no space for it.
+func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *session {
 	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
-	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPart) bool { return p.fetchAsk.topic.tooLong() }) {
-		return nil // and nobody makes room for it
+	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
+		return nil // and none is evicted for it
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +241,7 @@ func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *sessi
 		}
 	}
 	for i := range parts {
-		s.add(parts[i].fetchAsk)
+		s.add(parts[i].partitionRequest)
 		s.members[memberKey{parts[i].topicRef(), parts[i].index}].changed(&parts[i])
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
@@ -255,8 +254,8 @@ func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *sessi
 	return s
 }
 
-// evictLocked removes a session in favour of one with size partitions, if one
-// may be removed.
+// evictLocked removes a session in favour of one with size partitions, and reports whether it
+// could.
 func (c *sessions) evictLocked(size int, now time.Time) bool {
 	front := c.used.Front()
 	if front == nil {
@@ -276,9 +275,8 @@ func (c *sessions) evictLocked(size int, now time.Time) bool {
 	return least != nil
 }
 
-// touch notes that a session was used and has as many members as it has. One
-// that outgrew the cache goes: its client begins anew with a full request. The
-// caller holds s.mu.
+// touch records that a session was used, and its number of members. It removes a session that
+// outgrew the cache, whose client then starts over with a full request. The caller holds s.mu.
 func (c *sessions) touch(s *session, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,12 +286,12 @@ func (c *sessions) touch(s *session, now time.Time) {
 	c.parts += len(s.members) - s.counted
 	s.counted, s.lastUsed = len(s.members), now
 	c.used.MoveToBack(s.elem)
-	if c.parts > c.limit || s.unnameable {
+	if c.parts > c.limit || s.badName {
 		c.removeLocked(s)
 	}
 }
 
-// removeLocked forgets a session; requests of it that are under way are answered.
+// removeLocked removes a session; its requests in flight are still answered.
 func (c *sessions) removeLocked(s *session) {
 	if s == nil || s.elem == nil {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 )
 
-// inSession gives a request a session's id and epoch.
+// inSession sets a request's session id and epoch.
 func inSession(req *kmsg.FetchRequest, id, epoch int32) *kmsg.FetchRequest {
 	req.SessionID, req.SessionEpoch = id, epoch
 	return req
@@ -50,7 +50,7 @@ func TestASessionAnswersWithWhatChanged(t *testing.T) {
 	step(fetchRequest(1, named("a", none)), "x-0[3 -1: []]")
 	step(forget(fetchRequest(0), "x"), "")
 	n.put(t, "b", 1, "x")
-	step(fetchRequest(0), "b-0[0 1: [0]]") // asked for again as long as its offset is not moved
+	step(fetchRequest(0), "b-0[0 1: [0]]") // sent again as long as its offset does not change
 	step(fetchRequest(1, named("b", none)), "")
 	n.put(t, "a", 1, "x")
 	n.put(t, "b", 1, "x")
@@ -62,7 +62,7 @@ func TestASessionAnswersWithWhatChanged(t *testing.T) {
 	n.topic(t, "x", 1)
 	step(fetchRequest(0, named("x", none)), "x-0[0 0: []]")
 	step(fetchRequest(0), "")
-	// A wait in a session hears of partitions that the request does not name.
+	// A wait in a session is notified of partitions that the request does not name.
 	epoch++
 	req := inSession(waiting(0, 1), id, epoch)
 	n.parked(t, w, 12, req)
@@ -83,7 +83,7 @@ func TestASessionsPartitionsTakeTurns(t *testing.T) {
 	}
 	w := n.dial(t)
 	first := fetchRequest(0, topics...)
-	first.MaxBytes = 1 // room for one batch
+	first.MaxBytes = 1 // space for one batch
 	resp := ask[*kmsg.FetchResponse](t, w, 12, inSession(first, 0, 0))
 	if got := show(t, resp); got != "a-0[0 2: [0]] b-0[0 2: []] c-0[0 2: []]" {
 		t.Fatal(got)
@@ -148,9 +148,9 @@ func TestSessionErrors(t *testing.T) {
 	}
 }
 
-// asked makes the parts of a request for so many partitions.
-func asked(partitions int) []fetchPart {
-	parts := make([]fetchPart, partitions)
+// asked makes the parts of a request for n partitions.
+func asked(partitions int) []fetchPartition {
+	parts := make([]fetchPartition, partitions)
 	for i := range parts {
 		parts[i].index = int32(i)
 	}
@@ -204,7 +204,7 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 		rt.Partitions = append(rt.Partitions, p)
 	}
 	req.Topics = append(req.Topics, rt)
-	var got reading
+	var got fetchRead
 	use := c.begin(req, &got, now)
 	if use.err != nil || len(got.parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
 		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts), c.parts)
@@ -220,7 +220,7 @@ func TestSessionsHaveTheMemoryThatIsGiven(t *testing.T) {
 	for range 1000 {
 		parts := asked(100)
 		for i := range parts {
-			parts[i].fetchAsk.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
+			parts[i].partitionRequest.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
 		}
 		if c.create(false, parts, now) != nil {
 			made++

@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// fetchRequest asks for partition 0 of topics from an offset on; it does not wait.
+// fetchRequest requests partition 0 of topics from an offset on; it does not wait.
 func fetchRequest(offset int64, topics ...kmsg.FetchRequestTopic) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.MinBytes, req.MaxBytes = 1, 1<<20
@@ -47,8 +47,8 @@ func (n *node) put(t testing.TB, topic string, records int, value string) (size 
 	return size
 }
 
-// offsets returns the base offsets of the batches in an answer's partition, and
-// checks that they are whole.
+// offsets returns the base offsets of the batches in an answer's partition, and checks that they
+// are whole.
 func offsets(t testing.TB, p []byte) (list []int64) {
 	t.Helper()
 	for len(p) > 0 {
@@ -61,7 +61,7 @@ func offsets(t testing.TB, p []byte) (list []int64) {
 	return list
 }
 
-// show is an answer in short: topic-partition[code high: offsets].
+// show returns an answer in short: topic-partition[code high: offsets].
 func show(t testing.TB, resp *kmsg.FetchResponse) string {
 	t.Helper()
 	var parts []string
@@ -171,7 +171,7 @@ func TestAReplicaIDNeverReadsAboveTheHighWatermark(t *testing.T) {
 	}
 }
 
-func TestSizesBoundAnAnswerButNeverStopAClient(t *testing.T) {
+func TestSizeLimitsNeverStopAClient(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) { o.static["fetch.max.bytes"] = "4096" })
 	for _, name := range []string{"a", "b", "c"} {
 		n.topic(t, name, 1)
@@ -203,9 +203,9 @@ func TestSizesBoundAnAnswerButNeverStopAClient(t *testing.T) {
 	}
 }
 
-// Clients that ask for much and read slowly must not fill the memory: the answers
-// get shorter, down to a batch, and nobody waits.
-func TestAnswersThatNobodyReadsStayWithinTheirBudget(t *testing.T) {
+// Clients that request much and read slowly must not fill the memory: the answers get shorter, down
+// to a batch, and no client waits.
+func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 	const limit, clients = 1 << 20, 40
 	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = limit } })
 	n.topic(t, "t", 2)
@@ -242,9 +242,8 @@ func TestAnswersThatNobodyReadsStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// A batch that is larger than all the memory for answers comes all the same, and
-// is counted.
-func TestABatchLargerThanTheMemoryForAnswersComes(t *testing.T) {
+// A batch larger than all the memory for answers is still sent, and counted.
+func TestBatchLargerThanTheAnswerBudgetIsSent(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = 1000 } })
 	n.topic(t, "t", 1)
 	size := n.put(t, "t", 1, strings.Repeat("x", 300_000))
@@ -258,12 +257,12 @@ func TestABatchLargerThanTheMemoryForAnswersComes(t *testing.T) {
 	}
 }
 
-func TestAHistoryThatPartsIsTold(t *testing.T) {
+func TestDivergingEpochIsReported(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
 	n.put(t, "t", 2, "a")
 	f := n.follow(t, id) // epoch 1 begins at 2
-	f.p.Lead(3, []int32{1}, []int32{1})
+	f.p.BecomeLeader(3, []int32{1}, []int32{1})
 	n.put(t, "t", 1, "b") // at 2, epoch 3
 	w := n.dial(t)
 	for _, c := range []struct {
@@ -294,16 +293,16 @@ func TestAHistoryThatPartsIsTold(t *testing.T) {
 	}
 }
 
-// parked sends a fetch and returns when it waits, and nobody beside it.
+// parked sends a fetch and returns when it, and nothing else, waits.
 func (n *node) parked(t testing.TB, w *wire, version int16, req *kmsg.FetchRequest) {
 	t.Helper()
 	req.SetVersion(version)
-	n.waits(t, 0) // one that was answered goes a moment after its answer
+	n.waits(t, 0) // an answered operation is removed a moment after its answer
 	must(t, w.send(req))
 	n.waits(t, 1)
 }
 
-// waits returns when so many operations wait.
+// waits returns when that many operations wait.
 func (n *node) waits(t testing.TB, want int) {
 	t.Helper()
 	for begin := time.Now(); n.park.Waiting() != want; time.Sleep(100 * time.Microsecond) {
@@ -380,7 +379,7 @@ func TestAParkedFetchHoldsNoMemoryAndEndsWithItsTime(t *testing.T) {
 	})
 }
 
-func TestWhatHappensToAPartitionWakesItsFetches(t *testing.T) {
+func TestPartitionChangesCompleteFetches(t *testing.T) {
 	n := newNode(t)
 	ids := map[string][16]byte{}
 	for _, name := range []string{"moved", "deleted", "closed"} {
@@ -394,7 +393,7 @@ func TestWhatHappensToAPartitionWakesItsFetches(t *testing.T) {
 		do   func()
 		want *kerr.Error
 	}{
-		{"moved", func() { p.FollowOf(2, 9, []int32{1, 2}, []int32{1, 2}) }, kerr.NotLeaderForPartition},
+		{"moved", func() { p.BecomeFollower(2, 9, []int32{1, 2}, []int32{1, 2}) }, kerr.NotLeaderForPartition},
 		{"deleted", func() {
 			revision, err := n.control.DeleteTopic(t.Context(), ids["deleted"])
 			must(t, err)

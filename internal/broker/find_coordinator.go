@@ -4,16 +4,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// FindCoordinator (key 10), versions 0 to 6: who coordinates a group, or from version
-// 4 on several. The first one to ask has the groups' topic made, and is told to come
-// back.
+// FindCoordinator (key 10), versions 0 to 6: the coordinator of a group, or of several from version
+// 4 on. The first request creates the groups' topic and is answered with a retriable error.
 func findCoordinatorAPI() api {
-	return line[*kmsg.FindCoordinatorRequest]{
+	return apiDef[*kmsg.FindCoordinatorRequest]{
 		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
 		needs: func(req *kmsg.FindCoordinatorRequest, n *needs) {
 			for _, key := range coordinatorKeys(req) {
@@ -34,11 +33,11 @@ func findCoordinatorAPI() api {
 			}
 			c.respond(resp)
 		},
-		handle: now(findCoordinator),
+		handle: answering(findCoordinator),
 	}.api()
 }
 
-// What a coordinator can be asked for.
+// The types of coordinators.
 const (
 	groupCoordinator       = 0
 	transactionCoordinator = 1
@@ -66,7 +65,7 @@ func findCoordinator(b *Broker, r *network.Request, req *kmsg.FindCoordinatorReq
 	return resp
 }
 
-// coordinatorKeys are what a request looks for.
+// coordinatorKeys returns the keys that a request names.
 func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
 	if req.Version >= 4 {
 		return req.CoordinatorKeys
@@ -74,13 +73,13 @@ func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
 	return []string{req.CoordinatorKey}
 }
 
-// coordinatorOf finds the coordinator of one key.
+// coordinatorOf returns the coordinator of one key.
 func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequest, key string) (protocol.NodeEndpoint, error) {
 	nobody := protocol.NodeEndpoint{ID: -1, Port: -1}
 	switch {
 	case req.CoordinatorType == groupCoordinator:
 	case req.CoordinatorType == transactionCoordinator:
-		// As for InitProducerId: the one code on which all clients give up.
+		// As for InitProducerId: the only code on which all clients give up.
 		return nobody, refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
 	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
 		return nobody, refuse(kerr.InvalidRequest, "share groups are not available in this version")
@@ -88,16 +87,16 @@ func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequ
 		return nobody, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}
 	img := b.image()
-	t := img.Topic(groups.Topic)
+	t := img.Topic(service.OffsetsTopic)
 	index, ok := b.opt.Groups.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
 		b.opt.Groups.Ensure()
-		return nobody, refuse(kerr.CoordinatorNotAvailable, "topic %s is being made", groups.Topic)
+		return nobody, refuse(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
 	}
 	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
-		return nobody, refuse(kerr.CoordinatorNotAvailable, "nobody leads partition %d of %s", index, groups.Topic)
+		return nobody, refuse(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
 	}
 	return node, nil
 }

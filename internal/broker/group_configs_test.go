@@ -11,7 +11,7 @@ import (
 
 const groupType = kmsg.ConfigResourceTypeGroupConfig
 
-// beatInterval joins a consumer group and returns how often it is to be heard of.
+// beatInterval joins a consumer group and returns its heartbeat interval.
 func beatInterval(t *testing.T, w *wire, group, member string) int32 {
 	t.Helper()
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
@@ -24,8 +24,8 @@ func beatInterval(t *testing.T, w *wire, group, member string) int32 {
 	return resp.HeartbeatIntervalMillis
 }
 
-// A group's configs are set before or after it is there, hold for its members at
-// once, and are there after a restart.
+// A group's configs can be set before or after it exists, apply to its members at once, and survive
+// a restart.
 func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 	fs := vfs.Memory()
 	own := func(o *nodeOptions) { o.fs, o.static["group.consumer.heartbeat.interval.ms"] = fs, "5500" }
@@ -67,7 +67,7 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 	}
 }
 
-// The words are those of an Apache Kafka 4.3.1.
+// The messages are those of an Apache Kafka 4.3.1.
 func TestConfigsOfGroupsAreRefused(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
@@ -76,7 +76,7 @@ func TestConfigsOfGroupsAreRefused(t *testing.T) {
 		{"g", "consumer.heartbeat.interval.ms", "15001", "INVALID_CONFIG: consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"},
 		{"g", "consumer.session.timeout.ms", "x", "INVALID_CONFIG: Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"g", "nope", "1", "INVALID_CONFIG: Unknown group config name: nope"},
-		{"g", "share.auto.offset.reset", "earliest", "INVALID_CONFIG: Group config share.auto.offset.reset is known to Kafka, but this version of chronik does not honour it; leave it out: there are no share and streams groups yet"},
+		{"g", "share.auto.offset.reset", "earliest", "INVALID_CONFIG: Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share and streams groups yet"},
 		{"", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST: Default group resources are not allowed."},
 	} {
 		if diff := cmp.Diff(c.want, alter(t, w, incremental(groupType, c.group, c.name, set, c.value))); diff != "" {

@@ -17,15 +17,16 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// groupAPI is the line of a request that one group's shard answers. keep is that of the line.
-func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) line[R] {
-	return line[R]{
-		API:    protocol.API{Key: int16(key), Max: most},
-		needs:  func(req R, n *needs) { n.group(opRead, groupOf(req)) },
-		refuse: func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
-		busy:   kerr.CoordinatorNotAvailable,
-		keep:   keep,
-		handle: func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
+// groupAPI returns the definition of an API whose requests one group's shard answers. keep becomes
+// its copyBody.
+func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) apiDef[R] {
+	return apiDef[R]{
+		API:        protocol.API{Key: int16(key), Max: most},
+		needs:      func(req R, n *needs) { n.group(opRead, groupOf(req)) },
+		refuse:     func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
+		overloaded: kerr.CoordinatorNotAvailable,
+		copyBody:   keep,
+		handle:     func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
 	}
 }
 
@@ -38,7 +39,8 @@ func joinGroupAPI() api {
 	}).api()
 }
 
-// SyncGroup (key 14), versions 0 to 5: answered when the leader of a classic group has said who gets what.
+// SyncGroup (key 14), versions 0 to 5: answered when the leader of a classic group has sent the
+// assignments.
 func syncGroupAPI() api {
 	return groupAPI(kmsg.SyncGroup, 5, func(req *kmsg.SyncGroupRequest) string { return req.Group }, func(req *kmsg.SyncGroupRequest) {
 		for i := range req.GroupAssignment {
@@ -52,12 +54,14 @@ func heartbeatAPI() api {
 	return groupAPI(kmsg.Heartbeat, 4, func(req *kmsg.HeartbeatRequest) string { return req.Group }, nil).api()
 }
 
-// LeaveGroup (key 13), versions 0 to 5: one member leaves a classic group, or from version 3 on several.
+// LeaveGroup (key 13), versions 0 to 5: a member leaves a classic group, or several from version 3
+// on.
 func leaveGroupAPI() api {
 	return groupAPI(kmsg.LeaveGroup, 5, func(req *kmsg.LeaveGroupRequest) string { return req.Group }, nil).api()
 }
 
-// ConsumerGroupHeartbeat (key 68), versions 0 to 1: all that a member of a consumer group (KIP-848) says.
+// ConsumerGroupHeartbeat (key 68), versions 0 to 1: everything that a member of a consumer group
+// sends (KIP-848).
 func consumerGroupHeartbeatAPI() api {
 	l := groupAPI(kmsg.ConsumerGroupHeartbeat, 1, func(req *kmsg.ConsumerGroupHeartbeatRequest) string { return req.Group }, nil)
 	l.needs = func(req *kmsg.ConsumerGroupHeartbeatRequest, n *needs) {
@@ -72,11 +76,11 @@ func consumerGroupHeartbeatAPI() api {
 	return l.api()
 }
 
-// askGroup hands a request to its group's shard. done hears the answer, which may be
-// a refusal, once, from any goroutine.
+// askGroup passes a request to its group's shard. done receives the answer, which may be a refusal,
+// once, on any goroutine.
 func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
-		b.opt.Groups.Attend(r.Connection, r.OnClose)
+		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
 	}
 	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
@@ -91,20 +95,20 @@ func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, 
 	})
 }
 
-// coordinatorError is why a shard's answer is not what was asked for, nil where it is;
-// ok says that the answer has the type that was expected.
+// coordinatorError returns the error of a shard's answer, nil if there is none; ok reports whether
+// the answer has the expected type.
 func (b *Broker) coordinatorError(answer any, ok bool, err error) *kerr.Error {
 	switch {
 	case err != nil:
 		return kerr.TypedErrorForCode(code(err))
 	case !ok:
-		b.opt.Logger.Error("BUG: the group coordinator gave no answer to this", zap.Any("answer", answer))
+		b.opt.Logger.Error("BUG: unexpected answer from the group coordinator", zap.Any("answer", answer))
 		return kerr.UnknownServerError
 	}
 	return nil
 }
 
-// groupCode is the error of an answer as a whole, for metrics.
+// groupCode returns the error of an answer as a whole, for metrics.
 func groupCode(resp kmsg.Response) int16 {
 	switch resp := resp.(type) {
 	case *kmsg.JoinGroupResponse:
@@ -123,7 +127,7 @@ func groupCode(resp kmsg.Response) int16 {
 	return 0
 }
 
-// clientHost is a member's host as Kafka shows it.
+// clientHost returns a member's host in Kafka's format.
 func clientHost(peer net.Addr) string {
 	if tcp, ok := peer.(*net.TCPAddr); ok {
 		return "/" + tcp.IP.String()
@@ -131,7 +135,7 @@ func clientHost(peer net.Addr) string {
 	return "/"
 }
 
-// gather calls then once n things, and finish, have happened.
+// gather calls then when n operations have ended and finish was called another time.
 type gather struct {
 	left atomic.Int64
 	then func()
@@ -143,16 +147,16 @@ func newGather(n int, then func()) *gather {
 	return g
 }
 
-// finish is one thing, or says that all were begun.
+// finish ends one operation, or says that all were started.
 func (g *gather) finish() {
 	if g.left.Add(-1) == 0 {
 		g.then()
 	}
 }
 
-// perGroup asks the shards of groups and calls then with an answer for every group, in
-// the order of ids; for one that is named twice where it is first named. The others are
-// as perShard has them.
+// perGroup asks the shards of groups and calls then with an answer for every group in the order of
+// ids, where a repeated group has the place of its first occurrence. The other parameters are those
+// of perShard.
 func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
 	ids = distinct(ids)
 	perShard(b, ids, func(places []int) any {
@@ -164,13 +168,13 @@ func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, fail
 	}, failed, then)
 }
 
-// shardPart is about how many groups one event may ask a shard for. The next one follows
-// when it is answered, so that others have their turn in between.
+// shardPart is about how many groups one event may name. The next event follows when it is
+// answered, so that other requests of the shard are served in between.
 const shardPart = 1000
 
-// perShard asks the shards of groups, and calls then with an answer for every entry of
-// ids, in their order. event makes the question for some places in ids, whose answer is a
-// []G; failed is the answer for a group whose shard gave none.
+// perShard asks the shards of groups, and calls then with an answer for every entry of ids, in
+// their order. event builds the event for some indexes of ids, whose answer is a []G. failed
+// returns the answer for a group whose shard gave none.
 func perShard[G any](b *Broker, ids []string, event func(places []int) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
 	answers := make([]G, len(ids))
 	byShard := map[int32][]int{}
@@ -208,7 +212,7 @@ func perShard[G any](b *Broker, ids []string, event func(places []int) any, fail
 	all.finish()
 }
 
-// distinct are the entries of a list, each once, in its order.
+// distinct returns the entries of a list, each once, in their order.
 func distinct[E comparable](list []E) []E {
 	seen := make(map[E]bool, len(list))
 	return slices.DeleteFunc(slices.Clone(list), func(e E) bool {

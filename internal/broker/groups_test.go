@@ -18,18 +18,18 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// quick are settings with which groups don't wait for members that don't come.
+// quick has settings with which groups don't wait for members that don't come.
 func quick(o *nodeOptions) {
 	o.static["group.initial.rebalance.delay.ms"] = "0"
 	o.static["offsets.topic.num.partitions"] = "3"
 	o.static["group.consumer.heartbeat.interval.ms"] = "50"
 }
 
-// protocols are the two ways to be in a group, by the type that it then has.
+// protocols are the two ways to be in a group, by the type of the group.
 func protocols() map[string][]kgo.Opt {
 	return map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}}
 }
@@ -41,7 +41,7 @@ func (n *node) member(t testing.TB, group, topic string, opts ...kgo.Opt) *kgo.C
 		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.RebalanceTimeout(5 * time.Second), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, opts...)...)
 }
 
-// fill writes records 0 to count-1 to a topic, in turn to its partitions.
+// fill writes records 0 to count-1 to a topic, to its partitions in turn.
 func (n *node) fill(t testing.TB, topic string, count, partitions int) {
 	t.Helper()
 	c := n.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -50,7 +50,7 @@ func (n *node) fill(t testing.TB, topic string, count, partitions int) {
 	}
 }
 
-// poll reads until want records have come.
+// poll reads until it has want records.
 func poll(t testing.TB, c *kgo.Client, want int) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -92,7 +92,7 @@ func TestAGroupReadsCommitsAndGoesOn(t *testing.T) {
 			if o, ok := offsets.Lookup("t", 1); !ok || o.At != 2 {
 				t.Errorf("%+v", o)
 			}
-			if topic := n.image().Topic(groups.Topic); !topic.Internal || topic.Partitions.Len() != 3 || topic.Configs["cleanup.policy"] != "compact" {
+			if topic := n.image().Topic(service.OffsetsTopic); !topic.Internal || topic.Partitions.Len() != 3 || topic.Configs["cleanup.policy"] != "compact" {
 				t.Errorf("%+v", topic)
 			}
 		})
@@ -123,7 +123,7 @@ func listed(t *testing.T, w *wire) {
 	})
 }
 
-// Members come and go; every partition is somebody's, and nobody's twice.
+// Members join and leave; every partition is assigned to exactly one of them.
 func TestMembersComeAndGo(t *testing.T) {
 	for name, opts := range protocols() {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func (n *node) shared(t testing.TB, members []*kgo.Client, partitions int) {
 	}
 }
 
-// assigned is what the group's members have, as an administrator sees it.
+// assigned returns the assignments of the group's members, as an administrator sees them.
 func (n *node) assigned(t testing.TB, c *kgo.Client) (map[string][]string, error) {
 	t.Helper()
 	a := map[string][]string{}
@@ -207,9 +207,9 @@ func (n *node) assigned(t testing.TB, c *kgo.Client) (map[string][]string, error
 	return a, err
 }
 
-// Before somebody has looked for a coordinator there is none: every API says so in its
-// own way, and none of them keeps the client waiting.
-func TestWithoutATopicNobodyCoordinates(t *testing.T) {
+// Before the first FindCoordinator there is no coordinator: every API reports that in its own way,
+// and none keeps the client waiting.
+func TestNoCoordinatorWithoutATopic(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
 	w := n.dial(t)
@@ -232,8 +232,8 @@ func TestWithoutATopicNobodyCoordinates(t *testing.T) {
 	}
 }
 
-// A join that waits for others waits on no goroutine, holds no memory of its request,
-// and is answered when the broker stops.
+// A join that waits for others occupies no goroutine, holds no memory of its request, and is
+// answered when the broker stops.
 func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 	n := newNode(t, quick, func(o *nodeOptions) { o.static["group.initial.rebalance.delay.ms"] = "600000" })
 	n.coordinates(t)
@@ -252,9 +252,9 @@ func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 	}
 }
 
-// A heartbeat that was not heard, for whatever reason but that the shard is loading, is not
-// answered with success: the member's session goes on to run out.
-func TestAHeartbeatThatWasNotHeardIsNoSuccess(t *testing.T) {
+// A heartbeat that was not processed, for any reason except a loading shard, is not answered with
+// success: the member's session continues to run out.
+func TestUnprocessedHeartbeatIsNoSuccess(t *testing.T) {
 	for err, want := range map[error]*kerr.Error{
 		coordinator.ErrBusy:           kerr.CoordinatorNotAvailable,
 		coordinator.ErrRefused:        kerr.CoordinatorNotAvailable,
@@ -273,8 +273,8 @@ func TestAHeartbeatThatWasNotHeardIsNoSuccess(t *testing.T) {
 	}
 }
 
-// An id that a client was given leaves with its connection, and no sooner.
-func TestAnIdThatWasGivenOutLeavesWithItsConnection(t *testing.T) {
+// A member id that a client was given is removed with its connection, not earlier.
+func TestMemberIDIsRemovedWithItsConnection(t *testing.T) {
 	n := newNode(t, quick)
 	n.coordinates(t)
 	other := n.dial(t)
@@ -290,17 +290,17 @@ func TestAnIdThatWasGivenOutLeavesWithItsConnection(t *testing.T) {
 			t.Fatal(code)
 		}
 	}
-	if there() != 1 || n.groups.Members().Used() == 0 {
-		t.Fatalf("%d groups, %d bytes", there(), n.groups.Members().Used())
+	if there() != 1 || n.groups.MemberMemory().Used() == 0 {
+		t.Fatalf("%d groups, %d bytes", there(), n.groups.MemberMemory().Used())
 	}
 	must(t, w.Close())
 	eventually(t, "the group is gone with its connection", func() bool { return there() == 0 })
-	if used := n.groups.Members().Used(); used != 0 {
+	if used := n.groups.MemberMemory().Used(); used != 0 {
 		t.Errorf("%d bytes are left", used)
 	}
 }
 
-// The topic may be deleted under the groups: they are gone, and can be made anew.
+// The topic may be deleted under the groups: they disappear, and can be created again.
 func TestGroupsGoWithTheirTopic(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
@@ -313,7 +313,7 @@ func TestGroupsGoWithTheirTopic(t *testing.T) {
 		if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != 0 {
 			t.Error(codes)
 		}
-		revision, err := n.control.DeleteTopic(t.Context(), n.image().Topic(groups.Topic).ID)
+		revision, err := n.control.DeleteTopic(t.Context(), n.image().Topic(service.OffsetsTopic).ID)
 		must(t, err)
 		must(t, n.applier.WaitFor(t.Context(), revision))
 		if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != kerr.NotCoordinator.Code {
@@ -322,14 +322,14 @@ func TestGroupsGoWithTheirTopic(t *testing.T) {
 	}
 }
 
-// A leader epoch that is raised makes the shard read its log again, and it has all.
+// A new leader epoch makes the shard read its log again, completely.
 func TestANewEpochReadsEverythingAgain(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
 	n.coordinates(t)
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0)
-	topic := n.image().Topic(groups.Topic)
+	topic := n.image().Topic(service.OffsetsTopic)
 	var all []metadata.TopicPartition
 	for i := range topic.Partitions.All() {
 		all = append(all, metadata.TopicPartition{Topic: topic.ID, Partition: i})
@@ -348,9 +348,9 @@ func TestANewEpochReadsEverythingAgain(t *testing.T) {
 	}
 }
 
-// What a member says of itself is its own while its join waits, whoever uses the memory
-// that the request came in.
-func TestWhatAMemberSaysOutlivesItsRequest(t *testing.T) {
+// A member's metadata stays intact while its join waits, even if the memory of the request is
+// reused.
+func TestMemberMetadataOutlivesItsRequest(t *testing.T) {
 	n := newNode(t, quick, func(o *nodeOptions) { o.static["group.initial.rebalance.delay.ms"] = "100" })
 	n.coordinates(t)
 	w, other := n.dial(t), n.dial(t)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/network"
@@ -34,11 +34,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come, on a machine that is busy
-// with other things: it tells a hang and says nothing of how long anything may take.
+// patience is how long a test waits for an expected event, on a busy machine: it detects a hang and
+// does not measure how long anything takes.
 const patience = 2 * time.Minute
 
-// eventually polls for what must come.
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for begun := time.Now(); !ok(); time.Sleep(time.Millisecond) {
@@ -58,32 +58,32 @@ type node struct {
 	storage *storage.Manager
 	park    *purgatory.Purgatory
 	applier *metadata.Applier
-	server  atomic.Pointer[network.Server] // storage asks its census before it is there
+	server  atomic.Pointer[network.Server] // storage calls its Producers before it exists
 	configs *configdef.Registry
-	groups  *groups.Coordinator
+	groups  *service.Groups
 	static  map[string]string
 	level   zap.AtomicLevel
-	pipe    *pipeListener // nil where clients come by a socket
+	pipe    *pipeListener // nil if clients connect by a socket
 }
 
-// nodeOptions are what a test changes about a node before it starts.
+// nodeOptions are what a test changes in a node before it starts.
 type nodeOptions struct {
 	self     int32
 	fs       vfs.FS
 	static   map[string]string
 	listener network.Listener
-	profiles []durability.Profile // beside the built-in ones
+	profiles []durability.Profile // in addition to the built-in ones
 	storage  func(*storage.Options)
 	network  func(*network.Options)
 	broker   func(*Options)
-	// pipe has clients connect in memory, which synctest sees waiting.
+	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
-	// store, where it is set, stands between the controller and the file store.
+	// store, if set, wraps the file store for the controller.
 	store func(metadata.Store) metadata.Store
 }
 
-// newNode starts a broker and stops it when the test ends. Everything that it
-// waits for on the way down is the test's business to have ended.
+// newNode starts a broker and stops it when the test ends. The test must have ended everything that
+// stopping would wait for.
 func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	t.Helper()
 	o := nodeOptions{self: 1, fs: vfs.Memory(), static: map[string]string{}, listener: network.Listener{Name: "test"},
@@ -137,7 +137,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
+	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
 		Static: n.static, Logger: zap.NewNop()})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
@@ -150,8 +150,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() { must(t, n.Close(context.Background())) })
 	must(t, n.applier.Start(context.Background(), n.store))
 	t.Cleanup(n.applier.Stop)
-	// What the first round changed, raised leader epochs above all, is applied
-	// before a client comes.
+	// Changes of the registration, such as new leader epochs, are applied before a client connects.
 	_, revision, err := n.store.Range(t.Context(), metadata.ClusterKey)
 	must(t, err)
 	must(t, n.applier.WaitFor(t.Context(), revision))
@@ -183,10 +182,10 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 	})
 }
 
-// absent is what the daemon tells the journals of the connections.
+// absent is the function that the daemon passes to the journals.
 func (n *node) absent() int {
 	if s := n.server.Load(); s != nil {
-		return s.Census().Absent()
+		return s.Producers().Absent()
 	}
 	return 0
 }
@@ -221,7 +220,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// topic makes a topic and returns its id once it is there.
+// topic creates a topic and returns its id when it is usable.
 func (n *node) topic(t testing.TB, name string, partitions int32, configs ...string) [16]byte {
 	t.Helper()
 	spec := controller.TopicSpec{Name: name, Partitions: partitions, ReplicationFactor: -1, Configs: map[string]*string{}}
@@ -258,7 +257,7 @@ func (n *node) dial(t testing.TB) *wire {
 	return &wire{Conn: c, format: kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))}
 }
 
-// send writes a request at the version that is set in it.
+// send writes a request at its version.
 func (w *wire) send(req kmsg.Request) error {
 	w.correlation++
 	_, err := w.Write(w.format.AppendRequest(nil, req, w.correlation))

@@ -29,7 +29,7 @@ func (c *calls) Handle(r *network.Request) {
 	c.Handler.Handle(r)
 }
 
-// most is how often the request that came most often did.
+// most returns how often the request with the most calls came.
 func (c *calls) most() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *calls) most() (n int) {
 	return n
 }
 
-// TestAPollerValidatesNoHeavyBatch: what inflates to much, or is to be compressed, is
-// handed over to the connection's reader; what is small stays.
+// Batches that are expensive to decompress, or must be compressed, are handed over to the
+// connection's reader; small ones stay.
 func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 	c := &calls{of: map[int32]int{}}
 	n := newNode(t, func(o *nodeOptions) {
@@ -71,11 +71,12 @@ func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := n.dial(t)
 			most := 0
-			// The reader handles what comes before it has offered its connection to a poller.
+			// The reader handles requests that arrive before it has offered its connection to a
+			// poller.
 			for end := time.Now().Add(patience); most < x.times && time.Now().Before(end); most = max(most, c.most()) {
 				produced(t, w, 13, produceRequest("", keeps, -1, plain(t, "small")))
 				c.most()
-				time.Sleep(time.Millisecond) // most probably it has now
+				time.Sleep(time.Millisecond) // most probably it has by now
 				p := produced(t, w, 13, produceRequest("", x.topic, -1, x.batch))
 				if (p.ErrorCode != 0) != x.refused {
 					t.Fatalf("%+v", p)
@@ -88,9 +89,9 @@ func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 	}
 }
 
-// TestHeavyBatchesTakeTurns: as many are validated at a time as there are processors, on
-// however many connections they come; small ones do not wait for them.
-func TestHeavyBatchesTakeTurns(t *testing.T) {
+// As many are validated at a time as there are processors, on however many connections they arrive;
+// small ones do not wait for them.
+func TestHeavyBatchesTakeSlots(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
 	for range cap(n.Broker.heavy) {

@@ -11,19 +11,18 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// IncrementalAlterConfigs (key 44), versions 0 to 1: sets, deletes, appends to
-// and subtracts from single configs (KIP-339). The configs of one resource change
-// together or not at all.
+// IncrementalAlterConfigs (key 44), versions 0 to 1: sets, deletes, appends to and subtracts from
+// single configs (KIP-339). The configs of one resource change together or not at all.
 func incrementalAlterConfigsAPI() api {
-	return line[*kmsg.IncrementalAlterConfigsRequest]{
+	return apiDef[*kmsg.IncrementalAlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},
 		needs: func(req *kmsg.IncrementalAlterConfigsRequest, n *needs) {
 			for _, x := range req.Resources {
 				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(incrementalAlterConfigs),
+		overloaded: kerr.NotController,
+		handle:     inBackground(incrementalAlterConfigs),
 	}.api()
 }
 

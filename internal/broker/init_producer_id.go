@@ -15,7 +15,7 @@ import (
 // InitProducerId (key 22), versions 0 to 5: ids for idempotent producers. There
 // are no transactions yet.
 func initProducerIDAPI() api {
-	return line[*kmsg.InitProducerIDRequest]{
+	return apiDef[*kmsg.InitProducerIDRequest]{
 		API: protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
 		needs: func(req *kmsg.InitProducerIDRequest, n *needs) {
 			if req.TransactionalID != nil {
@@ -24,8 +24,8 @@ func initProducerIDAPI() api {
 				n.cluster(opIdempotentWrite)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: initProducerID,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     initProducerID,
 	}.api()
 }
 
@@ -47,20 +47,20 @@ func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 	})
 }
 
-// checkInitProducerID refuses what there is no producer id for. An idempotent
-// producer that names the id and epoch that it had (KIP-360) gets a new id, as in
-// Kafka: only a transactional one keeps its own.
+// checkInitProducerID refuses requests that can't get a producer id. An idempotent producer that
+// names its last id and epoch (KIP-360) gets a new id, as in Kafka: only a transactional one keeps
+// its id.
 func checkInitProducerID(req *kmsg.InitProducerIDRequest) error {
 	switch {
 	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return refuse(kerr.InvalidRequest, "producer id %d with producer epoch %d: both or none", req.ProducerID, req.ProducerEpoch)
+		return refuse(kerr.InvalidRequest, "producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)
 	case req.TransactionalID == nil:
 		return nil
 	case *req.TransactionalID == "":
 		return refuse(kerr.InvalidRequest, "the transactional id is empty")
 	}
-	// The answer has no room for words. This is the code on which both the Java
-	// client and librdkafka give up for good; others are retried forever.
+	// The answer has no field for a message. This is the code on which both the Java client and
+	// librdkafka give up; they retry others forever.
 	return refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
 }
 
@@ -71,7 +71,7 @@ func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {
 		resp.ProducerID, resp.ProducerEpoch = -1, -1
 		switch err := changeError(err); {
 		case errors.Is(err, kerr.NotController), errors.Is(err, context.DeadlineExceeded):
-			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // retried, elsewhere where there is one
+			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // retried, on another broker if there is one
 		default:
 			resp.ErrorCode = code(err)
 		}
@@ -80,16 +80,15 @@ func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {
 	return resp
 }
 
-// producerIDs hands out the ids of blocks that the controller has reserved. The
-// next block is fetched while the last tenth of the current one is used, so that
-// hardly anybody waits for the disk. What is left of a block at a stop is never
-// used by anybody. The zero value has none.
+// producerIDs returns ids from blocks that the controller has reserved. The next block is loaded
+// while the last tenth of the current one is in use, so that requests hardly ever wait for the
+// disk. The rest of a block is never used after a stop. The zero value has none.
 type producerIDs struct {
 	mu          sync.Mutex
 	block       idBlock
 	spare       idBlock
-	low         int64         // how many ids are left when the next block is asked for
-	loading     chan struct{} // closed when the load that runs has ended; nil: none runs
+	low         int64         // how many ids are left when the next block is loaded
+	loading     chan struct{} // closed when the current load ends; nil if there is none
 	loadFailure error         // of the last load
 }
 
@@ -97,8 +96,8 @@ type idBlock struct{ next, end int64 }
 
 func (b idBlock) left() int64 { return b.end - b.next }
 
-// take returns an id if there is one, and has load called where the ids run low.
-// load runs in the background and ends with a call of loaded.
+// take returns an id if there is one, and calls load when the ids run low. load runs in the
+// background and ends by calling loaded.
 func (p *producerIDs) take(load func()) (id int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +119,7 @@ func (p *producerIDs) takeLocked(load func()) (id int64, ok bool) {
 	return id, ok
 }
 
-// wait returns an id when there is one. The error is that of the load that it
-// waited for, or the context's.
+// wait waits for an id. The error is that of the load that it waited for, or the context's.
 func (p *producerIDs) wait(ctx context.Context, load func()) (int64, error) {
 	for {
 		p.mu.Lock()
@@ -145,7 +143,7 @@ func (p *producerIDs) wait(ctx context.Context, load func()) (int64, error) {
 	}
 }
 
-// loaded takes in what a load brought.
+// loaded stores the result of a load.
 func (p *producerIDs) loaded(first, count int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

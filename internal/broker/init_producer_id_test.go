@@ -63,7 +63,7 @@ func TestInitProducerIdRefusals(t *testing.T) {
 	}
 }
 
-// failingStore fails transactions while it is told to.
+// failingStore makes transactions fail while it is told to.
 type failingStore struct {
 	metadata.Store
 	err atomic.Pointer[error]
@@ -107,12 +107,12 @@ func TestAStoreThatFailsIsAnErrorAndNoID(t *testing.T) {
 	}
 }
 
-// The next block is on its way before the last id is gone, and only once.
+// The next block is requested before the last id is used, and only once.
 func TestABlockIsFetchedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p producerIDs
 		loads := 0
-		load := func() { loads++ } // with the mutex held
+		load := func() { loads++ } // called with the mutex held
 		ended := make(chan int64)
 		go func() {
 			id, err := p.wait(t.Context(), load)

@@ -11,13 +11,13 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ListConfigResources (key 74), versions 0 to 1: what has configs (KIP-1142).
-// Version 0 asks for client metrics subscriptions only, of which there are none.
+// ListConfigResources (key 74), versions 0 to 1: the resources that have configs (KIP-1142).
+// Version 0 lists only subscriptions to client metrics, of which there are none.
 func listConfigResourcesAPI() api {
-	return line[*kmsg.ListConfigResourcesRequest]{
+	return apiDef[*kmsg.ListConfigResourcesRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListConfigResources), Max: 1},
 		needs:  func(_ *kmsg.ListConfigResourcesRequest, n *needs) { n.cluster(opDescribeConfigs) },
-		handle: now(listConfigResources),
+		handle: answering(listConfigResources),
 	}.api()
 }
 

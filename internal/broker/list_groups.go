@@ -12,15 +12,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates. One
-// shard that can't be asked is an error of the whole, for a list that is not complete
-// looks like one that is.
+// ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates. If one shard can't
+// be asked, the whole request fails, because an incomplete list looks like a complete one.
 func listGroupsAPI() api {
-	return line[*kmsg.ListGroupsRequest]{
-		API:    protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
-		needs:  func(_ *kmsg.ListGroupsRequest, n *needs) { n.cluster(opDescribe) },
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: listGroups,
+	return apiDef[*kmsg.ListGroupsRequest]{
+		API:        protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
+		needs:      func(_ *kmsg.ListGroupsRequest, n *needs) { n.cluster(opDescribe) },
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     listGroups,
 	}.api()
 }
 

@@ -13,19 +13,19 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// ListOffsets (key 2), versions 1 to 11. A lookup by time may read the disk, so
-// it runs beside the connection's reader. Who claims to be a replica is answered
-// as a consumer: nobody is told an offset above the high watermark.
+// ListOffsets (key 2), versions 1 to 11. A lookup by time may read the disk, so the handler runs on
+// a goroutine of its own. A request that claims to come from a replica is answered like a
+// consumer's: no client sees an offset above the high watermark.
 func listOffsetsAPI() api {
-	return line[*kmsg.ListOffsetsRequest]{
+	return apiDef[*kmsg.ListOffsetsRequest]{
 		API: protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
 		needs: func(req *kmsg.ListOffsetsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opDescribe, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.LeaderNotAvailable,
-		handle: beside(listOffsets),
+		overloaded: kerr.LeaderNotAvailable,
+		handle:     inBackground(listOffsets),
 	}.api()
 }
 
@@ -41,7 +41,7 @@ func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.Lis
 			tp := topicPartition{t.Topic, p.Partition}
 			n := times[tp]
 			if n == 0 {
-				continue // answered where it was first named
+				continue // answered where it was named first
 			}
 			found, err := b.listOffset(req, t.Topic, p, n > 1)
 			times[tp] = 0
@@ -62,15 +62,15 @@ func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.Lis
 	return resp
 }
 
-// listOffset answers for one partition, unless it is asked for repeatedly.
+// listOffset answers for one partition, unless the request names it repeatedly.
 func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
 	repeated bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	if repeated {
-		return none, refuse(kerr.InvalidRequest, "%s-%d is asked for twice", topic, p.Partition)
+		return none, refuse(kerr.InvalidRequest, "%s-%d is named twice", topic, p.Partition)
 	}
 	if !knownTimestamp(p.Timestamp, req.Version) {
-		return none, refuse(kerr.UnsupportedVersion, "timestamp %d has no meaning in version %d", p.Timestamp, req.Version)
+		return none, refuse(kerr.UnsupportedVersion, "timestamp %d is not supported in version %d", p.Timestamp, req.Version)
 	}
 	part, err := b.partitionByName(topic, p.Partition)
 	if err != nil {
@@ -79,8 +79,7 @@ func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.
 	return part.ListOffset(p.Timestamp, p.CurrentLeaderEpoch, req.IsolationLevel == 1)
 }
 
-// knownTimestamp says whether a version has a special timestamp. All others are
-// times.
+// knownTimestamp reports whether a version has this special timestamp. All others are times.
 func knownTimestamp(ts int64, version int16) bool {
 	switch ts {
 	case replica.Latest, replica.Earliest:
@@ -97,7 +96,7 @@ func knownTimestamp(ts int64, version int16) bool {
 	return ts >= 0
 }
 
-// listOffsetsCode is code, for clients that don't know OFFSET_NOT_AVAILABLE too.
+// listOffsetsCode is code, also for clients that don't know OFFSET_NOT_AVAILABLE.
 func listOffsetsCode(version int16, err error) int16 {
 	if version < 5 && errors.Is(err, replica.ErrOffsetNotAvailable) {
 		return kerr.LeaderNotAvailable.Code

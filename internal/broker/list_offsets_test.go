@@ -40,7 +40,7 @@ func TestListOffsetsAnswersAsKafkaDoes(t *testing.T) {
 	}
 	unsupported := answer{kerr.UnsupportedVersion.Code, -1, -1, -1}
 	none := answer{0, -1, -1, -1}
-	for _, c := range []struct { // what a Kafka 4.3 answered
+	for _, c := range []struct { // the answers of a Kafka 4.3
 		topic   string
 		version int16
 		ts      int64
@@ -62,7 +62,7 @@ func TestListOffsetsAnswersAsKafkaDoes(t *testing.T) {
 	}
 }
 
-// As in Kafka a partition that is asked for repeatedly is refused and answered once.
+// As in Kafka a partition that is named repeatedly is refused and answered once.
 func TestListOffsetsOfOnePartitionTwice(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 2)
@@ -87,7 +87,7 @@ func TestLatestIsNotAvailableBeforeTheEpochsStartCounts(t *testing.T) {
 	f := n.follow(t, id)
 	w := n.dial(t)
 	produced(t, w, 13, produceRequest("", id, 1, plain(t, "a")))
-	f.p.Lead(f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // begins at 1, high watermark 0
+	f.p.BecomeLeader(f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // begins at 1, high watermark 0
 	for version, want := range map[int16]*kerr.Error{4: kerr.LeaderNotAvailable, 5: kerr.OffsetNotAvailable, 11: kerr.OffsetNotAvailable} {
 		if got := ask[*kmsg.ListOffsetsResponse](t, w, version, listRequest("t", 0, -1)).Topics[0].Partitions[0].ErrorCode; got != want.Code {
 			t.Errorf("version %d: %v, want %v", version, kerr.ErrorForCode(got), want)

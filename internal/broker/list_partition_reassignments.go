@@ -7,14 +7,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ListPartitionReassignments (key 46), version 0: which partitions are on their
-// way to other brokers (KIP-455). A single node has nowhere to move them, so there
-// are none; as in Kafka, that is the answer for unknown topics too.
+// ListPartitionReassignments (key 46), version 0: the partitions that are being moved to other
+// brokers (KIP-455). On a single node there are none; as in Kafka, that is also the answer for
+// unknown topics.
 func listPartitionReassignmentsAPI() api {
-	return line[*kmsg.ListPartitionReassignmentsRequest]{
+	return apiDef[*kmsg.ListPartitionReassignmentsRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListPartitionReassignments), Max: 0},
 		needs:  func(_ *kmsg.ListPartitionReassignmentsRequest, n *needs) { n.cluster(opDescribe) },
-		handle: now(listPartitionReassignments),
+		handle: answering(listPartitionReassignments),
 	}.api()
 }
 

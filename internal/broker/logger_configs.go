@@ -10,14 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 )
 
-// A broker logger is a resource whose configs are loggers, and their values the
-// levels (KIP-412). chronik logs at one level, that of rootLogger: the one that
-// /loglevel of the admin port changes too. It lasts until the broker stops.
+// A broker logger is a resource whose configs are loggers, and their values the levels (KIP-412).
+// chronik has one level, that of rootLogger, which /loglevel of the admin port changes too. A
+// change lasts until the broker stops.
 const rootLogger = "root"
 
-// logLevels are the levels that a client may set, by Kafka's names, in the order
-// in which Kafka lists them. TRACE is missing: nothing here logs below DEBUG, and
-// a level that comes back as another one would not be what was asked for.
+// logLevels are the levels that a client may set, by Kafka's names, in Kafka's order. TRACE is
+// missing: nothing is logged below DEBUG, and TRACE would be described as another level.
 func logLevels() []namedLevel {
 	return []namedLevel{
 		{"DEBUG", zapcore.DebugLevel}, {"ERROR", zapcore.ErrorLevel}, {"FATAL", zapcore.FatalLevel},
@@ -32,8 +31,8 @@ type namedLevel struct {
 
 const logLevelNames = "DEBUG, ERROR, FATAL, INFO, WARN"
 
-// levelName is Kafka's name of a level; those between ERROR and FATAL, which only
-// /loglevel can set, show as FATAL.
+// levelName returns Kafka's name of a level; those between ERROR and FATAL, which only /loglevel
+// can set, are shown as FATAL.
 func levelName(l zapcore.Level) string {
 	for _, known := range logLevels() {
 		if known.level == l {
@@ -68,8 +67,8 @@ func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *wanted) ([]kms
 	return []kmsg.DescribeConfigsResponseResourceConfig{out}, nil
 }
 
-// alterLoggers changes the level. Everything is checked before anything is done;
-// a later operation cannot name the same logger again.
+// alterLoggers changes the level. It checks all operations before it applies any; each logger can
+// be named only once.
 func (b *Broker) alterLoggers(name string, ops []controller.ConfigOp, validateOnly bool) error {
 	if err := controller.CheckOps(ops); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (b *Broker) alterLoggers(name string, ops []controller.ConfigOp, validateOn
 	return nil
 }
 
-// loggerLevel is the level that an operation sets. The words are Kafka's.
+// loggerLevel returns the level that an operation sets. Its errors have Kafka's wording.
 func loggerLevel(op *controller.ConfigOp) (zapcore.Level, error) {
 	switch {
 	case op.Op == controller.Append:

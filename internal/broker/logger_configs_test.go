@@ -10,9 +10,9 @@ import (
 
 const loggerType = kmsg.ConfigResourceTypeBrokerLogger
 
-// What a client sets is the level that the whole broker logs at, and what it sees
-// is that level, whoever changed it.
-func TestTheLevelOfTheLogIsAConfigOfTheBrokersLogger(t *testing.T) {
+// A client sets the level of the whole broker's log, and sees that level, also if it was changed in
+// another way.
+func TestLogLevelIsAConfigOfTheBrokerLogger(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
 	wantConfigs(t, w, describing(loggerType, "1"), "root=INFO DYNAMIC_BROKER_LOGGER_CONFIG")
@@ -26,7 +26,7 @@ func TestTheLevelOfTheLogIsAConfigOfTheBrokersLogger(t *testing.T) {
 		}
 		wantConfigs(t, w, describing(loggerType, "1", "root"), "root="+c.name+" DYNAMIC_BROKER_LOGGER_CONFIG")
 	}
-	// The admin port's levels have two more.
+	// The admin port accepts two more levels.
 	n.level.SetLevel(zap.PanicLevel)
 	wantConfigs(t, w, describing(loggerType, "1"), "root=FATAL DYNAMIC_BROKER_LOGGER_CONFIG")
 	wantConfigs(t, w, describing(loggerType, "1", "kafka.server.KafkaApis"))
@@ -42,8 +42,8 @@ func TestOnlyCheckingALevelChangesNothing(t *testing.T) {
 	}
 }
 
-// The words are those of an Apache Kafka 4.3.1, but for TRACE, which it has, and
-// for what follows a logger that is not there.
+// The messages are those of an Apache Kafka 4.3.1, except for TRACE, which it supports, and for the
+// text after the name of an unknown logger.
 func TestLevelsOfLoggersAreRefusedAsKafkaDoes(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)

@@ -15,7 +15,7 @@ import (
 
 // Metadata (key 3), versions 0 to 13.
 func metadataAPI() api {
-	return line[*kmsg.MetadataRequest]{
+	return apiDef[*kmsg.MetadataRequest]{
 		API: protocol.API{Key: int16(kmsg.Metadata), Max: 13},
 		needs: func(req *kmsg.MetadataRequest, n *needs) {
 			if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
@@ -32,12 +32,12 @@ func metadataAPI() api {
 		refuse: func(c call, req *kmsg.MetadataRequest, code *kerr.Error) {
 			c.respond(metadataRefused(c.r, req, code))
 		},
-		lists:  listedPartitions,
-		handle: now(describeTopics),
+		answerEntries: listedPartitions,
+		handle:        answering(describeTopics),
 	}.api()
 }
 
-// listedPartitions counts the topics and partitions of an answer, up to where it is large.
+// listedPartitions counts the topics and partitions of an answer, until it counts as large.
 func listedPartitions(b *Broker, req *kmsg.MetadataRequest) (n int) {
 	img := b.image()
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
@@ -62,11 +62,11 @@ func listedPartitions(b *Broker, req *kmsg.MetadataRequest) (n int) {
 	return n
 }
 
-// describeTopics answers at once, as in Kafka: a topic that the request has created is
-// answered as unknown until it is there, and clients come back for it.
+// describeTopics answers at once, as in Kafka: a topic that the request creates is answered as
+// unknown until it exists, and clients retry.
 func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) kmsg.Response {
 	if req.Version == 0 && len(req.Topics) == 0 {
-		req.Topics = nil // all of them; an empty list means none from version 1 on
+		req.Topics = nil // all topics; from version 1 on an empty list means none
 	}
 	if err := checkMetadata(req); err != nil {
 		r.Code = code(err)
@@ -76,8 +76,8 @@ func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) km
 	return b.metadataAnswer(img, r, req, b.autoCreate(img, req))
 }
 
-// checkMetadata refuses what a version does not allow: ids came with version 12,
-// although version 10 has the field.
+// checkMetadata refuses what a version does not allow: ids are allowed from version 12 on, although
+// version 10 has the field.
 func checkMetadata(req *kmsg.MetadataRequest) error {
 	for i := range req.Topics {
 		t := &req.Topics[i]
@@ -151,7 +151,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 		one := kmsg.NewMetadataResponseTopic()
 		one.TopicID = want.id
 		if want.id == [16]byte{} {
-			one.Topic, one.IsInternal = &want.name, controller.IsInternal(want.name)
+			one.Topic, one.IsInternal = &want.name, metadata.IsInternal(want.name)
 		}
 		one.ErrorCode = code(missingTopic(want.name, want.id, failed))
 		r.Code = one.ErrorCode
@@ -160,7 +160,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 	return resp
 }
 
-// missingTopic is what to say of a topic that is not there.
+// missingTopic returns the error for a topic that does not exist.
 func missingTopic(name string, id [16]byte, failed map[string]error) error {
 	if id != [16]byte{} {
 		return kerr.UnknownTopicID
@@ -190,16 +190,16 @@ func (b *Broker) topicMetadata(t *metadata.Topic, req *kmsg.MetadataRequest) kms
 	return out
 }
 
-// partitionState is what this broker knows of a partition beyond its record.
+// partitionState is what this broker knows about a partition in addition to its metadata.
 type partitionState struct {
 	code    int16
-	leader  int32   // -1: nobody can be asked
-	offline []int32 // replicas that take no records
+	leader  int32   // -1: no leader is available
+	offline []int32 // replicas that accept no records
 }
 
-// partitionState looks at the log, where it is ours. A log that can't be opened
-// leaves its partition without a leader; one whose directory takes no records at
-// the moment can still be read, and only counts as offline.
+// partitionState checks the log if this broker has it. A log that can't be opened leaves its
+// partition without a leader. A log whose directory accepts no records at the moment can still be
+// read, and only counts as offline.
 func (b *Broker) partitionState(t *metadata.Topic, index int32, p *metadata.Partition) partitionState {
 	s := partitionState{leader: p.Leader, offline: []int32{}}
 	if _, ours := p.Dir(b.opt.Self); ours {
@@ -217,7 +217,7 @@ func (b *Broker) partitionState(t *metadata.Topic, index int32, p *metadata.Part
 	return s
 }
 
-// nodes are the brokers as they are reached by whoever asked.
+// nodes returns the brokers with the addresses at which this client reaches them.
 func (b *Broker) nodes(r *network.Request, img *metadata.Image) []protocol.NodeEndpoint {
 	var all nodeSet
 	for _, broker := range img.Brokers() {
@@ -226,7 +226,7 @@ func (b *Broker) nodes(r *network.Request, img *metadata.Image) []protocol.NodeE
 	return b.endpoints(r, all)
 }
 
-// nonEmpty is a string, or null for the empty one.
+// nonEmpty returns a string, or nil for the empty one.
 func nonEmpty(s string) *string {
 	if s == "" {
 		return nil

@@ -15,8 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// metadataRequest asks for topics: strings are names, arrays ids. Without any it
-// asks for all.
+// metadataRequest requests topics: strings are names, arrays ids. Without any it requests all.
 func metadataRequest(auto bool, topics ...any) *kmsg.MetadataRequest {
 	req := kmsg.NewPtrMetadataRequest()
 	req.AllowAutoTopicCreation = auto
@@ -33,7 +32,7 @@ func metadataRequest(auto bool, topics ...any) *kmsg.MetadataRequest {
 	return req
 }
 
-// topics are the topics of an answer: name or id, error, partitions.
+// topics returns the topics of an answer: name or id, error, partitions.
 func topics(resp *kmsg.MetadataResponse) (list []string) {
 	for _, t := range resp.Topics {
 		name := "id " + metadata.FormatID(t.TopicID)
@@ -140,7 +139,7 @@ func TestMetadataOfTopicsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// created asks for topics until none of them is unknown, and returns the last answer.
+// created requests topics until none of them is unknown, and returns the last answer.
 func (n *node) created(t *testing.T, w *wire, version int16, names ...any) *kmsg.MetadataResponse {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -156,7 +155,7 @@ func (n *node) created(t *testing.T, w *wire, version int16, names ...any) *kmsg
 }
 
 // As in Kafka, the request that creates a topic does not wait for it.
-func TestMetadataCreatesTopicsMeanwhile(t *testing.T) {
+func TestMetadataCreatesTopicsInBackground(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) { o.static["num.partitions"] = "3" })
 	n.topic(t, "x.y", 1)
 	w := n.dial(t)
@@ -164,7 +163,7 @@ func TestMetadataCreatesTopicsMeanwhile(t *testing.T) {
 		"new: UNKNOWN_TOPIC_OR_PARTITION", "bad!: INVALID_TOPIC_EXCEPTION", "x_y: UNKNOWN_TOPIC_OR_PARTITION",
 		"__consumer_offsets: UNKNOWN_TOPIC_OR_PARTITION internal", "x.y: 1")
 	wantTopics(t, n.created(t, w, 12, "new"), "new: 3")
-	// Why one could not be created is answered once; the next request tries again.
+	// The reason of a failure is answered once; the next request tries again.
 	wantTopics(t, n.created(t, w, 12, "x_y"), "x_y: INVALID_TOPIC_EXCEPTION")
 	wantTopics(t, n.created(t, w, 12, "x_y"), "x_y: INVALID_TOPIC_EXCEPTION")
 	for v := range int16(14) {
@@ -185,7 +184,7 @@ func TestMetadataCreatesTopicsMeanwhile(t *testing.T) {
 	}
 }
 
-// Of topics that can't be created so many are remembered, and none for ever.
+// The number of topics that could not be created is bounded, and they are not remembered for good.
 func TestCreationsAreBounded(t *testing.T) {
 	var c creations
 	names := func(prefix string, n int) (list []string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// nodeSet are brokers that an answer names as leaders (KIP-951).
+// nodeSet holds the brokers that an answer names as leaders (KIP-951).
 type nodeSet []int32
 
 func (s *nodeSet) add(id int32) {
@@ -18,8 +18,7 @@ func (s *nodeSet) add(id int32) {
 	}
 }
 
-// endpoints returns where the brokers of a set are reached by whoever asked
-// through the request's listener.
+// endpoints returns the addresses of the brokers of a set for clients of the request's listener.
 func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpoint {
 	if len(ids) == 0 {
 		return nil
@@ -34,8 +33,8 @@ func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpo
 	return list
 }
 
-// node returns where a broker is reached by whoever asked through the request's
-// listener: what the listener advertises, or the address that was dialled.
+// node returns the address of a broker for clients of the request's listener: what the listener
+// advertises, or the address that the client dialled.
 func (b *Broker) node(r *network.Request, img *metadata.Image, id int32) (protocol.NodeEndpoint, bool) {
 	broker, ok := img.Broker(id)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A directory was lost between two starts: its partitions have no leader, the
-// topic is still described, and a new one can be made.
+// A directory was lost between two starts: its partitions have no leader, the topic is still
+// described, and a new one can be created.
 func TestALostLogIsAnOfflineReplicaWithoutALeader(t *testing.T) {
 	fs := vfs.Memory()
 	t.Run("before", func(t *testing.T) { newNode(t, func(o *nodeOptions) { o.fs = fs }).topic(t, "t", 2) })

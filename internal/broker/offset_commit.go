@@ -8,10 +8,10 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// OffsetCommit (key 8), versions 2 to 10. Offsets of partitions that do not exist are
-// refused here; the others are the group's business.
+// OffsetCommit (key 8), versions 2 to 10. The handler refuses offsets of partitions that do not
+// exist; the group decides about the others.
 func offsetCommitAPI() api {
-	return line[*kmsg.OffsetCommitRequest]{
+	return apiDef[*kmsg.OffsetCommitRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10},
 		needs: func(req *kmsg.OffsetCommitRequest, n *needs) {
 			n.group(opRead, req.Group)
@@ -19,8 +19,8 @@ func offsetCommitAPI() api {
 				n.topicRef(opRead, req.Version >= 10, req.Topics[i].Topic, req.Topics[i].TopicID)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: offsetCommit,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     offsetCommit,
 	}.api()
 }
 
@@ -28,7 +28,7 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 	b, r := c.b, c.r
 	resp := respondTo(r, kmsg.NewPtrOffsetCommitResponse())
 	rest := *req
-	var left []*int16 // the codes of what the group is asked for, in its order
+	var left []*int16 // the codes for the partitions that the group is asked for, in order
 	rest.Topics, left = b.committable(req, resp)
 	if len(left) == 0 {
 		c.respond(resp)
@@ -48,8 +48,8 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 	})
 }
 
-// committable fills resp with a place for every partition of the request, those that
-// don't exist with their error, and returns the others with the places of their codes.
+// committable adds every partition of the request to resp, those that don't exist with their error.
+// It returns the others with pointers to their codes.
 func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic, left []*int16) {
 	img := b.image()
 	for i := range req.Topics {

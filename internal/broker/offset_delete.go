@@ -7,10 +7,10 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// OffsetDelete (key 47), version 0. The group is asked even where nothing is left to be
-// asked for: whether there is one comes first, as in Kafka.
+// OffsetDelete (key 47), version 0. The group is asked even if no partition is left to ask for: as
+// in Kafka, a missing group is reported first.
 func offsetDeleteAPI() api {
-	return line[*kmsg.OffsetDeleteRequest]{
+	return apiDef[*kmsg.OffsetDeleteRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetDelete), Max: 0},
 		needs: func(req *kmsg.OffsetDeleteRequest, n *needs) {
 			n.group(opDelete, req.Group)
@@ -18,8 +18,8 @@ func offsetDeleteAPI() api {
 				n.topic(opRead, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: offsetDelete,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     offsetDelete,
 	}.api()
 }
 
@@ -28,7 +28,7 @@ func offsetDelete(c call, req *kmsg.OffsetDeleteRequest) {
 	resp := respondTo(r, kmsg.NewPtrOffsetDeleteResponse())
 	rest := *req
 	rest.Topics = nil
-	var left []*int16 // the codes of what the group is asked for, in its order
+	var left []*int16 // the codes for the partitions that the group is asked for, in order
 	img := b.image()
 	for _, t := range req.Topics {
 		known := img.Topic(t.Topic)

@@ -12,11 +12,11 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// OffsetFetch (key 9), versions 1 to 10: what is committed by one group, or from
-// version 8 on by several. Version 10 names topics by id. Offsets are answered when
-// they are stable, whatever require_stable says: there are no transactions yet.
+// OffsetFetch (key 9), versions 1 to 10: the committed offsets of one group, or of several from
+// version 8 on. Version 10 names topics by id. All committed offsets are stable, whatever
+// require_stable says, since there are no transactions yet.
 func offsetFetchAPI() api {
-	return line[*kmsg.OffsetFetchRequest]{
+	return apiDef[*kmsg.OffsetFetchRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10, MaxCost: maxOffsetFetch},
 		needs: func(req *kmsg.OffsetFetchRequest, n *needs) {
 			groups := req.Groups
@@ -33,13 +33,13 @@ func offsetFetchAPI() api {
 				}
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: offsetFetch,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     offsetFetch,
 	}.api()
 }
 
-// maxOffsetFetch bounds how many groups one request may name: each takes a µs of its shard,
-// and an entry of the answer. 80,000 are within it, and 300,000 partitions.
+// maxOffsetFetch bounds how many groups one request may name: each takes a µs of its shard and an
+// entry in the answer. A request may name 80,000 groups, or 300,000 partitions.
 const maxOffsetFetch = 12 << 20
 
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
@@ -67,8 +67,8 @@ func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	})
 }
 
-// onceAll leaves out what asks once more for all that a group has committed: an entry
-// of a few bytes may be answered with many.
+// onceAll drops repeated entries that ask for all offsets of a group: an entry of a few bytes may
+// have a large answer.
 func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGroup {
 	all := map[string]bool{}
 	return slices.DeleteFunc(groups, func(g kmsg.OffsetFetchRequestGroup) bool {
@@ -78,7 +78,7 @@ func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGro
 	})
 }
 
-// fetchOffsets asks the shards of groups. done gets an answer for each.
+// fetchOffsets asks the shards of groups. done receives an answer for each.
 func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg.OffsetFetchResponseGroup)) {
 	ids := make([]string, len(want))
 	for i := range want {
@@ -97,8 +97,8 @@ func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, done func([]k
 	}, done)
 }
 
-// fetchByID is fetchOffsets for topics that have ids. Where all are asked for, those that
-// do not exist any more are left out: they have no id that says anything.
+// fetchByID is fetchOffsets for topics with ids. If all offsets are requested, it leaves out those
+// of deleted topics, which have no meaningful id.
 func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg.OffsetFetchResponseGroup)) {
 	img := b.image()
 	unknown := make([][]kmsg.OffsetFetchResponseGroupTopic, len(want))
@@ -117,8 +117,8 @@ func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg
 	})
 }
 
-// nameTopics gives the topics that a group is asked for their names. Those that do not
-// exist are taken out; it returns their answers.
+// nameTopics sets the names of the topics that a group is asked for. It removes those that do not
+// exist and returns their answers.
 func nameTopics(img *metadata.Image, want *kmsg.OffsetFetchRequestGroup) (unknown []kmsg.OffsetFetchResponseGroupTopic) {
 	if want.Topics == nil {
 		return nil
@@ -158,7 +158,7 @@ func notFetched(id [16]byte, partitions []int32) kmsg.OffsetFetchResponseGroupTo
 	return t
 }
 
-// oldFetch is a request of versions up to 7, which have one group.
+// oldFetch converts a request of versions up to 7, which have one group.
 func oldFetch(req *kmsg.OffsetFetchRequest) kmsg.OffsetFetchRequestGroup {
 	want := kmsg.NewOffsetFetchRequestGroup()
 	want.Group = req.Group
@@ -173,8 +173,8 @@ func oldFetch(req *kmsg.OffsetFetchRequest) kmsg.OffsetFetchRequestGroup {
 	return want
 }
 
-// oldFetched is the answer in the shape of those versions. Version 1 has an error for
-// every partition and none for the whole.
+// oldFetched converts the answer to those versions. Version 1 has an error for every partition and
+// none for the whole.
 func oldFetched(r *network.Request, req *kmsg.OffsetFetchRequest, got *kmsg.OffsetFetchResponseGroup) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
 	resp.ErrorCode = got.ErrorCode

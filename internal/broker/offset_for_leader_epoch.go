@@ -7,18 +7,17 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended,
-// which is how a consumer finds out that its position is on a history that is
-// gone (KIP-320).
+// OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended. A consumer uses it to
+// detect that its position belongs to a truncated history (KIP-320).
 func offsetForLeaderEpochAPI() api {
-	return line[*kmsg.OffsetForLeaderEpochRequest]{
+	return apiDef[*kmsg.OffsetForLeaderEpochRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetForLeaderEpoch), Min: 2, Max: 4},
 		needs: func(req *kmsg.OffsetForLeaderEpochRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opDescribe, req.Topics[i].Topic)
 			}
 		},
-		handle: now(offsetForLeaderEpoch),
+		handle: answering(offsetForLeaderEpoch),
 	}.api()
 }
 

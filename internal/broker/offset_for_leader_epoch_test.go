@@ -13,7 +13,7 @@ func TestWhereEpochsEnd(t *testing.T) {
 	n.put(t, "t", 2, "a")
 	p, err := n.opt.Replicas.Partition(id, 0)
 	must(t, err)
-	p.Lead(3, []int32{1}, []int32{1})
+	p.BecomeLeader(3, []int32{1}, []int32{1})
 	n.put(t, "t", 1, "b")
 	w := n.dial(t)
 	for version := int16(2); version <= 4; version++ {

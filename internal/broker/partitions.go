@@ -12,8 +12,8 @@ import (
 )
 
 // partition returns this broker's replica of a partition. The error matches
-// replica.ErrUnknownPartition where there is no such partition, ErrNotLeader
-// where other brokers have it, ErrOffline where it can't be had.
+// replica.ErrUnknownPartition if there is no such partition, ErrNotLeader if other brokers have it,
+// and ErrOffline if it is not available.
 func (b *Broker) partition(t *metadata.Topic, index int32) (*replica.Partition, error) {
 	p, err := b.opt.Replicas.Partition(t.ID, index)
 	if err == nil {
@@ -29,15 +29,14 @@ func (b *Broker) partition(t *metadata.Topic, index int32) (*replica.Partition, 
 	return nil, fmt.Errorf("%s-%d: %w", t.Name, index, err)
 }
 
-// leaderHint says who leads a partition, with an error that says that the
-// client's idea of it is wrong (KIP-951); nil otherwise, and where nobody does. p
-// may be nil.
+// leaderHint returns the leader of a partition for an error that means that the client has a stale
+// leader (KIP-951); nil for other errors and if there is no leader. p may be nil.
 func (b *Broker) leaderHint(code int16, t *metadata.Topic, index int32, p *replica.Partition) *protocol.Leader {
 	if code != kerr.NotLeaderForPartition.Code && code != kerr.FencedLeaderEpoch.Code || t == nil {
 		return nil
 	}
 	hint := protocol.Leader{ID: -1, Epoch: -1}
-	if p != nil { // it hears of a change before the image shows it
+	if p != nil { // it knows of a change before the image shows it
 		hint.ID, hint.Epoch = p.Leader()
 	} else if now := b.image().Partition(metadata.TopicPartition{Topic: t.ID, Partition: index}); now != nil {
 		hint.ID, hint.Epoch = now.Leader, now.LeaderEpoch
@@ -57,12 +56,12 @@ func (b *Broker) partitionByName(topic string, index int32) (*replica.Partition,
 	return b.partition(t, index)
 }
 
-// missingLogs reports why partitions of a topic, from an index on, can't be used here: their
-// logs could not be made. The topic is there all the same, and what failed is tried again.
+// missingLogs returns why partitions of a topic, from an index on, are not usable here: their logs
+// could not be created. The topic exists, and the broker retries.
 func (b *Broker) missingLogs(t *metadata.Topic, from int32) error {
 	for i := from; i < t.Partitions.Len(); i++ {
 		if _, err := b.partition(t, i); errors.Is(err, replica.ErrOffline) {
-			return fmt.Errorf("it is created, but can't be used yet: %w", err)
+			return fmt.Errorf("the topic was created but is not usable yet: %w", err)
 		}
 	}
 	return nil

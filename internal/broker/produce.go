@@ -16,11 +16,10 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Produce (key 0), versions 3 to 13. Versions 0 to 2 are listed, since
-// librdkafka takes them for the sign of a broker that knows compression, but have
-// no handler, as in Kafka 4.
+// Produce (key 0), versions 3 to 13. Versions 0 to 2 are listed, because librdkafka then assumes
+// that the broker supports compression, but have no handler, as in Kafka 4.
 func produceAPI() api {
-	return line[*produceOp]{
+	return apiDef[*produceOp]{
 		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode: parseProduce,
 		needs:  (*produceOp).needs,
@@ -29,29 +28,29 @@ func produceAPI() api {
 	}.api()
 }
 
-// produceOp is one Produce request on its way. It holds what the partitions'
-// appends report until the last of them has, and is used again afterwards.
+// produceOp is one Produce request in flight. It collects the results of the partitions' appends
+// until the last one has ended, and is reused afterwards.
 //
-// Promise: the answer says success for a partition only after replica.Append
-// has; whatever else happened is an error in it, or no answer at all.
+// Promise: the answer reports success for a partition only after replica.Append has; any other
+// outcome is an error in the answer, or no answer at all.
 type produceOp struct {
 	b     *Broker
 	r     *network.Request
 	view  protocol.ProduceView
 	parts []producePart
-	delay time.Duration // for which the connection is throttled
-	// inflates: a batch takes long to validate, and an inflater memory, up to 8 MiB.
+	delay time.Duration // how long the connection is throttled
+	// inflates: a batch takes long to validate, and decompressing takes up to 8 MiB of memory.
 	inflates bool
-	left     atomic.Int32 // parts without a result, and one until all were begun
+	left     atomic.Int32 // parts without a result, and one until all were started
 	out      []byte
 	raw      [1][]byte
-	// Made once: what the appends, the answer and the expiry call.
+	// Created once: the functions that the appends, the answer and the expiry call.
 	done   func(*replica.Append)
 	give   func()
 	expire func()
-	// expires is when the partitions may be expired, since born; never before all
-	// of them were begun. An expiry that comes late, when the op serves another
-	// request already, finds that one's.
+	// expires is when the partitions may be expired, since born; never before all of them were
+	// started. A late expiry, when the op serves another request already, reads the time of that
+	// request.
 	expires atomic.Int64
 	born    time.Time
 }
@@ -61,13 +60,13 @@ const never = math.MaxInt64
 // producePart is one partition of the request.
 type producePart struct {
 	replica.Append
-	err   error // refused before it came to an append
+	err   error // refused before its append started
 	topic *metadata.Topic
 	conf  *topicConf
 	part  *replica.Partition
 }
 
-// produceOp takes an op out of the pool.
+// produceOp takes an op from the pool.
 func (b *Broker) produceOp(r *network.Request) *produceOp {
 	op, _ := b.produces.Get().(*produceOp)
 	if op == nil {
@@ -92,7 +91,7 @@ func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 		op.parts = make([]producePart, n)
 	}
 	op.parts = op.parts[:n]
-	// A poller must not decompress much: the request is begun again on the connection's reader.
+	// A poller must not decompress much: the request starts again on the connection's reader.
 	op.resolve()
 	if op.inflates = op.heavy(); op.inflates && !r.MayBlock() {
 		op.recycle()
@@ -111,7 +110,7 @@ func (op *produceOp) needs(n *needs) {
 	}
 }
 
-// run begins the appends, or refuses all of them, and returns; the last one to finish answers.
+// run starts the appends, or refuses all of them, and returns; the last one to finish answers.
 func (op *produceOp) run(c call, refused error) {
 	op.delay = c.delay
 	op.left.Store(int32(len(op.parts)) + 1)
@@ -121,7 +120,7 @@ func (op *produceOp) run(c call, refused error) {
 			op.left.Add(-1)
 		}
 	} else if op.beginInTurn(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
-		// Only now: an expiry may come at once, and finds every append begun.
+		// Only now: an expiry may come at once, and must find every append started.
 		wait := milliseconds(op.view.TimeoutMillis)
 		if op.view.Acks != int16(replica.AcksAll) {
 			wait = max(wait, op.b.opt.AppendTime)
@@ -131,13 +130,13 @@ func (op *produceOp) run(c call, refused error) {
 	op.finished()
 }
 
-// expireAt has the appends expired at t, unless all have ended by then.
+// expireAt expires the appends at t, unless all have ended by then.
 func (op *produceOp) expireAt(t time.Time) {
 	op.expires.Store(int64(t.Sub(op.born)))
 	op.r.ExpireAt(t, op.expire)
 }
 
-// refused says why the request as a whole can't be served.
+// refused returns why the request as a whole is refused, nil if it is not.
 func (op *produceOp) refused() error {
 	switch replica.Acks(op.view.Acks) {
 	case replica.AcksNone, replica.AcksLeader, replica.AcksAll:
@@ -165,7 +164,8 @@ func (op *produceOp) resolve() {
 	}
 }
 
-// heavy reports whether a batch takes long to validate, which may not keep a poller.
+// heavy reports whether a batch takes long to validate, which would delay a poller's other
+// connections.
 func (op *produceOp) heavy() bool {
 	i := 0
 	for t := range op.view.Topics {
@@ -181,7 +181,8 @@ func (op *produceOp) heavy() bool {
 	return false
 }
 
-// beginInTurn is begin; requests that inflate or compress much have half of the processors.
+// beginInTurn is begin with a slot for requests that decompress or compress much: they use at most
+// half of the processors.
 func (op *produceOp) beginInTurn() {
 	if op.inflates {
 		op.b.heavy <- struct{}{}
@@ -190,7 +191,7 @@ func (op *produceOp) beginInTurn() {
 	op.begin()
 }
 
-// begin validates every partition's batch and hands it to its log.
+// begin validates every partition's batch and passes it to its log.
 func (op *produceOp) begin() {
 	now, i := time.Now(), 0
 	for t := range op.view.Topics {
@@ -208,7 +209,7 @@ func (op *produceOp) begin() {
 	}
 }
 
-// topic finds the topic that the request names, or its id.
+// topic returns the topic that the request names by name or id.
 func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*metadata.Topic, *topicConf, error) {
 	var t *metadata.Topic
 	if op.view.Version >= 13 {
@@ -225,7 +226,7 @@ func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*met
 	return t, conf, conf.Err
 }
 
-// append begins one partition's append. An error means that nothing was begun.
+// append starts one partition's append. An error means that nothing was started.
 func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, now time.Time) error {
 	p, err := op.b.partition(part.topic, vp.Index)
 	if err != nil {
@@ -239,7 +240,7 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
 	}
 	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
-		return refuse(kerr.RecordListTooLarge, "%d bytes of records don't fit into a segment, segment.bytes of topic %s is %d", n, part.topic.Name, part.conf.Conf.SegmentBytes)
+		return refuse(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d", n, part.topic.Name, part.conf.Conf.SegmentBytes)
 	}
 	op.r.CountRecords(accepted.Records)
 	part.part = p
@@ -250,7 +251,7 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 	return nil
 }
 
-// finished counts down; the last one answers.
+// finished counts down; the last call answers.
 func (op *produceOp) finished() {
 	if op.left.Add(-1) > 0 {
 		return
@@ -268,8 +269,8 @@ func (op *produceOp) finished() {
 	op.r.RespondRaw(op.raw[:], op.give)
 }
 
-// endQuietly ends a request that wants no answer; an error closes the
-// connection, which is how its producer learns of it.
+// endQuietly ends a request that wants no answer; if there was an error, it closes the connection
+// to inform the producer.
 func (op *produceOp) endQuietly() {
 	r := op.r
 	for i := range op.parts {
@@ -285,10 +286,10 @@ func (op *produceOp) endQuietly() {
 	r.RespondNone()
 }
 
-// expired ends the appends that are not acknowledged with REQUEST_TIMED_OUT: at the
-// request's timeout those that wait for other replicas, after Options.AppendTime all of them.
-// Their records may still come to be stored. One that is being numbered at this
-// moment ends on that goroutine, which then answers.
+// expired ends unacknowledged appends with REQUEST_TIMED_OUT: at the request's timeout those that
+// wait for other replicas, after Options.AppendTime all of them. Their records may still be stored
+// later. An append whose offsets are being assigned at this moment ends on that goroutine, which
+// then answers.
 func (op *produceOp) expired() {
 	for {
 		n := op.left.Load()
@@ -296,7 +297,7 @@ func (op *produceOp) expired() {
 			return // answered
 		}
 		if op.left.CompareAndSwap(n, n+1) {
-			break // it can't be answered, nor used again, before finished below
+			break // it can't be answered, nor reused, before finished below
 		}
 	}
 	if int64(time.Since(op.born)) >= op.expires.Load() {
@@ -348,7 +349,7 @@ func (op *produceOp) encode(dst []byte) []byte {
 	return w.End(throttleMillis(op.delay), op.b.endpoints(op.r, leaders))
 }
 
-// fail fills the answer for a partition that failed.
+// fail fills in the answer for a partition that failed.
 func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePart, err error, leaders *nodeSet) {
 	res.Code = code(err)
 	if op.view.Version >= 13 {
@@ -370,7 +371,7 @@ func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePar
 	}
 }
 
-// maxKeptParts and maxKeptOut bound what an idle op holds on to.
+// maxKeptParts and maxKeptOut bound the memory that an idle op keeps.
 const (
 	maxKeptParts = 64
 	maxKeptOut   = 8 << 10

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// batchOf builds a batch with the given values, all of timestamp ts.
+// batchOf builds a batch with the given values, all with timestamp ts.
 func batchOf(t testing.TB, o record.BatchOptions, ts int64, values ...string) []byte {
 	t.Helper()
 	w := record.NewBuilder(o)
@@ -270,7 +270,7 @@ func TestLogAppendTimeIsAnswered(t *testing.T) {
 	}
 }
 
-// A limit of 2^63-1 ms, Kafka's default for the past, is none.
+// A limit of 2^63-1 ms, Kafka's default for the past, means no limit.
 func TestTimestampsWithoutLimits(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 1, "message.timestamp.after.max.ms", "9223372036854775807")

@@ -15,15 +15,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// follower is broker 2 as far as the partition can tell: in the ISR, and it
-// acknowledges when the test says so.
+// follower is broker 2 from the partition's point of view: it is in the ISR, and acknowledges when
+// the test says so.
 type follower struct{ p *replica.Partition }
 
 func (n *node) follow(t testing.TB, id [16]byte) follower {
 	t.Helper()
 	p, err := n.opt.Replicas.Partition(id, 0)
 	must(t, err)
-	p.Lead(p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // ahead of what the metadata says
+	p.BecomeLeader(p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // ahead of the metadata
 	return follower{p}
 }
 
@@ -37,8 +37,7 @@ func TestAcksAllIsAnsweredWhenTheFollowerHasIt(t *testing.T) {
 	req := produceRequest("t", id, -1, plain(t, "a", "b"))
 	req.SetVersion(13)
 	must(t, all.send(req))
-	// Its records are in the log: one that was sent later comes after them, and is
-	// answered before.
+	// Its records are in the log: those of a later request come after them, but are answered first.
 	for f.p.Ends().LogEnd != 2 {
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -68,7 +67,7 @@ func TestWhatIsNotAcknowledgedInTimeIsTimedOutAndNothingElse(t *testing.T) {
 			req := produceRequest("", id, -1, plain(t, "a"))
 			req.TimeoutMillis = timeout
 			req.Topics = append(req.Topics, produceRequest("", [16]byte{9}, -1, plain(t, "a")).Topics...)
-			if timeout > 0 { // without time this one is late, too
+			if timeout > 0 { // without a timeout this one is late, too
 				req.Topics = append(req.Topics, produceRequest("", alone, -1, plain(t, "a")).Topics...)
 			}
 			began := time.Now()
@@ -91,9 +90,9 @@ func TestWhatIsNotAcknowledgedInTimeIsTimedOutAndNothingElse(t *testing.T) {
 	})
 }
 
-// The timeout of a request concerns the other replicas of acks=all, as in Kafka. What waits
-// for this broker's own disk is stored and acknowledged, not timed out: a producer without
-// idempotence would store it twice.
+// As in Kafka, the timeout of a request applies to the other replicas of acks=all. Records that
+// wait for this broker's own disk are stored and acknowledged, not timed out: a producer without
+// idempotence would store them twice.
 func TestATimeoutDoesNotConcernThisBrokersDisk(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	n := newNode(t, func(o *nodeOptions) { o.fs, o.broker = disk, func(b *Options) { b.AppendTime = 2 * patience } })
@@ -101,7 +100,7 @@ func TestATimeoutDoesNotConcernThisBrokersDisk(t *testing.T) {
 	f := n.follow(t, shared)
 	calls, release := stuck(t, disk, errfs.Datasync)
 	var sent []*kmsg.ProduceRequest
-	var from []*wire // one each: what expires is a connection's oldest request
+	var from []*wire // one connection each, since only a connection's oldest request expires
 	for _, id := range [][16]byte{alone, shared} {
 		for _, acks := range []int16{1, -1} {
 			req := produceRequest("", id, acks, plain(t, "a"))
@@ -113,10 +112,10 @@ func TestATimeoutDoesNotConcernThisBrokersDisk(t *testing.T) {
 		}
 	}
 	<-calls
-	other := waiting(0, 1, named("", alone)) // gives the timeouts some time to come, with which nothing may happen
+	other := waiting(0, 1, named("", alone)) // gives the timeouts some time, in which nothing may happen
 	other.MaxWaitMillis = 20
 	ask[*kmsg.FetchResponse](t, n.dial(t), 13, other)
-	release() // what waits for its disk goes on, and what waits for the follower is over its time
+	release() // requests that wait for their disk continue, those that wait for the follower have timed out
 	for i, want := range []*kerr.Error{nil, nil, nil, kerr.RequestTimedOut} {
 		resp, err := from[i].receive(sent[i])
 		must(t, err)
@@ -129,8 +128,8 @@ func TestATimeoutDoesNotConcernThisBrokersDisk(t *testing.T) {
 	}
 }
 
-// A disk that stands still holds nobody's request for ever: for AppendTime, or for as long as
-// the request says where that is longer.
+// A hung disk holds a request for a bounded time: AppendTime, or the request's timeout if that is
+// longer.
 func TestAStuckDiskHoldsARequestForABoundedTime(t *testing.T) {
 	const bound = 30 * time.Millisecond
 	disk := errfs.New(vfs.Memory())
@@ -158,7 +157,7 @@ func TestNotEnoughReplicasIsTold(t *testing.T) {
 		t.Fatalf("one replica can't have two in sync, and is enough: %+v", p)
 	}
 	f := n.follow(t, id)
-	f.p.Lead(f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
+	f.p.BecomeLeader(f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
 	for acks, want := range map[int16]*kerr.Error{-1: kerr.NotEnoughReplicas, 1: nil} {
 		if p := produced(t, w, 13, produceRequest("", id, acks, plain(t, "a"))); !errors.Is(kerr.ErrorForCode(p.ErrorCode), orNil(want)) {
 			t.Errorf("acks=%d: %v, want %v", acks, kerr.ErrorForCode(p.ErrorCode), want)
@@ -170,7 +169,7 @@ func TestWhoDoesNotLeadNamesWhoDoes(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
 	f := n.follow(t, id)
-	f.p.FollowOf(1, 9, []int32{1, 2}, []int32{1, 2}) // 1 is the only broker with an address
+	f.p.BecomeFollower(1, 9, []int32{1, 2}, []int32{1, 2}) // 1 is the only broker with an address
 	resp := ask[*kmsg.ProduceResponse](t, n.dial(t), 13, produceRequest("", id, -1, plain(t, "a")))
 	p := resp.Topics[0].Partitions[0]
 	if p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != 9 {
@@ -181,9 +180,8 @@ func TestWhoDoesNotLeadNamesWhoDoes(t *testing.T) {
 	}
 }
 
-// Requests that are answered and expire at the same moment, while their ops are
-// used again: every answer says success or time out, and what it says of success
-// holds. Run with -race.
+// Requests are answered and expire at the same moment, while their ops are reused: every answer
+// reports success or timeout, and a reported success is true. Run with -race.
 func TestExpiryAndAcknowledgementRace(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
@@ -197,7 +195,7 @@ func TestExpiryAndAcknowledgementRace(t *testing.T) {
 				return
 			default:
 				f.acknowledge(f.p.Ends().LogEnd)
-				time.Sleep(20 * time.Microsecond) // leaves a lone processor to the others
+				time.Sleep(20 * time.Microsecond) // leaves a single processor to the others
 			}
 		}
 	})

@@ -13,15 +13,15 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// TestPromisesAreKept walks the table of promises with whole brokers: for every
-// profile and acks value records are produced, the failure of the row happens, a
-// broker starts on what is left, and what the row promises must be there. Time
-// is synctest's and a sync takes none of it, so that "50 ms and one sync" is 50 ms.
+// TestPromisesAreKept checks the table of promises with whole brokers: for every profile and acks
+// value it produces records, causes the failure of the row, and starts a broker on the remaining
+// disk. That broker must have what the row promises. Time is synctest's and a sync takes none of
+// it, so that "50 ms and one sync" is 50 ms.
 func TestPromisesAreKept(t *testing.T) {
 	for _, profile := range durability.Builtin() {
 		rows := map[int16][]durability.Promise{}
 		for _, row := range profile.Promises() {
-			if row.Setting.Replicas == 1 { // three replicas take a cluster
+			if row.Setting.Replicas == 1 { // three replicas need a cluster
 				rows[row.Setting.Acks] = append(rows[row.Setting.Acks], row)
 			}
 		}
@@ -36,7 +36,7 @@ func TestPromisesAreKept(t *testing.T) {
 	}
 }
 
-// keepsPromises produces for a while and has the failures happen now and then.
+// keepsPromises produces for a while and causes the failures now and then.
 func keepsPromises(t *testing.T, profile durability.Profile, acks int16, rows []durability.Promise) {
 	disk := crashfs.New(1)
 	n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe = disk, true })
@@ -65,8 +65,7 @@ func keepsPromises(t *testing.T, profile durability.Profile, acks int16, rows []
 	}
 }
 
-// happens has a row's failure happen to a copy of the disk and looks at what a
-// broker finds on it.
+// happens applies a row's failure to a copy of the disk and checks what a broker finds on it.
 func happens(t *testing.T, disk *crashfs.FS, id [16]byte, profile durability.Profile, row durability.Promise, acked []time.Time) {
 	var images []*crashfs.FS
 	switch row.Failure {
@@ -76,12 +75,12 @@ func happens(t *testing.T, disk *crashfs.FS, id [16]byte, profile durability.Pro
 		for _, m := range crashfs.Modes() {
 			images = append(images, disk.PowerLossImage(m, 1))
 		}
-	case durability.AllButOneLost: // the one that is left is the one there is
+	case durability.AllButOneLost: // the only replica is the remaining one
 		return
 	default:
 		t.Fatalf("failure %v is not known here", row.Failure)
 	}
-	due := 0 // so many of the acknowledged must be there
+	due := 0 // how many acknowledged records must be there
 	for _, at := range acked {
 		switch row.Loss {
 		case durability.LosesNothing:
@@ -103,8 +102,7 @@ func happens(t *testing.T, disk *crashfs.FS, id [16]byte, profile durability.Pro
 	}
 }
 
-// readAll reads partition 0 and checks that the record at every offset is the
-// one with that number, each there once.
+// readAll reads partition 0 and checks that the record at every offset has that number, once.
 func (n *node) readAll(t *testing.T, id [16]byte) int {
 	t.Helper()
 	w := n.dial(t)

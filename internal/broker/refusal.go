@@ -8,11 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// refuseWhole returns the answer to a request that is refused as a whole: the error wherever the
-// response has a place for one, at the top and for each thing that the request names. Requests and
-// responses of the protocol are alike enough for that: a list of the response is filled from the
-// request's list of the same name, and fields of an entry from those that have its names. It is
-// used where something is refused, and a test holds it against every version of every API.
+// refuseWhole returns the answer to a request that is refused as a whole: the error in every field
+// for one, at the top and for each entity that the request names. Requests and responses of the
+// protocol are similar enough for that: a list of the response is filled from the request's list of
+// the same name, and the fields of an entry from those of the same names. A test compares it with
+// every version of every API.
 func refuseWhole(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	resp := req.ResponseKind()
 	resp.SetVersion(req.GetVersion())

@@ -11,9 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A client's library produces, idempotently and compressed; after a restart,
-// when everything comes from the disk, it reads all of it back in order, in
-// fetch sessions, and goes on waiting for what comes next.
+// A client library produces, idempotently and compressed. After a restart, when all records are on
+// disk only, it reads them back in order, in fetch sessions, and waits for further ones.
 func TestAClientReadsBackWhatItWrote(t *testing.T) {
 	const partitions, each = 3, 400
 	fs := vfs.Memory()

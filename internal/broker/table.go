@@ -16,67 +16,67 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// line is an entry of the table of APIs, whose requests are decoded to an R. It says all that
-// differs between APIs before a handler is called; serve is what they have in common.
-type line[R any] struct {
-	// API is the key with its versions, and the most that a decoded request may take.
+// apiDef is an entry of the table of APIs whose requests are decoded to an R. It contains
+// everything that differs between APIs before a handler is called; serve contains what they have in
+// common.
+type apiDef[R any] struct {
+	// API is the key with its versions, and the memory bound of a decoded request.
 	protocol.API
-	// decode reads the body, and returns about how many bytes the request takes beside it.
-	// Default: kmsg's.
-	// errHandedOver: it called Request.HandOver, and nothing else has happened.
+	// decode reads the body, and returns about how many bytes the request takes in addition to it.
+	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else.
 	decode func(*Broker, *network.Request) (req R, cost int, err error)
-	// needs names the operations and resources that the request needs. nil: whoever can
-	// connect may ask.
+	// needs names the operations and resources that the request needs. nil: every client may send
+	// it.
 	needs func(R, *needs)
 	// refuse answers the request as a whole with an error. Default: refuseWhole.
 	refuse func(call, R, *kerr.Error)
-	// busy is the error where the memory for requests that wait is used up; clients come back on
-	// it. nil: the request is answered before handle returns, or counts by itself what it holds.
-	busy *kerr.Error
-	// keep replaces what aliases the body by copies that may outlive the request, such as what a
-	// member says of itself; the memory for requests is given back then. nil: nothing does. It
-	// needs busy.
-	keep func(R)
-	// lists returns about how many entries the answer has that the request does not name. nil:
-	// the answer is in proportion to the request.
-	lists func(*Broker, R) int
+	// overloaded is the retriable error for when the memory of waiting requests is used up. nil:
+	// the request is answered before handle returns, or the handler counts its memory itself.
+	overloaded *kerr.Error
+	// copyBody replaces slices of the body by copies that may outlive the request, such as a
+	// member's metadata; then the request's memory is released. nil: the request keeps its body. It
+	// requires overloaded.
+	copyBody func(R)
+	// answerEntries returns about how many entries the answer has that the request does not name.
+	// nil: the size of the answer is proportional to the request.
+	answerEntries func(*Broker, R) int
 	// handle answers, now or later, with call.respond. It must not block.
 	handle func(call, R)
 }
 
-// errHandedOver ends serve: the request comes again, on its connection's reader.
+// errHandedOver ends serve: the request is handled again on its connection's reader.
 var errHandedOver = errors.New("handed over to the connection's reader")
 
-// api is a line without its type.
+// api is an apiDef without its type parameter.
 type api struct {
 	protocol.API
-	handle func(*Broker, *network.Request)
-	open   bool        // needs nothing
-	busy   *kerr.Error // as in line
+	handle     func(*Broker, *network.Request)
+	open       bool        // needs nothing
+	overloaded *kerr.Error // as in apiDef
 }
 
-func (l line[R]) api() api {
+func (l apiDef[R]) api() api {
 	if l.decode == nil {
 		l.decode = decode[R]
 	}
 	if l.refuse == nil {
 		l.refuse = func(c call, req R, code *kerr.Error) { c.respond(refuseWhole(any(req).(kmsg.Request), code)) }
 	}
-	return api{API: l.API, handle: l.serve, open: l.needs == nil, busy: l.busy}
+	return api{API: l.API, handle: l.serve, open: l.needs == nil, overloaded: l.overloaded}
 }
 
-// serve takes a request through the columns of its line.
-func (l *line[R]) serve(b *Broker, r *network.Request) {
+// serve decodes a request, checks its rights and memory, and calls its handler.
+func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	c := call{b: b, r: r}
-	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has turns of its own, for what it inflates
-		c.turn = b.awaitDecodeSlot(r)
+	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has slots of its own, for what it decompresses
+		c.slot = b.awaitDecodeSlot(r)
 	}
 	req, cost, err := l.decode(b, r)
 	if errors.Is(err, errHandedOver) {
 		return
 	}
 	if err != nil {
-		c.turn.end()
+		c.slot.end()
 		r.Abort(err)
 		return
 	}
@@ -90,28 +90,28 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 			return
 		}
 	}
-	if l.busy != nil {
+	if l.overloaded != nil {
 		n := int64(cost)
-		if l.keep != nil {
+		if l.copyBody != nil {
 			n += int64(len(r.Body))
 		}
-		if c.charge = b.charge(n); c.charge == nil {
-			r.Code = l.busy.Code
-			l.refuse(c, req, l.busy)
+		if c.charge = b.charge(r, n, l.copyBody == nil); c.charge == nil {
+			r.Code = l.overloaded.Code
+			l.refuse(c, req, l.overloaded)
 			return
 		}
 	}
-	if l.keep != nil {
-		c.charge.until(r)
-		l.keep(req)
+	if l.copyBody != nil {
+		c.charge.releaseOnClose(r)
+		l.copyBody(req)
 		r.ReleaseBody()
 	}
-	if c.turn == nil && l.lists != nil && l.lists(b, req) > manyEntries {
-		c.turn = b.awaitDecodeSlot(r)
+	if c.slot == nil && l.answerEntries != nil && l.answerEntries(b, req) > manyEntries {
+		c.slot = b.awaitDecodeSlot(r)
 	}
 	l.handle(c, req)
-	if l.keep != nil {
-		c.turn.end() // it may wait for others now
+	if l.copyBody != nil {
+		c.slot.end() // from here on it may wait for other members
 	}
 }
 
@@ -124,13 +124,13 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 	return decoded.(R), cost, nil
 }
 
-// call is a request that is to be answered: exactly once, with respond, from any goroutine.
+// call is a request that must be answered exactly once, with respond, on any goroutine.
 type call struct {
 	b      *Broker
 	r      *network.Request
-	delay  time.Duration // for which the connection is throttled (KIP-219)
-	charge *charge       // nil where nothing is counted
-	turn   *decodeSlot   // nil where none is needed
+	delay  time.Duration // how long the connection is throttled (KIP-219)
+	charge *charge       // nil if nothing is charged
+	slot   *decodeSlot   // nil if none is needed
 }
 
 // respond answers.
@@ -143,47 +143,71 @@ func (c call) respond(resp kmsg.Response) {
 	}
 	c.charge.release()
 	c.r.Respond(resp)
-	c.turn.end()
+	c.slot.end()
 }
 
-// throttleMillis is a delay as answers have it.
+// throttleMillis converts a delay for an answer.
 func throttleMillis(d time.Duration) int32 { return int32(d.Milliseconds()) }
 
-// now makes a handler of a function that answers at once.
-func now[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {
+// answering makes a handler of a function that answers at once.
+func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {
 	return func(c call, req R) { c.respond(answer(c.b, c.r, req)) }
 }
 
-// beside makes a handler of a function that waits for something: it runs on a goroutine of
-// its own, one per connection at most, since the connection starts nothing else meanwhile.
-// ctx ends with the broker.
-func beside[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
+// inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
+// is at most one for each connection, which starts no other request meanwhile. ctx ends with the
+// broker.
+func inBackground[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
 	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }
 }
 
-// charge is what one request that waits has taken of Options.ParkedBytes. nil holds nothing.
+// charge is the memory that one waiting request has taken from Broker.parked or Broker.wide.
+// nil holds nothing.
 type charge struct {
 	budget *bufpool.Budget
 	n      atomic.Int64
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes; nil where that is more than half of what is free: most requests end
-// soon, and a group's leader may have much to say.
-func (b *Broker) charge(n int64) *charge {
-	if !b.parked.TryShare(n, 2) {
-		return nil
+// charge takes n bytes from Broker.parked, at most half of what is free: most requests end
+// soon, and a group's leader may have much to say. A large request that is answered soon may
+// wait for Broker.wide instead. charge returns nil if the request must be refused.
+func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
+	budget := b.parked
+	if !budget.TryShare(n, 2) {
+		if budget = b.wide; !soon || n <= b.opt.ParkedBytes/wideShare || !b.acquireWide(r, n) {
+			return nil
+		}
 	}
-	h := &charge{budget: b.parked}
+	h := &charge{budget: budget}
 	h.n.Store(n)
 	return h
 }
 
-// until has what is held released when the client is gone, too: a group keeps its members
-// for a while, and counts itself what they hold.
-func (h *charge) until(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
+const (
+	// wideShare: a request that needs more than this fraction of Options.ParkedBytes is wide. On a
+	// broker with little memory that may be more than is ever free.
+	wideShare = 8
+	// wideTime bounds how long a wide request waits for earlier ones.
+	wideTime = time.Second
+)
 
-// release gives back what is held.
+// acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
+// wideTime. A request larger than the whole budget is admitted alone.
+func (b *Broker) acquireWide(r *network.Request, n int64) bool {
+	if !r.MayBlock() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, wideTime)
+	defer cancel()
+	return b.wide.Acquire(ctx, n) == nil
+}
+
+// releaseOnClose also releases the charge when the client is gone: a group keeps its members for a
+// while, and counts their memory itself.
+func (h *charge) releaseOnClose(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
+
+// release releases the charge.
 func (h *charge) release() {
 	if h == nil {
 		return
@@ -196,7 +220,7 @@ func (h *charge) release() {
 
 func (h *charge) giveBack() { h.budget.Release(h.n.Swap(0)) }
 
-// entries are the lines by API key.
+// entries are the APIs by key.
 type entries []*api
 
 func newEntries() entries {
@@ -210,8 +234,8 @@ func newEntries() entries {
 	return list
 }
 
-// Table returns the versions of the APIs that there is a handler for. The arrays of a decoded
-// request may take as many bytes as its line says, and no more than most; 0 is no bound.
+// Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
+// take as many bytes as its API allows, but at most most; 0 is no bound.
 func Table(most int64) (*protocol.Table, error) {
 	var lines []protocol.API
 	for _, a := range apis() {

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ApiVersions makes a promise for each version of each API: that it is answered,
-// in its own shape, with errors that the protocol knows.
+// ApiVersions promises that each version of each API is answered, in its own format, with errors
+// that the protocol knows.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
@@ -99,7 +99,7 @@ func sensible(r kmsg.Request, id [16]byte) {
 		r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}, {}}}}
 	case *kmsg.FindCoordinatorRequest:
 		r.CoordinatorKey, r.CoordinatorKeys = "g", []string{"g", "h"}
-	case *kmsg.JoinGroupRequest: // alone in its group, so that nobody is waited for
+	case *kmsg.JoinGroupRequest: // alone in its group, so that it waits for no other member
 		r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = fmt.Sprint("joined-", r.Version), 10_000, 10_000, "consumer"
 		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte{1}}}
 	case *kmsg.SyncGroupRequest:

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// remove deletes a topic and returns when it is seen to be gone.
+// remove deletes a topic and returns when it is no longer visible.
 func (n *node) remove(t testing.TB, id [16]byte) {
 	t.Helper()
 	revision, err := n.control.DeleteTopic(t.Context(), id)
@@ -19,8 +19,8 @@ func (n *node) remove(t testing.TB, id [16]byte) {
 	must(t, n.applier.WaitFor(t.Context(), revision))
 }
 
-// A topic that is made anew under a name is another one: who means the old one is
-// told so, and gets and leaves nothing in the new one.
+// A topic that is created again under a name is another one: requests for the old one are refused,
+// and read and leave nothing in the new one.
 func TestStaleIDsAreRefused(t *testing.T) {
 	n := newNode(t, quick)
 	old := n.topic(t, "t", 1)
@@ -41,7 +41,7 @@ func TestStaleIDsAreRefused(t *testing.T) {
 	}
 	expect("produce", produced(t, w, 13, produceRequest("", old, -1, plain(t, "x"))).ErrorCode, kerr.UnknownTopicID)
 	expect("fetch", ask[*kmsg.FetchResponse](t, w, 13, fetchRequest(0, named("", old))).Topics[0].Partitions[0].ErrorCode, kerr.UnknownTopicID)
-	// What a session remembers is the topic, not its name, where it has ids.
+	// With ids, a session remembers the topic, not its name.
 	expect("fetch in a session", ask[*kmsg.FetchResponse](t, w, 13, inSession(fetchRequest(0), byIDSession, 1)).Topics[0].Partitions[0].ErrorCode, kerr.UnknownTopicID)
 	expect("fetch in a session without ids", ask[*kmsg.FetchResponse](t, w, 12, inSession(fetchRequest(0), byNameSession, 1)).Topics[0].Partitions[0].ErrorCode,
 		kerr.OffsetOutOfRange)
@@ -62,9 +62,9 @@ func TestStaleIDsAreRefused(t *testing.T) {
 	}
 }
 
-// While clients produce and fetch, topics go and come back: each produce is
-// acknowledged or refused with an error that says what happened, and the topics
-// that are left have what was acknowledged to them.
+// While clients produce and fetch, topics are deleted and created again: each produce is
+// acknowledged or refused with a fitting error, and the remaining topics have what was acknowledged
+// to them.
 func TestTopicsAreDeletedUnderLoad(t *testing.T) {
 	n := newNode(t)
 	var id atomic.Pointer[[16]byte]

@@ -6,8 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// topicConf is a topic's resolved configuration; where it can't be used, records for the topic
-// are refused with its Err.
+// topicConf is a topic's resolved configuration; if it is invalid, records for the topic are
+// refused with its Err.
 type topicConf = replica.TopicSetting
 
 // topicConf returns the resolved configuration of a topic under an image.
@@ -15,8 +15,8 @@ func (b *Broker) topicConf(img *metadata.Image, t *metadata.Topic) *topicConf {
 	return b.opt.Settings.Of(img, t)
 }
 
-// layers are the places where the configs of a topic may be set; t may be nil
-// for those of the broker.
+// layers returns the levels at which the configs of a topic may be set; t may be nil for those of
+// the broker.
 func (b *Broker) layers(img *metadata.Image, t *metadata.Topic) configdef.Layers {
 	return b.opt.Settings.Layers(img, t)
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// TestAClosedLoopNeverWaitsForTheWindow: clients that each wait for their answer
-// share syncs, and never the 50 ms of their profile, since the journal asks the
-// census whether anybody is left to wait for. One slow client among them brings
-// the trap not back. Nothing but waiting takes time here, so the time that has
-// passed at the end is the sum of all waits.
+// Clients that each wait for their answer share syncs, and never wait for the 50 ms of their
+// profile, since the journal asks how many producers are absent. One slow client among them does
+// not change that. Only waiting takes time here, so the time that has passed at the end is the sum
+// of all waits.
 func TestAClosedLoopNeverWaitsForTheWindow(t *testing.T) {
 	const clients, each, window = 16, 40, 50 * time.Millisecond
-	// Where nobody is slow, nobody is waited for at all but at the start; for a
-	// slow one only until arrivals have dried up.
+	// If no client is slow, there is no wait except at the start; with a slow one, only until
+	// arrivals have dried up.
 	for name, most := range map[string]time.Duration{"alike": time.Millisecond, "one is slow": window / 10} {
 		t.Run(name, func(t *testing.T) {
 			slow := name != "alike"
@@ -112,11 +111,10 @@ func setProfile(t testing.TB, w *wire, topic, profile string) {
 	}
 }
 
-// TestAProfileChangesUnderLoad: a topic's profile is altered while clients
-// produce to it, without a restart and without an error. From the first acknowledgement
-// under a synced profile on, the power may go at any time, and all that was
-// acknowledged is there, what was acknowledged before it included. One of the
-// profiles is the embedding program's own, with a policy.
+// A topic's profile is altered while clients produce to it, without a restart and without an error.
+// From the first acknowledgement under a synced profile on, the power may fail at any time, and
+// every acknowledged record is there, including earlier ones. One of the profiles is the embedding
+// program's own, with a Policy.
 func TestAProfileChangesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
@@ -147,7 +145,7 @@ func TestAProfileChangesUnderLoad(t *testing.T) {
 				t.Fatalf("the change from %s to %s is answered while %s is in force", known, name, got.Name)
 			}
 			synced := p.Log().Config().Profile.Ack == durability.Synced
-			closedLoop(t, w, id, 1) // the first acknowledgement under it covers all before
+			closedLoop(t, w, id, 1) // the first acknowledgement under it covers all earlier ones
 			for range 5 {
 				if e := p.Ends(); synced && p.Log().Ends().Durable < e.Ack {
 					t.Fatalf("%s: %+v counts, durable is %d", name, e, p.Log().Ends().Durable)
@@ -173,8 +171,8 @@ func TestAProfileChangesUnderLoad(t *testing.T) {
 	})
 }
 
-// TestAProfileThatNobodyKnowsIsRefusedWithTheKnownOnes, the program's own among them.
-func TestAProfileThatNobodyKnowsIsRefusedWithTheKnownOnes(t *testing.T) {
+// An unknown profile is refused with the known ones, including the program's own.
+func TestUnknownProfileIsRefusedWithTheKnownOnes(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.profiles = []durability.Profile{{Name: "own", Ack: durability.Written, Sync: durability.SyncOS}}
 	})

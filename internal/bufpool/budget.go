@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// Budget bounds how many bytes its holders have together. It is a weighted
-// semaphore that is strictly first come, first served, so that a large request
-// is not starved by small ones behind it. A request larger than the whole
-// budget is admitted alone: when nothing else is held.
+// Budget bounds how many bytes its holders have together. It is a weighted semaphore that is
+// strictly first come, first served, so that small requests do not starve a large one before them.
+// A request larger than the whole budget is admitted alone, when nothing else is held.
 //
-// Every Acquire that returned nil, every TryShare that returned true, and every Share,
-// owes a Release of the same number of bytes, on every way out. A Budget must not be
-// copied; its methods are safe for concurrent use and Release never blocks.
+// Every Acquire that returned nil, every TryShare that returned true, and every Share must be
+// followed by a Release of the same number of bytes, on every path. A Budget must not be copied;
+// its methods are safe for concurrent use and Release never blocks.
 type Budget struct {
 	size int64
 
@@ -25,13 +24,13 @@ type Budget struct {
 	stats  BudgetStats
 }
 
-// BudgetStats are counters of a Budget since its start, and its present state.
+// BudgetStats are the counters of a Budget since its creation, and its present state.
 type BudgetStats struct {
 	Size, Used, Peak int64  // bytes
 	Waiting          int    // callers that wait in Acquire now
-	Acquired         uint64 // Acquire and TryAcquire that succeeded
-	Waited           uint64 // Acquire that had to wait
-	Canceled         uint64 // Acquire that gave up
+	Acquired         uint64 // successful calls of Acquire, TryAcquire, Share and TryShare
+	Waited           uint64 // calls of Acquire that had to wait
+	Canceled         uint64 // calls of Acquire that ended with their context
 }
 
 type waiter struct {
@@ -44,9 +43,8 @@ type waiter struct {
 // NewBudget returns a budget of size bytes; less than one counts as one.
 func NewBudget(size int64) *Budget { return &Budget{size: max(size, 1)} }
 
-// Acquire takes n bytes, and waits its turn until they are free or ctx ends, in
-// which case it holds nothing and returns ctx's error. n of zero or less takes
-// nothing and never waits.
+// Acquire takes n bytes. It waits, first come, first served, until they are free or ctx ends; then
+// it holds nothing and returns ctx's error. If n is zero or less, it takes nothing and never waits.
 func (b *Budget) Acquire(ctx context.Context, n int64) error {
 	if n <= 0 {
 		return nil
@@ -70,7 +68,7 @@ func (b *Budget) Acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// TryAcquire takes n bytes if that needs no waiting, and says whether it did.
+// TryAcquire takes n bytes if they are free and no caller waits, and reports whether it did.
 func (b *Budget) TryAcquire(n int64) bool {
 	if n <= 0 {
 		return true
@@ -84,10 +82,9 @@ func (b *Budget) TryAcquire(n int64) bool {
 	return true
 }
 
-// Share takes up to n bytes without waiting, and returns how many: no more than an
-// eighth of what is free, so that whoever keeps its share for long leaves something
-// to the others, but at least least, be it more than is free. It is for work that
-// can do with less.
+// Share takes up to n bytes without waiting, and returns how many. It takes at most an eighth of
+// the free bytes, so that holders that keep their share for long leave some to others, but at least
+// least, even if that many are not free. It is for work that can do with less.
 func (b *Budget) Share(n, least int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,8 +93,8 @@ func (b *Budget) Share(n, least int64) int64 {
 	return n
 }
 
-// TryShare takes n bytes if what is free is at least part times as many, and reports whether
-// it did: of holders that keep their bytes for long, large ones are refused first.
+// TryShare takes n bytes if at least part times as many are free, and reports whether it did: among
+// holders that keep their bytes for long, large ones are refused first.
 func (b *Budget) TryShare(n, part int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +105,7 @@ func (b *Budget) TryShare(n, part int64) bool {
 	return true
 }
 
-// Release gives n bytes back and admits whoever waits longest.
+// Release returns n bytes and admits the callers that have waited longest.
 func (b *Budget) Release(n int64) {
 	if n <= 0 {
 		return
@@ -118,15 +115,15 @@ func (b *Budget) Release(n int64) {
 	b.used -= n
 	if b.used < 0 {
 		if Invariants {
-			panic(fmt.Sprintf("bufpool: budget of %d bytes got %d more than it gave", b.size, -b.used))
+			panic(fmt.Sprintf("bufpool: budget of %d bytes: %d bytes more released than acquired", b.size, -b.used))
 		}
 		b.used = 0
 	}
 	b.admit()
 }
 
-// Used is the number of bytes held now. It exceeds the budget's size only by the
-// one request that was admitted alone, and by the least shares.
+// Used returns the number of bytes held now. It exceeds the budget's size only by the one request
+// that was admitted alone, and by the least shares.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,8 +139,7 @@ func (b *Budget) Stats() BudgetStats {
 	return s
 }
 
-// giveUp ends a wait that ctx ended. A grant that came at the same moment is
-// handed on.
+// giveUp ends a wait whose ctx ended. A grant that came at the same moment is passed on.
 func (b *Budget) giveUp(w *waiter, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -91,7 +91,7 @@ func TestBudgetForgetsWhoGaveUp(t *testing.T) {
 		synctest.Wait()
 		go func() { small = b.Acquire(t.Context(), 4) }()
 		synctest.Wait()
-		b.Release(5) // five free: only the one behind fits
+		b.Release(5) // five free: only the next one fits
 		cancel()
 		synctest.Wait()
 		if !errors.Is(big, context.Canceled) || small != nil {
@@ -151,8 +151,8 @@ func TestBudgetModel(t *testing.T) {
 	})
 }
 
-// TestBudgetNeverLeaks has many takers of which some give up at any moment: the
-// sum never passes the bound and is zero at the end.
+// TestBudgetNeverLeaks has many takers, some of which give up at any moment: the sum never exceeds
+// the bound and is zero at the end.
 func TestBudgetNeverLeaks(t *testing.T) {
 	const size = 100
 	b := NewBudget(size)
@@ -198,9 +198,9 @@ func BenchmarkBudget(b *testing.B) {
 	})
 }
 
-// Of those that keep what they hold, large ones are refused before small ones, and none
-// gets more than there is.
-func TestASharePerHolderLeavesRoomForOthers(t *testing.T) {
+// Among holders that keep their bytes, large ones are refused before small ones, and none gets more
+// than is free.
+func TestTryShareLeavesMemoryForOthers(t *testing.T) {
 	b := NewBudget(800)
 	if b.TryShare(101, 8) || !b.TryShare(100, 8) || b.TryShare(88, 8) || !b.TryShare(87, 8) || b.Used() != 187 {
 		t.Fatalf("%d bytes are held", b.Used())

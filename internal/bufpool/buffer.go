@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// Buffer is a piece of pooled memory with a reference count. Get returns it with
-// one reference; it goes back to its Pool when the last one is released.
+// Buffer is a piece of pooled memory with a reference count. Get returns it with one reference; the
+// last Release returns it to its Pool.
 type Buffer struct {
 	pool  *Pool
-	mem   []byte // the whole class
-	data  []byte // what was asked for
+	mem   []byte // the whole size class
+	data  []byte // the requested bytes
 	class int
 	refs  atomic.Int32
 }
@@ -27,18 +27,16 @@ func (b *Buffer) Bytes() []byte {
 	return b.data
 }
 
-// Len is the number of bytes that were asked for.
+// Len returns the number of bytes that were requested.
 func (b *Buffer) Len() int { return len(b.data) }
 
-// Retain adds a reference; the caller owes one more Release. Only somebody who
-// holds a reference may call it.
+// Retain adds a reference, which the caller must release. The caller must hold a reference already.
 func (b *Buffer) Retain() {
 	b.check("Retain")
 	b.refs.Add(1)
 }
 
-// Release gives one reference back. The caller must not touch the buffer or its
-// bytes afterwards.
+// Release releases one reference. The caller must not use the buffer or its bytes afterwards.
 func (b *Buffer) Release() {
 	switch n := b.refs.Add(-1); {
 	case n == 0:
@@ -54,8 +52,7 @@ func (b *Buffer) check(op string) {
 	}
 }
 
-// poisonByte is what released memory is filled with: as a batch's magic, length
-// or CRC it is never valid.
+// poisonByte fills released memory: it is never valid as a batch's magic, length or CRC.
 const poisonByte = 0xDB
 
 func poison(p []byte) {

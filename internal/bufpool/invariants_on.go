@@ -2,5 +2,5 @@
 
 package bufpool
 
-// Invariants says that this build checks ownership: see the package comment.
+// Invariants reports whether this build checks ownership; see the package comment.
 const Invariants = true

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// minClass is the smallest buffer that is pooled, as a power of two: a
-	// Produce request of one small record has about 350 bytes.
+	// minClass is the smallest size class, as a power of two: a Produce request with one small
+	// record has about 350 bytes.
 	minClass = 9
-	// maxClass is the largest one, as a power of two: 16 MiB. Larger buffers
-	// are allocated for one use and left to the garbage collector.
+	// maxClass is the largest size class, as a power of two: 16 MiB. Larger buffers are allocated
+	// for one use and left to the garbage collector.
 	maxClass = 24
-	// classes counts 512, 768, 1024, 1536, …, 12 MiB, 16 MiB: two a doubling,
-	// so that at most a third of a buffer is unused.
+	// classes counts 512, 768, 1024, 1536, …, 12 MiB, 16 MiB: two for each doubling, so that at
+	// most a third of a buffer is unused.
 	classes = 2*(maxClass-minClass) + 1
 )
 
-// Pool hands out buffers in size classes. The zero value is ready for use. A
-// Pool must not be copied; its methods are safe for concurrent use.
+// Pool provides buffers in size classes. The zero value is ready for use. A Pool must not be
+// copied; its methods are safe for concurrent use.
 type Pool struct {
 	class [classes]sync.Pool
 	out   atomic.Int64
 }
 
-// Get returns a buffer of n bytes with one reference, which the caller owns.
-// Its content is undefined. n below zero counts as zero.
+// Get returns a buffer of n bytes with one reference, which the caller owns. Its content is
+// undefined. n below zero counts as zero.
 func (p *Pool) Get(n int) *Buffer {
 	n = max(n, 0)
 	p.out.Add(1)
@@ -39,8 +39,8 @@ func (p *Pool) Get(n int) *Buffer {
 		return newBuffer(p, make([]byte, size), n, i)
 	}
 	if Invariants {
-		// The handle that came back from the pool is dead for ever, so that
-		// whoever still has it is found out; only its memory is used again.
+		// The handle from the pool stays dead, so that any further use of it is detected; only its
+		// memory is reused.
 		checkPoison(b.mem)
 		return newBuffer(p, b.mem, n, i)
 	}
@@ -49,8 +49,8 @@ func (p *Pool) Get(n int) *Buffer {
 	return b
 }
 
-// Outstanding is the number of buffers that were got and not yet released. A
-// test that ends with anything but zero has found a leak.
+// Outstanding returns the number of buffers that were not released yet. A test that ends with a
+// number other than zero has found a leak.
 func (p *Pool) Outstanding() int64 { return p.out.Load() }
 
 func (p *Pool) put(b *Buffer) {
@@ -63,8 +63,8 @@ func (p *Pool) put(b *Buffer) {
 	}
 }
 
-// classOf returns the index and size of the smallest class that holds n bytes,
-// or -1 where n is larger than every class.
+// classOf returns the index and size of the smallest class that holds n bytes, or -1 if n is larger
+// than every class.
 func classOf(n int) (index, size int) {
 	if n <= 1<<minClass {
 		return 0, 1 << minClass

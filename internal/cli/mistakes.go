@@ -30,6 +30,11 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 		}
 		return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), false
 	}
+	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
+		if hint := cmd.Annotations[instead+"-"+e.GetSpecifiedName()]; hint != "" {
+			return fmt.Sprintf("%s; %s", text, hint), false
+		}
+	}
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
 		if how := example(e.GetFlag().Value.Type()); how != "" {
 			return text + "; " + how, true
@@ -98,7 +103,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // instead prefixes the annotations that Instead sets.
 const instead = "instead of "
 
-// Instead registers hints for subcommands and flags ("--name") that other tools have and c does
+// Instead registers hints for subcommands and flags ("--name", "-n") that other tools have and c does
 // not. The error for an unknown name then carries the hint.
 func Instead(c *cobra.Command, texts map[string]string) {
 	if c.Annotations == nil {

@@ -19,7 +19,7 @@ func tree() *cobra.Command {
 	sub.Flags().StringP("name", "n", "", "")
 	root.AddCommand(sub, &cobra.Command{Use: "secret", Hidden: true, RunE: func(*cobra.Command, []string) error { return nil }})
 	Instead(root, map[string]string{"status": "topic shows it"})
-	Instead(sub, map[string]string{"--tail": "give --name"})
+	Instead(sub, map[string]string{"--tail": "give --name", "-w": "--wait waits"})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text, known := FlagError(cmd, err)
@@ -39,6 +39,7 @@ func TestTexts(t *testing.T) {
 		"topic --partiton 3":          "unknown flag: --partiton; did you mean --partitions?",
 		"topic --zebra":               "unknown flag: --zebra; x topic --help lists the flags",
 		"topic -z":                    "unknown shorthand flag: 'z' in -z; x topic --help lists the flags (known)",
+		"topic -w":                    "unknown shorthand flag: 'w' in -w; --wait waits",
 		"topic --wait soon":           `invalid argument "soon" for "--wait" flag: invalid duration "soon"; write for example 500ms, 30s or 2m (known)`,
 		"topic --partitions many":     `invalid argument "many" for "--partitions" flag: invalid syntax; write a whole number (known)`,
 		"topic --rate much":           `invalid argument "much" for "--rate" flag: invalid syntax; write a number (known)`,

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Broker is what holds for a broker, typed and resolved from its static configs.
-// It is immutable. The defaults of topic configs are not in it: topics resolve
-// through them.
+// Broker has the settings of a broker, typed and resolved from its static configs. It is immutable.
+// It does not include the defaults of topic configs, because topics resolve through them.
 type Broker struct {
 	NodeID              int32
 	Rack                string   // empty: none
 	LogDirs             []string // empty: the default below the data directory
-	JournalDirs         []string // empty: each log directory has its own; else one for each
+	JournalDirs         []string // empty: each log directory holds its own; otherwise one for each
 	Listeners           []string // NAME://HOST:PORT, as written
 	AdvertisedListeners []string
 
@@ -37,39 +36,39 @@ type Broker struct {
 	Cleaning Cleaning
 }
 
-// Cleaning is what holds for the care of all logs of a broker.
+// Cleaning has the settings of retention and compaction for all logs of a broker.
 type Cleaning struct {
-	Interval       time.Duration // between two looks at every log
+	Interval       time.Duration // between two retention checks of all logs
 	Compact        bool          // whether logs are compacted at all
-	Backoff        time.Duration // between two looks for a log to compact
+	Backoff        time.Duration // between two searches for a log to compact
 	KeyBytes       int64         // memory for the keys of a compaction
-	BytesPerSecond int64         // read and written by compaction; 0: as many as it can
+	BytesPerSecond int64         // read and written by compaction; 0: no limit
 }
 
-// Groups is what holds for groups; Kafka's names are group.*.
+// Groups has the settings of groups; Kafka's names are group.*.
 type Groups struct {
 	MinSession, MaxSession, InitialDelay time.Duration
 	MaxSize                              int32
 	ConsumerSession, ConsumerHeartbeat   time.Duration
-	// What a single group may set for itself.
+	// Limits for the configs of a single group.
 	MinConsumerSession, MaxConsumerSession     time.Duration
 	MinConsumerHeartbeat, MaxConsumerHeartbeat time.Duration
 	ConsumerMaxSize                            int32
 	Assignors                                  []string
-	Upgrade, Downgrade                         bool // of a group that has members, between the protocols
+	Upgrade, Downgrade                         bool // of a group with members, between the protocols
 }
 
-// Offsets is what holds for committed offsets and for the topic that they are in.
+// Offsets has the settings of committed offsets and of their topic.
 type Offsets struct {
 	MaxMetadata               int32 // bytes
 	Retention, RetentionCheck time.Duration
 	Partitions                int32
-	ReplicationFactor         int16 // fewer where there are fewer brokers
+	ReplicationFactor         int16 // fewer if there are fewer brokers
 	SegmentBytes              int32
 }
 
-// ResolveBroker builds the typed configs of a broker. What CheckStatic accepted
-// cannot fail here.
+// ResolveBroker returns the typed settings of a broker. It can't fail for configs that CheckStatic
+// accepted.
 func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 	f := reader{r: r, defs: r.broker, l: Layers{Static: static}}
 	b := Broker{
@@ -131,17 +130,17 @@ func (f *reader) offsets() Offsets {
 	}
 }
 
-// Live is what holds for a broker and changes while it runs, beside the defaults of
+// Live has the settings of a broker that can change while it runs, other than the defaults of
 // topics.
 type Live struct {
-	// MinFree is how many bytes of a file system have to be free for clients' records
-	// to be taken: 0: any number, -1: as is right for its size.
+	// MinFree is how many bytes of a file system must be free to accept clients' records. 0 means
+	// any number, -1 a limit derived from the file system's size.
 	MinFree int64
-	// Cleaning: Backoff, KeyBytes and BytesPerSecond of it change.
+	// Cleaning has the live values of Backoff, KeyBytes and BytesPerSecond.
 	Cleaning Cleaning
 }
 
-// ResolveLive builds what changes while a broker runs.
+// ResolveLive returns the settings that can change while a broker runs.
 func (r *Registry) ResolveLive(l Layers) (Live, error) {
 	f := reader{r: r, defs: r.broker, l: l}
 	return Live{MinFree: f.value(DiskMinFree).n, Cleaning: f.cleaning()}, f.err

@@ -6,9 +6,9 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// brokerDefs are the broker configs that chronik reads. The defaults of topic
-// configs can be changed dynamically, for one broker or for all, because topics
-// resolve through them; everything else is read once at the start.
+// brokerDefs returns the broker configs that chronik reads. Defaults of topic configs can be
+// changed dynamically, for one broker or for all, because topics resolve through them. Most others
+// are read once at the start.
 func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs := identityDefs()
 	defs = append(defs, networkDefs()...)
@@ -18,10 +18,10 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, cleaningDefs()...)
 	defs = append(defs,
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
-			"After how many milliseconds without a produce a partition forgets an idempotent producer.",
+			"How many milliseconds after its last produce a partition forgets an idempotent producer.",
 			importance(Low), atLeast(1)),
 		brokerDef(ProduceProfile, String, durability.DefaultPreset,
-			"How much of what clients produce may wait in the broker, altogether and per connection, before their connections are not read any more.",
+			"How many bytes of produce requests may wait in the broker, in total and per connection, before it stops reading from their connections.",
 			oneOf(opts.ProducePresets...)),
 	)
 	for _, t := range topics {
@@ -30,69 +30,68 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	return append(defs, otherUnits()...)
 }
 
-// ProduceProfile is the name of the broker config that chooses a
-// durability.ProducePreset.
+// ProduceProfile is the name of the broker config that selects a durability.ProducePreset.
 const ProduceProfile = "chronik.produce.profile"
 
 func identityDefs() []*Def {
 	nonNegative := atLeast(0)
 	return []*Def{
-		brokerDef("node.id", Int, "1", "The id of this broker in its cluster. It must not change while the data directory lives.",
+		brokerDef("node.id", Int, "1", "The id of this broker in its cluster. It must not change during the lifetime of the data directory.",
 			importance(High), nonNegative, from("broker.id")),
 		brokerDef("broker.id", Int, "", "The old name of node.id.",
 			importance(High), nonNegative, from("node.id"), noDefault),
-		brokerDef("broker.rack", String, "", "The rack, zone or host of this broker, as clients are told.", noDefault),
+		brokerDef("broker.rack", String, "", "The rack, zone or host of this broker, as reported to clients.", noDefault),
 		brokerDef("log.dirs", List, "", "The directories that hold the logs; by default one below the data directory.",
 			importance(High), noDefault),
 		brokerDef("journal.dirs", List, "",
-			"For each entry of log.dirs, in that order, the directory of its journal; by default the log directory itself.",
+			"The journal directory for each entry of log.dirs, in the same order; by default the log directory itself.",
 			importance(High), noDefault),
 	}
 }
 
 func networkDefs() []*Def {
 	return []*Def{
-		brokerDef("listeners", List, "PLAINTEXT://127.0.0.1:9092", "Where the broker listens: NAME://HOST:PORT, comma-separated.",
+		brokerDef("listeners", List, "PLAINTEXT://127.0.0.1:9092", "The addresses on which the broker listens: NAME://HOST:PORT, comma-separated.",
 			importance(High)),
 		brokerDef("advertised.listeners", List, "",
-			"For each listener the address that clients are told; by default the one that the client itself dialled.",
+			"The address that the broker reports to clients, for each listener; by default the one that the client has dialed.",
 			importance(High), noDefault),
-		brokerDef("socket.request.max.bytes", Int, "104857600", "The largest request in bytes. A larger one closes its connection.",
+		brokerDef("socket.request.max.bytes", Int, "104857600", "The maximum size of a request in bytes. The broker closes the connection of a larger one.",
 			importance(High), atLeast(1)),
-		brokerDef("max.connections", Int, "2147483647", "How many connections the broker accepts at a time. By default as many as there are descriptors for beside those of segments.", atLeast(1)),
-		brokerDef("max.connections.per.ip", Int, "2147483647", "How many connections the broker accepts at a time from one address.", atLeast(1)),
-		brokerDef("connections.max.idle.ms", Long, "600000", "After how many milliseconds without a request a connection is closed.", atLeast(1)),
-		brokerDef("fetch.max.bytes", Int, "57671680", "The most bytes that one fetch is answered with, whatever it asks for; a single larger batch excepted.",
+		brokerDef("max.connections", Int, "2147483647", "The maximum number of connections to the broker. By default it is limited by the file descriptors that segments do not need.", atLeast(1)),
+		brokerDef("max.connections.per.ip", Int, "2147483647", "The maximum number of connections from one address.", atLeast(1)),
+		brokerDef("connections.max.idle.ms", Long, "600000", "The number of milliseconds without a request after which the broker closes a connection.", atLeast(1)),
+		brokerDef("fetch.max.bytes", Int, "57671680", "The maximum number of bytes in the response to a fetch, whatever the fetch asks for; a single larger batch is still returned.",
 			atLeast(1024)),
-		brokerDef("max.incremental.fetch.session.cache.slots", Int, "1000", "How many incremental fetch sessions (KIP-227) are kept at a time.",
+		brokerDef("max.incremental.fetch.session.cache.slots", Int, "1000", "The maximum number of incremental fetch sessions (KIP-227) that the broker maintains.",
 			atLeast(0)),
 	}
 }
 
 func topicPolicyDefs() []*Def {
 	return []*Def{
-		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic whose creator did not say.", atLeast(1)),
-		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic whose creator did not say.",
+		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic that is created without one.", atLeast(1)),
+		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic that is created without one.",
 			between(1, math.MaxInt16)),
-		brokerDef("auto.create.topics.enable", Boolean, "true", "Whether a topic is created when a client asks for its metadata and allows it.",
+		brokerDef("auto.create.topics.enable", Boolean, "true", "Whether the broker creates a topic when a client asks for its metadata and allows auto-creation.",
 			importance(High)),
 		brokerDef("delete.topic.enable", Boolean, "true", "Whether topics can be deleted.", importance(High)),
 	}
 }
 
-// topicDefault makes the broker config from which a topic config gets its value
-// first. Where there is a second one the first has no default of its own.
+// topicDefault derives the broker config that sets the default of a topic config. If there is a
+// second such config, the first has no default of its own.
 func topicDefault(t *Def) *Def {
 	s := t.Synonyms[0]
 	d := &Def{Name: s.Name, Type: t.Type, Default: t.Default, HasDefault: true, Update: ClusterWide, Importance: t.Importance,
-		Honoured: true, Doc: "The value of " + t.Name + " for topics that do not set it. " + t.Doc,
+		Supported: true, Doc: "The value of " + t.Name + " for topics that do not set it. " + t.Doc,
 		Synonyms: t.Synonyms, Bounds: t.Bounds, checks: t.checks}
 	if len(t.Synonyms) > 1 {
 		noDefault(d)
 	}
 	switch s.Name {
 	case "log.retention.ms":
-		d.Importance, d.Bounds, d.checks = High, retentions, []check{someRetention}
+		d.Importance, d.Bounds, d.checks = High, retentions, []check{nonZeroRetention}
 	case "message.max.bytes", "log.segment.bytes", "log.roll.ms", "min.insync.replicas", "compression.type", "log.retention.bytes",
 		"log.roll.jitter.ms", "log.segment.delete.delay.ms", "unclean.leader.election.enable":
 		d.Importance = High

@@ -5,10 +5,10 @@ import "fmt"
 // minute is a minute in milliseconds.
 const minute = 60_000
 
-// CleanupPolicy is the name of the topic config that says what goes from a log.
+// CleanupPolicy is the name of the topic config that selects retention, compaction or both.
 const CleanupPolicy = "cleanup.policy"
 
-// Names that are held against each other.
+// Names of configs whose values are compared.
 const (
 	minLag = "min.compaction.lag.ms"
 	maxLag = "max.compaction.lag.ms"
@@ -17,45 +17,45 @@ const (
 	brokerMaxLag = "log.cleaner." + maxLag
 )
 
-// retentionDefs say what goes from a log by time, by size and by policy.
+// retentionDefs are the configs of retention by time and size.
 func retentionDefs() []*Def {
 	return []*Def{
 		topicDef(CleanupPolicy, List, "delete",
-			"What goes from a log: delete removes old segments by retention.ms and retention.bytes, compact keeps the last record of each key, "+
-				"both together do both, and an empty list keeps everything.",
+			"The retention policy of old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key. "+
+				"A list of both applies both, and an empty list keeps all records.",
 			from("log.cleanup.policy"), checked(noGaps), oneOf("compact", "delete")),
 		topicDef("retention.ms", Long, "604800000",
-			"With delete, how many milliseconds a record is kept at least, by its timestamp; -1 for ever.",
+			"The minimum number of milliseconds for which the policy delete keeps a record, by its timestamp; -1 means forever.",
 			from("log.retention.ms"), fromScaled("log.retention.minutes", minute), fromScaled("log.retention.hours", hour), atLeast(-1)),
 		topicDef("retention.bytes", Long, "-1",
-			"With delete, how many bytes of a partition are kept at least; below 0 any number.",
+			"The minimum number of bytes of a partition that the policy delete keeps; below 0 means no limit.",
 			from("log.retention.bytes")),
 		topicDef("file.delete.delay.ms", Long, "60000",
-			"How many milliseconds the files of a segment stay on the disk, under another name, after it went from its log.",
+			"The number of milliseconds for which the files of a deleted segment stay on disk under another name.",
 			from("log.segment.delete.delay.ms"), atLeast(0)),
 	}
 }
 
-// compactionDefs say when a log is compacted, and what stays.
+// compactionDefs are the configs of compaction.
 func compactionDefs() []*Def {
 	return []*Def{
 		topicDef("min.cleanable.dirty.ratio", Double, "0.5",
-			"With compact, the part of a log, 0 to 1, that must be new since the last pass for another to be worth it.",
+			"The minimum fraction of a log, 0 to 1, that must be new since the last compaction before the log is compacted again.",
 			from("log.cleaner.min.cleanable.ratio"), fraction()),
 		topicDef(minLag, Long, "0",
-			"With compact, the age in milliseconds below which no record is compacted away.",
+			"The minimum number of milliseconds for which compaction keeps every record, by its timestamp.",
 			from(brokerMinLag), atLeast(0)),
 		topicDef(maxLag, Long, "9223372036854775807",
-			"With compact, the age in milliseconds of a record that was never looked at from which on a log is compacted whatever min.cleanable.dirty.ratio says.",
+			"The age in milliseconds of an uncompacted record at which a log is compacted regardless of min.cleanable.dirty.ratio.",
 			from(brokerMaxLag), atLeast(1)),
 		topicDef("delete.retention.ms", Long, "86400000",
-			"With compact, how many milliseconds a record without a value stays after the pass that found it to be the last of its key.",
+			"The number of milliseconds for which compaction keeps a record without a value after the pass that found it to be the last of its key.",
 			from("log.cleaner.delete.retention.ms"), atLeast(0)),
 	}
 }
 
-// checkLags holds the two ages of compaction together where both are set: the
-// default of either fits any value of the other.
+// checkLags compares the two age limits of compaction if both are set: the default of each is valid
+// with any value of the other.
 func (r *Registry) checkLags(set map[string]string, lowest, highest string) error {
 	low, hasLow := set[lowest]
 	high, hasHigh := set[highest]
@@ -81,38 +81,38 @@ func noGaps(d *Def, v value) error {
 	return nil
 }
 
-// cleaningDefs are the broker configs of what looks after logs, and of what cleans
-// them, beside the defaults of topics.
+// cleaningDefs are the broker configs of retention and compaction, except for the defaults of
+// topics.
 func cleaningDefs() []*Def {
 	return []*Def{
 		brokerDef("log.retention.check.interval.ms", Long, "300000",
-			"How often, in milliseconds, logs are looked at for what has to go, or is worth a compaction.", atLeast(1)),
+			"The number of milliseconds between two checks of the logs for retention and compaction.", atLeast(1)),
 		brokerDef("log.cleaner.enable", Boolean, "true",
-			"Whether logs are compacted. Without it those with cleanup.policy=compact keep everything."),
+			"Whether logs are compacted. If false, logs with cleanup.policy=compact keep all records."),
 		brokerDef("log.cleaner.backoff.ms", Long, "15000",
-			"After how many milliseconds a log that is worth a compaction is looked for again where there was none; at least 100, whatever is set.",
+			"The number of milliseconds after which the broker looks again for a log to compact if there was none; the broker uses at least 100.",
 			dynamic(), atLeast(0)),
 		brokerDef("log.cleaner.dedupe.buffer.size", Long, "134217728",
-			"The memory, in bytes, for the keys of one compaction; what does not fit is left to the next pass.", dynamic(), bounded("at least 1048576", enoughForKeys)),
+			"The memory in bytes for the keys of one compaction; the next pass handles keys that do not fit.", dynamic(), bounded("at least 1048576", enoughForKeys)),
 		brokerDef("log.cleaner.io.max.bytes.per.second", Double, "1.7976931348623157E308",
-			"How many bytes compaction reads and writes in a second at most, together.", dynamic(), bounded("at least 1", positive)),
-		brokerDef("log.cleaner.threads", Int, "1", "Accepted, so that tools which set it work, and without effect: each log directory is compacted by one thread.",
+			"The maximum number of bytes that all compactions together read and write per second.", dynamic(), bounded("at least 1", positive)),
+		brokerDef("log.cleaner.threads", Int, "1", "Accepted for compatibility, without effect: each log directory is compacted by one thread.",
 			importance(Low), dynamic(), atLeast(1)),
-		brokerDef("log.cleaner.io.buffer.size", Int, "524288", "Accepted, so that tools which set it work, and without effect: a compaction reads batch by batch.",
+		brokerDef("log.cleaner.io.buffer.size", Int, "524288", "Accepted for compatibility, without effect: compaction reads batch by batch.",
 			importance(Low), dynamic(), atLeast(0)),
-		brokerDef("log.cleaner.io.buffer.load.factor", Double, "0.9", "Accepted, so that tools which set it work, and without effect: "+
-			"the memory for keys grows with the keys that it holds.", importance(Low), dynamic(), fraction()),
+		brokerDef("log.cleaner.io.buffer.load.factor", Double, "0.9", "Accepted for compatibility, without effect: "+
+			"the memory for keys grows with their number.", importance(Low), dynamic(), fraction()),
 		brokerDef(DiskMinFree, Long, "-1",
-			"The free bytes of a log directory's file system below which clients' records are refused: 0 never, "+
-				"-1 at 5 % of the file system, but no less than 256 MiB and no more than 10 GiB.",
+			"The minimum free space of a log directory's file system in bytes; with less, the broker refuses clients' records. 0 means never, "+
+				"-1 means 5 % of the file system, but at least 256 MiB and at most 10 GiB.",
 			importance(High), dynamic(), atLeast(-1)),
 	}
 }
 
-// dynamic is a broker config that changes while the broker runs.
+// dynamic marks a broker config that can change while the broker runs.
 func dynamic() option { return func(d *Def) { d.Update = ClusterWide } }
 
-// DiskMinFree is the name of the broker config that says how full a disk may get.
+// DiskMinFree is the name of the broker config for the minimum free disk space.
 const DiskMinFree = "chronik.disk.min.free.bytes"
 
 func enoughForKeys(d *Def, v value) error {
@@ -129,28 +129,28 @@ func positive(d *Def, v value) error {
 	return nil
 }
 
-// otherUnits are the defaults of topics that come in a second or third unit. They
-// need a restart, as in Kafka.
+// otherUnits are the defaults of topics in a second or third unit. As in Kafka, they take effect at
+// the next start.
 func otherUnits() []*Def {
-	minutes := brokerDef("log.retention.minutes", Int, "", "The value of retention.ms in minutes, for where log.retention.ms is not set; -1 for ever.",
-		importance(High), noDefault, bounded(retentions, someRetention))
+	minutes := brokerDef("log.retention.minutes", Int, "", "The value of retention.ms in minutes, used if log.retention.ms is not set; -1 means forever.",
+		importance(High), noDefault, bounded(retentions, nonZeroRetention))
 	hours := brokerDef("log.retention.hours", Int, "168",
-		"The value of retention.ms in hours, for where neither log.retention.ms nor log.retention.minutes is set; -1 for ever.",
-		importance(High), bounded(retentions, someRetention))
+		"The value of retention.ms in hours, used if neither log.retention.ms nor log.retention.minutes is set; -1 means forever.",
+		importance(High), bounded(retentions, nonZeroRetention))
 	return []*Def{
 		minutes, hours,
-		brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, for where log.roll.ms is not set.", importance(High), atLeast(1)),
-		brokerDef("log.roll.jitter.hours", Int, "0", "The value of segment.jitter.ms in hours, for where log.roll.jitter.ms is not set.",
+		brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, used if log.roll.ms is not set.", importance(High), atLeast(1)),
+		brokerDef("log.roll.jitter.hours", Int, "0", "The value of segment.jitter.ms in hours, used if log.roll.jitter.ms is not set.",
 			importance(High), atLeast(0)),
 	}
 }
 
-// retentions says in words what someRetention accepts.
+// retentions describes the values that someRetention accepts.
 const retentions = "-1, or at least 1"
 
-// someRetention refuses a default under which every record were old at once: a
-// topic may ask for that, a broker may not, as in Kafka.
-func someRetention(d *Def, v value) error {
+// nonZeroRetention refuses a default of 0, with which every record would expire at once. As in Kafka,
+// a topic may use it, a broker may not.
+func nonZeroRetention(d *Def, v value) error {
 	if v.n == 0 {
 		return &Error{d.Name, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"}
 	}

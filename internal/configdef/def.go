@@ -1,6 +1,6 @@
 package configdef
 
-// Type is a config's type; the numbers are those of DescribeConfigs (KIP-569).
+// Type is a config's type, numbered as in DescribeConfigs (KIP-569).
 type Type int8
 
 // The types that Kafka has.
@@ -16,7 +16,7 @@ const (
 	Password Type = 9
 )
 
-// String is the name that Kafka gives the type in its error texts.
+// String returns the name of the type in Kafka's error messages.
 func (t Type) String() string {
 	switch t {
 	case Boolean:
@@ -41,8 +41,7 @@ func (t Type) String() string {
 	return "UNKNOWN"
 }
 
-// Source is where a value comes from; the numbers are those of DescribeConfigs
-// (KIP-226).
+// Source is where a value comes from, numbered as in DescribeConfigs (KIP-226).
 type Source int8
 
 // The sources, from the strongest to the weakest.
@@ -55,7 +54,7 @@ const (
 	SourceGroup         Source = 8 // set on the group, as strong as SourceTopic
 )
 
-// Importance is how much Kafka thinks one should care.
+// Importance is the importance that Kafka assigns to a config.
 type Importance int8
 
 // The degrees of importance.
@@ -65,15 +64,15 @@ const (
 	High
 )
 
-// Update says how a broker config can be changed while the broker runs.
+// Update is how a broker config can be changed while the broker runs.
 type Update int8
 
 const (
-	// ReadOnly is for those that change with a restart only.
+	// ReadOnly configs change only at a restart.
 	ReadOnly Update = iota
-	// PerBroker is for those that change dynamically, on one broker at a time.
+	// PerBroker configs change dynamically, for one broker at a time.
 	PerBroker
-	// ClusterWide is for those that change dynamically, on one broker or on all.
+	// ClusterWide configs change dynamically, for one broker or for all.
 	ClusterWide
 )
 
@@ -81,31 +80,28 @@ const (
 type Def struct {
 	Name string
 	Type Type
-	// Default is the text of the default value. Without HasDefault there is
-	// none: the value is null, or that of a synonym.
+	// Default is the text of the default value. Without HasDefault there is none: the value is
+	// null, or that of a synonym.
 	Default    string
 	HasDefault bool
-	// Doc says what it does, in units, in a sentence or two.
+	// Doc describes the config and its unit in a sentence or two.
 	Doc        string
 	Importance Importance
-	// Update is for broker configs; every topic config can be changed.
+	// Update applies to broker configs; every topic config can be changed.
 	Update Update
-	// Synonyms are the broker configs that give this one its value when nobody
-	// set it directly, strongest first. For a broker config the config itself is
-	// among them.
+	// Synonyms are the broker configs that provide the value if it is not set directly, strongest
+	// first. For a broker config they include the config itself.
 	Synonyms []Synonym
-	// Honoured is false for a config that Kafka has and chronik does not act on.
-	// Its values are checked only to say first what Kafka would say.
-	Honoured bool
-	// Bounds says in words which values there are: "at least 1"; empty where any
-	// value of the type will do.
+	// Supported is false for a config that Kafka has and chronik does not use. Its values are
+	// checked only to report Kafka's errors first.
+	Supported bool
+	// Bounds describes the valid values: "at least 1"; empty if any value of the type is valid.
 	Bounds string
 
 	checks []check
 }
 
-// Documentation is Doc with the bounds, as clients are told: DescribeConfigs has
-// no field of its own for them.
+// Documentation returns Doc with the bounds, for which DescribeConfigs has no field.
 func (d *Def) Documentation() string {
 	if d.Bounds == "" {
 		return d.Doc
@@ -116,29 +112,29 @@ func (d *Def) Documentation() string {
 // Synonym is another name for a config's value.
 type Synonym struct {
 	Name string
-	// Scale turns the synonym's unit into the config's: 3,600,000 from hours to
-	// milliseconds. 1 for the same unit and for what is no number.
+	// Scale converts the synonym's unit to the config's: 3,600,000 from hours to milliseconds. It
+	// is 1 for the same unit and for values that are not numbers.
 	Scale int64
 }
 
-// check says what is wrong with a parsed value of the config, in Kafka's words.
+// check returns why a parsed value is invalid, in Kafka's words, or nil.
 type check func(*Def, value) error
 
 // option completes a Def.
 type option func(*Def)
 
-// topicDef makes the definition of a topic config with its broker synonyms.
+// topicDef returns the definition of a topic config with its broker synonyms.
 func topicDef(name string, t Type, def, doc string, opts ...option) *Def {
-	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Honoured: true}
+	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Supported: true}
 	for _, o := range opts {
 		o(d)
 	}
 	return d
 }
 
-// brokerDef makes the definition of a broker config that needs a restart.
+// brokerDef returns the definition of a broker config that needs a restart.
 func brokerDef(name string, t Type, def, doc string, opts ...option) *Def {
-	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Honoured: true,
+	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Supported: true,
 		Synonyms: []Synonym{{name, 1}}}
 	for _, o := range opts {
 		o(d)
@@ -156,9 +152,9 @@ func importance(i Importance) option { return func(d *Def) { d.Importance = i } 
 
 func noDefault(d *Def) { d.Default, d.HasDefault = "", false }
 
-func notHonoured(d *Def) { d.Honoured = false }
+func unsupported(d *Def) { d.Supported = false }
 
-// bounded is checked with what the check asks for in words.
+// bounded adds a check and its description.
 func bounded(words string, c check) option {
 	return func(d *Def) { d.Bounds, d.checks = words, append(d.checks, c) }
 }

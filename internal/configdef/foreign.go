@@ -1,7 +1,7 @@
 package configdef
 
-// foreignBrokerNames are the broker configs of Apache Kafka 4.3 that chronik does
-// not read. They are refused by name, so that nobody believes them to work.
+// foreignBrokerNames are the broker configs of Apache Kafka 4.3 that chronik does not read. They
+// are refused by name, so that no operator relies on them.
 const foreignBrokerNames = `
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
@@ -102,8 +102,8 @@ transactional.id.expiration.ms unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
 `
 
-// formerBrokerNames are those that earlier versions of Kafka had, or its authorizer
-// has, and that are found in many a server.properties.
+// formerBrokerNames are configs of earlier versions of Kafka and of its authorizer, which many
+// server.properties files contain.
 const formerBrokerNames = `
 advertised.host.name advertised.port allow.everyone.if.no.acl.found auto.include.jmx.reporter
 broker.id.generation.enable control.plane.listener.name host.name inter.broker.protocol.version
@@ -114,12 +114,12 @@ zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.sessi
 zookeeper.set.acl zookeeper.ssl.client.enable
 `
 
-// foreignTopicDefs are the other topic configs of Apache Kafka 4.3, with type and
-// bounds: a value that Kafka would refuse is refused in its words, any other
-// because chronik does not act on it.
+// foreignTopicDefs are the other topic configs of Apache Kafka 4.3, with type and bounds. Values
+// that Kafka would refuse are refused in its words, all others because chronik does not use the
+// config.
 func foreignTopicDefs() []*Def {
 	foreign := func(name string, t Type, opts ...option) *Def {
-		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
+		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
 	}
 	return []*Def{
 		foreign("follower.replication.throttled.replicas", List),
@@ -133,10 +133,10 @@ func foreignTopicDefs() []*Def {
 	}
 }
 
-// foreignGroupDefs are the other configs of single groups of Apache Kafka 4.3.
+// foreignGroupDefs are Apache Kafka 4.3's other configs of single groups.
 func foreignGroupDefs() []*Def {
 	foreign := func(name string, t Type, opts ...option) *Def {
-		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
+		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
 	}
 	return []*Def{
 		foreign("consumer.assignment.interval.ms", Int, atLeast(0)),

@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// Names of the configs that a single group may have.
+// Names of the configs of single groups.
 const (
 	groupSession   = "consumer.session.timeout.ms"
 	groupHeartbeat = "consumer.heartbeat.interval.ms"
 )
 
-// singleGroupDefs are the configs that a single consumer group (KIP-848) may have
-// for itself.
+// singleGroupDefs are the configs that a single consumer group (KIP-848) may set.
 func singleGroupDefs() []*Def {
 	return []*Def{
-		topicDef(groupSession, Int, "45000", "After how many milliseconds without a heartbeat a member of the group is out of it.",
-			from("group."+groupSession), withinBroker(groupSession)),
-		topicDef(groupHeartbeat, Int, "5000", "How often, in milliseconds, members of the group are told to send heartbeats.",
-			from("group."+groupHeartbeat), withinBroker(groupHeartbeat)),
+		topicDef(groupSession, Int, "45000", "The number of milliseconds without a heartbeat after which a member of the group is removed.",
+			from("group."+groupSession), boundedByBroker(groupSession)),
+		topicDef(groupHeartbeat, Int, "5000", "The interval in milliseconds between heartbeats that members of the group are asked to keep.",
+			from("group."+groupHeartbeat), boundedByBroker(groupHeartbeat)),
 	}
 }
 
-// withinBroker is for a config of a group that the broker's settings bound, which
-// CheckGroup knows. By itself it is a time.
-func withinBroker(name string) option {
+// boundedByBroker marks a config of a group that is limited by the broker's settings. CheckGroup
+// checks the limits.
+func boundedByBroker(name string) option {
 	return func(d *Def) {
 		_, bare, _ := strings.Cut(name, ".")
 		atLeast(1)(d)
@@ -33,17 +32,17 @@ func withinBroker(name string) option {
 	}
 }
 
-// Group is what holds for one consumer group (KIP-848).
+// Group has the settings of one consumer group (KIP-848).
 type Group struct {
 	Session, Heartbeat time.Duration
 }
 
-// GroupDef is the config of single groups of that name, nil where neither chronik
-// nor Kafka has one; see Def.Honoured.
+// GroupDef returns the config of single groups with a name, or nil if neither chronik nor Kafka has
+// one; see Def.Supported.
 func (r *Registry) GroupDef(name string) *Def { return r.group[name] }
 
-// CheckGroup says whether a group may have these configs, within the limits of the
-// broker. The error is an *Error.
+// CheckGroup returns why a group may not have these configs within the limits of the broker, as an
+// *Error, or nil.
 func (r *Registry) CheckGroup(set map[string]string, limits *Groups) error {
 	if err := checkSet(r.group, set, "group"); err != nil {
 		return err
@@ -87,8 +86,7 @@ func atLeastThat(name, low string) error {
 	return &Error{name, fmt.Sprintf("%s must be greater than or equal to %s", name, low)}
 }
 
-// DescribeGroup resolves the configs of a group, sorted by name. Layers.Topic is
-// not looked at.
+// DescribeGroup resolves the configs of a group, sorted by name. It ignores Layers.Topic.
 func (r *Registry) DescribeGroup(l Layers) []Value {
 	l.Topic = nil
 	values := make([]Value, 0, len(r.groups))
@@ -98,8 +96,8 @@ func (r *Registry) DescribeGroup(l Layers) []Value {
 	return values
 }
 
-// ResolveGroup builds the typed configs of a group. What CheckGroup accepted cannot
-// fail here.
+// ResolveGroup returns the typed settings of a group. It can't fail for configs that CheckGroup
+// accepted.
 func (r *Registry) ResolveGroup(l Layers) (Group, error) {
 	f := reader{r: r, defs: r.group, l: l}
 	g := Group{Session: milliseconds(f.value(groupSession).n), Heartbeat: milliseconds(f.value(groupHeartbeat).n)}

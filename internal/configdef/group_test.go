@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The texts were asked of Apache Kafka 4.3.1.
-func TestGroupsMaySetTheirTimesWithinTheBrokersLimits(t *testing.T) {
+// The texts are Apache Kafka 4.3.1's answers.
+func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 	r := registry()
 	b, err := r.ResolveBroker(nil)
 	if err != nil {
@@ -21,7 +21,7 @@ func TestGroupsMaySetTheirTimesWithinTheBrokersLimits(t *testing.T) {
 		{"consumer.heartbeat.interval.ms", "15001", "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"},
 		{"consumer.session.timeout.ms", "x", "Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"nope", "1", "Unknown group config name: nope"},
-		{"share.auto.offset.reset", "earliest", "Group config share.auto.offset.reset is known to Kafka, but this version of chronik does not honour it; leave it out: there are no share and streams groups yet"},
+		{"share.auto.offset.reset", "earliest", "Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share and streams groups yet"},
 	} {
 		wantMsg(t, r.CheckGroup(map[string]string{c.name: c.value}, &b.Groups), c.want)
 	}
@@ -38,7 +38,7 @@ func TestGroupsMaySetTheirTimesWithinTheBrokersLimits(t *testing.T) {
 		"group.consumer.max.heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat.interval.ms")
 }
 
-func TestGroupsAreResolvedOverTheBroker(t *testing.T) {
+func TestGroupsInheritFromTheBroker(t *testing.T) {
 	r := registry()
 	l := Layers{Group: map[string]string{"consumer.session.timeout.ms": "50000"},
 		Static: map[string]string{"group.consumer.session.timeout.ms": "46000", "group.consumer.heartbeat.interval.ms": "7000"}}

@@ -9,36 +9,36 @@ import (
 func groupDefs() []*Def {
 	return []*Def{
 		brokerDef("group.min.session.timeout.ms", Int, "6000",
-			"The shortest session timeout, in milliseconds, that a member of a classic group may ask for.", atLeast(1)),
+			"The minimum session timeout, in milliseconds, that a member of a classic group may request.", atLeast(1)),
 		brokerDef("group.max.session.timeout.ms", Int, "1800000",
-			"The longest session timeout, in milliseconds, that a member of a classic group may ask for.", atLeast(1)),
+			"The maximum session timeout, in milliseconds, that a member of a classic group may request.", atLeast(1)),
 		brokerDef("group.initial.rebalance.delay.ms", Int, "3000",
-			"How many milliseconds an empty classic group waits for more members after one has joined; as often as others come, up to the rebalance timeout.",
+			"The number of milliseconds that an empty classic group waits for more members after the first one joins. It waits again while more join, up to the rebalance timeout.",
 			atLeast(0)),
-		brokerDef("group.max.size", Int, "2147483647", "The most members that a classic group may have.", atLeast(1)),
+		brokerDef("group.max.size", Int, "2147483647", "The maximum number of members of a classic group.", atLeast(1)),
 		brokerDef("group.consumer.session.timeout.ms", Int, "45000",
-			"After how many milliseconds without a heartbeat a member of a consumer group (KIP-848) is out of it.", atLeast(1)),
+			"The number of milliseconds without a heartbeat after which a member of a consumer group (KIP-848) is removed.", atLeast(1)),
 		brokerDef("group.consumer.heartbeat.interval.ms", Int, "5000",
-			"How often, in milliseconds, members of consumer groups (KIP-848) are told to send heartbeats.", atLeast(1)),
+			"The interval in milliseconds between heartbeats that members of consumer groups (KIP-848) are asked to keep.", atLeast(1)),
 		brokerDef("group.consumer.min.session.timeout.ms", Int, "45000",
-			"The least consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
+			"The minimum consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.consumer.max.session.timeout.ms", Int, "60000",
-			"The largest consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
+			"The maximum consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.consumer.min.heartbeat.interval.ms", Int, "5000",
-			"The least consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
+			"The minimum consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.consumer.max.heartbeat.interval.ms", Int, "15000",
-			"The largest consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
-		brokerDef("group.consumer.max.size", Int, "2147483647", "The most members that a consumer group (KIP-848) may have.", atLeast(1)),
+			"The maximum consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.consumer.max.size", Int, "2147483647", "The maximum number of members of a consumer group (KIP-848).", atLeast(1)),
 		brokerDef("group.consumer.assignors", List, "uniform,range",
-			"The assignors that consumer groups (KIP-848) may use, of uniform and range. The first is the default.",
+			"The assignors that consumer groups (KIP-848) may use: uniform and range. The first one is the default.",
 			oneOf("uniform", "range"), checked(notEmpty)),
 		brokerDef("group.consumer.migration.policy", String, "bidirectional",
-			"Whether a group that has members may go from one protocol to the other: upgrade to consumer, downgrade to classic, bidirectional, or disabled.",
+			"Whether a group with members may change its protocol: upgrade to consumer, downgrade to classic, bidirectional, or disabled.",
 			bounded("one of "+strings.Join(migrationPolicies(), ", "), migrationPolicy)),
 	}
 }
 
-// check holds together what only makes sense together.
+// check compares settings that must fit together.
 func (g *Groups) check() error {
 	const heartbeat, lowest = "group.consumer.heartbeat.interval.ms", "group.min.session.timeout.ms"
 	switch {
@@ -54,22 +54,22 @@ func (g *Groups) check() error {
 	return nil
 }
 
-// offsetDefs are the broker configs of committed offsets and their topic.
+// offsetDefs are the broker configs of committed offsets and of their topic.
 func offsetDefs() []*Def {
 	return []*Def{
-		brokerDef("offset.metadata.max.bytes", Int, "4096", "The most bytes of text that may be committed with an offset.",
+		brokerDef("offset.metadata.max.bytes", Int, "4096", "The maximum number of bytes of metadata that may be committed with an offset.",
 			importance(High), atLeast(0)),
 		brokerDef("offsets.retention.minutes", Int, "10080",
-			"How many minutes committed offsets are kept once no member of the group can be reading the topic.", importance(High), atLeast(1)),
-		brokerDef("offsets.retention.check.interval.ms", Long, "600000", "How often, in milliseconds, offsets are looked for whose retention is over.",
+			"The number of minutes for which committed offsets are kept after the last time that a member of the group could read the topic.", importance(High), atLeast(1)),
+		brokerDef("offsets.retention.check.interval.ms", Long, "600000", "The interval in milliseconds between two checks for expired offsets.",
 			importance(High), atLeast(1)),
 		brokerDef("offsets.topic.num.partitions", Int, "50",
-			"The number of partitions that __consumer_offsets is created with. Groups are bound to partitions by this number, so it stays as it is.",
+			"The number of partitions with which __consumer_offsets is created. It must not change, because it determines the partition of each group.",
 			importance(High), between(1, 10_000)),
 		brokerDef("offsets.topic.replication.factor", Short, "3",
-			"The number of replicas that __consumer_offsets is created with, or fewer where there are fewer brokers.", importance(High), atLeast(1)),
+			"The number of replicas with which __consumer_offsets is created, or fewer if there are fewer brokers.", importance(High), atLeast(1)),
 		brokerDef("offsets.topic.segment.bytes", Int, "104857600",
-			"The segment.bytes that __consumer_offsets is created with; small ones are compacted and loaded sooner.", importance(High), atLeast(1<<20)),
+			"The segment.bytes with which __consumer_offsets is created; small segments are compacted and loaded sooner.", importance(High), atLeast(1<<20)),
 	}
 }
 
@@ -84,7 +84,7 @@ func migrationPolicies() []string {
 	return []string{"bidirectional", "disabled", "downgrade", "upgrade"}
 }
 
-// migrationPolicy accepts the policies in any case of letters, as Kafka does.
+// migrationPolicy accepts the policies in upper or lower case, as Kafka does.
 func migrationPolicy(d *Def, v value) error {
 	if !slices.Contains(migrationPolicies(), strings.ToLower(v.s)) {
 		return d.invalid(v.s, "String must be one of (case insensitive): "+strings.ToUpper(strings.Join(migrationPolicies(), ", ")))

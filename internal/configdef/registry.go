@@ -10,29 +10,29 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Profiles knows the durability profiles, *durability.Set does. The error of a
-// name that it does not know lists those that it knows.
+// Profiles has the durability profiles; *durability.Set implements it. The error for an unknown
+// name lists the known ones.
 type Profiles interface {
 	Lookup(name string) (durability.Profile, error)
 }
 
-// Options are what a Registry depends on.
+// Options configure a Registry.
 type Options struct {
 	Profiles Profiles
-	// ProducePresets are the names that chronik.produce.profile may have.
+	// ProducePresets are the valid names for chronik.produce.profile.
 	ProducePresets []string
 }
 
-// Registry knows every config. It is immutable.
+// Registry has all configs. It is immutable.
 type Registry struct {
 	profiles Profiles
-	topic    map[string]*Def // also those not honoured
-	group    map[string]*Def // also those not honoured
+	topic    map[string]*Def // including those that are not supported
+	group    map[string]*Def // including those that are not supported
 	broker   map[string]*Def
-	foreign  map[string]bool // broker configs of Kafka that chronik does not honour
-	topics   []*Def          // honoured, sorted by name
+	foreign  map[string]bool // broker configs of Kafka that chronik does not use
+	topics   []*Def          // supported, sorted by name
 	brokers  []*Def
-	groups   []*Def // honoured, sorted by name
+	groups   []*Def // supported, sorted by name
 }
 
 // New builds the registry.
@@ -61,32 +61,32 @@ func byName(defs []*Def) map[string]*Def {
 	return m
 }
 
-// Topics are the topic configs that chronik honours, sorted by name. The slice
-// must not be changed.
+// Topics returns the topic configs that chronik uses, sorted by name. The slice must not be
+// modified.
 func (r *Registry) Topics() []*Def { return r.topics }
 
-// Brokers are the broker configs that chronik reads, sorted by name. The slice
-// must not be changed.
+// Brokers returns the broker configs that chronik reads, sorted by name. The slice must not be
+// modified.
 func (r *Registry) Brokers() []*Def { return r.brokers }
 
-// GroupDefs are the configs of single groups that chronik honours, sorted by name.
-// The slice must not be changed.
+// GroupDefs returns the configs of single groups that chronik uses, sorted by name. The slice must
+// not be modified.
 func (r *Registry) GroupDefs() []*Def { return r.groups }
 
-// ForeignBrokers are the names of broker configs that Kafka has or had and chronik
-// refuses, sorted.
+// ForeignBrokers returns the names of broker configs that Kafka has or had and chronik refuses,
+// sorted.
 func (r *Registry) ForeignBrokers() []string { return slices.Sorted(maps.Keys(r.foreign)) }
 
-// ForeignTopics are those of topics.
+// ForeignTopics returns those of topics.
 func (r *Registry) ForeignTopics() []string { return foreign(r.topic) }
 
-// ForeignGroups are those of single groups.
+// ForeignGroups returns those of single groups.
 func (r *Registry) ForeignGroups() []string { return foreign(r.group) }
 
 func foreign(defs map[string]*Def) []string {
 	var names []string
 	for name, d := range defs {
-		if !d.Honoured {
+		if !d.Supported {
 			names = append(names, name)
 		}
 	}
@@ -94,19 +94,18 @@ func foreign(defs map[string]*Def) []string {
 	return names
 }
 
-// Foreign reports whether Kafka has or had a broker config of that name and chronik
-// doesn't.
+// Foreign reports whether Kafka has or had a broker config with a name that chronik does not use.
 func (r *Registry) Foreign(name string) bool { return r.foreign[name] }
 
-// Topic is the topic config of that name, nil where neither chronik nor Kafka has
-// one; see Def.Honoured.
+// Topic returns the topic config with a name, or nil if neither chronik nor Kafka has one; see
+// Def.Supported.
 func (r *Registry) Topic(name string) *Def { return r.topic[name] }
 
-// Broker is the broker config of that name, nil where chronik reads none.
+// Broker returns the broker config with a name, or nil if chronik reads none.
 func (r *Registry) Broker(name string) *Def { return r.broker[name] }
 
-// CheckTopic says whether a topic may have these overrides. The first offence by
-// name is returned, an *Error.
+// CheckTopic returns why a topic may not have these overrides, as an *Error, or nil. It reports the
+// first invalid config by name.
 func (r *Registry) CheckTopic(set map[string]string) error {
 	if err := checkSet(r.topic, set, "topic"); err != nil {
 		return err
@@ -117,7 +116,7 @@ func (r *Registry) CheckTopic(set map[string]string) error {
 	return r.checkLags(set, minLag, maxLag)
 }
 
-// checkSet holds what is set on a topic or on a group against their definitions.
+// checkSet checks the configs of a topic or group against their definitions.
 func checkSet(defs map[string]*Def, set map[string]string, kind string) error {
 	names := slices.Sorted(maps.Keys(set))
 	for _, name := range names {
@@ -130,15 +129,15 @@ func checkSet(defs map[string]*Def, set map[string]string, kind string) error {
 		if err := d.Check(set[name]); err != nil {
 			return err
 		}
-		if !d.Honoured {
+		if !d.Supported {
 			return refused(strings.ToUpper(kind[:1])+kind[1:], name)
 		}
 	}
 	return nil
 }
 
-// CheckDynamic says whether brokers may have these dynamic configs: one broker,
-// or with all every broker. The error is an *Error.
+// CheckDynamic returns why brokers may not have these dynamic configs, as an *Error, or nil: one
+// broker, or every broker if all is true.
 func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 	var fixed, single []string
 	names := slices.Sorted(maps.Keys(set))
@@ -168,8 +167,7 @@ func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 	return r.checkLags(set, brokerMinLag, brokerMaxLag)
 }
 
-// CheckStatic says whether a broker may start with these configs. The error is
-// an *Error.
+// CheckStatic returns why a broker may not start with these configs, as an *Error, or nil.
 func (r *Registry) CheckStatic(set map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		d := r.broker[name]

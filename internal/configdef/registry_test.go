@@ -14,7 +14,7 @@ import (
 
 var _ Profiles = (*durability.Set)(nil)
 
-// profiles is a set of two, enough to be chosen from.
+// profiles is a set of two durability profiles.
 type profiles struct{}
 
 func (profiles) Lookup(name string) (durability.Profile, error) {
@@ -45,8 +45,8 @@ func wantMsg(t *testing.T, err error, want string) {
 	}
 }
 
-// The texts were asked of Apache Kafka 4.3.1, value by value.
-func TestTopicValuesAreRefusedInKafkasWords(t *testing.T) {
+// The texts are Apache Kafka 4.3.1's answers, value by value.
+func TestRefusedTopicValuesMatchKafka(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"retention.ms", "abc", "Invalid value abc for configuration retention.ms: Not a number of type LONG"},
 		{"segment.bytes", "abc", "Invalid value abc for configuration segment.bytes: Not a number of type INT"},
@@ -100,7 +100,7 @@ func TestTopicValuesAreRefusedInKafkasWords(t *testing.T) {
 	}
 }
 
-func TestWhatThisVersionCannotDoIsRefusedByName(t *testing.T) {
+func TestUnsupportedConfigsAreRefusedByName(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"chronik.durability.profile", "fast", `Invalid value fast for configuration chronik.durability.profile: unknown durability profile "fast" (known: os, sync)`},
 		{"chronik.durability.profile", "os", ""},
@@ -110,17 +110,17 @@ func TestWhatThisVersionCannotDoIsRefusedByName(t *testing.T) {
 	samples := map[Type]string{Long: "1", Int: "1", Boolean: "false", Double: "0.5", List: "0:1"}
 	for _, d := range foreignTopicDefs() {
 		wantMsg(t, registry().CheckTopic(map[string]string{d.Name: samples[d.Type]}),
-			"Topic config "+d.Name+" is known to Kafka, but this version of chronik does not honour it; "+Instead(d.Name))
+			"Topic config "+d.Name+" exists in Kafka, but this version of chronik does not support it; "+Remedy(d.Name))
 	}
 }
 
-// An unknown name weighs more than a bad value, whatever their order.
+// An unknown name is reported before a bad value, whatever their order.
 func TestUnknownNamesAreReportedFirst(t *testing.T) {
 	err := registry().CheckTopic(map[string]string{"a.typo": "1", "compression.type": "x", "flush.ms": "1"})
 	wantMsg(t, err, "Unknown topic config name: a.typo")
 }
 
-func TestBrokerConfigsAreRefusedInKafkasWords(t *testing.T) {
+func TestRefusedBrokerConfigsMatchKafka(t *testing.T) {
 	for _, c := range []struct {
 		set  map[string]string
 		all  bool
@@ -134,7 +134,7 @@ func TestBrokerConfigsAreRefusedInKafkasWords(t *testing.T) {
 		{map[string]string{"message.max.bytes": "abc"}, false, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
 		{map[string]string{"message.max.bytes": "-1"}, false, "Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
 		{map[string]string{"segment.bytes": "5000000"}, false, "Unknown broker config name: segment.bytes"},
-		{map[string]string{"log.flush.scheduler.interval.ms": "5"}, false, "Broker config log.flush.scheduler.interval.ms is known to Kafka, but this version of chronik does not honour it; leave it out: the durability profile says when records are synced (wal.profile, chronik.durability.profile of a topic)"},
+		{map[string]string{"log.flush.scheduler.interval.ms": "5"}, false, "Broker config log.flush.scheduler.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: the durability profile determines when records are synced (wal.profile, chronik.durability.profile of a topic)"},
 		{map[string]string{"log.flush.interval.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "5", "log.roll.jitter.ms": "5", "log.segment.delete.delay.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "0"}, false, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
@@ -161,8 +161,8 @@ func TestStaticConfigs(t *testing.T) {
 		{map[string]string{"node.id": "2", "broker.id": "+2"}, ""},
 		{map[string]string{"node.id": "2", "broker.id": "3"}, "node.id and broker.id are two names of one config and must have the same value"},
 		{map[string]string{"chronik.produce.profile": "x"}, "Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
-		{map[string]string{"zookeeper.connect": "x"}, "Broker config zookeeper.connect is known to Kafka, but this version of chronik does not honour it; leave it out: there is no controller to set up"},
-		{map[string]string{"unclean.leader.election.interval.ms": "1"}, "Broker config unclean.leader.election.interval.ms is known to Kafka, but this version of chronik does not honour it; leave it out: there is one node, and nothing to replicate or move"},
+		{map[string]string{"zookeeper.connect": "x"}, "Broker config zookeeper.connect exists in Kafka, but this version of chronik does not support it; leave it out: there is no controller to configure"},
+		{map[string]string{"unclean.leader.election.interval.ms": "1"}, "Broker config unclean.leader.election.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is one node, and nothing to replicate or move"},
 		{map[string]string{"log.retention.hours": "-1", "log.retention.minutes": "5", "log.cleanup.policy": ""}, ""},
 		{map[string]string{"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{map[string]string{"log.cleaner.dedupe.buffer.size": "1000000"}, "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."},
@@ -175,8 +175,8 @@ func TestStaticConfigs(t *testing.T) {
 	}
 }
 
-// Names, types and defaults as Apache Kafka 4.3.1 describes them.
-func TestDefaultsAreKafkas(t *testing.T) {
+// Names, types and defaults as described by Apache Kafka 4.3.1.
+func TestDefaultsMatchKafka(t *testing.T) {
 	want := map[string]string{
 		"cleanup.policy": "LIST delete", "compression.gzip.level": "INT -1", "compression.lz4.level": "INT 9",
 		"compression.type": "STRING producer", "compression.zstd.level": "INT 3", "index.interval.bytes": "INT 4096",
@@ -204,18 +204,18 @@ func TestEveryDefinitionIsComplete(t *testing.T) {
 	r := registry()
 	for _, d := range append(slices.Clone(r.Topics()), r.Brokers()...) {
 		if len(d.Doc) < 10 || !strings.HasSuffix(d.Doc, ".") {
-			t.Errorf("%s: documentation %q is no sentence", d.Name, d.Doc)
+			t.Errorf("%s: documentation %q is not a sentence", d.Name, d.Doc)
 		}
 		if d.HasDefault && d.Check(d.Default) != nil {
 			t.Errorf("%s: its default is refused: %v", d.Name, d.Check(d.Default))
 		}
 		for _, s := range d.Synonyms {
 			if r.Broker(s.Name) == nil {
-				t.Errorf("%s: synonym %s is no broker config", d.Name, s.Name)
+				t.Errorf("%s: synonym %s is not a broker config", d.Name, s.Name)
 			}
 		}
 		if r.foreign[d.Name] {
-			t.Errorf("%s is listed as not honoured", d.Name)
+			t.Errorf("%s is both used and listed as foreign", d.Name)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func FuzzCheck(f *testing.F) {
 			if d.Check(c) != nil || d.Canonical(c) != c {
 				t.Errorf("%s: %q is accepted, its canonical form %q is not, or changes again", d.Name, raw, c)
 			}
-			if d.Honoured {
+			if d.Supported {
 				if _, err := r.ResolveTopic(Layers{Topic: map[string]string{d.Name: raw}}); err != nil {
 					t.Errorf("%s=%q is accepted and does not resolve: %v", d.Name, raw, err)
 				}
@@ -243,7 +243,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-func TestTimesOfGroupsMustFitTogether(t *testing.T) {
+func TestGroupTimeoutsMustFitTogether(t *testing.T) {
 	r := registry()
 	for _, set := range []map[string]string{
 		{"group.min.session.timeout.ms": "5000", "group.max.session.timeout.ms": "4999"}, {"group.max.session.timeout.ms": "5999"},
@@ -264,8 +264,8 @@ func TestTimesOfGroupsMustFitTogether(t *testing.T) {
 	}
 }
 
-// A record's least age must not be more than its greatest, on whichever side the
-// two meet.
+// The minimum compaction lag must not exceed the maximum, whether the topic or the broker sets
+// them.
 func TestCompactionLagsMustFitTogether(t *testing.T) {
 	r := registry()
 	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}),
@@ -274,7 +274,7 @@ func TestCompactionLagsMustFitTogether(t *testing.T) {
 	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10"}), "")
 	c, err := r.ResolveTopic(Layers{Topic: map[string]string{"min.compaction.lag.ms": "10"}, Static: map[string]string{"log.cleaner.max.compaction.lag.ms": "5"}})
 	if err != nil || c.MinLag != 10*time.Millisecond || c.MaxLag != c.MinLag {
-		t.Errorf("a topic's lag over the broker's greatest: %v to %v, %v", c.MinLag, c.MaxLag, err)
+		t.Errorf("a topic's lag above the broker's maximum: %v to %v, %v", c.MinLag, c.MaxLag, err)
 	}
 }
 
@@ -290,26 +290,25 @@ func TestDoublesAreWrittenAsInJava(t *testing.T) {
 	}
 }
 
-// A remedy that no name leads to is a slip in the list.
-func TestEveryRemedyIsOfSomeName(t *testing.T) {
+// A remedy without a matching name is a mistake in the list.
+func TestEveryRemedyHasAName(t *testing.T) {
 	r := registry()
 	used := make(map[string]bool)
 	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignTopics(), r.ForeignGroups()) {
-		used[Instead(name)] = true
-		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Honoured {
-			t.Errorf("%s is honoured and refused", name)
+		used[Remedy(name)] = true
+		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Supported {
+			t.Errorf("%s is both used and refused", name)
 		}
 	}
-	for _, i := range insteads() {
+	for _, i := range remedies() {
 		if !used[i.remedy] {
-			t.Errorf("nobody is told %q", i.remedy)
+			t.Errorf("no config has the remedy %q", i.remedy)
 		}
 	}
 }
 
-// One comparison of each entry with each would take minutes, and the broker waits
-// for its handlers when it stops.
-func TestAListMayHaveManyEntries(t *testing.T) {
+// Comparing each entry with each would take minutes, and a stopping broker waits for its handlers.
+func TestListWithManyEntries(t *testing.T) {
 	d := registry().Topic("cleanup.policy")
 	var b strings.Builder
 	const n = 200_000

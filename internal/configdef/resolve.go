@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Layers are the places where a config may be set, strongest first: names and
-// raw values, as they were checked. Any may be nil; none is changed.
+// Layers are the places where a config may be set, strongest first, with names and checked raw
+// values. Any may be nil; none is modified.
 type Layers struct {
 	Topic  map[string]string // the topic's overrides
 	Group  map[string]string // the consumer group's
@@ -15,9 +15,9 @@ type Layers struct {
 	Static map[string]string // file, flags and environment of this broker
 }
 
-// Setting is one place that gives a config a value.
+// Setting is a place that sets a value for a config.
 type Setting struct {
-	Name   string // of the config that is set there: a synonym, or itself
+	Name   string // of the config that is set: a synonym, or the config itself
 	Value  string // in that config's unit
 	Source Source
 }
@@ -27,16 +27,16 @@ type Value struct {
 	Def *Def
 	// Value is the canonical text, in the config's own unit.
 	Value string
-	// Null: the config has no value.
+	// Null means that the config has no value.
 	Null   bool
 	Source Source
-	// Settings are all places that have a value for the config, strongest first:
-	// what DescribeConfigs calls its synonyms.
+	// Settings are all places that set a value for the config, strongest first: its synonyms in
+	// DescribeConfigs.
 	Settings []Setting
 }
 
-// DescribeTopic resolves all honoured topic configs, sorted by name. The durability
-// profile is the one in force, which may be stronger than the broker's; see synced.
+// DescribeTopic resolves all topic configs that chronik uses, sorted by name. The durability
+// profile is the effective one, which may be stronger than the broker's; see synced.
 func (r *Registry) DescribeTopic(l Layers) []Value {
 	values := make([]Value, 0, len(r.topics))
 	t, err := r.ResolveTopic(l)
@@ -50,8 +50,8 @@ func (r *Registry) DescribeTopic(l Layers) []Value {
 	return values
 }
 
-// DescribeBroker resolves all broker configs, sorted by name. Layers.Topic and
-// Layers.Group are not looked at.
+// DescribeBroker resolves all broker configs, sorted by name. It ignores Layers.Topic and
+// Layers.Group.
 func (r *Registry) DescribeBroker(l Layers) []Value {
 	l.Topic, l.Group = nil, nil
 	values := make([]Value, 0, len(r.brokers))
@@ -61,9 +61,8 @@ func (r *Registry) DescribeBroker(l Layers) []Value {
 	return values
 }
 
-// DescribeAll returns the broker configs that are set dynamically for all
-// brokers, and only as they are set there: Kafka's answer for the broker with
-// the empty name.
+// DescribeAll returns the broker configs that are set dynamically for all brokers, with those
+// values only: Kafka's answer for the broker with the empty name.
 func (r *Registry) DescribeAll(all map[string]string) []Value {
 	var values []Value
 	for _, d := range r.brokers {
@@ -75,7 +74,7 @@ func (r *Registry) DescribeAll(all map[string]string) []Value {
 	return values
 }
 
-// resolve finds a config's value. The strongest setting gives it.
+// resolve returns a config's value, from the strongest setting.
 func (r *Registry) resolve(d *Def, l Layers) Value {
 	v := Value{Def: d, Settings: r.settings(d, l)}
 	if len(v.Settings) == 0 {
@@ -114,7 +113,7 @@ func (r *Registry) settings(d *Def, l Layers) []Setting {
 	return found
 }
 
-// scaleOf is the factor from a synonym's unit to the config's.
+// scaleOf returns the factor from a synonym's unit to the config's.
 func (d *Def) scaleOf(name string) int64 {
 	for _, s := range d.Synonyms {
 		if s.Name == name {
@@ -124,8 +123,8 @@ func (d *Def) scaleOf(name string) int64 {
 	return 1
 }
 
-// scale multiplies a number; Int values times the largest scale fit easily. What
-// is negative means no limit in every unit.
+// scale multiplies a number; Int values times the largest scale do not overflow. Negative values
+// mean no limit in every unit.
 func scale(raw string, by int64) string {
 	if by == 1 {
 		return raw
@@ -137,8 +136,8 @@ func scale(raw string, by int64) string {
 	return strconv.FormatInt(n*by, 10)
 }
 
-// reader takes typed values out of layers and keeps the first error, which only
-// values that were never checked can cause.
+// reader reads typed values from layers and keeps the first error, which only unchecked values can
+// cause.
 type reader struct {
 	r    *Registry
 	defs map[string]*Def

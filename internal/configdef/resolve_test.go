@@ -21,8 +21,8 @@ func find(t *testing.T, values []Value, name string) Value {
 	return Value{}
 }
 
-// Each step takes the strongest layer away.
-func TestTheStrongestLayerWins(t *testing.T) {
+// Each step removes the strongest layer.
+func TestStrongestLayerWins(t *testing.T) {
 	r := registry()
 	l := Layers{
 		Topic:  map[string]string{"segment.bytes": " 2000000 "},
@@ -50,7 +50,7 @@ func TestTheStrongestLayerWins(t *testing.T) {
 	}
 }
 
-func TestHoursAreTurnedIntoMilliseconds(t *testing.T) {
+func TestHoursAreConvertedToMilliseconds(t *testing.T) {
 	r := registry()
 	for _, c := range []struct {
 		l      Layers
@@ -69,8 +69,8 @@ func TestHoursAreTurnedIntoMilliseconds(t *testing.T) {
 	}
 }
 
-// What is negative means for ever in every unit.
-func TestRetentionComesInThreeUnits(t *testing.T) {
+// Negative values mean forever in every unit.
+func TestRetentionInThreeUnits(t *testing.T) {
 	r := registry()
 	for _, c := range []struct {
 		l    Layers
@@ -101,7 +101,7 @@ func TestPoliciesAreResolved(t *testing.T) {
 	}
 }
 
-func TestNoThrottleIsNone(t *testing.T) {
+func TestUnlimitedThrottle(t *testing.T) {
 	for raw, want := range map[string]int64{"1.7976931348623157E308": 0, "1e19": 0, "1000000.7": 1_000_000} {
 		b, err := registry().ResolveBroker(map[string]string{"log.cleaner.io.max.bytes.per.second": raw})
 		if err != nil || b.Cleaning.BytesPerSecond != want {
@@ -113,7 +113,7 @@ func TestNoThrottleIsNone(t *testing.T) {
 func TestBrokerDescription(t *testing.T) {
 	r := registry()
 	values := r.DescribeBroker(Layers{
-		Topic:  map[string]string{"compression.type": "gzip"}, // no business of a broker
+		Topic:  map[string]string{"compression.type": "gzip"}, // ignored for a broker
 		Broker: map[string]string{"message.max.bytes": "1"},
 		Static: map[string]string{"broker.id": "7", "message.max.bytes": "2"},
 	})
@@ -138,8 +138,7 @@ func TestBrokerDescription(t *testing.T) {
 	}
 }
 
-// Whatever can be set changes something: a config that nothing reads must not be
-// described.
+// Every config must have an effect: a config that nothing reads must not be described.
 func TestEveryTopicConfigIsRead(t *testing.T) {
 	r := registry()
 	other := map[string]string{
@@ -204,7 +203,7 @@ func TestNoLimitSaturates(t *testing.T) {
 	}
 }
 
-func TestAProfileThatIsGoneIsAnError(t *testing.T) {
+func TestMissingProfileIsAnError(t *testing.T) {
 	if _, err := registry().ResolveTopic(Layers{Topic: map[string]string{DurabilityProfile: "gone"}}); err == nil {
 		t.Error("a topic resolved to a profile that does not exist")
 	}

@@ -9,50 +9,50 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Topic is what holds for one topic, typed and resolved: built once per change
-// of a config, then read field by field on the hot path. It is immutable.
+// Topic has the settings of one topic, typed and resolved: built once per config change, then read
+// on the hot path. It is immutable.
 type Topic struct {
 	MaxMessageBytes int32 // largest batch, header included
 	LogAppendTime   bool  // instead of the producer's timestamps
-	// TimestampBefore and TimestampAfter bound how far a record's timestamp may
-	// lie from the broker's clock; the largest Duration means no bound.
+	// TimestampBefore and TimestampAfter bound the difference between a record's timestamp and the
+	// broker's clock; the largest Duration means no bound.
 	TimestampBefore, TimestampAfter time.Duration
 
-	// Compression is the text of compression.type: producer, uncompressed, gzip,
-	// snappy, lz4 or zstd.
+	// Compression is the text of compression.type: producer, uncompressed, gzip, snappy, lz4 or
+	// zstd.
 	Compression string
-	// CompressionLevel is on the scale of that codec; 0 where it has none.
+	// CompressionLevel is the level of that codec; 0 if it has none.
 	CompressionLevel int
 
 	SegmentBytes       int32
 	SegmentAge         time.Duration // from the first record to the roll
-	SegmentJitter      time.Duration // at most so much less
+	SegmentJitter      time.Duration // maximum by which SegmentAge is shortened
 	SegmentIndexBytes  int32
 	IndexIntervalBytes int32
 	Preallocate        bool
 
 	// Delete and Compact are the elements of cleanup.policy.
 	Delete, Compact bool
-	Retention       time.Duration // negative: for ever
-	RetentionBytes  int64         // negative: any number
+	Retention       time.Duration // negative: forever
+	RetentionBytes  int64         // negative: no limit
 	FileDeleteDelay time.Duration
-	// MinDirty is the part of a log, 0 to 1, that must be new for a compaction.
+	// MinDirty is the minimum fraction of a log, 0 to 1, that must be new for a compaction.
 	MinDirty float64
-	// MinLag is never more than MaxLag, whose largest value means none.
+	// MinLag is never above MaxLag, whose largest value means no limit.
 	MinLag, MaxLag  time.Duration
 	DeleteRetention time.Duration // of records without a value
 
-	// UncleanElection lets a replica that is not in sync lead when no other is
-	// left. Nobody can be elected while a partition has one replica.
+	// UncleanElection allows a replica that is not in sync to become leader if no other is left. It
+	// has no effect on a partition with one replica.
 	UncleanElection bool
 
 	MinInSyncReplicas int32 // to be capped by the replication factor
 	Durability        durability.Profile
 }
 
-// ResolveTopic builds the typed configs of a topic. What the Check functions
-// accepted cannot fail here, unless a custom durability profile that a topic
-// names is gone from the configuration.
+// ResolveTopic returns the typed settings of a topic. For configs that the Check functions
+// accepted, it fails only if the topic names a custom durability profile that was removed from the
+// configuration.
 func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 	f := reader{r: r, defs: r.topic, l: l}
 	t := Topic{
@@ -86,7 +86,7 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 	return t, err
 }
 
-// cleanup reads what says when records go.
+// cleanup reads the settings of retention and compaction.
 func (f *reader) cleanup(t *Topic) {
 	policy := f.value(CleanupPolicy).list
 	t.Delete, t.Compact = slices.Contains(policy, "delete"), slices.Contains(policy, "compact")
@@ -95,14 +95,14 @@ func (f *reader) cleanup(t *Topic) {
 	t.FileDeleteDelay = milliseconds(f.value("file.delete.delay.ms").n)
 	t.MinDirty = f.value("min.cleanable.dirty.ratio").f
 	t.MinLag = milliseconds(f.value(minLag).n)
-	// A topic's own lag and a broker's default may contradict each other. That a
-	// record is kept is the promise; that it goes in time is none.
+	// A topic's own lag and a broker's default may contradict each other. Then the minimum wins,
+	// because keeping records is a promise and removing them in time is not.
 	t.MaxLag = max(milliseconds(f.value(maxLag).n), t.MinLag)
 	t.DeleteRetention = milliseconds(f.value("delete.retention.ms").n)
 	t.UncleanElection = f.value("unclean.leader.election.enable").b
 }
 
-// milliseconds saturates: Kafka's "no limit" is the largest long.
+// milliseconds saturates, because Kafka's "no limit" is the largest long.
 func milliseconds(ms int64) time.Duration {
 	if ms > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64

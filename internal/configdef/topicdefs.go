@@ -9,59 +9,58 @@ import (
 // hour is an hour in milliseconds.
 const hour = 3_600_000
 
-// Texts of the compression types, in the order of Kafka's error message.
+// compressionTypes are the texts of the types, in the order of Kafka's error message.
 func compressionTypes() []string {
 	return []string{"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"}
 }
 
-// topicDefs are the topic configs that chronik honours. Each is the default of
-// its topics through a broker config of the synonym's name; brokerDefs derives
-// those from here, so that both have one type and one set of bounds.
+// topicDefs returns the topic configs that chronik uses. Broker configs with the synonyms' names
+// set their defaults; brokerDefs derives those from here, so that both have the same type and
+// bounds.
 func topicDefs(p Profiles) []*Def {
 	return append([]*Def{
 		topicDef("max.message.bytes", Int, "1048588",
-			"The largest record batch, in bytes, that a producer may write, after compression where the topic compresses; header included.",
+			"The largest record batch that a producer may write, in bytes with header, after compression if the topic is compressed.",
 			from("message.max.bytes"), atLeast(0)),
 		topicDef("message.timestamp.type", String, "CreateTime",
-			"Whether a record keeps the timestamp its producer gave it (CreateTime) or gets the time of the append (LogAppendTime).",
+			"Whether a record keeps its producer's timestamp (CreateTime) or gets the time of the append (LogAppendTime).",
 			from("log.message.timestamp.type"), oneOf("CreateTime", "LogAppendTime")),
 		topicDef("message.timestamp.before.max.ms", Long, "9223372036854775807",
-			"How far, in milliseconds, a record's timestamp may lie before the broker's clock. Not looked at with LogAppendTime.",
+			"The maximum number of milliseconds by which a record's timestamp may be before the broker's clock. Ignored with LogAppendTime.",
 			from("log.message.timestamp.before.max.ms"), atLeast(0)),
 		topicDef("message.timestamp.after.max.ms", Long, "3600000",
-			"How far, in milliseconds, a record's timestamp may lie ahead of the broker's clock. Not looked at with LogAppendTime.",
+			"The maximum number of milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored with LogAppendTime.",
 			from("log.message.timestamp.after.max.ms"), atLeast(0)),
 		topicDef("min.insync.replicas", Int, "1",
-			"With acks=all, the number of in-sync replicas without which a produce is refused. Never more than the topic has replicas.",
+			"The minimum number of in-sync replicas for a produce with acks=all; with fewer it is refused. Capped by the number of replicas.",
 			from("min.insync.replicas"), atLeast(1)),
 		topicDef(DurabilityProfile, String, durability.Default,
-			"The durability profile: what must be true of a record's bytes on a replica before that replica counts, and who syncs when. "+
-				"Takes effect between two commit groups.",
+			"The durability profile: how safe a record's bytes must be on a replica before that replica counts, and when they are synced. "+
+				"A change takes effect between two group commits.",
 			from(DurabilityProfile), bounded("the name of a durability profile", func(d *Def, v value) error { return knownProfile(p, d, v) })),
 		topicDef("unclean.leader.election.enable", Boolean, "false",
-			"Whether a replica that is not in sync may lead a partition that has no other left, which loses what it lacks. "+
-				"A partition with one replica has none to choose from, so that it changes nothing for it.",
+			"Whether a replica that is not in sync may become leader if no other is left, which loses the records that it lacks. "+
+				"It has no effect on a partition with one replica.",
 			from("unclean.leader.election.enable")),
 	}, slices.Concat(flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
 }
 
-// DurabilityProfile is the name of the topic and broker config that chooses a
-// durability.Profile.
+// DurabilityProfile is the name of the topic and broker config that selects a durability.Profile.
 const DurabilityProfile = "chronik.durability.profile"
 
 func compressionDefs() []*Def {
 	return []*Def{
 		topicDef("compression.type", String, "producer",
-			"The codec in which record batches are stored: producer keeps the one they came with, uncompressed none.",
+			"The codec in which record batches are stored: producer keeps the producer's codec, uncompressed stores them uncompressed.",
 			from("compression.type"), oneOf(compressionTypes()...)),
 		topicDef("compression.gzip.level", Int, "-1",
-			"The level of gzip, 1 (fast) to 9 (small), or -1 for the library's own, where compression.type is gzip.",
+			"The level of gzip, 1 (fast) to 9 (small), or -1 for the library's default; used if compression.type is gzip.",
 			from("compression.gzip.level"), bounded("-1, or 1 to 9", gzipLevel)),
 		topicDef("compression.lz4.level", Int, "9",
-			"The level of lz4, 1 (fast) to 17 (small), where compression.type is lz4.",
+			"The level of lz4, 1 (fast) to 17 (small); used if compression.type is lz4.",
 			from("compression.lz4.level"), between(1, 17)),
 		topicDef("compression.zstd.level", Int, "3",
-			"The level of zstd, -131072 (fast) to 22 (small), where compression.type is zstd.",
+			"The level of zstd, -131072 (fast) to 22 (small); used if compression.type is zstd.",
 			from("compression.zstd.level"), between(-131072, 22)),
 	}
 }
@@ -69,22 +68,22 @@ func compressionDefs() []*Def {
 func segmentDefs() []*Def {
 	return []*Def{
 		topicDef("segment.bytes", Int, "1073741824",
-			"The size in bytes at which a new segment is begun.",
+			"The size in bytes at which the active segment is rolled.",
 			from("log.segment.bytes"), atLeast(1<<20)),
 		topicDef("segment.ms", Long, "604800000",
-			"The age in milliseconds, counted from a segment's first record, at which a new segment is begun.",
+			"The age in milliseconds, from a segment's first record, at which the active segment is rolled.",
 			from("log.roll.ms"), fromScaled("log.roll.hours", hour), atLeast(1)),
 		topicDef("segment.jitter.ms", Long, "0",
-			"By how many milliseconds at most segment.ms is shortened, by another number for each segment, so that not all partitions begin new segments at once.",
+			"The maximum number of milliseconds by which segment.ms is shortened, at random for each segment, so that partitions do not all roll at once.",
 			from("log.roll.jitter.ms"), fromScaled("log.roll.jitter.hours", hour), atLeast(0)),
 		topicDef("segment.index.bytes", Int, "10485760",
-			"The largest size in bytes of a segment's offset index; when it is full a new segment is begun.",
+			"The maximum size in bytes of a segment's offset index; a full index rolls the segment.",
 			from("log.index.size.max.bytes"), atLeast(4)),
 		topicDef("index.interval.bytes", Int, "4096",
-			"How many bytes of batches lie between two entries of a segment's indexes.",
+			"The number of bytes of batches between two entries of a segment's indexes.",
 			from("log.index.interval.bytes"), atLeast(0)),
 		topicDef("preallocate", Boolean, "false",
-			"Whether the blocks of a new segment are reserved on disk when it is begun.",
+			"Whether the disk blocks of a new segment are preallocated.",
 			from("log.preallocate")),
 	}
 }

@@ -8,28 +8,26 @@ import (
 	"strings"
 )
 
-// Error is a config or value that is refused. Its text is Kafka's where Kafka
-// has one.
+// Error is a refused config or value. Its text is Kafka's if Kafka has one.
 type Error struct {
-	Config string // the config's name; empty where several are meant
+	Config string // the config's name; empty if there are several
 	Msg    string
 }
 
 func (e *Error) Error() string { return e.Msg }
 
-// value is a parsed value: the field that its type uses is set.
+// value is a parsed value: the field for its type is set.
 type value struct {
 	n    int64
 	f    float64
 	b    bool
 	s    string
 	list []string
-	gaps bool // the list had entries without a text
+	gaps bool // the list had empty entries
 }
 
-// Canonical returns how Kafka would print a value: trimmed, true and false in
-// small letters, numbers without a plus sign, lists without blanks or
-// duplicates. A value that does not parse is returned as it is.
+// Canonical returns a value as Kafka prints it: trimmed, with true and false in lower case, numbers
+// without a plus sign, lists without blanks or duplicates. It returns an invalid value unchanged.
 func (d *Def) Canonical(raw string) string {
 	v, err := d.parse(raw)
 	if err != nil {
@@ -52,8 +50,7 @@ func (d *Def) format(v value) string {
 	return v.s
 }
 
-// Check parses a value and holds it against the config's bounds. The error is an
-// *Error.
+// Check parses a value and checks it against the config's bounds. The error is an *Error.
 func (d *Def) Check(raw string) error {
 	v, err := d.parse(raw)
 	if err != nil {
@@ -104,8 +101,8 @@ func (d *Def) parse(raw string) (value, error) {
 	return value{n: n}, nil
 }
 
-// formatDouble writes a number as Java does: with a point, and with an exponent
-// where it is very small or very large.
+// formatDouble formats a number as Java does: with a point, and with an exponent if it is very
+// small or very large.
 func formatDouble(f float64) string {
 	if size := math.Abs(f); size == 0 || size >= 1e-3 && size < 1e7 {
 		s := strconv.FormatFloat(f, 'f', -1, 64)
@@ -128,8 +125,8 @@ func formatDouble(f float64) string {
 	return digits + "E" + sign + strings.TrimLeft(exponent[1:], "0")
 }
 
-// splitList takes a comma-separated list apart. Empty entries and repetitions
-// are left out; gaps says whether there were empty ones beside a comma.
+// splitList splits a comma-separated list and removes empty entries and duplicates; gaps reports
+// whether it had empty entries next to a comma.
 func splitList(s string) (list []string, gaps bool) {
 	seen := map[string]bool{}
 	for e := range strings.SplitSeq(s, ",") {
@@ -145,7 +142,7 @@ func splitList(s string) (list []string, gaps bool) {
 
 func atLeast(low int64) option { return between(low, math.MaxInt64) }
 
-// between bounds a number, both ends included.
+// between bounds a number, inclusive.
 func between(low, high int64) option {
 	words := fmt.Sprintf("%d to %d", low, high)
 	if high == math.MaxInt64 {
@@ -175,7 +172,7 @@ func fraction() option {
 	})
 }
 
-// oneOf lists what a string, or each entry of a list, may be.
+// oneOf lists the valid values of a string or list entry.
 func oneOf(allowed ...string) option {
 	return bounded("one of "+strings.Join(allowed, ", "), func(d *Def, v value) error {
 		entries := v.list

@@ -8,28 +8,27 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// ProducerIDBlockSize is how many producer ids a broker gets at a time, as in
-// Kafka.
+// ProducerIDBlockSize is the number of producer ids that a broker reserves at a time, as in Kafka.
 const ProducerIDBlockSize = 1000
 
-// BrokerSpec is a broker that starts.
+// BrokerSpec describes a broker that registers.
 type BrokerSpec struct {
 	ID   int32
 	Rack string
-	// Alone: the store belongs to this one broker. A store in which another
-	// broker is registered is refused: its partitions would have no leader.
-	Alone bool
+	// Alone means that the store belongs to this broker only. If another broker is registered in
+	// it, Register fails, because that broker's partitions would have no leader.
+	SoleBroker bool
 }
 
-// Registration is what a broker is known by.
+// Registration is a broker's identity.
 type Registration struct {
 	ClusterID   string
 	Incarnation [16]byte
-	Revision    int64 // the version from which on it holds; also the broker's epoch
+	Revision    int64 // the first version that shows the registration; also the broker's epoch
 }
 
-// Register makes the cluster if there is none yet, with an id that it keeps
-// forever, and registers a broker under a new incarnation.
+// Register registers a broker under a new incarnation. It first creates the cluster, with a
+// permanent id, if there is none yet.
 func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registration, error) {
 	var reg Registration
 	err := c.retry(ctx, fmt.Sprintf("register broker %d", spec.ID), func() error {
@@ -44,8 +43,8 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 		} else if cluster, err = metadata.DecodeCluster(kv); err != nil {
 			return err
 		}
-		if spec.Alone {
-			if err := c.checkAlone(ctx, spec.ID); err != nil {
+		if spec.SoleBroker {
+			if err := c.checkSoleBroker(ctx, spec.ID); err != nil {
 				return err
 			}
 		}
@@ -61,7 +60,7 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 	return reg, nil
 }
 
-func (c *Controller) checkAlone(ctx context.Context, id int32) error {
+func (c *Controller) checkSoleBroker(ctx context.Context, id int32) error {
 	ids, err := c.brokers(ctx)
 	if err != nil {
 		return err
@@ -87,8 +86,8 @@ func brokerIDs(kvs []metadata.KV) ([]int32, error) {
 	return ids, nil
 }
 
-// ProducerIDBlock reserves producer ids that nobody got before and nobody will
-// get again, whatever happens to the caller.
+// ProducerIDBlock reserves producer ids. They are never reserved again, whatever happens to the
+// caller.
 func (c *Controller) ProducerIDBlock(ctx context.Context) (first, count int64, err error) {
 	err = c.retry(ctx, "reserve producer ids", func() error {
 		kv, err := c.get(ctx, metadata.ProducerIDsKey)

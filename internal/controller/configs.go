@@ -12,26 +12,24 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// ResourceType is what a config belongs to.
+// ResourceType is the type of a resource with configs.
 type ResourceType uint8
 
-// The resources whose configs can be altered.
+// The resources with configs that can be altered.
 const (
 	TopicResource ResourceType = iota + 1
 	BrokerResource
 	GroupResource
 )
 
-// Resource names what is to be configured, as requests do: a topic or a consumer
-// group by its name, a broker by its id in decimal, all brokers by the empty name.
-// A group need not exist.
+// Resource names a resource as in requests: a topic or a consumer group by its name, a broker by
+// its id in decimal, all brokers by the empty name. A group need not exist.
 type Resource struct {
 	Type ResourceType
 	Name string
 }
 
-// Op is what to do with one config; the numbers are those of
-// IncrementalAlterConfigs (KIP-339).
+// Op is an operation on one config, numbered as in IncrementalAlterConfigs (KIP-339).
 type Op int8
 
 // The operations. Append and Subtract are for lists.
@@ -46,12 +44,11 @@ const (
 type ConfigOp struct {
 	Name  string
 	Op    Op
-	Value *string // nil is refused, but for Delete
+	Value *string // nil is allowed for Delete only
 }
 
-// AlterConfigs applies operations to a resource's configs, all or none, and
-// returns the revision from which on they hold; 0 with validateOnly. Nothing is
-// written where nothing changes.
+// AlterConfigs applies operations to a resource's configs, all or none. It returns the first
+// revision that shows them, or 0 with validateOnly. If nothing changes, it writes nothing.
 func (c *Controller) AlterConfigs(ctx context.Context, res Resource, ops []ConfigOp, validateOnly bool) (revision int64, err error) {
 	if err := CheckOps(ops); err != nil {
 		return 0, err
@@ -66,8 +63,8 @@ func (c *Controller) AlterConfigs(ctx context.Context, res Resource, ops []Confi
 	})
 }
 
-// ReplaceConfigs gives a resource these configs and no others: what the older
-// AlterConfigs request means. A nil value is refused.
+// ReplaceConfigs replaces all configs of a resource, as the older AlterConfigs request does. It
+// refuses nil values.
 func (c *Controller) ReplaceConfigs(ctx context.Context, res Resource, configs map[string]*string, validateOnly bool) (revision int64, err error) {
 	ops := make([]ConfigOp, 0, len(configs))
 	for name, value := range configs {
@@ -85,8 +82,8 @@ func (c *Controller) ReplaceConfigs(ctx context.Context, res Resource, configs m
 	})
 }
 
-// CheckOps refuses what no resource takes: a name twice, an operation that there
-// is none of, no value where one is needed.
+// CheckOps refuses operations that are invalid for every resource: a duplicate name, an unknown
+// operation, a missing value.
 func CheckOps(ops []ConfigOp) error {
 	seen := make(map[string]bool, len(ops))
 	var null []string
@@ -109,7 +106,7 @@ func CheckOps(ops []ConfigOp) error {
 	return nil
 }
 
-// apply changes set by one operation.
+// apply applies one operation to set.
 func (c *Controller) apply(t ResourceType, set map[string]string, op ConfigOp) error {
 	switch op.Op {
 	case Set:
@@ -169,8 +166,8 @@ func entries(s string) []string {
 	return list
 }
 
-// changeConfigs rewrites a resource's configs. Values are checked before it is
-// asked whether the resource exists, as Kafka does.
+// changeConfigs rewrites a resource's configs. As in Kafka, it checks the values before it checks
+// whether the resource exists.
 func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOnly bool, change func(map[string]string) error) (revision int64, err error) {
 	err = c.retry(ctx, "alter configs of "+res.Name, func() error {
 		key, exists, missing, err := c.locate(ctx, res)
@@ -241,8 +238,8 @@ func (c *Controller) checkTopicConfigs(set map[string]string) error {
 	return nil
 }
 
-// locate finds the key of a resource's configs and the condition that the
-// resource goes on to exist. missing is set, and key empty, where it does not.
+// locate returns the key of a resource's configs and the condition that the resource still exists.
+// If it does not exist, locate sets missing and returns an empty key.
 func (c *Controller) locate(ctx context.Context, res Resource) (key string, exists []metadata.Compare, missing, err error) {
 	switch {
 	case res.Type == TopicResource:

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// As asked of Apache Kafka 4.3.1, but for configs that chronik does not have.
-func TestAlterationsAreRefusedInKafkasWords(t *testing.T) {
+// Apache Kafka 4.3.1's answers, except for configs that chronik does not have.
+func TestRefusedAlterationsMatchKafka(t *testing.T) {
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "a.b", 1)
 	before := image(t, s).Version()
@@ -77,12 +77,12 @@ func TestTopicConfigsAreAltered(t *testing.T) {
 			t.Errorf("step %d: %v at %d, %v; want %v at %d", i, m.Topic("x").Configs, rev, err, step.want, before.Version()+1)
 		}
 		if again, err := c.AlterConfigs(ctx, res, step.ops, false); again != rev || err != nil {
-			t.Errorf("step %d: what holds already was written again: %d after %d, %v", i, again, rev, err)
+			t.Errorf("step %d: unchanged configs were written again: %d after %d, %v", i, again, rev, err)
 		}
 	}
 }
 
-func TestReplacingLeavesNothingOfTheOldConfigs(t *testing.T) {
+func TestReplaceRemovesAllOldConfigs(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "x", 1)
@@ -118,7 +118,7 @@ func TestBrokerConfigsAreAltered(t *testing.T) {
 	}
 }
 
-// One comparison of each entry with each would take minutes.
+// Comparing each entry with each would take minutes.
 func TestManyEntriesAreAppendedAndSubtracted(t *testing.T) {
 	c, _ := cluster(t, 1)
 	var b strings.Builder

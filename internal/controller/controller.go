@@ -11,41 +11,37 @@ import (
 
 // Limits of one operation.
 const (
-	// maxAttempts bounds how often an operation decides again because somebody
-	// else wrote in between.
+	// maxAttempts bounds how often an operation is retried because of concurrent writes.
 	maxAttempts = 32
-	// MaxPartitions is how many partitions one operation may create, Kafka's limit
-	// for one request.
+	// MaxPartitions is how many partitions one operation may create: Kafka's limit for one request.
 	MaxPartitions = 10_000
 )
 
-// Options are what a Controller depends on.
+// Options configure a Controller.
 type Options struct {
 	Store   metadata.Store
 	Configs *configdef.Registry
-	// NumPartitions and ReplicationFactor are what a topic gets whose creator did
-	// not say; at least 1, smaller values count as 1.
+	// NumPartitions and ReplicationFactor are the defaults for new topics; values below 1 count as
+	// 1.
 	NumPartitions     int32
 	ReplicationFactor int16
-	// Groups bounds what consumer groups may set for themselves.
+	// Groups bounds the configs of consumer groups.
 	Groups configdef.Groups
 }
 
-// Controller changes metadata. Its methods may be called concurrently; it has no
-// state of its own.
+// Controller changes metadata. Its methods may be called concurrently; it has no state of its own.
 type Controller struct {
 	opts Options
 }
 
-// New returns a controller. It starts nothing.
+// New returns a controller. It starts no goroutine.
 func New(opts Options) *Controller {
 	opts.NumPartitions = max(opts.NumPartitions, 1)
 	opts.ReplicationFactor = max(opts.ReplicationFactor, 1)
 	return &Controller{opts: opts}
 }
 
-// retry runs an attempt until it does not fail because of somebody else's
-// change.
+// retry runs attempt until it fails for another reason than a concurrent write.
 func (c *Controller) retry(ctx context.Context, what string, attempt func() error) error {
 	var err error
 	for range maxAttempts {
@@ -72,14 +68,13 @@ func (c *Controller) get(ctx context.Context, key string) (metadata.KV, error) {
 	return kv, err
 }
 
-// unchanged is the condition that a key is still as it was read, or still
-// missing.
+// unchanged is the condition that a key is as it was read, or still missing.
 func unchanged(kv metadata.KV) metadata.Compare {
 	return metadata.Compare{Key: kv.Key, ModRevision: kv.ModRevision}
 }
 
-// topicByName reads a topic's record and its key-value, by name. The name must
-// be that of the topic, not one that collides with it.
+// topicByName reads a topic's record by name, with its key-value. The name must match exactly: a
+// colliding name is not enough.
 func (c *Controller) topicByName(ctx context.Context, name string) (id [16]byte, rec metadata.TopicRecord, kv metadata.KV, err error) {
 	unknown := refuse(UnknownTopic, "The topic '%s' does not exist.", name)
 	nameKV, err := c.get(ctx, metadata.NameKey(name))
@@ -115,7 +110,7 @@ func (c *Controller) topicByID(ctx context.Context, id [16]byte) (rec metadata.T
 	return rec, kv, err
 }
 
-// brokers are the ids of the registered brokers, ascending.
+// brokers returns the ids of the registered brokers, ascending.
 func (c *Controller) brokers(ctx context.Context) ([]int32, error) {
 	kvs, _, err := c.opts.Store.Range(ctx, metadata.BrokerPrefix)
 	if err != nil {

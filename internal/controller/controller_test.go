@@ -28,7 +28,7 @@ func (profiles) Lookup(name string) (durability.Profile, error) {
 	return durability.Profile{Name: name}, nil
 }
 
-// cluster is a store with a controller and registered brokers.
+// cluster returns a store with a controller and registered brokers.
 func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
 	t.Helper()
 	s, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
@@ -50,7 +50,7 @@ func over(s metadata.Store) *Controller {
 		Configs: configdef.New(configdef.Options{Profiles: profiles{}, ProducePresets: []string{"balanced"}})})
 }
 
-// image is what the store holds, as a broker would see it.
+// image returns the store's content as brokers see it.
 func image(t testing.TB, s metadata.Store) *metadata.Image {
 	t.Helper()
 	kvs, rev, err := s.Range(context.Background(), "")
@@ -64,7 +64,7 @@ func image(t testing.TB, s metadata.Store) *metadata.Image {
 	return m
 }
 
-// wantError compares with "Kind: text"; empty for no error.
+// wantError checks kind and text of an error; an empty text means no error.
 func wantError(t testing.TB, err error, kind Kind, msg string) {
 	t.Helper()
 	var e *Error
@@ -85,8 +85,8 @@ func mustCreate(t testing.TB, c *Controller, name string, partitions int32) Crea
 	return made
 }
 
-// rival is a store where somebody else writes between every read and Txn of the
-// operation under test, a number of times.
+// rival is a store with another writer, which writes between the reads and the Txn of the operation
+// under test, a given number of times.
 type rival struct {
 	metadata.Store
 	act   func()
@@ -101,7 +101,7 @@ func (r *rival) Txn(ctx context.Context, txn metadata.Txn) (int64, error) {
 	return r.Store.Txn(ctx, txn)
 }
 
-func TestAnOperationDecidesAgainWhenSomebodyElseWrote(t *testing.T) {
+func TestOperationIsRetriedAfterAConflict(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "x", 1)
@@ -120,16 +120,16 @@ func TestAnOperationDecidesAgainWhenSomebodyElseWrote(t *testing.T) {
 	}
 	configs := image(t, s).Topic("x").Configs
 	if configs["segment.ms"] != "3" || configs["segment.bytes"] != "2000000" {
-		t.Errorf("one of the writers was lost: %v", configs)
+		t.Errorf("a writer's change was lost: %v", configs)
 	}
 	r.times = 1 << 30
 	if _, err := over(r).AlterConfigs(ctx, res, set("3000000"), false); !errors.Is(err, metadata.ErrConflict) {
-		t.Errorf("an operation that never gets through: %v", err)
+		t.Errorf("an operation that always conflicts: %v", err)
 	}
 }
 
-// A topic without configs of its own is deleted while it gets its first.
-func TestConfigsAreNotSetOnATopicThatGoesAway(t *testing.T) {
+// A topic without configs is deleted while it gets its first.
+func TestConfigsAreNotSetOnADeletedTopic(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
 	made := mustCreate(t, c, "x", 1)
@@ -141,11 +141,11 @@ func TestConfigsAreNotSetOnATopicThatGoesAway(t *testing.T) {
 	_, err := over(r).AlterConfigs(ctx, Resource{TopicResource, "x"}, []ConfigOp{{Name: "segment.ms", Value: ptr("5")}}, false)
 	wantError(t, err, UnknownTopic, "The topic 'x' does not exist.")
 	if kvs, _, err := s.Range(ctx, metadata.TopicConfigPrefix); len(kvs) != 0 || err != nil {
-		t.Errorf("configs of a topic that is gone: %v, %v", kvs, err)
+		t.Errorf("configs of a deleted topic: %v, %v", kvs, err)
 	}
 }
 
-func TestErrorsOfTheStoreAreNotRefusals(t *testing.T) {
+func TestStoreErrorsAreNotRefusals(t *testing.T) {
 	c, s := cluster(t, 1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -160,22 +160,22 @@ func TestErrorsOfTheStoreAreNotRefusals(t *testing.T) {
 func TestRegistration(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t)
-	first, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", Alone: true})
+	first, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", SoleBroker: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", Alone: true})
+	again, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", SoleBroker: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(first.ClusterID) != 22 || again.ClusterID != first.ClusterID || again.Incarnation == first.Incarnation {
-		t.Errorf("first %+v, again %+v: the cluster stays, the incarnation does not", first, again)
+		t.Errorf("first %+v, again %+v: want the same cluster and another incarnation", first, again)
 	}
 	m := image(t, s)
 	if b, ok := m.Broker(1); !ok || b.Incarnation != again.Incarnation || b.Epoch != again.Revision || b.Rack != "r" || m.ClusterID() != first.ClusterID {
 		t.Errorf("registered as %+v", b)
 	}
-	_, err = c.Register(ctx, BrokerSpec{ID: 2, Alone: true})
+	_, err = c.Register(ctx, BrokerSpec{ID: 2, SoleBroker: true})
 	wantError(t, err, InvalidRequest, "the data directory belongs to the broker with node.id 1, not 2: set node.id=1, or use another data directory")
 	if _, err := c.Register(ctx, BrokerSpec{ID: 2}); err != nil {
 		t.Errorf("a second broker in a cluster: %v", err)

@@ -8,16 +8,16 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// DeleteTopic removes a topic with its partitions and configs, and leaves a
-// tombstone, in one transaction. UnknownTopicID: there is no such topic.
+// DeleteTopic removes a topic with its partitions and configs, and leaves a tombstone, in one
+// transaction. It returns UnknownTopicID if there is no such topic.
 func (c *Controller) DeleteTopic(ctx context.Context, id [16]byte) (revision int64, err error) {
 	revision, errs := c.DeleteTopics(ctx, [][16]byte{id})
 	return revision, errs[0]
 }
 
-// DeleteTopics removes topics, each named once, all that exist in one transaction.
-// Each has an error of its own, in the order of ids; UnknownTopicID: there is no
-// such topic. The revision is 0 where nothing was removed.
+// DeleteTopics removes topics, all existing ones in one transaction. Each id must appear once. The
+// errors are in the order of ids; UnknownTopicID means that there is no such topic. The revision is
+// 0 if nothing was removed.
 func (c *Controller) DeleteTopics(ctx context.Context, ids [][16]byte) (revision int64, errs []error) {
 	what := fmt.Sprintf("delete %d topics", len(ids))
 	if len(ids) == 1 {
@@ -52,7 +52,7 @@ func (c *Controller) DeleteTopics(ctx context.Context, ids [][16]byte) (revision
 	return revision, errs
 }
 
-// addDeletion adds to a transaction what removes a topic.
+// addDeletion adds a topic's deletion to a transaction.
 func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]byte) error {
 	rec, kv, err := c.topicByID(ctx, id)
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	return nil
 }
 
-// ForgetDeleted removes the tombstones of topics whose logs are gone from every
-// disk, durably. A tombstone that is gone already is no error.
+// ForgetDeleted removes the tombstones of topics whose logs are durably removed from all disks. A
+// missing tombstone is not an error.
 func (c *Controller) ForgetDeleted(ctx context.Context, ids ...[16]byte) (revision int64, err error) {
 	var txn metadata.Txn
 	for _, id := range ids {

@@ -1,19 +1,16 @@
-// Package controller changes the metadata of the cluster: topics, partitions,
-// configs, producer-id blocks, registrations.
+// Package controller changes the metadata of the cluster: topics, partitions, configs, producer-id
+// blocks, registrations.
 //
-// Every operation is one transaction on a metadata.Store: it happens as a whole
-// or not at all, whoever else writes at the same time. It reads, decides, and
-// writes on the condition that what it read still holds; when it does not, it
-// decides again, a bounded number of times. The revision that an operation
-// returns is the Image version from which on it can be seen.
+// Every operation is one transaction on a metadata.Store, so it happens as a whole or not at all.
+// It reads, decides, and writes under the condition that its reads are still valid. After a
+// conflict it starts again, a bounded number of times. The revision that an operation returns is
+// the first Image version that shows its result.
 //
-// A topic's name is free again as soon as the topic is deleted; its id never is.
-// A tombstone stays until the logs are gone, and is what a start after a crash
-// finishes a deletion from.
+// A topic's name can be reused as soon as the topic is deleted; its id is never reused. A tombstone
+// stays until the logs are removed. After a crash, the broker completes the deletion from it.
 //
-// Refusals are *Error with a Kind, in Kafka's words where Kafka has some; the
-// broker maps kinds to protocol codes. Every other error is the store's, and
-// tells nothing of whether the change was made. Handlers call this package, and
-// the replica manager calls RaiseEpochs, AssignDirs and ForgetDeleted. It knows
-// neither requests nor logs.
+// Refusals are *Error with a Kind, in Kafka's words if Kafka has some; the broker maps kinds to
+// protocol codes. Any other error comes from the store, and the change may or may not have been
+// made. Handlers call this package, and the replica manager calls RaiseEpochs, AssignDirs and
+// ForgetDeleted. The package knows neither requests nor logs.
 package controller

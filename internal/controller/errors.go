@@ -2,10 +2,10 @@ package controller
 
 import "fmt"
 
-// Kind is what is wrong with what was asked for.
+// Kind is the reason of a refusal.
 type Kind uint8
 
-// The kinds of refusal, named like the protocol errors that they become.
+// The kinds of refusal, named like the corresponding protocol errors.
 const (
 	InvalidTopic Kind = iota + 1
 	TopicExists
@@ -20,7 +20,7 @@ const (
 	BrokerNotRegistered
 )
 
-// Error is a refusal: nothing was changed, and asking again will not help.
+// Error is a refusal: nothing was changed, and retrying will not help.
 type Error struct {
 	Kind Kind
 	Msg  string // for the client

@@ -5,11 +5,12 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// MaxNameLength of a topic keeps "<topic>-<partition>" within what file systems take.
+// MaxNameLength is the maximum length of a topic name: it keeps "<topic>-<partition>" within the
+// limit of file systems.
 const MaxNameLength = 249
 
-// CheckTopicName says whether a topic may have a name; the error is an *Error of
-// kind InvalidTopic with Kafka's text.
+// CheckTopicName returns why a topic name is invalid, as an *Error of kind InvalidTopic with
+// Kafka's text, or nil.
 func CheckTopicName(name string) error {
 	const invalid = "Topic name is invalid: "
 	switch {
@@ -32,16 +33,16 @@ func nameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '.' || b == '_' || b == '-'
 }
 
-// promised are the configs on which what the broker acknowledges from an internal topic
-// rests: what is committed stays, on disk, whichever broker leads.
-var promised = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
+// fixedConfigs are configs that the durability of internal topics depends on: they keep committed
+// records, on disk, whichever broker leads.
+var fixedConfigs = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
 
 // checkFixedConfigs refuses to change such a config of an internal topic.
 func checkFixedConfigs(res Resource, before, after map[string]string) error {
-	if res.Type != TopicResource || !IsInternal(res.Name) {
+	if res.Type != TopicResource || !metadata.IsInternal(res.Name) {
 		return nil
 	}
-	for _, name := range promised {
+	for _, name := range fixedConfigs {
 		if was, is := before[name], after[name]; was != is {
 			return refuse(InvalidConfig, "%s of the internal topic %s can't be changed from %q to %q: "+
 				"what the broker has acknowledged in it could be lost. Leave it out, or in a request that replaces all configs "+
@@ -50,7 +51,3 @@ func checkFixedConfigs(res Resource, before, after map[string]string) error {
 	}
 	return nil
 }
-
-// IsInternal reports whether a name is that of a topic which the broker itself
-// writes, and clients may not produce to.
-func IsInternal(name string) bool { return metadata.IsInternal(name) }

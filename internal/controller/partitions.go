@@ -11,22 +11,22 @@ import (
 // PartitionsSpec asks for more partitions of a topic.
 type PartitionsSpec struct {
 	Topic string
-	Count int32 // how many there shall be altogether
-	// Assignments, where there are any, are the replicas of each new partition.
+	Count int32 // the new total
+	// Assignments, if there are any, are the replicas of each new partition.
 	Assignments [][]int32
-	// ValidateOnly: check everything, change nothing.
+	// ValidateOnly checks everything and changes nothing.
 	ValidateOnly bool
 }
 
-// CreatePartitions adds partitions to a topic, in one transaction. With
-// ValidateOnly the revision is 0.
+// CreatePartitions adds partitions to a topic in one transaction. With ValidateOnly the revision is
+// 0.
 func (c *Controller) CreatePartitions(ctx context.Context, spec PartitionsSpec) (revision int64, err error) {
 	err = c.retry(ctx, "create partitions of topic "+spec.Topic, func() error {
 		id, rec, kv, err := c.topicByName(ctx, spec.Topic)
 		if err != nil {
 			return err
 		}
-		replicas, err := c.more(ctx, spec, id, rec.Partitions)
+		replicas, err := c.assignMore(ctx, spec, id, rec.Partitions)
 		if err != nil || spec.ValidateOnly {
 			return err
 		}
@@ -43,8 +43,8 @@ func (c *Controller) CreatePartitions(ctx context.Context, spec PartitionsSpec) 
 	return revision, err
 }
 
-// more decides on the replicas of the partitions to be added.
-func (c *Controller) more(ctx context.Context, spec PartitionsSpec, id [16]byte, have int32) ([][]int32, error) {
+// assignMore chooses the replicas of the new partitions.
+func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16]byte, have int32) ([][]int32, error) {
 	add := int64(spec.Count) - int64(have)
 	switch {
 	case add == 0:
@@ -63,7 +63,7 @@ func (c *Controller) more(ctx context.Context, spec PartitionsSpec, id [16]byte,
 		return nil, err
 	}
 	if kv.ModRevision == 0 {
-		return nil, refuse(UnknownTopic, "The topic '%s' does not exist.", spec.Topic) // deleted since
+		return nil, refuse(UnknownTopic, "The topic '%s' does not exist.", spec.Topic) // deleted meanwhile
 	}
 	first, err := metadata.DecodePartition(kv)
 	if err != nil {
@@ -88,10 +88,9 @@ func (c *Controller) more(ctx context.Context, spec PartitionsSpec, id [16]byte,
 	return spec.Assignments, nil
 }
 
-// RaiseEpochs gives each partition a new leader epoch, all in one transaction
-// (I9): what a start without the clean mark does before the first append. A
-// partition that does not exist any more is left out. The new epochs are those
-// of the Image at the returned revision.
+// RaiseEpochs raises the leader epochs of partitions in one transaction (I9). A broker calls it
+// after an unclean stop, before the first append. It omits partitions that no longer exist. The
+// Image at the returned revision shows the new epochs.
 func (c *Controller) RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error) {
 	return c.changePartitions(ctx, "raise leader epochs", partitions, func(_ metadata.TopicPartition, p *metadata.Partition) error {
 		if p.LeaderEpoch == math.MaxInt32 {
@@ -102,9 +101,8 @@ func (c *Controller) RaiseEpochs(ctx context.Context, partitions []metadata.Topi
 	})
 }
 
-// AssignDirs records in which log directory a broker's replicas are, all in one
-// transaction. Partitions that do not exist any more, or have no replica on the
-// broker, are left out.
+// AssignDirs records the log directories of a broker's replicas in one transaction. It omits
+// partitions that no longer exist or have no replica on the broker.
 func (c *Controller) AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error) {
 	partitions := make([]metadata.TopicPartition, 0, len(dirs))
 	for tp := range dirs {
@@ -120,8 +118,8 @@ func (c *Controller) AssignDirs(ctx context.Context, broker int32, dirs map[meta
 	})
 }
 
-// changePartitions rewrites partitions in one transaction. The revision is that
-// of the store where none is left to be changed.
+// changePartitions rewrites partitions in one transaction. If there is nothing to change, it
+// returns the store's revision.
 func (c *Controller) changePartitions(ctx context.Context, what string, partitions []metadata.TopicPartition,
 	change func(metadata.TopicPartition, *metadata.Partition) error) (revision int64, err error) {
 	err = c.retry(ctx, what, func() error {

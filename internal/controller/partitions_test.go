@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// As asked of Apache Kafka 4.3.1.
-func TestMorePartitionsAreRefusedInKafkasWords(t *testing.T) {
+// Apache Kafka 4.3.1's answers.
+func TestRefusedPartitionCountsMatchKafka(t *testing.T) {
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "a.b", 2)
 	before := image(t, s).Version()
@@ -54,7 +54,7 @@ func TestPartitionsAreAdded(t *testing.T) {
 	}
 }
 
-// I9: one transaction for all, nothing else of a partition changes.
+// I9: one transaction for all partitions, and nothing else in them changes.
 func TestEpochsAreRaisedTogether(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
@@ -97,6 +97,6 @@ func TestDirectoriesAreAssignedToOneReplica(t *testing.T) {
 	}
 	again, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp0: dir})
 	if err != nil || again != rev {
-		t.Errorf("what is assigned already is not written again: %d after %d, %v", again, rev, err)
+		t.Errorf("an unchanged assignment was written again: %d after %d, %v", again, rev, err)
 	}
 }

@@ -12,8 +12,8 @@ type Assignment struct {
 	Brokers   []int32
 }
 
-// spread gives each partition its replicas: leaders go round, followers are the
-// brokers behind their leader. brokers has at least rf entries.
+// spread assigns replicas to partitions: the leaders are assigned round-robin, and the followers
+// are the brokers after their leader. brokers must have at least rf entries.
 func spread(brokers []int32, start int, partitions int32, rf int) [][]int32 {
 	out := make([][]int32, partitions)
 	for i := range out {
@@ -24,7 +24,7 @@ func spread(brokers []int32, start int, partitions int32, rf int) [][]int32 {
 	return out
 }
 
-// checkReplicationFactor refuses what the registered brokers cannot hold.
+// checkReplicationFactor refuses a replication factor above the number of registered brokers.
 func checkReplicationFactor(rf int, brokers []int32) error {
 	if rf <= len(brokers) {
 		return nil
@@ -33,12 +33,12 @@ func checkReplicationFactor(rf int, brokers []int32) error {
 		"reached because only %d broker(s) are registered.", rf, rf, len(brokers))
 }
 
-// CheckReplicas refuses replicas that one partition can't have among these
-// brokers: none, one that is not registered, or one twice. The error is an *Error.
+// CheckReplicas refuses invalid replicas of one partition: none, an unregistered broker, or a
+// duplicate. The error is an *Error.
 func CheckReplicas(replicas, brokers []int32) error { return checkReplicas(replicas, brokers, 0) }
 
-// checkReplicas refuses a manual assignment of one partition. rf is what earlier
-// partitions have, 0 for the first.
+// checkReplicas refuses an invalid manual assignment of one partition. rf is the replication factor
+// of the earlier partitions, 0 for the first.
 func checkReplicas(replicas, brokers []int32, rf int) error {
 	const head = "The manual partition assignment includes "
 	if len(replicas) == 0 {
@@ -60,8 +60,7 @@ func checkReplicas(replicas, brokers []int32, rf int) error {
 	return nil
 }
 
-// newPartition is a partition that nobody has written yet: all replicas are in
-// sync, none is placed in a directory.
+// newPartition returns a new partition: all replicas are in sync, and none has a log directory.
 func newPartition(replicas []int32) metadata.Partition {
 	return metadata.Partition{
 		Leader: replicas[0], Replicas: replicas, ISR: slices.Clone(replicas), Dirs: make([][16]byte, len(replicas)),

@@ -12,49 +12,47 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// TopicSpec is a topic to be created.
+// TopicSpec describes a topic to be created.
 type TopicSpec struct {
 	Name string
-	// Partitions and ReplicationFactor: -1 for the default, or where Assignments
-	// say it.
+	// Partitions and ReplicationFactor are -1 for the default, or if Assignments are given.
 	Partitions        int32
 	ReplicationFactor int16
-	// Assignments, where there are any, name the replicas of every partition.
+	// Assignments, if there are any, name the replicas of every partition.
 	Assignments []Assignment
-	// Configs are overrides; a nil value is refused.
+	// Configs are overrides; nil values are refused.
 	Configs map[string]*string
-	// ValidateOnly: check everything, change nothing.
+	// ValidateOnly checks everything and changes nothing.
 	ValidateOnly bool
 }
 
-// Created describes a topic as it was, or with ValidateOnly would be, created.
+// Created describes a topic that was created, or would be without ValidateOnly.
 type Created struct {
 	ID                [16]byte // zero with ValidateOnly
-	Revision          int64    // the version from which on it exists; 0 with ValidateOnly
+	Revision          int64    // the first version that shows it; 0 with ValidateOnly
 	Partitions        int32
 	ReplicationFactor int16
 	Configs           map[string]string
 }
 
-// Outcome is what came of one of several topics that were to be created.
+// Outcome is the result for one of several topics.
 type Outcome struct {
 	Created
 	Err error
 }
 
-// CreateTopic creates a topic with its partitions and configs in one
-// transaction. Refusals, in the order in which they are looked for: too many
-// partitions (PolicyViolation), the name (InvalidTopic), a topic that has it
-// (TopicExists) or collides with it (InvalidTopic), configs (InvalidConfig), then
-// the numbers and assignments.
+// CreateTopic creates a topic with its partitions and configs in one transaction. It checks, in
+// this order: the number of partitions (PolicyViolation), the name (InvalidTopic), whether the name
+// is taken (TopicExists) or collides with another (InvalidTopic), the configs (InvalidConfig), and
+// then the numbers and assignments.
 func (c *Controller) CreateTopic(ctx context.Context, spec TopicSpec) (Created, error) {
 	o := c.CreateTopics(ctx, []TopicSpec{spec})[0]
 	return o.Created, o.Err
 }
 
-// CreateTopics creates topics, all that are not refused in one transaction: what
-// comes after it, such as the checkpoint of their logs, is then done once for all
-// of them. Each has an outcome of its own, in the order of specs.
+// CreateTopics creates all topics that are not refused in one transaction, so that the following
+// work, such as the checkpoint of their logs, is done once for all. The outcomes are in the order
+// of specs.
 func (c *Controller) CreateTopics(ctx context.Context, specs []TopicSpec) []Outcome {
 	out := make([]Outcome, len(specs))
 	err := c.checkTotal(specs)
@@ -80,8 +78,7 @@ func namesOf(specs []TopicSpec) string {
 	return fmt.Sprintf("create %d topics", len(specs))
 }
 
-// checkTotal refuses more partitions than one operation may make, before anything
-// else is looked at, as Kafka does.
+// checkTotal refuses too many partitions in one operation before any other check, as Kafka does.
 func (c *Controller) checkTotal(specs []TopicSpec) error {
 	total := int64(0)
 	for i := range specs {
@@ -97,20 +94,20 @@ func (c *Controller) checkTotal(specs []TopicSpec) error {
 	return checkCount(total)
 }
 
-// create is one attempt at creating topics.
+// create makes one attempt at creating topics.
 func (c *Controller) create(ctx context.Context, specs []TopicSpec, out []Outcome) error {
 	brokers, err := c.brokers(ctx)
 	if err != nil {
 		return err
 	}
 	var txn metadata.Txn
-	named := map[string]string{} // names that are taken here, by key
+	named := map[string]string{} // names taken by earlier specs, by key
 	for i := range specs {
 		spec := &specs[i]
 		free, err := c.freeName(ctx, spec.Name, named)
 		var replicas [][]int32
 		if err == nil {
-			out[i], replicas, err = c.decide(spec, brokers)
+			out[i], replicas, err = c.plan(spec, brokers)
 		}
 		var refused *Error
 		switch {
@@ -138,7 +135,7 @@ func (c *Controller) create(ctx context.Context, specs []TopicSpec, out []Outcom
 	return err
 }
 
-// freeName returns the key of a name, which is free; an *Error where it is not.
+// freeName returns the key of a name if the name is free, otherwise an *Error.
 func (c *Controller) freeName(ctx context.Context, name string, named map[string]string) (metadata.KV, error) {
 	if err := CheckTopicName(name); err != nil {
 		return metadata.KV{}, err
@@ -156,8 +153,8 @@ func (c *Controller) freeName(ctx context.Context, name string, named map[string
 	return kv, nil
 }
 
-// decide says what a topic whose name is free will be.
-func (c *Controller) decide(spec *TopicSpec, brokers []int32) (o Outcome, replicas [][]int32, err error) {
+// plan determines the partitions, replicas and configs of a topic whose name is free.
+func (c *Controller) plan(spec *TopicSpec, brokers []int32) (o Outcome, replicas [][]int32, err error) {
 	configs, err := c.creationConfigs(spec.Configs)
 	if err != nil {
 		return o, nil, err
@@ -200,7 +197,7 @@ func (c *Controller) creationConfigs(given map[string]*string) (map[string]strin
 	return configs, c.checkTopicConfigs(configs)
 }
 
-// assign decides on the replicas of every partition.
+// assign chooses the replicas of every partition.
 func (c *Controller) assign(spec *TopicSpec, brokers []int32) ([][]int32, error) {
 	if len(spec.Assignments) > 0 {
 		return assignManually(spec, brokers)
@@ -262,14 +259,14 @@ func assignManually(spec *TopicSpec, brokers []int32) ([][]int32, error) {
 	return out, nil
 }
 
-// addCreation adds to a transaction what makes a topic, on the condition that its
-// name is still free.
+// addCreation adds a topic's creation to a transaction, under the condition that its name is still
+// free.
 func addCreation(txn *metadata.Txn, name string, made *Created, replicas [][]int32, free metadata.KV) {
 	txn.If = append(txn.If, unchanged(free))
 	txn.Put = append(txn.Put,
 		metadata.KV{Key: free.Key, Value: metadata.Name{Topic: name, ID: made.ID}.Encode()},
 		metadata.KV{Key: metadata.TopicKey(made.ID), Value: metadata.TopicRecord{
-			Name: name, Internal: IsInternal(name), Partitions: made.Partitions}.Encode()})
+			Name: name, Internal: metadata.IsInternal(name), Partitions: made.Partitions}.Encode()})
 	for i, r := range replicas {
 		txn.Put = append(txn.Put, metadata.KV{Key: metadata.PartitionKey(made.ID, int32(i)), Value: newPartition(r).Encode()})
 	}

@@ -14,9 +14,9 @@ import (
 
 func ptr(s string) *string { return &s }
 
-// Kinds and texts were asked of Apache Kafka 4.3.1, one broker with id 1; only
-// the end of the one on the replication factor is shorter here.
-func TestTopicsAreRefusedInKafkasWords(t *testing.T) {
+// Kinds and texts are those of Apache Kafka 4.3.1 with one broker, id 1, except that the end of the
+// text about the replication factor is shorter here.
+func TestRefusedTopicsMatchKafka(t *testing.T) {
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "a.b", 2)
 	before := image(t, s).Version()
@@ -28,7 +28,7 @@ func TestTopicsAreRefusedInKafkasWords(t *testing.T) {
 		msg  string
 	}{
 		{"exists", TopicSpec{Name: "a.b", Partitions: 2, ReplicationFactor: 1}, TopicExists, "Topic 'a.b' already exists."},
-		{"exists, the rest is bad too", TopicSpec{Name: "a.b", Configs: map[string]*string{"x": nil}}, TopicExists, "Topic 'a.b' already exists."},
+		{"exists, the rest is invalid, too", TopicSpec{Name: "a.b", Configs: map[string]*string{"x": nil}}, TopicExists, "Topic 'a.b' already exists."},
 		{"collides", TopicSpec{Name: "a_b", Partitions: 2, ReplicationFactor: 1}, InvalidTopic, "Topic 'a_b' collides with existing topic: a.b"},
 		{"replication factor 99", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99}, InvalidReplicationFactor,
 			"Unable to replicate the partition 99 time(s): The target replication factor of 99 cannot be reached because only 1 broker(s) are registered."},
@@ -45,7 +45,7 @@ func TestTopicsAreRefusedInKafkasWords(t *testing.T) {
 		{"negative partition", manual(Assignment{-1, one}), InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"},
 		{"unknown broker", manual(Assignment{0, []int32{7}}), InvalidReplicaAssignment, "The manual partition assignment includes broker 7, but no such broker is registered."},
 		{"broker twice", manual(Assignment{0, []int32{1, 1}}), InvalidReplicaAssignment, "The manual partition assignment includes the broker 1 more than once."},
-		{"nobody", manual(Assignment{0, nil}), InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list."},
+		{"no replica", manual(Assignment{0, nil}), InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list."},
 		{"null config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": nil}}, InvalidConfig, "Null value not supported for topic configs: segment.bytes"},
 		{"bad config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": ptr("abc")}}, InvalidConfig, "Invalid value abc for configuration segment.bytes: Not a number of type INT"},
 		{"unknown config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99, Configs: map[string]*string{"no.such": ptr("1")}}, InvalidConfig, "Unknown topic config name: no.such"},
@@ -104,7 +104,7 @@ func FuzzTopicName(f *testing.F) {
 	})
 }
 
-func TestACreatedTopicIsThereAsAWhole(t *testing.T) {
+func TestCreateTopicIsAtomic(t *testing.T) {
 	c, s := cluster(t, 1, 2, 3)
 	made, err := c.CreateTopic(context.Background(), TopicSpec{Name: "x", Partitions: 6, ReplicationFactor: 2,
 		Configs: map[string]*string{"segment.ms": ptr("5")}})
@@ -150,7 +150,7 @@ func TestDefaultsAndAssignments(t *testing.T) {
 	}
 }
 
-// Of many that create one name, or colliding ones, at a time, one gets it.
+// If many clients concurrently create the same name, or colliding ones, exactly one succeeds.
 func TestOneOfManyCreatorsWins(t *testing.T) {
 	c, s := cluster(t, 1)
 	var wg sync.WaitGroup
@@ -175,8 +175,8 @@ func TestOneOfManyCreatorsWins(t *testing.T) {
 	}
 }
 
-// The name is taken between the look at it and the transaction.
-func TestANameThatIsTakenMeanwhileIsRefused(t *testing.T) {
+// The name is taken between the check and the transaction.
+func TestNameTakenMeanwhileIsRefused(t *testing.T) {
 	for name, want := range map[string]struct {
 		kind Kind
 		msg  string
@@ -194,9 +194,8 @@ func TestANameThatIsTakenMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-// The topic grows between the look at it and its deletion: the new partition
-// goes as well.
-func TestAPartitionAddedMeanwhileIsDeletedToo(t *testing.T) {
+// The topic grows between the read and its deletion: the new partition is deleted, too.
+func TestPartitionAddedMeanwhileIsDeletedToo(t *testing.T) {
 	c, s := cluster(t, 1)
 	made := mustCreate(t, c, "x", 1)
 	r := &rival{Store: s, times: 1, act: func() {
@@ -213,7 +212,8 @@ func TestAPartitionAddedMeanwhileIsDeletedToo(t *testing.T) {
 	}
 }
 
-// A name that is made again is another topic: nothing of the old one is seen.
+// A topic that is created again with the same name is another topic and shows nothing of the old
+// one.
 func TestDeletingATopicLeavesATombstone(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
@@ -242,12 +242,12 @@ func TestDeletingATopicLeavesATombstone(t *testing.T) {
 	kvs, _, err := s.Range(ctx, "")
 	for _, kv := range kvs {
 		if strings.Contains(kv.Key, metadata.FormatID(old.ID)) {
-			t.Errorf("%s is left of the deleted topic (%v)", kv.Key, err)
+			t.Errorf("%s of the deleted topic is left (%v)", kv.Key, err)
 		}
 	}
 }
 
-// limited is a store that takes no more than so many keys in a transaction.
+// limited is a store with a maximum number of keys per transaction.
 type limited struct {
 	metadata.Store
 	keys int
@@ -260,7 +260,7 @@ func (l limited) Txn(ctx context.Context, txn metadata.Txn) (int64, error) {
 	return l.Store.Txn(ctx, txn)
 }
 
-func TestTopicsOfOneOperationAreMadeAndDeletedTogether(t *testing.T) {
+func TestTopicsOfOneOperationShareATransaction(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "old", 1)
@@ -290,14 +290,14 @@ func TestTopicsOfOneOperationAreMadeAndDeletedTogether(t *testing.T) {
 		t.Errorf("deleted in %d: %v", revision, errs)
 	}
 	if img := image(t, s); img.Topic("a") != nil || img.Topic("b") != nil || img.Topic("x.y") == nil || img.Deleting(out[0].ID) == nil {
-		t.Error("topics a and b are there, or x.y is gone")
+		t.Error("topics a and b exist, or x.y does not")
 	}
 	if revision, errs := c.DeleteTopics(ctx, [][16]byte{nobody}); revision != 0 || errs[0] == nil {
 		t.Errorf("revision %d, %v", revision, errs)
 	}
 }
 
-func TestWhatIsTooLargeForOneTransactionIsMadeInSeveral(t *testing.T) {
+func TestLargeOperationIsSplitIntoTransactions(t *testing.T) {
 	ctx := context.Background()
 	_, s := cluster(t, 1)
 	c := over(limited{s, 6}) // a topic of one partition has three

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkSubmit is what the runtime adds to an event that makes no record: where
-// everybody waits for the answer before the next, and where nobody does.
+// BenchmarkSubmit measures what the runtime adds to an event without records, with clients that
+// wait for each response and with clients that do not.
 func BenchmarkSubmit(b *testing.B) {
 	for _, event := range []string{"cancel x", "wait"} {
 		b.Run(event, func(b *testing.B) {

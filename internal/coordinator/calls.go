@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// caller has the calls of a shard's machine made: one after another, in the order in
-// which they were asked for, and at most Options.MaxCalls of all shards at a time. So a
-// shard never works for long on its own goroutine, and calls that take long hold up those
-// of their own shard at most.
+// caller runs the calls of a shard's machine one after another, in the order of the requests, and
+// at most Options.MaxCalls of all shards at a time. So a shard never computes for long on its own
+// goroutine, and slow calls delay only other calls of the same shard.
 type caller struct {
 	queue []Call
-	busy  bool            // a call is being made, maybe of an earlier life
-	ctx   context.Context // of the machine's life; nil before its first call
+	busy  bool            // a call is running, possibly for an earlier incarnation
+	ctx   context.Context // of the machine's incarnation; nil before its first call
 	stop  context.CancelFunc
 }
 
@@ -22,7 +21,7 @@ func (s *shard) call(c Call) {
 	s.nextCall()
 }
 
-// nextCall makes the next call, on a goroutine that ends with it.
+// nextCall starts the next call on a goroutine of its own.
 func (s *shard) nextCall() {
 	q := &s.calls
 	if q.busy || len(q.queue) == 0 {
@@ -36,7 +35,7 @@ func (s *shard) nextCall() {
 		q.ctx, q.stop = context.WithCancel(s.r.ctx)
 	}
 	q.busy = true
-	ctx, life := q.ctx, s.life
+	ctx, incarnation := q.ctx, s.incarnation
 	s.r.work.Go(func() {
 		var result any
 		select {
@@ -47,7 +46,7 @@ func (s *shard) nextCall() {
 		}
 		s.post(func() {
 			s.calls.busy = false
-			if life == s.life {
+			if incarnation == s.incarnation {
 				s.called(c.To, result)
 			}
 			s.nextCall()
@@ -55,8 +54,7 @@ func (s *shard) nextCall() {
 	})
 }
 
-// called hands the result of a call to the machine, as an event of the request that waits
-// for it.
+// called hands the result of a call to the machine, as an event of the waiting request.
 func (s *shard) called(to Ticket, result any) {
 	done := s.tickets[to]
 	now := time.Now()
@@ -65,7 +63,7 @@ func (s *shard) called(to Ticket, result any) {
 		s.notify(result)
 		return
 	case done == nil:
-		return // was answered meanwhile
+		return // already answered
 	case s.machine.Writes(result):
 		if err := s.refusal(now); err != nil {
 			delete(s.tickets, to)
@@ -77,7 +75,7 @@ func (s *shard) called(to Ticket, result any) {
 	s.applyEffects()
 }
 
-// dropCalls forgets the calls of a life that ends.
+// dropCalls discards the queued calls of an incarnation that ends.
 func (s *shard) dropCalls() {
 	q := &s.calls
 	if q.stop != nil {

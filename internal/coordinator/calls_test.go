@@ -25,8 +25,7 @@ func gated(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *
 	})
 }
 
-// A call does not block other requests, and its result is an event of the request that
-// waits.
+// A call does not block other requests, and its result is an event of the waiting request.
 func TestACallDoesNotBlockOthers(t *testing.T) {
 	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		a, b := submit(rt, "call a"), submit(rt, "call b")
@@ -40,7 +39,7 @@ func TestACallDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// What is made at a time is bounded over all shards.
+// The number of concurrent calls is bounded over all shards.
 func TestCallsOfAllShardsAreBounded(t *testing.T) {
 	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		a := submit(rt, "call a")
@@ -57,9 +56,8 @@ func TestCallsOfAllShardsAreBounded(t *testing.T) {
 	})
 }
 
-// The result of a call is refused like any event that writes, and a call ends with its
-// machine.
-func TestACallMeetsALogThatRefuses(t *testing.T) {
+// The result of a call is refused like any event that writes, and a call ends with its machine.
+func TestCallResultIsRefused(t *testing.T) {
 	gated(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		a := submit(rt, "call a")
 		a.want(t, "", nil)

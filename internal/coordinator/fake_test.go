@@ -16,20 +16,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errDisk = errors.New("the disk is gone")
+var errDisk = errors.New("disk removed")
 
-// fakeLog is a log whose appends end when the test says so.
+// fakeLog is a log whose appends end when the test decides.
 type fakeLog struct {
 	mu      sync.Mutex
 	batches [][]Record
 	epochs  []int32
-	waiting []func(error) // appends that have not ended
-	held    bool          // appends wait for end; else they end at once
-	fail    error         // of appends
+	waiting []func(error) // unfinished appends
+	held    bool          // appends wait for end; otherwise they end at once
+	fail    error         // error of appends
 	shut    error         // what Ready returns
-	load    error         // of loads
+	load    error         // error of loads
 	loads   int
-	gate    chan struct{} // where it is set, a load waits for it
+	gate    chan struct{} // if set, loads wait for it
 }
 
 func (l *fakeLog) Append(epoch int32, records []Record, _ time.Time, done func(error)) {
@@ -78,7 +78,7 @@ func (l *fakeLog) Load(ctx context.Context, _ int32, apply func(Record) error) e
 	return err
 }
 
-// end ends the oldest appends that wait.
+// end ends the oldest waiting appends.
 func (l *fakeLog) end(errs ...error) {
 	for _, err := range errs {
 		l.mu.Lock()
@@ -89,7 +89,7 @@ func (l *fakeLog) end(errs ...error) {
 	}
 }
 
-// set changes the log's behaviour.
+// set changes the log's behavior.
 func (l *fakeLog) set(f func(*fakeLog)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,22 +105,21 @@ func (l *fakeLog) sizes() (list []int) {
 	return list
 }
 
-// tally is a machine that remembers words. "get" answers with them; "wait" is
-// answered by the next event; "after 5s w" adds w then; "two x y" adds two; "freeze
-// 5s" takes that long.
+// tally is a machine that remembers words. "get" answers with them; "wait" is answered by the next
+// event; "after 5s w" adds w after 5 s; "two x y" adds two; "freeze 5s" takes 5 s.
 type tally struct {
 	words  []string
 	parked []Ticket
 	after  map[string]string
 	ended  int
-	gate   chan struct{} // of calls
+	gate   chan struct{} // for calls
 }
 
 func newTally(int32) Machine { return &tally{after: map[string]string{}} }
 
 func (m *tally) Apply(r Record) error {
 	if string(r.Key) == "bad" {
-		return errors.New("a record that nobody understands")
+		return errors.New("unknown record")
 	}
 	m.words = append(m.words, string(r.Key))
 	return nil
@@ -158,7 +157,7 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 		m.after[words[2]] = words[2]
 		out.Set(TimerKey{Kind: 1, Owner: words[2]}, now.Add(d))
 		out.Reply(to, "set")
-	case "call": // as long as the gate is shut; "called" adds what came of it
+	case "call": // runs until the gate opens; "called" adds the result
 		gate := m.gate
 		out.Call(to, func(ctx context.Context) any {
 			select {
@@ -170,7 +169,7 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 	case "called":
 		m.add(words[1], out)
 		out.Reply(to, "called "+words[1])
-	case "freeze": // the whole shard, as if its machine stood still
+	case "freeze": // the whole shard, as if the machine hung
 		d, _ := time.ParseDuration(words[1])
 		time.Sleep(d)
 		out.Reply(to, "thawed")
@@ -193,7 +192,7 @@ func (m *tally) Fire(_ time.Time, key TimerKey, out *Effects) {
 	}
 }
 
-// result is what came of a submitted event.
+// result is the outcome of a submitted event.
 type result struct {
 	mu       sync.Mutex
 	times    int
@@ -214,7 +213,7 @@ func submit(rt *Runtime, event string) *result {
 	return r
 }
 
-// want holds what came of it; "" with nil: nothing yet.
+// want compares the outcome; "" with nil means that there is none yet.
 func (r *result) want(t *testing.T, response string, err error) {
 	t.Helper()
 	synctest.Wait()
@@ -230,8 +229,7 @@ func (r *result) want(t *testing.T, response string, err error) {
 	}
 }
 
-// run runs a test with a runtime that leads partition 0, in a bubble of simulated
-// time.
+// run runs a test with a runtime that leads partition 0, in a bubble of simulated time.
 func run(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *fakeLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

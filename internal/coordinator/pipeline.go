@@ -6,24 +6,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// pipeline is the way of records into the log and of answers out.
+// pipeline carries records into the log and holds responses until their records are committed.
 //
 //	open ──flush──▶ in flight, numbered sent ──done──▶ covered
 //	   ▲ records          answers held, each until covered reaches its after ▲
 type pipeline struct {
 	open      []Record
 	openBytes int
-	// Batches are numbered from 1. sent is the last one appended; all up to covered
-	// are committed. ended has those beyond covered that are: the log calls back in
-	// order, but from goroutines that may overtake one another.
+	// Batches are numbered from 1. sent is the last one appended; all up to covered are committed.
+	// ended holds committed batches beyond covered: the log calls back in order, but its goroutines
+	// may overtake each other.
 	sent, covered uint64
 	ended         map[uint64]struct{}
-	inFlight      int       // appends that have not ended, of earlier lives too
-	since         time.Time // since when one is in flight, or since the last one ended
+	inFlight      int       // unfinished appends, of earlier incarnations too
+	since         time.Time // since when an append is in flight, or when the last one ended
 	held          []heldReply
 }
 
-// heldReply is an answer that depends on batch after.
+// heldReply is a response that depends on batch after.
 type heldReply struct {
 	Reply
 	after uint64
@@ -31,8 +31,8 @@ type heldReply struct {
 
 func newPipeline() pipeline { return pipeline{ended: map[uint64]struct{}{}} }
 
-// take takes records and answers.
-func (s *shard) take(e *Effects) {
+// queueEffects adds records to the open batch and holds responses.
+func (s *shard) queueEffects(e *Effects) {
 	p := &s.pipeline
 	p.open = append(p.open, e.Records...)
 	for _, r := range e.Records {
@@ -50,12 +50,12 @@ func (s *shard) take(e *Effects) {
 	}
 }
 
-// full says that nothing can be taken in before an append has ended.
+// full reports whether the shard can accept no requests before an append has ended.
 func (s *shard) full() bool {
 	return s.pipeline.openBytes >= s.r.opt.MaxBatchBytes && s.pipeline.inFlight >= s.r.opt.MaxInFlight
 }
 
-// flush appends the open batch if it may.
+// flush appends the open batch if fewer than MaxInFlight appends are in flight.
 func (s *shard) flush() {
 	p := &s.pipeline
 	if len(p.open) == 0 || p.inFlight >= s.r.opt.MaxInFlight || s.phase != active {
@@ -70,27 +70,27 @@ func (s *shard) flush() {
 	p.inFlight++
 	s.count.appends.Add(1)
 	s.count.records.Add(int64(len(records)))
-	life, batch := s.life, p.sent
+	incarnation, batch := s.incarnation, p.sent
 	s.log.Append(s.epoch, records, time.Now(), func(err error) {
-		s.post(func() { s.appended(life, batch, err) })
+		s.post(func() { s.appended(incarnation, batch, err) })
 	})
 }
 
-// appended hears of the end of an append.
-func (s *shard) appended(life, batch uint64, err error) {
+// appended handles the result of an append.
+func (s *shard) appended(incarnation, batch uint64, err error) {
 	p := &s.pipeline
-	s.ended(time.Now())
+	s.extendForSlowAppend(time.Now())
 	p.inFlight--
 	switch {
-	case life != s.life:
+	case incarnation != s.incarnation:
 		if s.phase == draining && p.inFlight == 0 {
 			s.load()
 		}
 	case err != nil:
 		s.count.failures.Add(1)
-		s.r.broken.log(s.logger, zap.WarnLevel, "append to the coordinator's log failed: the shard is loaded from the log",
+		s.r.failed.log(s.logger, zap.WarnLevel, "append to coordinator log failed, reloading the shard",
 			zap.Int32("epoch", s.epoch), zap.Error(err))
-		s.failed(time.Now(), err)
+		s.closeGate(time.Now(), err)
 		s.begin()
 	default:
 		p.ended[batch] = struct{}{}
@@ -98,11 +98,11 @@ func (s *shard) appended(life, batch uint64, err error) {
 			p.covered++
 			delete(p.ended, p.covered)
 		}
-		s.door.committed()
+		s.gate.committed()
 	}
 }
 
-// release lets the answers go that depend on nothing uncommitted any more.
+// release sends the responses that no longer depend on uncommitted records.
 func (s *shard) release() {
 	p := &s.pipeline
 	n := 0
@@ -120,7 +120,7 @@ func (s *shard) release() {
 	}
 }
 
-// drop forgets what is not appended or not answered.
+// drop discards records that are not appended and responses that are not sent.
 func (p *pipeline) drop() {
 	p.open, p.openBytes, p.held = nil, 0, nil
 	p.covered = p.sent

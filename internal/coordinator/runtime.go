@@ -9,25 +9,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are what a Runtime needs. Zero numbers get the defaults below.
+// Options configure a Runtime. Zero numbers get the defaults below.
 type Options struct {
 	// New makes an empty machine for a partition, before every load.
 	New func(partition int32) Machine
-	// Hello, where it is set, makes the event that a machine is handed right after
-	// it is loaded, before any request. What Broadcast announced while the shard was
-	// loading is lost, so Hello must show whatever a Broadcast that has been called
-	// announces.
-	Hello func(partition int32) any
-	// MaxWaiting bounds the requests per shard that have no answer yet; further ones
-	// get ErrBusy.
+	// InitialEvent, if it is set, makes the event that a machine gets right after it is loaded,
+	// before any request. A loading shard misses broadcasts, so the event must include everything
+	// that earlier calls of Broadcast announced.
+	InitialEvent func(partition int32) any
+	// MaxWaiting bounds the unanswered requests per shard; further ones get ErrBusy.
 	MaxWaiting int
-	// MaxBatchBytes is where a batch of several events' records ends. The records of
-	// one event are one batch however large.
+	// MaxBatchBytes is the size from which a batch accepts no further events. The records of one
+	// event are one batch, however large.
 	MaxBatchBytes int
-	// MaxInFlight bounds the appends per shard that have not ended. What comes
-	// meanwhile is gathered in the next batch.
+	// MaxInFlight bounds the unfinished appends per shard. Records that arrive meanwhile collect in
+	// the next batch.
 	MaxInFlight int
-	// MaxCalls bounds the calls of all shards that are made at a time.
+	// MaxCalls bounds the concurrent calls of all shards.
 	MaxCalls int
 	Logger   *zap.Logger
 }
@@ -35,27 +33,27 @@ type Options struct {
 const (
 	defaultMaxWaiting    = 1 << 16
 	defaultMaxBatchBytes = 1 << 20
-	// Two: while one is being synced the next is on its way, so that the journal
-	// never waits for a batch and a batch never for a third.
+	// Two: the next batch is queued while the journal syncs the current one, so the journal never
+	// waits for a batch, and no batch waits for two others.
 	defaultMaxInFlight = 2
 
-	// A load that failed is tried again after minRetry, later at most maxRetry; an append
-	// that failed is followed by no other for as long.
+	// A failed load is retried after minRetry, doubling up to maxRetry. After a failed append, the
+	// next one waits as long.
 	minRetry = 100 * time.Millisecond
 	maxRetry = 10 * time.Second
 )
 
-// Runtime runs the shards of one internal topic. All methods may be called
-// concurrently, and only Close blocks.
+// Runtime runs the shards of one internal topic. All methods may be called concurrently, and only
+// Close blocks.
 type Runtime struct {
 	opt  Options
 	ctx  context.Context // ends loads at Close
 	stop context.CancelFunc
 	work sync.WaitGroup // shards' goroutines and loads
 
-	slots chan struct{} // one for each call that is being made
+	slots chan struct{} // a slot for each running call
 
-	refused, opened, broken digest // what is logged of appends
+	refused, opened, failed limitedLog // rate-limited log lines about appends
 
 	mu     sync.RWMutex
 	closed bool
@@ -84,9 +82,8 @@ func NewRuntime(opt Options) *Runtime {
 	return r
 }
 
-// Lead says that this broker leads a partition since a leader epoch: its shard is
-// loaded from the log. The same or an older epoch than the last one, of Lead or
-// Resign, changes nothing.
+// Lead starts to lead a partition in a leader epoch: the runtime loads its shard from the log. An
+// epoch that is not larger than the last one passed to Lead or Resign is ignored.
 func (r *Runtime) Lead(partition, epoch int32, log Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,16 +98,14 @@ func (r *Runtime) Lead(partition, epoch int32, log Log) {
 	s.post(func() { s.lead(epoch, log) })
 }
 
-// Resign says that since a leader epoch, that of the successor, this broker does not
-// lead a partition.
+// Resign ends the leadership of a partition. epoch is that of the new leader.
 func (r *Runtime) Resign(partition, epoch int32) {
 	if s := r.shard(partition); s != nil {
 		s.post(func() { s.resign(epoch) })
 	}
 }
 
-// Remove says that a partition is gone. Should one of that number come again, its
-// epochs start anew.
+// Remove removes a partition. If one with the same number is created later, its epochs start again.
 func (r *Runtime) Remove(partition int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,10 +115,10 @@ func (r *Runtime) Remove(partition int32) {
 	}
 }
 
-// Submit hands an event to a partition's machine. done is called exactly once,
-// from any goroutine, maybe before Submit returns, and must not block: with the
-// machine's answer once that is committed, or with ErrNotCoordinator, ErrLoading
-// ErrRefused or ErrBusy. After ErrNotCoordinator the event may or may not have had its effect.
+// Submit hands an event to a partition's machine. It calls done exactly once, from any goroutine
+// and possibly before it returns; done must not block. done gets the machine's response when that
+// is committed, or ErrNotCoordinator, ErrLoading, ErrRefused or ErrBusy. After ErrNotCoordinator
+// the event may or may not have taken effect.
 func (r *Runtime) Submit(partition int32, event any, done func(response any, err error)) {
 	s := r.shard(partition)
 	if s == nil {
@@ -133,8 +128,8 @@ func (r *Runtime) Submit(partition int32, event any, done func(response any, err
 	s.submit(event, done)
 }
 
-// Broadcast hands an event to every machine that is loaded. Nobody answers. Those
-// that are not loaded learn of it by Options.Hello.
+// Broadcast hands an event without a response to every loaded machine. Others learn of it from
+// Options.InitialEvent.
 func (r *Runtime) Broadcast(event any) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -143,8 +138,8 @@ func (r *Runtime) Broadcast(event any) {
 	}
 }
 
-// Partitions are those that this broker leads or has led, in no order. A request
-// for all groups goes to each; those that answer ErrNotCoordinator have none.
+// Partitions returns the partitions that this broker leads or has led, in no order. A request for
+// all groups goes to each; those that answer ErrNotCoordinator have none.
 func (r *Runtime) Partitions() []int32 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -155,7 +150,7 @@ func (r *Runtime) Partitions() []int32 {
 	return list
 }
 
-// Stats are the shards' figures as of now, in no order.
+// Stats returns the current figures of all shards, in no order.
 func (r *Runtime) Stats() []Stats {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -166,8 +161,8 @@ func (r *Runtime) Stats() []Stats {
 	return list
 }
 
-// Stop answers everything that waits, and comes, with ErrNotCoordinator, and ends loads. It
-// waits for nothing.
+// Stop answers all waiting and future requests with ErrNotCoordinator and cancels loads. It does
+// not block.
 func (r *Runtime) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +176,8 @@ func (r *Runtime) Stop() {
 	r.stop()
 }
 
-// Close is Stop, and waits for all goroutines: a load may stand on a disk. Appends in flight
-// end on their own.
+// Close stops the runtime and waits for all goroutines, including loads that are blocked on a disk.
+// It does not wait for appends in flight.
 func (r *Runtime) Close() {
 	r.Stop()
 	r.work.Wait()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestAnAnswerWaitsUntilItsRecordsAreCommitted(t *testing.T) {
+func TestResponseWaitsUntilRecordsAreCommitted(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "get").want(t, "has ", nil)
 	})
@@ -18,7 +18,7 @@ func TestAnAnswerWaitsUntilItsRecordsAreCommitted(t *testing.T) {
 		log.set(func(l *fakeLog) { l.held = true })
 		a := submit(rt, "a")
 		a.want(t, "", nil)
-		// A reader sees what is not committed yet, and so is not answered either.
+		// A reader sees uncommitted records, so its response must wait too.
 		get := submit(rt, "get")
 		get.want(t, "", nil)
 		log.end(nil)
@@ -27,7 +27,7 @@ func TestAnAnswerWaitsUntilItsRecordsAreCommitted(t *testing.T) {
 	})
 }
 
-func TestEventsThatComeWhileAppendsAreInFlightShareABatch(t *testing.T) {
+func TestEventsDuringAppendsShareABatch(t *testing.T) {
 	run(t, Options{MaxInFlight: 1}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.held = true })
 		submit(rt, "a").want(t, "", nil)
@@ -48,7 +48,7 @@ func TestEventsThatComeWhileAppendsAreInFlightShareABatch(t *testing.T) {
 	})
 }
 
-func TestAFullBatchHoldsFurtherRequestsBack(t *testing.T) {
+func TestFullBatchBlocksFurtherRequests(t *testing.T) {
 	run(t, Options{MaxInFlight: 1, MaxBatchBytes: 2 * recordOverhead}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.held = true })
 		var all []*result
@@ -75,8 +75,7 @@ func TestAFullBatchHoldsFurtherRequestsBack(t *testing.T) {
 	})
 }
 
-// What the log calls back may come in any order: an answer goes out when all before
-// it is committed.
+// The log may call back in any order: a response is sent when all earlier batches are committed.
 func TestCompletionsOutOfOrder(t *testing.T) {
 	run(t, Options{MaxInFlight: 3}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.held = true })
@@ -96,7 +95,7 @@ func TestCompletionsOutOfOrder(t *testing.T) {
 	})
 }
 
-func TestAParkedRequestIsAnsweredByALaterEvent(t *testing.T) {
+func TestParkedRequestIsAnsweredByALaterEvent(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		wait := submit(rt, "wait")
 		wait.want(t, "", nil)
@@ -105,9 +104,9 @@ func TestAParkedRequestIsAnsweredByALaterEvent(t *testing.T) {
 	})
 }
 
-// A failed append: nothing that depended on it is answered with success, the state is
-// that of the log, and what was in flight behind it is waited for before it is read.
-func TestAFailedAppendReloadsTheShard(t *testing.T) {
+// After a failed append, no response that depends on it reports success, the state is that of the
+// log, and the load waits for the appends behind it.
+func TestFailedAppendReloadsTheShard(t *testing.T) {
 	run(t, Options{MaxInFlight: 2}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "kept").want(t, "1", nil)
 		log.set(func(l *fakeLog) { l.held = true })
@@ -117,7 +116,7 @@ func TestAFailedAppendReloadsTheShard(t *testing.T) {
 		synctest.Wait()
 		behind := submit(rt, "behind")
 		synctest.Wait()
-		open := submit(rt, "open") // in the batch that is not appended yet
+		open := submit(rt, "open") // in the open batch
 		get := submit(rt, "get")
 		get.want(t, "", nil)
 
@@ -162,7 +161,7 @@ func TestResignAndLeadAgain(t *testing.T) {
 		rt.Resign(0, 2)
 		wait.want(t, "", ErrNotCoordinator)
 		submit(rt, "get").want(t, "", ErrNotCoordinator)
-		rt.Lead(0, 1, log) // late news of an older epoch
+		rt.Lead(0, 1, log) // a late call for an older epoch
 		submit(rt, "get").want(t, "", ErrNotCoordinator)
 		rt.Lead(0, 3, log)
 		synctest.Wait()
@@ -177,7 +176,7 @@ func TestResignAndLeadAgain(t *testing.T) {
 	})
 }
 
-func TestAPartitionIsRemovedAndMadeAnew(t *testing.T) {
+func TestPartitionIsRemovedAndCreatedAgain(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		rt.Lead(0, 7, log)
 		synctest.Wait()
@@ -197,9 +196,9 @@ func TestAPartitionIsRemovedAndMadeAnew(t *testing.T) {
 	})
 }
 
-// The epoch of a partition that this broker goes on leading was raised: something may
-// have been taken back.
-func TestANewEpochReloads(t *testing.T) {
+// The epoch of a partition was raised although this broker still leads: records may have been
+// truncated.
+func TestNewEpochReloads(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.held = true })
 		a := submit(rt, "a")
@@ -217,7 +216,7 @@ func TestANewEpochReloads(t *testing.T) {
 	})
 }
 
-func TestALoadThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedLoadIsRetried(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "a").want(t, "1", nil)
 		log.set(func(l *fakeLog) { l.load = errDisk })
@@ -233,7 +232,7 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestARecordThatIsNotUnderstoodKeepsTheShardUnavailable(t *testing.T) {
+func TestUnknownRecordKeepsTheShardUnavailable(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.batches = [][]Record{{{Key: []byte("bad")}}} })
 		rt.Lead(0, 2, log)
@@ -251,7 +250,7 @@ func TestTimersFireInOrderAndOnce(t *testing.T) {
 		submit(rt, "after 1s early").want(t, "set", nil)
 		submit(rt, "after 2s never").want(t, "set", nil)
 		time.Sleep(500 * time.Millisecond)
-		submit(rt, "after 3s early").want(t, "set", nil) // put off to 3.5 s
+		submit(rt, "after 3s early").want(t, "set", nil) // extended to 3.5 s
 		submit(rt, "cancel never").want(t, "cancelled", nil)
 		time.Sleep(2500 * time.Millisecond)
 		submit(rt, "get").want(t, "has ", nil)
@@ -263,7 +262,7 @@ func TestTimersFireInOrderAndOnce(t *testing.T) {
 	})
 }
 
-func TestATimerIsBroughtForward(t *testing.T) {
+func TestTimerIsBroughtForward(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 50s other").want(t, "set", nil)
 		submit(rt, "after 20s word").want(t, "set", nil)
@@ -296,9 +295,9 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-func TestBroadcastAndHello(t *testing.T) {
+func TestBroadcastAndInitialEvent(t *testing.T) {
 	hello := func(int32) any { return "hello" }
-	run(t, Options{Hello: hello}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+	run(t, Options{InitialEvent: hello}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		rt.Broadcast("news")
 		submit(rt, "get").want(t, "has hello news", nil)
 		if got := rt.Partitions(); !slices.Equal(got, []int32{0}) {
@@ -322,9 +321,9 @@ func TestCloseInEveryPhase(t *testing.T) {
 		wait.want(t, "", ErrNotCoordinator)
 		submit(rt, "get").want(t, "", ErrNotCoordinator)
 		rt.Lead(0, 5, log)
-		log.end(nil) // the append ends after all; nobody listens
+		log.end(nil) // the append ends after all; no client waits for it
 	})
-	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) { // in a load
+	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) { // during a load
 		log.set(func(l *fakeLog) { l.gate = make(chan struct{}) })
 		rt.Lead(0, 2, log)
 		submit(rt, "get").want(t, "", ErrLoading)
@@ -336,7 +335,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 	})
 }
 
-func TestResignInALoad(t *testing.T) {
+func TestResignDuringALoad(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		gate := make(chan struct{})
 		log.set(func(l *fakeLog) { l.gate = gate })
@@ -351,14 +350,14 @@ func TestResignInALoad(t *testing.T) {
 	})
 }
 
-// Many at once, with leadership that changes and appends that fail: everybody is
-// answered exactly once, and who was answered with success finds its word in the log.
-func TestManyAtOnce(t *testing.T) {
+// Many concurrent clients, with changing leadership and failing appends: every request is answered
+// exactly once, and every acknowledged word is in the log.
+func TestManyConcurrentClients(t *testing.T) {
 	rt, log := NewRuntime(Options{New: newTally, MaxBatchBytes: 500}), &fakeLog{}
 	rt.Lead(0, 1, log)
 	var clients, chaos sync.WaitGroup
 	var mu sync.Mutex
-	var over atomic.Bool // the chaos is
+	var over atomic.Bool // the chaos has ended
 	acked := map[string]bool{}
 	for c := range 8 {
 		clients.Go(func() {
@@ -405,7 +404,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	for word := range acked {
 		if stored[word] != 1 {
-			t.Errorf("%s was acknowledged and is there %d times", word, stored[word])
+			t.Errorf("%s was acknowledged and is in the log %d times", word, stored[word])
 		}
 	}
 	if len(acked) == 0 {
@@ -413,7 +412,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestPartitionsAreThoseOfKafka(t *testing.T) {
+func TestPartitionForMatchesKafka(t *testing.T) {
 	// abs("…".hashCode()) % 50, as Java computes it.
 	for key, want := range map[string]int32{"": 0, "a": 47, "group": 47, "console-consumer-50018": 35, "grüße": 23} {
 		if got := PartitionFor(key, 50); got != want {

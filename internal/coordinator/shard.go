@@ -13,15 +13,15 @@ import (
 type phase int32
 
 const (
-	idle     phase = iota // somebody else leads, or nobody
-	draining              // appends of an earlier life have not ended yet
+	idle     phase = iota // another broker leads, or none
+	draining              // appends of an earlier incarnation have not ended yet
 	loading
 	active
 )
 
-// shard is one partition. It is an actor: whoever brings something puts it into
-// the inbox or the requests under mu and, where nobody runs it, starts run, on
-// whose goroutine everything happens. There is none while there is nothing to do.
+// shard is one partition. It is an actor: callers add to the inbox or to the requests under mu, and
+// start run if it is not running. Everything else happens on run's goroutine, which ends when there
+// is no work.
 type shard struct {
 	r         *Runtime
 	partition int32
@@ -35,24 +35,24 @@ type shard struct {
 	inbox    []func()  // bounded by appends in flight, one load, one alarm, changes of leadership and broadcasts
 	requests []request // bounded by Options.MaxWaiting
 
-	// What follows belongs to whoever runs the shard.
+	// Only the goroutine of run uses the fields below.
 
 	phase phase
 	epoch int32 // of the last Lead or Resign
 	log   Log
-	// life counts machines: whatever comes back for an earlier life is ignored.
-	life       uint64
-	machine    Machine
-	effects    Effects
-	timers     *timers
-	alarm      *time.Timer
-	alarmAt    time.Time // zero: not set
-	left       leftover
-	door       door
-	calls      caller
-	endLoad    context.CancelFunc
-	retry      *time.Timer
-	retryAfter time.Duration
+	// incarnation counts machines: results for an earlier incarnation are ignored.
+	incarnation uint64
+	machine     Machine
+	effects     Effects
+	timers      *timers
+	alarm       *time.Timer
+	alarmAt     time.Time // zero: not set
+	saved       savedTimers
+	gate        writeGate
+	calls       caller
+	endLoad     context.CancelFunc
+	retry       *time.Timer
+	retryAfter  time.Duration
 
 	lastTicket Ticket
 	tickets    map[Ticket]func(any, error)
@@ -60,7 +60,7 @@ type shard struct {
 	pipeline pipeline
 }
 
-// request is an event that somebody waits for.
+// request is an event with a client that waits for the response.
 type request struct {
 	event any
 	done  func(any, error)
@@ -68,12 +68,12 @@ type request struct {
 
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
-		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(), door: door{pause: minRetry},
+		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(), gate: writeGate{pause: minRetry},
 		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }
 
-// post hands something to the actor; after close it is dropped, and false returned.
+// post hands f to the actor. It returns false if the shard is closed and f was dropped.
 func (s *shard) post(f func()) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *shard) answer(done func(any, error), response any, err error) {
 	done(response, err)
 }
 
-// close is the last thing that the actor hears.
+// close posts the actor's last job.
 func (s *shard) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *shard) startLocked() {
 	}
 }
 
-// run does what there is to do, until there is nothing.
+// run works until the inbox and the requests are empty.
 func (s *shard) run() {
 	for {
 		s.mu.Lock()
@@ -153,8 +153,7 @@ func (s *shard) run() {
 	}
 }
 
-// serve handles requests, as many as the open batch takes; the others go back to
-// the head of the queue.
+// serve handles requests until the open batch is full; the others return to the head of the queue.
 func (s *shard) serve(requests []request) {
 	for i, r := range requests {
 		if s.full() {
@@ -189,7 +188,7 @@ func (s *shard) handle(r request) {
 	}
 }
 
-// notify is an event without a ticket.
+// notify hands an event without a ticket to the machine.
 func (s *shard) notify(event any) {
 	if s.phase == active {
 		s.machine.Handle(time.Now(), 0, event, &s.effects)
@@ -197,12 +196,12 @@ func (s *shard) notify(event any) {
 	}
 }
 
-// fire fires the timers whose time has come, unless they say nothing of whom they
-// are for, see standstill.go, or what they write would be refused.
+// fire fires due timers, unless their time must be extended, see standstill.go, or their records
+// would be refused.
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now := time.Now()
-	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.thawed(now) {
+	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.extendForStandstill(now) {
 		return
 	}
 	for s.phase == active {
@@ -215,9 +214,9 @@ func (s *shard) fire() {
 	}
 }
 
-// applyEffects takes the machine's effects.
+// applyEffects applies the effects of the machine's last event.
 func (s *shard) applyEffects() {
-	s.take(&s.effects)
+	s.queueEffects(&s.effects)
 	for _, t := range s.effects.Timers {
 		s.timers.set(t)
 	}
@@ -227,10 +226,10 @@ func (s *shard) applyEffects() {
 	s.effects.reset()
 }
 
-// setAlarm sees to it that the actor wakes up for its next timer.
+// setAlarm wakes the actor for its next timer.
 func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
-	at = later(at, s.door.again)
+	at = later(at, s.gate.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
 	case s.alarmAt.IsZero() && s.pipeline.stalled(time.Now()): // until the append ends
@@ -243,7 +242,7 @@ func (s *shard) setAlarm() {
 	}
 }
 
-// counters are what Stats shows; written by the actor, read by anybody.
+// counters back Stats. The actor writes them, any goroutine may read them.
 type counters struct {
 	phase, epoch                                           atomic.Int32
 	waiting, events, appends, records, failures, loadNanos atomic.Int64

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// While an append takes its time no answer goes out, so nobody who waits for one
-// can be heard of: for them that time has not passed.
-func TestNoTimeRunsOutWhileNobodyCanBeAnswered(t *testing.T) {
+// While an append is slow no response is sent, so waiting clients can't be heard from: the time
+// does not count for them.
+func TestSlowAppendExtendsTimers(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 6s gone").want(t, "set", nil)
 		log.set(func(l *fakeLog) { l.held = true })
 		time.Sleep(2 * time.Second)
 		a := submit(rt, "a")
-		time.Sleep(20 * time.Second) // the disk
+		time.Sleep(20 * time.Second) // the disk hangs
 		b := submit(rt, "get")
 		log.set(func(l *fakeLog) { l.held = false })
 		log.end(nil)
@@ -27,8 +27,8 @@ func TestNoTimeRunsOutWhileNobodyCanBeAnswered(t *testing.T) {
 	})
 }
 
-// Of appends that overlap, each second counts once.
-func TestTimeThatStoodStillIsCountedOnce(t *testing.T) {
+// Overlapping appends: each second counts once.
+func TestOverlappingAppendsCountOnce(t *testing.T) {
 	run(t, Options{MaxInFlight: 2}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 6s gone").want(t, "set", nil)
 		log.set(func(l *fakeLog) { l.held = true })
@@ -46,8 +46,8 @@ func TestTimeThatStoodStillIsCountedOnce(t *testing.T) {
 	})
 }
 
-// An append that takes no longer than they do puts nothing off.
-func TestShortAppendsPutNothingOff(t *testing.T) {
+// Appends that are not slow extend no timer.
+func TestShortAppendsExtendNothing(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 3s gone").want(t, "set", nil)
 		log.set(func(l *fakeLog) { l.held = true })
@@ -59,14 +59,14 @@ func TestShortAppendsPutNothingOff(t *testing.T) {
 		}
 		time.Sleep(400 * time.Millisecond)
 		log.set(func(l *fakeLog) { l.held = false })
-		log.end(nil) // what the timer wrote
+		log.end(nil) // the record of the timer
 		submit(rt, "get").want(t, "has a a a gone", nil)
 	})
 }
 
-// A shard that was not running for a while, as on a machine that was frozen, first
-// hears what was said meanwhile.
-func TestALateAlarmRunsOutForNobody(t *testing.T) {
+// A shard that did not run for a while, as on a frozen machine, first handles the requests sent
+// meanwhile.
+func TestLateAlarmExpiresNobody(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 6s gone").want(t, "set", nil)
 		frozen := submit(rt, "freeze 30s")
@@ -82,15 +82,15 @@ func TestALateAlarmRunsOutForNobody(t *testing.T) {
 	})
 }
 
-// Who says nothing after that is gone all the same.
-func TestAfterALateAlarmTimersRunOutSoon(t *testing.T) {
+// A client that stays silent afterwards still expires.
+func TestTimersExpireSoonAfterALateAlarm(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 6s gone").want(t, "set", nil)
 		submit(rt, "freeze 30s").want(t, "", nil)
-		time.Sleep(30*time.Second + thaw - time.Millisecond)
+		time.Sleep(30*time.Second + stallGrace - time.Millisecond)
 		submit(rt, "get").want(t, "has ", nil)
 		time.Sleep(time.Millisecond)
-		synctest.Wait() // the alarm of this moment has been seen to
+		synctest.Wait() // the alarm for this moment has been handled
 		submit(rt, "get").want(t, "has gone", nil)
 	})
 }

@@ -2,18 +2,18 @@ package coordinator
 
 import "time"
 
-// Stats are one shard's figures.
+// Stats are the figures of one shard.
 type Stats struct {
 	Partition int32
 	Epoch     int32
 	State     string // idle, draining, loading, active
-	Waiting   int64  // requests without an answer yet
+	Waiting   int64  // unanswered requests
 	Events    int64  // requests handled since the start
 	Appends   int64
 	Records   int64 // appended
-	Failures  int64 // of appends and loads
-	Refused   int64 // requests that were refused because the log took no records
-	Loaded    int64 // records that the last load read
+	Failures  int64 // failed appends and loads
+	Refused   int64 // requests refused because the log accepted no records
+	Loaded    int64 // records read by the last load
 	LoadTime  time.Duration
 }
 

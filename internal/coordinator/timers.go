@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// timers are a shard's timers. A timer that is put off, which is what every
-// heartbeat does, keeps its place and is moved when that is reached: two map
-// look-ups and no work on the heap per heartbeat.
+// timers are a shard's timers. A timer that is extended, as every heartbeat does, keeps its
+// position in the queue and moves when that is reached: a heartbeat costs two map lookups and no
+// heap operation.
 //
-// All times in it are less delayed, so that putting all timers off is one addition.
+// All times are stored less delayed, so extending all timers is one addition.
 type timers struct {
 	byKey   map[TimerKey]*timer
 	queue   timerQueue
@@ -18,14 +18,14 @@ type timers struct {
 
 type timer struct {
 	key   TimerKey
-	at    time.Time // when it is to fire
-	due   time.Time // where it stands in the queue, not after at
+	at    time.Time // when it fires
+	due   time.Time // its position in the queue, never after at
 	index int
 }
 
 func newTimers() *timers { return &timers{byKey: map[TimerKey]*timer{}} }
 
-// set sets or cancels one.
+// set sets or cancels a timer.
 func (t *timers) set(s Timer) {
 	old := t.byKey[s.Key]
 	at := s.At.Add(-t.delayed)
@@ -47,12 +47,12 @@ func (t *timers) set(s Timer) {
 	}
 }
 
-// next takes out a timer whose time has come.
+// next removes and returns a due timer.
 func (t *timers) next(now time.Time) (TimerKey, bool) {
 	now = now.Add(-t.delayed)
 	for len(t.queue) > 0 && !t.queue[0].due.After(now) {
 		first := t.queue[0]
-		if first.at.After(now) { // was put off
+		if first.at.After(now) { // was extended
 			first.due = first.at
 			heap.Fix(&t.queue, 0)
 			continue
@@ -64,10 +64,10 @@ func (t *timers) next(now time.Time) (TimerKey, bool) {
 	return TimerKey{}, false
 }
 
-// delay puts all of them off.
+// delay extends all timers.
 func (t *timers) delay(by time.Duration) { t.delayed += by }
 
-// inherit gives timers the times that those of the same keys have in old, put off.
+// inherit sets timers to the times that timers with the same keys have in old, plus by.
 func (t *timers) inherit(old *timers, by time.Duration) {
 	for key, one := range old.byKey {
 		if t.byKey[key] != nil {
@@ -76,7 +76,7 @@ func (t *timers) inherit(old *timers, by time.Duration) {
 	}
 }
 
-// wake is when to look again; ok is false where there is no timer.
+// wake returns when to check the timers next; ok is false if there are none.
 func (t *timers) wake() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
 		return time.Time{}, false
@@ -84,7 +84,7 @@ func (t *timers) wake() (at time.Time, ok bool) {
 	return t.queue[0].due.Add(t.delayed), true
 }
 
-// timerQueue is a container/heap, ordered by due.
+// timerQueue implements container/heap, ordered by due.
 type timerQueue []*timer
 
 func (q timerQueue) Len() int           { return len(q) }
@@ -94,14 +94,14 @@ func (q timerQueue) Swap(i, j int) {
 	q[i].index, q[j].index = i, j
 }
 
-// Push is heap.Interface.
+// Push implements heap.Interface.
 func (q *timerQueue) Push(x any) {
 	t := x.(*timer)
 	t.index = len(*q)
 	*q = append(*q, t)
 }
 
-// Pop is heap.Interface.
+// Pop implements heap.Interface.
 func (q *timerQueue) Pop() any {
 	old := *q
 	last := old[len(old)-1]

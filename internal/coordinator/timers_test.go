@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Timers fire in order and when they should, whatever is set, cancelled and put off in
-// between: held against a list that is looked through.
-func TestTimersAreThoseOfAList(t *testing.T) {
+// Timers fire in order and on time, whatever is set, cancelled and extended in between: compared
+// with a list that is searched.
+func TestTimersMatchAList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	timers, list, now := newTimers(), map[TimerKey]time.Time{}, time.Unix(1000, 0)
 	for range 20_000 {

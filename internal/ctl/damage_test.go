@@ -137,9 +137,9 @@ func TestADamagedBatch(t *testing.T) {
 		for l := range strings.Lines(out) {
 			of[l[1]-'0'] += l
 		}
-		goOn := "`chronikctl consume a --partition 1 --from 4` reads what follows, --skip-damaged all other records"
+		goOn := "`chronikctl consume a --partition 1 --from 4` reads the records after them, --skip-damaged all others"
 		if strings.Contains(line, "--group") {
-			goOn = "`chronikctl group reset g --topic a:1 --to-offset 4`, without members, makes the group go on behind them"
+			goOn = "`chronikctl group reset g --topic a:1 --to-offset 4`, while the group has no members, moves the group past them"
 		}
 		want := "chronikctl: a partition 1: CORRUPT_MESSAGE: offsets 2 to 3 cannot be read; " + goOn + "; a stored batch is damaged: chronikctl log verify, "
 		if code != 1 || of[0] != first || of[1] != "p1-0\np1-1\n" || !strings.HasPrefix(errs, want) || strings.Count(errs, "\n") != 1 {
@@ -206,7 +206,7 @@ func TestFollowingPastDamage(t *testing.T) {
 	data[len(data)/2] ^= 1
 	rewrite(t, file, data)
 	c := start()
-	out, errs := watch("p0-later\n"), watch("; the other partitions are read, this one is tried again\n")
+	out, errs := watch("p0-later\n"), watch("; reading the other partitions and retrying this one\n")
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	code := make(chan int, 1)
@@ -250,7 +250,7 @@ func TestAnOfflinePartition(t *testing.T) {
 	}
 	// Records without a key go to the other one, in several batches, too.
 	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1KiB")
-	if code != 0 || errs != "note: partition 1 cannot be written, records without a key go to the others; chronikctl cluster health names the cause\n1,000 records written to a\n" {
+	if code != 0 || errs != "note: partition 1 cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause\n1,000 records written to a\n" {
 		t.Errorf("produce: code %d\n%s", code, errs)
 	}
 	if code, _, errs := run("x\n", "produce", "a", "--partition", "1", "--timeout", "1s"); code != 1 || !strings.Contains(errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") {

@@ -55,7 +55,7 @@ func TestFollowingSaysThatItWaitsForTheBroker(t *testing.T) {
 	}()
 	out.await(t, "x\n")
 	deaf.Store(true)
-	errs.await(t, "; waiting for the broker until it is interrupted\n")
+	errs.await(t, "; waiting for the broker until interrupted\n")
 	deaf.Store(false)
 	errs.await(t, "note: the broker answers again\n")
 	if code, errs := runAt(t.Context(), b.Addr(), "produce a"); code != 0 {

@@ -32,7 +32,7 @@ func (b *Broker) view() *admin.View {
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  observe.Budgets(server, r.handlers, r.groups.Members()),
+		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory()),
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
-	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -51,7 +51,7 @@ type components struct {
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
-	groups   *groups.Coordinator
+	groups   *service.Groups
 	handlers *broker.Broker
 	// server is set last, and storage's journals, which are opened earlier, read its census.
 	server atomic.Pointer[network.Server]
@@ -145,7 +145,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups,
 	})
-	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, Alone: true})
+	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, SoleBroker: true})
 	if err != nil {
 		if r := (*controller.Error)(nil); errors.As(err, &r) {
 			return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, r)}
@@ -169,19 +169,18 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err := b.applySettings(r, img); err != nil {
 		return err
 	}
-	cleaning := r.cleaning.Load()
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
-		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
+		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
-		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
+		Cleaning: *r.cleaning.Load(),
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
-				return s.Census().Absent()
+				return s.Producers().Absent()
 			}
 			return 0
 		},
@@ -226,7 +225,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
 	var err error
-	r.groups, err = groups.New(groups.Options{
+	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs,
 		Static: r.static, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members,
@@ -278,7 +277,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(partitions.Facts)
 	b.health.Add(observe.Coordinators(r.groups))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
-	if n := r.replicas.Unled(); n > 0 {
+	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf(
 			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",
 			n,
@@ -339,7 +338,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		r.park.Close()  // so are fetches that wait for records
 		return server.Shutdown(ctx)
 	})
-	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.Members())); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
 		return err
 	}
 	for i, l := range b.cfg.Listeners {

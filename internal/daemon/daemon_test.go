@@ -51,7 +51,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"},
 			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
 		{[]string{"config", "check", "--set", "num.io.threads=8"},
-			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not set by hand\n"},
+			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
 		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"}, "chronikd: --set: listeners: is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first\n"},
 		{[]string{"config", "check", "--set", "min.insync.replica=1"},
 			"chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},

@@ -143,7 +143,8 @@ func spendable(memory int64) float64 { return budgetShare * float64(max(memory-f
 
 // sum returns how much all budgets together can fill; those of a connection are part of the
 // broker's. In addition to Produce and Other, network has half of each for arriving requests, half
-// of Other for responses other than fetches, and a quarter of Other for read buffers.
+// of Other for responses other than fetches, and a quarter of Other for read buffers. In addition
+// to Parked, broker has a quarter of it for requests that are too large to park.
 func (b budgets) sum(dirs int) int64 {
-	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
+	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked*5/4 + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
 }

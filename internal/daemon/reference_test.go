@@ -54,12 +54,12 @@ func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)
 	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
-		text := configdef.Instead(name)
+		text := configdef.Remedy(name)
 		byRemedy[text] = append(byRemedy[text], code(name))
 	}
 	var b strings.Builder
 	b.WriteString("| names | what to do |\n|---|---|\n")
-	general := configdef.Instead("")
+	general := configdef.Remedy("")
 	for _, text := range append(slices.DeleteFunc(slices.Sorted(maps.Keys(byRemedy)),
 		func(s string) bool { return s == general }), general) {
 		row(&b, strings.Join(byRemedy[text], ", "), text)

@@ -81,7 +81,7 @@ func explain(reg *configdef.Registry) func(string) string {
 		if text := elsewhere()[key]; text != "" {
 			return text
 		}
-		if d := reg.Topic(key); d != nil && d.Honoured {
+		if d := reg.Topic(key); d != nil && d.Supported {
 			text := "is a topic's config; set it with chronikctl config set topic NAME"
 			if len(d.Synonyms) > 0 {
 				text += ", or for all topics as " + d.Synonyms[0].Name
@@ -89,7 +89,7 @@ func explain(reg *configdef.Registry) func(string) string {
 			return text
 		}
 		if reg.Foreign(key) || reg.Topic(key) != nil {
-			return "Kafka has this setting and chronik does not act on it; " + configdef.Instead(key)
+			return "Kafka has this setting and chronik does not act on it; " + configdef.Remedy(key)
 		}
 		return ""
 	}

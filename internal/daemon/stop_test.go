@@ -222,7 +222,7 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 // unclean makes a directory that was stopped cleanly look as it does after a crash.
 func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	t.Helper()
-	b, err := storage.OpenBench(place, storage.Options{FS: fsys})
+	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
-// Package golden holds what tests print against what stands in a file: the whole
-// of it, or the generated part of a document.
+// Package golden compares the output of tests with a file: with the whole file, or with the
+// generated part of a document.
 //
-// It owns the flag -update, with which a test writes the file anew. Tests call it;
-// it knows nothing of what the texts say.
+// The package owns the flag -update, with which a test rewrites the file. It does not interpret the
+// texts.
 package golden
 
 import (
@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write golden files and generated parts of docs anew")
+var update = flag.Bool("update", false, "rewrite golden files and generated parts of docs")
 
-// File fails the test where got is not what the file holds, and shows the first
-// paragraph that differs. again is the command that writes the file.
+// File fails the test if got differs from the file, and shows the first paragraph that differs.
+// again is the command that updates the file.
 func File(t testing.TB, path, got, again string) {
 	t.Helper()
 	if *update {
@@ -30,15 +30,14 @@ func File(t testing.TB, path, got, again string) {
 	old := strings.Split(want, "\n\n")
 	for i, block := range strings.Split(got, "\n\n") {
 		if i >= len(old) || block != old[i] {
-			t.Errorf("%s is not what is printed; look at it and run %s -update\n%s", path, again, block)
+			t.Errorf("%s differs from the output; review it and run %s -update\n%s", path, again, block)
 			return
 		}
 	}
-	t.Errorf("%s holds more than is printed", path)
+	t.Errorf("%s holds more than the output", path)
 }
 
-// Part fails the test where want does not stand between the markers of a part of a
-// document.
+// Part fails the test if want differs from the text between the markers of a part of a document.
 func Part(t testing.TB, path, part, want, again string) {
 	t.Helper()
 	begin, end := fmt.Sprintf("<!-- generated: %s -->\n", part), fmt.Sprintf("<!-- end: %s -->\n", part)
@@ -46,12 +45,12 @@ func Part(t testing.TB, path, part, want, again string) {
 	got, tail, ok2 := strings.Cut(rest, end)
 	switch {
 	case !ok || !ok2:
-		t.Errorf("%s has no part %q between its markers", path, part)
+		t.Errorf("%s has no part %q between markers", path, part)
 	case got == want:
 	case *update:
 		write(t, path, head+begin+want+end+tail)
 	default:
-		t.Errorf("%s: part %q is not what the code says; run %s -update", path, part, again)
+		t.Errorf("%s: part %q differs from the code; run %s -update", path, part, again)
 	}
 }
 

@@ -8,34 +8,34 @@ import (
 	"testing"
 )
 
-// failing keeps what a test would fail with.
+// failing records the failures of a test.
 type failing struct {
 	testing.TB
-	said string
+	output string
 }
 
-func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(format, args...) }
+func (f *failing) Errorf(format string, args ...any) { f.output += fmt.Sprintf(format, args...) }
 
-func TestWhatDiffersIsShown(t *testing.T) {
+func TestDifferencesAreShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(path, []byte("one\n\ntwo\n<!-- generated: a -->\nthree\n<!-- end: a -->\nfour\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for want, check := range map[string]func(testing.TB){
 		"":                         func(t testing.TB) { Part(t, path, "a", "three\n", "go test") },
-		`part "a" is not what`:     func(t testing.TB) { Part(t, path, "a", "3\n", "go test") },
+		`part "a" differs from`:    func(t testing.TB) { Part(t, path, "a", "3\n", "go test") },
 		`has no part "b" between`:  func(t testing.TB) { Part(t, path, "b", "three\n", "go test") },
 		"run go test -update\ntow": func(t testing.TB) { File(t, path, "one\n\ntow", "go test") },
-		"holds more than is":       func(t testing.TB) { File(t, path, "one", "go test") },
+		"holds more than the":      func(t testing.TB) { File(t, path, "one", "go test") },
 	} {
 		f := &failing{TB: t}
-		if check(f); !strings.Contains(f.said, want) || (want == "") != (f.said == "") {
-			t.Errorf("%q, want %q", f.said, want)
+		if check(f); !strings.Contains(f.output, want) || (want == "") != (f.output == "") {
+			t.Errorf("%q, want %q", f.output, want)
 		}
 	}
 }
 
-func TestUpdateWritesWhatIsThere(t *testing.T) {
+func TestUpdateWritesTheFile(t *testing.T) {
 	defer func(was bool) { *update = was }(*update)
 	*update = true
 	path := filepath.Join(t.TempDir(), "x")

@@ -64,7 +64,7 @@ func TestTheSameIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestBound: a batch that is full commits what it has, and syncs only when it is run.
+// A full batch commits its Committers, and syncs only when it is run.
 func TestBound(t *testing.T) {
 	var did []int
 	var b Batch

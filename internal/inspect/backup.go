@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,10 +17,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// ErrBackup says that the place for the copies can't be used.
-var ErrBackup = errors.New("backup directory can't be used")
+// ErrBackup means that the backup directory cannot be used.
+var ErrBackup = errors.New("backup directory cannot be used")
 
-// Manifest is the file of a backup that says what is in it.
+// Manifest is the table of contents of a backup.
 type Manifest struct {
 	Made  string  `json:"made"` // RFC 3339
 	Back  string  `json:"wayBack"`
@@ -32,7 +33,8 @@ type Saved struct {
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256,omitempty"`
-	// Missing: there was none. Directory: its files follow. The way back removes both.
+	// Missing: there was no file. Directory: the entries that follow are its files. To restore,
+	// both are removed.
 	Missing   bool `json:"missing,omitempty"`
 	Directory bool `json:"directory,omitempty"`
 }
@@ -40,11 +42,11 @@ type Saved struct {
 const (
 	manifestFile = "manifest.json"
 	copiesDir    = "files"
-	wayBack      = "with the broker stopped, remove what is listed as missing or as a directory, and copy what is below " +
-		copiesDir + " to where it was (cp -a " + copiesDir + "/. /)"
+	wayBack      = "stop the broker, remove everything that is listed as missing or as a directory, and copy the files below " +
+		copiesDir + " back to their places (cp -a " + copiesDir + "/. /)"
 )
 
-// save copies everything that the plan changes, synced, and a manifest at last.
+// save copies everything that the plan changes, and then writes a manifest. Both are synced.
 func (r *Repair) save(ctx context.Context, backup string) error {
 	fsys := r.opt.FS
 	backup = path.Clean(backup)
@@ -71,21 +73,18 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	if err := writeNew(fsys, path.Join(backup, manifestFile), func(f vfs.File) error {
-		_, err := f.WriteAt(append(b, '\n'), 0)
-		return err
-	}); err != nil {
+	if err := cmp.Or(vfs.WriteFile(fsys, path.Join(backup, manifestFile), append(b, '\n'), true), fsys.SyncDir(backup)); err != nil {
 		return fmt.Errorf("%w: %w; nothing was changed", ErrBackup, err)
 	}
 	return nil
 }
 
-// files lists what is to be saved: the files of the plan, and all files of its directories.
+// files lists what must be saved: the files of the plan, and all files of its directories.
 func (r *Repair) files() []Saved {
 	var list []Saved
 	for _, name := range r.plan.Files() {
 		infos, err := r.opt.FS.List(name)
-		if err != nil { // a file, or missing; or copying it meets the error
+		if err != nil { // a file, or missing; copying it reports any other error
 			in, _ := r.opt.FS.Stat(name)
 			list = append(list, Saved{Path: name, Bytes: in.Size})
 			continue
@@ -98,12 +97,12 @@ func (r *Repair) files() []Saved {
 	return list
 }
 
-// usable says whether copies can be put into a directory.
+// usable returns an error if copies cannot be stored in the directory.
 func (r *Repair) usable(backup string) error {
 	for _, d := range r.report.dirs {
 		for _, at := range []string{d.place.Path, d.place.JournalPath()} {
 			if backup == at || strings.HasPrefix(backup, at+"/") {
-				return fmt.Errorf("%w: %s lies in %s; name a place outside of it, best on another disk", ErrBackup, backup, at)
+				return fmt.Errorf("%w: %s is inside %s; use a directory outside of it, preferably on another disk", ErrBackup, backup, at)
 			}
 		}
 	}
@@ -113,7 +112,7 @@ func (r *Repair) usable(backup string) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrBackup, err)
 	case len(infos) > 0:
-		return fmt.Errorf("%w: %s is not empty; name a new one", ErrBackup, backup)
+		return fmt.Errorf("%w: %s is not empty; use a new one", ErrBackup, backup)
 	}
 	if err := vfs.MakeDir(r.opt.FS, backup); err != nil {
 		return fmt.Errorf("%w: %w", ErrBackup, err)
@@ -126,24 +125,6 @@ func (r *Repair) usable(backup string) error {
 		return fmt.Errorf("%w: %s has %d bytes free, %d are needed", ErrBackup, backup, free, need)
 	}
 	return nil
-}
-
-func writeNew(fsys vfs.FS, name string, write func(vfs.File) error) error {
-	f, err := fsys.Create(name)
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Datasync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = fsys.SyncDir(path.Dir(name))
-	}
-	return err
 }
 
 // copyFile copies a file and syncs the copy.
@@ -159,33 +140,15 @@ func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	size, err := f.Size()
-	if err == nil {
-		err = vfs.MakeDir(fsys, path.Dir(to))
+	if err := cmp.Or(err, vfs.MakeDir(fsys, path.Dir(to))); err != nil {
+		return s, err
 	}
+	t, err := fsys.Create(to)
 	if err != nil {
 		return s, err
 	}
 	sum := sha256.New()
-	err = writeNew(fsys, to, func(t vfs.File) error {
-		b := make([]byte, min(size, copyStep))
-		for len(b) > 0 {
-			n, err := f.ReadAt(b, s.Bytes)
-			if n > 0 {
-				if _, err := t.WriteAt(b[:n], s.Bytes); err != nil {
-					return err
-				}
-				_, _ = sum.Write(b[:n]) // a hash takes everything
-				s.Bytes += int64(n)
-			}
-			if errors.Is(err, io.EOF) || err == nil && n == 0 {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	s.Bytes, err = io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(t, 0), sum), io.NewSectionReader(f, 0, size), make([]byte, copyStep))
 	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	return s, err
+	return s, cmp.Or(err, t.Datasync(), t.Close(), fsys.SyncDir(path.Dir(to)))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// checkpointFile is the newest file with a suffix of the checkpoint in a directory.
+// checkpointFile returns the newest file of the checkpoint with a suffix.
 func (s *site) checkpointFile(dir, suffix string) string {
 	infos, err := s.fs.List(path.Join(root, dir))
 	s.must(err)

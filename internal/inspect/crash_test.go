@@ -17,15 +17,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// crashed are the damages that a repair is killed in the middle of: together they have
-// every act.
+// crashed lists damage whose repair is killed at every call. Together these repairs have every act.
 var crashed = []string{"identity gone", "checkpoint and identity gone", "snapshot of the checkpoint flipped",
 	"log of the checkpoint gone", "half replaced", "journal gone", "foreign file in the middle", "frame flipped", "older copy",
 	"kept frames flipped", "offline with kept frames", "partition gone", "first segment gone", "last segment short", "segment emptied",
 	"bit in the middle", "leader epoch", "swap under way, and a bit"}
 
-// A repair that is killed, or loses power, at any call to the disk leaves what a start
-// or another repair handles: nothing is lost that the first one did not announce.
+// A repair that is killed or loses power at any call to the disk leaves a directory that a start or
+// another repair can handle, and loses nothing that the first repair did not announce.
 func TestRepairKilledAtEachCall(t *testing.T) {
 	t.Parallel()
 	image := used(t)
@@ -41,12 +40,12 @@ func TestRepairKilledAtEachCall(t *testing.T) {
 			p := all[slices.IndexFunc(all, func(p plant) bool { return p.name == name })]
 			damaged := image.KillImage(3)
 			p.do(&site{TB: t, fs: damaged})
-			durable(t, damaged, root) // what is lost from here on the repair loses
+			durable(t, damaged, root) // from here on the repair causes all losses
 			announced, calls := through(t, damaged.KillImage(4))
 			if len(calls) == 0 {
 				t.Fatal("the repair changes nothing")
 			}
-			seen := map[[32]byte]bool{} // what was left at an earlier call already
+			seen := map[[32]byte]bool{} // an earlier call left the same
 			for _, n := range calls {
 				for i, how := range []string{"kill", "power"} {
 					if n%2 != i && os.Getenv("CHRONIK_INSPECT_RUNS") == "" {
@@ -68,14 +67,14 @@ func TestRepairKilledAtEachCall(t *testing.T) {
 	}
 }
 
-// sumOf is a checksum of all names and files of the directory. The backup is not
-// among them: nothing reads it.
+// sumOf returns a checksum of all names and files of the directory, without the backup, which
+// nothing reads.
 func sumOf(t *testing.T, fs *crashfs.FS) [32]byte {
 	t.Helper()
 	all, sum := tree(t, fs, root), sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		one := all[name]
-		_, _ = sum.Write(append([]byte(name+"\x00"), one[:]...)) // a hash takes everything
+		_, _ = sum.Write(append([]byte(name+"\x00"), one[:]...)) // a hash never fails
 	}
 	return [32]byte(sum.Sum(nil))
 }
@@ -106,8 +105,9 @@ func durable(t *testing.T, fs *crashfs.FS, dir string) {
 	}
 }
 
-// through repairs and returns what was announced, and before which calls of it another
-// one is to end: all but most of the writes of copies and of frames, which are alike.
+// through repairs the directory. It returns the announced losses, and the calls before which
+// another repair is interrupted: all calls except most of the writes of copies and frames, which
+// are alike.
 func through(t *testing.T, fs *crashfs.FS) (announced []inspect.Loss, calls []int) {
 	t.Helper()
 	r := begin(t, fs)
@@ -126,7 +126,7 @@ func through(t *testing.T, fs *crashfs.FS) (announced []inspect.Loss, calls []in
 	return announced, calls
 }
 
-// interrupted repairs until a call, and returns what is left then.
+// interrupted runs a repair until a call, and returns the state left then.
 func interrupted(t *testing.T, fs *crashfs.FS, n int, how string) *crashfs.FS {
 	t.Helper()
 	r := begin(t, fs)
@@ -134,15 +134,15 @@ func interrupted(t *testing.T, fs *crashfs.FS, n int, how string) *crashfs.FS {
 	if err := r.Do(context.Background(), "/backup"); err != nil && !errors.Is(err, crashfs.ErrCrashed) && !fs.Crashed() {
 		t.Fatal(err)
 	}
-	_ = r.Close() // the process is dead
+	_ = r.Close() // the process has been killed
 	if how == "kill" {
 		return fs.KillImage(6)
 	}
 	return fs.PowerLossImage(crashfs.KeepSectors, uint64(n))
 }
 
-// recovers repairs what is left and starts; where nothing refuses a start, one before
-// the repair does no harm either.
+// recovers repairs the rest and starts. If no finding refuses a start, a start before the repair
+// must do no harm either.
 func recovers(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
 	after := fs.KillImage(8)
 	if d, err := storage.OpenDir(place, options(after)); err == nil {
@@ -154,7 +154,7 @@ func recovers(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, a
 	mendsAgain(t, fs, whole, announced)
 }
 
-// mendsAgain repairs again, and compares.
+// mendsAgain repairs again and compares the results.
 func mendsAgain(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
 	t.Helper()
 	r := begin(t, fs)

@@ -21,7 +21,7 @@ import (
 
 const data = "/data"
 
-// dataDir makes a data directory: metadata with some transactions, and logs.
+// dataDir creates a data directory: metadata with some transactions, and logs.
 func dataDir(t *testing.T) *crashfs.FS {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -62,7 +62,7 @@ func found(t *testing.T, fsys vfs.FS) (*inspect.Report, error) {
 	return inspect.Verify(context.Background(), o)
 }
 
-// Damage of the metadata is named, and a start finds the same.
+// Damage of the metadata is reported, and a start finds the same.
 func TestDamagedMetadataIsNamed(t *testing.T) {
 	t.Parallel()
 	image := dataDir(t)
@@ -121,7 +121,7 @@ func metadataFiles(t *testing.T, fsys vfs.FS) (snapshot, log string) {
 	return snapshot, log
 }
 
-// turn flips a bit of a file anywhere.
+// turn flips a bit of a file; a negative position counts from the end.
 func (s *site) turn(name string, at int64) {
 	b := read(s, s.fs, name)
 	if at < 0 {
@@ -130,7 +130,7 @@ func (s *site) turn(name string, at int64) {
 	s.write(name, at, []byte{b[at] ^ 4})
 }
 
-// Metadata that cannot be read makes a start fail, not a partition of it.
+// Unreadable metadata refuses a start, and does not just take a partition offline.
 func TestUnreadableMetadataRefusesAStart(t *testing.T) {
 	t.Parallel()
 	image := dataDir(t)
@@ -148,7 +148,8 @@ func TestUnreadableMetadataRefusesAStart(t *testing.T) {
 	}
 }
 
-// A partition that the metadata has in a directory which doesn't know it is named.
+// A partition that the metadata places in a directory whose checkpoint does not list it is
+// reported.
 func TestMissingLogIsNamed(t *testing.T) {
 	t.Parallel()
 	image := dataDir(t)
@@ -180,8 +181,8 @@ func TestMissingLogIsNamed(t *testing.T) {
 	}
 }
 
-// What the disk does not give is named, and the rest is looked at; what the operator
-// may not read is an error.
+// Files that the disk fails to read are reported and the rest is checked; missing permission is an
+// error.
 func TestWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	image := used(t)
@@ -214,8 +215,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A directory in use is neither verified nor repaired; nor is one that is being
-// verified started.
+// A directory in use is neither verified nor repaired, and no broker starts in a directory that is
+// being verified.
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	disk := used(t)
@@ -240,7 +241,7 @@ func TestInUse(t *testing.T) {
 	opened(t, disk)
 }
 
-// A look can be ended.
+// Verify stops when its context is cancelled.
 func TestVerifyEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -250,7 +251,7 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Dump shows each frame, batch and record once, and goes over damage.
+// Dump shows each frame, batch and record once, and continues after damage.
 func TestDump(t *testing.T) {
 	t.Parallel()
 	disk := used(t)

@@ -19,8 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// dir is the look at one log directory. The plan of its repair is made of what stands
-// here.
+// dir holds the facts about one log directory. The plan of its repair is derived from them.
 type dir struct {
 	ctx   context.Context
 	fs    vfs.FS
@@ -30,33 +29,24 @@ type dir struct {
 	out      Directory
 	findings []Finding
 
-	state *checkpoint.State // nil: there is no checkpoint that can be used
+	state *checkpoint.State // nil: there is no usable checkpoint
 	clean bool
 	logs  []*log
 	byID  map[storage.ID]*log
 
-	identity, journalIdentity bool // are to be written anew
+	identity, journalIdentity bool // a repair must write the files again
 	restored                  bool // the state is that of the checkpoint's copy
-	half                      bool // the journal was about to be replaced
-	fresh                     bool // a repair begins a new journal
+	halfReplaced              bool // a repair was interrupted while it replaced the journal
+	newJournal                bool // a repair begins a new journal
 	foreign                   []string
 	files                     []journal.FileInfo // of the journal, from the redo file on
-	above                     journal.LSN        // every LSN seen is below it
-	unsure                    bool               // nothing tells what the journal held at its end
+	above                     journal.LSN        // every LSN found is below it
+	endUnknown                bool               // nothing shows how far the journal reached
 }
 
-// find notes a finding of the directory or, where l is set, of a log, with what its
-// kind says.
+// find adds a finding about the directory or, if l is set, about a log.
 func (d *dir) find(k Kind, l *log, file string, pos int64, format string, args ...any) *Finding {
-	a := Of(k)
-	f := Finding{Kind: k, Effect: a.Effect, Dir: d.place.Path, File: file, Position: pos, Partition: -1,
-		Detail: fmt.Sprintf(format, args...), Start: a.Start, Repair: a.Repair}
-	switch {
-	case a.Effect == Aside && a.Repair == "":
-		f.Restore = moveAway
-	case a.Effect != Heals && a.Repair == "":
-		f.Restore = a.Costs
-	}
+	f := newFinding(k, d.place.Path, file, pos, fmt.Sprintf(format, args...))
 	if l != nil {
 		f.Topic, f.Partition = l.st.Topic, l.st.ID.Partition
 	}
@@ -64,12 +54,26 @@ func (d *dir) find(k Kind, l *log, file string, pos int64, format string, args .
 	return &d.findings[len(d.findings)-1]
 }
 
-// moveAway is what to do about what no log serves.
-const moveAway = "move it away once nobody needs what is in it"
+// newFinding returns a finding with the texts of its kind, about no single partition.
+func newFinding(k Kind, dir, file string, pos int64, detail string) Finding {
+	a := Of(k)
+	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
+	switch {
+	case a.Effect == Heals || a.Repair != "":
+	case a.Effect == Aside:
+		f.Restore = moveAway
+	default:
+		f.Restore = a.Costs
+	}
+	return f
+}
+
+// moveAway is the remedy for files that no log serves.
+const moveAway = "move it away when its contents are no longer needed"
 
 func (d *dir) path(name string) string { return path.Join(d.place.Path, name) }
 
-// read reads the directory from its identity to the last batch.
+// read reads the directory, from its identity to the last batch.
 func (d *dir) read() error {
 	if err := d.identities(); err != nil {
 		return err
@@ -80,24 +84,18 @@ func (d *dir) read() error {
 	slices.SortFunc(d.state.Logs, func(a, b checkpoint.Log) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.ID.Partition, b.ID.Partition))
 	})
+	d.byID = make(map[storage.ID]*log, len(d.state.Logs))
 	for i := range d.state.Logs {
-		l := &log{dir: d, st: &d.state.Logs[i]}
-		l.path = d.path(l.st.String())
+		st := &d.state.Logs[i]
+		l := &log{dir: d, st: st, path: d.path(st.String()), follow: storage.Follow(st), end: st.Offset}
 		d.logs = append(d.logs, l)
-	}
-	d.byID = make(map[storage.ID]*log, len(d.logs))
-	for _, l := range d.logs {
-		d.byID[l.st.ID] = l
-	}
-	for _, l := range d.logs {
-		l.follow = storage.Follow(l.st)
-		l.end = l.st.Offset
+		d.byID[st.ID] = l
 	}
 	if err := d.journal(); err != nil {
 		return err
 	}
-	if d.restored && d.fresh {
-		d.distrust()
+	if d.restored && d.newJournal {
+		d.distrustCopy()
 	}
 	for _, l := range d.logs {
 		if err := d.ctx.Err(); err != nil {
@@ -110,7 +108,7 @@ func (d *dir) read() error {
 	return d.leftovers()
 }
 
-// identities reads who the directory and its journal are, and the checkpoint.
+// identities reads the identities of the directory and its journal, and the checkpoint.
 func (d *dir) identities() error {
 	own, err := storage.ReadIdentity(d.fs, d.place, false)
 	theirs, jerr := storage.ReadIdentity(d.fs, d.place, true)
@@ -136,15 +134,15 @@ func (d *dir) identities() error {
 	used = used || !errors.Is(cerr, fs.ErrNotExist)
 	d.out.Used = used || serr == nil
 	if errors.Is(serr, fs.ErrNotExist) && !used {
-		return nil // a first start was not over, or never came
+		return nil // there was no first start, or it was not completed
 	}
 	d.checkpoint(serr, theirState, cerr)
 	d.checkIdentity(own, err, theirs, jerr)
-	return d.mark()
+	return d.checkCleanMark()
 }
 
-// checkpoint compares what was read of the checkpoint with its copy, theirs, which replaces
-// it if it is lost.
+// checkpoint reports damage of the checkpoint and of its copy. serr and cerr are the errors of
+// reading them. If the checkpoint is lost, its copy, theirs, replaces it.
 func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
 	name, pos, detail := place(serr, d.path(storage.CheckpointDir))
 	spare, sparePos, spareDetail := place(cerr, d.path(storage.CheckpointMirror))
@@ -165,16 +163,16 @@ func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
 		return
 	}
 	if cerr != nil {
-		f := d.find(kind, nil, name, pos, "%s; its copy can't be used either: %v", detail, cerr)
+		f := d.find(kind, nil, name, pos, "%s; its copy cannot be used either: %v", detail, cerr)
 		f.Repair, f.Restore = "", oneBackup
 		return
 	}
 	d.state, d.restored = theirs, true
-	d.find(kind, nil, name, pos, "%s; its copy is whole, of checkpoint %d", detail, theirs.Seq).Repair = "puts `checkpoint.copy/` in its place"
+	d.find(kind, nil, name, pos, "%s; its copy is complete, with checkpoint %d", detail, theirs.Seq).Repair = "replaces it with `checkpoint.copy/`"
 }
 
-// place returns the file that an error of a checkpoint names, or the directory dir, the offset
-// in it, or -1, and what is wrong there.
+// place returns the file that an error of a checkpoint names, or dir if it names none, the offset
+// in the file, or -1, and a description of the damage.
 func place(err error, dir string) (file string, pos int64, detail string) {
 	var damage *statelog.Damage
 	switch {
@@ -183,7 +181,7 @@ func place(err error, dir string) (file string, pos int64, detail string) {
 	case errors.As(err, &damage):
 		return damage.File, int64(damage.Offset), damage.What
 	case errors.Is(err, fs.ErrNotExist):
-		return dir, -1, "there is none"
+		return dir, -1, "it is missing"
 	}
 	return dir, -1, fmt.Sprint(err)
 }
@@ -194,18 +192,18 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &damage) && damage.Lost
 }
 
-// distrust takes back that the checkpoint's copy is as good as the checkpoint: the journal
-// doesn't fit it. It may be older, of a time before a version that wrote none.
-func (d *dir) distrust() {
+// distrustCopy withdraws the repair of the checkpoint from its copy, because the journal does not match
+// the copy, which may be older.
+func (d *dir) distrustCopy() {
 	for i := range d.findings {
 		if f := &d.findings[i]; f.Kind == CheckpointMissing || f.Kind == CheckpointDamaged {
-			f.Detail += "; the journal is damaged too, or was written after another checkpoint"
+			f.Detail += "; the journal is damaged too, or does not match the copy"
 			f.Repair, f.Restore = "", oneBackup
 		}
 	}
 }
 
-// used says whether there is anything that only a checkpoint makes sense of.
+// used reports whether the directory holds files that only a checkpoint can explain.
 func (d *dir) used() (bool, error) {
 	infos, err := d.fs.List(d.place.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -224,17 +222,17 @@ func (d *dir) used() (bool, error) {
 		return false, nil
 	}
 	for i := 0; err == nil && i < len(files); i++ {
-		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.At) error { return errFound })
+		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.FrameAt) error { return errFound })
 	}
 	if access(err) {
 		return false, fmt.Errorf("journal: %w", err)
 	}
-	return err != nil, nil // a frame, or what cannot be read and may be one
+	return err != nil, nil // a frame, or an unreadable file that may hold one
 }
 
 var errFound = errors.New("found")
 
-// checkIdentity holds the identities against each other and the checkpoint.
+// checkIdentity compares the identities with each other and with the checkpoint.
 func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Identity, jerr error) {
 	name, jname := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
 	s := d.state
@@ -242,7 +240,7 @@ func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Iden
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, statefile.ErrCorrupt):
 		kind, detail := IdentityDamaged, fmt.Sprint(err)
 		if errors.Is(err, fs.ErrNotExist) {
-			kind, detail = IdentityMissing, "the file is gone"
+			kind, detail = IdentityMissing, "the file is missing"
 		}
 		f := d.find(kind, nil, name, -1, "%s", detail)
 		if d.identity = s != nil; !d.identity {
@@ -259,53 +257,52 @@ func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Iden
 		return
 	}
 	if own.Dir != s.Dir || own.Journal != s.Journal && (jerr != nil || theirs.Dir != own.Dir) {
-		d.find(CheckpointForeign, nil, d.path(storage.CheckpointDir), -1, "it was written for directory %x and journal %x, chronik.dir says %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
+		d.find(CheckpointForeign, nil, d.path(storage.CheckpointDir), -1, "it was written for directory %x and journal %x, but chronik.dir names %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
 		return
 	}
-	d.holdJournal(own, theirs, jerr, jname)
+	d.checkJournalIdentity(own, theirs, jerr, jname)
 }
 
-// holdJournal holds the journal's identity against the directory's and the
-// checkpoint's.
-func (d *dir) holdJournal(own, theirs storage.Identity, jerr error, jname string) {
+// checkJournalIdentity compares the journal's identity with those of the directory and the checkpoint.
+func (d *dir) checkJournalIdentity(own, theirs storage.Identity, jerr error, jname string) {
 	switch s := d.state; {
 	case errors.Is(jerr, fs.ErrNotExist):
 		files, err := journal.Files(d.fs, d.place.JournalPath(), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return // journal says what cannot be read
+			return // journal reports the error
 		}
 		if len(files) == 0 {
-			d.fresh, d.journalIdentity, d.unsure = true, true, true
-			d.find(JournalMissing, nil, d.place.JournalPath(), -1, "there is no file of a journal")
+			d.newJournal, d.journalIdentity, d.endUnknown = true, true, true
+			d.find(JournalMissing, nil, d.place.JournalPath(), -1, "the directory holds no journal files")
 			return
 		}
 		d.journalIdentity = true
-		d.find(JournalIdentityMissing, nil, jname, -1, "the file is gone, and %d files of the journal are there", len(files))
+		d.find(JournalIdentityMissing, nil, jname, -1, "the file is missing, but %d files of the journal exist", len(files))
 	case errors.Is(jerr, statefile.ErrCorrupt):
 		d.journalIdentity = true
 		d.find(JournalIdentityDamaged, nil, jname, -1, "%v", jerr)
 	case jerr != nil:
 		d.find(Unreadable, nil, jname, -1, "%v", jerr).Effect = Refuses
 	case theirs.Dir != own.Dir:
-		d.find(JournalForeign, nil, jname, -1, "it belongs to log directory %x, this one is %x", theirs.Dir, own.Dir)
+		d.find(JournalForeign, nil, jname, -1, "it belongs to log directory %x, but this one is %x", theirs.Dir, own.Dir)
 	case theirs != own || own.Journal != s.Journal:
-		d.half, d.fresh = true, true
-		d.find(JournalHalfReplaced, nil, jname, -1, "it says journal %x, chronik.dir %x, the checkpoint %x", theirs.Journal, own.Journal, s.Journal)
+		d.halfReplaced, d.newJournal = true, true
+		d.find(JournalHalfReplaced, nil, jname, -1, "it names journal %x, chronik.dir names %x, and the checkpoint names %x", theirs.Journal, own.Journal, s.Journal)
 	}
 }
 
-// mark looks at the mark of a clean stop.
-func (d *dir) mark() error {
+// checkCleanMark checks the mark of a clean stop.
+func (d *dir) checkCleanMark() error {
 	clean, err := storage.StoppedCleanly(d.fs, d.place, d.state)
 	if access(err) {
 		return fmt.Errorf("log directory: %w", err)
 	}
-	d.clean = clean && !d.fresh && !d.identity && !d.journalIdentity && !d.restored
+	d.clean = clean && !d.newJournal && !d.identity && !d.journalIdentity && !d.restored
 	d.out.Clean = clean
 	return nil
 }
 
-// leftovers looks at what stands beside the logs.
+// leftovers checks the files next to the logs.
 func (d *dir) leftovers() error {
 	infos, err := d.fs.List(d.place.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -319,39 +316,39 @@ func (d *dir) leftovers() error {
 		if !l.st.Deleted {
 			known[l.st.String()] = true
 		}
-		if l.st.Aside != "" {
-			named[l.st.Aside] = true
+		if l.st.QuarantineFile != "" {
+			named[l.st.QuarantineFile] = true
 		}
 	}
 	for _, in := range infos {
 		name := d.path(in.Name)
 		switch {
 		case strings.HasSuffix(in.Name, ".tmp") && !in.Dir:
-			d.find(Leftover, nil, name, -1, "a state file that was not finished")
+			d.find(Leftover, nil, name, -1, "an incomplete state file")
 		case strings.HasSuffix(in.Name, framesSuffix) && !in.Dir && !named[in.Name]:
 			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
 		case !in.Dir || known[in.Name] || d.state == nil || name == d.place.JournalPath() || !exists(d.fs, path.Join(name, storage.PartitionFile)):
 		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
-			d.find(Leftover, nil, name, -1, "the directory of a partition that was deleted")
+			d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
 		case storage.IsStrayName(in.Name):
-			d.find(PartitionStray, nil, name, -1, "it was set aside by a start before").Start = "leaves it alone"
+			d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
 		default:
-			d.find(PartitionStray, nil, name, -1, "the checkpoint does not know it")
+			d.find(PartitionStray, nil, name, -1, "the checkpoint does not list it")
 		}
 	}
 	return nil
 }
 
-// deleted says whether a directory is that of a log whose deletion is durable.
+// deleted reports whether a directory belongs to a log whose deletion is durable.
 func (d *dir) deleted(name string) bool {
 	return slices.ContainsFunc(d.logs, func(l *log) bool { return l.st.Deleted && l.st.String() == name })
 }
 
 const framesSuffix = ".frames"
 
-// partitions is what a start, or a repair, makes of the logs.
+// partitions describes the logs as a start or a repair would leave them.
 func (d *dir) partitions() []Partition {
 	var list []Partition
 	for _, l := range d.logs {
@@ -371,23 +368,15 @@ func (d *dir) partitions() []Partition {
 	return list
 }
 
-// worse is the worse of two effects.
+// worse returns the worse of two effects.
 func worse(a, b Effect) Effect {
 	order := []Effect{"", Heals, Aside, Serves, Offline, Refuses}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// merged joins ranges that touch, in order.
+// merged sorts ranges and joins those that touch.
 func merged(losses []Loss) []Loss {
-	slices.SortStableFunc(losses, func(a, b Loss) int {
-		switch {
-		case a.From < b.From:
-			return -1
-		case a.From > b.From:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(losses, func(a, b Loss) int { return cmp.Compare(a.From, b.From) })
 	var out []Loss
 	for _, l := range losses {
 		if n := len(out); n > 0 && (out[n-1].To == Unknown || out[n-1].To >= l.From) {

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 )
 
-// The table in docs/log.md is the list of kinds, and every kind has a test that plants it.
+// The table in docs/log.md is the list of kinds, and a test plants damage of every kind.
 func TestDocsListEveryKind(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -20,7 +20,7 @@ func TestDocsListEveryKind(t *testing.T) {
 		case repair == "" && k.Effect == inspect.Heals:
 			repair = "not needed"
 		case repair == "" && k.Effect == inspect.Aside:
-			repair = "none: look at it, and move it away"
+			repair = "none: move it away when its contents are no longer needed"
 		case repair == "":
 			repair = "none"
 		}
@@ -28,7 +28,7 @@ func TestDocsListEveryKind(t *testing.T) {
 	}
 	golden.Part(t, "../../docs/log.md", "kinds", b.String(), "go test ./internal/inspect -run Docs")
 	planted := map[inspect.Kind]bool{
-		// These have tests of their own.
+		// Other tests plant these.
 		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataOlder: true, inspect.MetadataTorn: true, inspect.LogMissing: true, inspect.Unreadable: true,
 	}
 	for _, p := range plants() {

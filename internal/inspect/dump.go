@@ -19,15 +19,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// DumpOptions choose what Dump shows.
+// DumpOptions select what Dump shows.
 type DumpOptions struct {
 	Checkpoint, Journal, Segments bool
-	// Topic and Partition: only these logs; "" and -1: all.
+	// Topic and Partition select the logs; "" and -1 select all.
 	Topic     string
 	Partition int32
-	// From and To bound the offsets [From, To) of frames and batches; To <= 0: no bound.
+	// From and To bound the offsets [From, To) of frames and batches; To <= 0 means no bound.
 	From, To int64
-	// Records shows each record of a batch, and of a frame's.
+	// Records selects the records of batches and frames.
 	Records bool
 }
 
@@ -39,18 +39,18 @@ func (o *DumpOptions) within(from, to int64) bool {
 	return to > o.From && (o.To <= 0 || from < o.To)
 }
 
-// Item is one thing of a dump. What says which of the others are set.
+// Item is one element of a dump. What determines which other fields are set.
 type Item struct {
 	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, damage
 	File string `json:"file,omitempty"`
-	// Position is where in the file it stands, Bytes how many it takes.
+	// Position is the offset in the file, Bytes the size.
 	Position int64 `json:"position"`
 	Bytes    int64 `json:"bytes"`
 
 	Topic     string `json:"topic,omitempty"`
 	TopicID   string `json:"topicId,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
-	// Offset is the first offset, Next the one behind the last.
+	// Offset is the first offset, Next the one after the last.
 	Offset *int64 `json:"offset,omitempty"`
 	Next   *int64 `json:"next,omitempty"`
 
@@ -63,7 +63,7 @@ type Item struct {
 	Damage     string          `json:"damage,omitempty"`
 }
 
-// ItemCheckpoint is a checkpoint.
+// ItemCheckpoint describes a checkpoint.
 type ItemCheckpoint struct {
 	Sequence   uint64 `json:"sequence"`
 	RedoFile   uint64 `json:"redoFile"`
@@ -75,7 +75,7 @@ type ItemCheckpoint struct {
 	Clean      bool   `json:"clean"`
 }
 
-// ItemLog is what a checkpoint says of a log.
+// ItemLog describes a checkpoint's entry of a log.
 type ItemLog struct {
 	Flags    []string       `json:"flags,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
@@ -87,13 +87,13 @@ type ItemLog struct {
 	Epochs   []epochs.Entry `json:"epochs,omitempty"`
 }
 
-// ItemSegment is a segment of the list.
+// ItemSegment is a listed segment.
 type ItemSegment struct {
 	Base  int64 `json:"base"`
 	Bytes int64 `json:"bytes"`
 }
 
-// ItemJournal is the beginning of a journal file.
+// ItemJournal describes the header of a journal file.
 type ItemJournal struct {
 	Sequence uint64 `json:"sequence"`
 	Header   string `json:"header"` // ok, one copy, none
@@ -102,17 +102,17 @@ type ItemJournal struct {
 	Needed   bool   `json:"needed"` // a start may read it
 }
 
-// ItemFrame is a frame.
+// ItemFrame describes a frame.
 type ItemFrame struct {
 	LSN     uint64 `json:"lsn"`
 	Durable uint64 `json:"durableThrough"`
 	Type    string `json:"type"`
 	Carried bool   `json:"carried,omitempty"`
-	Counts  bool   `json:"counts"` // it lies beyond what the checkpoint has of its log
+	Counts  bool   `json:"counts"` // it lies beyond the recovery point of its log
 	Records int    `json:"records"`
 }
 
-// ItemBatch is a record batch.
+// ItemBatch describes a record batch.
 type ItemBatch struct {
 	Records      int32  `json:"records"`
 	Epoch        int32  `json:"leaderEpoch"`
@@ -125,21 +125,20 @@ type ItemBatch struct {
 	Txn          bool   `json:"transactional,omitempty"`
 }
 
-// ItemRecord is a record; key and value are quoted as Go does where they are no plain text.
+// ItemRecord describes a record. Key and value are quoted as in Go if they are not plain text.
 type ItemRecord struct {
 	Timestamp int64   `json:"timestamp"`
 	Key       *string `json:"key"`
 	Value     *string `json:"value"`
 	Headers   int     `json:"headers,omitempty"`
-	// Control: it marks the end of a transaction and is no client's.
+	// Control: the record marks the end of a transaction.
 	Control bool `json:"control,omitempty"`
-	// Raw has the bytes as they are stored; it is valid until the function that got the
-	// item returns.
+	// Raw holds the stored bytes. It is valid until the function that got the item returns.
 	Raw *record.Record `json:"-"`
 }
 
-// Dump shows what there is, in the order in which it stands there, and changes
-// nothing. It may run beside a broker: what changes meanwhile may look damaged.
+// Dump shows the contents of the directories in the order of the files, and changes nothing. It may
+// run next to a broker; files that change in the meantime may look damaged.
 func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) error) error {
 	opt.FS = vfs.ReadOnly(opt.FS)
 	for _, place := range opt.Places {
@@ -159,7 +158,7 @@ type dumper struct {
 	o     DumpOptions
 	emit  func(*Item) error
 	state *checkpoint.State
-	file  string // the directory that it was read from
+	file  string // the directory from which state was read
 	byID  map[storage.ID]*checkpoint.Log
 }
 
@@ -180,7 +179,7 @@ func (d *dumper) run() error {
 	return err
 }
 
-// load reads the checkpoint, or its copy where it can't be read.
+// load reads the checkpoint, or its copy if the checkpoint cannot be read.
 func (d *dumper) load() error {
 	d.file = path.Join(d.place.Path, storage.CheckpointDir)
 	s, err := storage.ReadState(d.fs, d.place.Path)
@@ -203,7 +202,7 @@ func (d *dumper) load() error {
 			d.byID[s.Logs[i].ID] = &s.Logs[i]
 		}
 	}
-	return nil // without a checkpoint there is still the rest
+	return nil // without a checkpoint the rest can still be shown
 }
 
 func (d *dumper) checkpoint() error {
@@ -218,9 +217,9 @@ func (d *dumper) checkpoint() error {
 		if err != nil || !d.o.wants(l.Topic, l.ID.Partition) {
 			continue
 		}
-		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.Aside,
+		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.QuarantineFile,
 			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
-		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "aside": l.Aside != "", "swap": l.Swapping} {
+		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "quarantined": l.QuarantineFile != "", "swap": l.Swapping} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}
@@ -236,7 +235,7 @@ func (d *dumper) checkpoint() error {
 	return err
 }
 
-// of says which log and offsets an item is of.
+// of sets the log and the offsets of an item.
 func (d *dumper) of(it *Item, topic string, id storage.ID, from, to int64) {
 	it.Topic, it.Partition, it.Offset, it.Next = topic, &id.Partition, &from, &to
 	if id.Topic != [16]byte{} {
@@ -265,14 +264,14 @@ func (d *dumper) journal() error {
 		if in.Newer != nil {
 			continue
 		}
-		if _, err := journal.Walk(d.fs, jpath, in.Seq, func(f journal.At) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
+		if _, err := journal.Walk(d.fs, jpath, in.Seq, func(f journal.FrameAt) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *dumper) frame(name string, needed bool, f *journal.At) error {
+func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	topic, counts := "", needed
 	if l := d.byID[f.Stream]; l != nil {
 		topic, counts = l.Topic, needed && f.LSN > l.LSN
@@ -281,7 +280,7 @@ func (d *dumper) frame(name string, needed bool, f *journal.At) error {
 		return d.ctx.Err()
 	}
 	if f.Before != nil {
-		if err := d.emit(&Item{What: "damage", File: name, Position: f.Pos, Damage: fmt.Sprintf("before LSN %d: the frame that calls itself LSN %d does not match its checksum", f.LSN, f.Before.LSN)}); err != nil {
+		if err := d.emit(&Item{What: "damage", File: name, Position: f.Pos, Damage: fmt.Sprintf("before LSN %d: the frame with LSN %d does not match its checksum", f.LSN, f.Before.LSN)}); err != nil {
 			return err
 		}
 	}
@@ -312,7 +311,7 @@ func (d *dumper) frame(name string, needed bool, f *journal.At) error {
 	return err
 }
 
-// records shows those of a batch.
+// records shows the records of a batch.
 func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b record.Batch) error {
 	var stop error
 	err := b.Each(0, func(r record.Record) error {
@@ -344,8 +343,7 @@ func readable(p []byte) *string {
 	return &s
 }
 
-// segments shows those that stand in the directories of partitions, whatever the
-// checkpoint says.
+// segments shows the segments in the directories of partitions, regardless of the checkpoint.
 func (d *dumper) segments() error {
 	infos, err := d.fs.List(d.place.Path)
 	if err != nil {
@@ -422,9 +420,9 @@ func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, n
 	})
 	for _, f := range x.Flaws {
 		if err == nil {
-			it := &Item{What: "damage", File: name, Position: f.Pos, Bytes: f.Size, Damage: "no valid batch"}
+			it := &Item{What: "damage", File: name, Position: f.Pos, Bytes: f.Size, Damage: "not a valid batch"}
 			if f.Numbering {
-				it.Damage = fmt.Sprintf("the batch says offset %d", f.Base)
+				it.Damage = fmt.Sprintf("the batch has offset %d", f.Base)
 			}
 			to := f.To
 			d.of(it, topic, id, f.From, to)

@@ -32,7 +32,7 @@ const root = "/d"
 
 var place = storage.Place{Path: root}
 
-// profileOf returns the durability profile of a topic: the topic os is acknowledged as written.
+// profileOf returns the durability profile of a topic. Topic os is acknowledged when written.
 func profileOf(topic string) durability.Profile {
 	if topic == "os" {
 		return durability.Profile{Name: "os", Ack: durability.Written, Sync: durability.SyncOS}
@@ -49,7 +49,7 @@ func configOf(topic string) storage.Config {
 }
 
 func options(fsys vfs.FS) storage.Options {
-	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20, CleanerBackoff: time.Millisecond,
+	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20, Cleaning: storage.Cleaning{Backoff: time.Millisecond},
 		Config: func(topic string, _ storage.ID) storage.Config { return configOf(topic) }}
 }
 
@@ -62,7 +62,7 @@ func open(t testing.TB, fsys vfs.FS) *storage.Dir {
 	return d
 }
 
-// names of the fixture's topics, each with one partition; the id is its place here.
+// names lists the fixture's topics, each with one partition; a topic's id is its index here.
 var topics = []string{"a", "b", "compacted", "cut", "empty", "flushed", "journalonly", "os"}
 
 func idOf(i int) storage.ID { return storage.ID{Topic: [16]byte{byte(i + 1)}, Partition: 0} }
@@ -88,7 +88,7 @@ func logsOf(d *storage.Dir) map[string]*storage.Log {
 	return m
 }
 
-// bounds let everything be compacted that counts.
+// bounds allows compaction of everything up to the stable end.
 type bounds struct{ l *storage.Log }
 
 func (bounds) Advanced()             {}
@@ -102,7 +102,7 @@ type sink chan *storage.Append
 
 func (s sink) OffsetsAssigned(a *storage.Append) { s <- a }
 
-// put appends n batches of two records each and waits until they count.
+// put appends n batches of two records each and waits until they are acknowledged.
 func put(t testing.TB, l *storage.Log, n int) {
 	t.Helper()
 	for i := range n {
@@ -132,9 +132,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// used returns a directory as a broker leaves it that was killed: eight logs, some with
-// several segments, one compacted, one cut, one acknowledged as written; what came last is in
-// the journal only, over several files. It is made once, for all tests.
+// used returns a directory as a killed broker leaves it. It has eight logs: some with several
+// segments, one compacted, one truncated, one acknowledged as written. The last records are only in
+// the journal, in several files. It is built once for all tests.
 func used(t testing.TB) *crashfs.FS {
 	t.Helper()
 	fixture.Do(func() { fixture.image = makeUsed(t) })
@@ -175,7 +175,7 @@ func makeUsed(t testing.TB) *crashfs.FS {
 				put(t, logs[name], 1)
 			}
 		}
-		// Of this one most is in segments too, which no checkpoint knows of.
+		// Most of this log is also in segments, which the checkpoint does not list.
 		put(t, logs["flushed"], 3)
 	}
 	put(t, logs["flushed"], 100)
@@ -199,8 +199,9 @@ func makeUsed(t testing.TB) *crashfs.FS {
 	return image
 }
 
-// proven reports whether a frame in the last file of the journal knew the file's first one to
-// be synced. A file with a single group and no header is like one of a torn write.
+// proven reports whether a frame in the last file of the journal proves that the file's first frame
+// was synced. Without such a frame, a file with a single group and no header looks like a torn
+// write.
 func proven(t testing.TB, disk *crashfs.FS) bool {
 	t.Helper()
 	all := (&site{TB: t, fs: disk}).frames()
@@ -209,7 +210,7 @@ func proven(t testing.TB, disk *crashfs.FS) bool {
 	return last.at.DurableThrough >= all[begin].at.LSN
 }
 
-// compacted says whether a compaction of the log is over.
+// compacted reports whether a compaction of the log has ended.
 func compacted(t testing.TB, fsys vfs.FS) bool {
 	t.Helper()
 	s, err := storage.ReadState(fsys, root)
@@ -233,7 +234,7 @@ func verify(t testing.TB, fsys vfs.FS) *inspect.Report {
 	return r
 }
 
-// tree is every file with what it holds.
+// tree returns the content of every file.
 func tree(t testing.TB, fsys vfs.FS, dir string) map[string][32]byte {
 	t.Helper()
 	all := map[string][32]byte{}
@@ -264,7 +265,7 @@ func read(t testing.TB, fsys vfs.FS, name string) []byte {
 	return b
 }
 
-// content is every batch of every log that can be read, by topic and base offset.
+// content returns every readable batch of every log, by topic and base offset.
 func content(t testing.TB, d *storage.Dir) map[string]map[int64][]byte {
 	t.Helper()
 	all := map[string]map[int64][]byte{}

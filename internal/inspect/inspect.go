@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,28 +13,30 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// ErrNotData says that a directory is none of chronik's.
-var ErrNotData = errors.New("is no data directory and no log directory of chronik")
+// ErrNotData means that a directory was not created by chronik.
+var ErrNotData = errors.New("is neither a data directory nor a log directory of chronik")
 
-// Options say what is looked at.
+// Options name the directories to check.
 type Options struct {
 	FS vfs.FS
-	// Places are the log directories with their journals; Data the data directories,
-	// whose metadata is looked at too.
+	// Places are the log directories with their journals. Data are the data directories whose
+	// metadata is checked too.
 	Places []storage.Place
 	Data   []string
-	// Node is the node.id of the broker, for partitions of which only logs are left.
+	// Node is the node.id of the broker, for partitions of which only the logs are left.
 	Node int32
-	// Progress hears how many bytes more were read; nil: nobody. Size is their sum.
+	// Progress is called with the number of bytes read since the last call; it may be nil. Size
+	// returns their sum.
 	Progress func(n int64)
 }
 
-// Find makes Options of directories that are data directories, which hold metadata
-// and logs, or single log directories. journals, where there are any, are those of the
-// log directories in the same order.
+// Find returns Options for directories, each of which is a data directory with metadata and logs,
+// or a single log directory. journals, if there are any, are the journals of the log directories in
+// the same order.
 func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 	o := Options{FS: fsys}
 	for _, dir := range dirs {
@@ -42,7 +45,7 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 			return o, fmt.Errorf("data directory: %w", err)
 		}
 		logs := path.Join(dir, logsDir)
-		// One that holds logs is a data directory, also where its metadata is lost.
+		// A directory that holds logs is a data directory, even if its metadata is lost.
 		isData := exists(fsys, path.Join(dir, metadataDir)) || isLogDir(fsys, logs)
 		if isData {
 			o.Data = append(o.Data, dir)
@@ -58,7 +61,8 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		}
 	}
 	if len(journals) > 0 && len(journals) != len(o.Places) {
-		return o, fmt.Errorf("%d journals are named for %d log directories; name one for each, in the same order", len(journals), len(o.Places))
+		return o, fmt.Errorf("%s given for %s; name one journal for each log directory, in the same order",
+			text.Count(len(journals), "journal"), text.Plural(len(o.Places), "log directory", "log directories"))
 	}
 	for i, j := range journals {
 		o.Places[i].Journal = j
@@ -66,7 +70,7 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 	return o, nil
 }
 
-// Places below a data directory.
+// Subdirectories of a data directory.
 const (
 	metadataDir = "metadata"
 	logsDir     = "logs"
@@ -81,15 +85,19 @@ func exists(fsys vfs.FS, name string) bool {
 	return err == nil
 }
 
-// Verify looks at everything and changes nothing. It keeps a broker from starting
-// meanwhile, and returns an error that matches storage.ErrLocked beside one that runs. Other
-// errors are of what could not be looked at at all: rights, above all.
+// Verify checks everything and changes nothing. It locks the directories, so that no broker can
+// start in the meantime; if a broker is running, the error matches storage.ErrLocked. Other errors
+// mean that something could not be checked at all, usually for lack of permission.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	opt.FS = vfs.ReadOnly(opt.FS)
-	locks, err := lockAll(opt)
+	dirs := slices.Clone(opt.Data)
+	for _, p := range opt.Places {
+		dirs = append(dirs, p.Path)
+	}
+	locks, err := lockAll(opt.FS, dirs, "")
 	defer func() {
 		for _, l := range locks {
-			_ = l.Close() // it ends with the process in any case
+			_ = l.Close() // the lock ends with the process in any case
 		}
 	}()
 	if err != nil {
@@ -98,14 +106,10 @@ func Verify(ctx context.Context, opt Options) (*Report, error) {
 	return verify(ctx, opt)
 }
 
-// lockAll takes the locks of everything that is looked at.
-func lockAll(opt Options) (locks []io.Closer, err error) {
-	var at []string
-	for _, p := range opt.Places {
-		at = append(at, p.Path)
-	}
-	for _, dir := range slices.Concat(opt.Data, at) {
-		l, err := opt.FS.Lock(path.Join(dir, storage.LockFile), "")
+// lockAll locks directories. After an error it returns the locks that it got.
+func lockAll(fsys vfs.FS, dirs []string, holder string) (locks []io.Closer, err error) {
+	for _, dir := range dirs {
+		l, err := fsys.Lock(path.Join(dir, storage.LockFile), holder)
 		if errors.Is(err, vfs.ErrLocked) {
 			return locks, fmt.Errorf("%w: %s: %w", storage.ErrLocked, dir, err)
 		}
@@ -117,7 +121,7 @@ func lockAll(opt Options) (locks []io.Closer, err error) {
 	return locks, nil
 }
 
-// verify is Verify for whoever holds the locks.
+// verify is Verify for a caller that holds the locks.
 func verify(ctx context.Context, opt Options) (*Report, error) {
 	if opt.Progress == nil {
 		opt.Progress = func(int64) {}
@@ -140,23 +144,20 @@ func verify(ctx context.Context, opt Options) (*Report, error) {
 		rep.Partitions = append(rep.Partitions, d.partitions()...)
 	}
 	slices.SortStableFunc(rep.Partitions, func(a, b Partition) int {
-		if n := strings.Compare(a.Topic, b.Topic); n != 0 {
-			return n
-		}
-		return int(a.Partition) - int(b.Partition)
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return rep, ctx.Err()
 }
 
-// access says that an error is one of the operator's: nothing is wrong with the data.
+// access reports whether an error concerns the caller's access or its context, and not the data.
 func access(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, context.Canceled)
 }
 
-// Size is about how many bytes Verify reads.
+// Size estimates how many bytes Verify reads.
 func Size(opt Options) (n int64) {
 	for _, p := range opt.Places {
-		infos, _ := opt.FS.List(p.Path) // what can't be listed, Verify meets
+		infos, _ := opt.FS.List(p.Path) // Verify reports directories that cannot be listed
 		for _, in := range infos {
 			if !in.Dir {
 				continue

@@ -12,9 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// journal reads the journal as a start does, finds what is wrong with it, and where
-// the logs end by it. Where a start would be refused they end where a repair can bring
-// them.
+// journal reads the journal as a start does, reports its damage, and determines where the logs end.
+// If a start would be refused, the logs end where a repair can bring them.
 func (d *dir) journal() error {
 	jpath := d.place.JournalPath()
 	infos, err := journal.Files(d.fs, jpath, d.state.Redo.File)
@@ -30,30 +29,26 @@ func (d *dir) journal() error {
 	d.out.CheckpointAt = modified(d.fs, d.path(storage.CheckpointDir))
 	d.out.RedoFile, d.out.RedoLSN = d.state.Redo.File, uint64(d.state.Redo.LSN)
 	d.out.NextLSN = d.out.RedoLSN
-	if d.headers(infos) {
+	if d.headers(infos) || d.clean {
 		return nil
 	}
-	if d.clean {
-		return nil
-	}
-	if !d.fresh {
+	if !d.newJournal {
 		if err := d.chain(); err != nil {
 			return err
 		}
 	}
-	if d.fresh {
+	if d.newJournal {
 		return d.salvageable()
 	}
 	return nil
 }
 
-// headers looks at the beginnings of the files. It says whether the journal cannot
-// be read with this program.
+// headers checks the headers of the files. It reports whether a newer version wrote the journal.
 func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 	own := uint64(0)
 	defer func() {
-		// One that stands last, or first, may stand where ours should.
-		d.unsure = d.unsure || len(d.foreign) > 0 && (own < infos[len(infos)-1].Seq || infos[0].ID != d.state.Journal)
+		// A foreign file in the first or last position may have replaced one of ours.
+		d.endUnknown = d.endUnknown || len(d.foreign) > 0 && (own < infos[len(infos)-1].Seq || infos[0].ID != d.state.Journal)
 	}()
 	for _, f := range infos {
 		name := path.Join(d.place.JournalPath(), f.Name)
@@ -64,17 +59,17 @@ func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 		case f.Newer != nil:
 			newer = true
 			d.find(FormatNewer, nil, name, 0, "%v", f.Newer)
-		case f.Valid && f.ID != d.state.Journal && !d.half:
-			d.foreign, d.fresh = append(d.foreign, name), true
-			d.find(JournalFileForeign, nil, name, 0, "it belongs to journal %x, this one is %x", f.ID, d.state.Journal)
+		case f.Valid && f.ID != d.state.Journal && !d.halfReplaced:
+			d.foreign, d.newJournal = append(d.foreign, name), true
+			d.find(JournalFileForeign, nil, name, 0, "it belongs to journal %x, but this one is %x", f.ID, d.state.Journal)
 		case f.Valid && f.Copies == 1:
-			d.find(JournalHeaderCopy, nil, name, 0, "one of two copies of the header is damaged")
+			d.find(JournalHeaderCopy, nil, name, 0, "one of the two copies of the header is damaged")
 		}
 	}
 	return newer
 }
 
-// chain follows the frames as a start does.
+// chain reads the frames as a start does.
 func (d *dir) chain() error {
 	jpath, unknown := d.place.JournalPath(), map[storage.ID]int{}
 	ext, err := journal.ScanDir(d.fs, jpath, d.state.Journal, d.state.Redo, func(fr journal.Frame) error {
@@ -109,10 +104,10 @@ func (d *dir) chain() error {
 		d.find(Unreadable, nil, jpath, -1, "%v", err).Effect = Refuses
 		return nil
 	case ext.Next <= d.state.Durable:
-		d.fresh, d.unsure = true, true
-		d.find(JournalOlder, nil, jpath, -1, "it ends at LSN %d, the checkpoint knows %d to be durable", ext.Next-1, d.state.Durable)
+		d.newJournal, d.endUnknown = true, true
+		d.find(JournalOlder, nil, jpath, -1, "it ends at LSN %d, but the checkpoint has LSN %d as durable", ext.Next-1, d.state.Durable)
 	default:
-		if err := d.behind(ext); err != nil {
+		if err := d.findTornWrite(ext); err != nil {
 			return err
 		}
 	}
@@ -122,18 +117,18 @@ func (d *dir) chain() error {
 	return nil
 }
 
-// gap notes that frames don't continue a log.
+// gap reports frames that do not continue a log.
 func (d *dir) gap(l *log, fr *journal.Frame) {
 	f := d.find(FramesGap, l, d.place.JournalPath(), -1, "%v", l.broken)
 	if fr.PrevEnd > l.follow.End() {
 		f.Lost = []Loss{l.loss(l.follow.End(), fr.PrevEnd)}
 	}
-	d.fresh = true
+	d.newJournal = true
 }
 
-// damaged notes damage that makes a start refuse the journal.
+// damaged reports damage that makes a start refuse the journal.
 func (d *dir) damaged(x *journal.Damage) error {
-	d.fresh = true
+	d.newJournal = true
 	file, kind := path.Join(d.place.JournalPath(), x.File), JournalFrameDamaged
 	switch x.Kind {
 	case journal.MissingFile, journal.BeginsLate:
@@ -144,7 +139,7 @@ func (d *dir) damaged(x *journal.Damage) error {
 	case journal.NoHeader:
 		kind = JournalHeaderLost
 	case journal.Foreign:
-		return nil // headers has said so
+		return nil // headers has reported it
 	case journal.InvalidFrame:
 		var err error
 		if kind, file, err = d.invalid(x, file); err != nil {
@@ -159,46 +154,38 @@ func (d *dir) damaged(x *journal.Damage) error {
 	return nil
 }
 
-// invalid says what an invalid frame really is: the file that should follow is
-// missing, or has lost its header, or a frame is damaged.
+// invalid determines the cause of an invalid frame: the next file is missing or has lost its
+// header, or a frame is damaged.
 func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
-	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	if err != nil {
-		return "", "", fmt.Errorf("journal: %w", err)
-	}
-	at := slices.IndexFunc(infos, func(f journal.FileInfo) bool { return f.Name == x.File })
-	if at >= 0 && !infos[at].Valid {
+	at := slices.IndexFunc(d.files, func(f journal.FileInfo) bool { return f.Name == x.File })
+	if at >= 0 && !d.files[at].Valid {
 		return JournalHeaderLost, file, nil
 	}
-	if at < 1 || infos[at].First <= x.LSN {
-		return JournalFrameDamaged, file, nil // the frame is missing in the file that proves it
+	if at < 1 || d.files[at].First <= x.LSN {
+		return JournalFrameDamaged, file, nil // the missing frame belongs in the file that proves its existence
 	}
-	// The file begins above what is missing: whatever holds it stands before.
-	last := infos[at-1]
+	// The file begins above the missing frame, which therefore belongs in an earlier file.
+	last := d.files[at-1]
 	before := path.Join(d.place.JournalPath(), last.Name)
 	if !last.Valid {
 		return JournalHeaderLost, before, nil
 	}
-	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.At) error { return nil })
+	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.FrameAt) error { return nil })
 	if err != nil {
 		return "", "", fmt.Errorf("journal: %w", err)
 	}
-	if last.First <= x.LSN && (w.Tail != nil || last.Seq+1 == infos[at].Seq) {
+	if last.First <= x.LSN && (w.Tail != nil || last.Seq+1 == d.files[at].Seq) {
 		x.Pos = w.End
 		return JournalFrameDamaged, before, nil
 	}
 	return JournalFileMissing, file, nil
 }
 
-// behind looks at what follows where a start ends reading: a torn write.
-func (d *dir) behind(ext journal.Extent) error {
-	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	for _, in := range infos {
+// findTornWrite reports a torn write after the end at which a start stops reading.
+func (d *dir) findTornWrite(ext journal.Extent) error {
+	for _, in := range d.files {
 		torn := false
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			torn = torn || f.LSN >= ext.Next
 			return d.ctx.Err()
 		})
@@ -206,14 +193,13 @@ func (d *dir) behind(ext journal.Extent) error {
 			return fmt.Errorf("journal: %w", err)
 		}
 		if torn || w.Tail != nil && w.Tail.LSN == ext.Next {
-			d.find(JournalTorn, nil, path.Join(d.place.JournalPath(), in.Name), w.End, "the last write did not come to its end; the journal ends before LSN %d", ext.Next)
+			d.find(JournalTorn, nil, path.Join(d.place.JournalPath(), in.Name), w.End, "the last write is incomplete; the journal ends before LSN %d", ext.Next)
 		}
 	}
 	return nil
 }
 
-// salvageable finds where a repair can bring the logs, and what is lost whatever is
-// done.
+// salvageable determines where a repair can bring the logs, and what is lost in any case.
 func (d *dir) salvageable() error {
 	for _, l := range d.logs {
 		if err := l.findTail(); err != nil {
@@ -233,7 +219,7 @@ func (d *dir) salvageable() error {
 	d.above = max(d.above, s.above)
 	for _, l := range d.logs {
 		losses := s.lost[l]
-		if l.journalled() && (d.unsure || s.unsure || !s.any || s.gap > 0 && l.seen <= s.gap) {
+		if l.journalled() && (d.endUnknown || s.unsure || !s.any || s.gap > 0 && l.seen <= s.gap) {
 			losses = append(losses, l.loss(l.end, Unknown))
 		}
 		l.journalLoss = losses
@@ -243,7 +229,7 @@ func (d *dir) salvageable() error {
 	return nil
 }
 
-// spread gives what the journal lost to its findings: the first that says why.
+// spread assigns the losses of the journal to the first finding that explains them.
 func (d *dir) spread() {
 	for i := range d.findings {
 		f := &d.findings[i]
@@ -257,30 +243,26 @@ func (d *dir) spread() {
 	}
 }
 
-// salvage reads all valid frames that are still needed, whatever stands between them.
+// salvage reads all valid frames that are still needed, regardless of damage between them.
 type salvage struct {
 	d      *dir
-	next   journal.LSN // the one that should come
+	next   journal.LSN // the expected LSN
 	above  journal.LSN
 	lost   map[*log][]Loss
-	any    bool        // frames were found
-	unsure bool        // frames are gone from the end, and nothing tells of which logs
-	gap    journal.LSN // frames are gone before it, and nothing tells of which logs: of one with later frames these tell
+	any    bool        // at least one frame was found
+	unsure bool        // frames are missing at the end, and nothing shows of which logs
+	gap    journal.LSN // frames up to it are missing, of unknown logs; a later frame of a log shows what that log lost
 }
 
-// run calls emit for every frame that a log takes, cut to what the log lacks.
+// run calls emit for every frame that a log takes, cut to the part that the log lacks.
 func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 	d := s.d
-	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("journal: %w", err)
-	}
 	s.next = d.state.Redo.LSN
-	for _, in := range infos {
+	for _, in := range d.files {
 		if in.Newer != nil || in.Valid && in.ID != d.state.Journal {
 			continue
 		}
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			if s.above = max(s.above, f.LSN+1); f.LSN < s.next {
 				return d.ctx.Err()
 			}
@@ -298,7 +280,7 @@ func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 			return fmt.Errorf("journal: %w", err)
 		}
 		if w.Tail != nil && w.Tail.LSN == s.next && s.claimed(w.Tail) {
-			s.next++ // it is told; whether it was synced is another question
+			s.next++ // its loss is recorded; it may never have been synced
 		}
 	}
 	if s.next <= d.state.Durable {
@@ -307,7 +289,7 @@ func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 	return nil
 }
 
-// missing notes that the frames up to an LSN are gone.
+// missing records that the frames up to an LSN are missing.
 func (s *salvage) missing(lsn journal.LSN, claim *journal.Frame) {
 	if lsn == s.next || lsn == s.next+1 && claim != nil && claim.LSN == s.next && s.claimed(claim) {
 		return
@@ -315,12 +297,12 @@ func (s *salvage) missing(lsn journal.LSN, claim *journal.Frame) {
 	s.gap = lsn - 1
 }
 
-// claimed believes the header of a frame whose checksum is wrong where it names what
-// the log needs next. What it held is lost.
+// claimed accepts the header of a frame with a wrong checksum if it names the offsets that the log
+// needs next. The frame's records are lost.
 func (s *salvage) claimed(f *journal.Frame) bool {
 	l := s.d.byID[f.Stream]
 	if l == nil || l.st.Deleted || !l.follow.Counts(f) {
-		return l != nil // of no log, or in segments: nothing is lost
+		return l != nil // of an unknown log, or in segments: nothing is lost
 	}
 	if f.PrevEnd != l.follow.End() || f.NextEnd <= f.PrevEnd || f.NextEnd-f.PrevEnd > math.MaxInt32 {
 		return false
@@ -331,7 +313,7 @@ func (s *salvage) claimed(f *journal.Frame) bool {
 	return true
 }
 
-// take gives a frame to its log: what the log lacks of it.
+// take passes the part of a frame that its log lacks to emit.
 func (s *salvage) take(f journal.Frame, emit func(*log, *journal.Frame) error) error {
 	l := s.d.byID[f.Stream]
 	if l == nil || l.st.Deleted || !l.follow.Counts(&f) {
@@ -342,7 +324,7 @@ func (s *salvage) take(f journal.Frame, emit func(*log, *journal.Frame) error) e
 	if err != nil {
 		return err
 	}
-	if had <= end { // it holds what seemed to be lost, too
+	if had <= end { // it also holds records that seemed to be lost
 		s.lost[l] = slices.DeleteFunc(s.lost[l], func(x Loss) bool { return x.From >= end && x.To <= f.NextEnd })
 	}
 	s.lost[l] = append(s.lost[l], lost...)
@@ -352,9 +334,9 @@ func (s *salvage) take(f journal.Frame, emit func(*log, *journal.Frame) error) e
 	return emit(l, &f)
 }
 
-// join makes a frame continue the log: what the log has is taken out of it, and where
-// offsets are missing before it, it begins with a hole, which is legal. It says whether
-// anything is left of it.
+// join makes a frame continue the log. It removes the part that the log has. If offsets are missing
+// before the frame, the frame begins with a hole, which is legal. takes reports whether any part of
+// the frame is left.
 func (l *log) join(f *journal.Frame) (takes bool, lost []Loss, err error) {
 	end := l.follow.End()
 	switch {

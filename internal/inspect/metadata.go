@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// metadata looks at the metadata of the data directories, holds the logs against it, and
-// decides what a repair makes of metadata that no start accepts.
+// metadata checks the metadata of the data directories, compares the logs with it, and plans a
+// rebuild of metadata that no start accepts.
 func (r *Report) metadata(opt Options) error {
 	for _, data := range opt.Data {
 		at := path.Join(data, metadataDir)
@@ -35,10 +35,10 @@ func (r *Report) metadata(opt Options) error {
 			}
 		default:
 			if c.Torn > 0 {
-				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are no whole transaction", c.Torn))
+				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are not a whole transaction", c.Torn))
 			}
 			if copied := r.newerCopy(opt, &c); copied != "" {
-				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1, fmt.Sprintf("it ends at revision %d, its copy in %s later", c.Revision, copied)))
+				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1, fmt.Sprintf("it ends at revision %d, before its copy in %s", c.Revision, copied)))
 				continue
 			}
 			r.checkPartitions(at, &c)
@@ -47,8 +47,7 @@ func (r *Report) metadata(opt Options) error {
 	return nil
 }
 
-// lost decides what a repair makes of metadata that f reports as lost; c is what can be
-// read of it.
+// lost plans a rebuild of metadata that f reports as lost; c is the part of it that can be read.
 func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) {
 	b := r.rebuild(opt, at, c)
 	if b == nil {
@@ -61,8 +60,8 @@ func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) 
 	r.checkPartitions(at, &filestore.Content{Keys: b.sorted(), Revision: b.next, Log: at})
 }
 
-// newerCopy returns where a copy of the metadata is that has transactions which the
-// metadata lacks.
+// newerCopy returns the directory of a copy of the metadata with transactions that the metadata
+// lacks.
 func (r *Report) newerCopy(opt Options, c *filestore.Content) string {
 	for _, d := range r.dirs {
 		dir := filestore.CopyIn(d.place.Path)
@@ -74,19 +73,19 @@ func (r *Report) newerCopy(opt Options, c *filestore.Content) string {
 	return ""
 }
 
-// unused notes that there is no metadata although a log directory was used: no start
-// gives it another.
+// unused reports missing metadata if a log directory was used: no start creates new metadata for
+// it.
 func (r *Report) unused(fsys vfs.FS, at string) *Finding {
 	for _, d := range r.dirs {
 		if d.out.Used || storage.Used(fsys, d.place) {
-			return r.find(MetadataMissing, at, at, -1, "there is no snapshot, and "+d.place.Path+" was used")
+			return r.find(MetadataMissing, at, at, -1, "there is no snapshot, but "+d.place.Path+" has been used")
 		}
 	}
 	return nil
 }
 
-// checkPartitions finds the partitions that the metadata has in one of the directories and the
-// directory doesn't know.
+// checkPartitions reports the partitions that the metadata places in one of the directories and
+// whose logs that directory does not have.
 func (r *Report) checkPartitions(at string, c *filestore.Content) {
 	img, err := metadata.Load(c.Keys, c.Revision)
 	if err != nil {
@@ -106,7 +105,7 @@ func (r *Report) checkPartitions(at string, c *filestore.Content) {
 				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil {
 					continue
 				}
-				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1, "the metadata has the partition here")
+				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1, "the metadata places the partition here, but the checkpoint does not list it")
 				f.Topic, f.Partition = t.Name, i
 				f.Lost = []Loss{{Topic: t.Name, Partition: i, From: 0, To: Unknown}}
 			}
@@ -114,13 +113,8 @@ func (r *Report) checkPartitions(at string, c *filestore.Content) {
 	}
 }
 
-// find notes a finding that is of no log directory.
+// find adds a finding that concerns no log directory.
 func (r *Report) find(k Kind, dir, file string, pos int64, detail string) *Finding {
-	a := Of(k)
-	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
-	if a.Effect != Heals {
-		f.Restore = a.Costs
-	}
-	r.Findings = append(r.Findings, f)
+	r.Findings = append(r.Findings, newFinding(k, dir, file, pos, detail))
 	return &r.Findings[len(r.Findings)-1]
 }

@@ -11,30 +11,31 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// Act is one thing that a repair does.
+// Act is one step of a repair.
 type Act struct {
 	Dir       string `json:"directory"`
 	Topic     string `json:"topic,omitempty"`
 	Partition int32  `json:"partition"`
-	// What it does, and to which files and directories: those are copied before.
+	// What describes the step. Files are the files and directories that it changes, which are
+	// copied before.
 	What  string   `json:"what"`
 	Files []string `json:"files"`
-	// Loses is what is not there any more afterwards, or cannot be had.
+	// Loses lists the records that are lost by the step or that cannot be restored.
 	Loses []Loss `json:"loses,omitempty"`
-	// Gone is what it loses besides records; empty: nothing.
+	// Gone describes what is lost in addition to records; empty means nothing.
 	Gone string `json:"gone,omitempty"`
 }
 
-// Plan is what a repair would do.
+// Plan lists the steps of a repair.
 type Plan struct {
 	Acts []Act `json:"acts"`
-	// Left are the findings that it does nothing about and a start doesn't heal.
+	// Left lists the findings that neither the repair nor a start resolves.
 	Left []Finding `json:"left"`
-	// Blocked says why nothing can be done; empty where something can.
+	// Blocked says why no repair is possible; empty if one is.
 	Blocked string `json:"blocked,omitempty"`
 }
 
-// Loses is everything that the acts lose.
+// Loses returns the losses of all acts.
 func (p *Plan) Loses() (all []Loss) {
 	for i := range p.Acts {
 		all = append(all, p.Acts[i].Loses...)
@@ -42,8 +43,8 @@ func (p *Plan) Loses() (all []Loss) {
 	return all
 }
 
-// Files are the files and directories that the acts change or remove, or that a start may reuse
-// because of them.
+// Files returns the files and directories that the acts change or remove, or that the next start
+// may reuse because of them.
 func (p *Plan) Files() []string {
 	var all []string
 	for i := range p.Acts {
@@ -53,7 +54,7 @@ func (p *Plan) Files() []string {
 	return slices.Compact(all)
 }
 
-// Plan says what a repair would do about the findings.
+// Plan returns the repair of the findings.
 func (r *Report) Plan() *Plan {
 	p := &Plan{Acts: []Act{}, Left: []Finding{}}
 	blocked := map[string]bool{}
@@ -81,7 +82,7 @@ func (r *Report) Plan() *Plan {
 	return p
 }
 
-// acts of a directory, in the order in which they are done.
+// acts returns the acts for a directory, in the order of their execution.
 func (d *dir) acts() []Act {
 	var list []Act
 	add := func(l *log, what string, loses []Loss, files ...string) {
@@ -94,27 +95,27 @@ func (d *dir) acts() []Act {
 	checkpoint := []string{d.path(storage.CheckpointDir), d.path(storage.CheckpointMirror)}
 	own, theirs := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
 	if d.restored {
-		add(nil, "put the copy of the checkpoint in its place", nil, checkpoint...)
+		add(nil, "replace the checkpoint with its copy", nil, checkpoint...)
 	}
 	if d.identity {
-		add(nil, "write chronik.dir with the ids that the checkpoint has", nil, own)
+		add(nil, "write chronik.dir with the ids from the checkpoint", nil, own)
 	}
 	if d.journalIdentity && !d.renews() {
-		add(nil, "write chronik.journal with the ids that chronik.dir has", nil, theirs)
+		add(nil, "write chronik.journal with the ids from chronik.dir", nil, theirs)
 	}
 	for _, name := range d.foreign {
-		add(nil, "rename a file of another journal to …"+foreignSuffix, nil, name)
+		add(nil, "rename a file of another journal to *"+foreignSuffix, nil, name)
 	}
-	if d.fresh {
+	if d.newJournal {
 		files := slices.Concat(checkpoint, []string{own, theirs}, d.journalFiles())
-		what := "copy the frames that can be read beside the journal, and begin a new one"
+		what := "copy the readable frames of the journal to quarantine files, and begin a new journal"
 		if d.unreadable() {
 			what = "begin a new journal"
 		}
 		add(nil, what, nil, files...)
 		for _, l := range d.logs {
 			if loses := l.journalLoss; len(loses) > 0 {
-				add(l, "go on without the frames that cannot be read", loses)
+				add(l, "continue without the unreadable frames", loses)
 			}
 		}
 	}
@@ -126,10 +127,12 @@ func (d *dir) acts() []Act {
 	return list
 }
 
-// renews says whether the new journal gets an identity of its own.
-func (d *dir) renews() bool { return d.fresh && (d.half || d.journalIdentity && d.unreadable()) }
+// renews reports whether the new journal gets a new identity.
+func (d *dir) renews() bool {
+	return d.newJournal && (d.halfReplaced || d.journalIdentity && d.unreadable())
+}
 
-// unreadable: nothing of the journal is there.
+// unreadable reports whether no file of the journal is left.
 func (d *dir) unreadable() bool { return d.out.JournalFiles == 0 }
 
 func (d *dir) journalFiles() (names []string) {
@@ -141,35 +144,35 @@ func (d *dir) journalFiles() (names []string) {
 
 const foreignSuffix = ".foreign"
 
-// acts of a log. The checkpoint is among the files of each.
+// acts returns the acts for a log. The caller adds the checkpoint to the files of each.
 func (l *log) acts() []Act {
 	var list []Act
 	add := func(what string, loses []Loss, files ...string) {
 		list = append(list, Act{What: what, Loses: loses, Files: files})
 	}
-	if l.st.Deleted || l.unseen {
+	if l.st.Deleted || l.unlistable {
 		return nil
 	}
 	if l.absent {
-		add("make the directory anew; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)}, l.path)
+		add("create the directory; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)}, l.path)
 	}
 	if l.partFile {
 		add("write partition.metadata", nil, path.Join(l.path, storage.PartitionFile))
 	}
 	if l.reset {
-		add("forget the state of idempotent producers: a retry from before is stored again", nil)
+		add("reset the state of idempotent producers: a retry of an earlier batch is stored twice", nil)
 	}
 	for _, base := range slices.Sorted(maps.Keys(l.gone)) {
-		add(fmt.Sprintf("go on without segment %d", base), l.lostIn(base))
+		add(fmt.Sprintf("continue without segment %d", base), l.lostIn(base))
 	}
 	for _, base := range slices.Sorted(maps.Keys(l.cut)) {
 		add(fmt.Sprintf("keep the %d bytes of whole batches of segment %d", l.cut[base], base), l.lostIn(base), l.segmentFiles(base)...)
 	}
-	if l.kept {
-		add("go on with those of the kept frames that are whole", l.asideLoss, l.dir.path(l.st.Aside))
+	if l.quarantineLost {
+		add("continue with the valid frames of the quarantine file", l.quarantineLoss, l.dir.path(l.st.QuarantineFile))
 	}
 	if len(l.recovered) > 0 {
-		add("give the log the frames that were kept when it went offline", nil, l.recovered...)
+		add("replay the frames that were quarantined when the partition went offline", nil, l.recovered...)
 	}
 	if l.st.Offline != "" {
 		add("put the partition online", nil)
@@ -178,15 +181,15 @@ func (l *log) acts() []Act {
 		if _, short := l.cut[base]; l.gone[base] {
 			continue
 		} else if short {
-			add(fmt.Sprintf("write segment %d anew: %s", base, l.describe(base)), l.flawLoss(base))
+			add(fmt.Sprintf("rewrite segment %d: %s", base, l.describe(base)), l.flawLoss(base))
 			continue
 		}
-		add(fmt.Sprintf("write segment %d anew: %s", base, l.describe(base)), l.flawLoss(base), l.segmentFiles(base)...)
+		add(fmt.Sprintf("rewrite segment %d: %s", base, l.describe(base)), l.flawLoss(base), l.segmentFiles(base)...)
 	}
 	return list
 }
 
-// segmentFiles are the files of a segment that are there.
+// segmentFiles returns the existing files of a segment.
 func (l *log) segmentFiles(base int64) (names []string) {
 	for _, suffix := range []string{segment.LogSuffix, ".index", ".timeindex", segment.ProducersSuffix} {
 		if name := path.Join(l.path, segment.Name(base)+suffix); exists(l.dir.fs, name) {
@@ -212,14 +215,14 @@ func (l *log) describe(base int64) string {
 	held := ""
 	switch {
 	case out > 0 && !unsure:
-		held = fmt.Sprintf(" with %s by their headers", text.Plural(records, "record", "records"))
+		held = fmt.Sprintf(" with %s according to their headers", text.Plural(records, "record", "records"))
 	case out > 0:
 		held = ", not all with a readable header"
 	}
-	return fmt.Sprintf("%s left out%s, %d batches numbered again, %d with the right leader epoch", text.Plural(out, "stretch", "stretches"), held, numbered, epochs)
+	return fmt.Sprintf("%s left out%s, %d batches renumbered, %d with a corrected leader epoch", text.Plural(out, "stretch", "stretches"), held, numbered, epochs)
 }
 
-// flawLoss is what leaving out the flaws of a segment loses.
+// flawLoss returns the losses of leaving out the flaws of a segment.
 func (l *log) flawLoss(base int64) (list []Loss) {
 	for _, f := range l.flaws[base] {
 		if from := max(f.From, l.st.Start); f.epoch < 0 && !f.Renumbers() && from < f.To {
@@ -229,7 +232,7 @@ func (l *log) flawLoss(base int64) (list []Loss) {
 	return list
 }
 
-// lostIn is what of a segment is not there: its losses that are those of no flaw.
+// lostIn returns the loss of the missing part of a segment, without that of its flaws.
 func (l *log) lostIn(base int64) []Loss {
 	if x, ok := l.ends[base]; ok && x.From < x.To {
 		return []Loss{x}

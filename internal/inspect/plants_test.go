@@ -18,22 +18,22 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// plant is one damage that is planted in a used directory.
+// plant is one kind of damage that a test plants in a used directory.
 type plant struct {
 	name string
 	kind inspect.Kind
 	do   func(*site)
-	// also are the kinds that come with it.
+	// also lists the kinds that come with it.
 	also []inspect.Kind
 	// stays: no repair helps; the finding says what to restore.
 	stays bool
 }
 
-// site is where damage is planted, and what was.
+// site is the directory in which damage is planted, and its expected findings.
 type site struct {
 	testing.TB
 	fs    *crashfs.FS
-	file  string // that the finding is to name
+	file  string // that the finding must name
 	topic string
 }
 
@@ -44,7 +44,7 @@ func (s *site) must(err error) {
 	}
 }
 
-// at names the file that is to be found, below the directory.
+// at sets the file that must be reported, below the directory.
 func (s *site) at(name string) string {
 	s.file = path.Join(root, name)
 	return s.file
@@ -100,7 +100,7 @@ func (s *site) edit(topic string, change func(st *checkpoint.State, l *checkpoin
 	st := s.state()
 	i := slices.IndexFunc(st.Logs, func(l checkpoint.Log) bool { return l.Topic == topic })
 	change(st, &st.Logs[i])
-	b, err := storage.OpenBench(place, options(s.fs))
+	b, err := storage.OpenForRepair(place, options(s.fs))
 	s.must(err)
 	s.must(b.Commit(st))
 	s.must(b.Close())
@@ -118,20 +118,20 @@ func (s *site) identity(name, kind string, dir, jour byte) {
 	s.must(statefile.Write(s.fs, s.at(name), kind, 1, fmt.Appendf(nil, "directory %x\njournal %x\n", id.Dir, id.Journal)))
 }
 
-// frame is a frame that a start needs.
+// frame returns a frame that a start needs.
 type frame struct {
 	file string
 	seq  uint64
-	at   journal.At
+	at   journal.FrameAt
 }
 
-// frames are those that count, in order.
+// frames returns the frames that count, in order.
 func (s *site) frames() (all []frame) {
 	st := s.state()
 	files, err := journal.Files(s.fs, root+"/journal", st.Redo.File)
 	s.must(err)
 	for _, in := range files {
-		_, err := journal.Walk(s.fs, root+"/journal", in.Seq, func(f journal.At) error {
+		_, err := journal.Walk(s.fs, root+"/journal", in.Seq, func(f journal.FrameAt) error {
 			if f.LSN >= st.Redo.LSN {
 				all = append(all, frame{"journal/" + in.Name, in.Seq, f})
 			}
@@ -142,7 +142,7 @@ func (s *site) frames() (all []frame) {
 	return all
 }
 
-// live are the journal files that hold frames that count.
+// live returns the journal files with frames that count.
 func (s *site) live() (names []string) {
 	for _, f := range s.frames() {
 		if !slices.Contains(names, f.file) {
@@ -155,7 +155,7 @@ func (s *site) live() (names []string) {
 	return names
 }
 
-// headers changes both copies of a file's header, and the checksums.
+// headers changes both copies of a file's header and their checksums.
 func (s *site) headers(name string, change func(b []byte)) {
 	for _, at := range []int64{0, 4096} {
 		b := read(s, s.fs, s.at(name))[at : at+512]
@@ -165,7 +165,7 @@ func (s *site) headers(name string, change func(b []byte)) {
 	}
 }
 
-// batch is the n'th batch of a file, and where it stands.
+// batch returns the n'th batch of a file and its position.
 func (s *site) batch(name string, n int) (record.Batch, int64) {
 	b, at := read(s, s.fs, path.Join(root, name)), int64(0)
 	for {
@@ -193,8 +193,8 @@ func plants() []plant {
 	return slices.Concat(plantsOfCheckpoints(), plantsOfDirectories(), plantsOfJournals(), plantsOfLogs(), plantsOfSegments())
 }
 
-// eachPlant calls fn, in a test of its own, for a used directory with each damage; whole is
-// every batch that it held before.
+// eachPlant calls fn in a subtest for each kind of damage, with a used directory that has it. whole
+// holds every batch from before the damage.
 func eachPlant(t *testing.T, fn func(t *testing.T, p plant, s *site, whole map[string]map[int64][]byte)) {
 	image := used(t)
 	whole := content(t, opened(t, image.KillImage(9)))
@@ -324,7 +324,7 @@ func plantsOfJournals() []plant {
 	}
 }
 
-// keep puts the frames of a topic into a file of their own, as a start does.
+// keep copies the frames of a topic to a quarantine file, as a start does.
 func (s *site) keep(topic, name string) {
 	st := s.state()
 	var b []byte
@@ -339,7 +339,7 @@ func (s *site) keep(topic, name string) {
 }
 
 func plantsOfLogs() []plant {
-	none := func(l *checkpoint.Log) { l.LSN = 1 << 62 } // the journal's frames don't count
+	none := func(l *checkpoint.Log) { l.LSN = 1 << 62 } // the journal's frames do not count
 	return []plant{
 		{name: "producers undecodable", kind: inspect.ProducersDamaged, do: func(s *site) {
 			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Producers = []byte{1, 2} })
@@ -357,12 +357,12 @@ func plantsOfLogs() []plant {
 			s.at("journal")
 		}},
 		{name: "kept frames gone", kind: inspect.FramesKeptMissing, do: func(s *site) {
-			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside = "a-0-3.frames"; none(l) })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile = "a-0-3.frames"; none(l) })
 			s.at("a-0-3.frames")
 		}},
 		{name: "kept frames flipped", kind: inspect.FramesKeptDamaged, do: func(s *site) {
 			s.keep("a", "a-0-3.frames")
-			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside = "a-0-3.frames"; none(l) })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile = "a-0-3.frames"; none(l) })
 			s.flip("a-0-3.frames", 3000)
 		}},
 		{name: "offline with kept frames", kind: inspect.LogOffline, also: []inspect.Kind{inspect.FramesKept}, do: func(s *site) {

@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// stopped is a used directory after a clean stop.
+// stopped returns a used directory after a clean stop.
 func stopped(t testing.TB, image *crashfs.FS) *crashfs.FS {
 	t.Helper()
 	fs := image.KillImage(77)
@@ -26,9 +26,9 @@ func stopped(t testing.TB, image *crashfs.FS) *crashfs.FS {
 	return fs
 }
 
-// Whatever bits turn round, sectors are lost or files cut: verify ends, and changes
-// nothing; where it says that all is well a start comes up with everything; and a repair
-// loses nothing that it didn't announce. CHRONIK_INSPECT_RUNS asks for more of it.
+// After any flipped bits, lost sectors or cut files, Verify ends and changes nothing. If it reports
+// no damage, a start restores everything, and a repair loses nothing that it did not announce.
+// CHRONIK_INSPECT_RUNS sets the number of runs.
 func TestRandomDamage(t *testing.T) {
 	t.Parallel()
 	runs, _ := strconv.Atoi(os.Getenv("CHRONIK_INSPECT_RUNS"))
@@ -47,8 +47,8 @@ func TestRandomDamage(t *testing.T) {
 	}
 }
 
-// harm does one to three random damages. end says that the end of the journal may be
-// gone, which nothing can tell.
+// harm does one to three kinds of random damage. end reports whether the end of the journal may be
+// lost, which Verify cannot detect.
 func harm(t *testing.T, fs *crashfs.FS, rng *rand.Rand) (done []string, end bool) {
 	s := &site{TB: t, fs: fs}
 	last := s.lastFile()
@@ -88,7 +88,7 @@ func harm(t *testing.T, fs *crashfs.FS, rng *rand.Rand) (done []string, end bool
 	return done, end
 }
 
-// lastFile is the last file of the journal.
+// lastFile returns the last file of the journal.
 func (s *site) lastFile() string {
 	files, err := journal.Files(s.fs, root+"/journal", 0)
 	s.must(err)
@@ -107,7 +107,7 @@ func survives(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, e
 	if !maps.Equal(before, tree(t, fs, root)) {
 		t.Error("verify has changed something")
 	}
-	// What was torn may be gone.
+	// Records of a torn write may be lost.
 	var allowed []inspect.Loss
 	for _, f := range r.Findings {
 		t.Logf("%s (%s) %s at %d %s: %s; lost %v", f.Kind, f.Effect, f.File, f.Position, f.Topic, f.Detail, f.Lost)

@@ -2,9 +2,7 @@ package inspect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -18,24 +16,24 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// rebuild is what a repair makes of metadata that is lost, damaged or older than its copy:
-// the best base that can be read, and in addition every topic that only logs know.
+// rebuild is the repair of metadata that is lost, damaged or older than its copy: the best readable
+// base, and in addition every topic of which only logs exist.
 type rebuild struct {
 	at       string    // the directory of the metadata
 	from     string    // where the base was read; empty: there is none
-	written  time.Time // when the base was
+	written  time.Time // when the base was written
 	revision int64     // of the base
-	next     int64     // that of the outcome: above the base's, and above those of all copies
+	next     int64     // of the result: above those of the base and of all copies
 	keys     map[string]metadata.KV
-	made     []string // topics that were added, with what is known of them
-	partly   []string // partitions of them that no directory has
-	skipped  []string // logs that no topic could be made for, and why
-	dropped  []string // topics of the base that gave way
-	behind   bool     // the base lacks transactions, or may
+	made     []string // topics that were created from logs, with their partitions
+	partly   []string // their partitions that no directory has
+	skipped  []string // logs for which no topic could be created, and why
+	dropped  []string // topics of the base that were replaced
+	behind   bool     // the base lacks transactions, or may lack some
 }
 
-// Names of configs that a topic gets which is made of its logs. Nothing may go before an
-// operator has said what is to be kept.
+// Configs of a topic that is created from its logs. They keep all records until an operator has
+// configured the topic.
 const (
 	retentionTime  = "retention.ms"
 	retentionBytes = "retention.bytes"
@@ -46,20 +44,20 @@ const (
 	durable        = "sync"
 )
 
-// Every producer id that a rebuild hands out later is above all that were handed out
-// before: those that logs know, and as many as none has used up since.
+// producerIDMargin is added to the highest producer id in the logs, so that new ids are above all
+// ids handed out before, including those that no log knows.
 const producerIDMargin = 1 << 32
 
-// base is what a rebuild may begin with.
+// base is a candidate for the metadata on which a rebuild builds.
 type base struct {
 	from    string
 	content filestore.Content
 	copy    bool
 }
 
-// rebuild decides what a repair makes of the metadata in a directory. content is what can be
-// read there. It returns nil if logs could not be read that it would have to know.
-// Where what is known contradicts itself it returns nil, too.
+// rebuild plans the repair of the metadata in a directory; content is the part of it that can be
+// read. It returns nil if it would need logs that could not be read, or if the result is
+// inconsistent.
 func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *rebuild {
 	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
 	best, newest := r.bestBase(opt, at, content)
@@ -73,7 +71,7 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *re
 	}
 	for _, d := range r.dirs {
 		if d.state == nil && d.out.Used && b.from == "" {
-			return nil // what it holds can't be known before its checkpoint is back
+			return nil // its logs are unknown until its checkpoint has been restored
 		}
 	}
 	if _, ok := b.keys[metadata.ClusterKey]; !ok {
@@ -94,9 +92,10 @@ func (b *rebuild) sorted() []metadata.KV {
 	return slices.SortedFunc(maps.Values(b.keys), func(x, y metadata.KV) int { return strings.Compare(x.Key, y.Key) })
 }
 
-// bestBase returns the copy or the remainder with the highest revision that is of these log
-// directories, and of the remainder's cluster if there is one; nil if there is none. newest is the
-// highest revision of all of them: a start refuses metadata that one of its copies is ahead of.
+// bestBase returns the copy or the readable rest with the highest revision that belongs to these
+// log directories and to the cluster of the rest, if that is known. best is nil if there is none.
+// newest is the highest revision of all of them: a start refuses metadata that is behind one of its
+// copies.
 func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (best *base, newest int64) {
 	all := []base{}
 	copies := []string{at + newSuffixes[0], at + newSuffixes[1]} // of a repair that was interrupted
@@ -122,9 +121,9 @@ func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (b
 	return best, newest
 }
 
-// owns reports whether an image can be that of these log directories: it has one of their
-// topics, or has placed a partition in one of them. The copy of another broker has not. Where
-// there is neither a topic nor a partition nothing contradicts it.
+// owns reports whether an image can belong to these log directories: it has one of their topics, or
+// places a partition in one of them. The copy of another broker does neither. If there are no
+// topics and no partitions, nothing contradicts it.
 func (r *Report) owns(img *metadata.Image) bool {
 	placed := false
 	for t := range img.Topics() {
@@ -158,7 +157,7 @@ func (b *rebuild) put(key string, value []byte) {
 	b.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: b.next}
 }
 
-// logsByTopic returns the live logs of all directories by topic id.
+// logsByTopic returns the logs of all directories by topic id, without deleted ones.
 func logsByTopic(dirs []*dir) map[[16]byte][]*log {
 	all := map[[16]byte][]*log{}
 	for _, d := range dirs {
@@ -171,7 +170,7 @@ func logsByTopic(dirs []*dir) map[[16]byte][]*log {
 	return all
 }
 
-// addTopics makes a topic for all logs that the base has none for.
+// addTopics creates a topic for all logs whose topic the base lacks.
 func (b *rebuild) addTopics(dirs []*dir, node int32) {
 	logs := logsByTopic(dirs)
 	ids := slices.SortedFunc(maps.Keys(logs), func(x, y [16]byte) int {
@@ -204,8 +203,8 @@ func (b *rebuild) nameOf(name string) (id [16]byte, taken bool) {
 	return n.ID, err == nil
 }
 
-// drop removes a topic of the base: it was deleted after the base was written, and another
-// one got its name.
+// drop removes a topic of the base. It was deleted after the base was written, and another topic
+// has its name.
 func (b *rebuild) drop(id [16]byte) {
 	prefix := metadata.PartitionPrefix + metadata.FormatID(id) + "/"
 	for key := range b.keys {
@@ -248,8 +247,8 @@ func (b *rebuild) addTopic(id [16]byte, logs []*log, node int32) {
 }
 
 // raiseEpochs gives each partition a leader epoch above those of its log. A start writes a
-// checkpoint before it leads a partition in the next epoch, so that frames carry at most
-// one that the checkpoint does not know.
+// checkpoint before it leads a partition in the next epoch, so frames carry at most one epoch that
+// the checkpoint does not know.
 func (b *rebuild) raiseEpochs(dirs []*dir) {
 	for _, d := range dirs {
 		for _, l := range d.logs {
@@ -268,8 +267,8 @@ func (b *rebuild) raiseEpochs(dirs []*dir) {
 	}
 }
 
-// skipProducerIDs makes the next producer id one that no log knows: a producer that got a
-// known one would be taken for the old one, and its records for duplicates.
+// skipProducerIDs sets the next producer id above all that the logs know. A new producer with a
+// known id would be mistaken for the old one, and its records for duplicates.
 func (b *rebuild) skipProducerIDs(dirs []*dir) {
 	var ids metadata.ProducerIDs
 	if kv, ok := b.keys[metadata.ProducerIDsKey]; ok {
@@ -281,7 +280,7 @@ func (b *rebuild) skipProducerIDs(dirs []*dir) {
 		for _, l := range d.logs {
 			var known producers.State
 			if _, err := known.Decode(l.st.Producers); err != nil {
-				continue // a finding of its own
+				continue // reported by a finding of its own
 			}
 			for id := range known.LastOffsets() {
 				ids.Next = max(ids.Next, id+1)
@@ -292,26 +291,26 @@ func (b *rebuild) skipProducerIDs(dirs []*dir) {
 	b.put(metadata.ProducerIDsKey, ids.Encode())
 }
 
-// what describes the rebuild, and gone what it cannot bring back.
+// what describes the rebuild for people.
 func (b *rebuild) what() string {
-	act := "make metadata anew"
+	act := "create new metadata"
 	if b.from != "" && b.from != b.at {
-		act = fmt.Sprintf("put the copy of the metadata in %s, of revision %d%s, in its place", b.from, b.revision, b.when())
+		act = fmt.Sprintf("replace the metadata with its copy in %s (revision %d%s)", b.from, b.revision, b.when())
 	} else if b.from != "" {
-		act = fmt.Sprintf("keep what can be read of the metadata, up to revision %d", b.revision)
+		act = fmt.Sprintf("keep the readable part of the metadata, up to revision %d", b.revision)
 	}
 	if len(b.made) > 0 {
-		act += "; make " + text.Plural(len(b.made), "topic", "topics") + " of the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
+		act += "; create " + text.Plural(len(b.made), "topic", "topics") + " from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
 	}
 	return act
 }
 
-// when is the time of the base for people.
+// when formats the time of the base.
 func (b *rebuild) when() string {
 	if b.written.IsZero() {
 		return ""
 	}
-	return b.written.Format(" and 2006-01-02 15:04:05 UTC")
+	return b.written.Format(", written 2006-01-02 15:04:05 UTC")
 }
 
 func (b *rebuild) gone() string {
@@ -319,7 +318,7 @@ func (b *rebuild) gone() string {
 	if b.from == "" {
 		list = append(list, "configs of topics, brokers and groups", "the cluster id")
 	} else if len(b.made) > 0 {
-		list = append(list, "configs of the topics that are made of their logs")
+		list = append(list, "configs of the topics that are created from their logs")
 	}
 	if b.behind && b.from != "" {
 		list = append(list, fmt.Sprintf("changes of topics and configs after revision %d", b.revision))
@@ -327,7 +326,7 @@ func (b *rebuild) gone() string {
 	for _, x := range []struct {
 		what  string
 		names []string
-	}{{"what was in partitions that no directory has: ", b.partly}, {"topics whose names others have by now: ", b.dropped}, {"the use of ", b.skipped}} {
+	}{{"records of partitions that no directory has: ", b.partly}, {"topics whose names belong to newer topics: ", b.dropped}, {"access to ", b.skipped}} {
 		if len(x.names) > 0 {
 			list = append(list, x.what+strings.Join(x.names, ", "))
 		}
@@ -335,24 +334,23 @@ func (b *rebuild) gone() string {
 	return strings.Join(list, "; ")
 }
 
-// act is the rebuild in a plan.
+// act returns the rebuild as an act of a plan.
 func (b *rebuild) act() Act {
 	return Act{Dir: b.at, Partition: -1, What: b.what(), Files: []string{b.at}, Gone: b.gone()}
 }
 
-// newSuffixes end the names of the directories in which metadata is made: the first one, or the
-// second one if what an interrupted repair left in the first one is the base.
+// newSuffixes are the suffixes of the directory in which the new metadata is written. The second
+// one is used if the first directory, left by an interrupted repair, is the base.
 var newSuffixes = [2]string{".new", ".new2"}
 
-// run writes the metadata beside its place and moves it there. Until the move the copy and
-// the logs, of which it is made, are as they were, so that a repair which was interrupted
-// can be repeated.
+// run writes the metadata to a directory next to its place, and then renames that directory. Until
+// then the copy and the logs stay unchanged, so that an interrupted repair can be repeated.
 func (b *rebuild) run(fsys vfs.FS) error {
 	fresh, other := b.at+newSuffixes[0], b.at+newSuffixes[1]
 	if b.from == fresh {
 		fresh, other = other, fresh
 	}
-	if err := fsys.RemoveAll(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.RemoveAll(fresh); err != nil {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, fresh); err != nil {
@@ -361,7 +359,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := filestore.Write(fsys, fresh, b.sorted(), b.next); err != nil {
 		return err
 	}
-	if err := fsys.RemoveAll(b.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.RemoveAll(b.at); err != nil {
 		return err
 	}
 	if err := fsys.Rename(fresh, b.at); err != nil {
@@ -370,16 +368,12 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := fsys.SyncDir(path.Dir(b.at)); err != nil {
 		return err
 	}
-	if err := fsys.RemoveAll(other); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return fsys.RemoveAll(other)
 }
 
-// modified returns when a file in a directory was last written, in UTC, zero if that is
-// not known.
+// modified returns when a file in a directory was last written, in UTC, or zero if that is unknown.
 func modified(fsys vfs.FS, dir string) (last time.Time) {
-	infos, _ := fsys.List(dir) // what can't be listed was found by others
+	infos, _ := fsys.List(dir) // other checks report directories that cannot be listed
 	for _, in := range infos {
 		if in.Modified.After(last) {
 			last = in.Modified

@@ -20,7 +20,8 @@ import (
 
 const metadataAt, logsAt = data + "/metadata", data + "/logs"
 
-// keysOf are the keys of the fixture's topics, with a config each, in the directory dir.
+// keysOf returns the keys of the fixture's topics, with a config each, placed in the directory with
+// id dir.
 func keysOf(dir [16]byte, names ...string) []metadata.KV {
 	kvs := []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "this"}.Encode()}}
 	for _, name := range names {
@@ -34,8 +35,8 @@ func keysOf(dir [16]byte, names ...string) []metadata.KV {
 	return kvs
 }
 
-// withTopics returns a data directory with the fixture's logs, the metadata of the topics
-// and a copy of it, and all keys in short.
+// withTopics returns a data directory with the fixture's logs, the metadata of the topics and a
+// copy of it. It also returns a summary of all keys.
 func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -71,7 +72,7 @@ func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) 
 	return disk, held(t, disk)
 }
 
-// held are the values of all keys but the one of producer ids, which a rebuild changes.
+// held returns the values of all keys except that of producer ids, which a rebuild changes.
 func held(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	c, err := filestore.Check(fsys, metadataAt)
@@ -87,7 +88,7 @@ func held(t *testing.T, fsys vfs.FS) map[string]string {
 	return m
 }
 
-// rebuilt repairs a data directory of which the metadata is lost, and returns the one act.
+// rebuilt repairs a data directory with lost metadata and returns the only act.
 func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
@@ -112,7 +113,7 @@ func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
 	return acts[0]
 }
 
-// With the copy nothing is lost: neither topics, ids and configs, nor anything else.
+// With the copy nothing is lost: topics, ids, configs and all other keys are restored.
 func TestMetadataComesBackFromItsCopy(t *testing.T) {
 	t.Parallel()
 	image, want := withTopics(t, topics...)
@@ -141,9 +142,9 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 	}
 }
 
-// Without a copy every topic comes back with its id and partitions, in epochs and with
-// producer ids that were never used, and nothing is removed by retention until configs are
-// set. Internal topics stay compacted.
+// Without a copy every topic comes back with its id and partitions. Its epochs and producer ids
+// were never used before, and retention removes nothing until configs are set. Internal topics stay
+// compacted.
 func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 	t.Parallel()
 	fsys, _ := withTopics(t, topics...)
@@ -190,8 +191,8 @@ func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 	}
 }
 
-// A topic that the copy lacks, because it was behind, is made of its logs, and that is
-// reported; the copy of another broker is not used.
+// A topic that the copy lacks, because the copy was behind, is created from its logs, which is
+// reported. The copy of another broker is not used.
 func TestWhatACopyLacks(t *testing.T) {
 	t.Parallel()
 	fsys, want := withTopics(t, topics[:3]...)
@@ -206,7 +207,7 @@ func TestWhatACopyLacks(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got[key], value)
 		}
 	}
-	if !strings.Contains(act.What, fmt.Sprintf("%d topics of the logs", len(topics)-3)) || !strings.Contains(act.Gone, "after revision 1") {
+	if !strings.Contains(act.What, fmt.Sprintf("%d topics from the logs", len(topics)-3)) || !strings.Contains(act.Gone, "after revision 1") {
 		t.Errorf("act: %+v", act)
 	}
 	other := [16]byte{77}
@@ -222,7 +223,7 @@ func TestWhatACopyLacks(t *testing.T) {
 	if err := filestore.Write(foreign, filestore.CopyIn(logsAt), kvs, 90); err != nil {
 		t.Fatal(err)
 	}
-	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "make metadata anew") {
+	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "create new metadata") {
 		t.Errorf("with the copy of another broker: %+v", act)
 	}
 	if got := held(t, foreign); got[metadata.TopicKey(other)] != "" {
@@ -230,7 +231,7 @@ func TestWhatACopyLacks(t *testing.T) {
 	}
 }
 
-// Metadata that was put back from an older time is refused, and replaced by its copy.
+// An older version of the metadata is refused and replaced by the copy.
 func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	t.Parallel()
 	fsys, want := withTopics(t, topics...)
@@ -257,9 +258,10 @@ func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	}
 }
 
-// A copy of these log directories is known by where it has placed partitions, also if it was
-// behind and has none of today's topics: the cluster id and the configs of brokers are not lost.
-// The outcome is above every copy, so that the next start does not take it for an older one.
+// A copy is recognised by the directories in which it places partitions, even if it was behind and
+// has none of the current topics. The cluster id and the configs of brokers are then restored. The
+// result has a higher revision than every copy, so the next start does not mistake it for an older
+// version.
 func TestACopyIsKnownByItsDirectories(t *testing.T) {
 	t.Parallel()
 	fsys, _ := withTopics(t, topics[0])
@@ -282,7 +284,8 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 		t.Errorf("revision %d, which is to be above 90, of another cluster: %t", got.Revision, !got.SameCluster(&filestore.Content{Keys: kvs}))
 	}
 
-	// One whose partitions are in other directories is another broker's, also if there is no log.
+	// A copy that places its partitions in other directories belongs to another broker, even if
+	// there are no logs.
 	kvs[3].Value = metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{{99}}}.Encode()
 	ahead := foreign.KillImage(3)
 	if err := errors.Join(ahead.RemoveAll(copied), filestore.Write(ahead, copied, kvs, 90)); err != nil {
@@ -303,8 +306,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 	}
 }
 
-// repairedMetadata repairs a data directory of which the metadata is lost, and returns what it
-// has then.
+// repairedMetadata repairs a data directory with lost metadata and returns the repaired metadata.
 func repairedMetadata(t *testing.T, fsys vfs.FS) filestore.Content {
 	t.Helper()
 	o, err := inspect.Find(fsys, []string{data}, nil)
@@ -326,12 +328,13 @@ func repairedMetadata(t *testing.T, fsys vfs.FS) filestore.Content {
 	return c
 }
 
-// What an interrupted repair left may be all that there is of the metadata: a second one that is
-// killed at any call leaves it, or its outcome, to a third.
+// The files of an interrupted repair may be the only metadata left. If a second repair is killed at
+// any call, a third one still finds these files or their result.
 func TestASecondRepairKilledAtEachCall(t *testing.T) {
 	t.Parallel()
 	image, want := withTopics(t, topics...)
-	// As if the first had been killed between the removal of the damaged metadata and the move.
+	// This is the state after a kill between removing the damaged metadata and renaming the new
+	// directory.
 	if err := errors.Join(image.RemoveAll(filestore.CopyIn(logsAt)), image.Rename(metadataAt, metadataAt+".new")); err != nil {
 		t.Fatal(err)
 	}
@@ -363,8 +366,8 @@ func TestASecondRepairKilledAtEachCall(t *testing.T) {
 	}
 }
 
-// A repair that is killed, or loses power, at any call leaves what another repair
-// finishes, with the same result.
+// A repair that is killed or loses power at any call leaves a directory that another repair
+// completes with the same result.
 func TestMetadataRepairKilledAtEachCall(t *testing.T) {
 	t.Parallel()
 	image, want := withTopics(t, topics...)

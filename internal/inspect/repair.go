@@ -15,32 +15,25 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Repair is a repair under way: the directories are locked, and looked at.
+// Repair is a repair in progress: the directories are locked and have been checked.
 type Repair struct {
 	opt     Options
-	holder  string
 	locks   []io.Closer
-	benches []*storage.Bench
+	benches []*storage.RepairDir
 	report  *Report
 	plan    *Plan
 }
 
-// Begin locks the directories for a repair and looks at them. holder is what others
-// are told who has them. Close must be called.
+// Begin locks the directories for a repair and checks them. holder is shown to other processes that
+// try to lock them. The caller must call Close.
 func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
-	r := &Repair{opt: opt, holder: holder}
-	for _, dir := range opt.Data {
-		l, err := opt.FS.Lock(path.Join(dir, storage.LockFile), holder)
-		if errors.Is(err, vfs.ErrLocked) {
-			err = fmt.Errorf("%w: %s: %w", storage.ErrLocked, dir, err)
-		}
-		if err != nil {
-			return nil, errors.Join(err, r.Close())
-		}
-		r.locks = append(r.locks, l)
+	locks, err := lockAll(opt.FS, opt.Data, holder)
+	r := &Repair{opt: opt, locks: locks}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	for _, p := range opt.Places {
-		b, err := storage.OpenBench(p, storage.Options{FS: opt.FS, Holder: holder})
+		b, err := storage.OpenForRepair(p, storage.Options{FS: opt.FS, Holder: holder})
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
@@ -52,7 +45,7 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 	return r, nil
 }
 
-// makePlan looks with the view of Verify, and makes the plan.
+// makePlan checks the directories as Verify does and makes the plan.
 func (r *Repair) makePlan(ctx context.Context) error {
 	o := r.opt
 	o.FS = vfs.ReadOnly(r.opt.FS)
@@ -64,13 +57,13 @@ func (r *Repair) makePlan(ctx context.Context) error {
 	return nil
 }
 
-// Report is what was found; after Do, what is there now.
+// Report returns the findings of Begin, or after Do, those that remain.
 func (r *Repair) Report() *Report { return r.report }
 
-// Plan is what Do does.
+// Plan returns the acts that Do carries out.
 func (r *Repair) Plan() *Plan { return r.plan }
 
-// Close gives the directories back.
+// Close unlocks the directories.
 func (r *Repair) Close() error {
 	var errs []error
 	for _, b := range r.benches {
@@ -83,9 +76,9 @@ func (r *Repair) Close() error {
 	return errors.Join(errs...)
 }
 
-// Do copies everything that the plan changes to a directory that must be empty or not
-// there, does the plan, and looks again. Where it is interrupted, a start or another
-// repair goes on from there.
+// Do copies everything that the plan changes to backup, which must be empty or missing. Then it
+// carries out the plan and checks the directories again. If it is interrupted, a start or another
+// repair continues from there.
 func (r *Repair) Do(ctx context.Context, backup string) error {
 	if err := r.save(ctx, backup); err != nil {
 		return err
@@ -107,23 +100,23 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 	return r.makePlan(ctx)
 }
 
-// apply is the repair of one directory. The steps are in an order in which each leaves
-// something that a start or a repair handles:
+// apply carries out the repair of one directory. Each of its steps leaves a directory that a
+// start or another repair can handle:
 //
-//	1  a lost checkpoint from its copy; identities, ids of partitions, foreign files out of
-//	   the way: each as a whole
-//	2  frames into files of their own, synced; nothing speaks of them yet
-//	3  the checkpoint that does, and says what segments count, with a new journal if
-//	   that is needed: from here on the partitions are what was announced
-//	4  segments that are written anew take their places as those of a compaction do
-//	5  what is not needed any more is removed
+//	1  Restore a lost checkpoint from its copy, write identities and partition ids, and rename
+//	   foreign files. Each file is replaced atomically.
+//	2  Write frames to quarantine files and sync them. No checkpoint names these files yet.
+//	3  Write the checkpoint that names them and lists the remaining segments, with a new journal
+//	   if it is needed. From here on the partitions are as announced.
+//	4  Rewrite segments. They replace the old ones as those of a compaction do.
+//	5  Remove files that are no longer needed.
 type apply struct {
 	ctx   context.Context
 	fs    vfs.FS
-	bench *storage.Bench
+	bench *storage.RepairDir
 	dir   *dir
 	state *checkpoint.State
-	spent []string // files to be removed in the end
+	spent []string // files to remove in the last step
 }
 
 func (m *apply) run() error {
@@ -139,7 +132,7 @@ func (m *apply) run() error {
 	return nil
 }
 
-// replaceFiles does what is one file each.
+// replaceFiles makes the changes that replace single files.
 func (m *apply) replaceFiles() error {
 	d := m.dir
 	if d.restored {
@@ -178,30 +171,30 @@ func (m *apply) replaceFiles() error {
 	return nil
 }
 
-// commit writes the checkpoint that says what is kept.
+// commit writes the checkpoint of the repaired state.
 func (m *apply) commit() error {
 	d := m.dir
 	above := max(d.above, m.state.Above())
-	changed := d.fresh || d.restored
+	changed := d.newJournal || d.restored
 	for i, l := range d.logs {
-		if l.st.Deleted || l.unseen {
-			continue // as it is said to be
+		if l.st.Deleted || l.unlistable {
+			continue // its entry stays as it is
 		}
 		s := &m.state.Logs[i]
-		if l.behind != nil && d.fresh {
+		if l.tailBeyond != nil && d.newJournal {
 			if err := m.sync(l); err != nil {
 				return err
 			}
-			s.Segments, s.Offset, s.Epochs, s.Producers = l.behind.segments, l.behind.end, l.behind.epochs, l.behind.producers
+			s.Segments, s.Offset, s.Epochs, s.Producers = l.tailBeyond.segments, l.tailBeyond.end, l.tailBeyond.epochs, l.tailBeyond.producers
 		}
 		changed = m.segments(l, s) || changed
 		if l.reset {
-			s.Producers, changed = make([]byte, 4), true // none
+			s.Producers, changed = make([]byte, 4), true // no producers
 		}
 		if l.st.Offline != "" {
 			s.Offline, s.LSN, changed = "", above-1, true
 		}
-		changed = changed || l.kept
+		changed = changed || l.quarantineLost
 	}
 	if err := m.frames(); err != nil {
 		return err
@@ -209,7 +202,7 @@ func (m *apply) commit() error {
 	if !changed {
 		return nil
 	}
-	if !d.fresh {
+	if !d.newJournal {
 		return m.bench.Commit(m.state)
 	}
 	if d.renews() {
@@ -228,7 +221,7 @@ func (m *apply) commit() error {
 	return nil
 }
 
-// segments lists those of a log that are there, and says whether that is another list.
+// segments lists the remaining segments of a log. It reports whether the list has changed.
 func (m *apply) segments(l *log, s *checkpoint.Log) bool {
 	if l.absent {
 		s.Segments, s.Start, s.Swapping = nil, s.Offset, false
@@ -262,7 +255,7 @@ func (m *apply) segments(l *log, s *checkpoint.Log) bool {
 	return true
 }
 
-// frames puts what is to come back at a start into files of their own.
+// frames writes the frames that the next start will replay to quarantine files.
 func (m *apply) frames() error {
 	d := m.dir
 	kept, err := m.bench.NewQuarantine(m.state)
@@ -271,27 +264,27 @@ func (m *apply) frames() error {
 	}
 	add := func(l *log, f *journal.Frame) error {
 		i := slices.Index(d.logs, l)
-		name, err := kept.Add(l.st, f)
-		m.state.Logs[i].Aside = name
+		name, err := kept.Add(f, l.st.String())
+		m.state.Logs[i].QuarantineFile = name
 		return err
 	}
 	for i, l := range d.logs {
 		l.begin()
-		if l.kept || d.fresh && l.st.Aside != "" {
-			m.state.Logs[i].Aside = ""
-			m.spent = append(m.spent, d.path(l.st.Aside))
-			if err := m.again(l, d.path(l.st.Aside), add); err != nil {
+		if l.quarantineLost || d.newJournal && l.st.QuarantineFile != "" {
+			m.state.Logs[i].QuarantineFile = ""
+			m.spent = append(m.spent, d.path(l.st.QuarantineFile))
+			if err := m.copyQuarantine(l, d.path(l.st.QuarantineFile), add); err != nil {
 				return errors.Join(err, kept.Close())
 			}
 		}
 		for _, name := range l.recovered {
 			m.spent = append(m.spent, name)
-			if err := m.again(l, name, add); err != nil {
+			if err := m.copyQuarantine(l, name, add); err != nil {
 				return errors.Join(err, kept.Close())
 			}
 		}
 	}
-	if d.fresh {
+	if d.newJournal {
 		s := salvage{d: d, lost: map[*log][]Loss{}}
 		if err := s.run(add); err != nil {
 			return errors.Join(err, kept.Close())
@@ -300,8 +293,8 @@ func (m *apply) frames() error {
 	return kept.Close()
 }
 
-// again keeps the frames of a file once more, as far as they are whole.
-func (m *apply) again(l *log, name string, add func(*log, *journal.Frame) error) error {
+// copyQuarantine copies the valid frames of a quarantine file to a new one.
+func (m *apply) copyQuarantine(l *log, name string, add func(*log, *journal.Frame) error) error {
 	err := journal.ReadQuarantine(m.fs, name, func(f journal.Frame) error {
 		if f.Stream != l.st.ID {
 			return nil
@@ -313,12 +306,12 @@ func (m *apply) again(l *log, name string, add func(*log, *journal.Frame) error)
 		return add(l, &f)
 	})
 	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-		return nil // it was announced
+		return nil // the plan has announced the loss
 	}
 	return err
 }
 
-// removeUnneeded removes what is not needed any more.
+// removeUnneeded removes the files that are no longer needed.
 func (m *apply) removeUnneeded() error {
 	dirs := map[string]bool{}
 	for _, name := range m.spent {

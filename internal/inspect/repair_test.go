@@ -24,9 +24,9 @@ func begin(t testing.TB, fsys vfs.FS) *inspect.Repair {
 	return r
 }
 
-// A repair loses nothing that it did not announce: after it a start comes up with
-// every partition online, and each batch is there byte for byte or was announced to be
-// lost. What no repair helps is left as it was.
+// A repair loses nothing that it did not announce. After it a start brings every partition online,
+// and each batch is unchanged or was announced to be lost. Damage that no repair helps against is
+// left unchanged.
 func TestRepairLosesWhatItAnnounces(t *testing.T) {
 	t.Parallel()
 	eachPlant(t, func(t *testing.T, p plant, s *site, whole map[string]map[int64][]byte) {
@@ -63,7 +63,7 @@ func TestRepairLosesWhatItAnnounces(t *testing.T) {
 	})
 }
 
-// covers says whether all losses are among those announced.
+// covers reports whether all losses are among the announced ones.
 func covers(announced, losses []inspect.Loss) bool {
 	return !slices.ContainsFunc(losses, func(l inspect.Loss) bool {
 		return !slices.ContainsFunc(announced, func(a inspect.Loss) bool {
@@ -72,7 +72,7 @@ func covers(announced, losses []inspect.Loss) bool {
 	})
 }
 
-// saved says whether the backup has every file that was changed or is gone, as it was.
+// saved reports whether the backup holds every changed or removed file in its earlier state.
 func saved(t *testing.T, fsys vfs.FS, before map[string][32]byte, plan *inspect.Plan) {
 	t.Helper()
 	after, copies := tree(t, fsys, root), tree(t, fsys, "/backup/files")
@@ -94,7 +94,7 @@ func without(tree map[string][32]byte) map[string][32]byte {
 	return tree
 }
 
-// came starts and compares.
+// came starts and compares the logs with the expected content.
 func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
 	t.Helper()
 	d, err := storage.OpenDir(place, options(fsys))
@@ -125,8 +125,8 @@ func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announce
 	}
 }
 
-// Where the journal is gone, what stands in segments behind the checkpoint is kept: no
-// byte gets there that wasn't acknowledged.
+// If the journal is lost, the records in segments beyond the checkpoint are kept: every byte there
+// was acknowledged.
 func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
 	t.Parallel()
 	fs := used(t)
@@ -141,8 +141,8 @@ func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
 	}
 }
 
-// A segment that is written anew is as old as what it is made of: retention asks for
-// that where timestamps can't be believed.
+// A rewritten segment gets the modification time of the old one, which retention uses if timestamps
+// cannot be trusted.
 func TestRepairKeepsTheAge(t *testing.T) {
 	t.Parallel()
 	s, old := &site{TB: t, fs: used(t)}, time.UnixMilli(1_000_000_000_123)
@@ -160,7 +160,7 @@ func TestRepairKeepsTheAge(t *testing.T) {
 	}
 }
 
-// A segment that a repair empties goes with its indexes and its producers, and the backup has
+// A segment that a repair empties is removed with its indexes and its producers, and the backup has
 // all of them.
 func TestRepairRemovesEveryFileOfAnEmptiedSegment(t *testing.T) {
 	t.Parallel()
@@ -189,9 +189,9 @@ func TestRepairRemovesEveryFileOfAnEmptiedSegment(t *testing.T) {
 	}
 }
 
-// The way back that a manifest names leaves what was there before the repair, although the
-// repair wrote newer checkpoints. Frames that it set aside and the file of its new journal may
-// stay: nothing names them then.
+// Following the instructions in a manifest restores the state before the repair, although the
+// repair wrote newer checkpoints. Quarantine files and the file of the new journal may stay:
+// nothing names them then.
 func TestTheWayBackUndoesARepair(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"checkpoint gone", "snapshot of the checkpoint flipped", "bit in the middle", "partition gone",
@@ -224,7 +224,7 @@ func TestTheWayBackUndoesARepair(t *testing.T) {
 	}
 }
 
-// back does what a manifest says.
+// back follows the instructions in a manifest.
 func back(s *site, backup string) {
 	var m inspect.Manifest
 	s.must(json.Unmarshal(read(s, s.fs, backup+"/manifest.json"), &m))

@@ -2,47 +2,48 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// Finding is one thing that is not as a clean stop leaves it.
+// Finding is one difference from the state that a clean stop leaves.
 type Finding struct {
 	Kind   Kind   `json:"kind"`
 	Effect Effect `json:"effect"`
 	// Dir is the log directory, or the data directory of metadata.
 	Dir string `json:"directory"`
-	// File is the path that is damaged, or missing; Position is where in it, -1: all.
+	// File is the path that is damaged or missing. Position is the offset in it, -1 for all of it.
 	File     string `json:"file"`
 	Position int64  `json:"position"`
-	// Topic is empty and Partition -1 where it concerns no single one.
+	// Topic is empty and Partition is -1 if the finding concerns no single partition.
 	Topic     string `json:"topic,omitempty"`
 	Partition int32  `json:"partition"`
-	// Detail says what stands there, and what should.
+	// Detail describes the actual and the expected state.
 	Detail string `json:"detail"`
-	// Start says what a start does about it, Repair what a repair does; empty: nothing.
+	// Start says what a start does about it. Repair says what a repair does; empty means nothing.
 	Start  string `json:"start"`
 	Repair string `json:"repair,omitempty"`
-	// Restore says what an operator does where no repair helps.
+	// Restore says what an operator can do if no repair helps.
 	Restore string `json:"restore,omitempty"`
-	// Lost is what of the log is gone by it, and what a repair gives up.
+	// Lost lists the records of the log that are lost, or that a repair gives up.
 	Lost []Loss `json:"lost,omitempty"`
 }
 
-// Healing says whether a start puts it right without a loss, so that nothing needs to
-// be done.
+// Healing reports whether a start resolves the finding without a loss, so that the operator need
+// not act.
 func (f *Finding) Healing() bool { return f.Effect == Heals }
 
-// Repairable says whether a repair does something about it.
+// Repairable reports whether a repair does something about the finding.
 func (f *Finding) Repairable() bool { return f.Repair != "" }
 
-// Unknown stands for an end of a loss that nothing tells.
+// Unknown is the end of a loss if its extent is unknown.
 const Unknown = -1
 
-// Loss is a range of offsets [From, To) of which records may be missing; To is Unknown
-// where nothing tells how far it goes.
+// Loss is a range of offsets [From, To) of which records may be missing. To is Unknown if the
+// extent is unknown.
 type Loss struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -50,47 +51,47 @@ type Loss struct {
 	To        int64  `json:"to"`
 }
 
-// String is "orders-3: offsets 120 to 139", both included.
+// String returns for example "orders-3: offsets 120 to 139"; both offsets are included.
 func (l Loss) String() string {
 	return fmt.Sprintf("%s-%d: offsets %s", l.Topic, l.Partition, l.Offsets())
 }
 
-// Partition is what a start, or, where one is refused, a repair makes of a log.
+// Partition is the state of a log after a start or, if a start is refused, after a repair.
 type Partition struct {
 	Dir       string `json:"directory"`
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	// Start is the first offset, Stored the end of what the checkpoint says to be in
-	// segments, End the one after replaying the journal.
+	// Start is the log start, Stored the recovery point of the checkpoint, and End the end after
+	// replaying the journal.
 	Start  int64 `json:"start"`
 	Stored int64 `json:"stored"`
 	End    int64 `json:"end"`
-	// Frames of the journal that lead there.
+	// Frames is the number of journal frames between Stored and End.
 	Frames int `json:"frames"`
-	// Batches and Bytes that were read in segments.
+	// Batches and Bytes are the contents of the segments that were read.
 	Batches int   `json:"batches"`
 	Bytes   int64 `json:"bytes"`
-	// Effect is the worst of its findings; empty where there is none.
+	// Effect is the worst effect of its findings; empty if there are none.
 	Effect Effect `json:"effect,omitempty"`
-	// Missing is what was acknowledged and is not there.
+	// Missing lists the acknowledged records that are missing.
 	Missing []Loss `json:"missing,omitempty"`
 
 	id storage.ID
 }
 
-// Directory is one log directory.
+// Directory is the state of one log directory.
 type Directory struct {
 	Path    string `json:"path"`
 	Journal string `json:"journal"`
 	ID      string `json:"id"`
-	// Used: a broker has made logs in it, or a journal.
+	// Used: a broker has created logs or a journal in it.
 	Used bool `json:"used"`
 	// Clean: the last stop was clean, and a start reads no journal.
 	Clean bool `json:"clean"`
-	// Checkpoint is its sequence; Redo where the journal is needed from, NextLSN where
-	// it ends.
+	// Checkpoint is the sequence of the checkpoint. RedoFile and RedoLSN are the position from
+	// which a start reads the journal, and NextLSN is the journal's end.
 	Checkpoint uint64 `json:"checkpoint"`
-	// CheckpointAt is when it was written, as far as the file system knows; zero otherwise.
+	// CheckpointAt is when it was written, according to the file system; zero if that is unknown.
 	CheckpointAt time.Time `json:"checkpointAt"`
 	RedoFile     uint64    `json:"redoFile"`
 	RedoLSN      uint64    `json:"redoLsn"`
@@ -99,7 +100,7 @@ type Directory struct {
 	Frames       int       `json:"frames"`
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Directories []Directory `json:"directories"`
 	Partitions  []Partition `json:"partitions"`
@@ -109,28 +110,18 @@ type Report struct {
 	rebuilds []*rebuild
 }
 
-// Clean says whether a start comes up with everything that was acknowledged, and
-// reads of it find nothing wrong.
+// Clean reports whether a start restores everything that was acknowledged, and all of it can be
+// read.
 func (r *Report) Clean() bool {
-	for i := range r.Findings {
-		if !r.Findings[i].Healing() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.Healing() })
 }
 
-// Refused says whether a start would be refused.
+// Refused reports whether a start would be refused.
 func (r *Report) Refused() bool {
-	for i := range r.Findings {
-		if r.Findings[i].Effect == Refuses {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Effect == Refuses })
 }
 
-// Missing returns everything that was acknowledged and is not there.
+// Missing returns all acknowledged records that are missing.
 func (r *Report) Missing() (all []Loss) {
 	for i := range r.Partitions {
 		all = append(all, r.Partitions[i].Missing...)
@@ -138,7 +129,7 @@ func (r *Report) Missing() (all []Loss) {
 	return all
 }
 
-// Offsets is "120 to 139", both included.
+// Offsets returns for example "120 to 139"; both offsets are included.
 func (l Loss) Offsets() string {
 	switch l.To {
 	case Unknown:

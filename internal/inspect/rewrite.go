@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// rewrite writes the segments with flaws anew, one of each log at a time, since a
-// checkpoint names one that is about to take its place.
+// rewrite rewrites the segments with flaws. It rewrites one segment of each log at a time, because
+// a checkpoint names only one swap for a log.
 func (m *apply) rewrite() error {
 	type work struct {
 		log  *log
@@ -44,21 +44,17 @@ func (m *apply) rewrite() error {
 			return err
 		}
 		for _, w := range round {
-			if err := m.finish(files, w.log); err != nil { // a swap from before
+			if err := m.finish(files, w.log); err != nil { // a swap from before the repair
 				return err
 			}
-		}
-		var ready []work
-		for _, w := range round {
 			if err := m.rewriteSegment(files, w.log, w.base); err != nil {
 				return fmt.Errorf("segment %d of %s: %w", w.base, w.log.st, err)
 			}
-			ready = append(ready, w)
 		}
 		if err := m.bench.Commit(m.state); err != nil {
 			return err
 		}
-		for _, w := range ready {
+		for _, w := range round {
 			if err := m.finish(files, w.log); err != nil {
 				return err
 			}
@@ -70,42 +66,29 @@ func (m *apply) rewrite() error {
 	return nil
 }
 
-// entry is what the checkpoint to be says of a log.
+// entry returns the new checkpoint's entry of a log.
 func (m *apply) entry(l *log) *checkpoint.Log { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
 
-// finish gives the segment that waits its place.
+// finish completes the swap of a log, if its entry names one.
 func (m *apply) finish(files *segment.Files, l *log) error {
 	s := m.entry(l)
 	if !s.Swapping {
 		return nil
 	}
-	waits := exists(m.fs, path.Join(l.path, segment.Name(s.Swap)+segment.LogSuffix+segment.SwapSuffix))
-	if err := segment.FinishSwap(files, l.path, s.Swap, waits); err != nil {
+	var replaced map[int64]int64
+	if l.swapWaiting { // a compaction's: it replaces other segments, too
+		replaced = l.files
+	}
+	waits := exists(m.fs, l.segmentPath(s.Swap)+segment.SwapSuffix)
+	if err := storage.FinishSwap(files, m.fs, l.path, s, waits, replaced); err != nil {
 		return err
 	}
-	listed := map[int64]bool{}
-	for _, e := range s.Segments {
-		listed[e.Base] = true
-	}
-	if l.waiting { // a compaction's: it took the place of others too
-		for base := range l.files {
-			if !listed[base] && base < s.Offset {
-				if err := segment.Open(files, l.path, base, 0).Remove(); err != nil {
-					return err
-				}
-			}
-		}
-		l.waiting = false
-	}
-	if err := m.fs.SyncDir(l.path); err != nil {
-		return err
-	}
-	s.Swapping, s.Swap = false, 0
+	l.swapWaiting, s.Swapping, s.Swap = false, false, 0
 	return nil
 }
 
-// rewriteSegment writes a segment without its flaws beside the old one, and has the checkpoint
-// to be speak of it.
+// rewriteSegment writes a copy of a segment without its flaws, and names the swap in the new
+// checkpoint.
 func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 	s := m.entry(l)
 	i := slices.IndexFunc(s.Segments, func(e checkpoint.Extent) bool { return e.Base == base })
@@ -124,7 +107,7 @@ func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 		return errors.Join(err, fresh.Discard())
 	}
 	if in, err := m.fs.Stat(l.segmentPath(base)); err == nil {
-		_ = m.fs.SetModified(fresh.Path(), in.Modified) // only retention asks for it, where timestamps can't be believed
+		_ = m.fs.SetModified(fresh.Path(), in.Modified) // only retention uses it, if timestamps cannot be trusted
 	}
 	if err := fresh.Ready(); err != nil {
 		return errors.Join(err, fresh.Discard())
@@ -136,10 +119,10 @@ func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 	return nil
 }
 
-// copyStep is how much of a segment is copied at a time.
+// copyStep is the number of bytes that are copied at a time.
 const copyStep = 1 << 20
 
-// copy copies what stands between the flaws, and what is made of those that are mended.
+// copy copies the ranges between the flaws, and the changed ranges.
 func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 	f, err := m.fs.Open(l.segmentPath(base))
 	if err != nil {
@@ -186,7 +169,7 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 	return put(at, size, nil)
 }
 
-// change is what is made of a flaw's bytes; nil leaves them out.
+// change returns the function that corrects a flaw's bytes; nil means that they are left out.
 func (f *flaw) change() func([]byte) {
 	switch {
 	case f.epoch >= 0:

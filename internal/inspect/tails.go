@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,22 +17,21 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// tail is what a log's segments hold behind the recovery point. No byte reaches a
-// segment before the journal's datasync that covers it, so that all of it was
-// acknowledged; a start cuts it off, because the journal has it too.
-// Where the journal doesn't, it is what is left.
+// tail is the part of a log's segments beyond the recovery point. Bytes reach a segment only after
+// the journal's datasync that covers them, so all of it was acknowledged. A start cuts it off,
+// because the journal holds the same records. If the journal is lost, the tail is the only copy.
 type tail struct {
 	end       int64
-	segments  []checkpoint.Extent // the whole list with it
-	files     []string            // that hold it, to be synced before anything speaks of it
+	segments  []checkpoint.Extent // the log's segments, including the tail
+	files     []string            // hold the tail; they must be synced before a checkpoint lists them
 	epochs    epochs.Cache
 	producers []byte
 }
 
-// findTail reads it: whole batches that follow one another, of epochs that don't go
-// back, so that nothing of a history that was cut off is taken for it.
+// findTail finds the tail: contiguous whole batches with leader epochs that never decrease. These
+// conditions exclude batches of an earlier history that was truncated.
 func (l *log) findTail() error {
-	l.behind = nil
+	l.tailBeyond = nil
 	if !l.journalled() || l.st.Swapping {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (l *log) findTail() error {
 	}
 	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
 	var known producers.State
-	_, _ = known.Decode(l.st.Producers) // a damaged one is forgotten
+	_, _ = known.Decode(l.st.Producers) // a damaged state counts as empty
 	t.epochs = l.st.Epochs.Below(math.MaxInt64)
 	now, latest := time.Now(), t.epochs.Latest()
 	read := func(base, from int64) (int64, error) {
@@ -62,11 +62,11 @@ func (l *log) findTail() error {
 	if n := len(t.segments); n > 0 && t.segments[n-1].Size > 0 {
 		last := &t.segments[n-1]
 		if files[last.Base] < last.Size {
-			return nil // what is there can't be told to follow
+			return nil // it is unknown whether the rest follows
 		}
 		pos, err := read(last.Base, last.Size)
 		if err != nil {
-			return l.unread(l.segmentPath(last.Base), err)
+			return l.unreadableTail(l.segmentPath(last.Base), err)
 		}
 		last.Size = pos
 	}
@@ -74,7 +74,7 @@ func (l *log) findTail() error {
 		base := t.end
 		pos, err := read(base, 0)
 		if err != nil {
-			return l.unread(l.segmentPath(base), err)
+			return l.unreadableTail(l.segmentPath(base), err)
 		}
 		if t.end == base {
 			break
@@ -83,33 +83,33 @@ func (l *log) findTail() error {
 	}
 	if t.end > l.st.Offset {
 		t.producers = known.Append(nil, t.end)
-		l.behind = &t
+		l.tailBeyond = &t
 	}
 	return nil
 }
 
-// unread: nothing is taken of what is of another history. What cannot be read may be
-// the only copy of records: a new journal has to wait for it, since the start after
-// that cuts it off.
-func (l *log) unread(name string, err error) error {
+// unreadableTail handles an error of reading a tail. Batches of another history are ignored. An unreadable
+// tail may be the only copy of records: it blocks the new journal, because the next start would cut
+// the tail off.
+func (l *log) unreadableTail(name string, err error) error {
 	if errors.Is(err, errFound) {
 		return nil
 	}
 	if access(err) || l.dir.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", l.st, err)
 	}
-	l.dir.find(Unreadable, l, name, -1, "%v; records that were in the journal may be in it", err).Effect = Refuses
+	l.dir.find(Unreadable, l, name, -1, "%v; it may hold records that are lost from the journal", err).Effect = Refuses
 	return nil
 }
 
-// sizes lists the segments that are there; nil where the directory is not.
+// sizes returns the sizes of the log's segments by base, nil if the directory is missing.
 func (l *log) sizes() (map[int64]int64, error) {
 	infos, err := l.dir.fs.List(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, l.unread(l.path, err)
+		return nil, l.unreadableTail(l.path, err)
 	}
 	files := map[int64]int64{}
 	for _, in := range infos {
@@ -120,30 +120,23 @@ func (l *log) sizes() (map[int64]int64, error) {
 	return files, nil
 }
 
-// begin begins to follow frames behind what segments hold.
+// begin resets the follower to the end of the segments, including the tail.
 func (l *log) begin() {
 	l.follow, l.end = storage.Follow(l.st), l.st.Offset
-	if l.behind != nil {
-		l.follow.Skip(l.behind.end)
-		l.end = l.behind.end
+	if l.tailBeyond != nil {
+		l.follow.Skip(l.tailBeyond.end)
+		l.end = l.tailBeyond.end
 	}
 }
 
-// sync makes what a tail is made of durable.
+// sync makes the files of a tail durable.
 func (m *apply) sync(l *log) error {
-	for _, name := range l.behind.files {
+	for _, name := range l.tailBeyond.files {
 		f, err := m.fs.Open(name)
 		if err != nil {
 			return err
 		}
-		err = f.Datasync()
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err == nil {
-			err = m.fs.SyncDir(path.Dir(name))
-		}
-		if err != nil {
+		if err := cmp.Or(f.Datasync(), f.Close(), m.fs.SyncDir(path.Dir(name))); err != nil {
 			return err
 		}
 	}

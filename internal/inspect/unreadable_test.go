@@ -12,15 +12,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// What the disk does not give may be there: it is neither called missing nor given
-// up, and where it may be the only copy nothing is done that makes it worthless.
+// Files that the disk fails to read may be intact. They are not reported as missing and not given
+// up, and if they may be the only copy, nothing is done that makes them worthless.
 func TestUnreadableIsNotMissing(t *testing.T) {
 	t.Parallel()
 	image := used(t)
 	for name, c := range map[string]struct {
 		do      func(*site)
 		faulty  string
-		names   []inspect.Kind // all that may be said
+		names   []inspect.Kind // findings that may be reported
 		blocked bool
 	}{
 		"a partition's directory": {
@@ -47,7 +47,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 		"frames that were kept": {
 			do: func(s *site) {
 				s.keep("a", "a-0-3.frames")
-				s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside, l.LSN = "a-0-3.frames", 1<<62 })
+				s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile, l.LSN = "a-0-3.frames", 1<<62 })
 			},
 			faulty: root + "/a-0-3.frames", names: []inspect.Kind{inspect.Unreadable},
 		},

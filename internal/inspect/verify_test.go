@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Of a directory that was left by a kill verify says that it is clean, and where the
-// logs end; a start finds the same, and nothing was changed.
+// Verify reports a directory that a kill left as undamaged, and where the logs end. A start finds
+// the same, and nothing is changed.
 func TestVerifySaysWhatAStartFinds(t *testing.T) {
 	t.Parallel()
 	disk := used(t)
@@ -44,8 +44,8 @@ func TestVerifySaysWhatAStartFinds(t *testing.T) {
 	}
 }
 
-// Each kind of damage is named, with the file and the partition, and nothing else is
-// said; what verify says of the start is what the start does.
+// Each kind of damage is reported, with its file and partition, and nothing else is. A start does
+// what Verify says it does.
 func TestPlantedDamageIsNamed(t *testing.T) {
 	t.Parallel()
 	eachPlant(t, func(t *testing.T, p plant, s *site, whole map[string]map[int64][]byte) {
@@ -59,8 +59,7 @@ func TestPlantedDamageIsNamed(t *testing.T) {
 	})
 }
 
-// names says whether the report has the damage at its place, and nothing that is not
-// there.
+// names reports whether the report has the damage at its place, and nothing else.
 func names(t *testing.T, r *inspect.Report, p plant, s *site) {
 	t.Helper()
 	found := 0
@@ -92,7 +91,7 @@ func opened(t *testing.T, fsys vfs.FS) *storage.Dir {
 	return d
 }
 
-// starts compares what a start does with what verify says of it.
+// starts compares the result of a start with the report of Verify.
 func starts(t *testing.T, r *inspect.Report, fsys vfs.FS, whole map[string]map[int64][]byte) {
 	t.Helper()
 	d, err := storage.OpenDir(place, options(fsys))
@@ -121,7 +120,7 @@ func starts(t *testing.T, r *inspect.Report, fsys vfs.FS, whole map[string]map[i
 	}
 }
 
-// same says whether what is there is what was, but for what is announced.
+// same reports whether the logs have their earlier content, except for announced losses.
 func same(t *testing.T, topic string, was, is map[int64][]byte, missing []inspect.Loss) {
 	t.Helper()
 	for base, b := range was {

@@ -13,15 +13,19 @@ import (
 	"unicode"
 )
 
-// pages returns README.md and docs/*.md: path from the root, text.
+// pages returns the text of the pages in the root and in docs by their path from the root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no documentation: %v", err)
 	}
+	root, err := filepath.Glob("../../*.md")
+	if err != nil || len(root) == 0 {
+		t.Fatalf("no pages in the root: %v", err)
+	}
 	all := make(map[string]string)
-	for _, p := range append(paths, "../../README.md") {
+	for _, p := range append(paths, root...) {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			t.Fatal(err)

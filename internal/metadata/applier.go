@@ -10,21 +10,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// Subscriber is told of every change, in the order of revisions, by the
-// applier's one goroutine, before next is visible through Applier.Image. Its
-// first call has everything there is as created. It must not wait for the
-// applier, and should wait for nothing else: every later change waits for it. What a
-// disk has to do is begun, and waited for by a function that Finish adds. An error is logged and stops nothing: what could not be done for one
-// topic must not hide the others.
+// Subscriber is notified of every change, in the order of revisions, by the applier's goroutine,
+// before Applier.Image shows next. In its first call, everything is in Delta.Created. It must not
+// wait for the applier, and should not block, because every later change waits for it. It starts
+// disk work in the background; a function added with Finish waits for that. An error is logged and
+// does not stop the applier: a failure for one topic must not hide changes of others.
 type Subscriber func(ctx context.Context, prev, next *Image, d *Delta) error
 
 // Applier follows a Store and publishes Images.
 //
 //	store ── history ──▶ apply ──▶ subscribers, one after the other ──▶ Image() ──▶ WaitFor
 //
-// One goroutine does all of it. Start starts it; Stop, or the end of the context
-// given to Start, ends it. Should the history be gone because the applier was
-// slow, it reads the whole store and goes on with the difference.
+// One goroutine does all of it. Start starts it; Stop, or the end of Start's context, ends it. If
+// the applier was so slow that the history is compacted, it reads the whole store and continues
+// with the difference.
 type Applier struct {
 	log   *zap.Logger
 	image atomic.Pointer[Image]
@@ -51,30 +50,29 @@ func NewApplier(log *zap.Logger) *Applier {
 	return a
 }
 
-// Subscribe adds a subscriber; they run in the order in which they were added.
-// One that is added after Start is first told of the next change, not of what
-// is there. The name is for the log.
+// Subscribe adds a subscriber; subscribers run in the order in which they were added. If it is
+// added after Start, its first notification is the next change, without the existing state. The
+// name is for the log.
 func (a *Applier) Subscribe(name string, s Subscriber) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.subscribers = append(a.subscribers, subscription{name, s})
 }
 
-// Finish adds a function that waits for what a subscriber does after it has returned, such as
-// work for a disk, for the image of one version: WaitFor calls it when that image is shown,
-// and returns its error. It is added before Start.
+// Finish adds a function that waits for work that subscribers continue in the background for one
+// version, such as disk work. WaitFor calls it when it shows that version's image, and returns its
+// error. Finish must be called before Start.
 func (a *Applier) Finish(wait func(ctx context.Context, version int64) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.finish = append(a.finish, wait)
 }
 
-// Image is the newest image whose subscribers have all run. Never nil.
+// Image returns the newest image that all subscribers have applied. It is never nil.
 func (a *Applier) Image() *Image { return a.image.Load() }
 
-// Start reads the store, tells the subscribers of all of it, publishes the
-// first Image and goes on in the background. On an error nothing runs. It is
-// called once.
+// Start reads the store, notifies the subscribers of its content, publishes the first Image and
+// continues in the background. After an error nothing runs. Start must be called at most once.
 func (a *Applier) Start(ctx context.Context, store Store) error {
 	next, err := loadStore(ctx, store)
 	if err != nil {
@@ -91,8 +89,8 @@ func (a *Applier) Start(ctx context.Context, store Store) error {
 	return nil
 }
 
-// Stop ends the applier and waits for its goroutine. Image stays readable, a
-// waiting WaitFor returns ErrClosed.
+// Stop ends the applier and waits for its goroutine. Image still works; waiting calls of WaitFor
+// return ErrClosed.
 func (a *Applier) Stop() {
 	if a.stop == nil {
 		return
@@ -101,9 +99,9 @@ func (a *Applier) Stop() {
 	<-a.done
 }
 
-// WaitFor returns when Image shows the given version or a later one, and what subscribers
-// left to be done for exactly this version has been tried; see Finish. It fails with the
-// context's error, or with why the applier ended.
+// WaitFor waits until Image shows the given version or a later one and the functions added with
+// Finish have returned for exactly that version. It fails with the context's error, or with the
+// reason why the applier ended.
 func (a *Applier) WaitFor(ctx context.Context, version int64) error {
 	for {
 		a.mu.Lock()
@@ -128,16 +126,16 @@ func (a *Applier) WaitFor(ctx context.Context, version int64) error {
 	}
 }
 
-// Err is why the applier ended, nil while it runs. ErrClosed: it was stopped.
-// Anything else means that this broker no longer learns of changes.
+// Err returns why the applier ended, or nil while it runs. ErrClosed means that it was stopped.
+// After any other error this broker no longer follows metadata changes.
 func (a *Applier) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
-// Done is closed when the applier ended; Err then says why. It is nil before
-// Start.
+// Done returns a channel that is closed when the applier has ended; Err then returns the reason. It
+// is nil before Start.
 func (a *Applier) Done() <-chan struct{} { return a.done }
 
 func (a *Applier) run(ctx context.Context, store Store, watch Watcher) {
@@ -146,7 +144,7 @@ func (a *Applier) run(ctx context.Context, store Store, watch Watcher) {
 	if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 		err = ErrClosed
 	} else {
-		a.log.Error("metadata applier ended: this broker no longer learns of changes", zap.Error(err))
+		a.log.Error("metadata applier ended, this broker no longer follows metadata changes", zap.Error(err))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +153,7 @@ func (a *Applier) run(ctx context.Context, store Store, watch Watcher) {
 	a.moved = make(chan struct{})
 }
 
-// follow applies the history until an error, which is never nil.
+// follow applies the history until an error, which it returns.
 func (a *Applier) follow(ctx context.Context, store Store, watch Watcher) error {
 	defer func() { watch.Close() }()
 	for {
@@ -180,14 +178,14 @@ func (a *Applier) follow(ctx context.Context, store Store, watch Watcher) error 
 	}
 }
 
-// resync reads the whole store because the history has a hole. The watcher that
-// it returns is valid, if already closed, also with an error.
+// resync reads the whole store because the history was compacted. The returned watcher is valid
+// even with an error, but then closed.
 func (a *Applier) resync(ctx context.Context, store Store) (Watcher, error) {
 	next, err := loadStore(ctx, store)
 	if err != nil {
 		return closedWatcher{}, err
 	}
-	a.log.Warn("metadata applier fell behind, read everything again",
+	a.log.Warn("metadata applier fell behind and reread the store",
 		zap.Int64("from", a.Image().Version()), zap.Int64("to", next.Version()))
 	watch, err := store.Watch(ctx, next.Version()+1)
 	if err != nil {
@@ -230,7 +228,7 @@ func loadStore(ctx context.Context, store Store) (*Image, error) {
 	return next, nil
 }
 
-// closedWatcher stands where there is no watcher to close.
+// closedWatcher is used when there is no watcher to close.
 type closedWatcher struct{}
 
 func (closedWatcher) Next(context.Context) (Batch, error) { return Batch{}, ErrClosed }

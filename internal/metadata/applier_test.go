@@ -69,9 +69,9 @@ func names(topics []*metadata.Topic) []string {
 	return list
 }
 
-// I16 and the order that the replica manager relies on: what a subscriber does
-// for a version is done before anybody sees that version.
-func TestSubscribersRunInOrderBeforeTheImageIsSeen(t *testing.T) {
+// I16, and the order that the replica manager relies on: subscribers have applied a version before
+// any reader sees it.
+func TestSubscribersRunInOrderBeforeTheImageIsVisible(t *testing.T) {
 	s := openStore(t, 0)
 	addTopic(t, s, 0)
 	addTopic(t, s, 1)
@@ -80,7 +80,7 @@ func TestSubscribersRunInOrderBeforeTheImageIsSeen(t *testing.T) {
 	for _, who := range []string{"first", "second"} {
 		a.Subscribe(who, func(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
 			if a.Image() != prev || prev.Version() >= next.Version() {
-				t.Errorf("%s: version %d is seen while %d follows %d", who, a.Image().Version(), next.Version(), prev.Version())
+				t.Errorf("%s: version %d is visible while %d follows %d", who, a.Image().Version(), next.Version(), prev.Version())
 			}
 			calls = append(calls, fmt.Sprint(who, prev.Version(), next.Version(), names(d.Created)))
 			return nil
@@ -97,7 +97,7 @@ func TestSubscribersRunInOrderBeforeTheImageIsSeen(t *testing.T) {
 	}
 }
 
-func TestAFailedSubscriberIsLoudAndStopsNothing(t *testing.T) {
+func TestFailedSubscriberIsLoggedAndStopsNothing(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	s := openStore(t, 0)
 	a := metadata.NewApplier(zap.New(core))
@@ -117,12 +117,12 @@ func TestAFailedSubscriberIsLoudAndStopsNothing(t *testing.T) {
 	}
 }
 
-// A transaction that no image shows still moves the version.
-func TestVersionsMoveWithoutAVisibleChange(t *testing.T) {
+// A transaction without a visible change still raises the version.
+func TestVersionsGrowWithoutAVisibleChange(t *testing.T) {
 	s := openStore(t, 0)
 	a := metadata.NewApplier(zap.NewNop())
 	a.Subscribe("none", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
-		t.Error("a subscriber is told of nothing")
+		t.Error("a subscriber was notified of an empty change")
 		return nil
 	})
 	start(t, a, s)
@@ -133,9 +133,8 @@ func TestVersionsMoveWithoutAVisibleChange(t *testing.T) {
 	wait(t, a, rev)
 }
 
-// A subscriber that takes too long costs no memory: what it missed arrives as
-// one difference.
-func TestASlowApplierCatchesUpInOneStep(t *testing.T) {
+// A slow subscriber costs no memory: the missed changes arrive as one difference.
+func TestSlowApplierCatchesUpInOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t, 4)
 		addTopic(t, s, 0)
@@ -180,7 +179,7 @@ func TestWaitForEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := a.WaitFor(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a version that never comes: %v", err)
+			t.Errorf("a version that never appears: %v", err)
 		}
 		waited := make(chan error)
 		go func() { waited <- a.WaitFor(context.Background(), 5) }()
@@ -194,9 +193,9 @@ func TestWaitForEnds(t *testing.T) {
 	})
 }
 
-// What this version cannot read must not be skipped: the applier stops, says
-// so, and shows the last image that was whole.
-func TestWhatCannotBeReadEndsTheApplier(t *testing.T) {
+// Data that this version can't read must not be skipped: the applier stops, logs an error, and
+// keeps showing the last complete image.
+func TestUnreadableDataEndsTheApplier(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	s := openStore(t, 0)
 	a := metadata.NewApplier(zap.New(core))
@@ -215,7 +214,7 @@ func TestWhatCannotBeReadEndsTheApplier(t *testing.T) {
 		t.Errorf("version %d, %d errors logged", a.Image().Version(), logs.Len())
 	}
 	if err := metadata.NewApplier(zap.NewNop()).Start(context.Background(), s); !errors.Is(err, metadata.ErrNewerVersion) {
-		t.Errorf("a start with what cannot be read: %v", err)
+		t.Errorf("a start with unreadable data: %v", err)
 	}
 }
 
@@ -231,9 +230,9 @@ func TestStartOnAClosedStoreFails(t *testing.T) {
 	a.Stop() // nothing runs
 }
 
-// What a subscriber leaves to be done holds up no later version and no image, and WaitFor waits for
-// that of the version which it was called with alone.
-func TestWaitForWaitsForWhatItsVersionLeftToBeDone(t *testing.T) {
+// A subscriber's background work delays neither later versions nor images. WaitFor waits only for
+// that of its own version.
+func TestWaitForWaitsForBackgroundWorkOfItsVersion(t *testing.T) {
 	s := openStore(t, 0)
 	a := metadata.NewApplier(zap.NewNop())
 	slow, failed := make(chan struct{}), errors.New("disk on fire")
@@ -266,7 +265,7 @@ func TestWaitForWaitsForWhatItsVersionLeftToBeDone(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("what takes too long: %v", err)
+		t.Errorf("work that takes too long: %v", err)
 	}
 	close(slow)
 	wait(t, a, second)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Load builds the image of a whole store as Range returned it. Keys of no known
-// family and values of no known version are errors.
+// Load builds the image of a whole store from the result of Range. Unknown keys and values of
+// unknown versions are errors.
 func Load(kvs []KV, revision int64) (*Image, error) {
 	b := newBuilder(Empty())
 	for _, kv := range kvs {
@@ -20,8 +20,8 @@ func Load(kvs []KV, revision int64) (*Image, error) {
 	return next, err
 }
 
-// Apply builds the image after one transaction, and what it changed. The cost
-// grows with the change, not with what is there.
+// Apply builds the image after one transaction, and the difference. The cost grows with the size of
+// the change, not of the image.
 func (m *Image) Apply(batch Batch) (*Image, *Delta, error) {
 	b := newBuilder(m)
 	for _, e := range batch.Events {
@@ -38,7 +38,7 @@ func (m *Image) Apply(batch Batch) (*Image, *Delta, error) {
 	return b.done(batch.Revision)
 }
 
-// builder collects what changes against one image.
+// builder collects changes relative to one image.
 type builder struct {
 	prev    *Image
 	next    Image
@@ -50,7 +50,7 @@ type builder struct {
 	delta   Delta
 }
 
-// topicEdit is what a transaction says about one topic.
+// topicEdit is a transaction's changes to one topic.
 type topicEdit struct {
 	record     *TopicRecord
 	revision   int64
@@ -76,7 +76,7 @@ func (b *builder) topic(id [16]byte) *topicEdit {
 	return e
 }
 
-// put takes in the new value of a key.
+// put adds the new value of a key.
 func (b *builder) put(kv KV) error {
 	k, err := ParseKey(kv.Key)
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *builder) put(kv KV) error {
 	return err
 }
 
-// remove takes in that a key is gone.
+// remove adds the deletion of a key.
 func (b *builder) remove(key string) error {
 	k, err := ParseKey(key)
 	if err != nil {
@@ -189,7 +189,7 @@ func (b *builder) setBrokerConfig(id int32, c *brokerConfig) {
 	b.delta.BrokerConfigs = append(b.delta.BrokerConfigs, id)
 }
 
-// done puts the edits into a new image.
+// done builds the new image from the changes.
 func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	for _, id := range sortIDs(maps.Keys(b.topics)) {
 		if err := b.applyTopic(id, b.topics[id]); err != nil {
@@ -238,8 +238,8 @@ func (b *builder) applyTopic(id [16]byte, e *topicEdit) error {
 	return nil
 }
 
-// build makes the topic after the edit. Every partition that the record counts
-// has to be there: a store where one is missing is damaged or half-written.
+// build makes the topic after the edit. Every partition that the record counts must exist:
+// otherwise the store is damaged or incomplete.
 func (e *topicEdit) build(id [16]byte, prev *Topic) (*Topic, error) {
 	next := Topic{ID: id}
 	if prev != nil {

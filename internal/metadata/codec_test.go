@@ -28,11 +28,11 @@ func TestKeysRoundTrip(t *testing.T) {
 		t.Error("two colliding names have two keys")
 	}
 	if !(PartitionKey(idA, 9) < PartitionKey(idA, 10)) {
-		t.Error("keys of partitions do not sort as partitions do")
+		t.Error("keys of partitions do not sort like partitions")
 	}
 }
 
-func TestOtherKeysAreRefusedByName(t *testing.T) {
+func TestUnknownKeysAreRefused(t *testing.T) {
 	id := FormatID(idA)
 	for _, s := range []string{
 		"", "/", "/cluster/", "/brokers/", "/brokers/-1", "/brokers/01", "/brokers/2147483648", "/names/", "/names/a.b",
@@ -78,7 +78,7 @@ func TestValuesRoundTrip(t *testing.T) {
 	check(TopicConfigKey(idA), EncodeConfigs(configs), configs, func(kv KV) (any, error) { return DecodeConfigs(kv) })
 }
 
-// decoders are all of them, for what holds for all.
+// decoders are all decoders, for tests of common properties.
 func decoders() map[string]func(KV) error {
 	return map[string]func(KV) error{
 		ClusterKey:           func(kv KV) error { _, err := DecodeCluster(kv); return err },
@@ -92,7 +92,7 @@ func decoders() map[string]func(KV) error {
 	}
 }
 
-func TestValuesOfANewerVersionAreRefused(t *testing.T) {
+func TestNewerValueVersionsAreRefused(t *testing.T) {
 	for key, decode := range decoders() {
 		err := decode(KV{Key: key, Value: []byte(`{"v":2,"new":[1]}`), ModRevision: 1})
 		if !errors.Is(err, ErrNewerVersion) || !strings.Contains(err.Error(), key) {
@@ -114,18 +114,18 @@ func TestValuesOfANewerVersionAreRefused(t *testing.T) {
 	}
 }
 
-func TestPartitionsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidPartitionsAreRefused(t *testing.T) {
 	for what, change := range map[string]func(*Partition){
-		"no replicas":           func(p *Partition) { p.Replicas, p.Dirs, p.ISR, p.Leader = nil, nil, nil, -1 },
-		"too few directories":   func(p *Partition) { p.Dirs = p.Dirs[:1] },
-		"a replica twice":       func(p *Partition) { p.Replicas = []int32{2, 2} },
-		"a negative replica":    func(p *Partition) { p.Replicas = []int32{2, -1} },
-		"isr outside replicas":  func(p *Partition) { p.ISR = []int32{5} },
-		"isr twice":             func(p *Partition) { p.ISR = []int32{2, 2} },
-		"leader is no replica":  func(p *Partition) { p.Leader = 5 },
-		"negative leader":       func(p *Partition) { p.Leader = -2 },
-		"negative leader epoch": func(p *Partition) { p.LeaderEpoch = -1 },
-		"negative epoch":        func(p *Partition) { p.PartitionEpoch = -1 },
+		"no replicas":             func(p *Partition) { p.Replicas, p.Dirs, p.ISR, p.Leader = nil, nil, nil, -1 },
+		"too few directories":     func(p *Partition) { p.Dirs = p.Dirs[:1] },
+		"a duplicate replica":     func(p *Partition) { p.Replicas = []int32{2, 2} },
+		"a negative replica":      func(p *Partition) { p.Replicas = []int32{2, -1} },
+		"isr outside replicas":    func(p *Partition) { p.ISR = []int32{5} },
+		"isr twice":               func(p *Partition) { p.ISR = []int32{2, 2} },
+		"leader is not a replica": func(p *Partition) { p.Leader = 5 },
+		"negative leader":         func(p *Partition) { p.Leader = -2 },
+		"negative leader epoch":   func(p *Partition) { p.LeaderEpoch = -1 },
+		"negative epoch":          func(p *Partition) { p.PartitionEpoch = -1 },
 	} {
 		p := somePartition()
 		change(&p)

@@ -6,45 +6,45 @@ import (
 	"slices"
 )
 
-// Delta is what differs between two Images. Lists of topics are sorted by id.
+// Delta is the difference between two Images. Lists of topics are sorted by id.
 type Delta struct {
 	Created []*Topic
-	Deleted []*Topic // as they were last
+	Deleted []*Topic // in their last state
 	Changed []TopicChange
-	// Tombstones are new, Forgotten are gone: no disk has the topic's logs any
-	// more.
+	// Tombstones are new tombstones. Forgotten are removed ones: no disk has the topic's logs
+	// anymore.
 	Tombstones []*Deleting
 	Forgotten  [][16]byte
-	// BrokerConfigs names the brokers whose dynamic configs changed,
-	// DefaultBroker among them where the common ones did; sorted.
+	// BrokerConfigs lists the brokers whose dynamic configs changed, sorted. DefaultBroker stands
+	// for the configs common to all.
 	BrokerConfigs []int32
-	// GroupConfigs names the groups whose configs changed; sorted.
+	// GroupConfigs lists the groups whose configs changed, sorted.
 	GroupConfigs []string
-	// Brokers: a broker registered, changed or left.
+	// Brokers is set if a broker registered, changed or left.
 	Brokers bool
-	// Cluster: the cluster's own facts changed.
+	// Cluster is set if the cluster's own data changed.
 	Cluster bool
 }
 
-// TopicChange is a topic that exists before and after.
+// TopicChange is a topic that exists before and after the change.
 type TopicChange struct {
 	Prev, Next *Topic
-	// Partitions that are new or differ, ascending. The new ones are those not
-	// below Prev.Partitions.Len().
+	// Partitions are the new and changed partitions, ascending. New ones are not below
+	// Prev.Partitions.Len().
 	Partitions []int32
-	// Config: the topic's own configs differ.
+	// Config is set if the topic's own configs changed.
 	Config bool
 }
 
-// Empty reports whether nothing differs. A transaction may raise the version
-// without changing what an Image shows.
+// Empty reports whether there is no difference. A transaction may raise the version without a
+// visible change.
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
 		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Brokers && !d.Cluster
 }
 
-// Diff compares two images in full, by the revisions of their parts. It is for
-// an applier that lost its place in the history.
+// Diff compares two complete images, by the revisions of their parts. It is for an applier that has
+// missed part of the history.
 func Diff(prev, next *Image) *Delta {
 	d := &Delta{Cluster: prev.cluster != next.cluster, Brokers: !slices.Equal(prev.brokers, next.brokers)}
 	for _, id := range sortedIDs(prev.byID.all(), next.byID.all()) {
@@ -104,7 +104,7 @@ func (d *Delta) change(p, n *Topic) {
 	}
 }
 
-// sortedIDs are the keys of two maps together.
+// sortedIDs returns the keys of both maps, sorted.
 func sortedIDs[V any](a, b func(func([16]byte, V) bool)) [][16]byte {
 	seen := map[[16]byte]bool{}
 	for _, all := range []func(func([16]byte, V) bool){a, b} {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// idLen is the length of an id in text: 16 bytes in base64 without padding.
+// idLen is the length of an id as text: 16 bytes in base64 without padding.
 const idLen = 22
 
-// NewID returns a random (version 4) UUID whose text does not begin with a dash,
-// as Kafka's does not, because it ends up on command lines. It never returns
-// the two ids that Kafka reserves (all zero, and zero with a last byte of one).
+// NewID returns a random (version 4) UUID. Its text does not begin with a dash, because it may be
+// used on command lines; Kafka does the same. It is never one of the two ids that Kafka reserves
+// (all zero, and zero with a last byte of one).
 func NewID() [16]byte {
 	for {
 		var id [16]byte
@@ -24,12 +24,12 @@ func NewID() [16]byte {
 	}
 }
 
-// FormatID is an id's text: 22 characters of URL-safe base64 without padding, as
-// Kafka prints topic and cluster ids.
+// FormatID returns the text of an id: 22 characters of URL-safe base64 without padding, as Kafka
+// prints topic and cluster ids.
 func FormatID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// ParseID is the inverse of FormatID. Only the canonical text is accepted, so
-// that an id has one key.
+// ParseID is the inverse of FormatID. It accepts only the canonical text, so that an id has one
+// key.
 func ParseID(s string) ([16]byte, error) {
 	var id [16]byte
 	if len(s) != idLen {

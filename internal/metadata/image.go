@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Image is the metadata of the cluster at one revision. It never changes. The
-// zero value is not usable; Empty returns the image of an empty store.
+// Image is the metadata of the cluster at one revision. It never changes. The zero value is not
+// usable; Empty returns the image of an empty store.
 type Image struct {
 	version  int64
 	cluster  Cluster
@@ -19,13 +19,12 @@ type Image struct {
 	configs  map[int32]brokerConfig
 	groups   shards[string, brokerConfig]
 	deleting shards[[16]byte, *Deleting]
-	// sorted is made when somebody first asks for it, and shared by images
-	// between which no topic was created or deleted.
+	// sorted is built on first use, and shared by images between which no topic was created or
+	// deleted.
 	sorted *sortedNames
 }
 
-// brokerConfig are the dynamic configs of one broker, or the default of all, or
-// those of a group.
+// brokerConfig has the dynamic configs of one broker, of all brokers, or of a group.
 type brokerConfig struct {
 	set      map[string]string
 	revision int64
@@ -36,31 +35,31 @@ type sortedNames struct {
 	names []string
 }
 
-// Empty is the image of a store that holds nothing: version 0.
+// Empty returns the image of an empty store, with version 0.
 func Empty() *Image { return &Image{sorted: new(sortedNames)} }
 
-// Version is the store's revision that the image shows.
+// Version returns the store's revision that the image shows.
 func (m *Image) Version() int64 { return m.version }
 
-// ClusterID is the stable id of the cluster, empty before it is bootstrapped.
+// ClusterID returns the permanent id of the cluster, empty before a broker has registered.
 func (m *Image) ClusterID() string { return m.cluster.ID }
 
-// FeatureLevel is the agreed level of the metadata's meaning.
+// FeatureLevel returns the agreed feature level of the metadata.
 func (m *Image) FeatureLevel() int32 { return m.cluster.FeatureLevel }
 
-// Topic is the topic of that name, nil where there is none.
+// Topic returns the topic with a name, or nil.
 func (m *Image) Topic(name string) *Topic {
 	t, _ := m.topics.get(name)
 	return t
 }
 
-// TopicByID is the topic with that id, nil where there is none.
+// TopicByID returns the topic with an id, or nil.
 func (m *Image) TopicByID(id [16]byte) *Topic {
 	t, _ := m.byID.get(id)
 	return t
 }
 
-// Partition is one partition, nil where there is none.
+// Partition returns one partition, or nil.
 func (m *Image) Partition(tp TopicPartition) *Partition {
 	t := m.TopicByID(tp.Topic)
 	if t == nil {
@@ -69,14 +68,14 @@ func (m *Image) Partition(tp TopicPartition) *Partition {
 	return t.Partitions.At(tp.Partition)
 }
 
-// NumTopics is the number of topics.
+// NumTopics returns the number of topics.
 func (m *Image) NumTopics() int { return m.topics.len() }
 
-// Topics walks all topics, sorted by name.
+// Topics iterates over all topics, sorted by name.
 func (m *Image) Topics() iter.Seq[*Topic] { return m.TopicsFrom("") }
 
-// TopicsFrom walks the topics whose names are not below the given one, sorted:
-// what a paged listing goes on with, whether or not that topic still exists.
+// TopicsFrom iterates over the topics whose names are not below the given name, sorted. A paged
+// listing continues with it, whether or not that topic still exists.
 func (m *Image) TopicsFrom(name string) iter.Seq[*Topic] {
 	return func(yield func(*Topic) bool) {
 		names := m.names()
@@ -100,11 +99,10 @@ func (m *Image) names() []string {
 	return m.sorted.names
 }
 
-// Brokers are the registered brokers, sorted by id. The slice must not be
-// changed.
+// Brokers returns the registered brokers, sorted by id. The slice must not be modified.
 func (m *Image) Brokers() []Broker { return m.brokers }
 
-// Broker is one registered broker.
+// Broker returns a registered broker, or nil.
 func (m *Image) Broker(id int32) (Broker, bool) {
 	i, ok := slices.BinarySearchFunc(m.brokers, id, func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })
 	if !ok {
@@ -113,22 +111,22 @@ func (m *Image) Broker(id int32) (Broker, bool) {
 	return m.brokers[i], true
 }
 
-// BrokerConfig are the dynamic configs of one broker; with DefaultBroker those
-// that hold for all. It may be nil and must not be changed.
+// BrokerConfig returns the dynamic configs of one broker, or with DefaultBroker those common to
+// all. The map may be nil and must not be modified.
 func (m *Image) BrokerConfig(id int32) map[string]string { return m.configs[id].set }
 
-// BrokerConfigRevision is the revision that last changed BrokerConfig(id), 0
-// where it was never set.
+// BrokerConfigRevision returns the revision that last changed BrokerConfig(id), 0 if it was never
+// set.
 func (m *Image) BrokerConfigRevision(id int32) int64 { return m.configs[id].revision }
 
-// GroupConfig are the configs of one consumer group. It may be nil and must not be
-// changed.
+// GroupConfig returns the configs of one consumer group. The map may be nil and must not be
+// modified.
 func (m *Image) GroupConfig(group string) map[string]string {
 	c, _ := m.groups.get(group)
 	return c.set
 }
 
-// GroupConfigs walks the groups that have configs, in no order.
+// GroupConfigs iterates over the groups that have configs, in no order.
 func (m *Image) GroupConfigs() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for group := range m.groups.all() {
@@ -139,14 +137,13 @@ func (m *Image) GroupConfigs() iter.Seq[string] {
 	}
 }
 
-// Deleting is the tombstone of a deleted topic whose logs may still exist, nil
-// where there is none.
+// Deleting returns the tombstone of a deleted topic whose logs may still exist, or nil.
 func (m *Image) Deleting(id [16]byte) *Deleting {
 	d, _ := m.deleting.get(id)
 	return d
 }
 
-// Tombstones walks all tombstones in no order.
+// Tombstones iterates over all tombstones in no order.
 func (m *Image) Tombstones() iter.Seq[*Deleting] {
 	return func(yield func(*Deleting) bool) {
 		for _, d := range m.deleting.all() {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// show prints everything that an image shows.
+// show returns the content of an image as text.
 func show(m *Image) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "@%d %q %d %v\n", m.Version(), m.ClusterID(), m.FeatureLevel(), m.Brokers())
@@ -48,7 +48,7 @@ func onePartition(leader int32) []byte {
 	return Partition{Leader: leader, Replicas: []int32{leader}, ISR: []int32{leader}, Dirs: make([][16]byte, 1)}.Encode()
 }
 
-// create are the events of a new topic.
+// create returns the events of a new topic.
 func create(id [16]byte, name string, partitions int32) []Event {
 	events := []Event{set(NameKey(name), Name{Topic: name, ID: id}.Encode()),
 		set(TopicKey(id), TopicRecord{Name: name, Partitions: partitions}.Encode())}
@@ -76,7 +76,7 @@ func apply(t testing.TB, m *Image, events ...Event) (*Image, *Delta) {
 	return next, d
 }
 
-func TestTheLifeOfATopic(t *testing.T) {
+func TestTopicLifecycle(t *testing.T) {
 	m, d := apply(t, Empty(), create(idA, "x", 2)...)
 	x := m.Topic("x")
 	if len(d.Created) != 1 || d.Created[0] != x || x.ID != idA || x.Partitions.Len() != 2 || m.NumTopics() != 1 {
@@ -109,9 +109,8 @@ func TestTheLifeOfATopic(t *testing.T) {
 	}
 }
 
-// One transaction may take a name from one topic and give it to another,
-// whichever id comes first.
-func TestANameCanChangeHandsInOneTransaction(t *testing.T) {
+// One transaction may move a name from one topic to another, whichever id comes first.
+func TestNameMovesInOneTransaction(t *testing.T) {
 	for _, ids := range [][2][16]byte{{idA, idB}, {idB, idA}} {
 		m, _ := apply(t, Empty(), create(ids[0], "x", 1)...)
 		m, d := apply(t, m, append(remove(ids[0], "x", 1), create(ids[1], "x", 1)...)...)
@@ -150,7 +149,7 @@ func TestGroupsHaveConfigs(t *testing.T) {
 	}
 }
 
-func TestStoresThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInconsistentStoresAreRefused(t *testing.T) {
 	base, _ := apply(t, Empty(), create(idA, "x", 2)...)
 	for what, events := range map[string][]Event{
 		"a partition without a topic":   {set(PartitionKey(idB, 0), onePartition(1))},
@@ -169,7 +168,7 @@ func TestStoresThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestListingGoesOnFromAnyName(t *testing.T) {
+func TestListingContinuesFromAnyName(t *testing.T) {
 	m := Empty()
 	for i, name := range []string{"b", "d", "a", "c"} {
 		m, _ = apply(t, m, create([16]byte{byte(i + 1)}, name, 1)...)
@@ -184,12 +183,12 @@ func TestListingGoesOnFromAnyName(t *testing.T) {
 		}
 	}
 	for range m.Topics() {
-		break // a walk may end early
+		break // an iteration may end early
 	}
 }
 
-// A random history: every image equals the one loaded from what the store then
-// holds, Diff agrees with the deltas, and no earlier image changes.
+// A random history: every image equals one loaded from the store's content at that time, Diff
+// agrees with the deltas, and no earlier image changes.
 func TestApplyingAHistoryEqualsLoadingItsResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := map[string]KV{}
@@ -228,8 +227,7 @@ func TestApplyingAHistoryEqualsLoadingItsResult(t *testing.T) {
 	})
 }
 
-// normal leaves out what Diff cannot or need not know: changes that change
-// nothing.
+// normal removes changes without effect, which Diff can't know.
 func normal(d *Delta) Delta {
 	n := *d
 	n.Changed = slices.DeleteFunc(slices.Clone(d.Changed), func(c TopicChange) bool { return !c.Config && len(c.Partitions) == 0 })
@@ -252,8 +250,8 @@ func normal(d *Delta) Delta {
 }
 
 func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
-	name := fmt.Sprintf("topic-%d", id[0]) // the next of that name has another id
-	for topics[id] < 0 {                   // a deleted id never comes back
+	name := fmt.Sprintf("topic-%d", id[0]) // the next topic of that name has another id
+	for topics[id] < 0 {                   // a deleted id is never reused
 		id[1]++
 	}
 	n, exists := topics[id]
@@ -281,7 +279,7 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 	return []Event{set(PartitionKey(id, p), onePartition(3)), set(PartitionKey(id, n-1), onePartition(4))}
 }
 
-// big is an image of many topics, or of one with many partitions.
+// big returns an image of many topics, or of one with many partitions.
 func big(t testing.TB, topics int, partitions int32) *Image {
 	t.Helper()
 	m := Empty()
@@ -293,8 +291,8 @@ func big(t testing.TB, topics int, partitions int32) *Image {
 	return m
 }
 
-// One change among 10,000 partitions allocates about what one among 500 does:
-// a shard and a chunk, not the lot.
+// One change among 10,000 partitions allocates about as much as one among 500: a shard and a chunk,
+// not everything.
 func TestOneChangeIsNotLinear(t *testing.T) {
 	cost := func(m *Image, id [16]byte) uint64 {
 		events := []Event{set(PartitionKey(id, 0), onePartition(2))}

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// The keys of a cluster. <id> is FormatID's text; <name> is a topic's name with
-// every '.' turned into '_', so that one key guards a name together with all
-// names that Kafka treats as colliding with it.
+// The keys of a cluster. <id> is FormatID's text; <name> is a topic's name in which every '.' is
+// replaced by '_', so that one key guards a name together with all names that Kafka treats as
+// colliding with it.
 //
 //	/cluster                    Cluster
 //	/producer-ids               ProducerIDs: the next block
 //	/brokers/<broker>           Broker
-//	/names/<name>               Name: which topic has it
+//	/names/<name>               Name: the topic with that name
 //	/topics/<id>                TopicRecord
 //	/partitions/<id>/<n>        Partition
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
-//	/configs/groups/<group>     Configs: a consumer group's own; its name as in a URL's path
-//	/deleting/<id>              Deleting: stays until the topic's logs are gone
+//	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
+//	/deleting/<id>              Deleting: stays until the topic's logs are removed
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"
@@ -37,30 +37,29 @@ const (
 	defaultBroker = "default"
 )
 
-// DefaultBroker stands for "every broker" where a dynamic broker config is
-// meant.
+// DefaultBroker stands for "all brokers" in dynamic broker configs.
 const DefaultBroker int32 = -1
 
-// BrokerKey is the key of a broker's registration.
+// BrokerKey returns the key of a broker's registration.
 func BrokerKey(id int32) string { return BrokerPrefix + strconv.Itoa(int(id)) }
 
-// NameKey is the key that guards a topic's name; colliding names share it.
+// NameKey returns the key that guards a topic's name; colliding names share it.
 func NameKey(topic string) string { return NamePrefix + strings.ReplaceAll(topic, ".", "_") }
 
-// TopicKey is the key of a topic.
+// TopicKey returns the key of a topic.
 func TopicKey(id [16]byte) string { return TopicPrefix + FormatID(id) }
 
-// PartitionKey is the key of a partition. The number has leading zeros so that
-// keys sort as partitions do.
+// PartitionKey returns the key of a partition. The number has leading zeros so that keys sort like
+// partitions.
 func PartitionKey(id [16]byte, partition int32) string {
 	return fmt.Sprintf("%s%s/%010d", PartitionPrefix, FormatID(id), partition)
 }
 
-// TopicConfigKey is the key of a topic's config overrides.
+// TopicConfigKey returns the key of a topic's config overrides.
 func TopicConfigKey(id [16]byte) string { return TopicConfigPrefix + FormatID(id) }
 
-// BrokerConfigKey is the key of a broker's dynamic configs, or with
-// DefaultBroker of those of all brokers.
+// BrokerConfigKey returns the key of a broker's dynamic configs, or with DefaultBroker of those
+// common to all brokers.
 func BrokerConfigKey(id int32) string {
 	if id == DefaultBroker {
 		return BrokerConfigPrefix + defaultBroker
@@ -68,11 +67,10 @@ func BrokerConfigKey(id int32) string {
 	return BrokerConfigPrefix + strconv.Itoa(int(id))
 }
 
-// GroupConfigKey is the key of the configs of a consumer group. The name may have
-// any bytes.
+// GroupConfigKey returns the key of the configs of a consumer group. The name may have any bytes.
 func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
 
-// DeletingKey is the key of the tombstone of a deleted topic.
+// DeletingKey returns the key of a deleted topic's tombstone.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
 // KeyKind is the family that a key belongs to.
@@ -98,12 +96,11 @@ type Key struct {
 	ID        [16]byte // topic
 	Partition int32
 	Broker    int32
-	Name      string // KindName: with '.' turned into '_'; KindGroupConfig: the group
+	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group
 }
 
-// ParseKey takes a key apart. A key of no family, or not in the one form that
-// the functions above give it, is an error: a newer chronik may have written
-// it, and ignoring it would lose what it means.
+// ParseKey parses a key. A key of an unknown family, or not in the form that the functions above
+// return, is an error: a newer chronik may have written it, and ignoring it would lose data.
 func ParseKey(s string) (Key, error) {
 	k, ok := parseKey(s)
 	if !ok || k.String() != s {
@@ -112,7 +109,7 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
-// String is the text of a key.
+// String returns the text of a key.
 func (k Key) String() string {
 	switch k.Kind {
 	case KindCluster:
@@ -175,7 +172,7 @@ func parseKey(s string) (Key, bool) {
 	return parseIDKey(s)
 }
 
-// parseIDKey takes apart the families whose last element is a topic id.
+// parseIDKey parses keys that end with a topic id.
 func parseIDKey(s string) (Key, bool) {
 	for prefix, kind := range map[string]KeyKind{
 		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting,
@@ -188,7 +185,7 @@ func parseIDKey(s string) (Key, bool) {
 	return Key{}, false
 }
 
-// parseInt32 accepts what is not negative.
+// parseInt32 parses a number that is not negative.
 func parseInt32(s string) (int32, bool) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	return int32(n), err == nil && n >= 0

@@ -5,18 +5,17 @@ import "iter"
 // chunkSize is the number of partitions that are copied when one changes.
 const chunkSize = 64
 
-// Partitions is an immutable sequence of partitions, kept in chunks so that
-// changing one partition of 10,000 copies 64 of them and a small table.
+// Partitions is an immutable sequence of partitions, stored in chunks: changing one partition of
+// 10,000 copies 64 of them and a small table.
 type Partitions struct {
 	chunks []*[chunkSize]Partition
 	n      int32
 }
 
-// Len is the number of partitions.
+// Len returns the number of partitions.
 func (ps Partitions) Len() int32 { return ps.n }
 
-// At returns partition i, nil where there is no such partition: a client's
-// number needs no check of its own.
+// At returns partition i, or nil if there is none, so that numbers from clients need no check.
 func (ps Partitions) At(i int32) *Partition {
 	if i < 0 || i >= ps.n {
 		return nil
@@ -24,7 +23,7 @@ func (ps Partitions) At(i int32) *Partition {
 	return &ps.chunks[i/chunkSize][i%chunkSize]
 }
 
-// All walks the partitions in order.
+// All iterates over the partitions in order.
 func (ps Partitions) All() iter.Seq2[int32, *Partition] {
 	return func(yield func(int32, *Partition) bool) {
 		for i := range ps.n {
@@ -35,9 +34,8 @@ func (ps Partitions) All() iter.Seq2[int32, *Partition] {
 	}
 }
 
-// with returns a copy of length n, at least the present one, in which some
-// partitions are replaced. Chunks that nothing touches are shared. The caller
-// sees to it that every new index is among the changes.
+// with returns a copy of length n, which must not be smaller than the current one, with some
+// partitions replaced. It shares unchanged chunks. changes must include every new index.
 func (ps Partitions) with(n int32, changes map[int32]*Partition) Partitions {
 	next := Partitions{n: n, chunks: make([]*[chunkSize]Partition, (n+chunkSize-1)/chunkSize)}
 	copy(next.chunks, ps.chunks)

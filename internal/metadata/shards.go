@@ -5,18 +5,17 @@ import (
 	"iter"
 )
 
-// shardCount bounds what one change copies: a table of this many pointers and
-// one shard, which holds 1/shardCount of the entries.
+// shardCount bounds what one change copies: a table of this many pointers and one shard with
+// 1/shardCount of the entries.
 const shardCount = 256
 
-// shards is an immutable map. A new version shares all shards but those that
-// its edit touched.
+// shards is an immutable map. A new version shares all shards that its edit has not touched.
 type shards[K comparable, V any] struct {
 	table *[shardCount]map[K]V
 	n     int
 }
 
-// shardSeed makes shards uneven for nobody: names are chosen by clients.
+// shardSeed is random, so that clients can't choose names that all fall into one shard.
 var shardSeed = maphash.MakeSeed()
 
 func shardOf[K comparable](k K) int { return int(maphash.Comparable(shardSeed, k) % shardCount) }
@@ -31,7 +30,7 @@ func (s shards[K, V]) get(k K) (v V, ok bool) {
 
 func (s shards[K, V]) len() int { return s.n }
 
-// all walks the entries in no order.
+// all iterates over the entries in no order.
 func (s shards[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if s.table == nil {
@@ -50,8 +49,8 @@ func (s shards[K, V]) all() iter.Seq2[K, V] {
 // edit starts a new version.
 func (s shards[K, V]) edit() *shardsEdit[K, V] { return &shardsEdit[K, V]{base: s} }
 
-// shardsEdit collects changes; each shard is copied at most once, the table only
-// if something changes. It belongs to one goroutine.
+// shardsEdit collects changes. It copies each shard at most once, and the table only if something
+// changes. It must be used by one goroutine.
 type shardsEdit[K comparable, V any] struct {
 	base shards[K, V]
 	next *[shardCount]map[K]V
@@ -93,7 +92,7 @@ func (e *shardsEdit[K, V]) delete(k K) {
 	delete(m, k)
 }
 
-// done ends the edit.
+// done returns the new version.
 func (e *shardsEdit[K, V]) done() shards[K, V] {
 	if e.next == nil {
 		return e.base

@@ -7,36 +7,35 @@ import (
 	"fmt"
 )
 
-// Values are JSON objects with a version, {"v":1,...}: they change rarely, and
-// an operator can read them. A decoder refuses a version above the one it
-// knows, and fields that its version does not have.
+// Values are JSON objects with a version, {"v":1,...}: they change rarely, and an operator can read
+// them. Decoders refuse newer versions, and fields that their version does not have.
 const valueVersion = 1
 
-// current heads the values that this version writes.
+// current is the header of the values that this version writes.
 var current = header{V: valueVersion}
 
-// ErrNewerVersion says that a value was written by a newer version of chronik.
+// ErrNewerVersion reports that a newer version of chronik wrote a value.
 var ErrNewerVersion = errors.New("written by a newer version of chronik")
 
 // TopicRecord is the value of TopicKey. Name and Internal never change.
 type TopicRecord struct {
 	Name       string `json:"name"`
 	Internal   bool   `json:"internal,omitempty"`
-	Partitions int32  `json:"partitions"` // 1 or more; never shrinks
+	Partitions int32  `json:"partitions"` // 1 or more; never decreases
 }
 
 // Name is the value of NameKey.
 type Name struct {
-	Topic string // the name as it was given
+	Topic string // the exact name
 	ID    [16]byte
 }
 
 // ProducerIDs is the value of ProducerIDsKey.
 type ProducerIDs struct {
-	Next int64 `json:"next"` // the first id that nobody ever got
+	Next int64 `json:"next"` // the first id that was never reserved
 }
 
-// header begins every value.
+// header starts every value.
 type header struct {
 	V int `json:"v"`
 }
@@ -76,7 +75,7 @@ type partitionJSON struct {
 	PartitionEpoch int32    `json:"partitionEpoch"`
 	Replicas       []int32  `json:"replicas"`
 	ISR            []int32  `json:"isr"`
-	Dirs           []string `json:"dirs"` // "" where a replica is not placed yet
+	Dirs           []string `json:"dirs"` // "" for a replica that has no directory yet
 }
 
 type configsJSON struct {
@@ -121,8 +120,8 @@ func DecodeProducerIDs(kv KV) (ProducerIDs, error) {
 	return w.ProducerIDs, err
 }
 
-// Encode returns the value of BrokerKey. ID and Epoch are not in it: the key and
-// the revision say them.
+// Encode returns the value of BrokerKey, without ID and Epoch, which are in the key and the
+// revision.
 func (b Broker) Encode() []byte {
 	return encode(brokerJSON{header: current, Incarnation: FormatID(b.Incarnation), Rack: b.Rack})
 }
@@ -171,7 +170,7 @@ func (t TopicRecord) Encode() []byte {
 func DecodeTopicRecord(kv KV) (TopicRecord, error) {
 	w, err := decode[topicJSON](kv)
 	if err == nil && (w.Name == "" || w.Partitions < 1) {
-		err = invalid(kv, "a topic has a name and at least one partition")
+		err = invalid(kv, "a topic must have a name and at least one partition")
 	}
 	return w.TopicRecord, err
 }
@@ -181,8 +180,8 @@ func EncodeConfigs(set map[string]string) []byte {
 	return encode(configsJSON{header: current, Set: set})
 }
 
-// DecodeConfigs is the inverse of EncodeConfigs; a key that does not exist is no
-// configs. The map is the caller's.
+// DecodeConfigs is the inverse of EncodeConfigs. For a missing key it returns an empty map. The
+// caller owns the map.
 func DecodeConfigs(kv KV) (map[string]string, error) {
 	if kv.ModRevision == 0 {
 		return map[string]string{}, nil
@@ -207,7 +206,7 @@ func DecodeDeleting(kv KV) (Deleting, error) {
 	}
 	w, err := decode[deletingJSON](kv)
 	if err == nil && (w.Name == "" || w.Partitions < 1) {
-		err = invalid(kv, "a deleted topic has a name and had at least one partition")
+		err = invalid(kv, "a deleted topic must have a name and at least one partition")
 	}
 	return Deleting{ID: k.ID, Name: w.Name, Partitions: w.Partitions}, err
 }
@@ -250,26 +249,26 @@ func DecodePartition(kv KV) (Partition, error) {
 	return p, nil
 }
 
-// check says what is wrong with a partition's state, empty for nothing.
+// check returns why a partition's state is invalid, or an empty string.
 func (p *Partition) check() string {
 	if len(p.Replicas) == 0 || len(p.Dirs) != len(p.Replicas) {
-		return "a partition has at least one replica, and one directory for each"
+		return "a partition must have at least one replica, and one directory for each"
 	}
 	if p.LeaderEpoch < 0 || p.PartitionEpoch < 0 || p.Leader < -1 {
 		return "negative epoch or leader"
 	}
 	for i, r := range p.Replicas {
 		if r < 0 || contains(p.Replicas[:i], r) {
-			return "a replica is negative or there twice"
+			return "a replica is negative or duplicate"
 		}
 	}
 	for i, r := range p.ISR {
 		if !contains(p.Replicas, r) || contains(p.ISR[:i], r) {
-			return "an in-sync replica is no replica or there twice"
+			return "an in-sync replica is duplicate or not a replica"
 		}
 	}
 	if p.Leader >= 0 && !contains(p.Replicas, p.Leader) {
-		return "the leader is no replica"
+		return "the leader is not a replica"
 	}
 	return ""
 }
@@ -283,9 +282,9 @@ func contains(list []int32, x int32) bool {
 	return false
 }
 
-// encode writes one of the structs above. json writes them all: they have
-// nothing but strings, numbers, and maps and slices of those. Were that to
-// change, the empty value would be refused on its first reading.
+// encode encodes one of the structs above. JSON can encode all of them, because they contain only
+// strings, numbers, and maps and slices of those. If it could not, decoding would refuse the empty
+// value.
 func encode(v any) []byte {
 	p, err := json.Marshal(v)
 	if err != nil {
@@ -294,8 +293,8 @@ func encode(v any) []byte {
 	return p
 }
 
-// decode checks the version before anything else: an older chronik has to say
-// "newer", not to complain about a field.
+// decode checks the version first: an older chronik must report a newer version, not an unknown
+// field.
 func decode[T any](kv KV) (T, error) {
 	var v T
 	var head header
@@ -321,7 +320,7 @@ func invalid(kv KV, msg string) error {
 	return fmt.Errorf("value of %s at revision %d: %s", kv.Key, kv.ModRevision, msg)
 }
 
-// keyOf parses a key that has to be of one family.
+// keyOf parses a key that must be of one family.
 func keyOf(kv KV, want KeyKind) (Key, error) {
 	k, err := ParseKey(kv.Key)
 	if err == nil && k.Kind != want {

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/golden"
 )
 
-// section is a heading of names.go and the names below it.
+// section is a heading of names.go and the names under it.
 type section struct {
 	title string
 	names []string
@@ -34,7 +34,7 @@ func sections(t *testing.T) (list []section) {
 				list = append(list, section{title: strings.TrimSpace(v.Doc.Text())})
 			}
 			if len(list) == 0 {
-				t.Fatalf("%s stands below no heading", v.Names[0])
+				t.Fatalf("%s has no heading", v.Names[0])
 			}
 			name, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
 			if err != nil {
@@ -47,7 +47,7 @@ func sections(t *testing.T) (list []section) {
 	return list
 }
 
-// labelsOf are the label names of a family, in the order of the alphabet.
+// labelsOf returns the label names of a family, in alphabetical order.
 func labelsOf(f *dto.MetricFamily) string {
 	var names []string
 	for _, l := range f.GetMetric()[0].GetLabel() {
@@ -57,19 +57,18 @@ func labelsOf(f *dto.MetricFamily) string {
 	return strings.Join(names, ", ")
 }
 
-// docs/metrics.md says of every metric that a scrape returns what it is and what to
-// do about it, in the words of the code.
+// docs/metrics.md lists every metric of a scrape with its meaning and advice.
 func TestDocsListEveryMetric(t *testing.T) {
-	got, advice := gather(t, everything(t)), Advice()
+	got, texts := gather(t, everything(t)), advice()
 	var b strings.Builder
 	for _, s := range sections(t) {
-		fmt.Fprintf(&b, "### %s\n\n| metric | type | labels | meaning | when to look, and what helps |\n|---|---|---|---|---|\n", s.title)
+		fmt.Fprintf(&b, "### %s\n\n| metric | type | labels | meaning | when to act, and how |\n|---|---|---|---|---|\n", s.title)
 		for _, name := range s.names {
-			text, ok := advice[name]
+			text, ok := texts[name]
 			if !ok {
-				t.Errorf("%s has no entry in Advice", name)
+				t.Errorf("%s has no entry in advice", name)
 			}
-			delete(advice, name)
+			delete(texts, name)
 			f := got[name]
 			if f == nil {
 				t.Fatalf("no scrape returns %s", name)
@@ -78,8 +77,8 @@ func TestDocsListEveryMetric(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	for name := range advice {
-		t.Errorf("Advice speaks of %s, which is no metric", name)
+	for name := range texts {
+		t.Errorf("advice has an entry for %s, which is not a metric", name)
 	}
 	golden.Part(t, "../../docs/metrics.md", "metrics", b.String(), "go test ./internal/metrics -run Docs")
 }

@@ -9,82 +9,66 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Groups is what one scrape says about the groups that this broker coordinates.
+// Groups describes the groups that this broker coordinates, for one scrape.
 type Groups struct {
 	States map[GroupState]int
-	// Shards counts the coordinator's shards by what they are doing.
+	// Shards counts the coordinator's shards by state.
 	Shards map[string]int
 	Lags   []Lag
 }
 
-// GroupState is a kind of group: "classic" or "consumer", and its state.
+// GroupState is a type of group, "classic" or "consumer", and its state.
 type GroupState struct{ Type, State string }
 
-// Lag is how many records a group has not committed in one partition.
+// Lag is the number of records in a partition that a group has not committed.
 type Lag struct {
 	Group, Topic string
 	Partition    int32
 	Records      int64
 }
 
-// MaxLags bounds the series of one scrape: clients choose how many groups there are.
+// MaxLags bounds the series of one scrape, because clients choose the number of groups.
 const MaxLags = 10_000
 
-// groups collects on scrape, like logs.
-type groups struct {
-	source                                 func() Groups
-	each                                   bool
-	states, shards, lag, topicLag, omitted *prometheus.Desc
-}
-
-// RegisterGroups adds the groups by state and the lag of each, asked of source on every
-// scrape. Of more than MaxLags partitions the first by name are shown, and the number
-// of the others. Without each there are only the sums by group and topic.
+// RegisterGroups registers the groups by state and their lags. Every scrape calls source. It exports
+// the first MaxLags lags by name, and the number of the others. If each is false, it exports only
+// the sums by group and topic.
 func RegisterGroups(reg prometheus.Registerer, each bool, source func() Groups) error {
-	return reg.Register(&groups{
-		source: source, each: each,
-		states:   prometheus.NewDesc(nameGroups, "Groups that this broker coordinates.", []string{"type", "state"}, nil),
-		shards:   prometheus.NewDesc(nameGroupShards, "Partitions of __consumer_offsets by what their coordinator is doing.", []string{"state"}, nil),
-		lag:      prometheus.NewDesc(nameGroupLag, "Records of a partition that a group has not committed.", []string{"group", "topic", "partition"}, nil),
-		topicLag: prometheus.NewDesc(nameGroupTopicLag, "Records of a topic that a group has not committed, over its partitions that are shown.", []string{"group", "topic"}, nil),
-		omitted:  prometheus.NewDesc(nameGroupLagOmitted, "Partitions of groups whose lag is left out, because there are too many or their group's name is no text.", nil, nil),
-	})
+	var s scraped
+	states := s.gauge(nameGroups, "Groups that this broker coordinates.", "type", "state")
+	shards := s.gauge(nameGroupShards, "Partitions of __consumer_offsets by the state of their coordinator.", "state")
+	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed.", "group", "topic", "partition")
+	topicLag := s.gauge(nameGroupTopicLag, "Records of a topic that a group has not committed, in the partitions that are shown.", "group", "topic")
+	omitted := s.gauge(nameGroupLagOmitted, "Partitions of groups whose lag is omitted, because there are too many or the group's name is not valid UTF-8.")
+	s.read = func(send sendFunc) {
+		now := source()
+		for s, n := range now.States {
+			send(states, float64(n), s.Type, s.State)
+		}
+		for s, n := range now.Shards {
+			send(shards, float64(n), s)
+		}
+		lags := shownLags(now.Lags)
+		send(omitted, float64(len(now.Lags)-len(lags)))
+		for i := 0; i < len(lags); {
+			first, sum := &lags[i], int64(0)
+			for ; i < len(lags) && lags[i].Group == first.Group && lags[i].Topic == first.Topic; i++ {
+				sum += lags[i].Records
+				if each {
+					send(lag, float64(lags[i].Records), first.Group, first.Topic, strconv.Itoa(int(lags[i].Partition)))
+				}
+			}
+			send(topicLag, float64(sum), first.Group, first.Topic)
+		}
+	}
+	return reg.Register(&s)
 }
 
-// Describe implements prometheus.Collector.
-func (g *groups) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.states, g.shards, g.lag, g.topicLag, g.omitted} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (g *groups) Collect(ch chan<- prometheus.Metric) {
-	now := g.source()
-	send := func(d *prometheus.Desc, n int64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
-	}
-	for s, n := range now.States {
-		send(g.states, int64(n), s.Type, s.State)
-	}
-	for s, n := range now.Shards {
-		send(g.shards, int64(n), s)
-	}
-	all := len(now.Lags)
-	lags := slices.DeleteFunc(now.Lags, func(l Lag) bool { return !utf8.ValidString(l.Group) })
+// shownLags returns the first MaxLags lags of groups with valid names, sorted. It changes all.
+func shownLags(all []Lag) []Lag {
+	lags := slices.DeleteFunc(all, func(l Lag) bool { return !utf8.ValidString(l.Group) })
 	slices.SortFunc(lags, func(a, b Lag) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	lags = lags[:min(len(lags), MaxLags)]
-	for i := 0; i < len(lags); {
-		first, sum := &lags[i], int64(0)
-		for ; i < len(lags) && lags[i].Group == first.Group && lags[i].Topic == first.Topic; i++ {
-			sum += lags[i].Records
-			if g.each {
-				send(g.lag, lags[i].Records, first.Group, first.Topic, strconv.Itoa(int(lags[i].Partition)))
-			}
-		}
-		send(g.topicLag, sum, first.Group, first.Topic)
-	}
-	send(g.omitted, int64(all-len(lags)))
+	return lags[:min(len(lags), MaxLags)]
 }

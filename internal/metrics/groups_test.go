@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Who names groups as they like, and as many, does not break or flood a scrape.
+// Clients that create many groups with arbitrary names neither break nor flood a scrape.
 func TestLagIsBounded(t *testing.T) {
 	reg := NewRegistry()
 	var lags []Lag
@@ -25,11 +25,11 @@ func TestLagIsBounded(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	if got := m[nameGroupLagOmitted].GetMetric()[0].GetGauge().GetValue(); got != 4 {
-		t.Errorf("%v are left out", got)
+		t.Errorf("%v are omitted", got)
 	}
 }
 
-// Without series of each partition there are the sums.
+// Without series of each partition, the sums remain.
 func TestSumsRemainWithoutPartitions(t *testing.T) {
 	reg := NewRegistry()
 	lags := []Lag{{"g", "t", 0, 5}, {"h", "t", 0, 1}, {"g", "u", 0, 7}, {"g", "t", 1, 6}}
@@ -65,7 +65,7 @@ func (manyLogs) EachLog(yield func(Log)) {
 	}
 }
 
-// What a scrape of 10,000 partitions costs: it has to end within a second.
+// A scrape of 10,000 partitions must take less than a second.
 func BenchmarkScrapeOf10000Partitions(b *testing.B) {
 	reg := NewRegistry()
 	if err := RegisterLogs(reg, true, manyLogs{}); err != nil {

@@ -16,3 +16,34 @@ func gauge(f promauto.Factory, name, help string, labels ...string) *prometheus.
 func counter(f promauto.Factory, name, help string, labels ...string) *prometheus.CounterVec {
 	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
+
+// scraped collects gauges whose values are read on every scrape, so that 10,000 idle partitions cost
+// nothing between scrapes.
+type scraped struct {
+	descs []*prometheus.Desc
+	read  func(send sendFunc)
+}
+
+// sendFunc sends the value of a gauge, with the values of its labels.
+type sendFunc func(d *prometheus.Desc, v float64, labels ...string)
+
+// gauge adds a gauge.
+func (s *scraped) gauge(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(name, help, labels, nil)
+	s.descs = append(s.descs, d)
+	return d
+}
+
+// Describe implements prometheus.Collector.
+func (s *scraped) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range s.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *scraped) Collect(ch chan<- prometheus.Metric) {
+	s.read(func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	})
+}

@@ -12,7 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// touch gives every vector one series, so that Gather shows all of them.
+// everything gives every vector one series, so that Gather returns all of them.
 func everything(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	reg := NewRegistry()
@@ -78,8 +78,7 @@ func gather(t *testing.T, reg *prometheus.Registry) map[string]*dto.MetricFamily
 	return m
 }
 
-// Every name in names.go is one that a scrape returns, with a help text, and a
-// scrape returns no chronik name that is not there.
+// A scrape returns every name in names.go, with a help text, and no other chronik name.
 func TestNamesAreTheOnesThatAreCollected(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
 	if err != nil {
@@ -96,7 +95,7 @@ func TestNamesAreTheOnesThatAreCollected(t *testing.T) {
 	got := gather(t, everything(t))
 	for name := range named {
 		if got[name] == nil {
-			t.Errorf("%s is in names.go and no scrape returns it", name)
+			t.Errorf("%s is in names.go and not collected", name)
 		}
 	}
 	for name, f := range got {
@@ -112,7 +111,7 @@ func TestNamesAreTheOnesThatAreCollected(t *testing.T) {
 	}
 }
 
-// A counter ends in _total, a duration is in seconds, a size in bytes.
+// A counter ends in _total, durations are in seconds, sizes in bytes.
 func TestNamesFollowPrometheusUnits(t *testing.T) {
 	for name, f := range gather(t, everything(t)) {
 		if !strings.HasPrefix(name, "chronik_") {
@@ -149,7 +148,7 @@ func TestDirsAreReadOnScrape(t *testing.T) {
 	if n := len(got[nameJournalBytes].GetMetric()); n != 2 {
 		t.Errorf("%d directories, want 2", n)
 	}
-	// What is not known is not told as 0: somebody would be woken for it.
+	// An unknown value is not reported as 0, which could trigger an alert.
 	if free := got[nameDirFree].GetMetric(); len(free) != 1 || free[0].GetGauge().GetValue() != 9 {
 		t.Errorf("free: %v", free)
 	}
@@ -166,7 +165,7 @@ func TestBudgetsAreReadOnScrape(t *testing.T) {
 	}
 }
 
-// Rooms take their metrics in tests without a registry.
+// Components create their metrics in tests without a registry.
 func TestConstructorsTakeNil(t *testing.T) {
 	NewStorage(nil).GroupBytes.WithLabelValues("d").Observe(1)
 	NewNetwork(nil).Connections.WithLabelValues("l").Inc()

@@ -1,8 +1,7 @@
 package metrics
 
-// The metric names. All of them are part of what an operator relies on: a name
-// or a label is changed as carefully as a config's. The comments that are followed
-// by names are the headings of docs/metrics.md.
+// The metric names. Operators rely on all of them: a name or a label is changed as carefully as the
+// name of a config. The comments that are followed by names are the headings of docs/metrics.md.
 const (
 	// How records become durable
 	nameGroupRecords  = "chronik_commit_group_records"
@@ -82,7 +81,7 @@ const (
 	nameUnderMinISR     = "chronik_partitions_under_min_isr"
 	nameUnavailable     = "chronik_partitions_unavailable"
 	nameDamaged         = "chronik_partitions_damaged"
-	nameUnmade          = "chronik_partitions_failed"
+	nameFailed          = "chronik_partitions_failed"
 	nameTopics          = "chronik_topics"
 	namePartitions      = "chronik_partitions"
 

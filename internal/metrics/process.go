@@ -8,25 +8,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Process is what the daemon reports about itself.
+// Process holds the metrics of the daemon itself.
 type Process struct {
 	// Ready is 1 while clients are served.
 	Ready prometheus.Gauge
 }
 
-// NewRegistry returns a registry that already has the Go runtime's and the
-// process's own metrics.
+// NewRegistry returns a registry with the metrics of the Go runtime and of the process.
 func NewRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg
 }
 
-// NewProcess makes the metrics and registers them; reg may be nil. version is
-// what `chronikd version` prints.
+// NewProcess creates the metrics and registers them; reg may be nil. version is the output of
+// `chronikd version`.
 func NewProcess(reg prometheus.Registerer, version string) *Process {
 	f := promauto.With(reg)
-	gauge(f, nameBuild, "Always 1; the labels say what is running.", "version", "go").
+	gauge(f, nameBuild, "Always 1; the labels show the version of chronik and Go.", "version", "go").
 		WithLabelValues(version, runtime.Version()).Set(1)
-	return &Process{Ready: f.NewGauge(prometheus.GaugeOpts{Name: nameReady, Help: "1 while clients are served."})}
+	return &Process{Ready: f.NewGauge(prometheus.GaugeOpts{Name: nameReady, Help: "1 while clients are served, otherwise 0."})}
 }

@@ -7,22 +7,22 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Seen is how often something was observed, and the sum.
-type Seen struct {
+// Distribution is the content of a histogram: the number and sum of observations, and its buckets.
+type Distribution struct {
 	Count   uint64
 	Sum     float64
-	Buckets []Bucket // by ascending Upper; what is above the last is in Count alone
+	Buckets []Bucket // by ascending Upper; observations above the last bucket are only in Count
 }
 
-// Bucket counts what was observed up to a bound.
+// Bucket counts the observations up to a bound.
 type Bucket struct {
 	Upper float64
-	Count uint64 // with those of the buckets below
+	Count uint64 // cumulative
 }
 
-// Quantile is the least bound of a bucket that the part q of what was observed, 0
-// to 1, is not above: infinite where it is above the last, 0 where nothing was.
-func (s Seen) Quantile(q float64) float64 {
+// Quantile returns the upper bound of the bucket that contains the q-quantile (0 ≤ q ≤ 1): infinite
+// if it is above the last bucket, 0 without observations.
+func (s Distribution) Quantile(q float64) float64 {
 	if s.Count == 0 {
 		return 0
 	}
@@ -34,9 +34,9 @@ func (s Seen) Quantile(q float64) float64 {
 	return math.Inf(1)
 }
 
-// Since is what was observed after an earlier look at the same histogram.
-func (s Seen) Since(earlier Seen) Seen {
-	d := Seen{Count: s.Count - earlier.Count, Sum: s.Sum - earlier.Sum, Buckets: make([]Bucket, len(s.Buckets))}
+// Since returns the observations since an earlier read of the same histogram.
+func (s Distribution) Since(earlier Distribution) Distribution {
+	d := Distribution{Count: s.Count - earlier.Count, Sum: s.Sum - earlier.Sum, Buckets: make([]Bucket, len(s.Buckets))}
 	for i, b := range s.Buckets {
 		d.Buckets[i] = b
 		if i < len(earlier.Buckets) {
@@ -46,55 +46,55 @@ func (s Seen) Since(earlier Seen) Seen {
 	return d
 }
 
-// Mean is 0 where nothing was observed.
-func (s Seen) Mean() float64 {
+// Mean returns the mean of the observations, 0 without observations.
+func (s Distribution) Mean() float64 {
 	if s.Count == 0 {
 		return 0
 	}
 	return s.Sum / float64(s.Count)
 }
 
-// Observed reads a histogram that has one label, by the label's values, for who
-// shows it without a scraper.
-func Observed(h *prometheus.HistogramVec) map[string]Seen {
+// Distributions returns the distributions of a histogram with one label, by the label's values, for
+// components that show them without Prometheus.
+func Distributions(h *prometheus.HistogramVec) map[string]Distribution {
 	ch := make(chan prometheus.Metric)
 	go func() {
 		defer close(ch)
 		h.Collect(ch)
 	}()
-	all := make(map[string]Seen)
+	all := make(map[string]Distribution)
 	for m := range ch {
 		var x dto.Metric
 		if m.Write(&x) != nil || len(x.GetLabel()) != 1 || x.GetHistogram() == nil {
-			continue // it is not of the kind that was asked for
+			continue // not a histogram with one label
 		}
-		all[x.GetLabel()[0].GetValue()] = seenOf(x.GetHistogram())
+		all[x.GetLabel()[0].GetValue()] = distributionOf(x.GetHistogram())
 	}
 	return all
 }
 
-// ObservedOne reads one series of a histogram, by the values of its labels.
-func ObservedOne(h *prometheus.HistogramVec, labels ...string) Seen {
+// DistributionOf returns the distribution of one series of a histogram, by the values of its
+// labels.
+func DistributionOf(h *prometheus.HistogramVec, labels ...string) Distribution {
 	var x dto.Metric
 	if m, ok := h.WithLabelValues(labels...).(prometheus.Metric); !ok || m.Write(&x) != nil {
-		return Seen{} // it is not of the kind that was asked for
+		return Distribution{} // not a histogram
 	}
-	return seenOf(x.GetHistogram())
+	return distributionOf(x.GetHistogram())
 }
 
-func seenOf(h *dto.Histogram) Seen {
-	seen := Seen{Count: h.GetSampleCount(), Sum: h.GetSampleSum()}
+func distributionOf(h *dto.Histogram) Distribution {
+	seen := Distribution{Count: h.GetSampleCount(), Sum: h.GetSampleSum()}
 	for _, b := range h.GetBucket() {
 		seen.Buckets = append(seen.Buckets, Bucket{b.GetUpperBound(), b.GetCumulativeCount()})
 	}
 	return seen
 }
 
-// Estimate returns the q-quantile (0 ≤ q ≤ 1) under the assumption that observations are
-// spread evenly within their bucket, as Prometheus's histogram_quantile does. For
-// observations above the last bucket it returns that bucket's bound; 0 if nothing was
-// observed.
-func (s Seen) Estimate(q float64) float64 {
+// Estimate returns the q-quantile (0 ≤ q ≤ 1) under the assumption that observations are spread
+// evenly within their bucket, as Prometheus's histogram_quantile does. For observations above the
+// last bucket it returns that bucket's bound; without observations, 0.
+func (s Distribution) Estimate(q float64) float64 {
 	if s.Count == 0 {
 		return 0
 	}
@@ -109,13 +109,13 @@ func (s Seen) Estimate(q float64) float64 {
 	return lower
 }
 
-// Merge returns the observations of both. They must have the same buckets, as the series
-// of one histogram have.
-func (s Seen) Merge(other Seen) Seen {
+// Merge returns the observations of both, which must have the same buckets, like the series of one
+// histogram.
+func (s Distribution) Merge(other Distribution) Distribution {
 	if len(s.Buckets) == 0 {
 		return other
 	}
-	sum := Seen{Count: s.Count + other.Count, Sum: s.Sum + other.Sum, Buckets: make([]Bucket, len(s.Buckets))}
+	sum := Distribution{Count: s.Count + other.Count, Sum: s.Sum + other.Sum, Buckets: make([]Bucket, len(s.Buckets))}
 	for i, b := range s.Buckets {
 		sum.Buckets[i] = b
 		if i < len(other.Buckets) {

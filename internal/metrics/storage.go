@@ -7,46 +7,44 @@ import (
 
 // Reasons of reads counted by Storage.Reads.
 const (
-	ReadFromCache = "cache" // answered out of the tail cache
+	ReadFromCache = "cache" // answered from the tail cache
 	ReadFromDisk  = "disk"  // answered by pread from a segment
 )
 
-// Storage is what logs and journals report. The label dir is the path of a log
-// directory as the configuration names it; the label profile is the name of a
-// durability profile, so both have few values.
+// Storage holds the metrics of logs and journals. The label dir is the path of a log directory as
+// configured; the label profile is the name of a durability profile. Both have few values.
 type Storage struct {
-	// GroupRecords, GroupBytes and SyncSeconds observe once per journal group:
-	// the entries that one fdatasync made durable. By dir.
+	// GroupRecords, GroupBytes and SyncSeconds are observed once per journal group: the entries
+	// that one fdatasync made durable. By dir.
 	GroupRecords, GroupBytes, SyncSeconds *prometheus.HistogramVec
-	// WaitSeconds observes once per appended group of a partition: from the
-	// moment it was queued until its profile's condition held. By profile.
+	// WaitSeconds is observed once per appended group of a partition: the time from queueing it
+	// until its profile's condition is met. By profile.
 	WaitSeconds *prometheus.HistogramVec
-	// Online is 1 for a log directory that takes writes, else 0. By dir.
+	// Online is 1 for a log directory that accepts writes, otherwise 0. By dir.
 	Online *prometheus.GaugeVec
-	// JournalErrors and SegmentErrors count failed calls to the disk. By dir.
+	// JournalErrors and SegmentErrors count failed disk operations. By dir.
 	JournalErrors, SegmentErrors *prometheus.CounterVec
 	// Sweeps counts checkpoint sweeps, Rolls new segments. By dir.
 	Sweeps, Rolls *prometheus.CounterVec
-	// TruncatedBytes counts bytes that recovery cut off segments. By dir.
+	// TruncatedBytes counts bytes that recovery removed from the ends of segments. By dir.
 	TruncatedBytes *prometheus.CounterVec
-	// RecoveryFrames and RecoveryBytes grow while a start reads the journal.
-	// By dir.
+	// RecoveryFrames and RecoveryBytes grow while recovery reads the journal. By dir.
 	RecoveryFrames, RecoveryBytes *prometheus.CounterVec
-	// RecoverySeconds is how long the last recovery took. By dir.
+	// RecoverySeconds is the duration of the last recovery. By dir.
 	RecoverySeconds *prometheus.GaugeVec
 	// Reads counts log reads by source: ReadFromCache, ReadFromDisk.
 	Reads *prometheus.CounterVec
-	// Offline is the number of partitions that answer KAFKA_STORAGE_ERROR or
-	// were taken offline as corrupt. By dir.
+	// Offline is the number of partitions that answer KAFKA_STORAGE_ERROR or were taken offline
+	// because of corruption. By dir.
 	Offline *prometheus.GaugeVec
-	// LowSpaceRefused counts appends that the disk guard refused. By dir.
+	// LowSpaceRefused counts appends that the disk guard rejected. By dir.
 	LowSpaceRefused *prometheus.CounterVec
-	// Retention and Cleaner are what the keeper and compaction report.
+	// Retention and Cleaner are the metrics of the retention loop and of compaction.
 	Retention Retention
 	Cleaner   Cleaner
 }
 
-// NewStorage makes the metrics and registers them; reg may be nil.
+// NewStorage creates the metrics and registers them; reg may be nil.
 func NewStorage(reg prometheus.Registerer) *Storage {
 	f := promauto.With(reg)
 	return &Storage{
@@ -56,20 +54,20 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 			prometheus.ExponentialBuckets(256, 4, 11), "dir"),
 		SyncSeconds: histogram(f, nameGroupSync, "Duration of one journal fdatasync.",
 			prometheus.ExponentialBuckets(25e-6, 2, 18), "dir"),
-		WaitSeconds: histogram(f, nameCommitWait, "From queueing a partition's group until its durability profile's condition held.",
+		WaitSeconds: histogram(f, nameCommitWait, "Time from queueing a partition's group until its durability profile's condition is met.",
 			prometheus.ExponentialBuckets(50e-6, 2, 19), "profile"),
-		Online:          gauge(f, nameDirOnline, "1 while the log directory takes writes.", "dir"),
+		Online:          gauge(f, nameDirOnline, "1 while the log directory accepts writes, otherwise 0.", "dir"),
 		JournalErrors:   counter(f, nameJournalErrors, "Failed writes or syncs of the journal.", "dir"),
 		SegmentErrors:   counter(f, nameSegmentErrors, "Failed reads, writes or syncs of segments.", "dir"),
 		Sweeps:          counter(f, nameSweeps, "Checkpoint sweeps that freed journal space.", "dir"),
-		Rolls:           counter(f, nameRolls, "New segments.", "dir"),
-		TruncatedBytes:  counter(f, nameTruncations, "Bytes that recovery cut from the ends of segments.", "dir"),
+		Rolls:           counter(f, nameRolls, "Segments that were rolled.", "dir"),
+		TruncatedBytes:  counter(f, nameTruncations, "Bytes that recovery truncated from the ends of segments.", "dir"),
 		RecoveryFrames:  counter(f, nameRecoveryFrames, "Journal frames read by recovery.", "dir"),
 		RecoveryBytes:   counter(f, nameRecoveryBytes, "Journal bytes read by recovery.", "dir"),
 		RecoverySeconds: gauge(f, nameRecoverySecs, "Duration of the last recovery.", "dir"),
 		Reads:           counter(f, nameCacheReads, "Log reads by source: cache or disk.", "source"),
 		Offline:         gauge(f, nameOffline, "Partitions that are offline after a storage error or corruption.", "dir"),
-		LowSpaceRefused: counter(f, nameLowSpaceRefused, "Appends that were refused because the disk has too little free space.", "dir"),
+		LowSpaceRefused: counter(f, nameLowSpaceRefused, "Appends rejected because the disk has too little free space.", "dir"),
 		Retention:       newRetention(f),
 		Cleaner:         newCleaner(f),
 	}

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Between two failed accepts the listener waits, longer each time. A process
-// that is out of file descriptors gets them back only when others close theirs.
+// acceptBackoffFirst and acceptBackoffLast bound the pause after a failed accept, which doubles. A
+// process without free descriptors can only accept again when other connections close.
 const (
 	acceptBackoffFirst = 5 * time.Millisecond
 	acceptBackoffLast  = time.Second
@@ -34,7 +34,7 @@ func (s *Server) accept(l *Listener, ln net.Listener) {
 			return
 		}
 		s.opts.Observer.Refused(l, RefusedFiles)
-		s.noise.listener(l, "accept failed; waiting before the next", err)
+		s.limited.listener(l, "accept failed; waiting before the next", err)
 		t := time.NewTimer(backoff)
 		select {
 		case <-t.C:
@@ -52,32 +52,33 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 		return
 	}
 	s.opts.Observer.Refused(l, reason)
-	_ = nc.Close() // nothing was exchanged on it
+	_ = nc.Close() // no bytes were exchanged on it
 	if reason != RefusedDraining {
-		s.noise.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, nc.RemoteAddr()))
+		s.limited.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, nc.RemoteAddr()))
 	}
 }
 
 const (
-	// noiseInterval is how often a message about one client address is logged while its
-	// cause repeats.
-	noiseInterval = time.Minute
-	// noiseSources bounds how many messages and addresses are remembered. Beyond it all
-	// other addresses count as one.
-	noiseSources = 256
+	// logInterval is the least time between two log messages with the same cause and client
+	// address.
+	logInterval = time.Minute
+	// maxLogSources bounds how many messages and addresses are remembered. Beyond it all other
+	// addresses count as one.
+	maxLogSources = 256
 )
 
-// noise logs what clients can cause at will: the first time, and then with a
-// count. Messages are constants.
-type noise struct {
+// logLimiter limits log messages that clients can cause at will: it logs the first one, and later
+// ones with a count of those it suppressed. Messages are constants.
+type logLimiter struct {
 	logger *zap.Logger
 
 	mu   sync.Mutex
-	seen map[noiseSource]*repeated
+	seen map[logSource]*repeated
 }
 
-// noiseSource is what a message is about; the address is zero for those of a listener.
-type noiseSource struct {
+// logSource identifies a message and the client it is about; the address is zero for messages about
+// a listener.
+type logSource struct {
 	msg string
 	ip  netip.Addr
 }
@@ -87,39 +88,40 @@ type repeated struct {
 	skipped int
 }
 
-func (n *noise) log(c *conn, level zapcore.Level, msg string, err error) {
-	if skipped, ok := n.due(noiseSource{msg, c.ip}, time.Now()); ok {
+func (n *logLimiter) log(c *conn, level zapcore.Level, msg string, err error) {
+	if skipped, ok := n.due(logSource{msg, c.ip}, time.Now()); ok {
 		n.logger.Log(level, msg, zap.Error(err), zap.String("listener", c.listener.Name), zap.Stringer("peer", c.peer),
 			zap.Int("repeated", skipped))
 	}
 }
 
-func (n *noise) listener(l *Listener, msg string, err error) {
-	if skipped, ok := n.due(noiseSource{msg: msg}, time.Now()); ok {
+func (n *logLimiter) listener(l *Listener, msg string, err error) {
+	if skipped, ok := n.due(logSource{msg: msg}, time.Now()); ok {
 		n.logger.Warn(msg, zap.Error(err), zap.String("listener", l.Name), zap.Int("repeated", skipped))
 	}
 }
 
-// due reports whether a message is to be logged now, and how many were not since the last.
-func (n *noise) due(from noiseSource, now time.Time) (skipped int, ok bool) {
+// due reports whether a message is to be logged now, and how many were suppressed since the last
+// one.
+func (n *logLimiter) due(from logSource, now time.Time) (skipped int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := n.seen[from]
-	if r == nil && len(n.seen) >= noiseSources {
-		maps.DeleteFunc(n.seen, func(_ noiseSource, r *repeated) bool { return now.Sub(r.last) >= noiseInterval })
-		if len(n.seen) >= noiseSources {
+	if r == nil && len(n.seen) >= maxLogSources {
+		maps.DeleteFunc(n.seen, func(_ logSource, r *repeated) bool { return now.Sub(r.last) >= logInterval })
+		if len(n.seen) >= maxLogSources {
 			from.ip = netip.Addr{}
 			r = n.seen[from]
 		}
 	}
 	if r == nil {
 		if n.seen == nil {
-			n.seen = make(map[noiseSource]*repeated)
+			n.seen = make(map[logSource]*repeated)
 		}
 		r = &repeated{}
 		n.seen[from] = r
 	}
-	if !r.last.IsZero() && now.Sub(r.last) < noiseInterval {
+	if !r.last.IsZero() && now.Sub(r.last) < logInterval {
 		r.skipped++
 		return 0, false
 	}

@@ -13,11 +13,10 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// The benchmark compares the server with a bare echo: 128 connections, each with
-// one request of 350 bytes under way, answered with 60 bytes. "sync" answers
-// within Handle, "async" from another goroutine, as a disk does, in bursts.
-// ns/op is the time of one request; ratio is the server's throughput over the
-// echo's in the same run, measured in turns.
+// The benchmark compares the server with a bare echo: 128 connections, each with one request of 350
+// bytes in flight and an answer of 60 bytes. "sync" answers within Handle, "async" from another
+// goroutine in bursts, as a disk does. ns/op is the time of one request; ratio is the server's
+// throughput divided by the echo's in the same run.
 const (
 	benchConns    = 128
 	benchRequest  = 350
@@ -204,7 +203,7 @@ func closedLoop(t testing.TB, conns []net.Conn, n int) time.Duration {
 	return time.Since(start)
 }
 
-// produceFrame is a Produce frame, version 9, of so many bytes, length included.
+// produceFrame returns a Produce frame, version 9, of size bytes including the length.
 func produceFrame(size int) []byte {
 	f := make([]byte, size)
 	binary.BigEndian.PutUint32(f, uint32(size-4))

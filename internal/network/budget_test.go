@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestI13ProduceBudgetStopsProducersOnly: past the budget producers are not read,
-// small requests of other APIs pass, and one frame larger than it goes alone.
+// TestI13ProduceBudgetStopsProducersOnly: beyond the budget producers are not read, small requests
+// of other APIs pass, and one frame larger than the budget passes alone.
 func TestI13ProduceBudgetStopsProducersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		produces := newParked()
@@ -88,10 +88,9 @@ func TestI13ConnectionLimits(t *testing.T) {
 	}
 }
 
-// TestI13EveryWayOutGivesBack drives requests past every limit, on connections
-// that succeed, fail, run into their timeout or go away, and finds all counts at
-// zero (fixture.end).
-func TestI13EveryWayOutGivesBack(t *testing.T) {
+// TestI13EveryWayOutReleases drives requests past every limit, on connections that succeed, fail,
+// time out or close, and checks that all counts return to zero (fixture.end).
+func TestI13EveryWayOutReleases(t *testing.T) {
 	total := 1_000_000
 	if testing.Short() || raceOrInvariants {
 		total = 20_000
@@ -148,8 +147,7 @@ func (w wayOut) handle(r *Request) {
 	}
 }
 
-// answerLater answers everything that came within a millisecond at once, as a
-// disk does.
+// answerLater answers all requests of a millisecond together, as a disk does.
 func (w wayOut) answerLater() {
 	for r := range w.later {
 		time.Sleep(time.Millisecond)
@@ -170,8 +168,8 @@ func (w wayOut) answerLater() {
 	}
 }
 
-// burst sends n requests on a connection of its own, reads some of the answers
-// and leaves in one way or another.
+// burst sends n requests on a new connection, reads some of the answers and closes in one of
+// several ways.
 func burst(t *testing.T, addr string, rnd *rand.Rand, n int) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// conn is one client connection. The goroutine with the reading role owns in and identity;
-// the queue belongs to the holder of mu.
+// conn is one client connection. The goroutine with the reading role owns in and identity; the
+// queue of requests is guarded by mu.
 type conn struct {
 	srv      *Server
 	listener *Listener
@@ -33,31 +33,30 @@ type conn struct {
 	in       input
 	arrival  arrival
 	batch    groupcommit.Batch // of the reader goroutine
-	handed   *Request          // from the poller, see HandOver; belongs to the reading role
-	mayBlock bool              // MayBlock said so to the request that is handled; of the same
-	spoken   bool              // the client has sent a request; of the same
+	handed   *Request          // handed over by the poller, see HandOver; owned by the reading role
+	mayBlock bool              // MayBlock returned true to the current request; owned by the reading role
+	spoken   bool              // the client has sent a request; owned by the reading role
 	identity
 
-	poll     *poller         // nil where the connection can't be polled
-	raw      syscall.RawConn // of the nc that it began with
-	fd       int             // see detach; -1 where it never was
+	poll     *poller         // nil if the connection can't be polled
+	raw      syscall.RawConn // of the net.Conn that the connection began with
+	fd       int             // see detach; -1 if it was never detached
 	pollID   int32
-	polled   int         // how many times in a row the poller has handled all that came; guarded by mu
-	armed    bool        // the poller's set knows it; guarded by mu
-	idle     *time.Timer // recalls it; the reader goroutine's
+	polled   int         // how many times in a row the poller handled everything that had arrived; guarded by mu
+	armed    bool        // the connection is in the poller's set; guarded by mu
+	idle     *time.Timer // recalls the connection; used by the reader goroutine only
 	idleOver atomic.Bool // idle has fired
 
-	// stopped asks the reader to start no more requests: drain, or Abort.
+	// stopped asks the reader to start no more requests, because of a drain or Abort.
 	stopped   atomic.Bool
 	muteUntil atomic.Int64 // unix ns; the reader pauses until then
 
-	out output // of whoever holds the writing role
+	out output // owned by the writing role
 
 	mu    sync.Mutex
-	rcond sync.Cond // the reader waits for its turn
+	rcond sync.Cond // the reader waits until a request may start
 	wcond sync.Cond // the writer waits for an answer to write
-	// oldest to newest are the requests whose answers were not yet taken for
-	// writing, in order of arrival.
+	// The requests whose answers were not yet taken for writing, in order of arrival.
 	oldest, newest *Request
 	queued         int // requests whose answers are not written
 	unready        int // requests without an answer
@@ -65,31 +64,31 @@ type conn struct {
 	produces       int       // Produce requests without an answer
 	produceBytes   int64     // of their frames
 	unwritten      int       // bytes of answers that are ready and not written
-	encoded        int       // those of them that Respond encoded
-	counted        int       // those of these that are counted, see outgoing
+	encoded        int       // of these, bytes that Respond encoded
+	counted        int       // of those, bytes that are counted in Server.outgoing
 	writingBytes   int       // bytes of the answers that are being written
-	slowSince      time.Time // closeSlowReaders saw them being written
-	alone          bool      // the one request without an answer is no Produce
+	slowSince      time.Time // when closeSlowReaders first saw them being written
+	alone          bool      // the one request without an answer is not a Produce
 	away           absence
-	answered       time.Time // the last answer
+	answered       time.Time // when the last answer was ready
 
-	blocked blocking // the handler that MayBlock let block
+	blocked blocking // the handler that may block, see MayBlock
 
 	role      readRole
 	recalled  bool // the reader goroutine wants the reading role
-	flushing  bool // the poller's flusher will look after the answers
+	flushing  bool // the poller's flusher will write the answers
 	busy      bool // the reader will flush before it blocks
 	rwaiting  bool // the reader waits on rcond
-	writing   bool // somebody writes, without mu
+	writing   bool // a goroutine writes, without mu
 	readDone  bool // the reader has ended
 	dead      bool // the socket is closed, or will be without further writes
-	abandoned bool // the writer has ended: unanswered requests are orphans
+	abandoned bool // the writer has ended; unanswered requests are orphans
 	reason    CloseReason
 	expiry    *time.Timer
-	expiresAt time.Time // when expiry fires; zero where it is not armed
+	expiresAt time.Time // when the expiry timer fires; zero if it is not armed
 }
 
-// blocking is a request whose handler may block, and since when; the zero value is none.
+// blocking is a request whose handler may block, and since when; the zero value stands for none.
 type blocking struct {
 	key   int16
 	since time.Time
@@ -105,7 +104,8 @@ func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	return c
 }
 
-// push queues a request that is about to be handled, unless the connection is gone.
+// push queues a request that is about to be handled, and reports whether it did: a connection that
+// has ended queues nothing.
 func (c *conn) push(r *Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,13 +129,13 @@ func (c *conn) push(r *Request) bool {
 	}
 	c.produceBytes += int64(r.size)
 	if c.produces++; c.produces == 1 {
-		c.srv.census.back(c.away)
+		c.srv.producers.markPresent(c.away)
 		c.away = 0
 	}
 	return true
 }
 
-// answer marks a queued request as answered and sees to it that somebody writes.
+// answer marks a queued request as answered and makes sure that its answer is written.
 func (c *conn) answer(r *Request, now time.Time) {
 	c.mu.Lock()
 	c.unready--
@@ -145,7 +145,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 	if r.Key == protocol.KeyProduce {
 		c.produceBytes -= int64(r.size)
 		if c.produces--; c.produces == 0 && !c.dead {
-			c.away = c.srv.census.leave(now)
+			c.away = c.srv.producers.markAbsent(now)
 		}
 	} else {
 		c.alone = false
@@ -159,7 +159,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 		r.recycle(c.srv)
 		if last {
 			c.srv.mu.Lock()
-			c.srv.vacate(c.ip)
+			c.srv.releaseSlot(c.ip)
 			c.srv.mu.Unlock()
 		}
 		c.srv.orphans.add(-1)
@@ -183,7 +183,8 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.mu.Unlock()
 }
 
-// mayStart says whether a request of so many bytes has its turn. Caller holds mu.
+// mayStart reports whether a request of size bytes may start: earlier requests and the limits of
+// the connection allow it. Caller holds mu.
 func (c *conn) mayStart(key int16, size int) bool {
 	o := &c.srv.opts
 	switch {
@@ -195,16 +196,16 @@ func (c *conn) mayStart(key int16, size int) bool {
 	return c.produces == 0 || c.produceBytes+int64(size) <= o.ConnectionBytes
 }
 
-// isTurn says whether awaitTurn would return at once, and without an error.
-func (c *conn) isTurn(key int16, size int) bool {
+// canStart reports whether awaitStart would return at once, and without an error.
+func (c *conn) canStart(key int16, size int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.dead && !c.stopped.Load() && c.mayStart(key, size)
 }
 
-// awaitTurn blocks the reader until a request may start. It returns errStopped
-// when the connection ends first.
-func (c *conn) awaitTurn(key int16, size int) error {
+// awaitStart blocks the reader until a request may start. It returns errStopped if the connection
+// ends first.
+func (c *conn) awaitStart(key int16, size int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.dead && !c.stopped.Load() {
@@ -228,18 +229,17 @@ func (c *conn) awaitTurn(key int16, size int) error {
 	return errStopped
 }
 
-// watchClient has a poller notice when the client hangs up: the reader does not read for
-// as long as a request is parked that others wait for. Caller holds mu and has the reading
-// role.
+// watchClient makes the poller notice when the client hangs up: the reader does not read while a
+// request is parked that later ones wait for. Caller holds mu and has the reading role.
 func (c *conn) watchClient() {
 	if c.poll != nil && !c.armed && c.poll.set.watchEnd(c) == nil {
-		c.armed = true // else the reader finds out when it reads again
+		c.armed = true // otherwise the reader notices when it reads again
 	}
 }
 
-// rest is called by the reader before it blocks: it ends its turn, writes what is
-// ready and leaves the rest to the writer.
-func (c *conn) rest() {
+// beforeBlocking is called by the reader before it blocks: it runs the commits of its batch, writes
+// the answers that are ready and leaves later ones to the writer.
+func (c *conn) beforeBlocking() {
 	c.batch.HandOff()
 	c.mu.Lock()
 	if c.busy {
@@ -249,8 +249,8 @@ func (c *conn) rest() {
 	c.mu.Unlock()
 }
 
-// lastBusy says when a request was last under way: now, when the last one was
-// answered, or when it arrived. An answer that takes long is not idleness.
+// lastBusy returns when a request was last in flight: now, when the last one was answered, or when
+// it arrived. A connection that waits for a slow answer is not idle.
 func (c *conn) lastBusy(arrived, now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,8 +272,8 @@ func (c *conn) mute(until time.Time) {
 	}
 }
 
-// stopReading has the reader start no more requests and end soon. It must not be
-// called with mu held, for it wakes a reader that waits on rcond.
+// stopReading makes the reader start no more requests and end soon. It must not be called with mu
+// held, because it wakes a reader that waits on rcond.
 func (c *conn) stopReading(reason CloseReason) {
 	c.mu.Lock()
 	if c.reason == "" {
@@ -288,8 +288,8 @@ func (c *conn) stopReading(reason CloseReason) {
 	}
 }
 
-// endReading is the reader's last act: what is unanswered is finished, unless
-// the connection is broken.
+// endReading is the reader's last step: unanswered requests are finished, unless the connection is
+// broken.
 func (c *conn) endReading(reason CloseReason, broken bool) {
 	c.batch.HandOff()
 	c.in.close()
@@ -322,7 +322,7 @@ func (c *conn) kill(reason CloseReason) {
 	}
 	c.cancel()
 	if c.nc != nil {
-		_ = c.nc.Close() // nothing was promised to the peer that a failed close takes back
+		_ = c.nc.Close() // a failed close takes nothing back that the peer was promised
 	}
 	if c.fd >= 0 {
 		hangUp(c.fd)
@@ -331,7 +331,7 @@ func (c *conn) kill(reason CloseReason) {
 	c.wcond.Signal()
 }
 
-// remoteIP is the zero Addr where the peer has none.
+// remoteIP returns the peer's address, the zero Addr if it has none.
 func remoteIP(nc net.Conn) netip.Addr {
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap()

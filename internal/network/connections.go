@@ -10,8 +10,8 @@ import (
 // Traffic counts what a connection carried since it was opened.
 type Traffic struct {
 	Requests  int64 // that arrived and were handled
-	BytesIn   int64 // of these requests, with their lengths
-	BytesOut  int64 // of their answers, written or ready
+	BytesIn   int64 // of these requests, with their length fields
+	BytesOut  int64 // of their answers, written or ready to be written
 	RecordsIn int64 // that handlers counted with CountRecords
 }
 
@@ -19,20 +19,20 @@ type Traffic struct {
 type Connection struct {
 	ID             uint64 // in the order of arrival; never reused
 	Listener       string
-	Peer           netip.AddrPort // invalid where the peer has no IP address
+	Peer           netip.AddrPort // invalid if the peer has no IP address
 	ClientID       string         // of its last request; empty before the first one
 	Software       Software
 	Principal      string
 	Authentication Authentication
 	Opened         time.Time
-	LastRequest    time.Time // now while one is in flight, else when the last answer was ready; Opened if there was none
+	LastRequest    time.Time // now if a request is in flight, otherwise when the last answer was ready; Opened if there was none
 	InFlight       int       // requests without an answer
-	ThrottledUntil time.Time // zero where it is not throttled
+	ThrottledUntil time.Time // zero if it is not throttled
 	Traffic
 }
 
-// Connections returns the open connections in the order of their ids. It takes the lock of
-// each connection for an instant; the cost is on the caller, not on requests.
+// Connections returns the open connections in the order of their ids. It takes the lock of each
+// connection for an instant; the caller pays for it, requests do not.
 func (s *Server) Connections() []Connection {
 	s.mu.Lock()
 	conns := s.snapshot()
@@ -65,6 +65,6 @@ func (c *conn) describe(now time.Time) Connection {
 	return d
 }
 
-// CountRecords counts records that the request brought, for Connections. Only the handler
-// may call it, before the answer is given.
+// CountRecords adds to the records of this connection that Connections returns. Only the handler
+// may call it, before it answers.
 func (r *Request) CountRecords(n int) { r.records += int64(n) }

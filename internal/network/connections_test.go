@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// Connections reports each open connection with what it carried, and no closed one.
+// Connections reports each open connection with its traffic, and no closed one.
 func TestConnectionsCountTraffic(t *testing.T) {
 	parked := make(chan *Request, 1)
 	f := start(t, func(r *Request) {
@@ -74,10 +74,10 @@ func TestConnectionsCountTraffic(t *testing.T) {
 	}
 }
 
-// named gives a frame without a client id, of a version before the flexible ones, the client
-// id "orders".
+// named gives a frame without a client id, of a version that is not flexible, the client id
+// "orders".
 func named(f []byte) []byte {
-	const id = 4 + protocol.HeaderPrefix // where its length is
+	const id = 4 + protocol.HeaderPrefix // the position of its length
 	f = append(append(append([]byte{}, f[:id]...), "\x00\x06orders"...), f[id+2:]...)
 	binary.BigEndian.PutUint32(f, uint32(len(f)-4))
 	return f

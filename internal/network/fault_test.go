@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// The tests of this file are lines of the list of faults and named after them.
+// Each test of this file covers one entry of the list of faults and is named after it.
 
 func TestFault11LengthOutOfBoundsClosesAndAllocatesNothing(t *testing.T) {
 	f := start(t, func(*Request) { t.Error("handled") }, func(o *Options) { o.MaxFrame = 1000 })
@@ -107,7 +107,7 @@ func TestFault12SlowSender(t *testing.T) {
 				defer c.Close()
 				began := time.Now()
 				stopped := make(chan struct{})
-				go func() { // drips, so that the connection is never idle
+				go func() { // sends single bytes, so that the connection is never idle
 					defer close(stopped)
 					for i := range sent {
 						if _, err := c.Write(sent[i : i+1]); err != nil {
@@ -175,8 +175,8 @@ func TestFault12HalfClosedClientGetsItsAnswers(t *testing.T) {
 	c.wantClosed(t)
 }
 
-// TestFault12ResetInTheMiddleOfAProduce: what was handed over goes on, its
-// answer goes nowhere, and everything it held comes back.
+// A request that the handler has continues, its answer is dropped, and everything it held is
+// released.
 func TestFault12ResetInTheMiddleOfAProduce(t *testing.T) {
 	p := newParked()
 	f := start(t, p.handle, nil)
@@ -243,7 +243,7 @@ func TestFault13LimitsAndStorm(t *testing.T) {
 				_, _, err := c.receive()
 				return err == nil
 			}
-			for range 50 { // a storm: many come, three are let in, all go
+			for range 50 { // many connect, three are accepted, all close
 				var in []*client
 				admitted := 0
 				for range 6 {
@@ -266,8 +266,7 @@ func TestFault13LimitsAndStorm(t *testing.T) {
 	}
 }
 
-// TestFault13AConnectionCountsUntilItsRequestsAreAnswered: who leaves requests behind does
-// not get in again for more.
+// A client that leaves requests behind can't reconnect to send more.
 func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"total":  func(o *Options) { o.MaxConnections = 2 },
@@ -291,7 +290,7 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			for i, r := range left {
-				if i%2 == 0 { // one is left of each
+				if i%2 == 0 { // one of each remains
 					r.RespondNone()
 				}
 			}
@@ -314,7 +313,7 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestFault5AcceptOutOfFiles: accept fails, waits longer each time, and goes on.
+// Accept fails, waits longer each time, and resumes.
 func TestFault5AcceptOutOfFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
@@ -333,8 +332,7 @@ func TestFault5AcceptOutOfFiles(t *testing.T) {
 	})
 }
 
-// TestFault16PipelinedThousandThenDisconnect: all of it is finished or dropped,
-// and no goroutine remains (TestMain looks).
+// All requests are finished or dropped, and no goroutine remains (TestMain checks).
 func TestFault16PipelinedThousandThenDisconnect(t *testing.T) {
 	for name, answerFirst := range map[string]int{"none answered": 0, "some answered": 300} {
 		t.Run(name, func(t *testing.T) {

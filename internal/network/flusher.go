@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// flusher writes the small answers of a poller's connections, one after the other, so
-// that many answers that come together cost one goroutine's wake-up, or none: what is
-// answered during the poller's turn the poller writes at its end. It never waits for
-// a client: what a socket does not take at once is left to the connection's writer
-// goroutine.
+// flusher writes the small answers of a poller's connections one after the other, so that many
+// answers cost one goroutine wake-up, or none: the poller itself writes answers that are ready when
+// it has run its commits. It never waits for a client: it leaves what a socket does not take at
+// once to the connection's writer goroutine.
 type flusher struct {
 	mu       sync.Mutex
-	list     []*conn // with answers to write; each is there once
-	attended bool    // the poller will look at the list
+	list     []*conn // with answers to write; each connection is listed once
+	attended bool    // the poller will write to the listed connections
 	ended    bool
 	wake     chan struct{}
 }
 
-// pen is what a goroutine needs to write answers.
-type pen struct {
+// writeBuffers is the memory that a goroutine needs to write answers.
+type writeBuffers struct {
 	out  rawWriter
 	buf  []byte  // answers that are copied together
-	list []*conn // of the last look
+	list []*conn // connections of the present pass
 }
 
-// add has a connection's answers written. It may be called with conn.mu held.
+// add schedules the writing of a connection's answers. It may be called with conn.mu held.
 func (f *flusher) add(c *conn) {
 	f.mu.Lock()
 	f.list = append(f.list, c)
@@ -44,20 +43,21 @@ func (f *flusher) poke() {
 	}
 }
 
-// attend says that the caller will call finish, soon.
+// attend announces that the caller will soon call finish, so that the flusher's goroutine need not
+// wake.
 func (f *flusher) attend() {
 	f.mu.Lock()
 	f.attended = true
 	f.mu.Unlock()
 }
 
-// finish writes what there is, and leaves what comes later to the goroutine.
-func (f *flusher) finish(p *pen) {
+// finish writes the answers that are ready; the goroutine writes later ones.
+func (f *flusher) finish(p *writeBuffers) {
 	f.flushAll(p)
 	f.unattend()
 }
 
-// unattend says that nobody attends any more.
+// unattend withdraws attend: the goroutine writes the answers.
 func (f *flusher) unattend() {
 	f.mu.Lock()
 	f.attended = false
@@ -68,7 +68,7 @@ func (f *flusher) unattend() {
 	}
 }
 
-// end ends the goroutine.
+// end stops the goroutine.
 func (f *flusher) end() {
 	f.mu.Lock()
 	f.ended = true
@@ -78,7 +78,7 @@ func (f *flusher) end() {
 
 // run is the flusher's goroutine.
 func (f *flusher) run() {
-	var p pen
+	var p writeBuffers
 	for range f.wake {
 		f.flushAll(&p)
 		f.mu.Lock()
@@ -91,7 +91,7 @@ func (f *flusher) run() {
 }
 
 // flushAll writes once to every connection on the list.
-func (f *flusher) flushAll(p *pen) {
+func (f *flusher) flushAll(p *writeBuffers) {
 	f.mu.Lock()
 	p.list, f.list = f.list, p.list[:0]
 	f.mu.Unlock()
@@ -101,9 +101,9 @@ func (f *flusher) flushAll(p *pen) {
 	clear(p.list)
 }
 
-// flush writes a connection's answers once, as far as that needs no waiting. Where
-// more are ready its turn comes again after the others'.
-func (f *flusher) flush(c *conn, p *pen) {
+// flush writes a connection's answers once, as far as the socket takes them. If more are ready, the
+// connection is listed again, after the others.
+func (f *flusher) flush(c *conn, p *writeBuffers) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flushing = false
@@ -125,7 +125,7 @@ func (f *flusher) flush(c *conn, p *pen) {
 	}
 	aborted := job.recycle(c.srv)
 	c.mu.Lock()
-	if len(left) > 0 && !c.dead { // the writer of a dead one looks no more
+	if len(left) > 0 && !c.dead { // the writer of a dead connection writes no more
 		c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes, encoded: job.encoded}, left
 		c.out.aborted, c.out.unsent = aborted, unsent
 		c.wcond.Signal()
@@ -139,13 +139,13 @@ func (f *flusher) flush(c *conn, p *pen) {
 	}
 }
 
-// sending is what is remembered of an answer of which a part is not sent yet.
+// sending is what must be remembered of an answer that is partly sent.
 type sending struct {
 	key     int16
 	readied time.Time
 }
 
-// unsent remembers answers that will be recycled before they are sent.
+// unsent copies what must be remembered of answers that are recycled before they are sent.
 func (job answers) unsent() (list []sending) {
 	for r := job.first; r != nil; r = r.next {
 		if !r.aborted {
@@ -156,7 +156,7 @@ func (job answers) unsent() (list []sending) {
 }
 
 // write writes answers and returns a copy of what the socket did not take.
-func (p *pen) write(c *conn, job answers) (left []byte, err error) {
+func (p *writeBuffers) write(c *conn, job answers) (left []byte, err error) {
 	if job.bytes == 0 {
 		return nil, nil
 	}
@@ -172,8 +172,8 @@ func (p *pen) write(c *conn, job answers) (left []byte, err error) {
 	return bytes.Clone(b[n:]), nil
 }
 
-// writeLeft writes what the flusher could not. Caller is the writer goroutine and holds mu,
-// which is released during the write.
+// writeLeft writes what the flusher could not. Caller is the writer goroutine and holds mu, which
+// is released during the write.
 func (c *conn) writeLeft() {
 	left, unsent := c.out.left, c.out.unsent
 	c.out.left, c.out.unsent = nil, nil

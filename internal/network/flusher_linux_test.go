@@ -15,12 +15,12 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// leaves is the size of an answer of which the flusher leaves something on a choked
-// connection: the system finds room for a little in full buffers now and then.
+// leaves is the size of an answer that the flusher cannot write whole to a choked connection: the
+// system sometimes finds space for a little in full buffers.
 const leaves = copyLimit - 100
 
-// choked is a connection with small socket buffers, which are full: the flusher
-// has to leave what it writes to the writer.
+// choked is a connection whose small socket buffers are full: the flusher has to leave its answers
+// to the writer.
 type choked struct {
 	*polled
 	filled int // bytes before the first answer
@@ -51,13 +51,13 @@ func (f *pollFixture) choke(t *testing.T) *choked {
 	return p
 }
 
-// left waits until the flusher has left something, and the writer is at it.
+// left waits until the flusher has left something and the writer is writing it.
 func (p *choked) left(t *testing.T) {
 	t.Helper()
 	p.await(t, "something left to the writer", func(c *conn) bool { return c.out.job.n > 0 && c.out.left == nil && c.writing })
 }
 
-// unchoke reads what the buffers were filled with.
+// unchoke reads the bytes that filled the buffers.
 func (p *choked) unchoke(t *testing.T) {
 	t.Helper()
 	if _, err := io.CopyN(io.Discard, p, int64(p.filled)); err != nil {
@@ -80,8 +80,7 @@ func (p *choked) ask(t *testing.T, q parked, n int) []*Request {
 	return requests
 }
 
-// TestSlowReaderGetsEverythingInOrder: what the flusher leaves, what waits behind
-// it and what comes later.
+// A slow reader gets what the flusher left, what waits behind it and what comes later, in order.
 func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
 	q, told := newParked(), &recorder{}
 	f := startPolled(t, q.handle, func(o *Options) { o.Observer = told })
@@ -119,8 +118,8 @@ func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
 	p.await(t, "every answer counts as sent, what was left too", func(*conn) bool { return told.count() == n+2 }) // adopt sent one
 }
 
-// TestSlowReaderWithSomethingLeft: how a connection ends, or goes on, for which
-// the flusher could not write all.
+// TestSlowReaderWithSomethingLeft: how a connection ends, or continues, when the flusher could not
+// write everything.
 func TestSlowReaderWithSomethingLeft(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -201,7 +200,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			f := startPolled(t, q.handle, func(opts *Options) { opts.WriteTimeout, opts.Observer = c.timeout, o })
 			p := f.choke(t)
 			requests := p.ask(t, q, 3)
-			if c.before != nil { // which ends the reading and wakes the writer: it may write all itself
+			if c.before != nil { // which ends the reading and wakes the writer: it may write everything itself
 				c.before(requests[1:])
 				p.await(t, "the end of reading", func(c *conn) bool { return c.readDone })
 				time.Sleep(time.Millisecond)
@@ -219,7 +218,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 	}
 }
 
-// wantFirst takes the answers to the first n requests.
+// wantFirst reads the answers to the first n requests.
 func (p *choked) wantFirst(t *testing.T, n int32) {
 	t.Helper()
 	for i := range n {
@@ -227,8 +226,8 @@ func (p *choked) wantFirst(t *testing.T, n int32) {
 	}
 }
 
-// TestKilledWhileTheFlusherWrites: a write that comes back short after the
-// connection was closed leaves nothing: its writer does not look any more.
+// A write that comes back short after the connection was closed leaves nothing: the writer does not
+// look for it any longer.
 func TestKilledWhileTheFlusherWrites(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
@@ -246,8 +245,7 @@ func TestKilledWhileTheFlusherWrites(t *testing.T) {
 	f.end(t)
 }
 
-// TestKilledBeforeTheWriterHasWhatIsLeft: nobody but the writer gives the role back
-// with which something was left.
+// Only the writer releases the writing role that came with unwritten bytes.
 func TestKilledBeforeTheWriterHasWhatIsLeft(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
@@ -255,7 +253,7 @@ func TestKilledBeforeTheWriterHasWhatIsLeft(t *testing.T) {
 	defer p.Close()
 	r := p.ask(t, q, 1)[0]
 	at, resume := make(chan struct{}), make(chan struct{})
-	r.ExpireAt(time.Now(), func() { // on the writer, which is held with it
+	r.ExpireAt(time.Now(), func() { // on the writer, which this holds
 		at <- struct{}{}
 		<-resume
 	})
@@ -270,8 +268,8 @@ func TestKilledBeforeTheWriterHasWhatIsLeft(t *testing.T) {
 	f.end(t)
 }
 
-// TestSlowReaderOfPolledAnswersIsBounded: requests are not handled any more while
-// UnwrittenBytes of answers wait, be they with the flusher, left by it or queued.
+// Requests are no longer handled while UnwrittenBytes of answers wait, whether the flusher has
+// them, left them or they are queued.
 func TestSlowReaderOfPolledAnswersIsBounded(t *testing.T) {
 	const bound, each, n = 20_000, 700, 100
 	f := startPolled(t, func(r *Request) {
@@ -301,9 +299,8 @@ func TestSlowReaderOfPolledAnswersIsBounded(t *testing.T) {
 	}
 }
 
-// TestFlusherTakesTurns: a connection with many answers ready does not keep those
-// of others waiting.
-func TestFlusherTakesTurns(t *testing.T) {
+// A connection with many ready answers does not delay those of others.
+func TestFlusherIsFair(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
 	defer f.end(t)
@@ -338,7 +335,7 @@ func TestFlusherTakesTurns(t *testing.T) {
 	begun := make(chan struct{})
 	respond(ofA[1], "a", nil)
 	respond(ofA[2], "a", nil)
-	respond(ofA[0], "a", begun) // the flusher is held with it
+	respond(ofA[0], "a", begun) // this holds the flusher
 	a.await(t, "the flusher writes", func(c *conn) bool { return c.writing })
 	respond(ofB[0], "b", nil)
 	close(begun)
@@ -352,8 +349,7 @@ func TestFlusherTakesTurns(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersOfPolledConnections: they are the writer's, in their place
-// between those of the flusher, and not copied.
+// The writer writes large answers, in order with those of the flusher, without copying them.
 func TestLargeAnswersOfPolledConnections(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
@@ -377,7 +373,7 @@ func TestLargeAnswersOfPolledConnections(t *testing.T) {
 	}
 	p.Close()
 	f.end(t)
-	if n := cap(p.c.poll.shift.Load().pen.buf); n > 2*copyLimit {
+	if n := cap(p.c.poll.loop.Load().out.buf); n > 2*copyLimit {
 		t.Errorf("the flusher keeps %d bytes", n)
 	}
 }

@@ -7,19 +7,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// foreign is a protocol that is not Kafka's. Its first four bytes, read as the length of a
-// request, are out of bounds.
+// foreign is a protocol other than Kafka's. Its first four bytes, read as the length of a request,
+// are out of bounds.
 type foreign struct {
 	cause, remedy string
-	// answer returns what its client understands as a refusal. head are the bytes that it
-	// sent first, admin is the address of the admin port. It is nil if there is no such answer.
+	// answer returns a refusal in the client's own protocol, or nil if there is none. head has the
+	// client's first bytes, admin is the address of the admin port.
 	answer func(head []byte, admin string) []byte
 }
 
-// Error is what the client sent and what to do about it.
+// Error names what the client sent and the remedy.
 func (f *foreign) Error() string { return f.cause + ": " + f.remedy }
 
-// foreignTo returns the protocol of which the first four bytes are known, otherwise nil.
+// foreignTo returns the protocol that begins with these four bytes, or nil.
 func foreignTo(head []byte) *foreign {
 	if head[0] == 0x16 && head[1] == 3 && head[2] <= 4 { // a handshake record of SSL 3 to TLS 1.3 (RFC 8446, 5.1)
 		return &foreign{
@@ -71,10 +71,10 @@ func badRequest(head []byte, admin string) []byte {
 	return fmt.Appendf(answer, "%s\n", text)
 }
 
-// refuse logs that the client speaks another protocol and answers in it where that is
-// possible. Nothing else was written on the connection or will be. The reader calls it.
+// refuse logs that the client speaks another protocol and answers in that protocol if possible.
+// Nothing else is ever written on the connection. The reader calls it.
 func (c *conn) refuse(f *foreign) {
-	c.srv.noise.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
+	c.srv.limited.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
 	if f.answer == nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (c *conn) refuse(f *foreign) {
 	c.mu.Unlock()
 }
 
-// badLength is the error for a request's length that is out of bounds.
+// badLength returns the error for a request length that is out of bounds.
 func (c *conn) badLength(size int) error {
 	if f := foreignTo(c.in.unread()); f != nil && !c.spoken {
 		return f

@@ -21,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// foreigners starts a server and returns what it logs of other protocols.
+// foreigners starts a server and returns what it logs about other protocols.
 func foreigners(t *testing.T, admin string) (addr string, logged *zapobserver.ObservedLogs) {
 	t.Helper()
 	core, logged := zapobserver.New(zapcore.DebugLevel)
@@ -30,7 +30,7 @@ func foreigners(t *testing.T, admin string) (addr string, logged *zapobserver.Ob
 	return f.tcp(t), logged
 }
 
-// causes are the errors of the logged lines.
+// causes returns the errors of the logged lines.
 func causes(logged *zapobserver.ObservedLogs) (all []string) {
 	for _, line := range logged.All() {
 		all = append(all, fmt.Sprint(line.ContextMap()["error"]))
@@ -103,8 +103,8 @@ func TestForeignProtocolsAreNamed(t *testing.T) {
 	}
 }
 
-// A client that has sent a request speaks Kafka's protocol: what looks foreign behind it is a damaged frame, and nothing of
-// another protocol is written between its answers.
+// A client that has sent a request speaks Kafka's protocol. Bytes after it that look like another
+// protocol are a damaged frame, and no other protocol is written between its answers.
 func TestAForeignFrameBehindARequestIsABadFrame(t *testing.T) {
 	core, logged := zapobserver.New(zapcore.DebugLevel)
 	f := start(t, echo, func(o *Options) { o.Log = zap.New(core) })
@@ -120,29 +120,30 @@ func TestAForeignFrameBehindARequestIsABadFrame(t *testing.T) {
 	}
 }
 
-// TestNoiseIsBounded: a line a minute for each address, and for all addresses beyond a number of them together.
-func TestNoiseIsBounded(t *testing.T) {
-	var n noise
+// TestLogLimit: one line a minute for each address, and one for all addresses beyond a number of
+// them.
+func TestLogLimit(t *testing.T) {
+	var n logLimiter
 	now := time.Unix(1_000_000, 0)
 	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
 	lines := 0
 	for i := range 10_000 {
 		for range 3 {
-			if _, ok := n.due(noiseSource{"m", ip(i)}, now); ok {
+			if _, ok := n.due(logSource{"m", ip(i)}, now); ok {
 				lines++
 			}
 		}
 	}
-	if want := noiseSources + 1; lines != want || len(n.seen) != want {
+	if want := maxLogSources + 1; lines != want || len(n.seen) != want {
 		t.Errorf("%d lines, %d sources are remembered; want %d", lines, len(n.seen), want)
 	}
-	if skipped, ok := n.due(noiseSource{"m", ip(1)}, now.Add(noiseInterval-1)); ok {
+	if skipped, ok := n.due(logSource{"m", ip(1)}, now.Add(logInterval-1)); ok {
 		t.Errorf("a second line within a minute, %d left out", skipped)
 	}
-	if skipped, ok := n.due(noiseSource{"m", ip(1)}, now.Add(noiseInterval)); !ok || skipped != 3 {
+	if skipped, ok := n.due(logSource{"m", ip(1)}, now.Add(logInterval)); !ok || skipped != 3 {
 		t.Errorf("after a minute: %d left out, %t", skipped, ok)
 	}
-	if _, ok := n.due(noiseSource{"m", ip(20_000)}, now.Add(noiseInterval)); !ok || len(n.seen) != 2 {
+	if _, ok := n.due(logSource{"m", ip(20_000)}, now.Add(logInterval)); !ok || len(n.seen) != 2 {
 		t.Errorf("another address, after a minute: %t, and %d sources are remembered", ok, len(n.seen))
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestAPollerHandsOverWhatTakesLong: the others of its connections are served meanwhile,
-// answers keep their order, and the connection comes back to the poller.
-func TestAPollerHandsOverWhatTakesLong(t *testing.T) {
+// Meanwhile the poller serves its other connections, answers keep their order, and the connection
+// returns to the poller.
+func TestPollerHandsOverSlowRequests(t *testing.T) {
 	const long = 2
 	entered, free := make(chan struct{}), make(chan struct{})
 	var polled atomic.Int64
@@ -41,7 +41,7 @@ func TestAPollerHandsOverWhatTakesLong(t *testing.T) {
 	}
 	c.send(t, slices.Concat(burst...))
 	<-entered
-	for i := range int32(long) { // what was before it is answered
+	for i := range int32(long) { // the answers before it are sent
 		c.want(t, i)
 	}
 	for i := range int32(20) {
@@ -63,9 +63,8 @@ func TestAPollerHandsOverWhatTakesLong(t *testing.T) {
 	}
 }
 
-// TestWhatIsHandedOverIsHandledThoughTheClientIsGone: it is with the handler from when it
-// was first called.
-func TestWhatIsHandedOverIsHandledThoughTheClientIsGone(t *testing.T) {
+// A request belongs to the handler from the first call on, even if its client has gone.
+func TestHandedOverRequestOutlivesItsClient(t *testing.T) {
 	handled := make(chan struct{})
 	f := startPolled(t, func(r *Request) {
 		if !r.MayBlock() {
@@ -90,9 +89,8 @@ func TestWhatIsHandedOverIsHandledThoughTheClientIsGone(t *testing.T) {
 	f.awaitNobody(t)
 }
 
-// TestAPollerLeavesABurstThatTakesLongToTheReader: many requests of which each takes a
-// little may not keep the other connections waiting either.
-func TestAPollerLeavesABurstThatTakesLongToTheReader(t *testing.T) {
+// Many requests that take a little each must not delay the poller's other connections.
+func TestPollerLeavesASlowBurstToTheReader(t *testing.T) {
 	var byReader atomic.Int64
 	f := startPolled(t, func(r *Request) {
 		if !byPoller(r) {
@@ -119,9 +117,8 @@ func TestAPollerLeavesABurstThatTakesLongToTheReader(t *testing.T) {
 	}
 }
 
-// TestARecallDoesNotKeepWhatWasHandedOver: the reader looks whether the connection was idle
-// for too long, and would lend it again.
-func TestARecallDoesNotKeepWhatWasHandedOver(t *testing.T) {
+// A recalled reader checks whether the connection was idle for too long, and would offer it again.
+func TestRecallDoesNotDelayAHandedOverRequest(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		if !r.MayBlock() {
 			r.conn.idleFired()

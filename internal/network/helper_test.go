@@ -32,7 +32,7 @@ func (b body) AppendTo(dst []byte) []byte { return append(dst, b...) }
 // echo answers a request with its own body.
 func echo(r *Request) { r.Respond(body(r.Body)) }
 
-// fixture is a server and what it may not leak.
+// fixture is a server with everything that it must not leak.
 type fixture struct {
 	*Server
 	pool *bufpool.Pool
@@ -58,7 +58,7 @@ func start(t testing.TB, h func(*Request), change func(*Options)) *fixture {
 	return f
 }
 
-// tcp has the server listen on a socket too, and returns its address.
+// tcp makes the server listen on a socket too, and returns its address.
 func (f *fixture) tcp(t testing.TB) string {
 	t.Helper()
 	ln := listen(t)
@@ -68,7 +68,7 @@ func (f *fixture) tcp(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// end closes the server and finds every count at zero.
+// end closes the server and checks that every count is zero.
 func (f *fixture) end(t testing.TB) {
 	t.Helper()
 	if err := f.Close(); err != nil {
@@ -82,7 +82,7 @@ func (f *fixture) end(t testing.TB) {
 	if n := f.pool.Outstanding(); n != 0 {
 		t.Errorf("%d buffers were not released", n)
 	}
-	if n := f.Census().Absent(); n != 0 {
+	if n := f.Producers().Absent(); n != 0 {
 		t.Errorf("%d absent connections, none is open", n)
 	}
 }
@@ -90,7 +90,7 @@ func (f *fixture) end(t testing.TB) {
 // pipeListener accepts in-memory connections, which synctest can see waiting.
 type pipeListener struct {
 	conns  chan net.Conn
-	errs   chan error // what Accept fails with next
+	errs   chan error // the next error of Accept
 	closed chan struct{}
 	once   sync.Once
 }
@@ -159,8 +159,7 @@ func (c *client) send(t testing.TB, frames ...[]byte) {
 	}
 }
 
-// sendAsync sends from a goroutine of its own; what is not sent shows in the
-// answers that are missing.
+// sendAsync sends from a goroutine of its own; missing answers show what was not sent.
 func (c *client) sendAsync(frames ...[]byte) {
 	go func() {
 		for _, f := range frames {
@@ -194,7 +193,7 @@ func (c *client) want(t testing.TB, correlation int32) []byte {
 	return body
 }
 
-// wantClosed reads until the server closes, and finds no further answer.
+// wantClosed reads until the server closes, and checks that no further answer comes.
 func (c *client) wantClosed(t testing.TB) {
 	t.Helper()
 	if n, err := c.Read(make([]byte, 1)); err == nil || n > 0 {

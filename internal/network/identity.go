@@ -3,21 +3,20 @@ package network
 // Anonymous is Kafka's name for a client that did not authenticate.
 const Anonymous = "User:ANONYMOUS"
 
-// Authentication is how far a connection's client has come in showing who it is.
+// Authentication is the authentication state of a connection's client.
 type Authentication uint8
 
-// A connection begins as AuthNotRequired or AuthPending, as its Listener says.
+// A connection begins as AuthNotRequired or AuthPending, depending on its Listener.
 const (
 	AuthNotRequired Authentication = iota
-	// AuthPending: the client is anonymous, its requests have MaxFrameUnauthenticated
-	// bytes at most and no poller reads them. Which of them are answered is the handler's
-	// to decide.
+	// AuthPending: the client is anonymous, its requests have at most MaxFrameUnauthenticated bytes
+	// and pollers do not read them. The handler decides which of them to answer.
 	AuthPending
 	AuthDone
 )
 
-// identity is who a connection's client is. The reading role reads it, and changes it
-// with conn.mu held, which all others need to read it.
+// identity is who a connection's client is. Only the reading role changes it, with conn.mu held; it
+// reads it without the lock, all others with it.
 type identity struct {
 	id        uint64
 	principal string
@@ -34,8 +33,8 @@ func identityOf(s *Server, l *Listener) identity {
 	return who
 }
 
-// SetSoftware remembers what the client called itself, for this connection's
-// later requests. Only ApiVersions' handler calls it, before it answers.
+// SetSoftware stores the client's name and version for this connection's later requests. Only the
+// handler of ApiVersions calls it, before it answers.
 func (r *Request) SetSoftware(s Software) {
 	c := r.conn
 	c.mu.Lock()
@@ -43,9 +42,9 @@ func (r *Request) SetSoftware(s Software) {
 	c.mu.Unlock()
 }
 
-// Authenticated remembers who the client is, for this connection's later requests. The
-// handler of the request that completes the authentication calls it, before it answers;
-// it is no Produce, so that no other is under way.
+// Authenticated stores who the client is, for this connection's later requests. The handler of the
+// request that completes the authentication calls it before it answers. That request is not a
+// Produce, so no other one is in flight.
 func (r *Request) Authenticated(principal string) {
 	c := r.conn
 	c.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// shown is what a request says of its connection.
+// shown is what a request reports about its connection.
 type shown struct {
 	connection uint64
 	principal  string
@@ -15,8 +15,8 @@ type shown struct {
 	key        int16
 }
 
-// authenticating is a server with a listener whose clients have to authenticate, which a
-// Metadata request does here.
+// authenticating returns a server whose listener requires clients to authenticate, which a Metadata
+// request does here.
 func authenticating(t *testing.T, seen chan<- shown) (*fixture, string) {
 	t.Helper()
 	f := start(t, func(r *Request) {
@@ -94,8 +94,8 @@ func TestARequestSaysWhoseItIs(t *testing.T) {
 	}
 }
 
-// TestARequestIsNoLargerThanItsKindsMemoryAllows: however large frames may be.
-func TestARequestIsNoLargerThanItsKindsMemoryAllows(t *testing.T) {
+// This holds however large MaxFrame is.
+func TestRequestSizeIsBoundedByItsMemory(t *testing.T) {
 	f := start(t, func(r *Request) { r.Respond(body(nil)) }, func(o *Options) { o.ProduceBytes, o.OtherBytes = 1000, 3<<20 })
 	defer f.end(t)
 	addr := f.tcp(t)

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// readSmall is the read buffer of a connection that asks one thing at a
-	// time. Thousands of idle ones have no other.
+	// readSmall is the size of the read buffer of a connection that sends one request at a time.
+	// Thousands of idle connections have no other buffer.
 	readSmall = 1 << 10
-	// readBig is that of one which filled the small one: it pipelines. It
-	// goes back after readIdle without a byte. Where Options.ReadBytes are out there is
-	// none: the small one costs more reads, and nothing else.
+	// readBig is the size of the buffer of a connection that filled the small one, because it
+	// pipelines. The connection returns it after readIdle without a byte. When Options.ReadBytes
+	// are used up, it keeps the small one, which only costs more reads.
 	readBig  = 32 << 10
 	readIdle = time.Second
 )
@@ -25,12 +25,12 @@ type input struct {
 	buf   []byte          // small or big
 	r, w  int             // buf[r:w] was read and not used
 
-	armed time.Time // the socket's read deadline; zero where none is set
-	last  time.Time // when the last whole request had arrived, or the last look found one under way
-	since time.Time // since when the rest of the present one is waited for; zero between requests
+	armed time.Time // the socket's read deadline; zero if none is set
+	last  time.Time // when the last whole request arrived, or the last check found one in flight
+	since time.Time // when waiting for the rest of the present request began; zero between requests
 
-	light bool  // the last request was one that a poller would have handled
-	err   error // what the poller's read ended with
+	pollable bool  // the last request was one that a poller could have handled
+	err      error // the error of the poller's read
 }
 
 func (in *input) init(budget *bufpool.Budget) {
@@ -46,14 +46,14 @@ func (in *input) skip(n int) {
 	}
 }
 
-// take moves bytes to p, as many as there are and p has room for.
+// take moves as many bytes as possible to p.
 func (in *input) take(p []byte) int {
 	n := copy(p, in.unread())
 	in.skip(n)
 	return n
 }
 
-// room makes space for n bytes in all, which fit into the buffer.
+// room makes space for n bytes in all, which must fit into the buffer.
 func (in *input) room(n int) {
 	if in.r > 0 && in.r+n > len(in.buf) {
 		in.w = copy(in.buf, in.unread())
@@ -61,8 +61,8 @@ func (in *input) room(n int) {
 	}
 }
 
-// grow changes to a big buffer of n bytes, if it is not as large already and if there is
-// room for it, or it must.
+// grow changes to a buffer of n bytes unless the present one is as large. If the budget has no
+// memory for it, grow does so only if must is set.
 func (in *input) grow(pool *bufpool.Pool, n int, must bool) {
 	switch {
 	case len(in.buf) >= n:
@@ -79,7 +79,7 @@ func (in *input) grow(pool *bufpool.Pool, n int, must bool) {
 	in.big = big
 }
 
-// drop gives the big buffer back.
+// drop releases the big buffer.
 func (in *input) drop() {
 	if in.big != nil {
 		in.bytes.Release(int64(in.big.Len()))
@@ -88,8 +88,7 @@ func (in *input) drop() {
 	}
 }
 
-// putBack makes bytes that the poller read the next ones of the reader, whose
-// buffer is empty.
+// putBack makes bytes that the poller read the next ones of the reader, whose buffer is empty.
 func (in *input) putBack(pool *bufpool.Pool, p []byte, err error) {
 	if len(p) >= len(in.buf) {
 		in.grow(pool, max(len(p), readBig), true)
@@ -98,7 +97,7 @@ func (in *input) putBack(pool *bufpool.Pool, p []byte, err error) {
 	in.err = err
 }
 
-// shrink gives the big buffer back, if it is empty.
+// shrink releases the big buffer if it is empty.
 func (in *input) shrink() {
 	if in.big != nil && in.r == in.w {
 		in.r, in.w, in.buf = 0, 0, in.small[:]
@@ -111,7 +110,7 @@ func (in *input) close() {
 	in.shrink()
 }
 
-// fill reads until n bytes, which fit into the buffer, are there.
+// fill reads until n bytes, which must fit into the buffer, are there.
 func (c *conn) fill(n int) error {
 	in := &c.in
 	for in.w-in.r < n {
@@ -127,10 +126,10 @@ func (c *conn) fill(n int) error {
 	return nil
 }
 
-// read reads some bytes. Before it blocks it writes what is ready. It may return
-// no bytes and no error; the buffer may have changed then.
+// read reads some bytes. Before it blocks it writes the answers that are ready. It may return no
+// bytes and no error; the buffer may have changed then.
 func (c *conn) read(p []byte) (int, error) {
-	c.rest()
+	c.beforeBlocking()
 	if c.in.w > c.in.r && c.in.since.IsZero() {
 		c.in.since = time.Now()
 	}
@@ -141,7 +140,7 @@ func (c *conn) read(p []byte) (int, error) {
 	c.arrival.got.Add(int64(n))
 	switch {
 	case n > 0 || err == nil:
-		return n, nil // an error comes again
+		return n, nil // the next read returns the error again
 	case !isTimeout(err):
 		return 0, err
 	}
@@ -149,10 +148,10 @@ func (c *conn) read(p []byte) (int, error) {
 	return 0, c.timedOut(time.Now())
 }
 
-// armRead sets the socket's read deadline to when there is something to look
-// after. An earlier one is left alone: it costs less to look too early, and so a
-// busy connection sets one deadline a second or less. What ends the reading is looked
-// at after the deadline is set, because stopReading and hurry set theirs after it.
+// armRead sets the socket's read deadline to the time of the next check. It leaves an earlier
+// deadline alone, since checking too early is cheaper: a busy connection sets at most one deadline
+// a second. Whether reading must end is checked after the deadline is set, because stopReading and
+// interruptRead set theirs after they record the reason.
 func (c *conn) armRead() error {
 	in := &c.in
 	if in.armed.IsZero() || c.nextCheck().Before(in.armed) {

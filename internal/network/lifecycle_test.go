@@ -15,7 +15,7 @@ import (
 
 const raceOrInvariants = bufpool.Invariants
 
-// inUse is the memory of heap and stacks after a collection.
+// inUse returns the memory of heap and stacks after a collection.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -43,7 +43,7 @@ func TestIdleConnectionIsClosedAndABusyOneIsNot(t *testing.T) {
 	})
 }
 
-// TestExpiryIsTheOldestsOnly: a request that is overdue waits for those before it.
+// An overdue request waits for those before it.
 func TestExpiryIsTheOldestsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -58,7 +58,7 @@ func TestExpiryIsTheOldestsOnly(t *testing.T) {
 				expired = append(expired, time.Since(began))
 				if id != 2 {
 					r.Respond(body("timed out"))
-				} // 2 is answered later, its expiry is not called again
+				} // 2 is answered later; its expiry is not called again
 			})
 			if id == 2 {
 				time.AfterFunc(time.Minute, func() { r.Respond(body("late")) })
@@ -82,8 +82,7 @@ func TestExpiryIsTheOldestsOnly(t *testing.T) {
 	})
 }
 
-// TestExpiryWithoutConnection: a request that is stuck gives back what it holds
-// at its deadline, client or no client.
+// A stuck request releases what it holds at its deadline, whether its client is connected or not.
 func TestExpiryWithoutConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParked()
@@ -157,9 +156,9 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	f.end(t)
 }
 
-// TestShutdownLeavesBehindWhatStandsOnADisk: a handler that blocks holds up neither the end
-// of the context nor, when it goes on, what is given back.
-func TestShutdownLeavesBehindWhatStandsOnADisk(t *testing.T) {
+// A handler that blocks delays neither the end of the context nor, when it resumes, the release of
+// its memory.
+func TestShutdownDoesNotWaitForAHungDisk(t *testing.T) {
 	entered, free := make(chan struct{}), make(chan struct{})
 	f := start(t, func(r *Request) {
 		if r.Key == keyMetadata && r.MayBlock() {
@@ -172,7 +171,7 @@ func TestShutdownLeavesBehindWhatStandsOnADisk(t *testing.T) {
 	c, idle := dial(t, addr), dial(t, addr)
 	defer c.Close()
 	defer idle.Close()
-	for _, c := range []*client{c, idle} { // both have a place with a poller
+	for _, c := range []*client{c, idle} { // both are known to a poller
 		c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
 		c.want(t, 1)
 	}

@@ -13,8 +13,8 @@ type counted struct{ n int }
 
 func (c *counted) Commit(*groupcommit.Batch) { c.n++ }
 
-// A handler may block on the connection's own reader: whoever waits for the requests
-// before has the answers by then, and what they left for the turn's end is done.
+// A handler may block on the connection's own reader: earlier requests have their answers by then,
+// and their commits have run.
 func TestAHandlerMayBlockOnItsReader(t *testing.T) {
 	answered, late := make(chan struct{}), &counted{}
 	f := start(t, func(r *Request) {
@@ -44,7 +44,7 @@ func TestAHandlerMayBlockOnItsReader(t *testing.T) {
 	c.want(t, 3)
 }
 
-// On a poller, which others wait for, it may not.
+// A handler must not block a poller, which other connections wait for.
 func TestAHandlerMayNotBlockAPoller(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		if want := !byPoller(r); r.MayBlock() != want {

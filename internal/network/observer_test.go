@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// recorder writes down what an Observer is told.
+// recorder records the calls of an Observer.
 type recorder struct {
 	mu   sync.Mutex
 	told []string
@@ -39,7 +39,7 @@ func (o *recorder) Sent(key int16, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if key == protocol.KeyProduce && took >= 0 && took < time.Minute {
-		o.sent++ // beside the rest: it comes after the client has its answer
+		o.sent++ // counted separately: it comes after the client has its answer
 	}
 }
 func (o *recorder) Answered(r *Request, n int, _ time.Duration) {

@@ -8,9 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestOnCloseIsCalledBehindAParkedRequest: what is parked keeps the reader from the rest
-// of what the client sent, and so from the end of the stream. The rest is handled then,
-// and finds out at once.
+// A parked request keeps the reader from the rest of what the client sent, and so from the end of
+// the stream. When the rest is handled, OnClose calls at once.
 func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 	for name, reset := range map[string]bool{"closed": false, "reset": true} {
 		for name2, warm := range map[string]bool{"new": false, "known to its poller": true} {
@@ -71,9 +70,9 @@ func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 	}
 }
 
-// TestAnEventOfAClosedConnectionIsNotItsSuccessors: a poller that waits for a processor after
-// the kernel gave it events finds connections closed, and their ids given to others.
-func TestAnEventOfAClosedConnectionIsNotItsSuccessors(t *testing.T) {
+// A poller that waits for a processor after the kernel returned events may find connections closed,
+// and their ids in use by others.
+func TestEventOfAClosedConnectionIsDropped(t *testing.T) {
 	f := startPolled(t, echo, nil)
 	defer f.end(t)
 	old := f.dial(t)

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestOnCloseIsCalledWhenTheClientHasClosedItsSide: as Kafka takes it for gone. What it gets
-// to read is its own business.
+// As in Kafka, such a client counts as gone, even if it still reads.
 func TestOnCloseIsCalledWhenTheClientHasClosedItsSide(t *testing.T) {
 	p := newParked()
 	f := start(t, p.handle, nil)
@@ -26,8 +25,8 @@ func TestOnCloseIsCalledWhenTheClientHasClosedItsSide(t *testing.T) {
 	c.wantClosed(t)
 }
 
-// TestOnCloseIsCalledWhenTheClientIsGone parks a request and resets its connection: what
-// was registered is called, what was taken back is not.
+// TestOnCloseIsCalledWhenTheClientIsGone parks a request and resets its connection: registered
+// functions are called, cancelled ones are not.
 func TestOnCloseIsCalledWhenTheClientIsGone(t *testing.T) {
 	p := newParked()
 	f := start(t, p.handle, nil)

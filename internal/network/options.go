@@ -9,78 +9,75 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are a Server's settings. Handler and Table are needed; a zero
-// elsewhere takes the default.
+// Options configures a Server. Handler and Table are required; other fields have defaults.
 type Options struct {
 	Handler Handler
-	// Table says which requests are dispatched; any other closes the connection.
+	// Table lists the requests that are dispatched; any other closes the connection.
 	Table *protocol.Table
-	// Log gets a line for each cause that closes a connection against its client's
-	// will, once a minute for each address, with a count where it repeats. Default: none.
+	// Log receives a line for each connection that is closed against its client's will: once a
+	// minute for each cause and address, with a count of repetitions. Default: none.
 	Log *zap.Logger
-	// AdminAddress is where HTTP is served, for clients that speak it here; empty is nowhere.
+	// AdminAddress is the address of the HTTP port, for clients that speak HTTP to this one; empty
+	// if there is none.
 	AdminAddress string
-	// Observer is told of connections and answers. Default: nobody.
+	// Observer is notified of connections and answers. Default: none.
 	Observer Observer
-	// Pool is where requests' memory comes from. Default: one of its own.
+	// Pool provides the memory of requests. Default: a pool of its own.
 	Pool *bufpool.Pool
 
-	// MaxFrame is the most bytes that a request may have
-	// (socket.request.max.bytes). Default 100 MiB. Twice its kind's budget is
-	// never exceeded, unless that is less than 8 MiB for a Produce and 4 MiB for others: one request must not be what a
-	// broker with little memory fails of.
+	// MaxFrame is the maximum size of a request in bytes (socket.request.max.bytes). Default 100
+	// MiB. A smaller maximum is twice the budget of the request's kind, but at least 8 MiB for
+	// Produce and 4 MiB for others, so that one request cannot exhaust a broker with little memory.
 	MaxFrame int
-	// MaxFrameUnauthenticated is the same for clients that have yet to authenticate
-	// (Kafka's sasl.server.max.receive.size). Default 512 KiB.
+	// MaxFrameUnauthenticated is the same for clients that have not authenticated yet (Kafka's
+	// sasl.server.max.receive.size). Default 512 KiB.
 	MaxFrameUnauthenticated int
-	// ProduceBytes is how many bytes of Produce requests may be unanswered
-	// together before producers are no longer read. Half as much again is for those of
-	// which not all bytes have arrived; see intake. Default 32 MiB.
+	// ProduceBytes is how many bytes of Produce requests may be unanswered together; beyond it
+	// producers are no longer read. Half as much again is for requests that are still arriving; see
+	// admission. Default 32 MiB.
 	ProduceBytes int64
-	// OtherBytes is the same for other requests of more than SmallFrame bytes;
-	// smaller ones always pass. Defaults 64 MiB and 16 KiB.
+	// OtherBytes is the same for other requests of more than SmallFrame bytes; smaller ones always
+	// pass. Defaults 64 MiB and 16 KiB.
 	OtherBytes int64
 	SmallFrame int
-	// ReadBytes is how many bytes the read buffers of connections that pipeline may have
-	// together, 32 KiB for each; the others get by with small ones. Default: a quarter
-	// of OtherBytes.
+	// ReadBytes bounds the read buffers of connections that pipeline, 32 KiB each; beyond it
+	// connections use small ones. Default: a quarter of OtherBytes.
 	ReadBytes int64
-	// ConnectionBytes and ConnectionRequests are how many bytes of unanswered
-	// Produce requests, and how many requests whose answers are not yet
-	// written, one connection may have. Defaults 8 MiB and 1024.
+	// ConnectionBytes bounds the unanswered Produce requests of one connection, in bytes.
+	// ConnectionRequests bounds its requests whose answers are not yet written. Defaults 8 MiB and
+	// 1024.
 	ConnectionBytes    int64
 	ConnectionRequests int
-	// UnwrittenBytes of answers that the client does not read stop the reading
-	// of its requests. One answer may be larger. Default 1 MiB.
+	// UnwrittenBytes bounds the answers that a client has not read: beyond it its requests are no
+	// longer read. One answer may be larger. Default 1 MiB.
 	UnwrittenBytes int
-	// AnswerBytes of encoded answers that clients do not read, all of them together, close
-	// the connections of those that read too slowly; see outgoing. Default: half of
-	// OtherBytes.
+	// AnswerBytes bounds the encoded answers of all connections that clients have not read. Beyond
+	// it connections that read too slowly are closed; see outgoing. Default: half of OtherBytes.
 	AnswerBytes int64
 
-	// MaxConnections (max.connections) and MaxConnectionsPerIP
-	// (max.connections.per.ip) are the most open connections; one that is gone counts until
-	// its requests are answered. Default: no limit.
+	// MaxConnections (max.connections) and MaxConnectionsPerIP (max.connections.per.ip) bound the
+	// open connections. A closed connection counts until its requests are answered. Default: no
+	// limit.
 	MaxConnections      int
 	MaxConnectionsPerIP int
-	// Idle closes a connection without requests (connections.max.idle.ms).
-	// Default 10 minutes.
+	// Idle is how long a connection may be without requests before it is closed
+	// (connections.max.idle.ms). Default 10 minutes.
 	Idle time.Duration
-	// FrameTimeout is how long the bytes of one request may take to arrive: its
-	// first 12 bytes, and again the rest, for the broker's own waiting lies
-	// between them and is not counted. Default 30 s.
+	// FrameTimeout is how long the bytes of one request may take to arrive: its first 12 bytes, and
+	// again the rest, since the broker's own waiting lies between them and does not count. Default
+	// 30 s.
 	FrameTimeout time.Duration
-	// WriteTimeout is how long at most a write of half a MiB may make no
-	// progress; at least half of it is granted. Default 30 s.
+	// WriteTimeout is how long a write of half a MiB may make no progress; at least half of it is
+	// granted. Default 30 s.
 	WriteTimeout time.Duration
-	// Linger is how long a closed connection waits for its client to close too,
-	// so that unread requests don't destroy the last answers. Default 250 ms.
+	// Linger is how long a closed connection waits for its client to close too, so that unread
+	// requests don't destroy the last answers. Default 250 ms.
 	Linger time.Duration
-	// CensusWindow is how long a producer without a request is remembered as
-	// one that may come back; see Census. Default 1 s.
-	CensusWindow time.Duration
+	// ProducerWindow is how long a producer without a request counts as one that will send again;
+	// see Producers. Default 1 s.
+	ProducerWindow time.Duration
 
-	serveTime time.Duration // of a poller; tests on slow machines have more
+	serveTime time.Duration // of a poller; tests on slow machines set more
 }
 
 func (o *Options) complete() error {
@@ -110,7 +107,7 @@ func (o *Options) complete() error {
 	orDefault(&o.FrameTimeout, 30*time.Second)
 	orDefault(&o.WriteTimeout, 30*time.Second)
 	orDefault(&o.Linger, 250*time.Millisecond)
-	orDefault(&o.CensusWindow, time.Second)
+	orDefault(&o.ProducerWindow, time.Second)
 	orDefault(&o.serveTime, serveTime)
 	return nil
 }
@@ -121,21 +118,20 @@ func orDefault[T int | int64 | time.Duration](v *T, to T) {
 	}
 }
 
-// Listener is one address that clients come to, as handlers see it.
+// Listener is one address that clients connect to, as handlers see it.
 type Listener struct {
 	// Name is the listener's name in the configuration.
 	Name string
-	// AdvertisedHost and AdvertisedPort are what clients are told to connect
-	// to; empty and 0 mean the address that the client dialled.
+	// AdvertisedHost and AdvertisedPort are the address that clients receive from Metadata. Empty
+	// and 0 stand for the address that the client dialled.
 	AdvertisedHost string
 	AdvertisedPort int32
-	// Authenticate has clients show who they are before they are served.
+	// Authenticate requires clients to authenticate before they are served.
 	Authenticate bool
 }
 
-// Observer is told what happens, for metrics. Its methods are called on the
-// request path, from many goroutines, some with a lock held; they must be cheap
-// and may not call back.
+// Observer is notified of events, for metrics. Its methods are called on the request path, from
+// many goroutines, some with a lock held. They must be cheap and must not call back.
 type Observer interface {
 	Opened(*Listener)
 	Closed(*Listener, CloseReason)
@@ -143,35 +139,35 @@ type Observer interface {
 	// Answered is called when a request's answer is ready, after its Code was
 	// set. The request's fields are valid during the call.
 	Answered(r *Request, responseBytes int, took time.Duration)
-	// Sent is called when the socket has taken an answer, with the time since it
-	// was ready: the wait for earlier answers and for the client to read is in it.
+	// Sent is called when the socket has taken an answer, with the time since the answer was ready.
+	// That includes the wait for earlier answers and for the client to read.
 	Sent(key int16, took time.Duration)
-	// Throttled is called for every delay that a handler asked of a client.
+	// Throttled is called for every delay that a handler imposed on a client.
 	Throttled(key int16, d time.Duration)
 	// BudgetWait is called when a reader has to wait for "produce" or "other" bytes.
 	BudgetWait(budget string)
 }
 
-// CloseReason says why a connection ended.
+// CloseReason is why a connection ended.
 type CloseReason string
 
-// The reasons that a connection ends for.
+// The reasons for the end of a connection.
 const (
 	ClosedByClient   CloseReason = "client"
 	ClosedIdle       CloseReason = "idle"
 	ClosedSlowReader CloseReason = "slow_reader"
 	ClosedSlowSender CloseReason = "slow_sender"
-	// ClosedLagging is a slow sender whose memory others waited for.
+	// ClosedLagging is a slow sender that held memory others waited for.
 	ClosedLagging  CloseReason = "lagging"
 	ClosedBadFrame CloseReason = "bad_frame"
 	ClosedShutdown CloseReason = "shutdown"
 	ClosedError    CloseReason = "error"
 )
 
-// RefuseReason says why a connection was closed at accept, or accept failed.
+// RefuseReason is why a connection was closed at accept, or why accept failed.
 type RefuseReason string
 
-// The reasons that a connection is refused for.
+// The reasons for refusing a connection.
 const (
 	RefusedTotal    RefuseReason = "total"
 	RefusedPerIP    RefuseReason = "per_ip"
@@ -179,7 +175,7 @@ const (
 	RefusedDraining RefuseReason = "draining"
 )
 
-// noopObserver is the Observer that looks away.
+// noopObserver ignores all events.
 type noopObserver struct{}
 
 func (noopObserver) Opened(*Listener)                      {}

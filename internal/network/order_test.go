@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// juggler holds requests back and answers them in random order, and watches that
-// no request starts before its turn.
+// juggler holds requests back, answers them in random order, and checks that no request starts too
+// early.
 type juggler struct {
 	t    *rapid.T
 	rnd  *rand.Rand
@@ -59,8 +59,8 @@ func (j *juggler) answer(n int) {
 	}
 }
 
-// TestI1ResponseOrder: whatever order the answers are given in, a client gets
-// them in the order of its requests, whole, and only Produce overlaps.
+// Whatever order the answers are given in, a client gets them in the order of its requests, whole,
+// and only Produce overlaps.
 func TestI1ResponseOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kinds := rapid.SliceOfN(rapid.SampledFrom([]int16{protocol.KeyProduce, protocol.KeyProduce, protocol.KeyProduce, keyMetadata}), 1, 60).Draw(rt, "kinds")
@@ -79,7 +79,7 @@ func TestI1ResponseOrder(t *testing.T) {
 			for i, key := range kinds {
 				all = append(all, frame(key, 3, int32(i), bytes.Repeat([]byte{byte(i)}, i%7*size/7))...)
 			}
-			_, _ = c.Write(all) // a failure shows in what is not answered
+			_, _ = c.Write(all) // missing answers show a failure
 		}()
 		for i := range kinds {
 			got := c.want(t, int32(i))
@@ -99,8 +99,7 @@ type countingConn struct {
 func (c countingConn) Read(p []byte) (int, error)  { c.reads.Add(1); return c.Conn.Read(p) }
 func (c countingConn) Write(p []byte) (int, error) { c.writes.Add(1); return c.Conn.Write(p) }
 
-// TestPipelinedRequestsShareSystemCalls: a burst costs a few reads and writes,
-// not one for each request.
+// A burst costs a few reads and writes, not one for each request.
 func TestPipelinedRequestsShareSystemCalls(t *testing.T) {
 	f := start(t, echo, nil)
 	defer f.end(t)
@@ -153,7 +152,7 @@ func TestLargeRequestsArriveWhole(t *testing.T) {
 	}
 }
 
-// roomConn notes how many bytes each read has room for.
+// roomConn records how much space each read has.
 type roomConn struct {
 	net.Conn
 	mu   *sync.Mutex
@@ -167,10 +166,10 @@ func (c roomConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// The part of a frame that came with the one before it goes to the frame's own memory
-// at once. It is not moved within the buffer, which has all of its room for what
-// follows: pipelined batches of 16 KiB are copied once and need the fewest reads.
-func TestAFrameThatIsCutLeavesTheBufferItsRoom(t *testing.T) {
+// The part of a frame that came with the one before it is copied to the frame's own memory at once.
+// It is not moved within the buffer, which keeps all of its space for what follows: pipelined
+// batches of 16 KiB are copied once and need the fewest reads.
+func TestCutFrameLeavesTheBufferItsSpace(t *testing.T) {
 	f := start(t, echo, nil)
 	defer f.end(t)
 	here, there := net.Pipe()
@@ -193,7 +192,7 @@ func TestAFrameThatIsCutLeavesTheBufferItsRoom(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for i, n := range room {
-		if n > pollRead { // the small one is the first, and comes back after a second without a byte
+		if n > pollRead { // the small buffer comes first, and again after a second without a byte
 			t.Errorf("read %d had room for %d bytes", i, n)
 		}
 	}

@@ -10,30 +10,29 @@ import (
 	"go.uber.org/zap"
 )
 
-// outgoing counts the answers that were encoded for clients and that their sockets have
-// not taken, all connections together. What a handler gives to RespondRaw is its own to
-// count. An answer can't be refused, so the bound works before and after it:
-// while the count is over the bound a connection that has answers to read starts no
-// request, and one that takes less than lagBytes in a second (and as much again at first)
-// is closed. So there are no more than one answer for each connection beyond the bound, for
-// as long as it takes to find out who does not read; before a large one its handler waits for
-// room (Request.AwaitAnswerBudget), so that these are small.
+// outgoing counts the encoded answers, of all connections together, that sockets have not taken
+// yet. A handler counts what it passes to RespondRaw itself. An answer can't be refused, so the
+// bound acts before and after it. While the count is over the bound, a connection that has answers
+// to read starts no request, and a connection that takes fewer than lagBytes in a second (and as
+// much again at first) is closed. Beyond the bound there is therefore at most one answer for each
+// connection, until the connections that don't read are closed. The handler of a large answer waits
+// for the bound first (Request.AwaitAnswerBudget), so these answers are small.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64
 	watching atomic.Bool
 
 	mu   sync.Mutex
-	room chan struct{} // closed when there is room; nil where it is not waited for
+	room chan struct{} // closed when the count is within the bound; nil if no handler waits
 }
 
-// countStep is how far a connection's bytes are from those that are counted, at most: few
-// answers change a counter that all connections share.
+// countStep bounds the difference between a connection's bytes and those that are counted: few
+// answers change the counter that all connections share.
 const countStep = 16 << 10
 
 func (o *outgoing) aboveLimit() bool { return o.held.Load() > o.size }
 
-// add counts n bytes more or less, and returns how many there are.
+// add changes the count by n bytes and returns it.
 func (o *outgoing) add(n int64) int64 {
 	held := o.held.Add(n)
 	if held <= o.size && held-n > o.size {
@@ -51,7 +50,7 @@ func (o *outgoing) add(n int64) int64 {
 func (o *outgoing) await(ctx context.Context) {
 	for o.aboveLimit() {
 		o.mu.Lock()
-		if !o.aboveLimit() { // who brings it down from now on finds the channel
+		if !o.aboveLimit() { // a goroutine that lowers the count from now on finds the channel
 			o.mu.Unlock()
 			return
 		}
@@ -68,13 +67,13 @@ func (o *outgoing) await(ctx context.Context) {
 	}
 }
 
-// AwaitAnswerBudget blocks while the answers that clients have not read yet are over the server's
-// bound (Options.AnswerBytes), or until the connection ends: some seconds at most, for
-// connections that don't read are closed then. A handler whose answer is large calls it
-// before it makes the answer, where MayBlock allowed it.
+// AwaitAnswerBudget blocks while the answers that clients have not read exceed the server's bound
+// (Options.AnswerBytes), or until the connection ends. That takes seconds at most, since
+// connections that don't read are closed then. A handler with a large answer calls it before it
+// builds the answer, if MayBlock returned true.
 func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.conn.ctx) }
 
-// count has the connection's encoded answers counted. Caller holds mu.
+// count updates the server's count of the connection's encoded answers. Caller holds mu.
 func (c *conn) count() {
 	n := c.encoded &^ (countStep - 1)
 	if n == c.counted {
@@ -88,9 +87,10 @@ func (c *conn) count() {
 	}
 }
 
-var errUnread = errors.New("its answers are among those that fill the memory for answers")
+var errUnread = errors.New("unread answers exceed their memory budget, and this client reads too slowly")
 
-// closeSlowReaders closes connections that take their answers too slowly, while there are too many.
+// closeSlowReaders closes connections that read their answers too slowly, while the count is over
+// the bound.
 func (s *Server) closeSlowReaders() {
 	o := &s.outgoing
 	if !o.aboveLimit() {
@@ -118,7 +118,7 @@ func (s *Server) closeSlowReaders() {
 		}
 		c.mu.Unlock()
 		if late {
-			s.noise.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
+			s.limited.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
 		}
 	}
 	time.AfterFunc(lagTime/4, s.closeSlowReaders)

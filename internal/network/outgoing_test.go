@@ -9,10 +9,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestUnreadAnswersAreBoundedInAll: each connection keeps to its bound, but all together
-// would fill the memory. Those that do not read lose their connection before others
-// are stopped for long; one that reads keeps it.
-func TestUnreadAnswersAreBoundedInAll(t *testing.T) {
+// Each connection keeps to its bound, but all together would fill the memory. Connections that do
+// not read are closed before others are stopped for long; one that reads stays open.
+func TestUnreadAnswersOfAllConnectionsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		bound  int64
 		closed bool
@@ -62,10 +61,9 @@ func TestUnreadAnswersAreBoundedInAll(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersWaitForRoom: where handlers make large answers in turn, and each waits for
-// room before it makes one, there is no more than one of them beyond the bound, however
-// many clients do not read.
-func TestLargeAnswersWaitForRoom(t *testing.T) {
+// If handlers build large answers one after the other, and each waits for the bound first, at most
+// one of them exceeds it, however many clients do not read.
+func TestLargeAnswersWaitForTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound, size, n = 1 << 20, 100_000, 60
 		turn := make(chan struct{}, 1)
@@ -91,7 +89,7 @@ func TestLargeAnswersWaitForRoom(t *testing.T) {
 		reads := f.pipe.dial()
 		defer reads.Close()
 		reads.sendAsync(frame(keyMetadata, 3, 99, nil))
-		reads.want(t, 99) // those that don't read are gone by then
+		reads.want(t, 99) // those that don't read are closed by then
 		synctest.Wait()
 		if s := f.Stats(); s.Connections > bound/size+2 {
 			t.Errorf("%d connections are left", s.Connections)

@@ -17,72 +17,70 @@ import (
 )
 
 const (
-	// pollRead is how much a poller reads of a connection at a time.
+	// pollRead is how much a poller reads from a connection at a time.
 	pollRead = 64 << 10
-	// pollFrame is the largest request that a poller handles itself, in bytes. It
-	// has to arrive in one piece, and what a larger one costs makes a goroutine more
-	// no difference.
+	// pollFrame is the largest request, in bytes, that a poller handles itself. It must arrive in
+	// one piece; for a larger request the cost of a goroutine switch is negligible.
 	pollFrame = pollRead - 4<<10
-	// serveTime bounds how long a poller handles what it read of one connection before it
-	// leaves the rest to the reader: pollRead bytes of small requests take a quarter of that,
-	// if they are no worse than plain ones. It looks at the clock every serveLook requests.
+	// serveTime bounds how long a poller handles the input of one connection before it leaves the
+	// rest to the reader. pollRead bytes of small plain requests take a quarter of that. The poller
+	// checks the clock every serveLook requests.
 	serveTime = 2 * time.Millisecond
 	serveLook = 8
-	// maxPollers bounds how many pollers there are; else one for two processors. One
-	// that sleeps in the kernel keeps a processor of Go's scheduler; see busyWait.
+	// maxPollers bounds the number of pollers; below it there is one for every two processors. A
+	// poller that sleeps in the kernel occupies a processor of Go's scheduler; see busyWait.
 	maxPollers = 8
 )
 
-// readRole says who reads a connection; conn.mu guards it. Produce requests that
-// come one at a time and are small make a goroutine's wake-up the dearest thing
-// about them. So a reader that has nothing to read offers its connection to a
-// poller, which reads many connections in a row:
+// readRole is which goroutine reads a connection; conn.mu guards it. For small Produce requests
+// that come one at a time, the wake-up of a goroutine costs most. So a reader that has nothing to
+// read offers its connection to a poller, which reads many connections in a row:
 //
 //	reading ──offer──▶ offered ──event──▶ polling ──all handled──▶ offered
 //	   ▲                  │                  │
 //	   └──stop, idle──────┘                  └──anything else──▶ reading
 //
-// "Anything else" is whatever is not a whole, small Produce request that may start
-// at once: the reader goroutine gets the bytes that were read and does it.
+// "Anything else" is whatever is not a whole, small Produce request that may start at once: the
+// reader goroutine receives the bytes that were read and handles it.
 type readRole uint8
 
 const (
 	reading readRole = iota // the reader goroutine
-	offered                 // nobody; the reader sleeps
+	offered                 // none; the reader sleeps
 	polling                 // the poller
 )
 
-// poller reads and answers the offered ones among its connections.
+// poller reads and answers those of its connections that are offered.
 type poller struct {
 	srv     *Server
 	set     *pollSet
 	flusher flusher
-	shift   atomic.Pointer[shift] // the present one
-	relief  relief
+	loop    atomic.Pointer[pollLoop] // the present one
+	stalls  stallWatch
 	failed  atomic.Bool
 
 	mu    sync.Mutex
-	conns []*conn // by pollID; nil where it is free
+	conns []*conn // by pollID; nil if it is free
 	free  []int32
 }
 
-// pollEvent says that a connection has something to read.
+// pollEvent reports that a connection has something to read.
 type pollEvent struct {
 	c     *conn
-	ended bool // or that the peer closed it, or it broke
+	ended bool // the peer closed it, or it broke
 }
 
-// errSetClosed ends a poller whose server has no connections any more.
-var errSetClosed = errors.New("the set is closed")
+// errSetClosed ends a poller whose server has no connections left.
+var errSetClosed = errors.New("poll set is closed")
 
-// pollers returns the server's pollers, made when the first connection needs
-// them; none where the operating system has none. Caller holds mu.
+// pollers returns the server's pollers, which the first connection creates; none if the operating
+// system does not support them. Caller holds mu.
 func (s *Server) pollers() []*poller {
 	s.pollOnce.Do(func() {
 		for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPollers) {
 			set, err := newPollSet()
 			if err != nil {
-				s.opts.Log.Warn("connections are read by a goroutine each, which costs more", zap.Error(err))
+				s.opts.Log.Warn("poller not available, each connection is read by its own goroutine", zap.Error(err))
 				return
 			}
 			if set == nil {
@@ -90,17 +88,17 @@ func (s *Server) pollers() []*poller {
 			}
 			p := &poller{srv: s, set: set}
 			p.flusher.wake = make(chan struct{}, 1)
-			p.relief.timer = time.AfterFunc(math.MaxInt64, p.checkRelief)
+			p.stalls.timer = time.AfterFunc(math.MaxInt64, p.checkStall)
 			s.poll = append(s.poll, p)
-			s.pollWG.Add(1) // until a shift finds the set closed
-			p.begin()
+			s.pollWG.Add(1) // until a loop finds the set closed
+			p.startLoop()
 			s.pollWG.Go(p.flusher.run)
 		}
 	})
 	return s.poll
 }
 
-// stopPollers is called when there are no connections any more.
+// stopPollers is called when all connections have ended.
 func (s *Server) stopPollers() {
 	s.mu.Lock()
 	polls := s.poll
@@ -112,13 +110,13 @@ func (s *Server) stopPollers() {
 	}
 	s.pollWG.Wait()
 	for _, p := range polls {
-		p.relief.timer.Stop()
+		p.stalls.timer.Stop()
 		p.set.free()
 	}
 }
 
-// join gives a connection a poller. Caller holds Server.mu.
-func (s *Server) join(c *conn) {
+// assignPoller gives a connection a poller. Caller holds Server.mu.
+func (s *Server) assignPoller(c *conn) {
 	tcp, ok := c.nc.(*net.TCPConn)
 	if !ok {
 		return
@@ -129,7 +127,7 @@ func (s *Server) join(c *conn) {
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return // it is closed already, as its reader will find out
+		return // it is closed already, as its reader will notice
 	}
 	p := polls[s.pollNext%len(polls)]
 	s.pollNext++
@@ -146,22 +144,22 @@ func (s *Server) join(c *conn) {
 	c.poll, c.raw = p, raw
 }
 
-// pollTag is in the events of this connection and, most probably, in those of no other that
-// has had its id in the poller.
+// pollTag is part of the events of this connection. It differs, most probably, from the tags of
+// earlier connections with the same id in the poller.
 func (c *conn) pollTag() int32 { return int32(uint32(c.id)) }
 
-// detach is called when a connection is closed.
-func (p *poller) detach(c *conn) {
+// remove is called when a connection is closed.
+func (p *poller) remove(c *conn) {
 	p.mu.Lock()
 	p.conns[c.pollID] = nil
 	p.free = append(p.free, c.pollID)
 	p.mu.Unlock()
 }
 
-// fail has the connections read by their own goroutines from now on.
+// fail makes the connections' own goroutines read them from now on.
 func (p *poller) fail(err error) {
 	p.failed.Store(true)
-	p.srv.opts.Log.Error("a poller failed; connections are read by a goroutine each", zap.Error(err))
+	p.srv.opts.Log.Error("poller failed, its connections are read by their own goroutines", zap.Error(err))
 	p.mu.Lock()
 	conns := slices.DeleteFunc(slices.Clone(p.conns), func(c *conn) bool { return c == nil })
 	p.mu.Unlock()
@@ -170,9 +168,9 @@ func (p *poller) fail(err error) {
 	}
 }
 
-// handleSmall handles the Produce requests at the start of p that can be handled
-// without waiting, and returns what follows them. It stops after one that was handed over,
-// and where many take long together.
+// handleSmall handles the Produce requests at the start of p that need no waiting, and returns the
+// bytes after them. It stops after a request that was handed over, and when many take long
+// together.
 func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []byte {
 	var began time.Time
 	for n := 1; c.handed == nil && len(p) >= 4+protocol.HeaderPrefix; n++ {
@@ -186,7 +184,7 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 			break
 		}
 		h := protocol.ParsePrefix(p[4:])
-		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.isTurn(h.Key, size) ||
+		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.canStart(h.Key, size) ||
 			!c.srv.produce.whole.TryAcquire(int64(size)) {
 			break
 		}
@@ -195,14 +193,14 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 		if err := c.start(frame, c.srv.produce.whole, size, false, batch, now); err != nil {
 			frame.Release()
 			c.srv.produce.whole.Release(int64(size))
-			break // the reader comes to the same end
+			break // the reader ends the same way
 		}
 		p = p[4+size:]
 	}
 	return p
 }
 
-// takeOver handles what the poller handed over, on the reader goroutine.
+// takeOver handles a request that the poller handed over, on the reader goroutine.
 func (c *conn) takeOver() {
 	r := c.handed
 	if r == nil {
@@ -216,27 +214,27 @@ func (c *conn) takeOver() {
 	c.handle(r)
 }
 
-// offer lets a poller read the connection where that may pay, and returns when
-// it is the reader's again.
+// offer lets a poller read the connection if that may pay, and returns when the reader has it
+// again.
 func (c *conn) offer() error {
-	err := c.lend()
+	err := c.lendToPoller()
 	if e := c.attach(); err == nil {
 		err = e
 	}
-	c.takeOver() // whatever came of the connection: it is with the handler
+	c.takeOver() // even if the connection has ended: the handler already has the request
 	return err
 }
 
-func (c *conn) lend() error {
-	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
+func (c *conn) lendToPoller() error {
+	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.pollable && c.in.r == c.in.w && c.in.err == nil {
 		c.in.shrink()
-		c.rest()
+		c.beforeBlocking()
 		c.watchIdle()
 		c.mu.Lock()
-		// What arrived before now made no event that counted, so ask for another. Whoever
-		// it wakes waits for mu.
+		// Bytes that arrived before now caused no event that counted, so ask for another one. A
+		// goroutine that it wakes waits for mu.
 		if err := c.poll.set.arm(c); err != nil {
-			c.in.light = false // the reader reads it
+			c.in.pollable = false // the reader reads it
 			c.mu.Unlock()
 			break
 		}
@@ -255,8 +253,8 @@ func (c *conn) lend() error {
 	return err
 }
 
-// sleep waits until the reader has the connection again; recalled says that
-// nothing happened but a recall.
+// sleep waits until the reader has the connection again. It returns true if that was only because
+// of a recall.
 func (c *conn) sleep() (recalled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +270,7 @@ func (c *conn) sleep() (recalled bool) {
 	return recalled && !c.dead && !c.stopped.Load()
 }
 
-// recall has the reader take an offered connection back.
+// recall makes the reader take an offered connection back.
 func (c *conn) recall() {
 	c.mu.Lock()
 	c.recalled = true
@@ -280,8 +278,8 @@ func (c *conn) recall() {
 	c.mu.Unlock()
 }
 
-// watchIdle sees to it that an offered connection is recalled when it may have
-// been idle for too long.
+// watchIdle arms the timer that recalls an offered connection when it may have been idle for too
+// long.
 func (c *conn) watchIdle() {
 	wait := time.Until(c.in.last.Add(c.srv.opts.Idle))
 	switch {

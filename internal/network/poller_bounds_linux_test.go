@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestI13PolledProduceBudget: the poller does not wait for bytes of the budget,
-// the reader does; requests of other connections of the poller go on.
+// The poller does not wait for bytes of the budget, the reader does; requests of the poller's other
+// connections continue.
 func TestI13PolledProduceBudget(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, func(o *Options) { o.ProduceBytes = 1000 })
@@ -82,8 +82,7 @@ func TestI13PolledConnectionLimits(t *testing.T) {
 	}
 }
 
-// TestPolledOthersWaitForProduce: only Produce overlaps, also where the poller
-// began the earlier ones.
+// Only Produce overlaps, also if the poller began the earlier ones.
 func TestPolledOthersWaitForProduce(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
@@ -114,11 +113,11 @@ func TestPolledOthersWaitForProduce(t *testing.T) {
 
 func TestCensusOfPolledConnections(t *testing.T) {
 	q := newParked()
-	f := startPolled(t, q.handle, func(o *Options) { o.CensusWindow = time.Hour })
+	f := startPolled(t, q.handle, func(o *Options) { o.ProducerWindow = time.Hour })
 	defer f.end(t)
 	absent := func(want int, when string) {
 		t.Helper()
-		await(t, when, func() bool { return f.Census().Absent() == want })
+		await(t, when, func() bool { return f.Producers().Absent() == want })
 	}
 	a, b := f.dial(t), f.dial(t)
 	defer b.Close()
@@ -141,10 +140,10 @@ func TestCensusOfPolledConnections(t *testing.T) {
 	absent(1, "which was answered")
 }
 
-// TestExpiryOfPolledRequests: the oldest is expired by the connection's writer,
-// in its turn, whoever reads and writes.
+// The connection's writer expires the oldest request, in order, whichever goroutine reads and
+// writes.
 func TestExpiryOfPolledRequests(t *testing.T) {
-	var order []int32 // of the writer
+	var order []int32 // used by the writer only
 	f := startPolled(t, func(r *Request) {
 		id := r.CorrelationID
 		r.ExpireAt(time.Now().Add(time.Duration(3-id%4)*time.Millisecond), func() {

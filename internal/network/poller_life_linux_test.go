@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestEventWhileTheReaderReads: the event for bytes that came while the reader had
-// the connection is lost on the poller; offering it finds them all the same.
+// The poller ignores the event for bytes that came while the reader had the connection; offering
+// the connection finds these bytes.
 func TestEventWhileTheReaderReads(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		if !byPoller(r) {
@@ -27,7 +27,7 @@ func TestEventWhileTheReaderReads(t *testing.T) {
 	beside := f.dialBeside(t, p)
 	defer beside.Close()
 	for i := range int32(10) {
-		// A cut frame gives the connection to the reader, which is held in its handler.
+		// A cut frame passes the connection to the reader, which is held in its handler.
 		held := frame(protocol.KeyProduce, 3, gate, nil)
 		p.send(t, held[:5])
 		p.awaitRole(t, reading)
@@ -44,8 +44,8 @@ func TestEventWhileTheReaderReads(t *testing.T) {
 	}
 }
 
-// TestStrayEvents: an event may be for the connection that had the id before, or
-// for one that its reader has, or that is dead.
+// An event may be for the connection that had the id before, for one that its reader has, or for a
+// dead one.
 func TestStrayEvents(t *testing.T) {
 	f := startPolled(t, echo, nil)
 	defer f.end(t)
@@ -56,7 +56,7 @@ func TestStrayEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.free()
-	stray, own := &poller{srv: f.Server, set: set}, &shift{buf: make([]byte, pollRead)}
+	stray, own := &poller{srv: f.Server, set: set}, &pollLoop{buf: make([]byte, pollRead)}
 	defer own.batch.HandOff()
 	ask := func(i int32) {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestStrayEvents(t *testing.T) {
 	stray.serve(own, &pollEvent{c: p.c}, time.Now())
 }
 
-// TestPollIDsAreUsedAgain: connections that come and go have each their own events.
+// Successive connections with the same id get their own events only.
 func TestPollIDsAreUsedAgain(t *testing.T) {
 	f := startPolled(t, echo, nil)
 	defer f.end(t)
@@ -118,8 +118,7 @@ func TestPollIDsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestPollerFails: connections that it had, and new ones, are read by their own
-// goroutines.
+// Connections of a failed poller, and new ones, are read by their own goroutines.
 func TestPollerFails(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		if byPoller(r) && r.CorrelationID != 77 {
@@ -131,11 +130,11 @@ func TestPollerFails(t *testing.T) {
 	before := f.dial(t)
 	defer before.Close()
 	for _, p := range f.poll {
-		if err := unix.Dup3(p.set.alarm, p.set.fd, unix.O_CLOEXEC); err != nil { // no epoll instance any more
+		if err := unix.Dup3(p.set.alarm, p.set.fd, unix.O_CLOEXEC); err != nil { // no longer an epoll instance
 			t.Fatal(err)
 		}
 	}
-	before.send(t, frame(protocol.KeyProduce, 3, 77, nil)) // its poller finds out now, or at its next look
+	before.send(t, frame(protocol.KeyProduce, 3, 77, nil)) // its poller notices now, or at its next wait
 	before.want(t, 77)
 	await(t, "the poller has failed", before.c.poll.failed.Load)
 	after := &polled{client: dial(t, f.addr)}
@@ -190,9 +189,8 @@ func TestShutdownOfPolledConnections(t *testing.T) {
 	f.end(t)
 }
 
-// TestDrainDuringAPollersTurn: what the poller has read and not begun when the
-// drain begins is not begun any more.
-func TestDrainDuringAPollersTurn(t *testing.T) {
+// Requests that the poller has read but not started when the drain begins are not started.
+func TestDrainWhileAPollerHandlesRequests(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		t.Errorf("%d was handled", r.CorrelationID)
 		echo(r)
@@ -213,9 +211,9 @@ func TestDrainDuringAPollersTurn(t *testing.T) {
 	f.end(t)
 }
 
-// TestPollerSeesWhatTheReaderWasWokenFor: a reader that finds the poller at work
-// sleeps on, so it is the poller that gives the connection back.
-func TestPollerSeesWhatTheReaderWasWokenFor(t *testing.T) {
+// A reader that wakes while the poller is working sleeps again, so the poller must return the
+// connection.
+func TestPollerReturnsAConnectionWhoseReaderSleepsAgain(t *testing.T) {
 	for name, wake := range map[string]func(*conn){
 		"stop":   func(c *conn) { c.stopReading(ClosedShutdown) },
 		"kill":   func(c *conn) { c.mu.Lock(); c.kill(ClosedShutdown); c.mu.Unlock() },
@@ -264,9 +262,8 @@ func TestShutdownWithoutAConnection(t *testing.T) {
 	}
 }
 
-// TestCloseDuringAPollersTurn: the poller, its connections and the requests that
-// it begins meanwhile end in order.
-func TestCloseDuringAPollersTurn(t *testing.T) {
+// The poller, its connections and the requests that it starts meanwhile end in order.
+func TestCloseWhileAPollerHandlesRequests(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
 	p := f.dial(t)

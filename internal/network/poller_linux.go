@@ -13,24 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollEvents is how many connections one look at a pollSet finds at most.
+// pollEvents bounds how many connections one epoll_wait returns.
 const pollEvents = 256
 
 const (
-	// busyWait bounds how long a pollSet sleeps in the kernel, which keeps a processor
-	// of Go's scheduler, and has its monitor look after it every 20 µs.
+	// busyWait bounds how long a pollSet sleeps in the kernel. That occupies a processor of Go's
+	// scheduler, whose monitor checks it every 20 µs.
 	busyWait = time.Millisecond
-	// busyGap is what goes for a short time between two requests.
+	// busyGap is what counts as a short time between two requests.
 	busyGap = 300 * time.Microsecond
 )
 
-// pollSet is an epoll instance. One goroutine at a time waits in it. While requests
-// come often it sleeps in the kernel: what wakes it is the request, and no thread of Go's
-// poller wakes beside it. Else it sleeps like any other goroutine, with the
-// instance itself watched by Go's poller.
+// pollSet is an epoll instance. One goroutine at a time waits in it. While requests come often,
+// that goroutine sleeps in the kernel: the request itself wakes it, and Go's poller wakes no thread
+// in addition. Otherwise it sleeps like any other goroutine, and Go's poller watches the epoll
+// instance.
 //
-// Connections are edge-triggered: an event comes when bytes arrive, and not again
-// while they are unread.
+// Connections are edge-triggered: an event comes when bytes arrive, and not again while they are
+// unread.
 type pollSet struct {
 	fd     int
 	alarm  int // an eventfd in the set, which ends wait
@@ -40,20 +40,20 @@ type pollSet struct {
 	err    error
 	look   func(fd uintptr) bool // made once
 
-	// What Go's poller watches; nil while requests come often.
+	// The file that Go's poller watches; nil while requests come often.
 	watched *os.File
 	raw     syscall.RawConn
 
 	in rawReader
 }
 
-// setEvent is an event of the connection that was added with an id and a tag.
+// setEvent is an event of the connection that was added with this id and tag.
 type setEvent struct {
 	id, tag int32
 	ended   bool
 }
 
-// alarmID is no connection's.
+// alarmID is the id of the eventfd; no connection has it.
 const alarmID = -1
 
 func newPollSet() (*pollSet, error) {
@@ -65,7 +65,7 @@ func newPollSet() (*pollSet, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(fd))
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile has it watched
+	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile makes Go's poller watch it
 		return nil, errors.Join(fmt.Errorf("set an epoll instance non-blocking: %w", err), unix.Close(fd), unix.Close(alarm))
 	}
 	s := &pollSet{fd: fd, alarm: alarm}
@@ -78,8 +78,8 @@ func newPollSet() (*pollSet, error) {
 	return s, nil
 }
 
-// wait sleeps until there are events and returns them; they are valid until the
-// next call. The error is errSetClosed after close.
+// wait sleeps until there are events and returns them; they are valid until the next call. After
+// close it returns errSetClosed.
 func (s *pollSet) wait() ([]setEvent, error) {
 	for more := false; !more; {
 		switch {
@@ -89,7 +89,7 @@ func (s *pollSet) wait() ([]setEvent, error) {
 				return nil, err
 			}
 			more = true
-			// The only processor must not be kept: all others would wait for it.
+			// With a single processor, sleeping in the kernel would make all other goroutines wait.
 			if time.Since(start) < busyGap && runtime.GOMAXPROCS(0) > 1 {
 				s.unwatch()
 			}
@@ -112,7 +112,7 @@ func (s *pollSet) wait() ([]setEvent, error) {
 	return s.found, nil
 }
 
-// find looks for events, or an error, for as long as it may.
+// find waits for events, or an error, for at most wait, and reports whether there are any.
 func (s *pollSet) find(wait time.Duration) bool {
 	s.n, s.err = unix.EpollWait(s.fd, s.events[:], int(wait.Milliseconds()))
 	if errors.Is(s.err, unix.EINTR) {
@@ -121,15 +121,15 @@ func (s *pollSet) find(wait time.Duration) bool {
 	return s.n > 0 || s.err != nil
 }
 
-// watch has Go's poller watch the set. Where there is no descriptor for that, wait
-// goes on as it is.
+// watch makes Go's poller watch the set. If there is no free descriptor for that, wait works
+// without it.
 func (s *pollSet) watch() {
 	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
 	f := os.NewFile(uintptr(fd), "epoll")
-	// A file that Go's poller does not watch has no deadlines.
+	// A file that Go's poller does not watch does not support deadlines.
 	raw, err := f.SyscallConn()
 	if err = errors.Join(err, f.SetReadDeadline(time.Time{})); err != nil {
 		_ = f.Close() // it was never used
@@ -143,7 +143,7 @@ func (s *pollSet) unwatch() {
 	s.watched, s.raw = nil, nil
 }
 
-// watchEnd adds a connection for the event of its end alone.
+// watchEnd adds a connection, only for the event of its end.
 func (s *pollSet) watchEnd(c *conn) error {
 	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID, Pad: c.pollTag()}
 	var err error
@@ -151,7 +151,7 @@ func (s *pollSet) watchEnd(c *conn) error {
 	return errors.Join(err, outer)
 }
 
-// arm adds a connection, or asks for an event again if there is anything to read.
+// arm adds a connection, or requests another event if there is anything to read.
 func (s *pollSet) arm(c *conn) error {
 	op := unix.EPOLL_CTL_ADD
 	if c.armed {
@@ -165,7 +165,7 @@ func (s *pollSet) arm(c *conn) error {
 	return err
 }
 
-// move has the connection, which is in the set, watched by another descriptor of its socket.
+// move changes the descriptor by which the set watches a connection to another one of its socket.
 func (s *pollSet) move(c *conn, to int) error {
 	var err error
 	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
@@ -183,17 +183,17 @@ func (s *pollSet) ctl(op, fd int, c *conn) error {
 
 func (s *pollSet) read(c *conn, p []byte) (int, error) { return s.in.read(c, p) }
 
-// close ends wait, once and for all.
+// close ends wait for good.
 func (s *pollSet) close() {
 	_, _ = unix.Write(s.alarm, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only if it counts 2⁶⁴ calls
 }
 
-// free gives the descriptors back. Nobody waits any more.
+// free closes the descriptors. No goroutine may be in wait.
 func (s *pollSet) free() {
 	if s.watched != nil {
 		s.unwatch()
 	}
-	_, _ = unix.Close(s.fd), unix.Close(s.alarm) // nothing is lost with them
+	_, _ = unix.Close(s.fd), unix.Close(s.alarm) // an error loses nothing
 }
 
 // control calls fn with the connection's descriptor, which stays open meanwhile. The
@@ -226,12 +226,12 @@ func (c *conn) stream() (net.Conn, error) {
 	return nc, errors.Join(err, f.Close())
 }
 
-// hangUp ends the connection of a descriptor that others may be using.
+// hangUp ends the connection of a descriptor that other goroutines may be using.
 func hangUp(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) } // fails if the peer has ended it
 
-func closeSocket(fd int) { _ = unix.Close(fd) } // nothing was promised to the peer that a failed close takes back
+func closeSocket(fd int) { _ = unix.Close(fd) } // a failed close takes nothing back that the peer was promised
 
-// rawReader reads sockets without waiting. It belongs to one goroutine.
+// rawReader reads sockets without blocking. One goroutine uses it.
 type rawReader struct {
 	p   []byte
 	n   int
@@ -239,7 +239,7 @@ type rawReader struct {
 	fn  func(fd uintptr) // made once
 }
 
-// read returns no bytes and no error where there is nothing to read now.
+// read returns no bytes and no error if there is nothing to read now.
 func (r *rawReader) read(c *conn, p []byte) (int, error) {
 	if r.fn == nil {
 		r.fn = func(fd uintptr) {
@@ -266,7 +266,7 @@ func (r *rawReader) read(c *conn, p []byte) (int, error) {
 	return r.n, nil
 }
 
-// rawWriter writes to sockets without waiting. It belongs to one goroutine.
+// rawWriter writes to sockets without blocking. One goroutine uses it.
 type rawWriter struct {
 	p   []byte
 	n   int

@@ -11,10 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// TestWhoHandlesWhat: whole small Produce requests are handled by the poller, all
-// others and what follows them by the connection's reader; the next small Produce
-// brings the connection back.
-func TestWhoHandlesWhat(t *testing.T) {
+// The poller handles whole small Produce requests; the connection's reader handles all others and
+// what follows them. The next small Produce returns the connection to the poller.
+func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 	small, large, other := 10, pollFrame+1, -1
 	for name, c := range map[string]struct{ sizes, read []int }{
 		"small":                  {sizes: []int{small}},
@@ -58,8 +57,7 @@ func TestWhoHandlesWhat(t *testing.T) {
 	}
 }
 
-// TestPolledFrameCutAtEveryByte: the poller finds the start of a frame, the
-// reader waits for the rest.
+// The poller finds the start of a frame, the reader waits for the rest.
 func TestPolledFrameCutAtEveryByte(t *testing.T) {
 	f := startPolled(t, echo, nil)
 	defer f.end(t)
@@ -83,8 +81,8 @@ func TestPolledFrameCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestPolledBurstLargerThanTheBuffer: what one read of the poller does not take is
-// not forgotten, though no further event comes for it.
+// Bytes that one read of the poller does not take are read, although no further event comes for
+// them.
 func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 	const each = 256
 	for name, c := range map[string]struct{ frames, first int }{
@@ -113,8 +111,8 @@ func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 	}
 }
 
-// TestPolledBadFramesClose: whatever is wrong with a frame that the poller reads,
-// the answers before it are given and the connection is closed for it.
+// Whatever is wrong with a frame that the poller reads, the answers before it are sent and the
+// connection is closed.
 func TestPolledBadFramesClose(t *testing.T) {
 	lies := frame(protocol.KeyProduce, 3, 1, make([]byte, 10))
 	copy(lies[12:], []byte{100, 0}) // the client id's length
@@ -177,9 +175,9 @@ func TestPolledHalfCloseGetsItsAnswers(t *testing.T) {
 	}
 }
 
-// TestPolledResetGivesEverythingBack: the poller or the reader finds the broken
-// connection; requests that are with the handler are orphans until answered.
-func TestPolledResetGivesEverythingBack(t *testing.T) {
+// The poller or the reader notices the broken connection; requests with the handler are orphans
+// until they are answered.
+func TestPolledResetReleasesEverything(t *testing.T) {
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
 	defer f.end(t)
@@ -204,7 +202,7 @@ func TestPolledIdleIsClosedAndBusyIsNot(t *testing.T) {
 	o := &recorder{}
 	q := newParked()
 	f := startPolled(t, q.handle, func(opts *Options) { opts.Idle, opts.Observer = 20*time.Millisecond, o })
-	// Dialled by hand: an idle one may be closed before a test sees it offered.
+	// Dialled without a helper: an idle connection may be closed before a test sees it offered.
 	busy := &polled{client: dial(t, f.addr)}
 	defer busy.Close()
 	busy.send(t, frame(protocol.KeyProduce, 3, 1, nil))
@@ -226,8 +224,7 @@ func TestPolledIdleIsClosedAndBusyIsNot(t *testing.T) {
 	}
 }
 
-// TestIdleTimerOfAnOfferedConnection: it looks, arms itself again and is stopped
-// with the connection.
+// The timer checks the connection, arms itself again and is stopped with the connection.
 func TestIdleTimerOfAnOfferedConnection(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		if !byPoller(r) {
@@ -279,8 +276,7 @@ func TestPolledThrottleStopsReading(t *testing.T) {
 	}
 }
 
-// TestPolledFrameTimeout: the rest of a frame that the poller read the start of
-// has to come in time, also where a whole one came before it.
+// The rest of a frame whose start the poller read must arrive in time, also after a whole one.
 func TestPolledFrameTimeout(t *testing.T) {
 	whole := frame(protocol.KeyProduce, 3, 1, make([]byte, 100))
 	for name, sent := range map[string][]byte{
@@ -306,8 +302,7 @@ func TestPolledFrameTimeout(t *testing.T) {
 	}
 }
 
-// TestPolledAbortReadsNoMore: a request after one that closes the connection is
-// not handled, though the poller has read it.
+// A request after one that closes the connection is not handled, although the poller has read it.
 func TestPolledAbortReadsNoMore(t *testing.T) {
 	f := startPolled(t, func(r *Request) {
 		switch r.CorrelationID {

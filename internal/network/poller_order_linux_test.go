@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// log is what a Handler leaves for the end of a turn, as a partition: requests
-// wait in a queue until somebody commits.
+// log is what a Handler adds to the batch, like a partition: requests wait in a queue until a
+// Commit answers them.
 type log struct {
 	name  string
 	mu    sync.Mutex
@@ -39,15 +39,15 @@ func (l *log) Commit(*groupcommit.Batch) {
 }
 
 func (l *log) add(r *Request) {
-	r.Batch().Add(l) // first: once it is in the queue, anybody's Commit may answer it
+	r.Batch().Add(l) // first: once it is in the queue, any Commit may answer it
 	l.mu.Lock()
 	l.queue = append(l.queue, r)
 	l.mu.Unlock()
 }
 
-// TestLaterIsDoneOnceForAPollersTurn: what several connections' requests leave is
-// done once, when all of them were handled, and before the poller sleeps.
-func TestLaterIsDoneOnceForAPollersTurn(t *testing.T) {
+// What the requests of several connections add to the batch runs once, after all of them were
+// handled and before the poller sleeps.
+func TestBatchRunsOnceForAllPolledRequests(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	see := func(what string) {
@@ -90,7 +90,7 @@ func TestLaterIsDoneOnceForAPollersTurn(t *testing.T) {
 	}
 	seen = nil
 	mu.Unlock()
-	p[0].send(t, frame(protocol.KeyProduce, 3, 2, nil)) // nothing else comes, and it is done
+	p[0].send(t, frame(protocol.KeyProduce, 3, 2, nil)) // nothing else arrives, and it is answered
 	p[0].want(t, 2)
 }
 
@@ -127,9 +127,8 @@ func (m *mixed) handle(r *Request) {
 	}
 }
 
-// TestI1ResponseOrderOfPolledConnections: whatever is sent, in whatever pieces,
-// and however it is answered, a client gets whole answers in the order of its
-// requests.
+// Whatever is sent, in whatever pieces, and however it is answered, a client gets whole answers in
+// the order of its requests.
 func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
@@ -147,7 +146,7 @@ func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 			f.narrow(t)
 			dials = dialSmall
 		}
-		var failed atomic.Bool // of this try: t is failed by the ones before, too
+		var failed atomic.Bool // of this attempt: earlier ones may have failed t
 		var wg sync.WaitGroup
 		for i := range rapid.IntRange(1, 5).Draw(rt, "connections") {
 			wg.Go(func() {
@@ -170,8 +169,8 @@ func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 	})
 }
 
-// talk sends requests in pieces, with pauses, and checks their answers, for each of which
-// it has patience: small sockets and slow machines make a talk of any length.
+// talk sends requests in pieces, with pauses, and checks their answers. It has patience for each
+// answer, because small sockets and slow machines make a talk arbitrarily long.
 func talk(p *client, rnd *rand.Rand, small, large int) error {
 	const n = 25
 	body := func(i int32) []byte {
@@ -191,7 +190,7 @@ func talk(p *client, rnd *rand.Rand, small, large int) error {
 				key = keyMetadata
 			}
 			all = append(all, frame(key, 3, i, body(i))...)
-			if rnd.IntN(3) == 0 { // else more come with it
+			if rnd.IntN(3) == 0 { // otherwise more come with it
 				continue
 			}
 			for len(all) > 0 {
@@ -213,7 +212,7 @@ func talk(p *client, rnd *rand.Rand, small, large int) error {
 		if i%5 == 4 { // reads slowly
 			time.Sleep(time.Millisecond)
 		}
-		if err := p.SetDeadline(time.Now().Add(patience)); err != nil { // that of writing, too
+		if err := p.SetDeadline(time.Now().Add(patience)); err != nil { // the deadline of writing, too
 			return err
 		}
 		got, answer, err := p.receive()

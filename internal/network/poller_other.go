@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// pollSet exists on Linux only; elsewhere every connection is read by its
-// goroutine, and stays with Go's poller.
+// pollSet exists on Linux only. Elsewhere every connection is read by its own goroutine, and stays
+// with Go's poller.
 type pollSet struct{}
 
 type setEvent struct {

@@ -17,18 +17,18 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// Correlation ids of requests that tests' handlers don't see: the one that brings a
-// connection to its poller, and the one in which the handler waits for the test.
+// Correlation ids of requests that tests' handlers don't see: the one that brings a connection to
+// its poller, and the one that holds the handler until the test continues.
 const (
 	warm = int32(math.MinInt32)
 	gate = int32(math.MinInt32 + 1)
 )
 
-// patience ends a test that waits for what does not happen.
+// patience ends a test that waits for an event that never happens.
 const patience = 20 * time.Second
 
-// pollFixture is a fixture whose clients come by TCP and are offered to a poller
-// before a test has them.
+// pollFixture is a fixture whose clients connect by TCP and are offered to a poller before a test
+// uses them.
 type pollFixture struct {
 	*fixture
 	addr          string
@@ -85,8 +85,8 @@ func (f *pollFixture) adopt(t testing.TB, client *client) *polled {
 	return p
 }
 
-// dialSmall is dial with small buffers from the start: a window that was
-// offered to the other side does not shrink any more.
+// dialSmall is dial with small buffers from the start: a window that was announced to the other
+// side does not shrink.
 func dialSmall(t testing.TB, addr string) *client {
 	t.Helper()
 	d := net.Dialer{Control: smallBuffers}
@@ -97,8 +97,8 @@ func dialSmall(t testing.TB, addr string) *client {
 	return &client{c}
 }
 
-// smallBuffers makes segments small too: one of loopback's 64 KiB may not fit into
-// such a buffer, and Linux then drops it and sends it again after seconds.
+// smallBuffers makes segments small too: one of loopback's 64 KiB may not fit into such a buffer,
+// and Linux then drops it and repeats it after seconds.
 func smallBuffers(_, _ string, c syscall.RawConn) (failed error) {
 	err := c.Control(func(fd uintptr) {
 		failed = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10),
@@ -108,7 +108,7 @@ func smallBuffers(_, _ string, c syscall.RawConn) (failed error) {
 	return errors.Join(failed, err)
 }
 
-// narrow has the server accept connections with small buffers, and no others.
+// narrow makes the server accept only connections with small buffers.
 func (f *pollFixture) narrow(t testing.TB) {
 	t.Helper()
 	lc := net.ListenConfig{Control: smallBuffers}
@@ -122,14 +122,14 @@ func (f *pollFixture) narrow(t testing.TB) {
 	f.addr = ln.Addr().String()
 }
 
-// end is the fixture's, also for a test that failed while it held a reader.
+// end is fixture.end, also for a test that failed while it held a reader.
 func (f *pollFixture) end(t testing.TB) {
 	t.Helper()
 	close(f.open)
 	f.fixture.end(t)
 }
 
-// dialBeside is dial for a connection of the same poller.
+// dialBeside is dial for another connection of the same poller.
 func (f *pollFixture) dialBeside(t testing.TB, other *polled) *polled {
 	t.Helper()
 	for {
@@ -141,7 +141,7 @@ func (f *pollFixture) dialBeside(t testing.TB, other *polled) *polled {
 	}
 }
 
-// hold stops whoever reads the connection, in the handler, until resume.
+// hold stops the goroutine that reads the connection, in the handler, until resume.
 func (f *pollFixture) hold(t testing.TB, p *polled, key int16) (resume func()) {
 	t.Helper()
 	p.send(t, frame(key, 3, gate, nil))
@@ -173,7 +173,7 @@ func (p *polled) awaitRole(t testing.TB, role readRole) {
 	p.await(t, "the reading role", func(c *conn) bool { return c.role == role })
 }
 
-// state describes the connections, to say where one hangs.
+// state describes the connections, for a message about one that hangs.
 func (f *pollFixture) state() string {
 	var b strings.Builder
 	f.Server.mu.Lock()
@@ -182,7 +182,7 @@ func (f *pollFixture) state() string {
 	fmt.Fprintf(&b, "%+v\n", f.Stats())
 	for c := range conns {
 		var unread, unsent int
-		_ = c.control(func(fd uintptr) { // of a closed connection there is nothing to say
+		_ = c.control(func(fd uintptr) { // a closed connection has no state
 			unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
@@ -200,7 +200,7 @@ func (f *pollFixture) state() string {
 
 func (c *client) tcp() *net.TCPConn { return c.Conn.(*net.TCPConn) }
 
-// wantClosed is the client's; a connection that stays open is not closed.
+// wantClosed is client.wantClosed; a timeout means that the connection is still open.
 func (p *polled) wantClosed(t testing.TB) {
 	t.Helper()
 	if n, err := p.Read(make([]byte, 1)); err == nil || n > 0 || isTimeout(err) {
@@ -224,7 +224,7 @@ func (p *polled) reset(t testing.TB) {
 	p.Close()
 }
 
-// arrived waits until so many bytes are in the server's socket.
+// arrived waits until n bytes are in the server's socket.
 func (p *polled) arrived(t testing.TB, n int) {
 	t.Helper()
 	await(t, "bytes in the socket", func() bool {
@@ -234,8 +234,8 @@ func (p *polled) arrived(t testing.TB, n int) {
 	})
 }
 
-// byPoller says whether the poller handles the request.
-func byPoller(r *Request) bool { return r.commits == &r.conn.poll.shift.Load().batch }
+// byPoller reports whether the poller handles the request.
+func byPoller(r *Request) bool { return r.commits == &r.conn.poll.loop.Load().batch }
 
 func (f *pollFixture) awaitNobody(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
 

@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	errStopped    = errors.New("no more requests are read")
-	errIdle       = errors.New("idle for too long")
-	errSlowSender = errors.New("a request's bytes arrive too slowly")
-	errLagging    = fmt.Errorf("less than %d KiB of a request arrived in %v, while others waited for memory", lagBytes>>10, lagTime)
+	errStopped    = errors.New("connection stopped reading requests")
+	errIdle       = errors.New("connection idle for too long")
+	errSlowSender = errors.New("request arrived too slowly")
+	errLagging    = fmt.Errorf("less than %d KiB of a request arrived in %v while other requests waited for memory", lagBytes>>10, lagTime)
 	errBadFrame   = errors.New("bad frame")
 )
 
@@ -27,11 +27,11 @@ const minFrame = protocol.HeaderPrefix + 2
 
 // readLoop is the connection's reader.
 //
-// A reader whose client sends without waiting for answers does not block, and Go's scheduler
-// leaves it alone for 10 ms; of two hundred such readers each wake-up of another connection
-// would wait for seconds. So it yields after each request that is followed by bytes of the
-// next one, unless commits in its batch wait for it. A client that waits for each answer is
-// left alone: its reader blocks anyway, and moves to another processor if it yields.
+// A reader whose client sends without waiting for answers does not block, and Go's scheduler lets
+// it run for 10 ms. With two hundred such readers each wake-up of another connection would take
+// seconds. So the reader yields after each request that is followed by bytes of the next one,
+// unless commits in its batch wait for it. If a client waits for each answer, its reader does not
+// yield: it blocks anyway, and would move to another processor.
 func (c *conn) readLoop() {
 	var err error
 	for err == nil {
@@ -46,8 +46,8 @@ func (c *conn) readLoop() {
 	c.endReading(reason, broken)
 }
 
-// classify says why the reader ended and whether the connection is broken: its
-// answers could not be written.
+// classify returns why the reader ended, and whether the connection is broken, so that its answers
+// can't be written.
 func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	switch f := (*foreign)(nil); {
 	case errors.As(err, &f):
@@ -58,21 +58,21 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.Is(err, errIdle):
 		return ClosedIdle, false
 	case errors.Is(err, errSlowSender):
-		c.srv.noise.log(c, zap.InfoLevel, "closing a connection", err)
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection", err)
 		return ClosedSlowSender, false
 	case errors.Is(err, errLagging):
-		c.srv.noise.log(c, zap.InfoLevel, "closing a connection whose request lags", err)
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its request lags", err)
 		return ClosedLagging, false
 	case errors.Is(err, errBadFrame), errors.Is(err, protocol.ErrMalformed), errors.Is(err, protocol.ErrUnsupported):
-		c.srv.noise.log(c, zap.WarnLevel, "closing a connection", err)
+		c.srv.limited.log(c, zap.WarnLevel, "closing a connection", err)
 		return ClosedBadFrame, false
 	case errors.Is(err, io.EOF):
-		return ClosedByClient, false // it may still read
+		return ClosedByClient, false // the client may still read
 	}
 	return ClosedByClient, true
 }
 
-// readRequest reads one request and has it handled.
+// readRequest reads one request and passes it to the handler.
 func (c *conn) readRequest() error {
 	if err := c.pause(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *conn) readRequest() error {
 		return fmt.Errorf("API %d version %d: %w", h.Key, h.Version, protocol.ErrUnsupported)
 	}
 	c.in.since = time.Time{}
-	if err := c.awaitTurn(h.Key, size); err != nil {
+	if err := c.awaitStart(h.Key, size); err != nil {
 		return err
 	}
 	if err := c.checkSize(h.Key, size); err != nil {
@@ -97,7 +97,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.light = h.Key == protocol.KeyProduce && size <= pollFrame && c.auth != AuthPending
+	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && c.auth != AuthPending
 	if err = c.start(frame, budget, size, unsupported, &c.batch, time.Now()); err != nil {
 		frame.Release()
 		if budget != nil {
@@ -107,8 +107,8 @@ func (c *conn) readRequest() error {
 	return err
 }
 
-// readPrefix reads a frame's length and the fixed part of its header. Nothing is
-// allocated for a length that is out of bounds.
+// readPrefix reads a frame's length and the fixed part of its header. It allocates nothing for a
+// length that is out of bounds.
 func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 	if err := c.fill(4); err != nil {
 		return 0, h, err
@@ -123,9 +123,9 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 	return size, protocol.ParsePrefix(c.in.unread()[4:]), nil
 }
 
-// intakeOf returns where a frame's bytes are charged; nil for a small request of
-// another API than Produce, which always passes.
-func (s *Server) intakeOf(key int16, size int) *intake {
+// admissionOf returns where a frame's bytes are charged; nil for a small request other than
+// Produce, which always passes.
+func (s *Server) admissionOf(key int16, size int) *admission {
 	switch {
 	case key == protocol.KeyProduce:
 		return s.produce
@@ -135,22 +135,21 @@ func (s *Server) intakeOf(key int16, size int) *intake {
 	return s.other
 }
 
-// checkSize refuses a frame that is too large for who sends it or for what there is
-// room for. Its turn has come: were it pipelined behind what authenticates its client,
-// that is done.
+// checkSize refuses a frame that is too large for its client or for the broker's memory. The
+// request may start, so a request before it that authenticates the client has completed.
 func (c *conn) checkSize(key int16, size int) error {
 	if most := c.srv.opts.MaxFrameUnauthenticated; c.auth == AuthPending && size > most {
-		return fmt.Errorf("%w: %d bytes before the client has authenticated, at most %d are allowed", errBadFrame, size, most)
+		return fmt.Errorf("%w: request of %d bytes before authentication, at most %d are allowed", errBadFrame, size, most)
 	}
-	if k := c.srv.intakeOf(key, size); k != nil && size > k.most {
-		return fmt.Errorf("%w: %d bytes are more than the memory of this broker allows a %s request, %d; send less at once or give it more memory",
-			errBadFrame, size, k.name, k.most)
+	if k := c.srv.admissionOf(key, size); k != nil && size > k.most {
+		return fmt.Errorf("%w: %s request of %d bytes exceeds %d bytes, the maximum for this broker's memory; send smaller requests or give the broker more memory",
+			errBadFrame, k.name, size, k.most)
 	}
 	return nil
 }
 
-// receive reads the rest of a frame of which the prefix is buffered. The caller owns
-// the buffer, and the charge of size bytes if there is a budget.
+// receive reads the rest of a frame whose prefix is buffered. The caller owns the buffer, and the
+// charge of size bytes if there is a budget.
 func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
 	in := &c.in
 	if have := len(in.unread()); have < 4+size {
@@ -160,7 +159,7 @@ func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, e
 		}
 	}
 	in.skip(4)
-	k := c.srv.intakeOf(key, size)
+	k := c.srv.admissionOf(key, size)
 	if k != nil && len(in.unread()) < size {
 		return c.receiveSteps(k, size)
 	}
@@ -174,15 +173,15 @@ func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, e
 	frame := c.srv.opts.Pool.Get(size)
 	if err := c.readRest(frame.Bytes(), 0); err != nil {
 		frame.Release()
-		return nil, nil, err // nothing was charged: what is charged here was buffered
+		return nil, nil, err // nothing was charged: a charged frame was buffered
 	}
 	return frame, budget, nil
 }
 
-// receiveSteps is receive for a frame of which more than the buffered part is to come.
-func (c *conn) receiveSteps(k *intake, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
+// receiveSteps is receive for a frame whose rest is not buffered yet.
+func (c *conn) receiveSteps(k *admission, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
 	a := &c.arrival
-	c.rest() // before others may wait for this frame: a write may take as long as its client likes
+	c.beforeBlocking() // before other frames may wait for this one: a write may take as long as its client likes
 	k.begin(a, size, time.Now())
 	defer k.end(a)
 	var frame *bufpool.Buffer
@@ -215,36 +214,37 @@ func (c *conn) receiveSteps(k *intake, size int) (*bufpool.Buffer, *bufpool.Budg
 	return nil, nil, err
 }
 
-// grow charges a frame under way with n bytes in all, and waits for what it has not.
-func (c *conn) grow(k *intake, a *arrival, n int) error {
+// grow charges a frame that is being received with n bytes in all, and waits for those that don't
+// fit yet.
+func (c *conn) grow(k *admission, a *arrival, n int) error {
 	more := int64(n) - a.holds()
 	if k.tryGrow(a, more) {
 		return nil
 	}
 	c.srv.opts.Observer.BudgetWait(k.name)
-	c.rest()
+	c.beforeBlocking()
 	began := time.Now()
 	if k.grow(c.ctx, a, more) != nil {
 		return errStopped
 	}
-	c.in.since = c.in.since.Add(time.Since(began)) // the client is not to blame for it
+	c.in.since = c.in.since.Add(time.Since(began)) // the wait is not the client's fault
 	return nil
 }
 
-// charge takes a whole frame's bytes from the budget, and waits for them.
-func (c *conn) charge(k *intake, size int) error {
+// charge takes a whole frame's bytes from the budget; it blocks until they are free.
+func (c *conn) charge(k *admission, size int) error {
 	if k.whole.TryAcquire(int64(size)) {
 		return nil
 	}
 	c.srv.opts.Observer.BudgetWait(k.name)
-	c.rest()
+	c.beforeBlocking()
 	if k.whole.Acquire(c.ctx, int64(size)) != nil {
 		return errStopped
 	}
 	return nil
 }
 
-// readTo reads until p, which has the first n bytes, is full. It reads no further.
+// readTo reads until p, whose first n bytes are there, is full. It reads no further.
 func (c *conn) readTo(p []byte, n int) error {
 	n += c.in.take(p[n:])
 	for n < len(p) {
@@ -257,8 +257,8 @@ func (c *conn) readTo(p []byte, n int) error {
 	return nil
 }
 
-// readRest is readTo for the end of a frame. Where little is to come, what follows the
-// frame comes with it.
+// readRest is readTo for the end of a frame. If only a little is missing, it also reads what
+// follows the frame.
 func (c *conn) readRest(p []byte, n int) error {
 	n += c.in.take(p[n:])
 	if rest := len(p) - n; rest > 0 && rest <= len(c.in.buf) {
@@ -323,7 +323,7 @@ func (c *conn) pause() error {
 		return nil
 	}
 	if wait := time.Until(time.Unix(0, until)); wait > 0 {
-		c.rest()
+		c.beforeBlocking()
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {

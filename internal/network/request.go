@@ -15,18 +15,18 @@ import (
 
 // Handler answers requests.
 type Handler interface {
-	// Handle is called by the connection's reader, or by a poller for which other
-	// connections wait, and must not block unless Request.MayBlock allows it. Exactly
-	// one of the request's Respond, RespondRaw, RespondNone and Abort is to be called,
-	// then or later, from any goroutine; or HandOver, and one of them on the second call.
+	// Handle is called by the connection's reader, or by a poller that has other connections to
+	// serve. It must not block unless Request.MayBlock allows it. The handler must call exactly one
+	// of Respond, RespondRaw, RespondNone and Abort, then or later, from any goroutine; or
+	// HandOver, and one of them in the second call.
 	Handle(*Request)
 }
 
-// Software is what a client called itself in ApiVersions (KIP-511).
+// Software is the client's name and version from ApiVersions (KIP-511).
 type Software struct{ Name, Version string }
 
-// Request is one request of a client. All of it is the handler's until the
-// answer is given, and nothing of it may be touched afterwards.
+// Request is one request of a client. The handler owns it until it answers, and must not touch any
+// part of it afterwards.
 type Request struct {
 	Listener *Listener
 	// Connection is the connection's number, in the order of arrival.
@@ -40,49 +40,47 @@ type Request struct {
 	Peer, Local   net.Addr
 	Key, Version  int16
 	CorrelationID int32
-	// Unsupported marks an ApiVersions request of a version that the table does
-	// not have. It has no Body; the answer is error 35 in the form of version 0.
+	// Unsupported marks an ApiVersions request whose version is not in the table. It has no Body;
+	// the answer is error 35 in the form of version 0.
 	Unsupported bool
 	// Body is what follows the header.
 	Body []byte
-	// Received is when the last byte had arrived.
+	// Received is when the last byte arrived.
 	Received time.Time
-	// Code is the error that the answer has, for metrics. The handler sets it.
+	// Code is the error code of the answer, for metrics. The handler sets it.
 	Code int16
 
 	conn     *conn
-	commits  *groupcommit.Batch // of the goroutine that handles the request
-	flexible bool               // header and body, as the table says
+	commits  *groupcommit.Batch // the batch of the goroutine that handles the request
+	flexible bool               // header and body have tagged fields, as the table says
 
-	frame  *bufpool.Buffer // what Body lies in
-	budget *bufpool.Budget // charged with size bytes; nil where it was not
-	size   int             // of the frame, its length not counted
+	frame  *bufpool.Buffer // the memory of Body
+	budget *bufpool.Budget // charged with size bytes; nil if nothing was charged
+	size   int             // of the frame, without its length field
 
 	records int64 // see CountRecords
 
 	answered atomic.Bool
 	expireAt time.Time
 	expire   func()
-	alone    *time.Timer // calls expire when the connection is gone
+	alone    *time.Timer // calls expire if the connection has ended
 
-	// Of the answer. Guarded by conn.mu: ready, next.
+	// The answer. ready and next are guarded by conn.mu.
 	ready   bool
 	aborted bool
 	head    []byte   // frame length, header, and a body that was encoded here
-	parts   [][]byte // what follows head
-	release func()   // when parts were written or dropped
+	parts   [][]byte // follow head
+	release func()   // called when parts were written or dropped
 	outSize int
 	next    *Request
 	readied time.Time // when the answer was ready
 }
 
-// maxKeptHead bounds the memory for an encoded answer that a Request keeps for
-// its next use.
+// maxKeptHead bounds the memory for an encoded answer that a Request keeps for its next use.
 const maxKeptHead = 16 << 10
 
-// Respond answers with a body of kmsg, or one that writes itself. It is encoded
-// during the call; its version must be the request's. Error 35 to an Unsupported
-// request has version 0.
+// Respond answers with a body of kmsg, or one that encodes itself. It is encoded during the call;
+// its version must be the request's. Error 35 to an Unsupported request has version 0.
 func (r *Request) Respond(resp protocol.Response) {
 	if !r.claim() {
 		return
@@ -95,9 +93,9 @@ func (r *Request) Respond(resp protocol.Response) {
 	r.complete()
 }
 
-// RespondRaw answers with a body that lies in parts, which are written as they
-// are. They may not change until release is called, exactly once, when they were
-// written or will never be. release may be nil; it must not block.
+// RespondRaw answers with a body that consists of parts, which are written without a copy. They
+// must not change until release is called, exactly once, when they were written or will never be.
+// release may be nil; it must not block.
 func (r *Request) RespondRaw(parts [][]byte, release func()) {
 	if !r.claim() {
 		if release != nil {
@@ -128,22 +126,20 @@ func (r *Request) Abort(err error) {
 	if !r.claim() {
 		return
 	}
-	r.conn.srv.noise.log(r.conn, zap.InfoLevel, "request closes its connection", fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
+	r.conn.srv.limited.log(r.conn, zap.InfoLevel, "request closes its connection", fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
 	r.head, r.aborted = r.head[:0], true
 	r.conn.stopReading(ClosedError)
 	r.complete()
 }
 
-// ExpireAt has fn called, once, when t has passed and this request is the
-// connection's oldest without an answer. fn runs on the connection's writer and
-// must not block; it usually answers the request. When the connection is gone
-// there is no oldest: fn is called when t has passed, so that a request which is
-// stuck gives back what it holds. ExpireAt is called before the answer can be
-// given.
+// ExpireAt calls fn once, when t has passed and this request is the connection's oldest without an
+// answer. fn runs on the connection's writer and must not block; it usually answers the request.
+// When the connection has ended there is no oldest request: then fn is called at t, so that a stuck
+// request releases what it holds. ExpireAt must be called before the request may be answered.
 //
-// An answer that another goroutine gives at the same moment does not wait for
-// fn, which may therefore still run after it: what fn refers to must not be
-// reused by then, or must know which of its lives is meant.
+// If another goroutine answers at the same moment, it does not wait for fn, which may therefore
+// still run afterwards. What fn refers to must not be reused by then, or fn must recognise that it
+// was.
 func (r *Request) ExpireAt(t time.Time, fn func()) {
 	c := r.conn
 	c.mu.Lock()
@@ -157,43 +153,42 @@ func (r *Request) ExpireAt(t time.Time, fn func()) {
 	}
 }
 
-// expireAlone sees to the expiry of a request without a writer. Caller holds
-// conn.mu.
+// expireAlone arms the expiry of a request without a writer. Caller holds conn.mu.
 func (r *Request) expireAlone() {
 	if r.expire != nil {
 		r.alone = time.AfterFunc(time.Until(r.expireAt), r.expire)
 	}
 }
 
-// OnClose has fn called, once and on a goroutine of its own, when the connection has
-// ended or its client has closed its side; at once if it has already. The stop function
-// that it returns takes that back and reports whether fn will not be called. A handler that
-// parks a request releases what is parked for a client that is gone; the request is still
-// to be answered, and what comes from a client that closed its side first is still handled.
-// While a parked request keeps the reader from reading, it takes a poller to notice.
+// OnClose calls fn, once and on a goroutine of its own, when the connection has ended or its client
+// has closed its side; at once if it already has. The stop function that it returns cancels that
+// and reports whether fn will not be called. A handler that parks a request uses it to release what
+// is parked for a client that is gone. The request must still be answered, and requests that the
+// client sent before it closed its side are still handled. While a parked request keeps the reader
+// from reading, only a poller can notice the close.
 func (r *Request) OnClose(fn func()) (stop func() bool) { return context.AfterFunc(r.conn.client, fn) }
 
-// Batch returns the commits that are run when the requests that arrived together with this
-// one have been handled, on the same goroutine. Only Handle may call it and add to it,
-// before the answer can be given.
+// Batch returns the commits that run when the requests that arrived together with this one have
+// been handled, on the same goroutine. Only Handle may call it and add to it, before the request
+// may be answered.
 func (r *Request) Batch() *groupcommit.Batch {
 	if bufpool.Invariants && r.answered.Load() {
-		// Outside such a build it would be another request's batch by now, and work
-		// would be lost between two goroutines.
+		// Without this check it would be another request's batch by now, used by two goroutines,
+		// and work would be lost.
 		panic(fmt.Sprintf("network: API %d version %d asked for its batch after its answer", r.Key, r.Version))
 	}
 	return r.commits
 }
 
-// MayBlock reports whether the handler may block, since it runs on the connection's own
-// reader; a poller must not. Where it may, what requests before this one left to be
-// done or written is done first. Only Handle may call it.
+// MayBlock reports whether the handler may block because it runs on the connection's own reader; on
+// a poller it must not. If it may, MayBlock first runs the commits and writes the answers of
+// earlier requests. Only Handle may call it.
 func (r *Request) MayBlock() bool {
 	c := r.conn
 	if r.commits != &c.batch {
 		return false
 	}
-	c.in.light = false // the next one is like it, most probably
+	c.in.pollable = false // the next request is most probably alike
 	c.batch.HandOff()
 	c.mu.Lock()
 	c.flush()
@@ -203,26 +198,25 @@ func (r *Request) MayBlock() bool {
 	return true
 }
 
-// HandOver has Handle called again with this request, on the connection's own reader,
-// where MayBlock reports true. Only Handle may call it, where MayBlock reported false,
-// before it began anything, and does nothing with the request afterwards. A request whose
-// work takes far longer than a small plain one does belongs there: a poller's other
-// connections wait for it. The requests behind it wait too.
+// HandOver passes this request to Handle again, on the connection's own reader, where MayBlock
+// returns true. Only Handle may call it, if MayBlock returned false, before it does anything else;
+// it must not touch the request afterwards. It is for requests that take far longer than a small
+// plain one, since a poller's other connections wait for it. The requests behind it wait too.
 func (r *Request) HandOver() { r.conn.handed = r }
 
-// Throttle has the connection not read for d from now on (KIP-219). The handler
-// calls it before it answers, and fills the answer's throttle_time_ms.
+// Throttle stops reading the connection for d from now on (KIP-219). The handler calls it before it
+// answers, and sets throttle_time_ms in the answer.
 func (r *Request) Throttle(d time.Duration) {
 	r.conn.srv.opts.Observer.Throttled(r.Key, d)
 	r.conn.mute(time.Now().Add(d))
 }
 
-// Frame returns the buffer that Body lies in. Who needs the bytes beyond the
-// answer retains it; the byte budget no longer counts it then.
+// Frame returns the buffer that contains Body. A handler that needs the bytes after the answer
+// retains it; the byte budget no longer counts it then.
 func (r *Request) Frame() *bufpool.Buffer { return r.frame }
 
-// ReleaseBody gives the request's memory and charge back before the answer, for
-// a request that is parked after it was decoded. Body is nil afterwards.
+// ReleaseBody releases the request's memory and its charge before the answer, for a request that is
+// parked after it was decoded. Body is nil afterwards.
 func (r *Request) ReleaseBody() {
 	r.Body = nil
 	if r.frame != nil {
@@ -235,11 +229,10 @@ func (r *Request) ReleaseBody() {
 	}
 }
 
-// FrameSize is the number of bytes of the whole request, its length field not
-// counted.
+// FrameSize is the size of the whole request in bytes, without its length field.
 func (r *Request) FrameSize() int { return r.size }
 
-// claim says that the caller is the first to answer.
+// claim reports whether the caller is the first to answer.
 func (r *Request) claim() bool {
 	if !r.answered.Swap(true) {
 		return true
@@ -252,8 +245,8 @@ func (r *Request) claim() bool {
 	return false
 }
 
-// headerTags says whether the response header has tagged fields: never that of
-// ApiVersions, whose client does not know yet what the broker speaks (KIP-511).
+// headerTags reports whether the response header has tagged fields. The header of ApiVersions never
+// has, since its client does not know yet which versions the broker supports (KIP-511).
 func (r *Request) headerTags() bool { return r.flexible && r.Key != protocol.KeyApiVersions }
 
 func (r *Request) prefixLen() int {
@@ -267,7 +260,7 @@ func (r *Request) prefix(dst []byte, bodyLen int) []byte {
 	return protocol.AppendResponsePrefix(dst, r.CorrelationID, r.headerTags(), bodyLen)
 }
 
-// complete gives back what the request held and puts the answer in its place.
+// complete releases what the request held and queues the answer.
 func (r *Request) complete() {
 	now := time.Now()
 	r.conn.srv.opts.Observer.Answered(r, r.outSize, now.Sub(r.Received))
@@ -282,7 +275,7 @@ func (r *Request) recycle(s *Server) {
 		r.release()
 	}
 	if bufpool.Invariants {
-		return // whoever still answers through it is found out
+		return // not reused, so that a handler that answers through it again is detected
 	}
 	head := r.head[:0]
 	if cap(head) > maxKeptHead {

@@ -10,55 +10,54 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
-// ErrClosed says that the Server was shut down.
+// ErrClosed is returned after the Server was shut down.
 var ErrClosed = errors.New("network: server is shut down")
 
 // Server owns listeners and their connections.
 type Server struct {
-	opts     Options
-	produce  *intake
-	other    *intake
-	outgoing outgoing
-	reads    *bufpool.Budget // of read buffers
-	census   *Census
-	requests sync.Pool // of *Request
-	lastID   atomic.Uint64
-	noise    noise
-	orphans  orphans
-	draining chan struct{} // closed by Shutdown
+	opts      Options
+	produce   *admission
+	other     *admission
+	outgoing  outgoing
+	reads     *bufpool.Budget // of read buffers
+	producers *Producers
+	requests  sync.Pool // of *Request
+	lastID    atomic.Uint64
+	limited   logLimiter
+	orphans   orphans
+	draining  chan struct{} // closed by Shutdown
 
 	mu        sync.Mutex
 	stopped   bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	slots     int                // connections, and gone ones with requests that are unanswered
-	perIP     map[netip.Addr]int // slots of each
+	slots     int                // connections, including closed ones whose requests are unanswered
+	perIP     map[netip.Addr]int // slots of each address
 	wg        sync.WaitGroup     // accept loops, readers, writers
 
 	endOnce sync.Once
 	ended   ending
 
 	pollOnce sync.Once
-	poll     []*poller // guarded by mu; made by the first connection
-	pollNext int       // whose turn it is to get a connection
+	poll     []*poller // guarded by mu; created by the first connection
+	pollNext int       // the poller of the next connection
 	pollWG   sync.WaitGroup
-	shifts   sync.WaitGroup // what does the pollers' work, or did
+	loops    sync.WaitGroup // the goroutines of pollLoops, including replaced ones
 }
 
-// New returns a Server that listens to nothing yet. The error names what is
-// missing from the options.
+// New returns a Server without listeners. The error names missing options.
 func New(opts Options) (*Server, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
 	return &Server{
 		opts:      opts,
-		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
-		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame, leastOther),
+		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
+		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, leastOther),
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
-		census:    newCensus(opts.CensusWindow),
-		noise:     noise{logger: opts.Log},
+		producers: newProducers(opts.ProducerWindow),
+		limited:   logLimiter{logger: opts.Log},
 		draining:  make(chan struct{}),
 		ended:     ending{conns: make(chan struct{}), all: make(chan struct{})},
 		listeners: make(map[net.Listener]struct{}),
@@ -67,13 +66,13 @@ func New(opts Options) (*Server, error) {
 	}, nil
 }
 
-// Serve accepts connections from ln, on a goroutine of its own, until Shutdown
-// or Close, which close ln. It fails, and closes ln, if they came before.
+// Serve accepts connections from ln, on a goroutine of its own, until Shutdown or Close, which
+// close ln. If they were called before, it closes ln and returns an error.
 func (s *Server) Serve(l *Listener, ln net.Listener) error {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
-		_ = ln.Close() // the other error is the one to tell
+		_ = ln.Close() // the other error matters
 		return ErrClosed
 	}
 	s.listeners[ln] = struct{}{}
@@ -82,23 +81,24 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 	return nil
 }
 
-// Census counts the connections that produce.
-func (s *Server) Census() *Census { return s.census }
+// Producers returns the count of the connections that produce.
+func (s *Server) Producers() *Producers { return s.producers }
 
 // Stats is a Server's present state.
 type Stats struct {
 	Connections int
 	// Produce and Other are the budgets of Options.ProduceBytes and OtherBytes.
 	Produce, Other bufpool.BudgetStats
-	// ProduceArriving and OtherArriving are of the requests of these kinds of which not
-	// all bytes are there.
+	// ProduceArriving and OtherArriving describe the requests of these kinds that are still
+	// arriving.
 	ProduceArriving, OtherArriving ArrivalStats
-	// Reads is of the large read buffers of connections that pipeline; see Options.ReadBytes.
+	// Reads is the budget of the large read buffers of connections that pipeline; see
+	// Options.ReadBytes.
 	Reads bufpool.BudgetStats
-	// Unwritten is how many bytes of encoded answers clients have not read, in steps of
-	// 16 KiB for each connection; see Options.AnswerBytes.
+	// Unwritten is how many bytes of encoded answers clients have not read, in steps of 16 KiB for
+	// each connection; see Options.AnswerBytes.
 	Unwritten, UnwrittenLimit int64
-	// Orphans are requests whose connection is gone and that were not yet answered.
+	// Orphans are requests without an answer whose connection has ended.
 	Orphans int
 }
 
@@ -114,7 +114,7 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// add registers a connection and starts its goroutines, or says why not.
+// add registers a connection and starts its goroutines, or returns why it does not.
 func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	ip := remoteIP(nc)
 	s.mu.Lock()
@@ -128,7 +128,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 		return RefusedPerIP, false
 	}
 	c := newConn(s, l, nc)
-	s.join(c)
+	s.assignPoller(c)
 	s.conns[c] = struct{}{}
 	s.slots++
 	s.perIP[ip]++
@@ -138,27 +138,28 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	return "", true
 }
 
-// connectionClosed is the last act of a connection's writer. answered: it leaves no requests behind.
+// connectionClosed is the last step of a connection's writer. answered: no request of the
+// connection is left without an answer.
 func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	if answered {
-		s.vacate(c.ip)
+		s.releaseSlot(c.ip)
 	}
 	s.mu.Unlock()
 	if c.fd >= 0 {
 		closeSocket(c.fd)
 	}
 	if c.poll != nil {
-		c.poll.detach(c)
+		c.poll.remove(c)
 	}
 	s.opts.Observer.Closed(c.listener, reason)
 }
 
-// vacate gives a connection's place back, when it is gone and its requests are answered:
-// clients that leave requests behind, and come again, can't make them more than the
-// limits of connections allow. Caller holds mu.
-func (s *Server) vacate(ip netip.Addr) {
+// releaseSlot frees a connection's slot when the connection has ended and its requests are
+// answered. Clients that leave requests behind and reconnect can't have more of them than the
+// connection limits allow. Caller holds mu.
+func (s *Server) releaseSlot(ip netip.Addr) {
 	s.slots--
 	if s.perIP[ip]--; s.perIP[ip] == 0 {
 		delete(s.perIP, ip)

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// killTime is how long goroutines have to end that were waiting for a client, when its
-// connection was closed. They need next to nothing; what is left then waits for a disk.
+// killTime is how long goroutines that waited for a client have to end after its connection was
+// closed. They need hardly any time; those left afterwards wait for a disk.
 const killTime = 250 * time.Millisecond
 
 // ending is closed step by step when a stopped Server's goroutines end.
 type ending struct {
-	conns chan struct{} // those of connections and pollers
-	all   chan struct{} // and turns, which may be waiting for a disk
+	conns chan struct{} // the goroutines of connections and pollers
+	all   chan struct{} // and of commits, which may wait for a disk
 }
 
-// Shutdown stops accepting and reading requests, lets those that were handed to
-// the handler be answered and written, and closes the connections. All goroutines of the
-// Server have ended when it returns nil. When ctx ends first it closes the connections at
-// once and returns within a moment, whatever stands still: the error says what does. That
-// ends, and gives back what it holds, when its disk goes on.
+// Shutdown stops accepting and reading requests, waits until requests that the handler has are
+// answered and written, and closes the connections. When it returns nil, all goroutines of the
+// Server have ended. If ctx ends first, it closes the connections at once and returns soon, even if
+// a disk hangs; the error names what is still running. That ends, and releases its memory, when the
+// disk responds again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for c := range s.stop() {
 		c.stopReading(ClosedShutdown)
@@ -41,7 +41,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("network: %s: %w", s.unfinished(), ctx.Err())
 }
 
-// within waits until ch is closed; false says that ctx ended before.
+// within waits until ch is closed; it returns false if ctx ends first.
 func within(ctx context.Context, ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -56,8 +56,8 @@ func within(ctx context.Context, ch <-chan struct{}) bool {
 	}
 }
 
-// Close closes all listeners and connections at once, and waits for handlers that block.
-// Requests that are unanswered may still be answered; the answers go nowhere.
+// Close closes all listeners and connections at once, and waits for handlers that block. Unanswered
+// requests may still be answered; the answers are dropped.
 func (s *Server) Close() error {
 	s.stop()
 	s.killAll()
@@ -66,22 +66,22 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// awaitEnd has ended closed when its goroutines have. What pollers have of the operating
-// system goes only then: a reader that stood on a disk gives its connection to a poller
-// afterwards, or tries to.
+// awaitEnd closes the channels of ending when the Server's goroutines have ended. Only then does it
+// release the pollers' descriptors: a reader that was blocked by a disk may offer its connection
+// to a poller afterwards.
 func (s *Server) awaitEnd() {
 	s.endOnce.Do(func() {
 		go func() {
 			s.wg.Wait()
 			s.stopPollers()
 			close(s.ended.conns)
-			s.shifts.Wait()
+			s.loops.Wait()
 			close(s.ended.all)
 		}()
 	})
 }
 
-// unfinished says what runs though the connections are closed.
+// unfinished names what still runs although the connections are closed.
 func (s *Server) unfinished() string {
 	type blocked struct {
 		n       int
@@ -125,7 +125,7 @@ func (s *Server) stop() map[*conn]struct{} {
 		close(s.draining)
 	}
 	for ln := range s.listeners {
-		_ = ln.Close() // it is not used again, whatever close says
+		_ = ln.Close() // it is not used again, whatever close returns
 	}
 	return s.snapshot()
 }
@@ -150,11 +150,11 @@ func (s *Server) killAll() {
 	}
 }
 
-// orphans counts requests whose connection is gone before they were answered.
+// orphans counts requests whose connection ended before they were answered.
 type orphans struct {
 	mu   sync.Mutex
 	n    int
-	zero chan struct{} // closed when n gets to zero; nil without a waiter
+	zero chan struct{} // closed when n becomes zero; nil without a waiter
 }
 
 func (o *orphans) add(n int) {
@@ -172,7 +172,7 @@ func (o *orphans) count() int {
 	return o.n
 }
 
-// none returns a channel that is closed when there are none.
+// none returns a channel that is closed when there are no orphans.
 func (o *orphans) none() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,27 +9,25 @@ import (
 )
 
 const (
-	// writeChunk is how much is written before the slow reader's clock is
-	// looked at again.
+	// writeChunk is how much is written before the deadline of the slow reader is checked again.
 	writeChunk = 512 << 10
-	// copyLimit bytes in all, or copyEach on average, is up to where several
-	// answers are copied together: cheaper than a piece each in a vectored write.
+	// Several answers are copied together if they have at most copyLimit bytes in all, or copyEach
+	// on average: that is cheaper than one piece each in a vectored write.
 	copyLimit = 8 << 10
 	copyEach  = 512
 	// takeRequests bounds how many answers are taken for one write.
 	takeRequests = 256
 )
 
-// output is what a write needs. It belongs to whoever has the writing role.
+// output is the state of a write. It is owned by the writing role.
 type output struct {
 	deadline time.Time // write deadline of the socket
 	iov      [][]byte
 	one      [1][]byte
 	bufs     net.Buffers
 
-	// What the flusher could not write at once: it left the writing role to the
-	// writer goroutine, with a copy of the rest of a job that is recycled. Guarded
-	// by conn.mu.
+	// What the flusher could not write at once. It left the writing role to the writer goroutine,
+	// with a copy of the unwritten bytes; the answers themselves were recycled. Guarded by conn.mu.
 	left    []byte
 	job     answers
 	unsent  []sending
@@ -41,11 +39,11 @@ type answers struct {
 	first   *Request
 	n       int
 	bytes   int
-	encoded int // of these bytes, by Respond
+	encoded int // of these bytes, those encoded by Respond
 }
 
-// writeLoop is the connection's writer: it writes answers that the reader is not
-// there to write, calls the expiry of the oldest request, and closes.
+// writeLoop is the connection's writer: it writes answers that the reader does not write, calls the
+// expiry of the oldest request, and closes the connection.
 func (c *conn) writeLoop() {
 	c.mu.Lock()
 	for !c.dead {
@@ -73,14 +71,14 @@ func (c *conn) writeLoop() {
 	c.abandon()
 }
 
-// abandon ends the writer of a dead connection. It drops the answers that are
-// ready; the others become orphans, which recycle themselves when they are
-// answered. Caller holds mu, which it releases.
+// abandon ends the writer of a dead connection. It drops the answers that are ready. Unanswered
+// requests become orphans, which recycle themselves when they are answered. Caller holds mu, which
+// it releases.
 func (c *conn) abandon() {
 	if c.expiry != nil {
 		c.expiry.Stop()
 	}
-	c.srv.census.back(c.away)
+	c.srv.producers.markPresent(c.away)
 	c.away = 0
 	list := c.oldest
 	c.oldest, c.newest = nil, nil
@@ -107,9 +105,9 @@ func (c *conn) abandon() {
 	c.srv.connectionClosed(c, reason, answered)
 }
 
-// flush writes the answers at the head of the queue until none is ready, and
-// says whether there was one. It does nothing while somebody else writes. Caller
-// holds mu, which is released during the writes.
+// flush writes the answers at the head of the queue until none is ready, and reports whether there
+// was one. It does nothing while another goroutine writes. Caller holds mu, which is released
+// during the writes.
 func (c *conn) flush() bool {
 	worked := false
 	for c.mayWrite() {
@@ -135,7 +133,7 @@ func (c *conn) mayWrite() bool {
 	return !c.writing && !c.dead && c.oldest != nil && c.oldest.ready
 }
 
-// written ends the writing role after a job, which was recycled. Caller holds mu.
+// written ends the writing role after a write whose answers were recycled. Caller holds mu.
 func (c *conn) written(job answers, aborted bool, err error) {
 	c.writing = false
 	c.slowSince = time.Time{}
@@ -145,7 +143,7 @@ func (c *conn) written(job answers, aborted bool, err error) {
 	c.count()
 	switch {
 	case err != nil && isTimeout(err):
-		c.srv.noise.log(c, zap.InfoLevel, "client does not read its answers", err)
+		c.srv.limited.log(c, zap.InfoLevel, "client does not read its answers", err)
 		c.kill(ClosedSlowReader)
 	case err != nil:
 		c.kill(ClosedByClient)
@@ -157,8 +155,7 @@ func (c *conn) written(job answers, aborted bool, err error) {
 	}
 }
 
-// flushed is called after writing, by who is not the writer goroutine perhaps.
-// Caller holds mu.
+// flushed is called after a write, by any goroutine. Caller holds mu.
 func (c *conn) flushed(worked bool) {
 	if worked && (c.dead || c.readDone) {
 		c.wcond.Signal()
@@ -167,8 +164,8 @@ func (c *conn) flushed(worked bool) {
 	}
 }
 
-// take removes ready requests of limit bytes at most from the head of the queue, or
-// one larger one, and takes the writing role. Caller holds mu.
+// take removes ready requests from the head of the queue, of at most limit bytes or a single larger
+// one, and takes the writing role. Caller holds mu.
 func (c *conn) take(limit int) answers {
 	job := answers{first: c.oldest}
 	var last *Request
@@ -190,7 +187,7 @@ func (c *conn) take(limit int) answers {
 	return job
 }
 
-// sent tells the observer of answers that were written.
+// sent notifies the observer of answers that were written.
 func (job answers) sent(s *Server) {
 	now := time.Now()
 	for r := job.first; r != nil; r = r.next {
@@ -200,7 +197,7 @@ func (job answers) sent(s *Server) {
 	}
 }
 
-// recycle drops the answers and says whether one of them closes the connection.
+// recycle drops the answers and reports whether one of them closes the connection.
 func (job answers) recycle(s *Server) (aborted bool) {
 	for r := job.first; r != nil; {
 		next := r.next
@@ -257,7 +254,7 @@ func (c *conn) writeOne(p []byte) error {
 	return err
 }
 
-// writeAll writes all pieces, writeChunk bytes at a time at most. iov is used up.
+// writeAll writes all pieces, at most writeChunk bytes at a time. It consumes iov.
 func (c *conn) writeAll(iov [][]byte) error {
 	for len(iov) > 0 {
 		if err := c.armWrite(); err != nil {
@@ -289,8 +286,8 @@ func (c *conn) writeAll(iov [][]byte) error {
 	return nil
 }
 
-// armWrite sees to it that the next write has at least half the timeout. It
-// seldom sets a deadline: one that is far enough is left alone.
+// armWrite makes sure that the next write has at least half the timeout. It seldom sets a deadline,
+// because it leaves one that is late enough.
 func (c *conn) armWrite() error {
 	limit := c.srv.opts.WriteTimeout
 	now := time.Now()
@@ -301,9 +298,8 @@ func (c *conn) armWrite() error {
 	return c.nc.SetWriteDeadline(c.out.deadline)
 }
 
-// expireOldest calls the expiry of the oldest request if it is due, or arms the
-// timer for it; it says whether it called. Caller holds mu, which is released
-// during the call.
+// expireOldest calls the expiry of the oldest request if it is due, otherwise it arms the timer; it
+// reports whether it called. Caller holds mu, which is released during the call.
 func (c *conn) expireOldest() bool {
 	r := c.oldest
 	if !c.expiryUnwatched() {
@@ -327,16 +323,15 @@ func (c *conn) expireOldest() bool {
 	return true
 }
 
-// expiryUnwatched says whether the oldest request has an expiry that comes
-// before the timer. Caller holds mu.
+// expiryUnwatched reports whether the oldest request has an expiry before the timer fires. Caller
+// holds mu.
 func (c *conn) expiryUnwatched() bool {
 	r := c.oldest
 	return r != nil && !r.ready && r.expire != nil && (c.expiresAt.IsZero() || r.expireAt.Before(c.expiresAt))
 }
 
-// watchExpiry wakes the writer where it has to look after the oldest request's
-// expiry. Mostly the timer is armed for an earlier one and will look itself.
-// Caller holds mu.
+// watchExpiry wakes the writer if it must check the expiry of the oldest request. Mostly the timer
+// is armed for an earlier time and the check happens then. Caller holds mu.
 func (c *conn) watchExpiry() {
 	if c.expiryUnwatched() {
 		c.wcond.Signal()
@@ -350,10 +345,9 @@ func (c *conn) expiryFired() {
 	c.mu.Unlock()
 }
 
-// lingerAndClose ends a connection whose answers are all written. A socket that
-// is closed with unread requests in it is reset, and the reset may overtake the
-// last answers; so the client gets the end of the stream first and a moment to
-// close its own side.
+// lingerAndClose ends a connection whose answers are all written. Closing a socket with unread
+// requests resets it, and the reset may overtake the last answers. So the client receives the end
+// of the stream first and has some time to close its own side.
 func (c *conn) lingerAndClose() {
 	defer c.nc.Close()
 	half, ok := c.nc.(interface{ CloseWrite() error })
@@ -365,7 +359,7 @@ func (c *conn) lingerAndClose() {
 	for left := 4 << 20; left > 0; {
 		n, err := c.nc.Read(buf.Bytes())
 		if err != nil {
-			return // the client closed too, or had its moment
+			return // the client closed too, or its time is over
 		}
 		left -= n
 	}

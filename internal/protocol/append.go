@@ -30,7 +30,7 @@ func (e *encoder) nullCount() {
 	}
 }
 
-// str appends a string. The protocol's old encoding has 16 bits for its length.
+// encodeString appends a string. The protocol's old encoding has 16 bits for its length.
 func encodeString[S string | []byte](e *encoder, s S) {
 	if e.flexible {
 		e.uvarint(uint32(len(s)) + 1)
@@ -40,7 +40,7 @@ func encodeString[S string | []byte](e *encoder, s S) {
 	e.dst = append(e.dst, s...)
 }
 
-// nullable appends a string that is null where it is empty.
+// nullable appends a string, and null for an empty one.
 func (e *encoder) nullable(s string) {
 	switch {
 	case s != "":
@@ -52,15 +52,15 @@ func (e *encoder) nullable(s string) {
 	}
 }
 
-// noTags appends an empty section of tagged fields where the encoding has one.
+// noTags appends an empty section of tagged fields if the encoding has one.
 func (e *encoder) noTags() {
 	if e.flexible {
 		e.dst = append(e.dst, 0)
 	}
 }
 
-// tag appends a tagged field of which write appends the value. Values are
-// shorter than 128 bytes or written twice.
+// tag appends a tagged field whose value write appends. It calls write twice, the first time to
+// measure the value.
 func (e *encoder) tag(key uint32, write func()) {
 	e.uvarint(key)
 	at := len(e.dst)
@@ -71,10 +71,10 @@ func (e *encoder) tag(key uint32, write func()) {
 	write()
 }
 
-// Leader is the hint of KIP-951: who leads a partition now.
+// Leader is the hint of KIP-951: the present leader of a partition.
 type Leader struct{ ID, Epoch int32 }
 
-// NodeEndpoint says where a broker that a Leader names is reached.
+// NodeEndpoint is the address of a broker that a Leader names.
 type NodeEndpoint struct {
 	ID   int32
 	Host string

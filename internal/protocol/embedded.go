@@ -7,9 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Consumers of the classic protocol tell each other of subscriptions and assignments in
-// bytes that are none of a broker's business, until one with the newer protocol joins
-// the group (KIP-848). They lie like any request, so that the guard walks them too.
+// Consumers of the classic protocol exchange subscriptions and assignments in bytes that the broker
+// ignores, until a consumer with the newer protocol joins the group (KIP-848). Like any request
+// they may claim more than they contain, so the guard checks them too.
 const (
 	subscriptionLayout = "2 [s] N 1+:( s [4] ) 2+:4 3+:n"
 	assignmentLayout   = "2 ( s [4] ) N"
@@ -18,17 +18,17 @@ const (
 	subscriptionVersions, assignmentVersions = 4, 1
 )
 
-// DecodeSubscription decodes what a consumer says of itself in a JoinGroup. The error
-// wraps ErrMalformed. UserData aliases p.
+// DecodeSubscription decodes the subscription that a consumer sends in a JoinGroup. The error wraps
+// ErrMalformed. UserData aliases p.
 func DecodeSubscription(p []byte) (kmsg.ConsumerMemberMetadata, error) {
 	v := kmsg.NewConsumerMemberMetadata()
 	err := decodeEmbedded(p, subscriptionLayout, subscriptionVersions, &v)
 	return v, err
 }
 
-// DecodeSubscribedTopics decodes the topics that a consumer subscribes to in a JoinGroup. As
-// Kafka does, it reads any version as version 0, the fields of which every version begins
-// with: what follows may be cut. The error wraps ErrMalformed.
+// DecodeSubscribedTopics decodes the topics that a consumer subscribes to in a JoinGroup. As Kafka
+// does, it reads any version as version 0, whose fields every version begins with; what follows may
+// be cut. The error wraps ErrMalformed.
 func DecodeSubscribedTopics(p []byte) ([]string, error) {
 	first := slices.Clone(p)
 	clear(first[:min(len(first), 2)])
@@ -36,7 +36,7 @@ func DecodeSubscribedTopics(p []byte) ([]string, error) {
 	return v.Topics, err
 }
 
-// DecodeAssignment decodes what a leader assigns to a consumer in a SyncGroup. The
+// DecodeAssignment decodes the assignment that a leader sends for a consumer in a SyncGroup. The
 // error wraps ErrMalformed. UserData aliases p.
 func DecodeAssignment(p []byte) (kmsg.ConsumerMemberAssignment, error) {
 	v := kmsg.NewConsumerMemberAssignment()
@@ -53,10 +53,10 @@ func decodeEmbedded(p []byte, layout string, versions int16, into interface{ Rea
 		return fmt.Errorf("layout %q: %w", layout, err)
 	}
 	if _, err := checkBody(&versionInfo{body: shape, maxCost: MaxCost}, p); err != nil {
-		return fmt.Errorf("embedded protocol of consumers, version %d: %w", version, err)
+		return fmt.Errorf("embedded consumer protocol, version %d: %w", version, err)
 	}
 	if err := into.ReadFrom(p); err != nil {
-		return fmt.Errorf("embedded protocol of consumers, version %d: %w: %w", version, ErrMalformed, err)
+		return fmt.Errorf("embedded consumer protocol, version %d: %w: %w", version, ErrMalformed, err)
 	}
 	return nil
 }

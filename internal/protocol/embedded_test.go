@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// embeddedKinds are the embedded formats: a random value of a version, and decoding.
+// embeddedKinds are the embedded formats, each with a random value of a version and its decoder.
 func embeddedKinds() map[string]struct {
 	random func(rnd *rand.Rand, version int16) []byte
 	decode func([]byte) (any, error)
@@ -54,8 +54,8 @@ func embeddedKinds() map[string]struct {
 	}
 }
 
-// What is whole is decoded as kmsg does, in every version and the next ones, and what is
-// cut is refused where kmsg refuses it.
+// Whole bytes are decoded as kmsg does, in every version and later ones, and cut bytes are refused
+// if kmsg refuses them.
 func TestEmbeddedProtocolIsReadAsKmsgReadsIt(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
 	for name, k := range embeddedKinds() {
@@ -77,8 +77,8 @@ func TestEmbeddedProtocolIsReadAsKmsgReadsIt(t *testing.T) {
 	}
 }
 
-// A member may claim to own as many partitions as its bytes leave room for, in entries of
-// no bytes: it costs a look and no memory.
+// A member may claim to own as many partitions as its bytes could contain, in entries of no bytes:
+// that costs a check and no memory.
 func TestFault11EmbeddedCountsThatLie(t *testing.T) {
 	claim := binary.BigEndian.AppendUint16(nil, 1)
 	claim = binary.BigEndian.AppendUint32(claim, 0)          // topics

@@ -101,7 +101,8 @@ func TestFetchWriterCopiesNoRecords(t *testing.T) {
 	}
 }
 
-// A writer waits in a pool, or with a fetch that waits for records: what a large answer took is not kept.
+// A writer waits in a pool, or with a fetch that waits for records: it does not keep the memory of
+// a large answer.
 func TestAFetchWriterKeepsLittle(t *testing.T) {
 	var w FetchWriter
 	const partitions = 2000

@@ -1,17 +1,16 @@
 package protocol
 
-// FetchWriter writes the body of a Fetch response, version 4 to 18, around
-// record bytes that it does not copy:
+// FetchWriter writes the body of a Fetch response, version 4 to 18, around record bytes that it
+// does not copy:
 //
 //	w.Begin(version, throttle, code, session, topics)
 //	for each topic: w.Topic(name, id, partitions), then w.Partition for each of them
 //	parts := w.End(endpoints)
 //
-// The parts, one after the other, are exactly what kmsg writes for the same
-// content. They are valid, like the record bytes among them, until the next
-// Begin. The caller must write as many topics and partitions as it announced.
-// A FetchWriter is reused. It keeps its memory up to maxKeptAnswer and maxKeptPieces, since
-// the next fetch that has it may wait for minutes.
+// The parts, one after the other, are exactly what kmsg writes for the same content. They are
+// valid, like the record bytes among them, until the next Begin. The caller must write as many
+// topics and partitions as it announced. A FetchWriter is reused. It keeps at most maxKeptAnswer
+// and maxKeptPieces of its memory, since the fetch that uses it next may wait for minutes.
 type FetchWriter struct {
 	encoder
 	version int16
@@ -21,7 +20,7 @@ type FetchWriter struct {
 	size    int
 }
 
-// recordsAt says before which byte of the encoding record bytes go.
+// recordsAt is the position in the encoding where record bytes are inserted.
 type recordsAt struct {
 	at    int
 	bytes []byte
@@ -32,18 +31,18 @@ type FetchPartitionResult struct {
 	Index int32
 	// Code is Kafka's error code, 0 for success.
 	Code int16
-	// HighWatermark, LastStable and LogStart are -1 where they are not known.
+	// HighWatermark, LastStable and LogStart are -1 if they are not known.
 	HighWatermark, LastStable, LogStart int64
-	// Aborted lists the aborted transactions in the range that is returned. It
-	// is nil for read_uncommitted, and not nil, if empty, for read_committed.
+	// Aborted lists the aborted transactions in the returned range. It is nil for read_uncommitted,
+	// and not nil, even if empty, for read_committed.
 	Aborted []AbortedTransaction
-	// PreferredReplica is -1 where the client is to stay. From version 11 on.
+	// PreferredReplica is -1 if the client should stay. From version 11 on.
 	PreferredReplica int32
-	// Records are whole batches, in pieces; none is an empty field, not null.
+	// Records are whole batches, in pieces; without any the field is empty, not null.
 	Records [][]byte
-	// Diverging is where the fetcher's log departs from this one; nil where it
-	// does not. Leader is the present leader with an error that says that this
-	// is not it; nil otherwise. Both from version 12 on.
+	// Diverging is where the fetcher's log diverges from this one; nil if it does not. Leader is
+	// the present leader, for an error that means that this broker is not; otherwise nil. Both from
+	// version 12 on.
 	Diverging *Diverging
 	Leader    *Leader
 }
@@ -51,16 +50,15 @@ type FetchPartitionResult struct {
 // AbortedTransaction is an aborted transaction of a fetched range.
 type AbortedTransaction struct{ ProducerID, FirstOffset int64 }
 
-// Diverging is the largest epoch and its end offset after which a fetcher's log
-// is known to differ (KIP-595).
+// Diverging is the largest epoch, and its end offset, after which a fetcher's log is known to
+// differ (KIP-595).
 type Diverging struct {
 	Epoch     int32
 	EndOffset int64
 }
 
-// Begin starts a response and forgets the one before it. code is the error of
-// the whole response, session the fetch session's id or 0; both are written from
-// version 7 on.
+// Begin starts a response and drops the previous one. code is the error of the whole response,
+// session the fetch session's id or 0; both are written from version 7 on.
 func (w *FetchWriter) Begin(version int16, throttleMillis int32, code int16, session int32, topics int) {
 	w.Reset()
 	w.version, w.flexible = version, version >= 12
@@ -77,7 +75,7 @@ const (
 	maxKeptPieces = 256
 )
 
-// Reset empties the writer, so that it pins no record bytes.
+// Reset empties the writer, so that it retains no record bytes.
 func (w *FetchWriter) Reset() {
 	clear(w.records)
 	clear(w.parts[:cap(w.parts)])
@@ -93,7 +91,7 @@ func (w *FetchWriter) Reset() {
 	*w = FetchWriter{encoder: encoder{dst: w.dst[:0]}, records: w.records[:0], parts: w.parts[:0]}
 }
 
-// Topic starts a topic: its name counts up to version 12, its id from 13 on.
+// Topic starts a topic. Versions up to 12 use its name, later ones its id.
 func (w *FetchWriter) Topic(name string, id [16]byte, partitions int) {
 	w.endTopic()
 	w.inTopic = true
@@ -124,8 +122,8 @@ func (w *FetchWriter) Partition(p *FetchPartitionResult) {
 	}
 }
 
-// End ends the response and returns its parts in order. Endpoints are those of
-// the Leaders that were named; they exist from version 16 on.
+// End ends the response and returns its parts in order. endpoints are the addresses of the Leaders
+// that were named; they exist from version 16 on.
 func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 	w.endTopic()
 	if w.version < 16 {
@@ -147,8 +145,7 @@ func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 	return w.parts
 }
 
-// Size is the number of bytes that were written so far, record bytes included
-// once End has been called.
+// Size returns the number of bytes written so far, including record bytes once End has been called.
 func (w *FetchWriter) Size() int { return w.size }
 
 func (w *FetchWriter) endTopic() {

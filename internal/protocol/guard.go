@@ -2,27 +2,25 @@ package protocol
 
 import "fmt"
 
-// The guard exists because of what kmsg's readers do with a request that lies.
-// They allocate an array as soon as its count is not larger than the bytes
-// left, up to 160 bytes of memory for each byte claimed, and they repeat a loop
-// over tagged fields up to four billion times after the bytes have run out. A
-// body that the guard let pass is all there, so that neither can happen.
+// The guard exists because of how kmsg reads a request that claims more than it contains. kmsg
+// allocates an array if its count is not larger than the remaining bytes, up to 160 bytes of memory
+// for each byte. It also repeats a loop over tagged fields up to four billion times after the last
+// byte. A body that passes the guard is complete, so neither can happen.
 
 const (
 	// freeCost is the decoded size that a request of any length may have.
 	freeCost = 4 << 20
-	// costPerByte bounds the decoded size of larger ones. Honest requests take
-	// two to four bytes of memory for each of theirs; one with a million empty
-	// names would take fifty.
+	// costPerByte bounds the decoded size of larger requests. Honest requests take two to four
+	// bytes of memory for each of their bytes; one with a million empty names would take fifty.
 	costPerByte = 8
-	// MaxCost is the default of API.MaxCost. It bounds what the arrays of a request may take, however many bytes it
-	// sends: what is made of an entry, and answered to it, may take a multiple of that.
-	// 400,000 topics are within it, and two million partitions.
+	// MaxCost is the default of API.MaxCost. It bounds the arrays of a request, however many bytes
+	// it has, since the objects and answers made of an entry may take several times as much. A
+	// request may name 400,000 topics, or two million partitions.
 	MaxCost = 64 << 20
-	// tagCost is the memory that one unknown tagged field is counted with, and
-	// tagsCost that of the map which holds those of one struct.
+	// tagCost is the memory that is counted for one unknown tagged field, tagsCost that for the map
+	// of the fields of one struct.
 	tagCost, tagsCost = 64, 256
-	// baseCost is what a request takes without its strings and arrays.
+	// baseCost is the memory of a request without its strings and arrays.
 	baseCost = 256
 )
 
@@ -32,8 +30,8 @@ type guard struct {
 	budget   int // bytes of decoded memory left
 }
 
-// checkBody walks body along the shape of its version, and returns what its decoded form
-// takes beside it.
+// checkBody checks body against the shape of its version, and returns how much memory its decoded
+// form takes in addition to it.
 func checkBody(v *versionInfo, body []byte) (cost int, err error) {
 	bound := costOf(len(body), v.maxCost)
 	g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: bound}
@@ -42,13 +40,13 @@ func checkBody(v *versionInfo, body []byte) (cost int, err error) {
 	case g.bad:
 		return 0, ErrMalformed
 	case g.budget < 0:
-		return 0, fmt.Errorf("%d bytes take more than %d when they are decoded; name less in one request or give the broker more memory: %w", len(body), bound, ErrMalformed)
+		return 0, fmt.Errorf("decoding %d bytes would take more than %d bytes of memory; send fewer entries in one request or give the broker more memory: %w", len(body), bound, ErrMalformed)
 	}
 	return baseCost + bound - g.budget, nil
 }
 
-// costOf is the decoded size that a body of so many bytes may have. Its strings
-// can't be longer than itself.
+// costOf returns the decoded size that a body of that many bytes may have. Its strings can't be
+// longer than itself.
 func costOf(body, most int) int { return min(freeCost+costPerByte*body, most+body) }
 
 func (g *guard) stop() bool { return g.bad || g.budget < 0 }
@@ -93,16 +91,15 @@ func (g *guard) field(f *fieldShape) {
 	}
 }
 
-// bytes reads a byte array that may not be null, but null is taken for empty, as
-// kmsg does.
+// bytes reads a byte array that may not be null; like kmsg it accepts null as empty.
 func (g *guard) bytes() {
 	if n := g.byteLen(g.flexible); n != -1 {
 		g.span(n)
 	}
 }
 
-// tags skips tagged fields. Those that a version knows are decoded by kmsg from
-// their own bytes, which bounds them; they are counted like unknown ones.
+// tags skips tagged fields. kmsg decodes the known ones of a version from their own bytes, which
+// bounds them; they are counted like unknown ones.
 func (g *guard) tags() {
 	fields, bytes := g.skipTags()
 	if fields > 0 {

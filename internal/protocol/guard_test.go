@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fullTable speaks every version of every API that the guard has a layout for.
+// fullTable supports every version of every API for which the guard has a layout.
 func fullTable(t testing.TB) *Table {
 	t.Helper()
 	var apis []API
@@ -35,8 +35,7 @@ func eachVersion(t testing.TB, table *Table, f func(a API, version int16)) {
 	}
 }
 
-// randomize fills a kmsg value with anything; tagged fields that are not known
-// now and then.
+// randomize fills a kmsg value at random, sometimes with unknown tagged fields.
 func randomize(rnd *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -105,8 +104,7 @@ func TestGuardAcceptsEveryRequestAndItsEndIsTheBodysEnd(t *testing.T) {
 	})
 }
 
-// TestGuardCutAtEveryByte: a body that is cut anywhere is refused wherever kmsg
-// refuses it, and nowhere else.
+// A body that is cut anywhere is refused if kmsg refuses it, and only then.
 func TestGuardCutAtEveryByte(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	table := fullTable(t)
@@ -123,9 +121,8 @@ func TestGuardCutAtEveryByte(t *testing.T) {
 	})
 }
 
-// TestFault11CountsThatLie puts a count of 2^31-1 (and others) at every position of a
-// request: whatever the guard lets pass, decoding allocates no more than
-// in proportion to the bytes that are there.
+// TestFault11CountsThatLie puts a count of 2^31-1 (and others) at every position of a request: for
+// any body that passes the guard, decoding allocates in proportion to its bytes.
 func TestFault11CountsThatLie(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	table := fullTable(t)
@@ -144,8 +141,8 @@ func TestFault11CountsThatLie(t *testing.T) {
 	})
 }
 
-// decodeCost is what decoding allocates. A body that the guard refuses costs an
-// error value and is not measured, for the measurement stops the world.
+// decodeCost returns how much decoding allocates. A body that the guard refuses costs an error
+// value and is not measured, because the measurement stops the world.
 func decodeCost(table *Table, key, version int16, body []byte) uint64 {
 	if table.Check(key, version, body) != nil {
 		return 0
@@ -190,7 +187,7 @@ func TestGuardAcceptsLargeHonestRequests(t *testing.T) {
 	}
 }
 
-// TestStructCostCoversEveryStruct measures what an array of each struct takes.
+// TestStructCostCoversEveryStruct measures the memory of an array of each struct.
 func TestStructCostCoversEveryStruct(t *testing.T) {
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {
@@ -221,7 +218,7 @@ func FuzzGuard(f *testing.F) {
 		}
 		err := table.Check(key, version, body)
 		if err != nil {
-			return // what kmsg would do with it may take minutes
+			return // kmsg might take minutes for it
 		}
 		req := kmsg.RequestForKey(key)
 		req.SetVersion(version)
@@ -231,11 +228,11 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// hasKnownTags names the requests with tagged fields of their own, whose
-// content kmsg reads and the guard does not.
+// hasKnownTags names the requests with tagged fields of their own, whose content kmsg reads and the
+// guard does not.
 func hasKnownTags(key int16) bool { return key == int16(kmsg.Fetch) }
 
-// However many bytes it has: an entry costs more than it takes when it is decoded.
+// However many bytes the request has: an entry counts more than it takes when it is decoded.
 func TestGuardBoundsTheEntriesOfALargeRequest(t *testing.T) {
 	table := fullTable(t)
 	groups := kmsg.NewPtrDescribeGroupsRequest()
@@ -277,8 +274,8 @@ func TestProduceViewRefusesAHundredThousandPartitionsOfNothing(t *testing.T) {
 	}
 }
 
-// What decoding a large request takes is about what the guard says: whoever keeps the
-// request counts with it.
+// Decoding a large request takes about as much memory as the guard returns, which callers charge
+// for.
 func TestTheCostOfARequestIsWhatDecodingTakes(t *testing.T) {
 	table := fullTable(t)
 	names, numbers := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrDescribeLogDirsRequest()
@@ -305,7 +302,7 @@ func TestTheCostOfARequestIsWhatDecodingTakes(t *testing.T) {
 	}
 }
 
-// An API may bound its requests closer than the others.
+// An API may bound its requests more tightly than the default.
 func TestMaxCostBoundsOneAPI(t *testing.T) {
 	req := kmsg.NewPtrDeleteGroupsRequest()
 	for range 50_000 {

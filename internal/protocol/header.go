@@ -17,12 +17,12 @@ const (
 	KeyApiVersions = int16(kmsg.ApiVersions)
 )
 
-// HeaderPrefix is the number of bytes at the start of every frame that say what
-// it is: key, version and correlation id.
+// HeaderPrefix is the number of bytes at the start of every frame that identify it: key, version
+// and correlation id.
 const HeaderPrefix = 8
 
-// Header is a request header, versions 1 and 2. (Version 0 is ControlledShutdown's,
-// which this broker does not speak.)
+// Header is a request header, versions 1 and 2. (Version 0 belongs to ControlledShutdown, which
+// this broker does not support.)
 type Header struct {
 	Key, Version  int16
 	CorrelationID int32
@@ -30,7 +30,7 @@ type Header struct {
 	ClientID []byte
 }
 
-// ParsePrefix reads the fixed part of a header. p has at least HeaderPrefix bytes.
+// ParsePrefix reads the fixed part of a header. p must have at least HeaderPrefix bytes.
 func ParsePrefix(p []byte) Header {
 	_ = p[HeaderPrefix-1]
 	return Header{
@@ -59,13 +59,12 @@ func ParseHeader(frame []byte, flexible bool) (h Header, body []byte, err error)
 	return h, c.src, nil
 }
 
-// MaxResponsePrefix is the most bytes that AppendResponsePrefix adds.
+// MaxResponsePrefix is how many bytes AppendResponsePrefix appends at most.
 const MaxResponsePrefix = 9
 
-// AppendResponsePrefix appends a response's frame length and its header to dst:
-// version 1 with no tagged fields for a flexible response, else version 0.
-// bodyLen is the number of bytes that follow. flexible must be false for
-// ApiVersions, whatever its version.
+// AppendResponsePrefix appends a response's frame length and its header to dst: version 1 with no
+// tagged fields for a flexible response, otherwise version 0. bodyLen is the number of bytes that
+// follow. flexible must be false for ApiVersions, whatever its version.
 func AppendResponsePrefix(dst []byte, correlationID int32, flexible bool, bodyLen int) []byte {
 	n := 4 + bodyLen
 	if flexible {
@@ -79,8 +78,8 @@ func AppendResponsePrefix(dst []byte, correlationID int32, flexible bool, bodyLe
 	return dst
 }
 
-// Response is a response body: every response type of kmsg, or one that writes
-// itself with ProduceWriter.
+// Response is a response body: every response type of kmsg, or a type that encodes itself with
+// ProduceWriter.
 type Response interface {
 	Key() int16
 	GetVersion() int16

@@ -36,7 +36,7 @@ func TestHeaderOfEveryVersionAsKmsgFramesIt(t *testing.T) {
 	})
 }
 
-// TestFault11HeaderCutAtEveryByte is line 11 of the list of faults.
+// TestFault11HeaderCutAtEveryByte covers entry 11 of the list of faults.
 func TestFault11HeaderCutAtEveryByte(t *testing.T) {
 	header := []byte{0, 3, 0, 12, 0, 0, 0, 1, 0, 3, 'a', 'b', 'c', 2, 0, 1, 'x', 5, 2, 'y', 'z'}
 	if h, body, err := ParseHeader(header, true); err != nil || string(h.ClientID) != "abc" || len(body) != 0 {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A layout describes a request's body in one line, for all its versions. It is
-// a sequence of fields separated by spaces, each with the versions that have it
-// in front: "3+:s" from 3 on, "1-4:s" from 1 to 4, "s" always. The types are
+// A layout describes a request's body in one line, for all its versions. It is a sequence of fields
+// separated by spaces, each preceded by the versions that have it: "3+:s" from 3 on, "1-4:s" from 1
+// to 4, "s" always. The types are
 //
 //	1 2 4 8 16  an integer or id of so many bytes
 //	s n         a string, a string that may be null
@@ -35,7 +35,7 @@ const (
 type structShape struct {
 	fields   []fieldShape
 	tags     bool // ends with tagged fields
-	minBytes int  // the fewest bytes that an encoding has
+	minBytes int  // the minimum size of an encoding
 }
 
 type fieldShape struct {
@@ -45,15 +45,15 @@ type fieldShape struct {
 	cost  int // bytes of memory that one decoded element takes, for kindArray
 }
 
-// What one element of an array is counted with: an integer, or a string and what
-// is made of a name. Both are more than the element itself takes.
+// The memory that is counted for one element of an array: an integer, or a string with what is made
+// of a name. Both are more than the element itself takes.
 const (
 	fixedCost  = 32
 	stringCost = 64
 )
 
-// structCost is the memory that one decoded struct of an array is counted with.
-// No struct in a kmsg request that has a layout is larger: a test measures them.
+// structCost is the memory that is counted for one decoded struct of an array. No struct in a kmsg
+// request with a layout is larger: a test measures them.
 const structCost = 160
 
 type layoutParser struct {
@@ -62,7 +62,7 @@ type layoutParser struct {
 	flexible bool
 }
 
-// parseLayout returns the shape that a layout has in one version.
+// parseLayout returns the shape of a layout in one version.
 func parseLayout(layout string, version int16, flexible bool) (*structShape, error) {
 	p := layoutParser{tokens: strings.Fields(layout), version: version, flexible: flexible}
 	s, err := p.structure("")
@@ -137,12 +137,12 @@ func (p *layoutParser) field(what string) (fieldShape, error) {
 	}
 	n, err := strconv.Atoi(what)
 	if err != nil || n < 1 || n > 16 {
-		return fieldShape{}, fmt.Errorf("%q is no type", what)
+		return fieldShape{}, fmt.Errorf("unknown type %q", what)
 	}
 	return fieldShape{kind: kindFixed, fixed: n}, nil
 }
 
-// present splits "3+:s" and says whether the version has the field.
+// present splits "3+:s" and reports whether the version has the field.
 func (p *layoutParser) present(token string) (present bool, what string, err error) {
 	versions, what, ok := strings.Cut(token, ":")
 	if !ok {
@@ -164,8 +164,7 @@ func (p *layoutParser) present(token string) (present bool, what string, err err
 	return int(p.version) >= first && int(p.version) <= last, what, nil
 }
 
-// add appends a field, joins fixed ones that follow each other, and counts its
-// fewest bytes.
+// add appends a field, merges consecutive fixed ones, and adds to the minimum size.
 func (s *structShape) add(f fieldShape, flexible bool) {
 	s.minBytes += f.minBytes(flexible)
 	if last := len(s.fields) - 1; f.kind == kindFixed && last >= 0 && s.fields[last].kind == kindFixed {

@@ -2,10 +2,9 @@ package protocol
 
 import "github.com/twmb/franz-go/pkg/kmsg"
 
-// requestLayouts returns the layout of every request that the guard knows, by
-// API key, in the language of layout.go. They are Kafka's message definitions
-// without the names; a test fills each kmsg request at random at each of its
-// versions and holds the encoding against its layout.
+// requestLayouts returns the layout of every request that the guard knows, by API key, in the
+// language of layout.go. They are Kafka's message definitions without the names. A test fills each
+// kmsg request at random, at each of its versions, and checks the encoding against its layout.
 func requestLayouts() map[int16]string {
 	layouts := map[kmsg.Key]string{
 		kmsg.Produce: "3+:n 2 4 ( 0-12:s 13+:16 ( 4 N ) )",

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sameProduce compares a view with what kmsg read from the same bytes.
+// sameProduce compares a view with what kmsg reads from the same bytes.
 func sameProduce(v *ProduceView, req *kmsg.ProduceRequest) string {
 	var got kmsg.ProduceRequest
 	got.Default()

@@ -2,9 +2,9 @@ package protocol
 
 import "fmt"
 
-// ProduceView is a Produce request, version 3 to 13, read in place: names and
-// record bytes alias the body that was parsed and are valid as long as it is.
-// A view is reused: Parse overwrites everything and keeps the slices' memory.
+// ProduceView is a Produce request, version 3 to 13, read in place: names and record bytes alias
+// the parsed body and are valid as long as it is. A view is reused: Parse overwrites everything and
+// keeps the slices' memory.
 type ProduceView struct {
 	Version int16
 	// TransactionalID is nil where it is null.
@@ -17,8 +17,7 @@ type ProduceView struct {
 	budget int // memory that entries may still take
 }
 
-// ProduceTopic is one topic of a ProduceView, by name up to version 12, by id
-// from 13 on.
+// ProduceTopic is one topic of a ProduceView, by name up to version 12, by id from 13 on.
 type ProduceTopic struct {
 	Name       []byte
 	ID         [16]byte
@@ -26,26 +25,24 @@ type ProduceTopic struct {
 	first      int // in flat
 }
 
-// ProducePartition is what a Produce request has for one partition.
+// ProducePartition is the part of a Produce request for one partition.
 type ProducePartition struct {
 	Index int32
 	// Records is nil where it is null.
 	Records []byte
 }
 
-// partitionCost and topicCost are what one entry is counted with against the size of
-// the body, as the guard counts those of other requests: an entry without a batch has
-// three to six bytes, and takes hundreds until it is answered. A batch has more than
-// its share.
+// partitionCost and topicCost are the memory that is counted for one entry against the size of the
+// body, as the guard counts entries of other requests: an entry without a batch has three to six
+// bytes, and takes hundreds until it is answered. A batch has more bytes than that.
 const partitionCost, topicCost = 512, 128
 
 // maxKeptPartitions bounds the memory that a view keeps for its next use.
 const maxKeptPartitions = 4096
 
-// Parse reads a body of the given version. It allocates nothing that it did not
-// keep from an earlier call, or in proportion to the bytes that are there.
-// Unknown tagged fields are skipped, bytes after the request ignored. The error
-// wraps ErrUnsupported or ErrMalformed, and the view is then empty.
+// Parse reads a body of the given version. It allocates only in proportion to the body, and reuses
+// the memory of earlier calls. Unknown tagged fields are skipped, bytes after the request ignored.
+// The error wraps ErrUnsupported or ErrMalformed, and the view is then empty.
 func (v *ProduceView) Parse(version int16, body []byte) error {
 	v.Reset()
 	if version < 3 || version > 13 {
@@ -69,7 +66,7 @@ func (v *ProduceView) Parse(version int16, body []byte) error {
 	return nil
 }
 
-// Reset empties the view, so that it pins no request's bytes.
+// Reset empties the view, so that it retains no request's bytes.
 func (v *ProduceView) Reset() {
 	topics, flat := v.Topics, v.flat
 	clear(topics)
@@ -83,7 +80,7 @@ func (v *ProduceView) Reset() {
 	*v = ProduceView{Topics: topics[:0], flat: flat[:0]}
 }
 
-// Partitions is the number of partitions in all topics.
+// Partitions returns the number of partitions in all topics.
 func (v *ProduceView) Partitions() int { return len(v.flat) }
 
 func (v *ProduceView) topics(c *cursor, flexible bool) {
@@ -110,7 +107,7 @@ func (v *ProduceView) topics(c *cursor, flexible bool) {
 		v.Topics = append(v.Topics, t)
 	}
 	end := len(v.flat)
-	for i := len(v.Topics) - 1; i >= 0; i-- { // flat has its final place only now
+	for i := len(v.Topics) - 1; i >= 0; i-- { // flat is reallocated no more from here on
 		t := &v.Topics[i]
 		t.Partitions = v.flat[t.first:end:end]
 		end = t.first

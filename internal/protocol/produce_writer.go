@@ -1,7 +1,6 @@
 package protocol
 
-// ProduceWriter writes the body of a Produce response, version 3 to 13, in the
-// order of the wire:
+// ProduceWriter writes the body of a Produce response, version 3 to 13, in the order of the wire:
 //
 //	w := NewProduceWriter(dst, version, topics)
 //	for each topic: w.Topic(name, id, partitions), then w.Partition for each of them
@@ -20,18 +19,18 @@ type ProducePartitionResult struct {
 	Index int32
 	// Code is Kafka's error code, 0 for success.
 	Code int16
-	// BaseOffset is -1 with an error. AppendTime is the time in ms under
-	// LogAppendTime, else -1; LogStart is -1 where it is not known.
+	// BaseOffset is -1 with an error. AppendTime is the time in ms under LogAppendTime, otherwise
+	// -1; LogStart is -1 if it is not known.
 	BaseOffset, AppendTime, LogStart int64
 	// ErrorRecords and Message exist from version 8 on; an empty Message is null.
 	ErrorRecords []ProduceErrorRecord
 	Message      string
-	// Leader is the present leader, for NOT_LEADER_OR_FOLLOWER and its like;
-	// nil or a zero-information {-1, -1} is left out. From version 10 on.
+	// Leader is the present leader, for NOT_LEADER_OR_FOLLOWER and similar errors; nil and {-1, -1}
+	// are left out. From version 10 on.
 	Leader *Leader
 }
 
-// ProduceErrorRecord names the record of a batch that was refused.
+// ProduceErrorRecord names the record because of which a batch was refused.
 type ProduceErrorRecord struct {
 	Index   int32 // within the batch
 	Message string
@@ -44,7 +43,7 @@ func NewProduceWriter(dst []byte, version int16, topics int) ProduceWriter {
 	return w
 }
 
-// Topic starts a topic: its name counts up to version 12, its id from 13 on.
+// Topic starts a topic. Versions up to 12 use its name, later ones its id.
 func (w *ProduceWriter) Topic(name []byte, id [16]byte, partitions int) {
 	w.endTopic()
 	w.inTopic = true
@@ -85,8 +84,8 @@ func (w *ProduceWriter) Partition(p *ProducePartitionResult) {
 	w.noTags()
 }
 
-// End ends the response and returns it. Endpoints are those of the Leaders that
-// were named; they exist from version 10 on.
+// End ends the response and returns it. endpoints are the addresses of the Leaders that were named;
+// they exist from version 10 on.
 func (w *ProduceWriter) End(throttleMillis int32, endpoints []NodeEndpoint) []byte {
 	w.endTopic()
 	w.int32(throttleMillis)

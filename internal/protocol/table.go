@@ -9,25 +9,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrUnsupported says that a key or version is not in the Table.
+// ErrUnsupported is returned for a key or version that is not in the Table.
 var ErrUnsupported = errors.New("unsupported API key or version")
 
-// API is one line of the Table: the versions of one API that have a handler.
+// API is an entry of the Table: the versions of one API that have a handler.
 type API struct {
 	Key, Min, Max int16
-	// ListZero has ApiVersions list the API from version 0 on although Min is
-	// higher. Only Produce needs it: librdkafka takes it for the sign that the
-	// broker knows gzip, snappy and lz4.
+	// ListZero makes ApiVersions list the API from version 0 on although Min is higher. Only
+	// Produce needs it: from it librdkafka concludes that the broker supports gzip, snappy and lz4.
 	ListZero bool
-	// MaxCost bounds what the arrays of a decoded request may take, in bytes, beside a size
-	// that is in proportion to its own. 0 is the bound of all APIs, 64 MiB.
+	// MaxCost bounds the memory of a decoded request's arrays, in bytes, in addition to a part
+	// proportional to the size of the request. 0 is the bound of all APIs, 64 MiB.
 	MaxCost int
 }
 
 // Name is the API's name as Kafka writes it.
 func (a API) Name() string {
 	if a.Key == int16(kmsg.AlterPartitionAssignments) {
-		return "AlterPartitionReassignments" // kmsg shortens it
+		return "AlterPartitionReassignments" // kmsg abbreviates it
 	}
 	return kmsg.NameForKey(a.Key)
 }
@@ -40,12 +39,11 @@ func (a API) ListedMin() int16 {
 	return a.Min
 }
 
-// Table says which versions of which APIs this broker speaks. ApiVersions lists
-// what is in it, dispatch accepts what is in it, and nothing else is either. It
-// never changes after NewTable.
+// Table holds the versions of the APIs that this broker supports. ApiVersions lists exactly these,
+// and dispatch accepts no others. It never changes after NewTable.
 type Table struct {
 	apis  []API
-	byKey []*entry // by API key; nil where it is not spoken
+	byKey []*entry // by API key; nil if not supported
 }
 
 type entry struct {
@@ -59,9 +57,8 @@ type versionInfo struct {
 	maxCost  int
 }
 
-// NewTable builds a table. It refuses an API or version that kmsg does not know,
-// or that the guard has no layout for, so that nothing is dispatched whose
-// decoding is not bounded.
+// NewTable builds a table. It refuses an API or version that kmsg does not know, or for which the
+// guard has no layout, so that no request is dispatched whose decoding is not bounded.
 func NewTable(apis ...API) (*Table, error) {
 	t := &Table{apis: slices.Clone(apis)}
 	slices.SortFunc(t.apis, func(a, b API) int { return int(a.Key) - int(b.Key) })
@@ -76,7 +73,7 @@ func NewTable(apis ...API) (*Table, error) {
 		}
 		layout, ok := layouts[a.Key]
 		if !ok {
-			return nil, fmt.Errorf("API %d (%s): its layout is not known to the guard", a.Key, a.Name())
+			return nil, fmt.Errorf("API %d (%s): the guard has no layout for it", a.Key, a.Name())
 		}
 		e := &entry{api: a}
 		for v := a.Min; v <= a.Max; v++ {
@@ -95,11 +92,10 @@ func NewTable(apis ...API) (*Table, error) {
 	return t, nil
 }
 
-// APIs returns the table's lines in the order of their keys. The caller must not
-// change them.
+// APIs returns the table's entries in the order of their keys. The caller must not change them.
 func (t *Table) APIs() []API { return t.apis }
 
-// Lookup returns the line of an API, and false where the key is not spoken.
+// Lookup returns the entry of an API, and false if the key is not supported.
 func (t *Table) Lookup(key int16) (API, bool) {
 	if e := t.entry(key); e != nil {
 		return e.api, true
@@ -107,21 +103,20 @@ func (t *Table) Lookup(key int16) (API, bool) {
 	return API{}, false
 }
 
-// Supports says whether there is a handler for this version of this API.
+// Supports reports whether there is a handler for this version of this API.
 func (t *Table) Supports(key, version int16) bool { return t.version(key, version) != nil }
 
-// Flexible says whether this version of this API has flexible encoding (KIP-482):
-// request header version 2 and, ApiVersions excepted, response header version 1.
-// It is false for what is not supported.
+// Flexible reports whether this version of this API has flexible encoding (KIP-482): request header
+// version 2 and, except for ApiVersions, response header version 1. It is false for an unsupported
+// version.
 func (t *Table) Flexible(key, version int16) bool {
 	v := t.version(key, version)
 	return v != nil && v.flexible
 }
 
-// Check walks a request's body and says whether all of it is there: every
-// length and count is held against the bytes that remain, and the memory that
-// decoding it takes against a bound in proportion to its size. Nothing is
-// allocated. The error wraps ErrUnsupported or ErrMalformed.
+// Check walks a request's body and checks that it is complete: every length and count against the
+// remaining bytes, and the memory for decoding against a bound in proportion to its size. It
+// allocates nothing. The error wraps ErrUnsupported or ErrMalformed.
 func (t *Table) Check(key, version int16, body []byte) error {
 	_, err := t.check(key, version, body)
 	return err
@@ -138,15 +133,16 @@ func (t *Table) check(key, version int16, body []byte) (cost int, err error) {
 	return cost, nil
 }
 
-// Decode checks a body and decodes it with kmsg. Strings are copies; byte
-// slices alias body and are valid as long as it is. Bytes after the request are
-// ignored, as Kafka does. The error wraps ErrUnsupported or ErrMalformed.
+// Decode checks a body and decodes it with kmsg. Strings are copies; byte slices alias body and are
+// valid as long as it is. Like Kafka it ignores bytes after the request. The error wraps
+// ErrUnsupported or ErrMalformed.
 func (t *Table) Decode(key, version int16, body []byte) (kmsg.Request, error) {
 	req, _, err := t.DecodeCost(key, version, body)
 	return req, err
 }
 
-// DecodeCost is Decode, and returns about how many bytes the decoded request takes beside body.
+// DecodeCost is Decode, and also returns about how many bytes the decoded request takes in addition
+// to body.
 func (t *Table) DecodeCost(key, version int16, body []byte) (req kmsg.Request, cost int, err error) {
 	if cost, err = t.check(key, version, body); err != nil {
 		return nil, 0, err

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// ErrMalformed says that bytes are not what the request's version makes them:
-// too short, or with a count or length that the bytes left cannot hold. The
-// connection they came from has lost its framing and is to be closed.
+// ErrMalformed is returned for bytes that do not have the form of the request's version: too short,
+// or with a count or length larger than the remaining bytes. The connection that sent them has lost
+// its framing and must be closed.
 var ErrMalformed = errors.New("malformed request")
 
-// cursor reads the protocol's primitive types. The first failure empties it and
-// is remembered in bad; from then on every read answers zero.
+// cursor reads the protocol's primitive types. The first failure empties it and sets bad; from then
+// on every read returns zero.
 type cursor struct {
 	src []byte
 	bad bool
@@ -67,7 +67,7 @@ func (c *cursor) str(flexible bool) []byte {
 	return c.span(c.strLen(flexible))
 }
 
-// nullableStr reads a string that may be null, which is nil; an empty one is not.
+// nullableStr reads a string that may be null; null is nil, an empty string is not.
 func (c *cursor) nullableStr(flexible bool) []byte {
 	n := c.strLen(flexible)
 	if n < 0 {
@@ -90,7 +90,7 @@ func (c *cursor) byteLen(flexible bool) int {
 	return int(c.int32())
 }
 
-// nullableBytes reads a byte array that may be null, which is nil; an empty one is not.
+// nullableBytes reads a byte array that may be null; null is nil, an empty array is not.
 func (c *cursor) nullableBytes(flexible bool) []byte {
 	n := c.byteLen(flexible)
 	if n < 0 {
@@ -99,9 +99,9 @@ func (c *cursor) nullableBytes(flexible bool) []byte {
 	return c.span(n)
 }
 
-// count reads the length of an array whose elements have at least minSize bytes
-// each. A null array counts as empty. A count that the bytes left cannot hold
-// fails here, before anybody allocates for it.
+// count reads the length of an array whose elements have at least minSize bytes each. A null array
+// counts as empty. A count larger than the remaining bytes allow fails here, before memory is
+// allocated for it.
 func (c *cursor) count(flexible bool, minSize int) int {
 	var n int32
 	if flexible {
@@ -119,8 +119,8 @@ func (c *cursor) count(flexible bool, minSize int) int {
 	return int(n)
 }
 
-// skipTags skips a section of tagged fields (KIP-482) and returns how many
-// there were and how many bytes their values had.
+// skipTags skips a section of tagged fields (KIP-482) and returns their number and the size of
+// their values in bytes.
 func (c *cursor) skipTags() (fields, bytes int) {
 	n := c.uvarint()
 	if int64(n)*2 > int64(len(c.src)) { // each has at least its key and its size

@@ -1,14 +1,13 @@
 // Package purgatory keeps operations that wait for an event or a deadline.
 //
-// A fetch that found too few bytes, later a join that waits for members, is an
-// Op. It is watched under keys; whoever makes an event calls Check with the
-// key, and every operation there gets the chance to complete. One that doesn't
-// is expired at its deadline. Nothing polls.
+// An Op is, for example, a fetch that found too few bytes. It is watched under keys. Code that
+// causes an event calls Check with the key, and every operation under it may complete. An operation
+// that does not complete expires at its deadline. Nothing polls.
 //
-// It promises that exactly one of "TryComplete returned true", Expire and Abandon ends
-// an operation, that an operation watched before an event hears of it (Watch
-// tries once more after it has registered), and that nothing refers to an
-// operation that has ended. It knows nothing of what operations do.
+// The package promises that exactly one of "TryComplete returned true", Expire and Abandon ends an
+// operation. An operation watched before an event is notified of it: Watch tries once more after it
+// has registered the operation. No reference to an operation remains after its end. The package
+// knows nothing about what operations do.
 package purgatory
 
 import (
@@ -17,39 +16,38 @@ import (
 	"time"
 )
 
-// Key is what operations wait for: something that happens to a partition.
+// Key is what operations wait for: an event of a partition.
 type Key struct {
 	Topic     [16]byte
 	Partition int32
 }
 
-// Everything is what TryComplete gets when no single key is meant.
+// Everything is passed to TryComplete if no single key is meant.
 const Everything = -1
 
 // Op is an operation that waits.
 type Op interface {
-	// TryComplete completes the operation if it can, and says whether it did. i is
-	// the position, among the keys given to Watch, of the one that something
-	// happened to, or Everything; where a key was given twice it is the last one's.
-	// It is never called again after it returned true, nor at the same time as
-	// itself or Expire. It runs on the goroutine that made the event, or on the one that tries
-	// many operations in a row: it must not block, and must not call Watch or Close.
+	// TryComplete completes the operation if it can, and reports whether it did. i is the index,
+	// among the keys passed to Watch, of the key with the event, or Everything; for a repeated key
+	// it is the last index. TryComplete is never called again after it returned true, nor
+	// concurrently with itself or Expire. It runs on the goroutine that caused the event, or on one
+	// that tries many operations in a row: it must not block, and must not call Watch or Close.
 	TryComplete(i int) bool
-	// Expire completes the operation because its deadline has passed, or because
-	// the purgatory is closed. It must not block either: a Check waits for it.
+	// Expire completes the operation because its deadline has passed, or because the purgatory is
+	// closed. It must not block, because a Check may wait for it.
 	Expire()
 }
 
 // ClientOp is an operation that waits on behalf of a client.
 type ClientOp interface {
 	Op
-	// Abandon completes the operation because its client is gone: there is nothing left to
-	// do but to release what it holds. It must not block. It runs on a goroutine of its own.
+	// Abandon completes the operation because its client is gone: it only has to release what the
+	// operation holds. It must not block. It runs on a goroutine of its own.
 	Abandon()
 }
 
-// Client is who an operation waits for. OnClose has fn called, once and on another
-// goroutine, when the client is gone; stop takes that back, and may be called at any time.
+// Client is the client that an operation waits for. OnClose calls fn, once and on another
+// goroutine, when the client is gone; stop cancels that, and may be called at any time.
 type Client interface {
 	OnClose(fn func()) (stop func() bool)
 }
@@ -69,13 +67,13 @@ type Purgatory struct {
 	all    map[*entry]struct{}
 }
 
-// shard has, for some of the keys, the entries that wait for them and the
-// position of the key in each entry's list.
+// shard holds the entries that wait for some of the keys, with the index of the key in each entry's
+// list.
 type shard struct {
 	mu   sync.Mutex
 	keys map[Key]map[*entry]int
-	// sweeps has the keys of which a goroutine tries the operations, and whether something
-	// has happened to the key since it began.
+	// sweeps has the keys whose operations a goroutine is trying, with whether another event has
+	// come since it began.
 	sweeps map[Key]bool
 }
 
@@ -89,18 +87,17 @@ type entry struct {
 
 	mu    sync.Mutex // serialises TryComplete and Expire
 	done  bool
-	ready bool // all keys are registered: whoever ends the entry takes them out
+	ready bool // all keys are registered: the goroutine that ends the entry removes them
 }
 
-// New returns an empty purgatory. It starts no goroutine before one is needed; every waiting
-// operation has a timer.
+// New returns an empty purgatory, without goroutines. Every waiting operation has a timer.
 func New() *Purgatory { return &Purgatory{all: map[*entry]struct{}{}} }
 
-// Watch tries op at once; if it can't complete, it waits under the keys until a
-// Check lets it, or until the deadline. After Close it expires at once.
+// Watch tries op at once. If it can't complete, it waits under the keys until a Check completes it,
+// or until the deadline. After Close it expires at once.
 func (p *Purgatory) Watch(op Op, deadline time.Time, keys ...Key) { p.watch(nil, op, deadline, keys) }
 
-// WatchFor is Watch for an operation that ends with its client, too.
+// WatchFor is Watch for an operation that also ends with its client.
 func (p *Purgatory) WatchFor(c Client, op ClientOp, deadline time.Time, keys ...Key) {
 	p.watch(c, op, deadline, keys)
 }
@@ -117,34 +114,34 @@ func (p *Purgatory) watch(c Client, op Op, deadline time.Time, keys []Key) {
 		return
 	}
 	p.all[e] = struct{}{}
-	p.waiting.Add(1) // before the last try: a Check that sees 0 made its event before
+	p.waiting.Add(1) // before the last try: the event of a Check that sees 0 is visible to that try
 	p.mu.Unlock()
 	for i, k := range keys {
 		p.of(k).add(k, e, i)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ready = true; e.done { // a Check or Close ended it before all keys were there
+	if e.ready = true; e.done { // a Check or Close ended it before all keys were registered
 		e.unregister()
 		return
 	}
-	if op.TryComplete(Everything) { // an event may have passed before the registration
+	if op.TryComplete(Everything) { // an event may have come before the registration
 		e.endLocked()
 		return
 	}
 	e.timer = time.AfterFunc(time.Until(deadline), e.expire)
-	if c != nil { // it is there: the operation has not ended, and can't before mu is free
+	if c != nil { // the operation has not ended, and can't before mu is released
 		e.stop = c.OnClose(e.abandon)
 	}
 }
 
-// atOnce is how many operations of a key the goroutine that made an event tries itself. It
-// has others to serve, and each takes some µs.
+// atOnce is how many operations of a key the goroutine that caused an event tries itself. Each
+// takes some µs, and the goroutine has other work.
 const atOnce = 8
 
-// Check gives every operation that waits for the key the chance to complete: before it
-// returns where they are few, and soon after on a goroutine of its own where they are many.
-// There is one such goroutine for each key at most; what happens meanwhile it sees.
+// Check lets every operation that waits for the key try to complete: before it returns if they are
+// few, soon after on another goroutine if they are many. There is at most one such goroutine for
+// each key; it also handles the events that come meanwhile.
 func (p *Purgatory) Check(k Key) {
 	if p.waiting.Load() == 0 {
 		return
@@ -209,8 +206,8 @@ type waiter struct {
 	i int
 }
 
-// few appends who waits for a key, as of now, or none where they are many; sweep reports
-// whether the caller is to start a goroutine that tries them.
+// few appends the entries that wait for a key, or none if they are many; sweep reports whether the
+// caller must start a goroutine that tries them.
 func (s *shard) few(k Key, to []waiter) (list []waiter, sweep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +232,7 @@ func (s *shard) listLocked(k Key, to []waiter) []waiter {
 	return to
 }
 
-// sweep tries who waits for a key, until nothing has happened to it meanwhile.
+// sweep tries the entries that wait for a key until no new event has come meanwhile.
 func (s *shard) sweep(k Key) {
 	var list []waiter
 	for {
@@ -280,7 +277,7 @@ func (e *entry) abandon() {
 	}
 }
 
-// endLocked takes the operation out of all lists.
+// endLocked removes the operation from all lists.
 func (e *entry) endLocked() {
 	e.done, e.op = true, nil
 	if e.timer != nil {

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func key(n int) Key { return Key{Topic: [16]byte{7}, Partition: int32(n)} }
 
-// counter is an Op that completes once enough has been added to it.
+// counter is an Op that completes when enough has been added to it.
 type counter struct {
 	need     int64
 	have     atomic.Int64
@@ -30,7 +30,7 @@ type counter struct {
 
 func (c *counter) enter() func() {
 	if c.inside.Swap(true) || c.ends() > 0 {
-		c.wrong.Store(true) // at the same time as itself, or after the end
+		c.wrong.Store(true) // concurrent with itself, or after the end
 	}
 	return func() { c.inside.Store(false) }
 }
@@ -55,15 +55,15 @@ func (c *counter) Abandon() {
 	c.left.Add(1)
 }
 
-// ends is how often the operation has ended.
+// ends returns how often the operation has ended.
 func (c *counter) ends() int32 { return c.complete.Load() + c.expired.Load() + c.left.Load() }
 
-// client is a Client that goes when its context is cancelled.
+// client is a Client that is gone when its context is cancelled.
 type client struct{ ctx context.Context }
 
 func (c client) OnClose(fn func()) func() bool { return context.AfterFunc(c.ctx, fn) }
 
-// empty finds that the purgatory refers to nothing.
+// empty checks that the purgatory refers to nothing.
 func empty(t interface{ Errorf(string, ...any) }, p *Purgatory) {
 	keys := 0
 	for i := range p.shard {
@@ -157,7 +157,7 @@ func TestAnOperationEndsWithItsClient(t *testing.T) {
 		if gone.left.Load() != 1 || stays.ends() != 0 || served.left.Load() != 0 || p.Waiting() != 1 {
 			t.Fatalf("%+v, %+v, %+v; %d wait", gone, stays, served, p.Waiting())
 		}
-		late := &counter{need: 1} // its client was gone before
+		late := &counter{need: 1} // its client has gone already
 		p.WatchFor(client{ctx}, late, time.Now().Add(time.Hour), key(1))
 		synctest.Wait()
 		stays.have.Store(1)
@@ -171,8 +171,8 @@ func TestAnOperationEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// meddler makes an event while Watch is between two steps of its registration:
-// the Op's own first try is the only hook there is, so the event comes from it.
+// meddler causes an event while Watch is between two steps of its registration. The Op's own first
+// try is the only hook for that, so it causes the event.
 type meddler struct {
 	counter
 	p     *Purgatory
@@ -181,7 +181,7 @@ type meddler struct {
 
 func (m *meddler) TryComplete(i int) bool {
 	if m.tries++; m.tries == 1 {
-		m.have.Store(1) // after this look, before the registration
+		m.have.Store(1) // after this check, before the registration
 		m.p.Check(key(1))
 		return false
 	}
@@ -225,7 +225,7 @@ func TestAnOperationThatEndsWhileItRegistersLeavesNothing(t *testing.T) {
 	empty(t, p)
 }
 
-// gated is an operation that stands still when it has been tried.
+// gated is an operation that blocks when it is tried.
 type gated struct {
 	counter
 	tried func()
@@ -236,9 +236,9 @@ func (g *gated) TryComplete(i int) bool {
 	return g.counter.TryComplete(i)
 }
 
-// TestManyOperationsDoNotHoldUpTheEvent: whoever makes an event for which many wait goes on,
-// a goroutine tries them, and it misses no event that comes meanwhile.
-func TestManyOperationsDoNotHoldUpTheEvent(t *testing.T) {
+// A goroutine that causes an event for which many operations wait continues; another goroutine
+// tries them, and it misses no event that comes meanwhile.
+func TestManyOperationsDoNotDelayTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		gate, shut := make(chan struct{}), false
@@ -257,10 +257,10 @@ func TestManyOperationsDoNotHoldUpTheEvent(t *testing.T) {
 			for _, op := range ops {
 				op.have.Add(1)
 			}
-			p.Check(key(1)) // returns though the first one that is tried stands still
+			p.Check(key(1)) // returns although the first one that is tried blocks
 			synctest.Wait()
 		}
-		close(gate) // that one came too early for the second event
+		close(gate) // that operation was tried before the second event
 		synctest.Wait()
 		for i, op := range ops {
 			if op.complete.Load() != 1 || op.wrong.Load() {
@@ -274,8 +274,8 @@ func TestManyOperationsDoNotHoldUpTheEvent(t *testing.T) {
 	})
 }
 
-// Watchers, events, deadlines and a Close all at once: every operation ends
-// exactly once, one whose events all came ends by them, and nothing is left.
+// Watchers, events, deadlines and a Close all at once: every operation ends exactly once, one whose
+// events have all come ends by them, and nothing remains.
 func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := New()
@@ -319,7 +319,7 @@ func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 			}
 		}
 		p.Close()
-		for p.Waiting() > 0 { // a timer's Expire is under way, or an Abandon
+		for p.Waiting() > 0 { // a timer's Expire or an Abandon is still running
 			time.Sleep(time.Microsecond)
 		}
 		for i, op := range ops {

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Rules is what a topic asks of a batch that a client sends. It is built once per
-// version of the topic's configuration and read by any number of goroutines.
+// Rules are a topic's requirements for batches that clients send. They are built once per version
+// of the topic's configuration and may be read by any number of goroutines.
 type Rules struct {
-	// MaxBatchBytes bounds the batch as it is sent and as it is stored
-	// (max.message.bytes); 0: only the format's 2 GiB do.
+	// MaxBatchBytes bounds the batch as it is sent and as it is stored, in bytes
+	// (max.message.bytes); 0: only the format's limit of 2 GiB.
 	MaxBatchBytes int
-	// MaxInflatedBytes bounds what a compressed batch inflates to; 0: inflatedRatio times
-	// MaxBatchBytes, at least leastInflated and at most DefaultMaxInflated. Kafka has no
-	// such bound, and no defence.
+	// MaxInflatedBytes bounds the inflated size of a compressed batch; 0: inflatedRatio times
+	// MaxBatchBytes, at least leastInflated and at most DefaultMaxInflated. Kafka has no such
+	// bound, and so no protection.
 	MaxInflatedBytes int64
-	// Compression is the codec to store with (compression.type).
+	// Compression is the codec of stored batches (compression.type).
 	Compression Compression
 	// LogAppendTime gives records the broker's time (message.timestamp.type).
 	LogAppendTime bool
-	// TimestampBefore and TimestampAfter say how far a CreateTime timestamp may be
-	// from the broker's time (message.timestamp.before.max.ms, .after.max.ms); 0:
-	// any. TimestampLimit makes them from a config.
+	// TimestampBefore and TimestampAfter bound the difference between a CreateTime timestamp and
+	// the broker's time (message.timestamp.before.max.ms, .after.max.ms); 0: unlimited.
+	// TimestampLimit converts a config value.
 	TimestampBefore, TimestampAfter time.Duration
-	// RequireKeys refuses records without a key (cleanup.policy has compact).
+	// RequireKeys rejects records without a key (cleanup.policy contains compact).
 	RequireKeys bool
-	// AllowTransactional lets transactional batches in.
+	// AllowTransactional accepts transactional batches.
 	AllowTransactional bool
 }
 
-// TimestampLimit makes a limit for Rules from a config, in which 0 allows no
-// difference at all, and the largest Duration any.
+// TimestampLimit converts a config value to a limit in Rules. In a config, 0 allows no difference
+// at all, and the largest Duration allows any.
 func TimestampLimit(d time.Duration) time.Duration {
 	switch {
 	case d == math.MaxInt64:
@@ -43,33 +43,33 @@ func TimestampLimit(d time.Duration) time.Duration {
 	return d
 }
 
-// Accepted is what came of the bytes a client sent for one partition.
+// Accepted is the result of Accept for one partition.
 type Accepted struct {
-	// Bytes is one whole batch with base offset 0. It aliases the input unless it
-	// was re-compressed.
+	// Bytes is one whole batch with base offset 0. It aliases the input unless it was
+	// re-compressed.
 	Bytes   []byte
 	Batches int // 1
 	Records int
-	// MaxTimestamp is that of the batch, in ms since 1970, -1 for none.
+	// MaxTimestamp is the batch's largest timestamp, in ms since 1970, -1 for none.
 	MaxTimestamp int64
-	// AppendTime is the broker's time that the records were given, in ms since
-	// 1970; -1 when they keep their own.
+	// AppendTime is the broker's time given to the records, in ms since 1970; -1 if the records
+	// keep their own timestamps.
 	AppendTime int64
-	// Codec is the one the client used (Produce before version 7 may not use Zstd).
+	// Codec is the codec that the client used (Produce before version 7 may not use Zstd).
 	Codec Codec
 }
 
-// Accept checks everything about the bytes that a client sent for one partition,
-// and makes of them what is to be stored. They hold exactly one batch (Produce v3
-// and later), which is walked to its end, inflated where it is compressed.
+// Accept validates the bytes that a client sent for one partition and returns the batch to store.
+// The bytes must hold exactly one batch (Produce v3 and later). Accept walks the batch to its end,
+// inflating it if it is compressed.
 //
-// p may be changed in place: the max timestamp in the header becomes what the
-// records say, as in Kafka, or now under LogAppendTime, and the CRC follows. A
-// batch with another codec than the topic's is built anew; producer, timestamps
-// and offsets stay. With an error p is as it was. The error is an *Error; any
-// other would be a compressor's failure, and not the client's.
+// Accept may change p in place: it sets the max timestamp in the header to that of the records, as
+// Kafka does, or to now under LogAppendTime, and updates the CRC. If the codec differs from the
+// topic's, Accept builds a new batch with the same producer, timestamps and offsets. On an error p
+// is unchanged. The error is an *Error; any other error is the failure of a compressor, not of the
+// client.
 //
-// A plain batch is accepted without allocating.
+// Accept does not allocate for an uncompressed batch.
 func (r *Rules) Accept(p []byte, now time.Time) (Accepted, error) {
 	b, err := single(p)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *Rules) Accept(p []byte, now time.Time) (Accepted, error) {
 	return a, nil
 }
 
-// single returns the one batch that p must hold.
+// single returns the only batch in p.
 func single(p []byte) (Batch, error) {
 	if len(p) == 0 {
 		return nil, refuse(EmptySet, "a produce request must have one record batch for each partition")
@@ -132,7 +132,7 @@ func (r *Rules) maxBytes() int {
 // Text and numbers seldom compress better than 30:1.
 const (
 	inflatedRatio = 100
-	leastInflated = 16 << 20
+	minInflated   = 16 << 20
 )
 
 func (r *Rules) maxInflated() int64 {
@@ -140,7 +140,7 @@ func (r *Rules) maxInflated() int64 {
 	case r.MaxInflatedBytes > 0:
 		return r.MaxInflatedBytes
 	case r.MaxBatchBytes > 0:
-		return min(max(inflatedRatio*int64(r.MaxBatchBytes), leastInflated), DefaultMaxInflated)
+		return min(max(inflatedRatio*int64(r.MaxBatchBytes), minInflated), DefaultMaxInflated)
 	}
 	return DefaultMaxInflated
 }
@@ -152,7 +152,7 @@ func (r *Rules) checkSize(b Batch) error {
 	return nil
 }
 
-// checkHeader checks what the header says, before any record is looked at.
+// checkHeader validates the header without reading any record.
 func (r *Rules) checkHeader(b Batch) error {
 	switch {
 	case b.BaseOffset() != 0:
@@ -173,8 +173,8 @@ func (r *Rules) checkHeader(b Batch) error {
 	return r.checkProducer(b)
 }
 
-// checkProducer checks that the producer's fields go together. Without a producer
-// id the others mean nothing: some clients leave them 0.
+// checkProducer validates the producer's fields together. Without a producer id the others are
+// ignored: some clients leave them 0.
 func (r *Rules) checkProducer(b Batch) error {
 	id := b.ProducerID()
 	switch {
@@ -192,8 +192,8 @@ func (r *Rules) checkProducer(b Batch) error {
 	return nil
 }
 
-// walk checks every record, and returns the batch to store (b, or one built anew,
-// still without CRC) and the greatest timestamp of its records.
+// walk validates every record. It returns the batch to store (b, or a new one, still without CRC)
+// and the largest timestamp of its records.
 func (r *Rules) walk(b Batch, now int64) (stored Batch, latest int64, err error) {
 	if r.Compression.set && r.Compression.codec != b.Codec() {
 		return r.recode(b, now)
@@ -202,8 +202,8 @@ func (r *Rules) walk(b Batch, now int64) (stored Batch, latest int64, err error)
 	return b, latest, err
 }
 
-// recode is walk with a change of codec. A compressed batch goes from one codec
-// to the other while it is checked, a window at a time.
+// recode is walk with a change of codec. It converts a compressed batch from one codec to the other
+// while it validates it, a window at a time.
 func (r *Rules) recode(b Batch, now int64) (stored Batch, latest int64, err error) {
 	rec, err := r.Compression.recoder(b, r.maxBytes())
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *Rules) recode(b Batch, now int64) (stored Batch, latest int64, err erro
 	return stored, latest, err
 }
 
-// scan walks over the records of b; tee gets what is inflated on the way.
+// scan walks over the records of b and writes the inflated bytes to tee.
 func (r *Rules) scan(b Batch, now int64, tee io.Writer) (latest int64, err error) {
 	var s scanner
 	defer s.close()

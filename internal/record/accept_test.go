@@ -14,7 +14,7 @@ import (
 
 var testNow = time.UnixMilli(1_700_000_000_000)
 
-// mustAccept accepts p and checks what holds for everything that is accepted.
+// mustAccept accepts p and checks the properties of every accepted batch.
 func mustAccept(t testing.TB, r *Rules, p []byte) (Accepted, Batch) {
 	t.Helper()
 	a, err := r.Accept(p, testNow)
@@ -51,8 +51,8 @@ func TestAcceptKeepsBytes(t *testing.T) {
 	}
 }
 
-// TestAcceptTakesWhatClientsSend: oddities of real clients that Kafka takes.
-func TestAcceptTakesWhatClientsSend(t *testing.T) {
+// Accept tolerates oddities of real clients that Kafka tolerates.
+func TestAcceptToleratesOddBatches(t *testing.T) {
 	for name, change := range map[string]func(*kmsg.RecordBatch){
 		"no producer id, sequence 0": func(b *kmsg.RecordBatch) { b.FirstSequence = 0 },
 		"no producer id, epoch 0":    func(b *kmsg.RecordBatch) { b.ProducerEpoch = 0 },
@@ -69,7 +69,7 @@ func TestAcceptTakesWhatClientsSend(t *testing.T) {
 	})
 }
 
-// TestAcceptCorrectsMaxTimestamp: as Kafka does, and readers rely on it.
+// Accept corrects the max timestamp as Kafka does; readers rely on it.
 func TestAcceptCorrectsMaxTimestamp(t *testing.T) {
 	for _, codec := range allCodecs {
 		for _, claim := range []int64{-1, 0, math.MaxInt64, math.MinInt64} {
@@ -86,7 +86,7 @@ func TestAcceptLogAppendTime(t *testing.T) {
 		for _, target := range allCodecs {
 			r := &Rules{LogAppendTime: true, TimestampAfter: 1, TimestampBefore: 1, Compression: compression(t, target)}
 			recs := sample()
-			recs[0].Timestamp = -9 // nobody looks at a producer's time here
+			recs[0].Timestamp = -9 // the producer's timestamp is ignored
 			a, b := mustAccept(t, r, foreignBatch(t, codec, recs, nil))
 			if a.AppendTime != testNow.UnixMilli() || a.MaxTimestamp != a.AppendTime || !b.LogAppendTime() || b.Codec() != target {
 				t.Errorf("%s to %s: %+v", codec, target, a)
@@ -101,8 +101,8 @@ func TestAcceptLogAppendTime(t *testing.T) {
 	}
 }
 
-// TestAcceptRecompresses: the batch is another, the records, the producer and the
-// timestamps are the same, and a foreign reader agrees.
+// Re-compression keeps the records, the producer and the timestamps, and another implementation can
+// read the result.
 func TestAcceptRecompresses(t *testing.T) {
 	for _, from := range allCodecs {
 		for _, to := range allCodecs {
@@ -115,7 +115,7 @@ func TestAcceptRecompresses(t *testing.T) {
 				t.Errorf("%s to %s: the input was changed", from, to)
 			}
 			if from == to && &a.Bytes[0] != &p[0] {
-				t.Errorf("%s to %s: was built anew", from, to)
+				t.Errorf("%s to %s: was rebuilt", from, to)
 			}
 			k, recs := foreignDecode(t, b)
 			if d := cmp.Diff(numbered(0, sample()), recs); d != "" {
@@ -142,15 +142,15 @@ func TestAcceptBoundsSize(t *testing.T) {
 	}
 }
 
-// noise returns n bytes that do not compress, the same at each call.
+// noise returns n bytes that do not compress, the same for each call.
 func noise(n int) []byte {
 	p := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
 }
 
-// TestAcceptListsRecords: every wrong record is named, a timestamp decides the
-// kind of a mixed batch, and the list is bounded.
+// Accept names every wrong record, a timestamp determines the kind of a mixed batch, and the list
+// is bounded.
 func TestAcceptListsRecords(t *testing.T) {
 	recs := make([]Record, 100)
 	for i := range recs {
@@ -191,7 +191,7 @@ func TestTimestampLimits(t *testing.T) {
 	wantKind(t, "the latest of all", hour, foreignBatch(t, None, []Record{{Timestamp: math.MaxInt64}}, nil), InvalidTimestamp, 0)
 }
 
-// TestAcceptDoesNotAllocate: the hot path of a broker is a plain, small batch.
+// The hot path of a broker is a small uncompressed batch.
 func TestAcceptDoesNotAllocate(t *testing.T) {
 	p := foreignBatch(t, None, []Record{{Timestamp: testNow.UnixMilli(), Key: []byte("key"), Value: make([]byte, 256)}}, nil)
 	for name, r := range map[string]*Rules{

@@ -16,14 +16,14 @@ import (
 //	21  attributes           int16   0-2 codec, 3 timestamp type, 4 transactional,
 //	                                 5 control, 6 delete horizon, 7-15 unused
 //	23  last offset delta    int32   of the last record; records-1 from a producer
-//	27  first timestamp      int64   ms; what the records' deltas count from; with a
-//	                                 delete horizon that (KIP-534)
+//	27  first timestamp      int64   ms; base of the records' timestamp deltas; with a
+//	                                 delete horizon, the horizon (KIP-534)
 //	35  max timestamp        int64   ms; with type LogAppendTime: of every record
 //	43  producer id          int64   -1: none
 //	51  producer epoch       int16
 //	53  base sequence        int32   of the first record, -1: none
 //	57  records              int32   how many
-//	61  the records, as one compressed stream where the attributes name a codec
+//	61  the records, as one compressed stream if the attributes name a codec
 //
 // A record; every varint is zigzag:
 //
@@ -37,8 +37,8 @@ import (
 //	    key length   varint   not null, then the key
 //	    value length varint   -1: null, then the value
 //
-// Base offset, leader epoch and magic are outside the CRC, so that a broker
-// numbers a batch without touching its checksum.
+// Base offset, leader epoch and magic are outside the CRC, so a broker can assign offsets to a
+// batch without updating its checksum.
 const (
 	atBaseOffset      = 0
 	atLength          = 8
@@ -56,7 +56,7 @@ const (
 
 	// HeaderSize is the number of bytes before the first record.
 	HeaderSize = 61
-	// PrefixSize is the number of bytes PeekSize needs to tell a batch's size.
+	// PrefixSize is the number of bytes that PeekSize needs to determine a batch's size.
 	PrefixSize = atCRC
 
 	magicV2     = 2
@@ -70,21 +70,20 @@ const (
 	attrTransactional = 0x10
 	attrControl       = 0x20
 	attrHorizon       = 0x40
-	attrUnused        = ^int16(0x3f) // delete horizon is the cleaner's, never a producer's
+	attrUnused        = ^int16(0x3f) // the delete horizon is set by the cleaner, never by a producer
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Batch is one whole record batch, header included, as Next or Build returned it;
-// the methods rely on its length having been checked there. The Set methods and
-// Stamp write into the bytes; concurrent use is safe for readers only.
+// Batch is one whole record batch, header included, as Next or Build returned it; the methods rely
+// on its length having been checked there. The Set methods and Stamp write to the bytes; only
+// concurrent readers are safe.
 type Batch []byte
 
-// PeekSize returns the size in bytes of the batch that p starts with, of which at
-// least PrefixSize bytes must be there, else the error is ErrShort. A length or a
-// magic that no batch can have is an *Error: UnsupportedFormat for the formats 0
-// and 1, otherwise Corrupt. The size is what the bytes claim, up to 2 GiB: callers
-// bound it before they make room for it.
+// PeekSize returns the size in bytes of the batch at the start of p. It returns ErrShort if p has
+// fewer than PrefixSize bytes. For a length or a magic that no batch can have it returns an *Error:
+// UnsupportedFormat for the formats 0 and 1, otherwise Corrupt. The size is unverified and at most
+// 2 GiB: callers must bound it before they allocate memory for it.
 func PeekSize(p []byte) (int, error) {
 	if len(p) < PrefixSize {
 		return 0, ErrShort
@@ -93,20 +92,20 @@ func PeekSize(p []byte) (int, error) {
 	magic := int8(p[atMagic])
 	switch {
 	case length < legacyMin:
-		return 0, refuse(Corrupt, "length %d is less than any batch has", length)
+		return 0, refuse(Corrupt, "length %d is less than that of any batch", length)
 	case magic < 0 || magic > magicV2:
 		return 0, refuse(Corrupt, "unknown magic %d", magic)
 	case magic < magicV2:
 		return 0, refuse(UnsupportedFormat, "message format %d is no longer supported, send format %d", magic, magicV2)
 	case length < smallest:
-		return 0, refuse(Corrupt, "length %d is less than a header has", length)
+		return 0, refuse(Corrupt, "length %d is less than that of a header", length)
 	}
 	return lengthEnd + int(length), nil
 }
 
-// Next splits the first batch off p. Both results alias p. The error is ErrShort
-// when p ends before the batch does, or one of PeekSize. Next looks at length and
-// magic only; CheckCRC tells whether the rest is as it was written.
+// Next splits the first batch off p. Both results alias p. It returns ErrShort if p ends before the
+// batch does, or an error of PeekSize. Next checks only length and magic; CheckCRC verifies the
+// rest.
 func Next(p []byte) (b Batch, rest []byte, err error) {
 	n, err := PeekSize(p)
 	if err != nil {
@@ -122,20 +121,20 @@ func (b Batch) i16(at int) int16 { return int16(binary.BigEndian.Uint16(b[at:]))
 func (b Batch) i32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func (b Batch) i64(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// Size returns the bytes of the batch, header included.
+// Size returns the size of the batch in bytes, header included.
 func (b Batch) Size() int { return len(b) }
 
-// BaseOffset returns the offset of the first record the batch was written with.
+// BaseOffset returns the offset of the first record that the batch was written with.
 func (b Batch) BaseOffset() int64 { return b.i64(atBaseOffset) }
 
-// LastOffset returns the offset of the last record the batch was written with; in
-// a compacted batch that record may be gone.
+// LastOffset returns the offset of the last record that the batch was written with; compaction may
+// have removed that record.
 func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDelta()) }
 
 // LastOffsetDelta returns LastOffset - BaseOffset.
 func (b Batch) LastOffsetDelta() int32 { return b.i32(atLastOffsetDelta) }
 
-// LeaderEpoch returns the epoch of the leader that numbered the batch.
+// LeaderEpoch returns the epoch of the leader that assigned the offsets.
 func (b Batch) LeaderEpoch() int32 { return b.i32(atLeaderEpoch) }
 
 // Magic returns the format version, 2.
@@ -144,20 +143,20 @@ func (b Batch) Magic() int8 { return int8(b[atMagic]) }
 // CRC returns the stored CRC-32C.
 func (b Batch) CRC() uint32 { return binary.BigEndian.Uint32(b[atCRC:]) }
 
-// Attributes returns the attribute bits as drawn above.
+// Attributes returns the attribute bits as listed above.
 func (b Batch) Attributes() int16 { return b.i16(atAttributes) }
 
-// FirstTimestamp returns what the records' timestamp deltas count from, in ms
-// since 1970, -1 for none. It is the timestamp of the first record in a batch as a
-// producer sends it, and may be another once the batch was compacted.
+// FirstTimestamp returns the base of the records' timestamp deltas, in ms since 1970, -1 for none.
+// In a batch from a producer it is the timestamp of the first record; after a compaction it may
+// differ.
 func (b Batch) FirstTimestamp() int64 { return b.i64(atFirstTimestamp) }
 
-// MaxTimestamp returns the greatest timestamp of the records in ms since 1970, -1
-// for none; under LogAppendTime it is the timestamp of each.
+// MaxTimestamp returns the largest timestamp of the records in ms since 1970, -1 for none; under
+// LogAppendTime it is the timestamp of every record.
 func (b Batch) MaxTimestamp() int64 { return b.i64(atMaxTimestamp) }
 
-// Newest returns the largest timestamp that a record of the batch has: MaxTimestamp,
-// and -1 where a compaction has left no record.
+// Newest returns the largest timestamp of a record in the batch: MaxTimestamp, or -1 if a
+// compaction left no record.
 func (b Batch) Newest() int64 {
 	if b.Records() == 0 {
 		return noTimestamp
@@ -168,15 +167,15 @@ func (b Batch) Newest() int64 {
 // ProducerID returns the id of the idempotent producer, -1 for none.
 func (b Batch) ProducerID() int64 { return b.i64(atProducerID) }
 
-// ProducerEpoch returns the producer's epoch; it means nothing without an id.
+// ProducerEpoch returns the producer's epoch; it is meaningless without a producer id.
 func (b Batch) ProducerEpoch() int16 { return b.i16(atProducerEpoch) }
 
-// BaseSequence returns the sequence number of the first record, -1 for none; it
-// means nothing without a producer id.
+// BaseSequence returns the sequence number of the first record, -1 for none; it is meaningless
+// without a producer id.
 func (b Batch) BaseSequence() int32 { return b.i32(atBaseSequence) }
 
-// LastSequence returns the sequence number of the last record, -1 for none. After
-// 2^31-1 comes 0.
+// LastSequence returns the sequence number of the last record, -1 for none. Sequence numbers wrap
+// from 2^31-1 to 0.
 func (b Batch) LastSequence() int32 {
 	if base := b.BaseSequence(); base >= 0 {
 		return AddSequence(base, b.LastOffsetDelta())
@@ -184,30 +183,30 @@ func (b Batch) LastSequence() int32 {
 	return -1
 }
 
-// AddSequence returns the sequence number n after seq; both are >= 0. Sequence
-// numbers go from 0 to 2^31-1 and start again at 0.
+// AddSequence returns the sequence number n after seq; both must be >= 0. Sequence numbers wrap
+// from 2^31-1 to 0.
 func AddSequence(seq, n int32) int32 {
 	return int32((int64(seq) + int64(n)) & math.MaxInt32)
 }
 
-// Records returns how many records the batch holds.
+// Records returns the number of records in the batch.
 func (b Batch) Records() int32 { return b.i32(atRecords) }
 
-// Codec returns the compression of the records; it may be one that is not Known.
+// Codec returns the compression of the records, which may be a codec that is not Known.
 func (b Batch) Codec() Codec { return Codec(b.Attributes() & attrCodec) }
 
-// LogAppendTime tells whether the broker's clock gave the timestamps.
+// LogAppendTime reports whether the timestamps are the broker's.
 func (b Batch) LogAppendTime() bool { return b.Attributes()&attrLogAppendTime != 0 }
 
-// Transactional tells whether the batch is part of a transaction.
+// Transactional reports whether the batch is part of a transaction.
 func (b Batch) Transactional() bool { return b.Attributes()&attrTransactional != 0 }
 
-// Control tells whether the batch holds control records (transaction markers).
+// Control reports whether the batch holds control records (transaction markers).
 func (b Batch) Control() bool { return b.Attributes()&attrControl != 0 }
 
-// DeleteHorizon returns the moment, in ms since 1970, from which on a compaction
-// may take the batch's tombstones, or its transaction marker; false where none was
-// set. It is what the records' timestamp deltas count from then (KIP-534).
+// DeleteHorizon returns the time, in ms since 1970, from which a compaction may remove the batch's
+// tombstones or its transaction marker; false if none was set. With a delete horizon, it is the
+// base of the records' timestamp deltas (KIP-534).
 func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 	return b.FirstTimestamp(), b.Attributes()&attrHorizon != 0
 }
@@ -215,8 +214,7 @@ func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 // payload returns the bytes after the header.
 func (b Batch) payload() []byte { return b[HeaderSize:] }
 
-// CheckCRC compares the checksum with the bytes it covers; the error is an *Error
-// of Kind Corrupt.
+// CheckCRC verifies the checksum; the error is an *Error of Kind Corrupt.
 func (b Batch) CheckCRC() error {
 	if sum := crc32.Checksum(b[atAttributes:], castagnoli); sum != b.CRC() {
 		return refuse(Corrupt, "CRC-32C is %08x, the batch says %08x", sum, b.CRC())
@@ -224,20 +222,19 @@ func (b Batch) CheckCRC() error {
 	return nil
 }
 
-// SetBaseOffset numbers the batch. The CRC does not cover it.
+// SetBaseOffset assigns the base offset. The CRC does not cover it.
 func (b Batch) SetBaseOffset(offset int64) {
 	binary.BigEndian.PutUint64(b[atBaseOffset:], uint64(offset))
 }
 
-// SetLeaderEpoch names the epoch of the leader that numbers the batch. The CRC
-// does not cover it.
+// SetLeaderEpoch sets the epoch of the leader that assigns the offsets. The CRC does not cover it.
 func (b Batch) SetLeaderEpoch(epoch int32) {
 	binary.BigEndian.PutUint32(b[atLeaderEpoch:], uint32(epoch))
 }
 
-// Stamp gives all records the broker's time, ms since 1970: timestamp type
-// LogAppendTime, max timestamp, and the CRC that covers both. The records' own
-// deltas stay as they are; readers ignore them.
+// Stamp gives all records the broker's time ms, in ms since 1970: it sets the timestamp type
+// LogAppendTime, the max timestamp, and the CRC that covers both. The records' own deltas stay;
+// readers ignore them.
 func (b Batch) Stamp(ms int64) {
 	if b.LogAppendTime() && b.MaxTimestamp() == ms {
 		return
@@ -251,7 +248,7 @@ func (b Batch) setMaxTimestamp(ms int64) {
 	binary.BigEndian.PutUint64(b[atMaxTimestamp:], uint64(ms))
 }
 
-// seal writes the CRC of what the batch now holds.
+// seal updates the CRC.
 func (b Batch) seal() {
 	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// golden is one batch, frozen: producer id 7, epoch 3, sequence 11, records
+// golden is one fixed batch: producer id 7, epoch 3, sequence 11, records
 // (ts 1000, key "a", value "b") and (ts 1005, null, "c", header "h": null).
 const golden = "0000000000000000" + "00000045" + "ffffffff" + "02" + "5f7e2d17" + "0000" + "00000001" +
 	"00000000000003e8" + "00000000000003ed" + "0000000000000007" + "0003" + "0000000b" + "00000002" +
@@ -53,7 +53,7 @@ func TestGoldenBatchReads(t *testing.T) {
 	}
 }
 
-func TestGoldenBatchIsWhatBuilderMakes(t *testing.T) {
+func TestBuilderBuildsTheGoldenBatch(t *testing.T) {
 	w := NewBuilder(BatchOptions{Producer: &Producer{ID: 7, Epoch: 3, Sequence: 11}})
 	for _, r := range goldenRecords() {
 		w.Append(r.Timestamp, r.Key, r.Value, r.Headers)
@@ -67,7 +67,7 @@ func TestGoldenBatchIsWhatBuilderMakes(t *testing.T) {
 	}
 }
 
-// TestViewAgreesWithKmsg reads every field both ways, flags included.
+// The view and kmsg agree on every field, flags included.
 func TestViewAgreesWithKmsg(t *testing.T) {
 	for _, attrs := range []int16{0, 1, 2, 3, 4, 8, 0x10, 0x20, 0x3c} {
 		p := foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) {
@@ -157,13 +157,13 @@ func TestNextRefuses(t *testing.T) {
 	}
 }
 
-// TestSettersLeaveTheCRC: a broker numbers a batch without reading its records.
+// A broker can assign offsets to a batch without reading its records.
 func TestSettersLeaveTheCRC(t *testing.T) {
 	b := goldenBatch(t)
 	b.SetBaseOffset(math.MaxInt64 - 1)
 	b.SetLeaderEpoch(math.MaxInt32)
 	if b.BaseOffset() != math.MaxInt64-1 || b.LastOffset() != math.MaxInt64 || b.LeaderEpoch() != math.MaxInt32 {
-		t.Error("the values are not there")
+		t.Error("the values were not set")
 	}
 	if err := b.CheckCRC(); err != nil {
 		t.Error(err)
@@ -188,6 +188,6 @@ func TestStampGivesAllRecordsOneTime(t *testing.T) {
 	}
 	b.Stamp(6000)
 	if b.MaxTimestamp() != 6000 || b.CheckCRC() != nil {
-		t.Error("a second stamp does not take")
+		t.Error("a second stamp has no effect")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// BenchmarkAccept is the cost of a batch before it is appended.
+// BenchmarkAccept measures the cost of a batch before it is appended.
 func BenchmarkAccept(b *testing.B) {
 	many := make([]Record, 100)
 	for i := range many {

@@ -10,15 +10,15 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// The inner bounds: what holds even where a later check would have caught the
-// same input at a higher price.
+// These tests verify the inner bounds, even if a later check would reject the same input at a
+// higher cost.
 
-// TestSnappyLen: the walk over a block believes nothing it has not counted.
+// The walk over a snappy block trusts only the sizes that it has counted.
 func TestSnappyLen(t *testing.T) {
 	long := noise(70_000)
 	for name, c := range map[string]struct {
 		p    []byte
-		want int64 // -1: refused
+		want int64 // -1: rejected
 	}{
 		"empty block":        {[]byte{0}, 0},
 		"literal":            {[]byte{4, 0x0c, 1, 2, 3, 4}, 4},
@@ -43,7 +43,7 @@ func TestSnappyLen(t *testing.T) {
 	}
 }
 
-// TestRawSnappyIsBounded: one block, refused before there is room for it.
+// A block that is too large is rejected before memory is allocated for it.
 func TestRawSnappyIsBounded(t *testing.T) {
 	p := packed(t, Snappy, s2.EncodeSnappy(nil, make([]byte, 20<<20)), 1)
 	spent := allocated(func() { wantKind(t, "20 MiB", &Rules{MaxInflatedBytes: 1 << 20}, p, TooLarge, -1) })
@@ -52,7 +52,7 @@ func TestRawSnappyIsBounded(t *testing.T) {
 	}
 }
 
-// TestLz4BlockIsNoLargerThanItsFrameAllows: a reader's buffer has that size.
+// An lz4 block is no larger than its frame declares: a reader's buffer has that size.
 func TestLz4BlockIsNoLargerThanItsFrameAllows(t *testing.T) {
 	frame := func(n int) []byte {
 		raw := foreignRecord(0, 0, Record{Value: make([]byte, n)})
@@ -63,7 +63,7 @@ func TestLz4BlockIsNoLargerThanItsFrameAllows(t *testing.T) {
 	wantKind(t, "more than 64 KiB", &Rules{}, frame(lz4Block), InvalidRecord, -1)
 }
 
-// TestDeclaredSizeIsRefusedAtOnce: before any of it is inflated.
+// A declared size beyond the limit is rejected before anything is inflated.
 func TestDeclaredSizeIsRefusedAtOnce(t *testing.T) {
 	var buf bytes.Buffer
 	w := lz4.NewWriter(&buf)
@@ -80,7 +80,7 @@ func TestDeclaredSizeIsRefusedAtOnce(t *testing.T) {
 	wantKind(t, "lz4", &Rules{MaxInflatedBytes: int64(len(raw) - 1)}, packed(t, Lz4, buf.Bytes(), 1), TooLarge, -1)
 	mustAccept(t, &Rules{MaxInflatedBytes: int64(len(raw))}, packed(t, Lz4, buf.Bytes(), 1))
 
-	huge := buf.Bytes() // the size is no more than a claim
+	huge := buf.Bytes() // the size is only declared
 	huge[6+5] = 1
 	huge[14] = byte(xxh32Sum(huge[4:14]) >> 8)
 	wantKind(t, "a terabyte of lz4", &Rules{}, packed(t, Lz4, huge, 1), TooLarge, -1)
@@ -88,11 +88,11 @@ func TestDeclaredSizeIsRefusedAtOnce(t *testing.T) {
 	liar := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x40, 6, 0x01, 0, 0} // 100 MiB in an empty block
 	spent := allocated(func() { wantKind(t, "zstd", &Rules{}, packed(t, Zstd, liar, 1), InvalidRecord, -1) })
 	if spent > 1<<20 {
-		t.Errorf("a size that nobody sent took %d bytes of memory", spent)
+		t.Errorf("a declared size took %d bytes of memory", spent)
 	}
 }
 
-// TestLimitIsExact: the limit itself may be inflated, a byte more may not.
+// Data of exactly the limit may be inflated, one byte more may not.
 func TestLimitIsExact(t *testing.T) {
 	raw := bytes.Repeat(noise(100), 1000)
 	for _, codec := range allCodecs[1:] {
@@ -106,7 +106,7 @@ func TestLimitIsExact(t *testing.T) {
 	}
 }
 
-// TestLargeWindowsAreNotKept: one large record costs its batch only.
+// One large record does not increase the memory of later batches.
 func TestLargeWindowsAreNotKept(t *testing.T) {
 	w := getWindow()
 	putWindow(w, make([]byte, 0, windowKept+1))

@@ -6,15 +6,15 @@ import (
 	"math"
 )
 
-// Producer is the identity that idempotent batches carry (KIP-98).
+// Producer is the identity of an idempotent batch (KIP-98).
 type Producer struct {
 	ID       int64
 	Epoch    int16
 	Sequence int32 // of the first record of the batch
 }
 
-// BatchOptions says what kind of batch a Builder makes. The zero value is a
-// plain one: no producer, uncompressed, CreateTime.
+// BatchOptions configure the batch of a Builder. The zero value is a plain batch: no producer,
+// uncompressed, CreateTime.
 type BatchOptions struct {
 	BaseOffset    int64
 	Producer      *Producer // nil: none
@@ -23,36 +23,35 @@ type BatchOptions struct {
 	Control       bool // the records are transaction markers or other control records
 }
 
-// Builder makes a batch record by record. Offsets count up from the base offset.
-// It is used by one goroutine.
+// Builder builds a batch record by record. Offsets count up from the base offset. A Builder must
+// not be used concurrently.
 type Builder struct {
 	opts  BatchOptions
-	buf   []byte // header and the records, not compressed
+	buf   []byte // header and uncompressed records
 	count int32
 	first int64 // timestamp of the first record
 	max   int64
 	err   error
 }
 
-// maxBatch is what the length field can say, and the int32s of readers can hold.
+// maxBatch is the limit of the length field, and of readers that use int32.
 const maxBatch = math.MaxInt32
 
-var errBatchFull = errors.New("build a record batch: it would take more than 2 GiB")
+var errBatchFull = errors.New("build a record batch: it is larger than 2 GiB")
 
 // NewBuilder returns a Builder for one batch.
 func NewBuilder(o BatchOptions) *Builder {
 	return &Builder{opts: o, buf: make([]byte, HeaderSize, 512), max: noTimestamp}
 }
 
-// Len returns how many records were appended.
+// Len returns the number of appended records.
 func (w *Builder) Len() int { return int(w.count) }
 
-// Size returns the bytes of the batch so far, before compression.
+// Size returns the size of the batch so far in bytes, before compression.
 func (w *Builder) Size() int { return len(w.buf) }
 
-// Append adds a record: its timestamp in ms since 1970 (-1: none), key and value,
-// where nil is null, and headers. The bytes are copied. A batch that grows beyond
-// 2 GiB is reported by Build.
+// Append adds a record: its timestamp in ms since 1970 (-1: none), its key and value, where nil is
+// null, and its headers. It copies the bytes. Build reports a batch larger than 2 GiB.
 func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
 	if w.count == 0 {
 		w.first = timestamp
@@ -67,8 +66,8 @@ func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
 	w.max = max(w.max, timestamp)
 }
 
-// appendRecord appends the encoding of a record; false if that would make p larger
-// than a batch may be.
+// appendRecord appends the encoding of a record; it returns false if p would exceed the size limit
+// of a batch.
 func appendRecord(p []byte, timeDelta int64, delta int32, key, value []byte, headers []Header) ([]byte, bool) {
 	body := 1 + varintLen(timeDelta) + varintLen(int64(delta)) + fieldLen(key) + fieldLen(value) + varintLen(int64(len(headers)))
 	for _, h := range headers {
@@ -92,8 +91,8 @@ func appendRecord(p []byte, timeDelta int64, delta int32, key, value []byte, hea
 	return p, true
 }
 
-// Build returns the batch; the Builder is used up. A batch without records is an
-// *Error of Kind EmptySet.
+// Build returns the batch; the Builder cannot be used afterwards. For a batch without records it
+// returns an *Error of Kind EmptySet.
 func (w *Builder) Build() (Batch, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -102,7 +101,7 @@ func (w *Builder) Build() (Batch, error) {
 		return nil, refuse(EmptySet, "no record was appended")
 	}
 	b := Batch(w.buf)
-	w.buf, w.err = nil, errors.New("build a record batch: the builder is used up")
+	w.buf, w.err = nil, errors.New("build a record batch: Build was called before")
 	w.header(b)
 	if w.opts.Compression.codec != None {
 		var err error
@@ -115,7 +114,7 @@ func (w *Builder) Build() (Batch, error) {
 	return b, nil
 }
 
-// recode compresses the records of b, which are not compressed.
+// recode compresses the uncompressed records of b.
 func recode(c Compression, b Batch) (Batch, error) {
 	r, err := c.recoder(b, maxBatch)
 	if err != nil {
@@ -153,7 +152,7 @@ func (w *Builder) header(b Batch) {
 	binary.BigEndian.PutUint32(b[atRecords:], uint32(w.count))
 }
 
-// appendField appends a length and the bytes, -1 alone for nil.
+// appendField appends a length and the bytes, or only -1 for nil.
 func appendField(dst, p []byte) []byte {
 	if p == nil {
 		return binary.AppendVarint(dst, -1)
@@ -169,7 +168,7 @@ func fieldLen(p []byte) int {
 	return varintLen(int64(len(p))) + len(p)
 }
 
-// varintLen returns how many bytes the zigzag encoding of v takes.
+// varintLen returns the length of the zigzag encoding of v.
 func varintLen(v int64) int {
 	n := 1
 	for u := uint64(v<<1 ^ v>>63); u >= 0x80; u >>= 7 {

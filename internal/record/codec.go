@@ -2,8 +2,8 @@ package record
 
 import "fmt"
 
-// Codec is the compression of a batch, as in the three lowest bits of its
-// attributes. Values 5 to 7 can stand in a batch and mean nothing: see Known.
+// Codec is the compression of a batch, as in the three lowest bits of its attributes. The values 5
+// to 7 may occur in a batch and have no meaning: see Known.
 type Codec int8
 
 // The codecs of Kafka's format v2 (zstd since KIP-110).
@@ -15,7 +15,7 @@ const (
 	Zstd
 )
 
-// Known tells whether c is one of the five codecs.
+// Known reports whether c is one of the five codecs.
 func (c Codec) Known() bool { return c >= None && c <= Zstd }
 
 // String returns Kafka's name of the codec.

@@ -17,7 +17,7 @@ func TestKnownCodecs(t *testing.T) {
 	}
 }
 
-// TestCodecNumbers: the wire knows numbers only.
+// The protocol has only numbers.
 func TestCodecNumbers(t *testing.T) {
 	for ours, theirs := range map[Codec]kgo.CompressionCodecType{None: kgo.CodecNone, Gzip: kgo.CodecGzip,
 		Snappy: kgo.CodecSnappy, Lz4: kgo.CodecLz4, Zstd: kgo.CodecZstd} {
@@ -61,10 +61,10 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestLevelsDiffer: a level that is read but not used would pass for the rest.
+// This test detects a level that is parsed but not used.
 func TestLevelsDiffer(t *testing.T) {
 	recs := []Record{{Timestamp: 1}}
-	for i := range 3000 { // text of a sort, which compresses the better the longer one looks
+	for i := range 3000 { // text that compresses better at higher levels
 		recs[0].Value = append(recs[0].Value, []byte("the log of a broker holds records ")[i%7*4:i%7*4+3+i*i%5]...)
 	}
 	size := func(c Codec, level int) int {

@@ -9,7 +9,7 @@ const (
 	gzipMin     = 1
 	gzipMax     = 9
 
-	lz4Default = 9 // lz4's fast compressor; every other level is its thorough one
+	lz4Default = 9 // lz4's fast compressor; every other level selects its high-compression one
 	lz4Min     = 1
 	lz4Max     = 17
 
@@ -18,8 +18,7 @@ const (
 	zstdMax     = 22
 )
 
-// Levels holds a level for each codec that has one, as a topic configures them
-// side by side.
+// Levels holds a level for each codec that has levels, as configured for a topic.
 type Levels struct {
 	Gzip int // compression.gzip.level: 1 to 9, or -1
 	Lz4  int // compression.lz4.level: 1 to 17
@@ -31,8 +30,8 @@ func DefaultLevels() Levels {
 	return Levels{Gzip: gzipDefault, Lz4: lz4Default, Zstd: zstdDefault}
 }
 
-// CheckLevel tells whether Kafka allows a codec this level. Codecs without levels
-// allow any, since none is used.
+// CheckLevel returns an error if Kafka does not allow the level for the codec. Codecs without
+// levels allow any, because they ignore it.
 func (c Codec) CheckLevel(level int) error {
 	switch {
 	case c == Gzip && (level < gzipMin || level > gzipMax) && level != gzipDefault:
@@ -45,16 +44,16 @@ func (c Codec) CheckLevel(level int) error {
 	return nil
 }
 
-// Compression is what becomes of a batch's codec. The zero value keeps the one
-// that the producer chose; make others with ParseCompression or CompressWith.
+// Compression is the codec and level that batches are stored with. The zero value keeps the codec
+// that the producer chose; ParseCompression and CompressWith return others.
 type Compression struct {
 	set   bool
 	codec Codec
 	level int
 }
 
-// CompressWith returns the Compression that stores batches with codec c. A batch
-// that already has that codec is kept, whatever level it was made with.
+// CompressWith returns the Compression that stores batches with codec c. A batch that already has
+// that codec is kept, whatever its level.
 func CompressWith(c Codec, level int) (Compression, error) {
 	if !c.Known() {
 		return Compression{}, fmt.Errorf("compress records: unknown %s", c)
@@ -65,8 +64,8 @@ func CompressWith(c Codec, level int) (Compression, error) {
 	return Compression{set: true, codec: c, level: level}, nil
 }
 
-// ParseCompression reads a value of the topic config compression.type: producer,
-// uncompressed, gzip, snappy, lz4 or zstd, and takes the level of that codec.
+// ParseCompression parses a value of the topic config compression.type: producer, uncompressed,
+// gzip, snappy, lz4 or zstd. It uses the level of that codec.
 func ParseCompression(name string, l Levels) (Compression, error) {
 	switch name {
 	case "producer":
@@ -85,6 +84,6 @@ func ParseCompression(name string, l Levels) (Compression, error) {
 	return Compression{}, fmt.Errorf("unknown compression.type %q: use producer, uncompressed, gzip, snappy, lz4 or zstd", name)
 }
 
-// Codec returns the codec batches are stored with; keep is true when it is
-// whatever the producer chose.
+// Codec returns the codec that batches are stored with; keep is true if batches keep the producer's
+// codec.
 func (c Compression) Codec() (codec Codec, keep bool) { return c.codec, !c.set }

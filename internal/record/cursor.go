@@ -6,42 +6,41 @@ import (
 	"sync"
 )
 
-// errInflated: the data goes on beyond the bytes its reader is willing to inflate.
-var errInflated = errors.New("more data than may be inflated")
+// errInflated: the data continues beyond the limit of its reader.
+var errInflated = errors.New("inflated data exceeds the limit")
 
-// teeError is an error of the cursor's tee, and not of the data.
+// teeError is an error of the cursor's tee, not of the data.
 type teeError struct{ error }
 
 func (e teeError) Unwrap() error { return e.error }
 
 const (
 	windowSize = 32 << 10
-	// windowKept is the largest window that goes back into the pool: one batch
-	// with a large record must not make every later one hold as much.
+	// windowKept is the largest window that is returned to the pool: one batch with a large record
+	// must not make every later batch use as much memory.
 	windowKept = 1 << 20
 )
 
-// cursor reads the records of a batch from front to back. It has all bytes of an
-// uncompressed batch before it; of a compressed one it has a window, which is
-// filled as it goes and grows only where take asks for more in one piece.
+// cursor reads the records of a batch from front to back. For an uncompressed batch it has all
+// bytes in memory. For a compressed batch it has a window, which it refills and enlarges only if
+// take needs more bytes at once.
 //
-// A method that cannot go on reports false; err then says why, nil meaning that
-// the data ended.
+// A method that cannot continue returns false; err is then the reason, or nil if the data ended.
 type cursor struct {
-	buf  []byte // the window, all of the data when src is nil
+	buf  []byte // the window; all of the data if src is nil
 	pos  int    // next byte in buf
 	base int64  // bytes of the data before buf[0]
 
-	src   io.Reader // what fills the window; nil: buf is all there is
-	limit int64     // bytes that may come from src
-	tee   io.Writer // gets every byte that comes from src; may be nil
+	src   io.Reader // fills the window; nil: buf holds all of the data
+	limit int64     // bytes that may still be read from src
+	tee   io.Writer // receives every byte read from src; may be nil
 	err   error
 }
 
-// at returns how many bytes of the data lie before the cursor.
+// at returns the number of bytes before the cursor.
 func (c *cursor) at() int64 { return c.base + int64(c.pos) }
 
-// left returns how many bytes may follow at most.
+// left returns an upper bound of the number of bytes after the cursor.
 func (c *cursor) left() int64 {
 	if c.src == nil {
 		return int64(len(c.buf) - c.pos)
@@ -49,7 +48,7 @@ func (c *cursor) left() int64 {
 	return c.limit - c.at()
 }
 
-// more brings at least one more byte into the window.
+// more reads at least one more byte into the window.
 func (c *cursor) more() bool {
 	if c.src == nil || c.err != nil {
 		return false
@@ -87,8 +86,8 @@ func (c *cursor) more() bool {
 	return true
 }
 
-// readSome reads until it has a byte or an error. An error that comes with bytes
-// is left for the next call, which gets it again.
+// readSome reads until it has a byte or an error. It ignores an error that comes with bytes; the
+// next call gets that error again.
 func readSome(r io.Reader, p []byte) (int, error) {
 	for range 100 {
 		n, err := r.Read(p)
@@ -109,9 +108,8 @@ func (c *cursor) next() (byte, bool) {
 	return v, true
 }
 
-// varint returns a zigzag number of at most bits bits, 32 or 64. Encodings longer
-// than necessary are allowed, as in every Kafka reader; those that need more bits
-// are not. long is true for the latter.
+// varint returns a zigzag number of at most bits bits, 32 or 64. Like every Kafka reader it allows
+// encodings longer than necessary. It rejects encodings that need more bits, and then returns long.
 func (c *cursor) varint(bits uint) (v int64, long, ok bool) {
 	if c.pos < len(c.buf) && c.buf[c.pos] < 0x80 {
 		u := c.buf[c.pos]
@@ -134,7 +132,7 @@ func (c *cursor) varint(bits uint) (v int64, long, ok bool) {
 	}
 }
 
-// skip moves n bytes on.
+// skip skips n bytes.
 func (c *cursor) skip(n int64) bool {
 	for {
 		here := int64(len(c.buf) - c.pos)
@@ -150,7 +148,7 @@ func (c *cursor) skip(n int64) bool {
 	}
 }
 
-// need brings the next n bytes into the window in one piece.
+// need reads until the next n bytes are in the window.
 func (c *cursor) need(n int) bool {
 	for len(c.buf)-c.pos < n {
 		if !c.more() {
@@ -160,8 +158,7 @@ func (c *cursor) need(n int) bool {
 	return true
 }
 
-// take returns the next n bytes and moves over them. They are valid until the
-// window is filled again.
+// take returns the next n bytes and skips them. They are valid until the window is refilled.
 func (c *cursor) take(n int) ([]byte, bool) {
 	if !c.need(n) {
 		return nil, false
@@ -171,8 +168,8 @@ func (c *cursor) take(n int) ([]byte, bool) {
 	return p, true
 }
 
-// ended tells whether nothing follows. With a false the caller looks at err: nil
-// means that there are bytes left.
+// ended reports whether no data follows. If it returns false, the caller must check err: nil means
+// that bytes are left.
 func (c *cursor) ended() bool {
 	if c.pos < len(c.buf) {
 		return false
@@ -180,7 +177,7 @@ func (c *cursor) ended() bool {
 	return !c.more() && c.err == nil
 }
 
-// windows holds spare windows; a sync.Pool is a cache and no state.
+// windows holds spare windows.
 var windows = sync.Pool{New: func() any { w := make([]byte, 0, windowSize); return &w }}
 
 func getWindow() *[]byte { return windows.Get().(*[]byte) }

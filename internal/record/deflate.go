@@ -10,19 +10,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// deflater compresses the records of one batch: reset, any number of writes,
-// Close, and again. It is used by one goroutine at a time. After an error only
-// reset is allowed.
+// deflater compresses the records of one batch: reset, any number of writes, Close, and again. It
+// must not be used concurrently. After an error only reset is allowed.
 type deflater interface {
 	reset(dst io.Writer) error
 	io.WriteCloser
 }
 
-// zstdEncodeWindow is enough for the batches of a default message.max.bytes.
+// zstdEncodeWindow suffices for the batches of a default message.max.bytes.
 const zstdEncodeWindow = 1 << 20
 
-// recoders holds spare recoders by codec and level; a cache and no state. zstd's
-// levels are the four that the library knows.
+// recoders holds spare recoders by codec and level. zstd's levels are the four that the library
+// supports.
 var recoders struct {
 	none   sync.Pool
 	gzip   [gzipMax + 1]sync.Pool // index 0: gzipDefault
@@ -31,7 +30,7 @@ var recoders struct {
 	zstd   [zstd.SpeedBestCompression + 1]sync.Pool
 }
 
-// pool returns where the spare recoders for c are kept.
+// pool returns the pool of spare recoders for c.
 func (c Compression) pool() *sync.Pool {
 	switch c.codec {
 	case Gzip:
@@ -41,7 +40,7 @@ func (c Compression) pool() *sync.Pool {
 	case Lz4:
 		return &recoders.lz4[c.level]
 	case Zstd:
-		return &recoders.zstd[sharedRoom().zstdLevel(c.level)]
+		return &recoders.zstd[sharedBudget().zstdLevel(c.level)]
 	}
 	return &recoders.none
 }
@@ -58,7 +57,7 @@ func (c Compression) deflater() (deflater, error) {
 	case Zstd:
 		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 			zstd.WithWindowSize(zstdEncodeWindow), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true),
-			zstd.WithEncoderLevel(sharedRoom().zstdLevel(c.level)))
+			zstd.WithEncoderLevel(sharedBudget().zstdLevel(c.level)))
 		return zstdWriter{w}, err
 	}
 	return new(plainWriter), nil
@@ -88,15 +87,65 @@ func (w *plainWriter) reset(dst io.Writer) error {
 
 func (w *plainWriter) Close() error { return nil }
 
-// recoder builds the batch that replaces one of another codec: the records are
-// written to it as they are, finish returns the batch.
+// blockWriter divides what is written to it into blocks of the capacity of block, and writes each one
+// packed.
+type blockWriter struct {
+	dst   io.Writer
+	block []byte                       // not yet compressed
+	pack  func([]byte) ([]byte, error) // the result is valid until the next call
+}
+
+func (w *blockWriter) begin(dst io.Writer, header []byte) error {
+	w.dst, w.block = dst, w.block[:0]
+	_, err := dst.Write(header)
+	return err
+}
+
+func (w *blockWriter) Write(p []byte) (int, error) {
+	total := len(p)
+	for len(p) > 0 {
+		n := copy(w.block[len(w.block):cap(w.block)], p)
+		w.block, p = w.block[:len(w.block)+n], p[n:]
+		if len(w.block) == cap(w.block) {
+			if err := w.flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return total, nil
+}
+
+func (w *blockWriter) flush() error {
+	if len(w.block) == 0 {
+		return nil
+	}
+	packed, err := w.pack(w.block)
+	if err == nil {
+		_, err = w.dst.Write(packed)
+	}
+	w.block = w.block[:0]
+	return err
+}
+
+// finish writes the last block and the trailer.
+func (w *blockWriter) finish(trailer []byte) error {
+	err := w.flush()
+	if err == nil && len(trailer) > 0 {
+		_, err = w.dst.Write(trailer)
+	}
+	w.dst = nil
+	return err
+}
+
+// recoder builds the batch that replaces a batch with another codec: the caller writes the inflated
+// records to it, and finish returns the batch.
 type recoder struct {
 	c   Compression
-	w   deflater // writes to out, always
+	w   deflater // always writes to out
 	out output
 }
 
-// output collects a batch, header first, and refuses to grow beyond max.
+// output collects a batch, header first, and rejects bytes beyond max.
 type output struct {
 	buf []byte
 	max int
@@ -104,20 +153,20 @@ type output struct {
 
 func (o *output) Write(p []byte) (int, error) {
 	if len(o.buf)+len(p) > o.max {
-		return 0, refuse(TooLarge, "the record batch takes more than the %d bytes that are allowed after compression", o.max)
+		return 0, refuse(TooLarge, "the record batch exceeds the limit of %d bytes after compression", o.max)
 	}
 	o.buf = append(o.buf, p...)
 	return len(p), nil
 }
 
-// recoder returns one that starts with b's header. maxBytes bounds the result. It
-// goes back with release.
+// recoder returns a recoder that starts with b's header. maxBytes bounds the result. The caller
+// must call release.
 func (c Compression) recoder(b Batch, maxBytes int) (*recoder, error) {
 	r, ok := c.pool().Get().(*recoder)
 	if !ok {
 		w, err := c.deflater()
 		if err != nil {
-			return nil, fmt.Errorf("make a %s compressor: %w", c.codec, err)
+			return nil, fmt.Errorf("create a %s compressor: %w", c.codec, err)
 		}
 		r = &recoder{w: w}
 	}
@@ -135,7 +184,7 @@ func (r *recoder) Write(p []byte) (int, error) {
 	return n, r.failed(err)
 }
 
-// finish returns the batch. Its codec and length are set, its CRC is not.
+// finish returns the batch. It sets the codec and the length, not the CRC.
 func (r *recoder) finish() (Batch, error) {
 	if err := r.w.Close(); err != nil {
 		return nil, r.failed(err)
@@ -146,7 +195,7 @@ func (r *recoder) finish() (Batch, error) {
 	return b, nil
 }
 
-// failed names what failed where it is more than a batch that grew too large.
+// failed adds context to an error, unless it is the *Error of a batch that grew too large.
 func (r *recoder) failed(err error) error {
 	if err == nil {
 		return nil

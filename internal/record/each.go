@@ -1,29 +1,30 @@
 package record
 
-// Header is one header of a record. Value is nil where it is null.
+// Header is a header of a record. Value is nil if it is null.
 type Header struct {
 	Key   []byte
 	Value []byte
 }
 
-// Record is one record of a batch. Key and Value are nil where they are null, and
-// empty, not nil, where they are empty.
+// Record is a record of a batch. Key and Value are nil if they are null, and empty, not nil, if
+// they are empty.
 type Record struct {
 	Offset    int64
-	Timestamp int64 // ms since 1970; the broker's in a LogAppendTime batch
+	Timestamp int64 // ms since 1970; the broker's time in a LogAppendTime batch
 	Key       []byte
 	Value     []byte
 	Headers   []Header
 }
 
-// Each calls fn with every record of the batch, in order, until fn returns an
-// error, which it returns. The record's slices are valid until fn returns. At most
-// maxInflated bytes are inflated, DefaultMaxInflated where it is 0 or less; a
-// batch that has more is refused with an *Error of Kind TooLarge. Other bytes than
-// a batch should have are an *Error too: Each does not rely on Accept. fn must not
-// inflate another batch, nor wait for a client: others may wait for the memory.
+// Each calls fn with every record of the batch, in order, until fn returns an error, which Each
+// returns. The record's slices are valid until fn returns.
 //
-// The memory is that of the largest record and the codec's window.
+// Each inflates at most maxInflated bytes, or DefaultMaxInflated if it is 0 or less; for a larger
+// batch it returns an *Error of Kind TooLarge. Invalid bytes are an *Error too: Each does not rely
+// on Accept. fn must not inflate another batch, nor wait for a client: other goroutines may be
+// waiting for the memory.
+//
+// Each uses the memory of the largest record and of the codec's window.
 func (b Batch) Each(maxInflated int64, fn func(Record) error) error {
 	var s scanner
 	defer s.close()
@@ -42,9 +43,9 @@ func (b Batch) Each(maxInflated int64, fn func(Record) error) error {
 	return s.end()
 }
 
-// FindTimestamp returns the first record with a timestamp of at least ts and an
-// offset of at least from, as ListOffsets searches. found is false where there is
-// none. maxInflated and the errors are those of Each.
+// FindTimestamp returns the first record with a timestamp of at least ts and an offset of at least
+// from, as ListOffsets requires. found is false if there is none. maxInflated and the errors are
+// those of Each.
 func (b Batch) FindTimestamp(ts, from, maxInflated int64) (offset, timestamp int64, found bool, err error) {
 	if b.MaxTimestamp() < ts || b.LastOffset() < from {
 		return 0, 0, false, nil

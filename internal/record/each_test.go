@@ -38,7 +38,7 @@ func TestEachStops(t *testing.T) {
 	}
 }
 
-// TestEachReadsLargeRecords: those that need more than a window in one piece.
+// Records that need more than a window at once can be read.
 func TestEachReadsLargeRecords(t *testing.T) {
 	recs := []Record{{Timestamp: 1, Value: noise(windowSize + 1)}, {Timestamp: 2, Value: noise(3*windowKept + 7)}, {Timestamp: 3, Key: noise(10)}}
 	for _, codec := range allCodecs {
@@ -48,8 +48,8 @@ func TestEachReadsLargeRecords(t *testing.T) {
 	}
 }
 
-// TestEachReadsCompactedBatches: offsets with gaps, and batches without records,
-// which a cleaner keeps for the producer's sequence.
+// Each reads batches with gaps in the offsets, and batches without records, which a cleaner keeps
+// for the producer's sequence.
 func TestEachReadsCompactedBatches(t *testing.T) {
 	raw := append(foreignRecord(3, 0, Record{Value: []byte("a")}), foreignRecord(9, 1, Record{})...)
 	for _, codec := range allCodecs {
@@ -71,11 +71,11 @@ func TestEachReadsCompactedBatches(t *testing.T) {
 	}
 }
 
-// TestEachDoesNotRelyOnAccept: damage that a CRC did not cover yet is an error.
+// Each reports damage even before a CRC was verified.
 func TestEachDoesNotRelyOnAccept(t *testing.T) {
 	for _, c := range rawCases() {
 		if c.name == "offset delta repeats" || c.name == "offset delta skips" || c.name == "offset delta negative" {
-			continue // gaps are the cleaner's right
+			continue // the cleaner may create gaps
 		}
 		b, _, err := Next(foreignRaw(t, None, c.raw, c.count, nil))
 		if err != nil {
@@ -155,12 +155,12 @@ func TestBuilder(t *testing.T) {
 			t.Errorf("%s: header %+v", codec, k)
 		}
 		if _, err := w.Build(); err == nil {
-			t.Error("a builder that is used up builds")
+			t.Error("a second Build succeeds")
 		}
 	}
 	_, err := NewBuilder(BatchOptions{}).Build()
 	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != EmptySet {
-		t.Errorf("a batch of nothing: %v", err)
+		t.Errorf("a batch without records: %v", err)
 	}
 	plain := NewBuilder(BatchOptions{})
 	plain.Append(-1, nil, nil, nil)
@@ -174,12 +174,12 @@ func TestBuilder(t *testing.T) {
 	mustAccept(t, &Rules{}, b)
 }
 
-// TestBuilderRefusesToWrap: what a length field cannot say is an error and no batch.
+// A size beyond the range of the length field is an error, not a batch.
 func TestBuilderRefusesToWrap(t *testing.T) {
 	w := NewBuilder(BatchOptions{})
 	w.buf = w.buf[:HeaderSize]
 	w.Append(1, nil, []byte("small"), nil)
-	w.count = 1<<31 - 1 // as if so many had been appended
+	w.count = 1<<31 - 1 // as if so many records had been appended
 	w.Append(1, nil, nil, nil)
 	if _, err := w.Build(); err == nil {
 		t.Error("a count that wraps is built")

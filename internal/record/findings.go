@@ -2,11 +2,11 @@ package record
 
 import "fmt"
 
-// NoKey says what is wrong with a record without a key where Rules.RequireKeys is
-// on. It is what Kafka says, less the partition, which is not known here.
+// NoKey is the message for a record without a key if Rules.RequireKeys is set. It is Kafka's
+// message without the partition, which is unknown here.
 const NoKey = "Compacted topic cannot accept message without key"
 
-// checkRecord checks a record that is well formed against the topic's rules.
+// checkRecord checks a well-formed record against the topic's rules.
 func (r *Rules) checkRecord(i int32, h head, now int64, found *findings) {
 	switch {
 	case h.delta != i:
@@ -28,9 +28,8 @@ func (r *Rules) checkRecord(i int32, h head, now int64, found *findings) {
 	}
 }
 
-// findings collects the records of a batch that break a rule. One of them is
-// enough to refuse the batch; the client is told of all, so that it can drop them
-// at once (KIP-467).
+// findings collects the records of a batch that break a rule. A single one is enough to reject the
+// batch; the client receives all of them, so that it can drop them at once (KIP-467).
 type findings struct {
 	kind    Kind
 	total   int
@@ -38,7 +37,7 @@ type findings struct {
 }
 
 func (f *findings) add(k Kind, index int32, format string, args ...any) {
-	// As in Kafka, a bad timestamp decides the code of a mixed batch.
+	// As in Kafka, an invalid timestamp determines the code of a mixed batch.
 	if f.total == 0 || k == InvalidTimestamp {
 		f.kind = k
 	}

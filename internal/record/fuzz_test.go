@@ -32,8 +32,7 @@ func drawRecords(t *rapid.T) []Record {
 	return recs
 }
 
-// TestRoundTrip: whatever is built, with any codec, re-compressed to any other,
-// comes out again, here and at franz-go.
+// For any batch, codec and re-compression, this package and franz-go read the same records back.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		recs := drawRecords(rt)
@@ -59,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestForeignRoundTrip is the other way: what franz-go makes is accepted as it is.
+// Accept accepts the batches of franz-go unchanged.
 func TestForeignRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		recs := drawRecords(rt)
@@ -101,9 +100,9 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// FuzzAccept: an accepted batch iterates to the count it was accepted with, is
-// accepted again unchanged, and a refused one is left alone. The CRC is made right
-// first, or the fuzzer would never get past it.
+// An accepted batch iterates to the count that Accept returned, and is accepted again unchanged; a
+// rejected batch is not changed. The test corrects the CRC first, because the fuzzer would hardly
+// find a valid one.
 func FuzzAccept(f *testing.F) {
 	for i, c := range allCodecs {
 		f.Add(foreignBatch(f, c, sample(), nil), uint8(i), false)
@@ -127,7 +126,7 @@ func FuzzAccept(f *testing.F) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			if !bytes.Equal(p, before) {
-				t.Fatal("a refused batch was changed")
+				t.Fatal("a rejected batch was changed")
 			}
 			return
 		}
@@ -155,21 +154,21 @@ func checkAccepted(t *testing.T, r *Rules, a Accepted) {
 		t.Fatalf("%d records up to %d, accepted as %+v", n, latest, a)
 	}
 	if b.LogAppendTime() {
-		return // a producer may not send what was accepted here
+		return // a producer may not send this accepted batch
 	}
 	again, err := r.Accept(bytes.Clone(a.Bytes), testNow)
 	if err != nil || !bytes.Equal(again.Bytes, a.Bytes) {
-		t.Fatalf("what was accepted is not accepted again: %v", err)
+		t.Fatalf("an accepted batch is not accepted again: %v", err)
 	}
 }
 
-// FuzzXerial: the snappy reader against franz-go's, on framed and raw input.
+// FuzzXerial compares the snappy reader with franz-go's, for framed and raw input.
 func FuzzXerial(f *testing.F) { fuzzInflater(f, Snappy) }
 
-// FuzzLz4: the frame reader, which is our own, the same way.
+// FuzzLz4 does the same for the frame reader of this package.
 func FuzzLz4(f *testing.F) { fuzzInflater(f, Lz4) }
 
-// FuzzZstd: the window cutting is our own.
+// FuzzZstd does the same for the reduction of windows.
 func FuzzZstd(f *testing.F) { fuzzInflater(f, Zstd) }
 
 func fuzzInflater(f *testing.F, codec Codec) {
@@ -193,10 +192,10 @@ func fuzzInflater(f *testing.F, codec Codec) {
 		}
 		want, err := foreignInflate(codec, p)
 		if err != nil {
-			t.Fatalf("inflates here, not at franz-go: %v", err)
+			t.Fatalf("inflates here, not in franz-go: %v", err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Fatalf("%d bytes here, %d at franz-go", len(got), len(want))
+			t.Fatalf("%d bytes here, %d in franz-go", len(got), len(want))
 		}
 	})
 }

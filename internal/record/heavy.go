@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// lightInflated is what a batch may inflate to at most so that Accept takes no longer
-	// than a few plain ones: 128 KiB, which is one block of zstd, take about 0.1 ms.
+	// lightInflated is the largest inflated size for which Accept takes no longer than for a few
+	// uncompressed batches: 128 KiB, one block of zstd, takes about 0.1 ms.
 	lightInflated = 128 << 10
-	// deflateRatio is how many bytes one byte of gzip can stand for at most.
+	// deflateRatio is the maximum expansion of gzip.
 	deflateRatio = 1032
-	// lz4Look is how large a block of lz4 is that is looked into, which takes 1.6 ns a
-	// byte: more costs as much as another goroutine's wake-up.
+	// lz4Look is the largest compressed lz4 block whose sequences are counted, at 1.6 ns a byte:
+	// more costs as much as the wake-up of another goroutine.
 	lz4Look = 4 << 10
 )
 
-// Heavy reports whether Accept of these bytes may take long, or wait for a turn, and so
-// belongs where nothing else waits for it: they may inflate to more than 128 KiB, or are
-// to be compressed with another codec than they have. It reads the sizes that the
-// compressed data is made of, which takes some µs, and none where there is no
-// compression. Bytes that Accept refuses before it inflates them are not heavy.
+// Heavy reports whether Accept of these bytes may take long or wait for a slot, so that the caller
+// must not run it where other requests wait: they may inflate to more than 128 KiB, or must be
+// compressed with another codec. Heavy reads the sizes in the compressed data, which takes some µs,
+// and nothing if there is no compression. Bytes that Accept rejects before it inflates them are not
+// heavy.
 func (r *Rules) Heavy(p []byte) bool {
 	if r.Compression == (Compression{}) && len(p) > atAttributes+1 && Codec(p[atAttributes+1]&attrCodec) == None {
 		return false
@@ -36,8 +36,8 @@ func (r *Rules) Heavy(p []byte) bool {
 	return b.Codec().Known() && b.Codec().inflatesMuch(b.payload())
 }
 
-// inflatesMuch reports whether compressed records may inflate to more than lightInflated.
-// Where an inflater finds an error, what it makes of the bytes before that counts.
+// inflatesMuch reports whether compressed records may inflate to more than lightInflated. If an
+// inflater would find an error, only the output before the error counts.
 func (c Codec) inflatesMuch(p []byte) bool {
 	const limit = lightInflated
 	switch c {
@@ -53,9 +53,9 @@ func (c Codec) inflatesMuch(p []byte) bool {
 	return len(p) > limit/deflateRatio
 }
 
-// The bounds below stop when they pass limit.
+// The following bounds stop when they exceed limit.
 
-// snappyBound sums what the blocks say, which the inflater holds them to.
+// snappyBound adds up the sizes that the blocks claim; the inflater enforces them.
 func snappyBound(p []byte, limit int64) (bound int64) {
 	var s snappyInflater
 	if s.begin(p, limit) != nil {
@@ -72,8 +72,8 @@ func snappyBound(p []byte, limit int64) (bound int64) {
 	return bound
 }
 
-// lz4Bound sums what the blocks can stand for. Some writers allow blocks of 4 MiB, which
-// says little of a small one: that is looked into.
+// lz4Bound adds up the maximum sizes of the blocks. Some writers declare blocks of up to 4 MiB,
+// which is a poor bound for a small block: lz4Bound counts the sequences of such blocks.
 func lz4Bound(p []byte, limit int64) (bound int64) {
 	var l lz4Inflater
 	if l.begin(p, limit) != nil {
@@ -101,8 +101,8 @@ func lz4Bound(p []byte, limit int64) (bound int64) {
 	return bound
 }
 
-// lz4BlockBound walks over the sequences of a block: a token with the lengths of literals
-// and match, the literals, the match's offset. The last sequence has no match.
+// lz4BlockBound walks over the sequences of a block: a token with the lengths of literals and
+// match, the literals, the match's offset. The last sequence has no match.
 func lz4BlockBound(p []byte, limit int64) (bound int64) {
 	length := func(n int64) int64 {
 		for more := n == 15; more && len(p) > 0; p = p[1:] {
@@ -125,8 +125,8 @@ func lz4BlockBound(p []byte, limit int64) (bound int64) {
 	return bound
 }
 
-// zstdBound sums what the blocks of the frame can inflate to. Several frames, which no
-// producer sends, are more than any limit, as each may have a window of its own.
+// zstdBound adds up the maximum sizes of the frame's blocks. Several frames, which no producer
+// sends, exceed any limit, because each may have its own window.
 func zstdBound(p []byte, limit int64) int64 {
 	var h zstd.Header
 	if h.Decode(p[:min(len(p), zstd.HeaderMaxSize)]) != nil {

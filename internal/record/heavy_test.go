@@ -10,7 +10,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// text returns n bytes that compress about as well as what people write.
+// text returns n bytes that compress about as well as text that people write.
 func text(n int) []byte {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	p := make([]byte, 0, n+20)
@@ -22,8 +22,8 @@ func text(n int) []byte {
 	return p[:n]
 }
 
-// TestLightBatchesInflateToLittle: whatever the codec makes of it, a batch that is not
-// heavy inflates to 128 KiB at most, cut and spoilt ones included.
+// A batch that is not heavy inflates to at most 128 KiB with any codec, even if it is truncated or
+// damaged.
 func TestLightBatchesInflateToLittle(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for _, codec := range allCodecs[1:] {
@@ -56,7 +56,7 @@ func TestLightBatchesInflateToLittle(t *testing.T) {
 	}
 }
 
-// ours is a batch with blocks of 64 KiB, as Java's producer writes it.
+// ours returns a batch with blocks of 64 KiB, as Java's producer writes it.
 func ours(t *testing.T, value []byte) []byte {
 	b := NewBuilder(BatchOptions{Compression: compression(t, Lz4)})
 	b.Append(1, nil, value, nil)
@@ -67,7 +67,7 @@ func ours(t *testing.T, value []byte) []byte {
 	return p
 }
 
-// TestHeavy: what the poller of many connections does itself, and what not.
+// Heavy decides which batches the poller of many connections processes itself.
 func TestHeavy(t *testing.T) {
 	batch := func(codec Codec, raw []byte) []byte { return foreignRaw(t, codec, raw, 1, nil) }
 	wide := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, (27 - 10) << 3}, bytes.Repeat([]byte{0x02, 0, 0x10, 'v'}, 2000)...) // RLE blocks of 128 KiB
@@ -108,7 +108,7 @@ func TestHeavy(t *testing.T) {
 	}
 }
 
-// TestLz4BlockBound counts what blocks stand for, exactly.
+// The bound of lz4 blocks is exact.
 func TestLz4BlockBound(t *testing.T) {
 	for _, raw := range [][]byte{text(10), text(5000), noise(5000), make([]byte, 70_000), bytes.Repeat(noise(300), 300)} {
 		p := make([]byte, lz4.CompressBlockBound(len(raw)))
@@ -117,7 +117,7 @@ func TestLz4BlockBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n == 0 {
-			continue // would be stored
+			continue // would be stored uncompressed
 		}
 		if got := lz4BlockBound(p[:n], 1<<20); got != int64(len(raw)) {
 			t.Errorf("%d bytes are counted as %d", len(raw), got)
@@ -125,13 +125,13 @@ func TestLz4BlockBound(t *testing.T) {
 	}
 }
 
-// TestInflatedBoundFollowsTheBatchesSize: 100 times what a batch may have.
+// The bound is 100 times the size limit of a batch.
 func TestInflatedBoundFollowsTheBatchesSize(t *testing.T) {
 	for _, c := range []struct {
 		rules Rules
 		want  int64
 	}{
-		{Rules{}, DefaultMaxInflated}, {Rules{MaxBatchBytes: 1}, leastInflated}, {Rules{MaxBatchBytes: 1 << 20}, 100 << 20},
+		{Rules{}, DefaultMaxInflated}, {Rules{MaxBatchBytes: 1}, minInflated}, {Rules{MaxBatchBytes: 1 << 20}, 100 << 20},
 		{Rules{MaxBatchBytes: 1 << 30}, DefaultMaxInflated}, {Rules{MaxBatchBytes: 1 << 20, MaxInflatedBytes: 5}, 5},
 	} {
 		if got := c.rules.maxInflated(); got != c.want {

@@ -9,29 +9,28 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// inflater turns the compressed records of one batch into bytes. It is used by
-// one goroutine at a time and reused for the next batch.
+// inflater inflates the compressed records of one batch. It must not be used concurrently and is
+// reused for the next batch.
 //
-// open readies it; limit is how much its user will read at most, so that data
-// that says it is larger is refused at once, with errInflated. Its memory is taken
-// from the room, for which it may have to wait; a roomError means that it needs more
-// than all of it. Read ends with
-// io.EOF only when the compressed data was used up, to the last byte. close drops
-// what it holds of the batch, and may be called more than once.
+// open prepares it. limit is the number of bytes that the caller will read at most: open returns
+// errInflated at once for data that declares a larger size. open acquires memory from the budget
+// and may wait for it; a roomError means that it needs more than the whole budget. Read returns
+// io.EOF only when the compressed data was used to the last byte. close releases everything that
+// belongs to the batch, and may be called more than once.
 type inflater interface {
 	open(p []byte, limit int64, r *decodeBudget) error
 	io.Reader
 	close()
 }
 
-// errTrailing: the compressed stream ends before the batch does. Readers differ
-// in what they make of such bytes, so nobody gets to see any.
+// errTrailing: the compressed stream ends before the batch does. Readers treat such bytes
+// differently, so they are rejected.
 var errTrailing = errors.New("bytes are left after the end of the compressed stream")
 
-// bufferKept is the largest buffer an inflater takes back into the pool with it.
+// bufferKept is the largest buffer that an inflater keeps in the pool.
 const bufferKept = 1 << 20
 
-// inflaters holds spare inflaters by codec; a cache and no state.
+// inflaters holds spare inflaters by codec.
 var inflaters = [Zstd + 1]sync.Pool{
 	Gzip:   {New: func() any { return new(gzipInflater) }},
 	Snappy: {New: func() any { return new(snappyInflater) }},
@@ -44,7 +43,7 @@ func getInflater(c Codec) inflater { return inflaters[c].Get().(inflater) }
 
 func putInflater(c Codec, inf inflater) { inflaters[c].Put(inf) }
 
-// gzipInflater reads RFC 1952 members, as many as there are.
+// gzipInflater reads any number of RFC 1952 members.
 type gzipInflater struct {
 	src bytes.Reader
 	z   gzip.Reader
@@ -61,7 +60,7 @@ func (g *gzipInflater) Read(p []byte) (int, error) {
 
 func (g *gzipInflater) close() { g.src.Reset(nil) }
 
-// sized returns a slice of n bytes, in buf if it has room.
+// sized returns a slice of n bytes, in buf if it fits.
 func sized(buf []byte, n int) []byte {
 	if cap(buf) >= n {
 		return buf[:n]
@@ -69,7 +68,7 @@ func sized(buf []byte, n int) []byte {
 	return make([]byte, n)
 }
 
-// spare returns what to keep of a buffer for the next batch.
+// spare returns the part of a buffer to keep for the next batch.
 func spare(buf []byte) []byte {
 	if cap(buf) > bufferKept {
 		return nil

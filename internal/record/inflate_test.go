@@ -16,12 +16,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// packed puts a payload that is already compressed behind a header.
+// packed puts a compressed payload after a header.
 func packed(t testing.TB, codec Codec, payload []byte, count int) []byte {
 	return foreignRaw(t, None, payload, count, func(b *kmsg.RecordBatch) { b.Attributes = int16(codec) })
 }
 
-// bomb is a payload of one record with n zeros as its value.
+// bomb returns a payload of one record with n zeros as its value.
 func bomb(t testing.TB, codec Codec, n int) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -68,11 +68,11 @@ func bomb(t testing.TB, codec Codec, n int) []byte {
 	return buf.Bytes()
 }
 
-// TestBombIsRefusedInLittleMemory: what a batch inflates to costs neither memory,
-// nor time beyond the limit, whether it is accepted, refused or re-compressed.
-func TestBombIsRefusedInLittleMemory(t *testing.T) {
+// A large inflated size costs neither memory, nor time beyond the limit, whether the batch is
+// accepted, rejected or re-compressed.
+func TestBombIsRejectedWithLittleMemory(t *testing.T) {
 	const inflated, limit = 64 << 20, 16 << 20
-	const memory = 24 << 20 // all that is allocated on the way, pools that were emptied included
+	const memory = 24 << 20 // all allocations, including those for pools that were emptied
 	for _, codec := range allCodecs[1:] {
 		p := packed(t, codec, bomb(t, codec, inflated), 1)
 		t.Logf("%s: %d bytes inflate to %d", codec, len(p), inflated)
@@ -92,7 +92,7 @@ func TestBombIsRefusedInLittleMemory(t *testing.T) {
 	}
 }
 
-// kindAt is the record a bomb is found at: its length tells before it is inflated,
+// kindAt returns where a bomb is detected: the record length reveals it before it is inflated,
 // while a batch that became too large is too large as a whole.
 func kindAt(r *Rules) int32 {
 	if r.MaxInflatedBytes > 0 {
@@ -110,7 +110,7 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestManySmallRecordsAreBounded: no single length gives this bomb away.
+// Many small records are bounded, although no single length reveals this bomb.
 func TestManySmallRecordsAreBounded(t *testing.T) {
 	var raw []byte
 	for i := range int32(4000) {
@@ -134,8 +134,7 @@ func raw1() []byte {
 	return foreignRecord(0, 0, Record{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 99)})
 }
 
-// TestBrokenStreams: each is under a CRC that matches, and inflates to a good
-// record as far as it goes.
+// Each broken stream has a valid CRC and begins with a valid record.
 func TestBrokenStreams(t *testing.T) {
 	for _, codec := range allCodecs[1:] {
 		p := foreignDeflate(t, codec, raw1())
@@ -187,7 +186,7 @@ func TestXerialFraming(t *testing.T) {
 	}
 }
 
-// TestLz4Frames: those that Java's reader and librdkafka's both take are taken.
+// Frames that Java's reader and librdkafka's both accept are accepted.
 func TestLz4Frames(t *testing.T) {
 	raw := raw1()
 	frame := func(opts ...lz4.Option) []byte {
@@ -216,7 +215,7 @@ func TestLz4Frames(t *testing.T) {
 	flip := func(p []byte, at int, bits byte) []byte {
 		p = bytes.Clone(p)
 		p[at] ^= bits
-		if at == 4 || at == 5 { // make the descriptor's checksum right again
+		if at == 4 || at == 5 { // correct the descriptor's checksum
 			end := 6
 			if p[4]&lz4FlagSize != 0 {
 				end += 8
@@ -247,8 +246,8 @@ func TestLz4Frames(t *testing.T) {
 	}
 }
 
-// TestZstdWindows: a frame of the highest levels names a window of up to 128 MiB,
-// and costs what its content needs.
+// A frame of the highest levels declares a window of up to 128 MiB, and costs only the memory that
+// its content needs.
 func TestZstdWindows(t *testing.T) {
 	raw := raw1()
 	stream := func(window int) []byte {
@@ -288,11 +287,11 @@ func TestZstdWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := sharedRoom()
+	shared := sharedBudget()
 	shared.wide.forget()
 	mustAccept(t, &Rules{}, b)
 	if spent := allocated(func() { mustAccept(t, &Rules{}, b) }); spent > 1<<20 {
-		t.Errorf("the next wide frame took %d bytes of memory: its decoder is made anew", spent)
+		t.Errorf("the next wide frame took %d bytes of memory: its decoder was not reused", spent)
 	}
 	if shared.wide.kept != 32<<20 {
 		t.Errorf("decoders for %d bytes of windows are kept", shared.wide.kept)
@@ -310,7 +309,7 @@ func TestZstdWindows(t *testing.T) {
 		}
 	}
 	if used := shared.budget.Stats().Used; used != 0 {
-		t.Errorf("%d bytes of the room were not given back", used)
+		t.Errorf("%d bytes of the budget were not released", used)
 	}
 
 	single := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 0x01, 0, 0} // 16 MiB in an empty block
@@ -318,7 +317,7 @@ func TestZstdWindows(t *testing.T) {
 	wantKind(t, "a size over the limit", &Rules{MaxInflatedBytes: 1 << 20}, packed(t, Zstd, single, 1), TooLarge, -1)
 }
 
-// TestZstdBlocks: each kind of block counts as what it inflates to.
+// Each kind of block counts with its inflated size.
 func TestZstdBlocks(t *testing.T) {
 	block := func(kind, size, last int, data ...byte) []byte {
 		word := size<<3 | kind<<1 | last
@@ -347,8 +346,8 @@ func TestZstdBlocks(t *testing.T) {
 	}
 }
 
-// TestPoolsAreShared: many goroutines, every codec to every other, bad streams in
-// between; run it with -race.
+// Many goroutines convert every codec to every other, with invalid streams in between; most useful
+// with -race.
 func TestPoolsAreShared(t *testing.T) {
 	var batches [][]byte
 	for _, c := range allCodecs {
@@ -391,6 +390,6 @@ func TestXXH32(t *testing.T) {
 		p = p[n:]
 	}
 	if h.sum() != xxh32Sum(long) {
-		t.Error("the sum depends on how the input is cut")
+		t.Error("the sum depends on how the input is divided")
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The other side of the cross-checks: franz-go's encoding, decoding and codecs,
-// which share no code with this package's walk.
+// The other side of the cross-checks: the encoding, decoding and codecs of franz-go, which share no
+// code with this package.
 
-// foreignBatch encodes records as a franz-go producer does; change, unless nil,
-// alters the header before the CRC is made.
+// foreignBatch encodes records as a franz-go producer does; change, unless nil, alters the header
+// before the CRC is computed.
 func foreignBatch(t testing.TB, codec Codec, recs []Record, change func(*kmsg.RecordBatch)) []byte {
 	t.Helper()
 	var raw []byte
@@ -38,8 +38,7 @@ func foreignRecord(delta int32, tsDelta int64, r Record) []byte {
 	return k.AppendTo(nil)
 }
 
-// foreignRaw puts a header before records that are already encoded, compressing
-// them with franz-go's codec.
+// foreignRaw puts a header before encoded records and compresses them with franz-go's codec.
 func foreignRaw(t testing.TB, codec Codec, raw []byte, count int, change func(*kmsg.RecordBatch)) []byte {
 	t.Helper()
 	b := kmsg.RecordBatch{
@@ -120,7 +119,7 @@ func foreignDecode(t testing.TB, p []byte) (kmsg.RecordBatch, []Record) {
 	return b, recs
 }
 
-// collect copies what Each hands out.
+// collect copies the records that Each passes to it.
 func collect(t testing.TB, b Batch) []Record {
 	t.Helper()
 	var recs []Record
@@ -140,7 +139,7 @@ func collect(t testing.TB, b Batch) []Record {
 	return recs
 }
 
-// numbered gives records the offsets from base on.
+// numbered assigns offsets from base on to records.
 func numbered(base int64, recs []Record) []Record {
 	out := make([]Record, len(recs))
 	for i, r := range recs {
@@ -150,7 +149,7 @@ func numbered(base int64, recs []Record) []Record {
 	return out
 }
 
-// sample is a batch's worth of records with everything a record can have.
+// sample returns records with every feature that a record can have.
 func sample() []Record {
 	return []Record{
 		{Timestamp: 1_700_000_000_000, Key: []byte("k"), Value: []byte("value")},
@@ -181,7 +180,7 @@ func inflateAll(codec Codec, p []byte, limit int64) ([]byte, error) {
 	inf := getInflater(codec)
 	defer putInflater(codec, inf)
 	defer inf.close()
-	if err := inf.open(p, limit, sharedRoom()); err != nil {
+	if err := inf.open(p, limit, sharedBudget()); err != nil {
 		return nil, err
 	}
 	var all bytes.Buffer

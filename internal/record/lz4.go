@@ -8,21 +8,21 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Lz4 in Kafka is one LZ4 frame (format 1.5.1), little endian:
+// In Kafka, lz4 is one LZ4 frame (format 1.5.1), little endian:
 //
 //	magic             uint32  0x184D2204
 //	FLG               byte    6-7 version 1, 5 blocks are independent (required),
 //	                          4 block checksums, 3 content size, 2 content checksum
 //	BD                byte    4-6 largest block: 4 64 KiB, 5 256 KiB, 6 1 MiB, 7 4 MiB
-//	content size      uint64  where FLG says so
+//	content size      uint64  if FLG declares it
 //	HC                byte    second byte of XXH32 from FLG up to here
-//	blocks, each: size uint32 (bit 31: stored as it is), data, XXH32 of the data
-//	                          where FLG says so
+//	blocks, each: size uint32 (bit 31: stored uncompressed), data, XXH32 of the data
+//	                          if FLG declares it
 //	end mark          uint32  0
-//	content checksum  uint32  XXH32 of all that was inflated, where FLG says so
+//	content checksum  uint32  XXH32 of the inflated data, if FLG declares it
 //
-// Java's reader refuses dependent blocks and a second frame, librdkafka's checks
-// the content checksum, which Java's ignores: what both read passes here.
+// Java's reader rejects dependent blocks and a second frame; librdkafka's verifies the content
+// checksum, which Java's ignores. Only frames that both readers accept are accepted here.
 const (
 	lz4Magic          = 0x184D2204
 	lz4Stored         = 1 << 31
@@ -33,26 +33,26 @@ const (
 	lz4FlagContentSum = 0x04
 	lz4FlagReserved   = 0x03
 
-	// lz4Ratio is how many bytes one byte of a block can stand for at most.
+	// lz4Ratio is the maximum expansion of a block.
 	lz4Ratio = 255
-	// lz4Block is how much goes into a block of ours, Java's size.
+	// lz4Block is the inflated size of the blocks that lz4Writer writes, Java's size.
 	lz4Block = 64 << 10
 )
 
 var (
-	errLz4Frame = errors.New("lz4: not a frame, or of a kind that Kafka does not use")
+	errLz4Frame = errors.New("lz4: not a frame that Kafka supports")
 	errLz4Short = errors.New("lz4: the frame ends too early")
 	errLz4Sum   = errors.New("lz4: a checksum does not match")
 	errLz4Size  = errors.New("lz4: a size does not match")
 )
 
-// lz4Inflater inflates block by block, straight out of the batch's bytes. Its
-// buffer is no larger than what the block at hand can inflate to.
+// lz4Inflater inflates block by block, directly from the batch's bytes. Its buffer is no larger
+// than the maximum inflated size of the current block.
 type lz4Inflater struct {
 	rest     []byte
 	flags    byte
 	largest  int
-	size     uint64 // content size, where the flags have it
+	size     uint64 // content size, if the flags declare it
 	inflated uint64
 	sum      xxh32
 	block    []byte
@@ -66,13 +66,13 @@ func (l *lz4Inflater) open(p []byte, limit int64, r *decodeBudget) error {
 		return err
 	}
 	need := int64(min(l.largest, len(l.rest)*lz4Ratio))
-	if need > roomFree && lz4Bound(p, lightInflated) <= lightInflated {
-		return nil // it is not Heavy, and may not wait
+	if need > unbudgeted && lz4Bound(p, lightInflated) <= lightInflated {
+		return nil // it is not Heavy, and must not wait
 	}
 	return l.take(r, need)
 }
 
-// begin readies l for walking over the blocks.
+// begin prepares l for a walk over the blocks.
 func (l *lz4Inflater) begin(p []byte, limit int64) error {
 	l.rest, l.unread, l.done, l.inflated = nil, nil, false, 0
 	l.sum.reset()
@@ -120,7 +120,7 @@ func (l *lz4Inflater) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// number takes a uint32 off the rest.
+// number removes a uint32 from the rest.
 func (l *lz4Inflater) number() (uint32, error) {
 	if len(l.rest) < 4 {
 		return 0, errLz4Short
@@ -130,7 +130,7 @@ func (l *lz4Inflater) number() (uint32, error) {
 	return v, nil
 }
 
-// inflate makes the next block readable, or finds the end of the frame.
+// inflate inflates the next block, or finds the end of the frame.
 func (l *lz4Inflater) inflate() error {
 	word, err := l.number()
 	if err != nil {
@@ -174,7 +174,7 @@ func (l *lz4Inflater) inflate() error {
 	return nil
 }
 
-// finish checks what follows the end mark.
+// finish checks the bytes after the end mark.
 func (l *lz4Inflater) finish() error {
 	l.done = true
 	if l.flags&lz4FlagContentSum != 0 {
@@ -201,78 +201,33 @@ func (l *lz4Inflater) close() {
 	l.release()
 }
 
-// lz4FrameHeader is that of Java's Lz4BlockOutputStream: independent blocks of at
-// most 64 KiB, no checksums, no size.
+// lz4FrameHeader is the header of Java's Lz4BlockOutputStream: independent blocks of at most 64
+// KiB, no checksums, no size.
 var lz4FrameHeader = [7]byte{0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82}
 
 // lz4Writer compresses into a frame as Java writes it.
-type lz4Writer struct {
-	dst      io.Writer
-	compress func(src, dst []byte) (int, error)
-	block    []byte // not yet compressed
-	out      []byte
-}
+type lz4Writer struct{ blockWriter }
 
-// newLz4Writer returns a writer for one of Kafka's levels: the default one means
-// the fast compressor, any other the thorough one, which looks at 2^(level-1)
-// candidates for a match.
+// newLz4Writer returns a writer for one of Kafka's levels: the default level selects the fast
+// compressor, any other the high-compression one, which tries 2^(level-1) candidates for a match.
 func newLz4Writer(level int) *lz4Writer {
-	w := &lz4Writer{
-		block: make([]byte, 0, lz4Block),
-		out:   make([]byte, 4+lz4.CompressBlockBound(lz4Block)),
+	compress := new(lz4.Compressor).CompressBlock
+	if level != lz4Default {
+		compress = (&lz4.CompressorHC{Level: 1 << (level - 1)}).CompressBlock
 	}
-	if level == lz4Default {
-		w.compress = new(lz4.Compressor).CompressBlock
-	} else {
-		w.compress = (&lz4.CompressorHC{Level: 1 << (level - 1)}).CompressBlock
-	}
-	return w
-}
-
-func (w *lz4Writer) reset(dst io.Writer) error {
-	w.dst, w.block = dst, w.block[:0]
-	_, err := dst.Write(lz4FrameHeader[:])
-	return err
-}
-
-func (w *lz4Writer) Write(p []byte) (int, error) {
-	total := len(p)
-	for len(p) > 0 {
-		n := copy(w.block[len(w.block):cap(w.block)], p)
-		w.block, p = w.block[:len(w.block)+n], p[n:]
-		if len(w.block) == cap(w.block) {
-			if err := w.flush(); err != nil {
-				return 0, err
-			}
+	out := make([]byte, 4+lz4.CompressBlockBound(lz4Block))
+	return &lz4Writer{blockWriter{block: make([]byte, 0, lz4Block), pack: func(block []byte) ([]byte, error) {
+		n, err := compress(block, out[4:])
+		size := uint32(n)
+		if n == 0 || n >= len(block) {
+			n = copy(out[4:], block)
+			size = uint32(n) | lz4Stored
 		}
-	}
-	return total, nil
+		binary.LittleEndian.PutUint32(out, size)
+		return out[:4+n], err
+	}}}
 }
 
-func (w *lz4Writer) flush() error {
-	if len(w.block) == 0 {
-		return nil
-	}
-	n, err := w.compress(w.block, w.out[4:])
-	if err != nil {
-		return err
-	}
-	size := uint32(n)
-	if n == 0 || n >= len(w.block) {
-		n = copy(w.out[4:], w.block)
-		size = uint32(n) | lz4Stored
-	}
-	binary.LittleEndian.PutUint32(w.out, size)
-	w.block = w.block[:0]
-	_, err = w.dst.Write(w.out[:4+n])
-	return err
-}
+func (w *lz4Writer) reset(dst io.Writer) error { return w.begin(dst, lz4FrameHeader[:]) }
 
-func (w *lz4Writer) Close() error {
-	err := w.flush()
-	if err == nil {
-		_, err = w.dst.Write([]byte{0, 0, 0, 0})
-	}
-	w.dst = nil
-	return err
-}
+func (w *lz4Writer) Close() error { return w.finish([]byte{0, 0, 0, 0}) }

@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain: the package starts no goroutine, and its codecs must not either.
+// TestMain checks for leaked goroutines: neither the package nor its codecs may start any.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

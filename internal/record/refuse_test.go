@@ -9,8 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// wantKind checks that p is refused as kind, at record index (-1: as a whole), and
-// left as it was.
+// wantKind checks that p is rejected as kind, at record index (-1: as a whole), and not changed.
 func wantKind(t testing.TB, name string, r *Rules, p []byte, kind Kind, index int32) {
 	t.Helper()
 	before := bytes.Clone(p)
@@ -20,12 +19,12 @@ func wantKind(t testing.TB, name string, r *Rules, p []byte, kind Kind, index in
 	case !ok:
 		t.Errorf("%s: error is %v, want %s", name, err, kind)
 	case e.Kind != kind || e.Record != index:
-		t.Errorf("%s: refused as %q at record %d, want %q at %d: %s", name, e.Kind, e.Record, kind, index, e.Msg)
+		t.Errorf("%s: rejected as %q at record %d, want %q at %d: %s", name, e.Kind, e.Record, kind, index, e.Msg)
 	case e.Msg == "" || (e.Record >= 0) != (len(e.Records) > 0):
-		t.Errorf("%s: error does not say enough: %#v", name, e)
+		t.Errorf("%s: incomplete error: %#v", name, e)
 	}
 	if a.Bytes != nil || !bytes.Equal(p, before) {
-		t.Errorf("%s: a refused batch was used or changed", name)
+		t.Errorf("%s: a rejected batch was used or changed", name)
 	}
 }
 
@@ -67,7 +66,7 @@ func TestAcceptRefusesHeaders(t *testing.T) {
 	}))
 }
 
-func TestAcceptRefusesWhatIsNotOneBatch(t *testing.T) {
+func TestAcceptRejectsOtherThanOneBatch(t *testing.T) {
 	one := foreignBatch(t, None, sample(), nil)
 	join := func(p ...[]byte) []byte { return bytes.Join(p, nil) }
 	set := func(at int, v byte) []byte {
@@ -98,8 +97,8 @@ func TestAcceptRefusesWhatIsNotOneBatch(t *testing.T) {
 	}
 }
 
-// rawCases are records as a broken client may encode them; index is where the
-// first of them is wrong, -1 where that is the batch.
+// rawCases are records as a broken client may encode them; index is the first wrong record, or -1
+// for the whole batch.
 func rawCases() []struct {
 	name  string
 	raw   []byte
@@ -147,13 +146,13 @@ func rawCases() []struct {
 	}
 }
 
-// TestAcceptRefusesRecords: the same for every codec, at the same record, and
-// whether the codec is changed on the way or not.
+// Invalid records are rejected with every codec, at the same record, with and without a change of
+// codec.
 func TestAcceptRefusesRecords(t *testing.T) {
 	for _, c := range rawCases() {
 		for _, codec := range allCodecs {
 			if c.raw == nil && codec == Lz4 {
-				continue // franz-go makes an empty frame of a kind nobody sends
+				continue // franz-go writes an empty frame of a kind that no client sends
 			}
 			for _, r := range []*Rules{{}, {Compression: compression(t, Snappy)}, {LogAppendTime: true}} {
 				wantKind(t, codec.String()+": "+c.name, r, foreignRaw(t, codec, c.raw, c.count, nil), InvalidRecord, c.index)

@@ -6,11 +6,10 @@ import (
 	"math"
 )
 
-// NoHorizon says that a rewritten batch keeps the delete horizon that it has, if it
-// has one.
+// NoHorizon makes Rewrite keep the batch's delete horizon, if it has one.
 const NoHorizon int64 = -1
 
-// ControlType is what a control record says (KIP-98, KIP-631).
+// ControlType is the type of a control record (KIP-98, KIP-631).
 type ControlType int16
 
 // The control records that end a transaction.
@@ -21,9 +20,8 @@ const (
 	NoControl ControlType = -1
 )
 
-// Marker returns what the first record of a control batch says; NoControl where
-// the batch is none or was emptied by a compaction. Other types than Abort and
-// Commit are not transaction markers.
+// Marker returns the type of the first record of a control batch; NoControl if b is not a control
+// batch or a compaction emptied it. Types other than Abort and Commit are not transaction markers.
 func (b Batch) Marker() (ControlType, error) {
 	if !b.Control() || b.Records() == 0 {
 		return NoControl, nil
@@ -42,13 +40,12 @@ func (b Batch) Marker() (ControlType, error) {
 	return kind, err
 }
 
-// errSeen ends a walk that has found what it looked for.
+// errSeen ends a walk that has found its record.
 var errSeen = errors.New("found")
 
-// Empty returns the batch without its records: offsets, epochs, producer,
-// sequence, largest timestamp and kind stay, so that the state of its producer
-// can be told from it. The horizon goes, and the first timestamp is -1, as Kafka
-// writes such batches.
+// Empty returns the batch without its records. Offsets, epochs, producer, sequence, largest
+// timestamp and kind stay, so that readers can determine the state of the producer. The horizon is
+// removed, and the first timestamp becomes -1, as in Kafka.
 func (b Batch) Empty() Batch {
 	e := append(make(Batch, 0, HeaderSize), b[:HeaderSize]...)
 	e.setLength()
@@ -59,14 +56,13 @@ func (b Batch) Empty() Batch {
 	return e
 }
 
-// Rewrite returns the batch with those of its records for which keep, which gets
-// their place in the batch counted from 0, returns true; there must be one at
-// least. Everything else that the batch says of itself and of them stays, the codec
-// too, but for the number of records and the largest timestamp. A horizon, unless
-// it is NoHorizon, becomes the batch's delete horizon in ms since 1970.
+// Rewrite returns the batch with the records for which keep returns true; keep receives the
+// position of a record in the batch, from 0. At least one record must be kept. Everything else
+// stays, including the codec, except the number of records and the largest timestamp. A horizon
+// other than NoHorizon becomes the batch's delete horizon, in ms since 1970.
 //
-// maxInflated and the errors are those of Each. A batch that would take more than
-// 2 GiB is an *Error of Kind TooLarge.
+// maxInflated and the errors are those of Each. For a batch larger than 2 GiB the error is an
+// *Error of Kind TooLarge.
 func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool) (Batch, error) {
 	c, err := CompressWith(b.Codec(), b.Codec().defaultLevel())
 	if err != nil {
@@ -85,7 +81,7 @@ func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool
 		return nil, err
 	}
 	if w.count == 0 {
-		return nil, refuse(EmptySet, "no record stays")
+		return nil, refuse(EmptySet, "no record is left")
 	}
 	n, err := rec.finish()
 	if err != nil {
@@ -106,7 +102,7 @@ func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool
 // rewriter copies records from one batch to another.
 type rewriter struct {
 	out    *recoder
-	first  int64 // what timestamps count from
+	first  int64 // base of the timestamp deltas
 	latest int64
 	count  int32
 	buf    []byte
@@ -141,11 +137,11 @@ func (w *rewriter) copy(b Batch, maxInflated int64, keep func(i int32) bool) err
 }
 
 func (w *rewriter) record(b Batch, r *Record, h head) error {
-	// Under LogAppendTime the records' own deltas mean nothing, but they stay.
+	// Under LogAppendTime the records' own deltas are meaningless, but they stay.
 	at := b.FirstTimestamp() + h.timeDelta
 	var ok bool
 	if w.buf, ok = appendRecord(w.buf, at-w.first, h.delta, r.Key, r.Value, r.Headers); !ok {
-		return refuse(TooLarge, "a record takes more than a batch can hold")
+		return refuse(TooLarge, "a record is larger than a batch can be")
 	}
 	w.latest = max(w.latest, at)
 	if w.count == math.MaxInt32 {
@@ -164,7 +160,7 @@ func (w *rewriter) flush() error {
 	return err
 }
 
-// defaultLevel is the level that a codec compresses with where nobody says another.
+// defaultLevel returns the codec's default level.
 func (c Codec) defaultLevel() int {
 	l := DefaultLevels()
 	switch c {

@@ -15,7 +15,7 @@ import (
 // consumer is a franz-go consumer of stored bytes.
 type consumer struct{ d kgo.Decompressor }
 
-// read returns what it gets, and where it goes on.
+// read returns the records that it receives, and the offset at which it continues.
 func (c consumer) read(t testing.TB, p []byte, from int64) (recs []Record, next int64) {
 	t.Helper()
 	rp := kmsg.NewFetchResponseTopicPartition()
@@ -34,13 +34,13 @@ func (c consumer) read(t testing.TB, p []byte, from int64) (recs []Record, next 
 	return recs, next
 }
 
-// What a rewritten batch must have kept, whoever reads it.
+// A rewritten batch keeps its properties for every reader.
 func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 	c := consumer{kgo.DefaultDecompressor()}
 	rapid.Check(t, func(rt *rapid.T) {
 		recs := drawRecords(rt)
 		for i := range recs {
-			recs[i].Timestamp %= 1 << 42 // what time.Time holds as nanoseconds
+			recs[i].Timestamp %= 1 << 42 // the range of time.Time in nanoseconds
 		}
 		codec := rapid.SampledFrom(allCodecs).Draw(rt, "codec")
 		b, err := recode(compression(t, codec), foreignBatch(t, None, recs, func(k *kmsg.RecordBatch) {
@@ -80,7 +80,7 @@ func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 		}
 		theirs, next := c.read(t, n, 0)
 		if !reflect.DeepEqual(want, theirs) || next != n.LastOffset()+1 {
-			rt.Fatalf("a consumer goes on at %d and gets: %s", next, cmp.Diff(want, theirs))
+			rt.Fatalf("a consumer continues at %d and gets: %s", next, cmp.Diff(want, theirs))
 		}
 		if b.LogAppendTime() {
 			latest = b.MaxTimestamp()
@@ -93,7 +93,7 @@ func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 		if n.Codec() != codec {
 			rt.Fatalf("codec %s became %s", codec, n.Codec())
 		}
-		// A second one keeps the horizon.
+		// A second rewrite keeps the horizon.
 		again, err := n.Rewrite(0, NoHorizon, func(i int32) bool { return i == 0 })
 		if err != nil {
 			rt.Fatal(err)
@@ -107,7 +107,7 @@ func TestRewriteKeepsAllButTheRecords(t *testing.T) {
 	})
 }
 
-// same checks what neither Rewrite nor Empty may change.
+// same checks the fields that neither Rewrite nor Empty may change.
 func same(t interface{ Fatalf(string, ...any) }, a, b Batch) {
 	type kept struct {
 		base, last, pid    int64
@@ -124,7 +124,7 @@ func same(t interface{ Fatalf(string, ...any) }, a, b Batch) {
 	}
 }
 
-func TestEmptyKeepsWhatTellsOfTheProducer(t *testing.T) {
+func TestEmptyKeepsTheProducerState(t *testing.T) {
 	c := consumer{kgo.DefaultDecompressor()}
 	for _, codec := range allCodecs {
 		b := stored(t, codec, sample(), func(k *kmsg.RecordBatch) {
@@ -141,10 +141,10 @@ func TestEmptyKeepsWhatTellsOfTheProducer(t *testing.T) {
 		}
 		b.SetBaseOffset(e.LastOffset() + 1)
 		if recs, next := c.read(t, append(bytes.Clone(e), b...), e.BaseOffset()); next != b.LastOffset()+1 || len(recs) != len(sample()) {
-			t.Errorf("%s: a consumer gets %d records and goes on at %d", codec, len(recs), next)
+			t.Errorf("%s: a consumer gets %d records and continues at %d", codec, len(recs), next)
 		}
 		if recs, next := c.read(t, e, e.BaseOffset()); next != e.LastOffset()+1 || len(recs) > 0 {
-			t.Errorf("%s: a consumer gets %d records and goes on at %d", codec, len(recs), next)
+			t.Errorf("%s: a consumer gets %d records and continues at %d", codec, len(recs), next)
 		}
 		if got := collect(t, e); len(got) > 0 {
 			t.Errorf("%s: %d records", codec, len(got))
@@ -155,10 +155,10 @@ func TestEmptyKeepsWhatTellsOfTheProducer(t *testing.T) {
 	}
 }
 
-func TestRewriteRefusesWhatItCannotRead(t *testing.T) {
+func TestRewriteRejectsUnreadableBatches(t *testing.T) {
 	b := stored(t, Gzip, sample(), nil)
 	if _, err := b.Rewrite(0, NoHorizon, func(int32) bool { return false }); !isKind(err, EmptySet) {
-		t.Errorf("nothing stays: %v", err)
+		t.Errorf("no record is kept: %v", err)
 	}
 	if _, err := b.Rewrite(10, NoHorizon, func(int32) bool { return true }); !isKind(err, TooLarge) {
 		t.Errorf("more than may be inflated: %v", err)
@@ -200,8 +200,7 @@ func TestMarker(t *testing.T) {
 	}
 }
 
-// FuzzRewrite: whatever the bytes are, a rewritten batch can be read, and holds what
-// stayed of the one before.
+// For any bytes, a rewritten batch can be read and holds the records that were kept.
 func FuzzRewrite(f *testing.F) {
 	for _, codec := range allCodecs {
 		f.Add(foreignBatch(f, codec, sample(), nil), uint64(5), int64(1000))

@@ -12,43 +12,44 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
-// decodeBudget bounds what inflating takes of the whole process.
+// decodeBudget bounds the resources that inflating uses in the whole process.
 //
-// Memory: zstd's windows and the blocks of lz4 and snappy, of all batches that are inflated at
-// the same time, have a part of the Go runtime's memory limit. That memory is allocated at once
-// and in one piece, so a client that names a large window must not exhaust a small broker.
+// Memory: zstd's windows and the blocks of lz4 and snappy, of all batches being inflated, together
+// may use a part of the Go runtime's memory limit. Each is allocated at once, so a client that
+// declares a large window must not exhaust a small broker.
 //
-// Processors: batches that inflate to much take turns, half of the processors at a time. Go's
-// scheduler lets each such goroutine run for 10 ms, and small requests would wait for that at each of their steps.
+// Processors: batches with a large inflated size need a slot; there are half as many slots as
+// processors. Go's scheduler lets each such goroutine run for 10 ms, and small requests would wait
+// for that at each of their steps.
 type decodeBudget struct {
-	turns  chan struct{}
-	size   int64 // bytes; what needs more than all of it is refused
+	slots  chan struct{}
+	size   int64 // bytes; a batch that needs more is rejected
 	budget *bufpool.Budget
 	wide   wideDecoders
-	best   bool // zstd's best compressors have a quarter of the memory at most
+	best   bool // zstd's best compressors fit in a quarter of the memory
 }
 
 const (
-	// roomShare of the memory limit is for inflating, within bounds: 8 MiB is what RFC 8878
-	// asks every reader of zstd for, 128 MiB is the limit of zstd's command line and of Java's reader.
-	roomShare           = 8
-	leastRoom, mostRoom = 8 << 20, 128 << 20
-	// roomFree is not counted. What is not Heavy needs no more and does not wait.
-	roomFree = 128 << 10
+	// The budget is 1/roomShare of the memory limit, within bounds. RFC 8878 asks every reader of
+	// zstd to support 8 MiB; 128 MiB is the limit of zstd's command line and of Java's reader.
+	budgetShare          = 8
+	minBudget, maxBudget = 8 << 20, 128 << 20
+	// roomFree is not counted: batches that are not Heavy need no more and must not wait.
+	unbudgeted = 128 << 10
 )
 
-// newDecodeBudget returns the room of a process with so many bytes of memory.
+// newDecodeBudget returns the budget of a process with so many bytes of memory.
 func newDecodeBudget(memory int64) *decodeBudget {
-	size := min(max(memory/roomShare, leastRoom), mostRoom)
+	size := min(max(memory/budgetShare, minBudget), maxBudget)
 	turns := max(1, runtime.GOMAXPROCS(0)/2)
-	return &decodeBudget{turns: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
+	return &decodeBudget{slots: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
 }
 
-// zstdBestBytes is what one compressor of zstd's best level takes; the level below takes 6 MiB.
+// zstdBestBytes is the memory of one compressor of zstd's best level; the level below needs 6 MiB.
 const zstdBestBytes = 36 << 20
 
 // zstdLevel returns the library's level for one of zstd's. A broker with little memory uses the
-// second best one instead of the best, so that a topic's config cannot exhaust it.
+// second best level instead of the best, so that a topic's config cannot exhaust its memory.
 func (r *decodeBudget) zstdLevel(level int) zstd.EncoderLevel {
 	return min(zstd.EncoderLevelFromZstd(level), r.bestLevel())
 }
@@ -60,47 +61,47 @@ func (r *decodeBudget) bestLevel() zstd.EncoderLevel {
 	return zstd.SpeedBetterCompression
 }
 
-// sharedRoom returns the process's room. The memory limit is read once, at the first batch
-// that is inflated: it is set before.
-var sharedRoom = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(debug.SetMemoryLimit(-1)) })
+// sharedBudget returns the budget of the process. It reads the memory limit once, when the first
+// batch is inflated, which is after the limit was set.
+var sharedBudget = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(debug.SetMemoryLimit(-1)) })
 
-// roomError is the refusal of a batch that needs more memory than there is for inflating.
-type roomError struct{ need, most int64 }
+// budgetError is the error for a batch that needs more memory than the whole budget.
+type budgetError struct{ need, most int64 }
 
-func (e roomError) Error() string {
-	return fmt.Sprintf("inflating it takes %s of memory, of which there is %s here; send smaller batches or give the broker more memory",
+func (e budgetError) Error() string {
+	return fmt.Sprintf("inflating it takes %s of memory, the limit of this broker is %s; send smaller batches or give the broker more memory",
 		mib(e.need), mib(e.most))
 }
 
-// mib is a number of bytes in MiB, rounded up.
+// mib formats a number of bytes in MiB, rounded up.
 func mib(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 
-// decodeHold is what one batch has taken of a room; the zero value holds nothing.
+// decodeHold is the memory that one batch has acquired; the zero value holds nothing.
 type decodeHold struct {
-	room  *decodeBudget
+	of    *decodeBudget
 	taken int64
 }
 
-// take waits for n bytes. It waits for holders that compute, and for nothing else. The error
-// is a roomError, and nothing was taken.
+// take acquires n bytes. It waits only for holders that are computing. On an error, a roomError,
+// nothing was acquired.
 func (h *decodeHold) take(r *decodeBudget, n int64) error {
 	if n > r.size {
-		return roomError{n, r.size}
+		return budgetError{n, r.size}
 	}
-	if n <= roomFree {
+	if n <= unbudgeted {
 		return nil
 	}
 	if err := r.budget.Acquire(context.Background(), n); err != nil {
 		return err
 	}
-	h.room, h.taken = r, n
+	h.of, h.taken = r, n
 	return nil
 }
 
-// release gives back what was taken. More than once does nothing.
+// release releases the memory. It may be called more than once.
 func (h *decodeHold) release() {
 	if h.taken > 0 {
-		h.room.budget.Release(h.taken)
+		h.of.budget.Release(h.taken)
 	}
 	*h = decodeHold{}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// TestRoomIsAPartOfTheMemory: and never less than what RFC 8878 asks for.
-func TestRoomIsAPartOfTheMemory(t *testing.T) {
+// The budget is a part of the memory, and never less than RFC 8878 requires.
+func TestBudgetIsAPartOfTheMemory(t *testing.T) {
 	for memory, want := range map[int64]int64{0: 8 << 20, 51 << 20: 8 << 20, 256 << 20: 32 << 20, 1 << 40: 128 << 20, math.MaxInt64: 128 << 20} {
 		if got := newDecodeBudget(memory).size; got != want {
-			t.Errorf("%d bytes of memory: a room of %d, want %d", memory, got, want)
+			t.Errorf("%d bytes of memory: a budget of %d, want %d", memory, got, want)
 		}
 	}
 }
 
-// TestZstdLevelGoesByTheMemory: the compressors of all turns have a quarter of it at most.
-func TestZstdLevelGoesByTheMemory(t *testing.T) {
-	turns := int64(cap(newDecodeBudget(0).turns))
+// The compressors of all slots use at most a quarter of the memory.
+func TestZstdLevelDependsOnTheMemory(t *testing.T) {
+	turns := int64(cap(newDecodeBudget(0).slots))
 	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression, 4*turns*zstdBestBytes - 4: zstd.SpeedBetterCompression,
 		4 * turns * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
 		r := newDecodeBudget(memory)
@@ -40,7 +40,7 @@ func TestZstdLevelGoesByTheMemory(t *testing.T) {
 	}
 }
 
-// inflateIn inflates a payload in a room.
+// inflateIn inflates a payload with a budget.
 func inflateIn(r *decodeBudget, codec Codec, p []byte) error {
 	inf := getInflater(codec)
 	defer putInflater(codec, inf)
@@ -55,16 +55,16 @@ func inflateIn(r *decodeBudget, codec Codec, p []byte) error {
 	return c.err
 }
 
-// windowed is a bomb of zstd with a window of 2^log bytes.
+// windowed returns a zstd bomb with a window of 2^log bytes.
 func windowed(t *testing.T, log, n int) []byte {
 	p := bomb(t, Zstd, n)
 	p[5] = byte(log-10) << 3
 	return p
 }
 
-// TestRoomRefuses: what needs more memory than there is for inflating is refused before any is
-// taken, with the remedy; what could never fill its window is not.
-func TestRoomRefuses(t *testing.T) {
+// A batch that needs more memory than the budget is rejected before memory is acquired, with the
+// remedy. A batch that cannot fill its window is not rejected.
+func TestBudgetRejectsLargeBatches(t *testing.T) {
 	for name, c := range map[string]struct {
 		codec Codec
 		p     []byte
@@ -81,7 +81,7 @@ func TestRoomRefuses(t *testing.T) {
 		r := newDecodeBudget(64 << 20)
 		var err error
 		spent := allocated(func() { err = inflateIn(r, c.codec, c.p) })
-		e, refused := errors.AsType[roomError](err)
+		e, refused := errors.AsType[budgetError](err)
 		if c.need == 0 && err != nil || c.need > 0 && (!refused || e.need != c.need || spent > 1<<20) {
 			t.Errorf("%s: %v, and %d bytes of memory; want %d", name, err, spent, c.need)
 		}
@@ -90,15 +90,15 @@ func TestRoomRefuses(t *testing.T) {
 		}
 		r.wide.forget()
 	}
-	err := (&scanner{batch: make(Batch, HeaderSize)}).streamError(roomError{128 << 20, 8 << 20})
-	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != TooLarge || !strings.Contains(e.Msg, "takes 128 MiB of memory, of which there is 8 MiB here; send smaller batches") {
+	err := (&scanner{batch: make(Batch, HeaderSize)}).streamError(budgetError{128 << 20, 8 << 20})
+	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != TooLarge || !strings.Contains(e.Msg, "takes 128 MiB of memory, the limit of this broker is 8 MiB; send smaller batches") {
 		t.Errorf("a client gets %v", err)
 	}
 }
 
-// TestRoomIsShared: batches that are inflated at the same time have the room together, however
-// many they are, and so have the decoders that are kept for later ones.
-func TestRoomIsShared(t *testing.T) {
+// Batches that are inflated concurrently share the budget, however many they are, and so do the
+// decoders that are kept for later batches.
+func TestBudgetIsShared(t *testing.T) {
 	r := newDecodeBudget(64 << 20)
 	defer r.wide.forget()
 	wide, narrow, block := windowed(t, 23, 20<<20), windowed(t, 21, 20<<20), bomb(t, Lz4, 20<<20)
@@ -123,8 +123,9 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// TestFramesInARowGetAllOfTheRoom: the first frame says nothing of the window of the next.
-func TestFramesInARowGetAllOfTheRoom(t *testing.T) {
+// The first frame does not declare the window of the next frame, so several frames get the whole
+// budget.
+func TestSeveralFramesGetTheWholeBudget(t *testing.T) {
 	r := newDecodeBudget(64 << 20)
 	defer r.wide.forget()
 	small := foreignDeflate(t, Zstd, raw1())
@@ -135,13 +136,13 @@ func TestFramesInARowGetAllOfTheRoom(t *testing.T) {
 		t.Errorf("%d bytes were taken", peak)
 	}
 	if err := inflateIn(r, Zstd, append(small[:len(small):len(small)], windowed(t, 24, 20<<20)...)); err == nil {
-		t.Error("the second frame has a window that is larger than the room")
+		t.Error("the second frame has a window larger than the budget")
 	}
 }
 
-// TestInflatingTakesATurn: what inflates to much holds one of the turns, and what does not, none.
-func TestInflatingTakesATurn(t *testing.T) {
-	turns := sharedRoom().turns
+// A batch with a large inflated size holds a slot; other batches hold none.
+func TestInflatingHoldsASlot(t *testing.T) {
+	turns := sharedBudget().slots
 	for _, codec := range allCodecs[1:] {
 		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
 			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
@@ -153,7 +154,7 @@ func TestInflatingTakesATurn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if held != want || len(turns) != 0 {
-				t.Errorf("%s, %d bytes: %d turns are held, and %d afterwards", codec, size, held, len(turns))
+				t.Errorf("%s, %d bytes: %d slots are held, and %d afterwards", codec, size, held, len(turns))
 			}
 		}
 	}

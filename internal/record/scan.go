@@ -5,38 +5,38 @@ import (
 	"io"
 )
 
-// DefaultMaxInflated is how many bytes a batch may inflate to where the caller
-// sets no limit of its own, and the most that a batch's size may allow: 256 MiB.
+// DefaultMaxInflated is the inflated size that a batch may have if the caller sets no limit, and
+// the upper bound of limits derived from a batch's size: 256 MiB.
 const DefaultMaxInflated = 256 << 20
 
-// scanner walks the records of one batch, once. Its memory is a window, however
-// large the records are, as long as it is not asked to hand them out.
+// scanner walks the records of one batch, once. Its memory is one window, however large the records
+// are, unless the caller asks for their content.
 type scanner struct {
 	cursor
 	batch Batch
-	count int32 // records the header promises
+	count int32 // number of records according to the header
 	index int32 // of the next record
-	fail  error // the first thing found wrong, an *Error
+	fail  error // the first fault, an *Error
 
 	inf    inflater
-	most   int64         // bytes of one record that is inflated
-	turns  chan struct{} // of which one is held; nil if not
+	most   int64         // limit for one inflated record
+	slots  chan struct{} // the budget's slots, one of which is held; nil if none is
 	window *[]byte
 }
 
-// head is what a scan tells of a record.
+// head is the header of a scanned record.
 type head struct {
-	timestamp int64 // ms; the broker's where the batch says so
+	timestamp int64 // ms; the broker's if the batch has LogAppendTime
 	timeDelta int64 // as the record has it
 	overflow  bool  // the timestamp does not fit 64 bits
 	delta     int32 // of the offset
 	key       bool  // not null
 }
 
-// open readies s for the records of b, of which at most limit bytes are inflated
-// (0 or less: DefaultMaxInflated). tee, unless nil, gets all that is inflated.
-// Every open is followed by a close, after an error too. In between the caller must not
-// open another batch, nor wait for one that does: both may need the same turn and room.
+// open prepares s for the records of b and inflates at most limit bytes (0 or less:
+// DefaultMaxInflated). tee, unless nil, receives all inflated bytes. The caller must call close
+// after every open, even after an error. In between it must not open another batch, nor wait for a
+// goroutine that does: both may need the same slot and memory.
 func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	s.batch, s.count = b, b.Records()
 	if s.count < 0 {
@@ -53,11 +53,11 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	if limit <= 0 {
 		limit = DefaultMaxInflated
 	}
-	r := sharedRoom()
+	r := sharedBudget()
 	s.limit, s.tee, s.most = limit, tee, r.size
 	if codec.inflatesMuch(b.payload()) {
-		r.turns <- struct{}{}
-		s.turns = r.turns
+		r.slots <- struct{}{}
+		s.slots = r.slots
 	}
 	s.inf = getInflater(codec)
 	if err := s.inf.open(b.payload(), limit, r); err != nil {
@@ -68,16 +68,16 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	return nil
 }
 
-// close gives back what open took.
+// close releases everything that open acquired.
 func (s *scanner) close() {
 	if s.inf != nil {
 		s.inf.close()
 		putInflater(s.batch.Codec(), s.inf)
 		s.inf = nil
 	}
-	if s.turns != nil {
-		<-s.turns
-		s.turns = nil
+	if s.slots != nil {
+		<-s.slots
+		s.slots = nil
 	}
 	if s.window != nil {
 		putWindow(s.window, s.buf)
@@ -85,8 +85,8 @@ func (s *scanner) close() {
 	}
 }
 
-// next walks over one record; callers stop at count. Where rec is not nil, key,
-// value and headers are put there, aliasing the window until the next call.
+// next walks over one record; callers must stop after count records. If rec is not nil, next stores
+// the key, value and headers in it, which alias the window until the next call.
 func (s *scanner) next(rec *Record) (head, error) {
 	var h head
 	length := s.varint32("record length")
@@ -101,8 +101,8 @@ func (s *scanner) next(rec *Record) (head, error) {
 	case int64(length) > s.left():
 		s.fail = refuseAt(TooLarge, s.index, "record length is %d, at most %d more bytes may be inflated", length, s.left())
 	case s.src != nil && int64(length) > s.most:
-		// Accept does not need it in one piece, but who reads it does.
-		s.fail = refuseAt(TooLarge, s.index, "record length is %d, %v", length, roomError{int64(length), s.most})
+		// Accept does not need the record at once, but its readers will.
+		s.fail = refuseAt(TooLarge, s.index, "record length is %d, %v", length, budgetError{int64(length), s.most})
 	case rec != nil && !s.need(int(length)):
 		s.cut()
 	}
@@ -118,7 +118,7 @@ func (s *scanner) next(rec *Record) (head, error) {
 	return h, s.fail
 }
 
-// body walks over what follows the length of a record that ends at end.
+// body walks over the content of a record that ends at end.
 func (s *scanner) body(end int64, h *head, rec *Record) {
 	if s.at() == end {
 		s.reject("record is empty")
@@ -151,8 +151,7 @@ func (s *scanner) headers(end int64, rec *Record) {
 	if s.fail != nil {
 		return
 	}
-	// A header takes two bytes at least: a count that cannot be true is refused
-	// before anything is done that many times.
+	// A header takes at least two bytes: an impossible count is rejected before it is used.
 	if n < 0 || int64(n) > (end-s.at())/2 {
 		s.reject("header count %d does not fit the %d bytes that are left", n, end-s.at())
 		return
@@ -169,8 +168,7 @@ func (s *scanner) headers(end int64, rec *Record) {
 	}
 }
 
-// bytes walks over a length and as many bytes; there is nothing to walk over when
-// they are null, the length -1.
+// bytes walks over a length and as many bytes; a length of -1 means null, without bytes.
 func (s *scanner) bytes(end int64, what string, nullable, keep bool) (p []byte, ok bool) {
 	n := s.varint32(what)
 	switch {
@@ -227,14 +225,14 @@ func (s *scanner) end() error {
 	return refuse(InvalidRecord, "bytes are left after the last of %d records", s.count)
 }
 
-// reject notes what is wrong with the record at hand; the first note stays.
+// reject records a fault of the current record, unless a fault was recorded before.
 func (s *scanner) reject(format string, args ...any) {
 	if s.fail == nil {
 		s.fail = refuseAt(InvalidRecord, s.index, format, args...)
 	}
 }
 
-// cut notes that the data ended too early, or why no more could be had.
+// cut records that the data ended too early, or why no more could be read.
 func (s *scanner) cut() {
 	if s.fail != nil {
 		return
@@ -246,9 +244,9 @@ func (s *scanner) cut() {
 	s.fail = refuseAt(InvalidRecord, s.index, "the data ends inside record %d of %d", s.index+1, s.count)
 }
 
-// streamError is what an error of the inflater, or of the tee, means to a client.
-// A stream that cannot be inflated under a CRC that matches was sent like that;
-// it would come the same way again, which is why it is not Corrupt.
+// streamError converts an error of the inflater, or of the tee, to an error for the client. A
+// stream with a valid CRC that cannot be inflated was sent like that; sending it again would not
+// help, so the error is not Corrupt.
 func (s *scanner) streamError(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -256,7 +254,7 @@ func (s *scanner) streamError(err error) error {
 	if e, ok := errors.AsType[teeError](err); ok {
 		return e.error
 	}
-	if e, ok := errors.AsType[roomError](err); ok {
+	if e, ok := errors.AsType[budgetError](err); ok {
 		return refuse(TooLarge, "the %s data cannot be inflated: %v", s.batch.Codec(), e)
 	}
 	if errors.Is(err, errInflated) {

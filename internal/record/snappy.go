@@ -10,40 +10,39 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Snappy in Kafka comes in two shapes. librdkafka and most others send one raw
-// snappy block. Java sends the framing of the xerial library:
+// Kafka uses snappy in two forms. librdkafka and most other clients send one raw snappy block. Java
+// sends the framing of the xerial library:
 //
 //	 0  82 'S' 'N' 'A' 'P' 'P' 'Y' 00
 //	 8  version             int32
 //	12  compatible version  int32
 //	16  chunks, each an int32 length and as many bytes of a raw snappy block
 //
-// Readers of either kind are expected to take both.
+// Readers must accept both.
 const (
 	xerialHeader = 16
-	// xerialVersion is the one there is; Java's reader refuses lower ones.
+	// xerialVersion is the only version; Java's reader rejects lower ones.
 	xerialVersion = 1
-	// xerialBlock is how much goes into a chunk, as in Java's SnappyOutputStream.
+	// xerialBlock is the inflated size of a chunk, as in Java's SnappyOutputStream.
 	xerialBlock = 32 << 10
-	// snappyRatio is how many bytes one byte of a block can stand for at most: a copy of
-	// 64 bytes takes 3.
+	// snappyRatio is the maximum expansion of a block: a copy of 64 bytes takes 3.
 	snappyRatio = 22
 )
 
 var xerialMagic = [8]byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 var (
-	errXerialVersion = errors.New("snappy: an unknown version of the framing")
-	errXerial        = errors.New("snappy: a chunk's length is not that of its data")
+	errXerialVersion = errors.New("snappy: unknown version of the framing")
+	errXerial        = errors.New("snappy: the length of a chunk does not match its data")
 	errSnappy        = errors.New("snappy: not a valid block")
 )
 
-// snappyInflater inflates block by block; a block is at most 22 times as large as
-// its compressed form.
+// snappyInflater inflates block by block; a block is at most 22 times as large as its compressed
+// form.
 type snappyInflater struct {
 	rest   []byte // chunks, or the raw block
 	framed bool
-	first  bool // a raw block that was not read yet
+	first  bool // a raw block has not been read yet
 	limit  int64
 	block  []byte
 	unread []byte // of block
@@ -57,7 +56,7 @@ func (s *snappyInflater) open(p []byte, limit int64, r *decodeBudget) error {
 	return s.take(r, s.largest())
 }
 
-// begin readies s for walking over the blocks.
+// begin prepares s for a walk over the blocks.
 func (s *snappyInflater) begin(p []byte, limit int64) error {
 	s.framed = len(p) > xerialHeader && bytes.Equal(p[:len(xerialMagic)], xerialMagic[:])
 	s.rest, s.first, s.limit, s.unread = p, !s.framed, limit, nil
@@ -82,7 +81,7 @@ func (s *snappyInflater) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// inflate makes the next block readable.
+// inflate inflates the next block.
 func (s *snappyInflater) inflate() error {
 	chunk, err := s.chunk()
 	if err != nil {
@@ -101,7 +100,7 @@ func (s *snappyInflater) inflate() error {
 	return err
 }
 
-// largest is the size of the largest block, as far as it could be true.
+// largest returns the size of the largest block, as far as it is possible.
 func (s *snappyInflater) largest() (most int64) {
 	for walk := (snappyInflater{rest: s.rest, framed: s.framed, first: s.first}); ; {
 		chunk, err := walk.chunk()
@@ -113,7 +112,7 @@ func (s *snappyInflater) largest() (most int64) {
 	}
 }
 
-// chunk takes the next compressed block off the rest.
+// chunk removes the next compressed block from the rest.
 func (s *snappyInflater) chunk() ([]byte, error) {
 	if !s.framed {
 		if !s.first {
@@ -143,10 +142,9 @@ func (s *snappyInflater) close() {
 	s.release()
 }
 
-// snappyLen walks over the elements of a block and returns how much they inflate
-// to, which must be what the block says in front. It refuses what only readers of
-// the S2 extension understand (a copy with offset 0), because the consumers of
-// the batch would not, and it costs nothing to believe a length afterwards.
+// snappyLen walks over the elements of a block and returns their inflated size, which must match
+// the size that the block declares. It rejects the S2 extension (a copy with offset 0), because the
+// consumers of the batch would reject it too. After this walk the declared length can be trusted.
 func snappyLen(p []byte) (int64, error) {
 	want, n := binary.Uvarint(p)
 	if n <= 0 || want > 1<<32-1 {
@@ -171,8 +169,8 @@ func snappyLen(p []byte) (int64, error) {
 	return have, nil
 }
 
-// snappyElement reads one element: how many bytes it stands for, the offset of a
-// copy (-1: it is a literal), how many bytes it takes itself (0: not complete).
+// snappyElement parses one element. It returns the number of bytes it stands for, the offset of a
+// copy (-1: a literal), and its encoded size (0: incomplete).
 func snappyElement(p []byte) (length, offset, size int64) {
 	tag := p[0]
 	var arg [4]byte
@@ -181,7 +179,7 @@ func snappyElement(p []byte) (length, offset, size int64) {
 	switch tag & 3 {
 	case 0:
 		length, size = int64(tag>>2)+1, 1
-		if extra := length - 60; extra > 0 { // 60 to 63: the length is in 1 to 4 bytes
+		if extra := length - 60; extra > 0 { // 60 to 63: the length follows in 1 to 4 bytes
 			length, size = number&(1<<(8*extra)-1)+1, 1+extra
 		}
 		return length, -1, size + length
@@ -194,57 +192,23 @@ func snappyElement(p []byte) (length, offset, size int64) {
 }
 
 // xerialWriter compresses into the framing above.
-type xerialWriter struct {
-	dst   io.Writer
-	block []byte // not yet compressed
-	out   []byte
-}
+type xerialWriter struct{ blockWriter }
 
 func newXerialWriter() *xerialWriter {
-	return &xerialWriter{
-		block: make([]byte, 0, xerialBlock),
-		out:   make([]byte, 0, 4+s2.MaxEncodedLen(xerialBlock)),
-	}
+	out := make([]byte, 4+s2.MaxEncodedLen(xerialBlock))
+	return &xerialWriter{blockWriter{block: make([]byte, 0, xerialBlock), pack: func(block []byte) ([]byte, error) {
+		packed := s2.EncodeSnappy(out[4:], block)
+		binary.BigEndian.PutUint32(out, uint32(len(packed)))
+		return out[:4+len(packed)], nil
+	}}}
 }
 
 func (x *xerialWriter) reset(dst io.Writer) error {
-	x.dst, x.block = dst, x.block[:0]
 	var header [xerialHeader]byte
 	n := copy(header[:], xerialMagic[:])
 	binary.BigEndian.PutUint32(header[n:], xerialVersion)
 	binary.BigEndian.PutUint32(header[n+4:], xerialVersion)
-	_, err := dst.Write(header[:])
-	return err
+	return x.begin(dst, header[:])
 }
 
-func (x *xerialWriter) Write(p []byte) (int, error) {
-	total := len(p)
-	for len(p) > 0 {
-		n := copy(x.block[len(x.block):cap(x.block)], p)
-		x.block, p = x.block[:len(x.block)+n], p[n:]
-		if len(x.block) == cap(x.block) {
-			if err := x.flush(); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return total, nil
-}
-
-func (x *xerialWriter) flush() error {
-	if len(x.block) == 0 {
-		return nil
-	}
-	packed := s2.EncodeSnappy(x.out[4:cap(x.out)], x.block)
-	chunk := x.out[:4+len(packed)]
-	binary.BigEndian.PutUint32(chunk, uint32(len(packed)))
-	x.block = x.block[:0]
-	_, err := x.dst.Write(chunk)
-	return err
-}
-
-func (x *xerialWriter) Close() error {
-	err := x.flush()
-	x.dst = nil
-	return err
-}
+func (x *xerialWriter) Close() error { return x.finish(nil) }

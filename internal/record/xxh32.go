@@ -5,8 +5,7 @@ import (
 	"math/bits"
 )
 
-// xxh32 is XXH32 with seed 0, the checksum inside lz4 frames. The zero value is
-// not ready: call reset.
+// xxh32 is XXH32 with seed 0, the checksum inside lz4 frames. Call reset before the first use.
 type xxh32 struct {
 	acc   [4]uint32
 	tail  [16]byte // input that does not fill a stripe yet
@@ -22,7 +21,7 @@ const (
 )
 
 func (h *xxh32) reset() {
-	var seed uint32 // added so that the sums wrap, as they are meant to
+	var seed uint32 // a variable, so that the sums wrap as intended
 	h.acc = [4]uint32{seed + xxPrime1 + xxPrime2, seed + xxPrime2, seed, seed - xxPrime1}
 	h.total = 0
 }
@@ -70,7 +69,7 @@ func (h *xxh32) sum() uint32 {
 	return sum ^ sum>>16
 }
 
-// xxh32Sum returns the checksum of p alone.
+// xxh32Sum returns the checksum of p.
 func xxh32Sum(p []byte) uint32 {
 	var h xxh32
 	h.reset()

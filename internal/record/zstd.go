@@ -10,10 +10,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A zstd frame (RFC 8878) names the window its reader must remember, and readers
-// make room for it before they see any data. Producers name more than they need: 2 MiB for
-// a batch of 100 bytes is usual, and the levels 20 to 22 name up to 128 MiB. So the blocks are
-// counted first, the window is cut to what they can fill, and that is taken from the room.
+// A zstd frame (RFC 8878) declares the window that its reader must keep, and readers allocate it
+// before they see any data. Producers declare more than they need: 2 MiB for a batch of 100 bytes
+// is usual, and the levels 20 to 22 declare up to 128 MiB. The inflater therefore counts the blocks
+// first, reduces the window to the size that they can fill, and acquires that from the budget.
 const (
 	zstdMaxWindow = 128 << 20 // the limit of zstd's command line and of Java's reader
 	zstdBlock     = 128 << 10
@@ -21,21 +21,21 @@ const (
 
 var (
 	errZstdFrame  = errors.New("zstd: not a valid frame")
-	errZstdWindow = errors.New("zstd: the frame asks for a window of more than 128 MiB")
+	errZstdWindow = errors.New("zstd: the frame declares a window of more than 128 MiB")
 )
 
-// wideIdle is how long decoders for wide windows are kept for the next batch. To make
-// one for each of many batches would keep a processor busy with clearing memory.
+// wideIdle is how long decoders for wide windows are kept for the next batch. Creating a decoder
+// for each of many batches would keep a processor busy with clearing memory.
 const wideIdle = time.Second
 
 // wideDecoder is a decoder for windows of more than bufferKept.
 type wideDecoder struct {
 	*zstd.Decoder
-	window int64 // the widest that it had
+	window int64 // the widest that it has had
 }
 
-// wideDecoders are those of a room that no batch uses: together they have no more memory than
-// the room, and none after wideIdle.
+// wideDecoders are the idle decoders of a budget: together they use no more memory than the budget,
+// and none after wideIdle.
 type wideDecoders struct {
 	mu   sync.Mutex
 	idle []*wideDecoder
@@ -59,8 +59,8 @@ func (w *wideDecoders) take(most int64) (*wideDecoder, error) {
 	return &wideDecoder{Decoder: dec}, err
 }
 
-// give keeps a decoder for a while, if those that are kept and it have at most so many bytes.
-func (w *wideDecoders) give(dec *wideDecoder, most int64) {
+// put keeps a decoder for a while, unless the kept ones would exceed most bytes.
+func (w *wideDecoders) put(dec *wideDecoder, most int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.kept+dec.window > most || dec.Reset(nil) != nil {
@@ -76,7 +76,7 @@ func (w *wideDecoders) give(dec *wideDecoder, most int64) {
 	}
 }
 
-// forget drops the decoders that no batch uses.
+// forget drops the idle decoders.
 func (w *wideDecoders) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,8 +86,7 @@ func (w *wideDecoders) forget() {
 	w.idle, w.kept = nil, 0
 }
 
-// zstdInput is the batch's bytes, the header of the first frame apart where it
-// was changed.
+// zstdInput is the batch's bytes, with a separate header of the first frame if it was changed.
 type zstdInput struct{ head, rest []byte }
 
 func (in *zstdInput) Read(p []byte) (int, error) {
@@ -103,8 +102,8 @@ func (in *zstdInput) Read(p []byte) (int, error) {
 }
 
 type zstdInflater struct {
-	dec    *zstd.Decoder // for windows up to bufferKept; made once
-	wide   *wideDecoder  // instead of it, for this batch only
+	dec    *zstd.Decoder // for windows up to bufferKept; created once
+	wide   *wideDecoder  // replaces dec for this batch only
 	from   *decodeBudget // of wide
 	header [zstd.HeaderMaxSize]byte
 	in     zstdInput
@@ -141,8 +140,8 @@ func newZstdDecoder(window uint64) (*zstd.Decoder, error) {
 		zstd.WithDecoderMaxWindow(window), zstd.WithDecoderMaxMemory(window))
 }
 
-// fit readies the input and returns the window it needs: that of its only frame. Several
-// frames, which no producer sends, get all of the room, as each may name a window.
+// fit prepares the input and returns the window that its only frame needs. Several frames, which no
+// producer sends, get the whole budget, because each may declare its own window.
 func (z *zstdInflater) fit(p []byte, limit int64, r *decodeBudget) (int64, error) {
 	z.in = zstdInput{rest: p}
 	var h zstd.Header
@@ -167,7 +166,7 @@ func (z *zstdInflater) fit(p []byte, limit int64, r *decodeBudget) (int64, error
 		return 0, err
 	}
 	if h.SingleSegment && bound < window {
-		return 0, errZstdFrame // the blocks cannot fill what the header promises
+		return 0, errZstdFrame // the blocks cannot fill the declared size
 	}
 	if fits := uint64(1) << bits.Len64(max(bound, zstdBlock)-1); fits < window && !h.SingleSegment {
 		// Byte 5 is the window descriptor: the exponent over 2^10 in bits 3 to 7.
@@ -182,7 +181,7 @@ func (z *zstdInflater) fit(p []byte, limit int64, r *decodeBudget) (int64, error
 	return int64(window), nil
 }
 
-// zstdSum skips the checksum behind a frame's blocks, if the frame has one.
+// zstdSum skips the checksum after a frame's blocks, if the frame has one.
 func zstdSum(h zstd.Header, p []byte) []byte {
 	if h.HasCheckSum {
 		return p[min(4, len(p)):]
@@ -190,8 +189,8 @@ func zstdSum(h zstd.Header, p []byte) []byte {
 	return p
 }
 
-// zstdBlocks returns the most that the blocks of a frame can inflate to, and what follows
-// them. With an error, bound is of the blocks before it.
+// zstdBlocks returns an upper bound of the inflated size of a frame's blocks, and the bytes after
+// them. On an error, bound is that of the blocks before it.
 func zstdBlocks(p []byte) (bound uint64, rest []byte, err error) {
 	for {
 		if len(p) < 3 {
@@ -234,9 +233,9 @@ func (z *zstdInflater) close() {
 	z.in = zstdInput{}
 	switch {
 	case z.wide != nil:
-		z.from.wide.give(z.wide, z.from.size)
+		z.from.wide.put(z.wide, z.from.size)
 	case z.dec != nil:
-		// The error is of a closed decoder only, and this one never is.
+		// Reset fails only for a closed decoder, and this one is never closed.
 		_ = z.dec.Reset(nil)
 	}
 	z.wide, z.from = nil, nil

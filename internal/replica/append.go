@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// Acks says which replicas must count before an append is acknowledged.
+// Acks selects the replicas that must have an append before it is acknowledged.
 type Acks int16
 
 // The values of the protocol.
@@ -19,22 +19,21 @@ const (
 	AcksAll    Acks = -1
 )
 
-// Append is one request's append to one partition. It may be used again after
-// Done ran.
+// Append is one request's append to one partition. It may be reused after Done has run.
 type Append struct {
-	// LeaderEpoch that the caller believes in, -1: whatever is current.
+	// LeaderEpoch is the caller's leader epoch, -1 for the current one.
 	LeaderEpoch int32
 	Acks        Acks
-	// Batches were accepted for the topic. Their bytes must stay untouched until Done.
+	// Batches were validated for the topic. Their bytes must not change before Done.
 	Batches record.Accepted
-	// MinISR is min.insync.replicas; it counts for AcksAll.
+	// MinISR is min.insync.replicas. It applies to AcksAll only.
 	MinISR int32
 	// Done is called exactly once, from any goroutine, and must not block.
 	Done func(*Append)
 
 	// Results, valid in Done.
 	BaseOffset int64 // -1 on error
-	AppendTime int64 // ms under LogAppendTime, else -1
+	AppendTime int64 // ms under LogAppendTime, otherwise -1
 	LogStart   int64
 	Err        error // matches an error of this package or of storage
 
@@ -47,16 +46,15 @@ type Append struct {
 	overdue    bool // Overdue was called; guarded by Partition.mu
 }
 
-// The states of an Append, beside being linked into a queue.
+// The states of an Append. Whether it is in a queue is independent of them.
 const (
-	pending uint32 = iota
-	expired        // Expire came while the log was numbering it: OffsetsAssigned ends it
-	settled        // its outcome is decided, finish follows
+	pending  uint32 = iota
+	expired         // Expire was called while the log assigned offsets; OffsetsAssigned finishes the append
+	resolved        // the outcome is decided; finish follows
 	done
 )
 
-// fifo is a list of appends that wait, in the order in which they were numbered.
-// It is guarded by Partition.mu.
+// fifo is a queue of waiting appends, in the order of their offsets. Guarded by Partition.mu.
 type fifo struct{ head, tail *Append }
 
 func (q *fifo) push(a *Append) {
@@ -83,8 +81,8 @@ func (q *fifo) remove(a *Append) {
 	a.queue, a.prev, a.next = nil, nil, nil
 }
 
-// covered moves the appends at the head that end covers to ready. A repetition
-// that stands behind newer appends waits for them, which is late but not wrong.
+// covered moves the appends at the head that end at or below end to ready. A duplicate behind newer
+// appends waits for them, which is late but correct.
 func (q *fifo) covered(end int64, ready *decided) {
 	for q.head != nil && q.head.inner.Next <= end {
 		a := q.head
@@ -93,7 +91,7 @@ func (q *fifo) covered(end int64, ready *decided) {
 	}
 }
 
-// discardAbove moves the appends beyond end to ready, with an error.
+// discardAbove moves the appends that end beyond end to ready, with an error.
 func (q *fifo) discardAbove(end int64, err error, ready *decided) {
 	for a := q.head; a != nil; {
 		next := a.next
@@ -105,8 +103,8 @@ func (q *fifo) discardAbove(end int64, err error, ready *decided) {
 	}
 }
 
-// late moves those that are overdue and that ack covers to ready, with ErrTimedOut, and
-// reports whether others are overdue.
+// late moves the overdue appends that end at or below ack to ready, with ErrTimedOut, and reports
+// whether others are overdue.
 func (q *fifo) late(ack int64, ready *decided) (more bool) {
 	for a := q.head; a != nil; {
 		next := a.next
@@ -123,12 +121,12 @@ func (q *fifo) late(ack int64, ready *decided) (more bool) {
 	return more
 }
 
-// decided is a chain of appends that were taken out of their queues under
-// Partition.mu and are finished without it. Nobody else may touch their links.
+// decided is a list of appends that were removed from their queues under Partition.mu and will be
+// finished without it. Only its owner may use their links.
 type decided struct{ head, tail *Append }
 
 func (d *decided) add(a *Append, err error) {
-	a.state.Store(settled) // Expire comes too late
+	a.state.Store(resolved) // from here on Expire has no effect
 	a.Err = err
 	if d.tail != nil {
 		d.tail.next = a
@@ -138,19 +136,18 @@ func (d *decided) add(a *Append, err error) {
 	d.tail = a
 }
 
-// finish ends everything in the chain, in order. The caller holds no lock.
+// finish finishes all appends of the list in order. The caller holds no lock.
 func (d *decided) finish() {
 	for a := d.head; a != nil; {
-		next := a.next // a may be in use again after Done
+		next := a.next // a may be reused after Done
 		a.next = nil
 		a.finish(a.Err)
 		a = next
 	}
 }
 
-// Refusal returns why an append with acks=all, in a leader epoch and with a topic's
-// min.insync.replicas, would be refused now, nil if it would be queued. It does not
-// block.
+// Refusal returns the error with which an append with acks=all would be refused now, nil if it
+// would be queued. It does not block.
 func (p *Partition) Refusal(epoch, minISR int32) error {
 	if err := p.role.Load().accepts(&Append{LeaderEpoch: epoch, Acks: AcksAll, MinISR: minISR}); err != nil {
 		return fmt.Errorf("append to %s: %w", p, err)
@@ -158,8 +155,8 @@ func (p *Partition) Refusal(epoch, minISR int32) error {
 	return p.log.Refusal()
 }
 
-// Append appends a. The log commits it when batch is run, or at once if batch is nil. It
-// never blocks. a.Done receives the outcome, perhaps before Append returns.
+// Append appends a. The log commits it when batch runs, or at once if batch is nil. Append never
+// blocks. a.Done receives the outcome, possibly before Append returns.
 func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	a.p, a.overdue = p, false
 	a.state.Store(pending)
@@ -173,7 +170,7 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	p.log.Append(&a.inner, batch)
 }
 
-// OffsetsAssigned is storage.Sink: the append has its place in the log, or was refused.
+// OffsetsAssigned implements storage.Sink. The append has its offsets or was refused.
 func (a *Append) OffsetsAssigned(*storage.Append) {
 	switch {
 	case a.inner.Err != nil:
@@ -194,10 +191,10 @@ func (a *Append) OffsetsAssigned(*storage.Append) {
 	}
 }
 
-// resolve finishes an append that stands in no queue; an Expire that came before
-// decides.
+// resolve finishes an append that is in no queue. If Expire was called before, the outcome is
+// ErrTimedOut.
 func (a *Append) resolve(err error) {
-	if !a.state.CompareAndSwap(pending, settled) {
+	if !a.state.CompareAndSwap(pending, resolved) {
 		err = a.timedOut()
 	}
 	a.finish(err)
@@ -205,10 +202,10 @@ func (a *Append) resolve(err error) {
 
 func (a *Append) timedOut() error { return fmt.Errorf("append to %s: %w", a.p, ErrTimedOut) }
 
-// Overdue bounds the wait for other replicas, as the timeout of a Produce request does in
-// Kafka: as soon as this broker's log holds the append as its profile demands, Done follows
-// with ErrTimedOut unless enough others hold it too. It does nothing for other acks than
-// AcksAll. It is not called before Queue has returned, nor after the append may be in use again.
+// Overdue bounds the wait for other replicas, like the timeout of Kafka's Produce requests. As soon
+// as this broker's log has the append as its profile demands, Done is called with ErrTimedOut
+// unless enough other replicas have it too. Overdue has no effect unless acks is AcksAll. It must
+// not be called before Append has returned or after the append may have been reused.
 func (a *Append) Overdue() {
 	p := a.p
 	if p == nil || a.Acks != AcksAll || a.state.Load() != pending {
@@ -217,7 +214,7 @@ func (a *Append) Overdue() {
 	p.mu.Lock()
 	a.overdue, p.overdue = true, true
 	if a.queue == nil || a.inner.Next > p.log.AckEnd() {
-		p.mu.Unlock() // what makes it held ends it: OffsetsAssigned or Advanced
+		p.mu.Unlock() // OffsetsAssigned or Advanced finishes it when the log has it
 		return
 	}
 	a.queue.remove(a)
@@ -225,11 +222,10 @@ func (a *Append) Overdue() {
 	a.finish(a.timedOut())
 }
 
-// Expire ends the append with ErrTimedOut unless something else has decided its
-// outcome, and says whether it did. If the log is numbering it at this moment,
-// Done follows shortly; else it has run when Expire returns. The records may
-// still be stored; the producer's sequence protects a retry. It is not called
-// before Append has returned.
+// Expire ends the append with ErrTimedOut unless its outcome is already decided, and reports
+// whether it did. If the log is assigning offsets at this moment, Done follows shortly; otherwise
+// Done has run when Expire returns. The records may still be stored; the producer's sequence
+// protects a retry. Expire must not be called before Append has returned.
 func (a *Append) Expire() bool {
 	p := a.p
 	if p == nil || a.state.Load() != pending {
@@ -251,7 +247,7 @@ func (a *Append) Expire() bool {
 	return won
 }
 
-// finish calls Done, once.
+// finish calls Done once.
 func (a *Append) finish(err error) {
 	if a.state.Swap(done) == done {
 		return

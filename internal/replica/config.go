@@ -6,8 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// LogConfig is what a topic's resolved configuration means to its logs. internal
-// says that the broker itself writes the topic.
+// LogConfig returns the log configuration for a topic's resolved configuration. internal marks a
+// topic that the broker itself writes.
 func LogConfig(c *configdef.Topic, internal bool) storage.Config {
 	return storage.Config{
 		Profile: c.Durability,

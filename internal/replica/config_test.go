@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// What a topic says of its logs reaches them, each config at its place.
+// Each config of a topic reaches the log's configuration, in the right field.
 func TestEveryConfigOfATopicReachesItsLogs(t *testing.T) {
 	profiles, err := durability.NewSet()
 	if err != nil {

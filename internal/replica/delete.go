@@ -7,38 +7,35 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// ErrPolicy says that the topic is compacted and not deleted from, so that nobody may say which
-// of its records go.
-var ErrPolicy = errors.New("cleanup.policy is compact: records go when they are replaced")
+// ErrPolicy: the topic is only compacted, so clients may not delete its records.
+var ErrPolicy = errors.New("cleanup.policy is compact: only compaction removes records")
 
-// HighWatermark as the offset of a Deletion stands for the partition's high
-// watermark, as in the protocol.
+// HighWatermark as the offset of a Deletion selects the partition's high watermark, as in the
+// protocol.
 const HighWatermark int64 = -1
 
-// Deletion asks that the records of one partition below an offset go
-// (DeleteRecords, KIP-107).
+// Deletion is a request to delete the records of one partition below an offset (DeleteRecords,
+// KIP-107).
 type Deletion struct {
 	Topic     [16]byte
 	Partition int32
-	// Offset becomes the first that can be read; HighWatermark, or at most that.
+	// Offset becomes the log start. It is HighWatermark or at most the high watermark.
 	Offset int64
 
-	// Results. Low is the first offset that can be read now; -1 on error. Err
-	// matches an error of this package or of storage: ErrUnknownPartition,
-	// ErrNotLeader, ErrOffline, ErrPolicy, storage.ErrOffsetOutOfRange for an
-	// offset above the high watermark or below 0, storage.ErrFailed where it could
-	// not be made durable.
+	// Results. Low is the log start, -1 on error. Err matches an error of this package or of
+	// storage: ErrUnknownPartition, ErrNotLeader, ErrOffline, ErrPolicy,
+	// storage.ErrOffsetOutOfRange if Offset is negative or above the high watermark,
+	// storage.ErrFailed if the new start could not be made durable.
 	Low int64
 	Err error
 }
 
-// DeleteRecords moves the starts of partitions and sets Low and Err of each. It
-// returns when that is durable: with one checkpoint for each log directory,
-// however many partitions there are. It writes to the disk.
+// DeleteRecords moves the log starts of partitions and sets Low and Err of each. It returns when
+// the new starts are durable, after one checkpoint per log directory. It writes to the disk.
 func (m *Manager) DeleteRecords(list []Deletion) {
 	partitions := make([]*Partition, len(list))
 	moves := make([]storage.StartMove, 0, len(list))
-	at := make([]int, 0, len(list)) // of each move in list
+	at := make([]int, 0, len(list)) // index in list of each move
 	for i := range list {
 		d := &list[i]
 		d.Low = -1
@@ -57,7 +54,7 @@ func (m *Manager) DeleteRecords(list []Deletion) {
 	}
 }
 
-// DeleteRecords is Manager.DeleteRecords for one partition.
+// DeleteRecords deletes the records of one partition below an offset; see Manager.DeleteRecords.
 func (p *Partition) DeleteRecords(offset int64) (low int64, err error) {
 	to, err := p.deletable(offset)
 	if err != nil {
@@ -68,7 +65,7 @@ func (p *Partition) DeleteRecords(offset int64) (low int64, err error) {
 	return p.deleted(&moves[0])
 }
 
-// deletable returns the offset up to which records are to go, if they may.
+// deletable returns the offset below which a Deletion deletes records, or an error if it may not.
 func (p *Partition) deletable(offset int64) (int64, error) {
 	r, high := p.role.Load(), p.Ends().HighWatermark
 	if err := p.readable(r, -1); err != nil {
@@ -81,12 +78,12 @@ func (p *Partition) deletable(offset int64) (int64, error) {
 	case offset == HighWatermark:
 		return high, nil
 	case offset < 0 || offset > high:
-		return 0, fmt.Errorf("%w: records of %s below %d are to be deleted, the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset, high)
+		return 0, fmt.Errorf("%w: delete records of %s below %d: the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset, high)
 	}
 	return offset, nil
 }
 
-// deleted is the outcome of a move.
+// deleted returns the outcome of a move.
 func (p *Partition) deleted(m *storage.StartMove) (low int64, err error) {
 	if m.Err != nil {
 		return -1, m.Err

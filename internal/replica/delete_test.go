@@ -15,7 +15,7 @@ import (
 
 func TestDeleteRecords(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	for range 4 {
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 	}
@@ -70,18 +70,18 @@ func TestDeleteRecords(t *testing.T) {
 	if at, err := p.ListOffset(Earliest, -1, false); err != nil || at.Offset != 6 {
 		t.Errorf("earliest: %+v, %v", at, err)
 	}
-	p.FollowOf(2, 1, pair, pair)
+	p.BecomeFollower(2, 1, pair, pair)
 	if _, err := p.DeleteRecords(6); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("a follower: %v", err)
 	}
 }
 
-// Retention moves the start in storage, without a word to the partition: a reader that
-// waits below it is told all the same, also where the checkpoint fails.
+// Retention moves the log start without involving the partition. A reader that waits below it is
+// answered nevertheless, even if the checkpoint fails.
 func TestRetentionTellsWhoWaits(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	must(t, begin(t, p, AcksLeader, 4).wait(t))
 	watch := &told{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
@@ -99,7 +99,7 @@ func TestRetentionTellsWhoWaits(t *testing.T) {
 	}
 }
 
-// A request about many partitions costs one checkpoint, and each has its own outcome.
+// A request for many partitions costs one checkpoint, and each partition has its own outcome.
 func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	disk := crashfs.New(1)
 	fs, c := errfs.New(disk), newCluster()
@@ -132,7 +132,7 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 			t.Errorf("%d: %+v", i, d)
 		}
 	}
-	l.DeleteRecords(list[3:]) // again: it is durable already
+	l.DeleteRecords(list[3:]) // a repetition: it is already durable
 	if checkpoints != 1 {
 		t.Errorf("%d checkpoints for what is gone", checkpoints-1)
 	}
@@ -145,8 +145,8 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	l.DeleteRecords(nil)
 }
 
-// What could not be made durable is not answered as if it were, and the same request
-// does not find it done either.
+// A deletion that could not be made durable is reported as failed, and so is a repetition of the
+// request.
 func TestDeleteRecordsThatIsNotDurable(t *testing.T) {
 	fs, c := errfs.New(crashfs.New(1)), newCluster()
 	l := start(t, fs, c)

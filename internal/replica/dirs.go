@@ -6,19 +6,20 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// Dirs are the log directories of this broker that are in use, in the order of the
-// configuration. The slice must not be changed.
+// Dirs returns this broker's usable log directories in the order of the configuration. The caller
+// must not change the slice.
 func (m *Manager) Dirs() []*storage.Dir { return m.opt.Storage.Dirs() }
 
-// FailedDirs are the log directories that could not be opened at the start. The slice must
-// not be changed.
+// FailedDirs returns the log directories that could not be opened at the start. The caller must not
+// change the slice.
 func (m *Manager) FailedDirs() []*storage.DirError { return m.opt.Storage.Failed() }
 
-// misplaced returns why a partition can be had neither from the log that was found, nil if
-// none was, nor from a new one; nil if it can. dir is where the metadata says that its log
-// was made, zero if it doesn't say. first is true if an earlier run may have made it.
+// misplaced returns why a partition can use neither the log that was found, which may be nil, nor a
+// new one; nil if it can use one of them. dir is the log's directory according to the metadata,
+// zero if unknown. first is true if an earlier run may have created the log.
 //
-// A log that was made once is never made again: an empty one in its place would hide a loss.
+// A log that was created once is never created again: an empty one in its place would hide the
+// loss.
 func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bool) error {
 	if found != nil {
 		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() {

@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// twoDirs starts a broker over the log directories /d and /e.
+// twoDirs starts a broker with the log directories /d and /e.
 func twoDirs(t testing.TB, fs vfs.FS, c *cluster) life {
 	t.Helper()
 	return startIn(t, fs, c, "/d", "/e")
 }
 
-// split is a topic with four partitions, half of them in /d and half in /e, each with a
-// record, and a stop after that.
+// split creates a topic with four partitions, two in each of /d and /e, each with one record, and
+// stops the broker.
 func split(t testing.TB, fs vfs.FS, c *cluster) {
 	t.Helper()
 	l := twoDirs(t, fs, c)
@@ -31,8 +31,8 @@ func split(t testing.TB, fs vfs.FS, c *cluster) {
 	must(t, l.storage.Close())
 }
 
-// unreadable fails what reads a directory's checkpoint, and what reads its identity if all
-// is set.
+// unreadable makes reads of a directory's checkpoint fail, and also those of its identity if all is
+// set.
 func unreadable(fs vfs.FS, dir string, all bool) vfs.FS {
 	errs := errfs.New(fs)
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: dir + "/checkpoint/*", Err: syscall.EIO})
@@ -42,9 +42,9 @@ func unreadable(fs vfs.FS, dir string, all bool) vfs.FS {
 	return errs
 }
 
-// The partitions of a directory that can't be opened are offline and named with the reason;
-// the others, and new ones, are not concerned. None is made again elsewhere. A start that
-// opens the directory has them back.
+// The partitions of a directory that cannot be opened are offline and listed with the reason. Other
+// and new partitions work. None is created again elsewhere. A start that can open the directory has
+// them again.
 func TestPartitionsOfABadDirectoryAreOfflineAndMadeNowhereElse(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		fs, c := vfs.Memory(), newCluster()
@@ -83,8 +83,8 @@ func TestPartitionsOfABadDirectoryAreOfflineAndMadeNowhereElse(t *testing.T) {
 	}
 }
 
-// A partition whose directory was not recorded may be in the one that can't be opened, and is
-// made nowhere else.
+// A partition whose directory was not recorded may be in the directory that cannot be opened, so it
+// is not created elsewhere.
 func TestAnUnrecordedPartitionIsNotMadeBesideABadDirectory(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	c.fail = errors.New("store is gone")
@@ -117,8 +117,8 @@ func TestAnUnrecordedPartitionIsNotMadeBesideABadDirectory(t *testing.T) {
 	}
 }
 
-// A topic that is deleted while one of its directories can't be opened is not forgotten: the
-// start that opens the directory removes its logs.
+// A topic is deleted while one of its directories cannot be opened. It is not forgotten: the start
+// that opens the directory deletes its logs.
 func TestADeletedTopicIsRememberedUntilItsDirectoryOpens(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	split(t, fs, c)
@@ -159,8 +159,7 @@ func TestADeletedTopicIsRememberedIfItsDeletionFailed(t *testing.T) {
 	}
 }
 
-// A log that is found in another directory than the one it was made in is a copy, and is not
-// served for it.
+// A log in another directory than the one recorded for it is a copy, and is not used.
 func TestALogInAnotherDirectoryIsNotServed(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)

@@ -1,36 +1,32 @@
-// Package replica is partitions as replicated logs: who leads, who is in sync,
-// how far records count, and when an append is acknowledged.
-//
-// It owns Partition, which sits on a storage.Log and moves the high watermark,
-// and Manager, which follows the metadata: it gives partitions their role, and
-// has logs made and deleted, each directory at its own pace (docs/topics.md). A handler calls Append and Read; it knows
-// nothing of how a log becomes durable, and this package nothing of the protocol.
-//
+// Package replica implements partitions as replicated logs: which broker leads, which replicas are
+// in sync, up to which offset records count, and when an append is acknowledged. It owns Partition,
+// which moves the high watermark of a storage.Log, and Manager, which follows the metadata. The
+// Manager gives partitions their role and creates and deletes logs, independently for each log
+// directory (docs/topics.md). Request handlers call Append and Read and know nothing of how a log
+// becomes durable. This package knows nothing of the protocol.
 // # When an append is acknowledged
 //
-//	Append → storage numbers it → it waits in order of offsets:
-//	  acks=1    until ackEnd, the end up to which the leader's log meets its durability profile, covers it
-//	  acks=all  until the high watermark does: the smallest ackEnd over the in-sync replicas
+//	Append → storage assigns offsets → it waits, in offset order:
 //	  acks=0    not at all
+//	  acks=1    for ackEnd: the offset up to which the leader's log meets its durability profile
+//	  acks=all  for the high watermark: the smallest ackEnd of the in-sync replicas
 //
-// Whatever moves an end completes what it covers: the log (Advanced), a follower's
-// acknowledgement (Acknowledged), a change of the ISR. Completion runs on that
-// goroutine; there is none per append.
-//
-// Invariants: no append completes without error before its condition holds (I2);
-// the high watermark of a leader never goes back, and nobody reads above it
-// (I4); a leader of an older epoch than the metadata's takes nothing (I9).
+// The goroutine that advances an end completes the appends that it covers: the log (Advanced), a
+// follower's acknowledgement (Acknowledged), or a change of the ISR. There is no goroutine per
+// append.
+// Invariants: no append completes without error before its condition holds (I2); the high watermark
+// of a leader never decreases, and no read returns records above it (I4); a leader whose epoch is
+// older than the metadata's accepts no append (I9).
 package replica
 
 import "errors"
 
-// Errors that callers tell apart. The broker maps each to a protocol error.
+// Errors that callers distinguish. The broker maps each to a protocol error.
 var (
 	ErrUnknownPartition = errors.New("this broker has no such partition")
 	ErrOffline          = errors.New("partition is offline")
 	ErrNotLeader        = errors.New("this broker does not lead the partition")
-	// ErrDeleted comes with ErrNotLeader: the partition's topic was deleted, and
-	// nobody leads it any more.
+	// ErrDeleted comes with ErrNotLeader: the partition's topic was deleted, so it has no leader.
 	ErrDeleted           = errors.New("the topic was deleted")
 	ErrFencedEpoch       = errors.New("the leader epoch in the request is older than the broker's")
 	ErrUnknownEpoch      = errors.New("the leader epoch in the request is newer than the broker's")

@@ -50,11 +50,11 @@ func openStorage(t testing.TB, fs vfs.FS, dirs ...string) *storage.Manager {
 	m, err := storage.Open(places, storage.Options{FS: fs, JournalFileSize: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return cfg }})
 	must(t, err)
-	t.Cleanup(func() { _ = m.Close() }) // a second Close does nothing
+	t.Cleanup(func() { _ = m.Close() }) // a second Close has no effect
 	return m
 }
 
-// lone is one partition without a manager.
+// lone returns a partition without a manager.
 func lone(t testing.TB, fs vfs.FS) *Partition {
 	t.Helper()
 	m := openStorage(t, fs, "/d")
@@ -74,7 +74,7 @@ func batch(t testing.TB, records int) record.Accepted {
 	return record.Accepted{Bytes: out, Batches: 1, Records: records}
 }
 
-// outcome is an append whose outcome can be waited for.
+// outcome is an append whose outcome can be awaited.
 type outcome struct {
 	Append
 	ended chan struct{}
@@ -91,10 +91,10 @@ func begin(t testing.TB, p *Partition, acks Acks, records int) *outcome {
 	return d
 }
 
-// patience is how long a test waits for what must come, however busy the machine.
+// patience is how long a test waits for an event, even on a busy machine.
 const patience = 2 * time.Minute
 
-// wait returns how it ended.
+// wait returns the append's error.
 func (d *outcome) wait(t testing.TB) error {
 	t.Helper()
 	select {
@@ -105,10 +105,10 @@ func (d *outcome) wait(t testing.TB) error {
 	return d.Err
 }
 
-// pending says that it has not ended, as far as can be seen.
+// pending reports whether the append has not ended yet.
 func (d *outcome) pending() bool { return len(d.ended) == 0 }
 
-// waitFor polls for what another goroutine does.
+// waitFor polls until another goroutine has made a condition true.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for begin := time.Now(); !ok(); time.Sleep(50 * time.Microsecond) {
@@ -118,11 +118,11 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// cluster is the metadata as keys, and the Cluster of a manager that follows it.
-// What the manager asks for is one transaction, which the test applies.
+// cluster is the metadata as keys, and the Cluster of a manager that follows it. Each request of
+// the manager is one transaction, which the test applies.
 //
-// The manager calls it from a goroutine of its own: a test that doesn't wait for that holds mu
-// where it touches the fields, but in put, topic, change and delete, which do.
+// The manager calls it from its own goroutine. A test that does not wait for that must hold mu when
+// it accesses the fields; put, topic, change and delete lock it themselves.
 type cluster struct {
 	mu       sync.Mutex
 	keys     map[string]metadata.KV
@@ -130,7 +130,7 @@ type cluster struct {
 	image    *metadata.Image
 	assigned []map[metadata.TopicPartition][16]byte
 	raised   [][]metadata.TopicPartition
-	fail     error // of every call
+	fail     error // returned by every call
 }
 
 func newCluster() *cluster {
@@ -143,12 +143,12 @@ func (c *cluster) put(key string, value []byte) {
 	c.set(key, value)
 }
 
-// set is put under mu.
+// set is put for a caller that holds mu.
 func (c *cluster) set(key string, value []byte) {
 	c.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: c.revision + 1}
 }
 
-// topic puts a topic with partitions that broker 1 leads.
+// topic adds a topic whose partitions broker 1 leads.
 func (c *cluster) topic(name string, id [16]byte, partitions int32) {
 	c.put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
 	c.put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: partitions}.Encode())
@@ -173,7 +173,7 @@ func (c *cluster) delete(name string, id [16]byte, partitions int32) {
 	}
 }
 
-// apply shows the manager what was put since the last time, and waits for what it does of it.
+// apply passes the changes since the last call to the manager, and waits until it has applied them.
 func (c *cluster) apply(t testing.TB, m *Manager) error {
 	t.Helper()
 	err := c.show(t, m)
@@ -181,7 +181,7 @@ func (c *cluster) apply(t testing.TB, m *Manager) error {
 	return err
 }
 
-// show is apply without the waiting.
+// show is apply without waiting.
 func (c *cluster) show(t testing.TB, m *Manager) error {
 	t.Helper()
 	c.mu.Lock()
@@ -204,7 +204,7 @@ func (c *cluster) change(tp metadata.TopicPartition, edit func(*metadata.Partiti
 	return c.edit(tp, edit)
 }
 
-// edit is change under mu.
+// edit is change for a caller that holds mu.
 func (c *cluster) edit(tp metadata.TopicPartition, edit func(*metadata.Partition)) error {
 	kv, ok := c.keys[metadata.PartitionKey(tp.Topic, tp.Partition)]
 	if !ok {
@@ -261,7 +261,7 @@ func (c *cluster) ForgetDeleted(_ context.Context, ids ...[16]byte) (int64, erro
 	return c.revision + 1, c.fail
 }
 
-// life is one life of a broker's partitions over a file system and a cluster.
+// life is one run of a broker's partitions on a file system and a cluster.
 type life struct {
 	*Manager
 	storage *storage.Manager
@@ -272,7 +272,7 @@ func start(t testing.TB, fs vfs.FS, c *cluster) life {
 	return startIn(t, fs, c, "/d")
 }
 
-// startIn is start over several log directories.
+// startIn is start with several log directories.
 func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 	t.Helper()
 	c.image = metadata.Empty()
@@ -288,14 +288,14 @@ func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 	return life{storage: s, Manager: m}
 }
 
-// cut is storage.Manager.Truncate of one log.
+// cut truncates one log.
 func cut(log *storage.Log, end int64, reset bool) error {
 	cuts := []storage.Cut{{Log: log, End: end, Reset: reset}}
 	log.Dir().Truncate(cuts)
 	return cuts[0].Err
 }
 
-// moveStart is storage.Manager.MoveStarts of one log.
+// moveStart moves the start of one log.
 func moveStart(log *storage.Log, start int64) error {
 	moves := []storage.StartMove{{Log: log, To: start}}
 	log.Dir().MoveStarts(moves)

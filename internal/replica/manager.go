@@ -14,18 +14,17 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// Cluster is what the manager tells the metadata.
+// Cluster updates the metadata.
 type Cluster interface {
-	// AssignDirs records in which log directory this broker's replicas were made,
-	// in one transaction.
+	// AssignDirs records in which log directories this broker's replicas are, in one transaction.
 	AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error)
 	// RaiseEpochs raises the leader epochs of partitions, in one transaction.
 	RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error)
-	// ForgetDeleted removes the tombstones of topics: no log of theirs is left.
+	// ForgetDeleted removes the tombstones of topics that have no logs left.
 	ForgetDeleted(ctx context.Context, topics ...[16]byte) (revision int64, err error)
 }
 
-// Options are what a Manager needs.
+// Options configure a Manager.
 type Options struct {
 	Self    int32
 	Storage *storage.Manager
@@ -36,34 +35,33 @@ type Options struct {
 	Config func(*metadata.Image, *metadata.Topic) storage.Config
 }
 
-// Manager holds this broker's partitions and keeps them what the metadata says.
+// Manager holds this broker's partitions and keeps them consistent with the metadata.
 //
-// Apply changes roles and configurations at once and in memory. What a disk or the
-// metadata store has to do for a change goes through queues, whose order is that of the
-// images: one per log directory (lane.go), one for the store (recorder.go). So a
-// directory that hangs delays the logs in it and nothing else. A log that could not be
-// made is tried again until it exists or its topic goes (making.go).
+// Apply changes roles and configurations at once and in memory. Disk and metadata operations go
+// through queues in the order of the images: one per log directory (dirqueue.go), one for the
+// metadata store (recorder.go). So a directory that hangs delays only its own logs. A log that
+// could not be created is retried until it exists or its topic is deleted (create.go).
 type Manager struct {
 	opt Options
 
-	// roles is held while partitions get their logs, roles and configurations: by Apply, and by
-	// a lane that comes with logs it has made. No I/O is done under it.
-	roles sync.Mutex
-	image *metadata.Image // the newest that Apply was called with; guarded by roles
-	begun bool            // Apply has been called; guarded by roles
+	// roles is held while partitions get their logs, roles and configurations: by Apply, and by a
+	// directory's goroutine that adopts created logs. No I/O is done under it.
+	roles   sync.Mutex
+	image   *metadata.Image // the latest image passed to Apply; guarded by roles
+	applied bool            // Apply was called; guarded by roles
 
 	mu         sync.RWMutex
 	partitions map[metadata.TopicPartition]*Partition
-	missing    map[metadata.TopicPartition]*missing // assigned to this broker, and without a log
-	// fence has partitions that may not be led below this epoch, because their
-	// last life did not end cleanly (I9).
-	fence    map[metadata.TopicPartition]int32
-	watchers []func(*metadata.Topic, int32)
-	lanes    map[*storage.Dir]*lane
-	removals map[[16]byte]*removal
-	rounds   map[int64]*round // by the version of the image that asked
-	again    *time.Timer      // of the next creation to be tried again
-	closed   bool
+	missing    map[metadata.TopicPartition]*missing // assigned to this broker, without a log
+	// fence has the partitions that must not be led in an epoch below this one, because their
+	// directory was not closed cleanly (I9).
+	fence     map[metadata.TopicPartition]int32
+	watchers  []func(*metadata.Topic, int32)
+	dirQueues map[*storage.Dir]*dirQueue
+	removals  map[[16]byte]*removal
+	rounds    map[int64]*round // by image version
+	again     *time.Timer      // fires when the next creation is due
+	closed    bool
 
 	recorder recorder
 	ctx      context.Context // ends with Close
@@ -71,25 +69,24 @@ type Manager struct {
 	work     sync.WaitGroup
 }
 
-// NewManager returns a manager without partitions. Apply brings them; Close ends what it
-// does in the background.
+// NewManager returns a manager without partitions; Apply adds them. The caller must call Close.
 func NewManager(opt Options) *Manager {
 	m := &Manager{
 		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
 		missing: map[metadata.TopicPartition]*missing{}, fence: map[metadata.TopicPartition]int32{},
-		lanes: map[*storage.Dir]*lane{}, removals: map[[16]byte]*removal{}, rounds: map[int64]*round{},
+		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{}, rounds: map[int64]*round{},
 	}
 	m.recorder = recorder{m: m, dirs: map[metadata.TopicPartition][16]byte{}, forget: map[[16]byte]bool{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
 
-// closeGrace is how long work in the background may take to end after the context of Close.
+// closeGrace is how long Close waits for background work after its context has ended.
 const closeGrace = 250 * time.Millisecond
 
-// Close ends the work in the background and waits for what has begun of it, or for the end
-// of the context; the error is the context's. What was not done the next start does. It is
-// called after the last Apply.
+// Close ends the background work and waits for it until the context ends; then it returns the
+// context's error. The next start does what was left undone. It must be called after the last
+// Apply.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -109,28 +106,28 @@ func (m *Manager) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	select { // what can be ended has been; that takes a moment, also where ctx had ended before
+	select { // cancelled work ends within a moment, even if ctx has already ended
 	case <-ended:
 		return nil
 	case <-time.After(closeGrace):
-		return fmt.Errorf("a log directory is still making or deleting logs: %w", ctx.Err())
+		return fmt.Errorf("a log directory is still creating or deleting logs: %w", ctx.Err())
 	}
 }
 
-// Purgatory is where operations wait for this broker's partitions.
+// Purgatory returns the purgatory for this broker's partitions.
 func (m *Manager) Purgatory() *purgatory.Purgatory { return m.opt.Park }
 
-// Watch adds a function that hears of each partition that got its log and its role outside
-// of Apply, after that. It must not block, and is called from several goroutines. A watcher
-// is added before the first Apply.
+// Watch adds a function that is called for each partition that got its log and its role outside
+// Apply. It must not block, and several goroutines may call it concurrently. Watch must be called
+// before the first Apply.
 func (m *Manager) Watch(fn func(topic *metadata.Topic, partition int32)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watchers = append(m.watchers, fn)
 }
 
-// Partition returns a partition that this broker has. The error matches
-// ErrUnknownPartition, or ErrOffline, also while its log is being made.
+// Partition returns a partition of this broker. The error matches ErrUnknownPartition, or
+// ErrOffline if the log is missing or being created.
 func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error) {
 	tp := metadata.TopicPartition{Topic: topic, Partition: partition}
 	m.mu.RLock()
@@ -155,28 +152,28 @@ func (m *Manager) Partitions() []*Partition {
 	return list
 }
 
-// CanCreate returns why no partition should be made for a client now, nil if one may:
-// see storage.Manager.Room.
+// CanCreate returns why clients may not create partitions now, nil if they may; see
+// storage.Manager.CanCreate.
 func (m *Manager) CanCreate() error { return m.opt.Storage.CanCreate() }
 
-// Apply is a metadata.Subscriber: it changes the roles and configurations of partitions,
-// and has logs made and deleted; Settled waits for that. The first call waits for the
-// store where leader epochs must be raised; the others wait for nothing. Errors concern
-// single topics; the others are brought up all the same.
+// Apply is a metadata.Subscriber. It changes the roles and configurations of partitions and queues
+// the creation and deletion of logs; AwaitApplied waits for these. The first call waits for the
+// metadata store if leader epochs must be raised; other calls do not wait. Errors concern single
+// topics and do not affect the others.
 func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	m.roles.Lock()
 	defer m.roles.Unlock()
 	m.image = next
 	var errs []error
-	first := !m.begun
+	first := !m.applied
 	if first {
-		m.begun = true
+		m.applied = true
 		if err := m.fenceUnclean(ctx, d.Created); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	r := m.newRound(next.Version())
-	defer m.ended(r) // Settled waits for all of it or, where nothing was queued, for nothing
+	defer m.ended(r) // AwaitApplied returns at once if nothing was queued
 	m.retire(d.Deleted)
 	var want []wanted
 	for _, t := range d.Created {
@@ -197,7 +194,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 	return errors.Join(errs...)
 }
 
-// wanted is a partition that may have to be made or change its role.
+// wanted is a partition that may need a log or a change of its role.
 type wanted struct {
 	topic     *metadata.Topic
 	partition int32
@@ -207,18 +204,18 @@ func (w wanted) tp() metadata.TopicPartition {
 	return metadata.TopicPartition{Topic: w.topic.ID, Partition: w.partition}
 }
 
-// String is the partition as Kafka names it.
+// String returns topic-partition.
 func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.partition) }
 
-// reconcile gives partitions their roles and returns those whose log has to be made. first is
-// true for the partitions that an earlier run may have made.
+// reconcile gives partitions their roles, and returns those whose log must be created. first is
+// true for partitions whose log an earlier run may have created.
 func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missing, err error) {
 	var errs []error
 	dirs := map[metadata.TopicPartition][16]byte{}
 	for _, w := range want {
 		dir, ours := w.topic.Partitions.At(w.partition).Dir(m.opt.Self)
 		if !ours {
-			m.forgo(w.tp())
+			m.forgetMissing(w.tp())
 			continue
 		}
 		l := m.opt.Storage.Get(storage.ID{Topic: w.topic.ID, Partition: w.partition})
@@ -228,12 +225,12 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 			m.noteMissing(w, err)
 			errs = append(errs, err)
 		case l != nil:
-			if m.adopt(w.tp(), l) && !first { // it was made under an image that may be older
+			if m.adopt(w.tp(), l) && !first { // it was created under an image that may be older
 				l.Configure(m.opt.Config(m.image, w.topic))
 			}
 			m.applyRole(w, dirs)
 		default:
-			if x := m.lack(w); x != nil {
+			if x := m.noteUncreated(w); x != nil {
 				makes = append(makes, x)
 			}
 		}
@@ -242,7 +239,7 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 	return makes, errors.Join(errs...)
 }
 
-// adopt makes a log a partition, and reports whether it was none.
+// adopt creates the partition of a log, and reports whether it did not exist.
 func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -254,8 +251,8 @@ func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	return true
 }
 
-// applyRole gives a partition its role, and notes its directory if the metadata
-// doesn't know it yet.
+// applyRole gives a partition its role, and adds its directory to dirs if the metadata does not
+// have it.
 func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte) {
 	tp := w.tp()
 	m.mu.RLock()
@@ -275,18 +272,18 @@ func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte)
 	}
 	m.mu.Unlock()
 	if fenced {
-		return // the raised epoch is on its way
+		return // a raised epoch is on its way
 	}
 	if part.Leader == m.opt.Self {
-		p.Lead(part.LeaderEpoch, part.Replicas, part.ISR)
+		p.BecomeLeader(part.LeaderEpoch, part.Replicas, part.ISR)
 	} else {
-		p.FollowOf(part.Leader, part.LeaderEpoch, part.Replicas, part.ISR)
+		p.BecomeFollower(part.Leader, part.LeaderEpoch, part.Replicas, part.ISR)
 	}
 }
 
-// fenceUnclean raises the leader epochs of the partitions whose directory was
-// not left cleanly: what was shown of them may be gone, and an epoch is never
-// resumed (I9). They are led once the metadata shows the new epoch.
+// fenceUnclean raises the leader epochs of the partitions whose directory was not closed cleanly.
+// Records that were visible may be lost, and an epoch must not be resumed then (I9). Such a
+// partition gets a leader when the metadata has the new epoch.
 func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) error {
 	var raise []metadata.TopicPartition
 	for _, t := range topics {
@@ -310,16 +307,16 @@ func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) er
 	return nil
 }
 
-// Unled returns how many partitions wait for a raised leader epoch. It may be
-// called once everything that Apply changed has been applied; a number above 0
-// means that the metadata did not take the change.
-func (m *Manager) Unled() int {
+// Leaderless returns the number of partitions that wait for a raised leader epoch. Call it when
+// everything that Apply changed has been applied; then a number above 0 means that the metadata did
+// not accept the change.
+func (m *Manager) Leaderless() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return len(m.fence)
 }
 
-// configure passes changed configurations on.
+// configure applies changed configurations.
 func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
 	set := func(t *metadata.Topic) {
 		cfg := m.opt.Config(img, t)
@@ -348,7 +345,7 @@ func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// retire ends the partitions of deleted topics. Their logs are left to bury.
+// retire ends the partitions of deleted topics. queueDeletions handles their logs.
 func (m *Manager) retire(topics []*metadata.Topic) {
 	for _, t := range topics {
 		for i := range t.Partitions.All() {

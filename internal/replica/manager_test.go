@@ -23,7 +23,7 @@ func (l life) partition(t testing.TB, id [16]byte, i int32) *Partition {
 	return p
 }
 
-// grow appends one record and waits for it.
+// grow appends one record and waits until it is acknowledged.
 func grow(t testing.TB, p *Partition) {
 	t.Helper()
 	must(t, begin(t, p, AcksAll, 1).wait(t))
@@ -37,7 +37,7 @@ func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
 	if len(c.assigned) != 1 || len(c.assigned[0]) != 3 || len(c.raised) != 0 {
 		t.Fatalf("placed %v, raised %v", c.assigned, c.raised)
 	}
-	must(t, c.apply(t, l.Manager)) // the directories come back
+	must(t, c.apply(t, l.Manager)) // the directories are recorded
 	for i := range int32(3) {
 		p := l.partition(t, idA, i)
 		grow(t, p)
@@ -141,7 +141,7 @@ func TestAMissingLogIsOfflineAndNamed(t *testing.T) {
 	if _, err := l.Partition([16]byte{0xc}, 0); !errors.Is(err, ErrOffline) {
 		t.Error(err)
 	}
-	grow(t, l.partition(t, idA, 0)) // the others are up
+	grow(t, l.partition(t, idA, 0)) // the other topics work
 	c.delete("lost", [16]byte{0xc}, 1)
 	must(t, c.apply(t, l.Manager))
 	if _, err := l.Partition([16]byte{0xc}, 0); !errors.Is(err, ErrUnknownPartition) {
@@ -157,7 +157,7 @@ func TestADeletedTopicLeavesNothingAndMayComeBack(t *testing.T) {
 	old := l.partition(t, idA, 0)
 	grow(t, old)
 	c.delete("a", idA, 2)
-	c.topic("a", idB, 1) // in the same breath
+	c.topic("a", idB, 1) // in the same image
 	must(t, c.apply(t, l.Manager))
 	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrUnknownPartition) {
 		t.Errorf("deleted: %v", err)
@@ -237,7 +237,7 @@ func TestTheMetadataMovesTheRole(t *testing.T) {
 	a := begin(t, p, AcksAll, 1)
 	p.Acknowledged(2, 2, 2)
 	must(t, a.wait(t))
-	set(1, 2, []int32{1, 2}, []int32{1}) // the follower leaves
+	set(1, 2, []int32{1, 2}, []int32{1}) // the follower leaves the ISR
 	grow(t, p)
 }
 
@@ -255,7 +255,7 @@ func TestAPartitionOfOthersIsNotMade(t *testing.T) {
 func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 	c, fs := newCluster(), vfs.Memory()
 	l := start(t, fs, c)
-	f, err := fs.Create("/d/b-1") // where a directory is to be
+	f, err := fs.Create("/d/b-1") // at the path of the new directory
 	must(t, err)
 	must(t, f.Close())
 	c.topic("a", idA, 3)
@@ -265,15 +265,15 @@ func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 	for _, tp := range []metadata.TopicPartition{{Topic: idA}, {Topic: idA, Partition: 1}, {Topic: idA, Partition: 2}, {Topic: idB}, {Topic: idB, Partition: 2}} {
 		grow(t, l.partition(t, tp.Topic, tp.Partition))
 	}
-	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be made") {
+	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be created") {
 		t.Error(err)
 	}
 }
 
-// unclean makes a directory that was stopped cleanly look as after a crash.
+// unclean makes a directory that was closed cleanly look like after a crash.
 func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	t.Helper()
-	b, err := storage.OpenBench(place, storage.Options{FS: fsys})
+	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	}
 }
 
-// Close reports what stands still, and nothing where nothing does: also with a context that ended before.
+// Close reports hanging work, and nothing if there is none, even if its context has already ended.
 func TestCloseWithAnEndedContextFindsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// walk is a random walk over images: topics come, grow, change and go, under few names, while
-// disks refuse logs and hold what they are asked for.
+// walk is a random walk over images. Topics with few names are created, grow, change and are
+// deleted, while disks reject logs and block calls.
 type walk struct {
 	*cluster
 	rnd    *rand.Rand
@@ -33,7 +33,7 @@ type walked struct {
 	epochs     map[int32]int32
 }
 
-// step changes one thing.
+// step makes one change.
 func (w *walk) step(t *testing.T, errs *errfs.FS) {
 	name := string(rune('x' + w.rnd.IntN(3)))
 	topic := w.topics[name]
@@ -72,8 +72,8 @@ func (w *walk) step(t *testing.T, errs *errfs.FS) {
 	}
 }
 
-// settle ends all faults.
-func (w *walk) settle() {
+// endFaults ends all faults.
+func (w *walk) endFaults() {
 	for _, g := range w.gates {
 		g.open()
 	}
@@ -82,7 +82,7 @@ func (w *walk) settle() {
 	}
 }
 
-// differs returns what of a broker is not as the walk left the metadata, empty if all is.
+// differs returns how a broker differs from the metadata of the walk, "" if it does not.
 func (w *walk) differs(l life) string {
 	want := map[string]bool{}
 	w.mu.Lock()
@@ -124,9 +124,9 @@ func (w *walk) differs(l life) string {
 	return ""
 }
 
-// However images follow each other while disks refuse and hold: Apply waits for none of it, and
-// when the disks go on every partition of the last image has its log, role and configuration, and
-// of deleted topics nothing is left, also for the next start.
+// Images follow each other at random while disks fail and block. Apply waits for none of that. When
+// the disks work again, every partition of the last image has its log, role and configuration, and
+// nothing is left of deleted topics, also after the next start.
 func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
 					l.retry(time.Now().Add(time.Hour))
 				}
 			}
-			w.settle()
+			w.endFaults()
 			converge(t, w, l)
 			for _, p := range l.Partitions() {
 				grow(t, p)
@@ -167,7 +167,7 @@ func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
 	}
 }
 
-// converge shows images until a broker is what the metadata says.
+// converge applies images until a broker matches the metadata.
 func converge(t *testing.T, w *walk, l life) {
 	t.Helper()
 	last := errors.New("nothing was compared")

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// role is what the metadata says of a partition on this broker. It is replaced,
-// never changed.
+// role is a partition's role on this broker according to the metadata. It is replaced, never
+// changed.
 type role struct {
 	leader     bool
 	gone       bool // the topic was deleted
@@ -22,7 +22,7 @@ type role struct {
 	isr        []int32
 }
 
-// accepts says whether an append may come in.
+// accepts returns why an append is refused, nil if it is accepted.
 func (r *role) accepts(a *Append) error {
 	if err := r.check(a.LeaderEpoch); err != nil {
 		return err
@@ -33,33 +33,32 @@ func (r *role) accepts(a *Append) error {
 	return nil
 }
 
-// needed is the effective min.insync.replicas: a partition can't have more in
-// sync than it has.
+// needed returns the effective min.insync.replicas, which is at most the number of replicas.
 func (r *role) needed(a *Append) int { return min(int(a.MinISR), len(r.replicas)) }
 
 func (r *role) enough(a *Append) bool { return a.Acks != AcksAll || len(r.isr) >= r.needed(a) }
 
-// check compares a request's epoch, -1 for none, and the role.
+// check compares the epoch of a request, -1 for none, with the role.
 func (r *role) check(epoch int32) error {
 	switch {
 	case r.gone:
-		return r.elsewhere()
+		return r.notLeader()
 	case epoch >= 0 && epoch < r.epoch:
 		return fmt.Errorf("%w: %d, the current one is %d", ErrFencedEpoch, epoch, r.epoch)
 	case epoch > r.epoch:
 		return fmt.Errorf("%w: %d, the current one is %d", ErrUnknownEpoch, epoch, r.epoch)
 	case !r.leader:
-		return r.elsewhere()
+		return r.notLeader()
 	}
 	return nil
 }
 
-// elsewhere says who leads instead.
-func (r *role) elsewhere() error {
+// notLeader returns an error that names the leader.
+func (r *role) notLeader() error {
 	if r.gone {
-		return fmt.Errorf("%w, so that %w", ErrDeleted, ErrNotLeader)
+		return fmt.Errorf("%w; %w", ErrDeleted, ErrNotLeader)
 	}
-	return fmt.Errorf("%w: broker %d does since epoch %d", ErrNotLeader, r.leaderID, r.epoch)
+	return fmt.Errorf("%w: broker %d has led it since epoch %d", ErrNotLeader, r.leaderID, r.epoch)
 }
 
 // Partition is one partition on this broker. All methods may be called
@@ -73,13 +72,13 @@ type Partition struct {
 	high atomic.Int64 // the high watermark
 
 	mu sync.Mutex
-	// ackEnds of the followers that count, by broker, in this epoch.
+	// ackEnds of the followers in this epoch, by broker.
 	followers map[int32]int64
-	// leaderHigh is the high watermark that the leader of this follower told.
+	// leaderHigh is the high watermark that the leader sent to this follower.
 	leaderHigh int64
 	waitLeader fifo // acks=1
 	waitISR    fifo // acks=all
-	overdue    bool // some of waitISR may be
+	overdue    bool // some of waitISR may be overdue
 }
 
 func newPartition(l *storage.Log, self int32, park *purgatory.Purgatory) *Partition {
@@ -90,22 +89,22 @@ func newPartition(l *storage.Log, self int32, park *purgatory.Purgatory) *Partit
 	return p
 }
 
-// String is topic-partition.
+// String returns topic-partition.
 func (p *Partition) String() string { return p.log.String() }
 
-// Log returns the log below.
+// Log returns the partition's log.
 func (p *Partition) Log() *storage.Log { return p.log }
 
 // Ends are a partition's offsets: LogStart ≤ LastStable ≤ HighWatermark ≤ Ack ≤ LogEnd.
 type Ends struct {
 	LogStart      int64
-	LastStable    int64 // read_committed reads below it
-	HighWatermark int64 // readers read below it
-	Ack           int64 // what the local log holds as its profile demands
+	LastStable    int64 // the end of read_committed reads
+	HighWatermark int64 // the end of other reads
+	Ack           int64 // end of what the local log has as its profile demands
 	LogEnd        int64
 }
 
-// Ends returns the ends.
+// Ends returns the current offsets.
 func (p *Partition) Ends() Ends {
 	high := p.high.Load()
 	e := p.log.Ends()
@@ -116,15 +115,15 @@ func (p *Partition) Ends() Ends {
 // LeaderEpoch returns the epoch of the current role, -1 before the first.
 func (p *Partition) LeaderEpoch() int32 { return p.role.Load().epoch }
 
-// Leader returns who leads as far as this broker knows, and in which epoch.
+// Leader returns the leader that this broker knows, and its epoch.
 func (p *Partition) Leader() (broker, epoch int32) {
 	r := p.role.Load()
 	return r.leaderID, r.epoch
 }
 
-// Lead makes this broker the leader for an epoch, or changes the ISR within it.
-// An older epoch than the current one is ignored.
-func (p *Partition) Lead(epoch int32, replicas, isr []int32) {
+// BecomeLeader makes this broker the leader in an epoch, or changes the ISR in the current epoch.
+// It ignores an older epoch.
+func (p *Partition) BecomeLeader(epoch int32, replicas, isr []int32) {
 	p.mu.Lock()
 	old := p.role.Load()
 	if epoch < old.epoch {
@@ -142,19 +141,19 @@ func (p *Partition) Lead(epoch int32, replicas, isr []int32) {
 	p.Advanced()
 }
 
-// FollowOf makes this broker a follower of another one. Appends that wait are
-// answered with ErrNotLeader: the new leader may or may not have them.
-func (p *Partition) FollowOf(leader, epoch int32, replicas, isr []int32) {
+// BecomeFollower makes this broker a follower. Waiting appends fail with ErrNotLeader: the new
+// leader may or may not have them.
+func (p *Partition) BecomeFollower(leader, epoch int32, replicas, isr []int32) {
 	p.retire(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
 }
 
-// Delete ends the partition because its topic was deleted: whoever waits for it
-// or comes to it still is answered with ErrDeleted.
+// Delete ends the partition because its topic was deleted. Current and later operations fail with
+// ErrDeleted.
 func (p *Partition) Delete() {
 	p.retire(&role{gone: true, leaderID: -1, epoch: p.LeaderEpoch()})
 }
 
-// retire takes on a role in which this broker does not lead.
+// retire sets a role in which this broker does not lead.
 func (p *Partition) retire(next *role) {
 	p.mu.Lock()
 	if now := p.role.Load(); next.epoch < now.epoch || now.gone {
@@ -164,7 +163,7 @@ func (p *Partition) retire(next *role) {
 	p.role.Store(next)
 	p.leaderHigh = 0
 	var ready decided
-	err := p.deposed(p.role.Load())
+	err := p.notLeader(p.role.Load())
 	p.waitLeader.discardAbove(-1, err, &ready)
 	p.waitISR.discardAbove(-1, err, &ready)
 	p.mu.Unlock()
@@ -172,26 +171,26 @@ func (p *Partition) retire(next *role) {
 	p.park.Check(p.key())
 }
 
-// Follow appends what a leader's stream carried: batches with offsets and epochs
-// in them, and the leader's high watermark. done hears when they are numbered; how
-// far they count is Ends().Ack.
-func (p *Partition) Follow(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
+// AppendReplicated appends batches from the leader, which have offsets and epochs, and updates the
+// leader's high watermark. done is called when they are in the log's order; Ends().Ack shows how
+// far they count.
+func (p *Partition) AppendReplicated(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
 	r := p.role.Load()
 	if r.leader || epoch != r.epoch {
-		done(fmt.Errorf("follow %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
+		done(fmt.Errorf("append replicated batches to %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
 		return
 	}
 	p.log.Append(&storage.Append{Batches: batches, Replicated: true, Sink: followed{p, leaderHigh, done}}, nil)
 }
 
-// followed is the sink of Follow.
+// followed is the sink of AppendReplicated.
 type followed struct {
 	p    *Partition
 	high int64
 	done func(error)
 }
 
-// OffsetsAssigned is storage.Sink.
+// OffsetsAssigned implements storage.Sink.
 func (f followed) OffsetsAssigned(a *storage.Append) {
 	if a.Err == nil {
 		f.p.mu.Lock()
@@ -202,8 +201,8 @@ func (f followed) OffsetsAssigned(a *storage.Append) {
 	f.done(a.Err)
 }
 
-// Acknowledged says that a follower's log counts up to ackEnd in an epoch. One
-// that is not in the ISR, or of another epoch, changes nothing.
+// Acknowledged records that a follower's log counts up to ackEnd in an epoch. It ignores brokers
+// that are not replicas, and other epochs.
 func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
 	p.mu.Lock()
 	r := p.role.Load()
@@ -216,15 +215,15 @@ func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
 	p.Advanced()
 }
 
-// High is storage.Bounds: what lies above the high watermark is not cleaned away.
+// High implements storage.Observer: retention keeps everything above the high watermark.
 func (p *Partition) High() int64 { return p.high.Load() }
 
-// Stable is storage.Bounds. There are no transactions yet, so that everything
-// below the high watermark is stable.
+// Stable implements storage.Observer. There are no transactions yet, so everything below the high
+// watermark is stable.
 func (p *Partition) Stable() int64 { return p.high.Load() }
 
-// Advanced is storage.Observer, and what every move of an end comes to: raise
-// the high watermark, and complete what it covers.
+// Advanced implements storage.Observer, and is called for every advance of an end. It raises the
+// high watermark and completes the appends that it covers.
 func (p *Partition) Advanced() {
 	var ready decided
 	p.mu.Lock()
@@ -237,7 +236,7 @@ func (p *Partition) Advanced() {
 	p.waitLeader.covered(ack, &ready)
 	p.waitISR.covered(p.high.Load(), &ready)
 	for a, r := ready.head, p.role.Load(); a != nil; a = a.next {
-		a.Err = r.stillEnough(a)
+		a.Err = r.recheckISR(a)
 	}
 	if p.overdue {
 		p.overdue = p.waitISR.late(ack, &ready)
@@ -249,9 +248,8 @@ func (p *Partition) Advanced() {
 	}
 }
 
-// highLocked is what the ends allow the high watermark to be: of a leader the
-// smallest ackEnd over the in-sync replicas, of a follower what its leader told
-// as far as its own log holds it.
+// highLocked returns the high watermark that the ends allow: for a leader the smallest ackEnd of
+// the in-sync replicas, for a follower the leader's high watermark, limited to its own ackEnd.
 func (p *Partition) highLocked(ack int64) int64 {
 	r := p.role.Load()
 	if !r.leader {
@@ -266,18 +264,18 @@ func (p *Partition) highLocked(ack int64) int64 {
 	return high
 }
 
-// awaitLocked puts a numbered append where it waits for its condition; if it
-// needs no waiting, or has nothing to wait for, it says so.
+// awaitLocked queues an append that has its offsets until its condition holds. It returns false if
+// the append does not have to wait, or an error if it cannot be acknowledged.
 func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	r := p.role.Load()
 	if !r.leader {
-		return false, p.deposed(r) // FollowOf has emptied the queues already
+		return false, p.notLeader(r) // BecomeFollower has already emptied the queues
 	}
 	if err := p.log.Offline(); err != nil {
-		return false, err // Reverted, too, came before
+		return false, err // Reverted was called before
 	}
-	if a.inner.Next <= p.condition(a.Acks) { // a repetition of what counts already
-		return false, r.stillEnough(a)
+	if a.inner.Next <= p.condition(a.Acks) { // a duplicate of acknowledged records
+		return false, r.recheckISR(a)
 	}
 	if a.overdue && a.inner.Next <= p.log.AckEnd() {
 		return false, a.timedOut()
@@ -287,23 +285,22 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 		p.queueOf(a.Acks).push(a)
 		return true, nil
 	}
-	return false, nil // expired; settle says so
+	return false, nil // expired; resolve returns the error
 }
 
-func (p *Partition) deposed(r *role) error {
-	return fmt.Errorf("%s: %w", p, r.elsewhere())
+func (p *Partition) notLeader(r *role) error {
+	return fmt.Errorf("%s: %w", p, r.notLeader())
 }
 
-// stillEnough is accepts' look at the ISR once more: it may have shrunk while the
-// append waited.
-func (r *role) stillEnough(a *Append) error {
+// recheckISR returns an error if the ISR has shrunk below the minimum while the append waited.
+func (r *role) recheckISR(a *Append) error {
 	if r.enough(a) {
 		return nil
 	}
 	return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicasAfterAppend, len(r.isr), r.needed(a))
 }
 
-// Reverted is storage.Observer: what stood beyond end is lost.
+// Reverted implements storage.Observer: the records at or beyond end are lost.
 func (p *Partition) Reverted(end int64, err error) {
 	var ready decided
 	p.mu.Lock()
@@ -314,8 +311,8 @@ func (p *Partition) Reverted(end int64, err error) {
 	p.park.Check(p.key())
 }
 
-// Truncated is storage.Observer: the high watermark is not beyond what is left. Readers beyond
-// it are answered.
+// Truncated implements storage.Observer: it lowers the high watermark to end, and answers the
+// readers beyond it.
 func (p *Partition) Truncated(end int64) {
 	p.mu.Lock()
 	p.high.Store(min(p.high.Load(), end))
@@ -324,10 +321,10 @@ func (p *Partition) Truncated(end int64) {
 	p.park.Check(p.key())
 }
 
-// StartMoved is storage.Observer: readers below the new start are answered.
+// StartMoved implements storage.Observer: it answers readers below the new start.
 func (p *Partition) StartMoved() { p.park.Check(p.key()) }
 
-// condition is the end that an append with acks waits for. The caller holds mu.
+// condition returns the end for which an append with acks waits. The caller holds mu.
 func (p *Partition) condition(acks Acks) int64 {
 	if acks == AcksAll {
 		return p.high.Load()

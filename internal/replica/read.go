@@ -6,34 +6,33 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// ReadRequest asks for batches.
+// ReadRequest is a request for batches.
 type ReadRequest struct {
 	Offset   int64
 	MaxBytes int
-	// AtLeastOne: the first batch comes even if it exceeds MaxBytes.
+	// AtLeastOne returns the first batch even if it exceeds MaxBytes.
 	AtLeastOne bool
-	// Committed reads up to the last stable offset only (read_committed).
+	// Committed limits the read to the last stable offset (read_committed).
 	Committed bool
 	// CurrentEpoch is the leader epoch that the reader knows, -1: none.
 	CurrentEpoch int32
-	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none.
-	// Where this log's history parts from it, the result says where (KIP-595).
+	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
+	// log diverges from this one, the result says where (KIP-595).
 	FetchedEpoch int32
 }
 
-// ReadResult is what came of it. Slice.Release must be called.
+// ReadResult is the result of a read. Slice.Release must be called.
 type ReadResult struct {
 	storage.Slice
 	HighWatermark, LastStable, LogStart int64
-	// DivergingEpoch and DivergingEnd: the reader's history parts from this one at
-	// that offset; -1 if it doesn't.
+	// DivergingEpoch and DivergingEnd are the epoch and offset at which the reader's log diverges
+	// from this one; -1 if it does not.
 	DivergingEpoch int32
 	DivergingEnd   int64
 }
 
-// Read returns batches below the high watermark, or below the last stable
-// offset. On error the ends in the result hold all the same. It may read the
-// disk.
+// Read returns batches below the high watermark, or below the last stable offset. The offsets in
+// the result are valid even if it fails. It may read the disk.
 func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
@@ -43,8 +42,7 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	return res, err
 }
 
-// ReadMemory is Read without the disk: it never blocks, and ok says whether it could
-// do without.
+// ReadMemory is Read without disk access. It never blocks; ok is false if the disk would be needed.
 func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err error) {
 	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
@@ -54,9 +52,8 @@ func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err erro
 	return res, ok, err
 }
 
-// Peek says what Read would come to without reading anything: about how many
-// bytes there are, up to max; and whether it would end at once whatever there
-// is, with an error or because the histories part.
+// Peek estimates how many bytes Read would return, up to max, without reading them. atOnce is true
+// if Read would return at once regardless of that, with an error or because the logs diverge.
 func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
@@ -65,7 +62,7 @@ func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 	return p.log.Bytes(r.Offset, limit, max), false
 }
 
-// prepareRead does everything of Read but the reading. limit is where it ends.
+// prepareRead does everything that Read does before it reads. limit is the end offset of the read.
 func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err error) {
 	role, e := p.role.Load(), p.Ends()
 	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
@@ -91,7 +88,7 @@ func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err
 	return res, e.HighWatermark, nil
 }
 
-// readable says whether a request with an epoch may read here.
+// readable returns why a request with an epoch may not read, nil if it may.
 func (p *Partition) readable(r *role, epoch int32) error {
 	if err := r.check(epoch); err != nil {
 		return fmt.Errorf("read %s: %w", p, err)
@@ -99,8 +96,8 @@ func (p *Partition) readable(r *role, epoch int32) error {
 	return p.log.Offline()
 }
 
-// epochEnd is where an epoch ended; the present one ends at the log's end, also
-// if nothing was appended in it.
+// epochEnd returns the end offset of an epoch. The current epoch ends at the log end, even if
+// nothing was appended in it.
 func (p *Partition) epochEnd(r *role, epoch int32) (int32, int64) {
 	if epoch == r.epoch {
 		return epoch, p.log.Ends().LogEnd
@@ -108,19 +105,19 @@ func (p *Partition) epochEnd(r *role, epoch int32) (int32, int64) {
 	return p.log.EpochEnd(epoch)
 }
 
-// Special timestamps of ListOffset, as the protocol has them.
+// Special timestamps of ListOffset, defined by the protocol.
 const (
 	Latest        int64 = -1
 	Earliest      int64 = -2
 	MaxTimestamp  int64 = -3 // KIP-734
 	EarliestLocal int64 = -4 // KIP-405: the earliest in local storage
-	LatestTiered  int64 = -5 // KIP-1005: there is no remote tier, so there is none
-	EarliestToGo  int64 = -6 // KIP-1023: the earliest that is still to go to the remote tier; none, as in Kafka without one
+	LatestTiered  int64 = -5 // KIP-1005: none, since there is no remote tier
+	EarliestToGo  int64 = -6 // KIP-1023: the earliest not in remote storage; none, as in Kafka without remote storage
 )
 
-// ListOffset finds the first record with a timestamp of at least ts, or answers
-// a special timestamp. Offset -1 means that there is none. Epoch is the leader
-// epoch of the record, or the current one at the log's ends.
+// ListOffset returns the first record with a timestamp of at least ts, or the offset for a special
+// timestamp. Offset -1 means that there is none. Epoch is the leader epoch of the record, at the
+// log end the current one.
 func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	r, e := p.role.Load(), p.Ends()
@@ -152,8 +149,8 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 	return p.log.FindTime(ts, limit)
 }
 
-// EpochEnd returns the largest known epoch not above epoch, and the offset
-// after its last record; -1, -1 where nothing is known (OffsetForLeaderEpoch).
+// EpochEnd returns the largest known epoch not above epoch, and the offset after its last record;
+// (-1, -1) if unknown (OffsetForLeaderEpoch).
 func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
 	r := p.role.Load()
 	if err := p.readable(r, currentEpoch); err != nil {

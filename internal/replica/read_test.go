@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// told notes how often an event came.
+// told counts events.
 type told struct{ n int }
 
 func (c *told) TryComplete(i int) bool {
@@ -25,7 +25,7 @@ func (c *told) Expire() {}
 
 func TestNobodyReadsAboveTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	watch := &told{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
@@ -63,9 +63,9 @@ func TestNobodyReadsAboveTheHighWatermark(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(3, []int32{1}, []int32{1})
+	p.BecomeLeader(3, []int32{1}, []int32{1})
 	must(t, begin(t, p, AcksAll, 2).wait(t))
-	p.Lead(5, []int32{1}, []int32{1})
+	p.BecomeLeader(5, []int32{1}, []int32{1})
 	for _, c := range []struct {
 		name             string
 		offset           int64
@@ -101,13 +101,13 @@ func TestReadErrors(t *testing.T) {
 
 func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.FollowOf(2, 1, pair, pair)
+	p.BecomeFollower(2, 1, pair, pair)
 	follow := func(base int64, epoch int32, high int64) error {
 		b := record.Batch(batch(t, 2).Bytes)
 		b.SetBaseOffset(base)
 		b.SetLeaderEpoch(epoch)
 		numbered := make(chan error, 1)
-		p.Follow(epoch, high, b, func(err error) { numbered <- err })
+		p.AppendReplicated(epoch, high, b, func(err error) { numbered <- err })
 		return <-numbered
 	}
 	must(t, follow(0, 1, 1))
@@ -120,7 +120,7 @@ func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
 	if err := follow(2, 1, 9); err == nil {
 		t.Error("batches that it has already")
 	}
-	p.Lead(2, pair, pair)
+	p.BecomeLeader(2, pair, pair)
 	if err := follow(4, 2, 9); !errors.Is(err, ErrFencedEpoch) {
 		t.Errorf("a leader follows: %v", err)
 	}

@@ -13,23 +13,23 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// recordTime bounds one transaction with which the recorder tells the metadata.
+// recordTime is the timeout of one metadata transaction of the recorder.
 const recordTime = 30 * time.Second
 
-// recorder tells the metadata where logs were made and of which deleted topics no log is
-// left, on a goroutine of its own, which runs while there is something to tell: a store
-// that hangs holds up no role and no log. What comes meanwhile is told in one transaction.
-// One that fails is tried again. Manager.mu guards it.
+// recorder records in the metadata where logs were created and which deleted topics have no logs
+// left. It runs on its own goroutine while there is something to record, so that a metadata store
+// that hangs delays no role and no log. It combines pending changes in one transaction, and retries
+// it after a failure. Guarded by Manager.mu.
 type recorder struct {
 	m      *Manager
 	dirs   map[metadata.TopicPartition][16]byte
 	forget map[[16]byte]bool
-	rounds []*round // to be ended when that was tried
-	busy   bool     // a goroutine works on it, or a timer will
-	tries  int      // that failed in a row
+	rounds []*round // to be ended when the changes were tried
+	busy   bool     // a goroutine runs, or a timer will start it
+	tries  int      // consecutive failures
 }
 
-// add notes what is to be told, and ends the rounds when that has been tried once.
+// add adds changes to record. The rounds end when they were tried once.
 func (r *recorder) add(dirs map[metadata.TopicPartition][16]byte, forget [][16]byte, rounds []*round) {
 	m := r.m
 	if len(dirs) == 0 && len(forget) == 0 {
@@ -49,7 +49,7 @@ func (r *recorder) add(dirs map[metadata.TopicPartition][16]byte, forget [][16]b
 	}
 }
 
-// run tells until there is nothing more to tell, or it can't be told.
+// run records changes until there are none or recording fails.
 func (r *recorder) run() {
 	m := r.m
 	for {
@@ -101,8 +101,8 @@ func (r *recorder) remove(topics map[[16]byte]bool) error {
 	return nil
 }
 
-// outcome notes what could not be told, unless something newer is known, and why; err is nil
-// where all was told. It reports whether the goroutine is to end, because a timer goes on.
+// outcome keeps the changes that failed for the next attempt, unless they are outdated; err is nil
+// if there are none. It reports whether the goroutine must end because a timer will continue.
 func (r *recorder) outcome(dirs map[metadata.TopicPartition][16]byte, forget map[[16]byte]bool, err error) bool {
 	m := r.m
 	m.mu.Lock()
@@ -112,10 +112,10 @@ func (r *recorder) outcome(dirs map[metadata.TopicPartition][16]byte, forget map
 		return false
 	}
 	if m.closed {
-		return false // run ends by itself
+		return false // run ends on its next iteration
 	}
 	if r.tries++; r.tries == 1 {
-		m.opt.Logger.Error("what became of logs could not be recorded in the metadata, it is tried again", zap.Error(err))
+		m.opt.Logger.Error("recording the state of logs in the metadata failed; retrying", zap.Error(err))
 	}
 	for tp, dir := range dirs {
 		if _, newer := r.dirs[tp]; !newer && m.partitions[tp] != nil {
@@ -127,7 +127,7 @@ func (r *recorder) outcome(dirs map[metadata.TopicPartition][16]byte, forget map
 	return true
 }
 
-// resume goes on after a pause.
+// resume continues after a pause.
 func (r *recorder) resume() {
 	m := r.m
 	m.mu.Lock()

@@ -13,44 +13,44 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// TopicSettings are the configurations of topics, resolved once per change for all that go by
-// them: the logs, the handlers, the coordinators. Its methods may be called concurrently.
+// TopicSettings caches the resolved configurations of topics for logs, request handlers and
+// coordinators. A configuration is resolved once per change. All methods may be called
+// concurrently.
 type TopicSettings struct {
 	opt   SettingsOptions
 	byID  sync.Map                       // [16]byte → *TopicSetting
-	image atomic.Pointer[metadata.Image] // the newest that Follow has seen; nil before it
+	image atomic.Pointer[metadata.Image] // the latest that Follow has seen; nil before
 }
 
-// SettingsOptions are what TopicSettings resolve from.
+// SettingsOptions configure TopicSettings.
 type SettingsOptions struct {
 	Self    int32
 	Configs *configdef.Registry
-	// Static are the broker's configs as the configuration sets them, by name; they were
-	// checked.
+	// Static are the broker configs of the configuration file, by name. They were validated.
 	Static map[string]string
-	// KeepAll has no log compacted (log.cleaner.enable=false).
+	// KeepAll disables compaction (log.cleaner.enable=false).
 	KeepAll bool
 	Logger  *zap.Logger
 }
 
-// TopicSetting is a topic's resolved configuration and what it means. It never changes.
+// TopicSetting is a topic's resolved configuration and what follows from it. It never changes.
 type TopicSetting struct {
-	// Err is why the topic's configuration can't be used, because it names a durability
-	// profile that is gone for example: clients' records are refused then, and the rest
-	// is the broker's defaults.
+	// Err is why the topic's configuration is invalid, for example because it names a durability
+	// profile that no longer exists. Then clients' records are refused, and the other settings are
+	// the broker's defaults.
 	Err   error
 	Conf  configdef.Topic
-	Rules record.Rules   // for what clients produce
+	Rules record.Rules   // for clients' records
 	Log   storage.Config // for its logs
 
 	topicRevision int64
-	brokers       [2]int64 // revisions of this broker's and of the common configs
+	brokers       [2]int64 // revisions of this broker's configs and of the cluster-wide ones
 }
 
-// NewTopicSettings returns settings that nothing is resolved of yet.
+// NewTopicSettings returns empty settings.
 func NewTopicSettings(opt SettingsOptions) *TopicSettings { return &TopicSettings{opt: opt} }
 
-// Follow is a metadata.Subscriber: what is known of deleted topics is forgotten.
+// Follow is a metadata.Subscriber. It removes the settings of deleted topics.
 func (s *TopicSettings) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	s.image.Store(next)
 	for _, t := range d.Deleted {
@@ -59,8 +59,8 @@ func (s *TopicSettings) Follow(_ context.Context, _, next *metadata.Image, d *me
 	return nil
 }
 
-// Of returns the setting of a topic under an image. A topic that is nil, as one that is about
-// to be deleted, has the broker's defaults.
+// Of returns the setting of a topic under an image. A nil topic, for example that of a log that is
+// about to be deleted, has the broker's defaults.
 func (s *TopicSettings) Of(img *metadata.Image, t *metadata.Topic) *TopicSetting {
 	if t == nil {
 		return s.resolve(img, &metadata.Topic{})
@@ -74,18 +74,18 @@ func (s *TopicSettings) Of(img *metadata.Image, t *metadata.Topic) *TopicSetting
 	c := s.resolve(img, t)
 	c.topicRevision, c.brokers = t.ConfigRevision, brokers
 	if c.Err != nil {
-		s.opt.Logger.Error("configuration of a topic can't be used: records for it are refused, its logs get the broker's defaults",
+		s.opt.Logger.Error("invalid topic configuration: refusing clients' records, using the broker's defaults for its logs",
 			zap.String("topic", t.Name), zap.Error(c.Err))
 	}
 	s.byID.Store(t.ID, c)
 	if newest := s.image.Load(); newest != nil && newest.TopicByID(t.ID) == nil {
-		s.byID.Delete(t.ID) // a request came with an older image: nothing would forget it
+		s.byID.Delete(t.ID) // a request used an older image: nothing else would remove the entry
 	}
 	return c
 }
 
-// Layers are the places where the configs of a topic may be set, under an image; t may be nil for
-// those of the broker.
+// Layers returns the sources of a topic's configs under an image; a nil topic has those of the
+// broker.
 func (s *TopicSettings) Layers(img *metadata.Image, t *metadata.Topic) configdef.Layers {
 	l := configdef.Layers{Broker: img.BrokerConfig(s.opt.Self), All: img.BrokerConfig(metadata.DefaultBroker), Static: s.opt.Static}
 	if t != nil {
@@ -101,7 +101,7 @@ func (s *TopicSettings) resolve(img *metadata.Image, t *metadata.Topic) *TopicSe
 		c.Rules, c.Err = recordRules(&c.Conf)
 	}
 	if c.Err != nil {
-		c.Conf, _ = s.opt.Configs.ResolveTopic(configdef.Layers{Static: s.opt.Static}) // they were checked
+		c.Conf, _ = s.opt.Configs.ResolveTopic(configdef.Layers{Static: s.opt.Static}) // they were validated
 	}
 	logs := c.Conf
 	logs.Compact = logs.Compact && !s.opt.KeepAll
@@ -109,7 +109,7 @@ func (s *TopicSettings) resolve(img *metadata.Image, t *metadata.Topic) *TopicSe
 	return c
 }
 
-// recordRules is what a resolved configuration means to records that clients produce.
+// recordRules returns the rules for clients' records under a resolved configuration.
 func recordRules(c *configdef.Topic) (record.Rules, error) {
 	levels := record.DefaultLevels()
 	switch c.Compression {
@@ -121,7 +121,7 @@ func recordRules(c *configdef.Topic) (record.Rules, error) {
 		levels.Zstd = c.CompressionLevel
 	}
 	compression, err := record.ParseCompression(c.Compression, levels)
-	return record.Rules{ // a config of 0 refuses everything; here 0 would be no limit but the format's
+	return record.Rules{ // a config of 0 refuses everything, but a rule of 0 means no limit except the format's
 		MaxBatchBytes: max(int(c.MaxMessageBytes), 1), Compression: compression,
 		LogAppendTime: c.LogAppendTime, RequireKeys: c.Compact,
 		TimestampBefore: record.TimestampLimit(c.TimestampBefore), TimestampAfter: record.TimestampLimit(c.TimestampAfter),

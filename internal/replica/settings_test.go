@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// settings are those of a broker with a static default, and what they log.
+// settings returns the settings of a broker with a static default, and their log.
 func settings(t *testing.T, keepAll bool) (*TopicSettings, *observer.ObservedLogs) {
 	t.Helper()
 	profiles, err := durability.NewSet()
@@ -22,7 +22,8 @@ func settings(t *testing.T, keepAll bool) (*TopicSettings, *observer.ObservedLog
 		Static: map[string]string{"min.insync.replicas": "3"}, KeepAll: keepAll, Logger: zap.New(core)}), logs
 }
 
-// A topic's configuration is resolved once for each change of it, of the broker's or of the common one.
+// A topic's configuration is resolved once per change of its own, the broker's or the cluster-wide
+// configs.
 func TestSettingsAreResolvedOncePerChange(t *testing.T) {
 	s, _ := settings(t, false)
 	c := newCluster()
@@ -37,7 +38,7 @@ func TestSettingsAreResolvedOncePerChange(t *testing.T) {
 	if first.Conf.MinInSyncReplicas != 3 || first.Err != nil || first.Rules.MaxBatchBytes == 0 {
 		t.Errorf("%+v", first)
 	}
-	c.topic("b", idB, 1) // concerns it not
+	c.topic("b", idB, 1) // does not concern topic a
 	if img, topic = show(); s.Of(img, topic) != first {
 		t.Error("resolved again without a change")
 	}
@@ -67,7 +68,8 @@ func TestSettingsAreResolvedOncePerChange(t *testing.T) {
 	}
 }
 
-// Where log.cleaner.enable is false logs are not compacted, and what clients may write stays the same.
+// With log.cleaner.enable=false logs are not compacted, and the rules for clients' records stay the
+// same.
 func TestWithoutACleanerLogsKeepAll(t *testing.T) {
 	s, _ := settings(t, true)
 	c := s.Of(metadata.Empty(), &metadata.Topic{ID: idA, Configs: map[string]string{"cleanup.policy": "compact"}})
@@ -76,7 +78,7 @@ func TestWithoutACleanerLogsKeepAll(t *testing.T) {
 	}
 }
 
-// A configuration that can't be used is said once; the rest of the broker's defaults hold.
+// An invalid configuration is logged once, and the broker's defaults apply.
 func TestAConfigurationThatCannotBeUsedIsSaidOnce(t *testing.T) {
 	s, logs := settings(t, false)
 	topic := &metadata.Topic{ID: idA, Name: "a", Internal: true, Configs: map[string]string{configdef.DurabilityProfile: "gone"}}

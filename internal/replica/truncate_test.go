@@ -8,7 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// at makes a batch of one record as a leader sends it.
+// at returns a batch of one record as a leader sends it.
 func at(t *testing.T, offset int64) []byte {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: offset})
@@ -18,19 +18,18 @@ func at(t *testing.T, offset int64) []byte {
 	return data
 }
 
-// Where the log is cut below the high watermark, or begins anew, the high watermark is
-// not beyond what is left, readers who wait are answered, and it rises again with what
-// the leader says.
+// After a truncation below the high watermark, or a reset, the high watermark is not beyond the log
+// end. Waiting readers are answered, and the high watermark rises again with the leader's.
 func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair[:1], pair[:1])
+	p.BecomeLeader(0, pair[:1], pair[:1])
 	for range 4 {
 		must(t, begin(t, p, AcksLeader, 1).wait(t))
 	}
 	if e := p.Ends(); e.HighWatermark != 4 {
 		t.Fatalf("%+v", e)
 	}
-	p.FollowOf(2, 1, pair, pair)
+	p.BecomeFollower(2, 1, pair, pair)
 	p.mu.Lock()
 	p.leaderHigh = 4
 	p.mu.Unlock()
@@ -43,9 +42,9 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 		t.Errorf("after a truncation: %+v, told %d times", e, watch.n-before)
 	}
 	told := make(chan error, 1)
-	p.Follow(1, 3, at(t, 3), func(err error) { told <- err }) // the leader says 3, but said 4 before
+	p.AppendReplicated(1, 3, at(t, 3), func(err error) { told <- err }) // the leader sends 3, but sent 4 before
 	must(t, <-told)
-	must(t, cut(p.log, 4, false)) // waits until it is durable
+	must(t, cut(p.log, 4, false)) // waits until the batch is durable
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 4 {
 		t.Errorf("after the leader told a high watermark of 3: %+v", e)
 	}

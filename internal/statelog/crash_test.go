@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// calls are appends, several records each, long enough for several generations.
+// calls are appends of several records each, enough for several generations.
 func calls() [][]string {
 	var all [][]string
 	for i := range 8 {
@@ -20,7 +20,7 @@ func calls() [][]string {
 	return all
 }
 
-// expectations are the states after the first n calls, for every n.
+// expectations returns the states after the first n calls, for every n.
 func expectations(all [][]string) []string {
 	want := []string{""}
 	for i := range all {
@@ -29,8 +29,8 @@ func expectations(all [][]string) []string {
 	return want
 }
 
-// run appends until the file system dies, and reopens in the middle. It returns how
-// many calls returned without an error.
+// run appends until the file system crashes, and reopens the log halfway. It returns how many calls
+// returned without an error.
 func run(fsys vfs.FS, mirror string, all [][]string) int {
 	done := 0
 	for _, part := range [][][]string{all[:5], all[5:]} {
@@ -42,7 +42,7 @@ func run(fsys vfs.FS, mirror string, all [][]string) int {
 			before := len(o.items)
 			err := o.add(call...)
 			if len(o.items) > before {
-				done++ // the append returned; a rotation behind it may have failed
+				done++ // the append returned; the rotation after it may have failed
 			}
 			if err != nil {
 				_ = o.Close()
@@ -56,8 +56,7 @@ func run(fsys vfs.FS, mirror string, all [][]string) int {
 	return done
 }
 
-// held accepts what the calls that returned have left, and all or nothing of the one
-// under way.
+// held accepts the result of the calls that returned, with all or nothing of the call in progress.
 func checkHeld(t *testing.T, what, got string, err error, done int, want []string) {
 	t.Helper()
 	if err != nil {
@@ -68,7 +67,7 @@ func checkHeld(t *testing.T, what, got string, err error, done int, want []strin
 	}
 }
 
-// checkCrash checks both copies: the first opens, and the other one can replace it.
+// checkCrash checks both copies: the first one opens, and the other one can replace it.
 func checkCrash(t *testing.T, image *crashfs.FS, mirror string, done int, want []string) {
 	t.Helper()
 	if mirror != "" && done > 0 {
@@ -114,8 +113,8 @@ func TestCrashAtEverySystemCall(t *testing.T) {
 	}
 }
 
-// What the next process showed must stay, although that process is killed while it
-// recovers and then the power fails.
+// State that the next process showed must survive, even if that process is killed during recovery
+// and the power then fails.
 func TestCrashWhileRecovering(t *testing.T) {
 	all := calls()
 	want := expectations(all)
@@ -128,7 +127,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 			second.CrashAt(call)
 			shown := done
 			if o, err := tryOwn(Options{FS: second, Dir: "/s", Mirror: "/copy"}); err == nil && o.String() != want[done] {
-				shown++ // what was under way is there
+				shown++ // the call in progress survived
 			}
 			for _, m := range crashfs.Modes() {
 				checkCrash(t, second.PowerLossImage(m, seed), "/copy", shown, want)
@@ -137,7 +136,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 }
 
-// A missing sync, or an additional one, is a difference here.
+// This test detects a missing or an additional sync.
 func TestSystemCallsOfALog(t *testing.T) {
 	fsys := crashfs.New(1)
 	fsys.SetTrace(true)

@@ -14,7 +14,7 @@ import (
 
 const lastLog = "0000000000000002.log"
 
-// written is what a log leaves after a clean stop, with records in snapshot and log.
+// written returns the files of a log after a clean stop, with records in snapshot and log.
 func written(t testing.TB) map[string][]byte {
 	t.Helper()
 	fsys := vfs.Memory()
@@ -60,8 +60,8 @@ func with(t testing.TB, files map[string][]byte) vfs.FS {
 	return fsys
 }
 
-// tryOpen opens a copy of the files and returns what it holds, or the error; then
-// nothing may have changed.
+// tryOpen opens a copy of the files and returns its content or the error. On an error nothing may
+// have changed.
 func tryOpen(t testing.TB, content map[string][]byte) (string, error) {
 	t.Helper()
 	fsys := with(t, content)
@@ -77,7 +77,7 @@ func tryOpen(t testing.TB, content map[string][]byte) (string, error) {
 	return "", err
 }
 
-// After a clean stop no bit flips unnoticed, not even in the last record.
+// After a clean stop every flipped bit is detected, even in the last record.
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	whole := written(t)
 	if len(whole) != 2 {
@@ -92,7 +92,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 			case err == nil && got != held:
 				t.Fatalf("%s with bit %d of byte %d flipped opens as %s", name, i%8, i/8, got)
 			case err == nil && (name != lastLog || i/8 < len(p)-frameSize):
-				t.Fatalf("bit %d of byte %d of %s flips unnoticed", i%8, i/8, name)
+				t.Fatalf("bit %d of byte %d of %s flipped unnoticed", i%8, i/8, name)
 			case err != nil && (!errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name)):
 				t.Fatalf("bit %d of byte %d of %s: %v, want damage of that file", i%8, i/8, name, err)
 			}
@@ -100,9 +100,9 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// A log that ends early is what a crash leaves: what was appended before the cut is
-// there, and nothing of the Append that the cut goes through.
-func TestALogCutAnywhereKeepsWhatIsBeforeTheCut(t *testing.T) {
+// A log that ends early is the result of a crash: the records appended before the end survive, and
+// none of the truncated Append.
+func TestATruncatedLogKeepsTheRecordsBeforeTheCut(t *testing.T) {
 	whole := written(t)
 	steps := []string{"old", "old,a", held}
 	at := 0
@@ -122,7 +122,7 @@ func TestALogCutAnywhereKeepsWhatIsBeforeTheCut(t *testing.T) {
 	}
 }
 
-func TestGarbageBehindTheLogIsCutUnlessItWasClosed(t *testing.T) {
+func TestGarbageAfterTheLogIsIgnoredUnlessItWasClosed(t *testing.T) {
 	for _, garbage := range []string{frameMagic, "x", strings.Repeat("\x00", 1000), strings.Repeat(frameMagic, readAhead/2)} {
 		m := written(t)
 		closed := m[lastLog]
@@ -137,7 +137,8 @@ func TestGarbageBehindTheLogIsCutUnlessItWasClosed(t *testing.T) {
 	}
 }
 
-// A valid frame is found behind any amount of garbage: a torn write has none behind it.
+// A valid frame is found behind any amount of garbage. A torn write is not followed by a valid
+// frame.
 func TestAValidFrameBehindGarbageIsDamage(t *testing.T) {
 	m := written(t)
 	id, err := testFormat.parseHeader(m[lastLog], kindLog)
@@ -151,7 +152,7 @@ func TestAValidFrameBehindGarbageIsDamage(t *testing.T) {
 	}
 }
 
-// A valid checksum proves only that somebody wrote the frame.
+// A valid checksum does not prove that the frame continues the log.
 func TestAFrameThatDoesNotContinueTheLogIsDamage(t *testing.T) {
 	whole := written(t) // record 1 in the snapshot, 2 to 4 in the log
 	item := appendRecord(nil, []byte("x"))

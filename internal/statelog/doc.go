@@ -1,37 +1,35 @@
-// Package statelog keeps the state of one owner in a directory: a snapshot and
-// a log of the records since.
+// Package statelog stores the state of one owner in a directory: a snapshot, and a log of the
+// records appended since.
 //
-// It owns the files and knows nothing of what a record means. A record is a
-// sequence of bytes with a number: the first one that is ever appended has
-// number 1, and each later one has the next. Append promises that its records are
-// there after a crash or a loss of power once it returned, and that they are there
-// all or not at all if it did not.
+// The package owns the files and does not interpret records. A record is a sequence of bytes with a
+// number: the first record ever appended has number 1, and each later one has the next. When Append
+// returns without an error, its records survive a crash or a power loss. If it fails or a crash
+// interrupts it, either all of its records survive or none.
 //
 // # Files
 //
-//	<generation>.snapshot   records that amount to the state when the generation began
+//	<generation>.snapshot   records that make up the state when the generation began
 //	<generation>.log        every record since
 //	<generation>.snapshot.tmp
 //
-// A generation is a number in 16 hexadecimal digits. The owner begins a new one with
-// Rotate: after every Open, and when ShouldRotate reports that the log has grown.
+// A generation is a number of 16 hexadecimal digits. The owner begins a new one with Rotate: after
+// every Open, and when ShouldRotate reports that the log has grown.
 //
 //	1  write <n>.log, header only; sync it, sync the directory
 //	2  write <n>.snapshot.tmp; sync it
 //	3  rename it to <n>.snapshot; sync the directory     <- the new generation is in force
 //	4  remove the files of older generations
 //
-// A generation gets a number above every number that is in use, so that no file is
-// ever written twice. What a crash leaves, and what Open makes of it:
+// The number of a generation is above every number in use, so that no file is written twice. A
+// crash has these effects:
 //
-//	before 3   a log without a snapshot that holds no record, a .tmp: the next Rotate removes them
-//	in 3       the rename is there or not: the new generation with an empty log, or the old one
+//	before 3   a log without a snapshot and without records, a .tmp: the next Rotate removes them
+//	in 3       the rename survives or not: the new generation with an empty log, or the old one
 //	in 4       files of older generations: the next Rotate removes them
 //
-// So every snapshot has its log; a missing one is damage. Open changes nothing.
-// What it reads may be in the page cache only and not on the disk, therefore
-// Append refuses to continue such a log: the owner must write its state into a new
-// generation first.
+// So every snapshot has its log; a missing log is damage. Open changes nothing. What it reads may
+// be only in the page cache and not on disk. Append therefore refuses to continue such a log: the
+// owner must first write its state into a new generation.
 //
 // # Format
 //
@@ -54,28 +52,29 @@
 //	3 state     snapshot  { length record }, about 1 MiB of them
 //	4 end       snapshot  how many records; nothing follows
 //
-// Log id and generation in the checksum make a frame of another file invalid, and one
-// that a client composed inside a value.
+// Because the checksum covers the log id and generation, a frame of another file is invalid, and so
+// is a frame that a client composed inside a value.
 //
 // # Damage
 //
-// One frame is written and synced at a time, so only the last one can be torn. A log
-// whose invalid part has no valid frame behind it ends there. An invalid frame
-// with a valid one behind it, and every fault in a snapshot, is damage: Open fails
-// with an error that names the file and the offset. Close ends the log with a frame of
-// its own, so that after a clean stop even the last record is held against its
-// checksum. A flipped bit in the last frame of a log that was not closed can't be
-// told from a torn write.
+// One frame is written and synced at a time, so only the last frame can be torn. A log whose
+// invalid part has no valid frame behind it ends there. An invalid frame with a valid one behind
+// it, and every fault in a snapshot, is damage: Open fails with an error that names the file and
+// the offset.
 //
-// After a failed Append or Rotate nothing more is written to that generation: what
-// reached the disk is unknown. Only a Rotate that succeeds ends this, with the state
-// that the owner had confirmed.
+// Close appends a closing frame, so that after a clean stop even the last record is verified. In a
+// log that was not closed, a flipped bit in the last frame cannot be distinguished from a torn
+// write.
+//
+// After a failed Append or Rotate, nothing more is written to that generation, because the content
+// of the disk is unknown. Only a successful Rotate ends this, with the state that the owner had
+// confirmed.
 //
 // # Mirror
 //
-// A second directory can receive the same files. An Append or a Rotate that returned
-// is durable in both; after an error, or a crash during the call, either may hold its
-// records or not. No start reads the mirror: Open compares only the names of
-// its files, and refuses a directory that is empty where the mirror is not. Read
-// checks a copy, and Restore puts it in the place of a lost or damaged one.
+// A second directory can receive the same files. When Append or Rotate returns, its records are
+// durable in both. After an error, or a crash during the call, either directory may or may not hold
+// them. Open does not read the mirror: it compares only the names of its files, and refuses an
+// empty directory if the mirror is not empty. Read verifies a copy, and Restore replaces a lost or
+// damaged directory by it.
 package statelog

@@ -26,13 +26,13 @@ const (
 // castagnoli is the table of CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Format names the owner of the files.
+// Format identifies the owner of the files.
 type Format struct {
-	// Name is what errors call the state, for example "metadata".
+	// Name is the name of the state in errors, for example "metadata".
 	Name string
-	// Magic is what every file begins with, 8 bytes.
+	// Magic begins every file, 8 bytes.
 	Magic string
-	// Version is that of the records. Another version is refused.
+	// Version is the version of the records. Other versions are rejected.
 	Version uint16
 }
 
@@ -53,20 +53,20 @@ func (f *Format) header(id identity, kind byte) []byte {
 	return h
 }
 
-// parseHeader reads a file's header. An error says what is wrong, not where.
+// parseHeader decodes a file's header. The error names the fault, not the file.
 func (f *Format) parseHeader(p []byte, kind byte) (identity, error) {
 	var id identity
 	if len(p) < headerSize || string(p[:magicSize]) != f.Magic {
-		return id, errors.New("no header")
+		return id, errors.New("no file header")
 	}
 	if crc32.Checksum(p[:44], castagnoli) != binary.LittleEndian.Uint32(p[44:]) {
-		return id, errors.New("checksum of the header")
+		return id, errors.New("wrong checksum of the header")
 	}
 	if v := binary.LittleEndian.Uint16(p[10:]); v != f.Version {
 		return id, &newerFormat{*f, v}
 	}
 	if p[8] != kind {
-		return id, fmt.Errorf("kind %q instead of %q", p[8], kind)
+		return id, fmt.Errorf("file kind %q, expected %q", p[8], kind)
 	}
 	copy(id.log[:], p[16:])
 	id.generation = binary.LittleEndian.Uint64(p[32:])
@@ -82,7 +82,7 @@ type frame struct {
 
 func (f frame) size() int64 { return frameSize + int64(len(f.payload)) }
 
-// frameHeader is a frame's header as it stands in a file.
+// frameHeader is an encoded frame header.
 type frameHeader [frameSize]byte
 
 func (h *frameHeader) isFrame() bool { return string(h[:4]) == frameMagic }
@@ -95,7 +95,7 @@ func (h *frameHeader) frame(payload []byte) frame {
 	return frame{kind: h[4], sequence: binary.LittleEndian.Uint64(h[16:]), payload: payload}
 }
 
-// sum is the checksum of a frame up to its payload, which the caller adds.
+// sum returns the checksum of a frame up to its payload; the caller adds the payload.
 func (id identity) sum(head []byte) uint32 {
 	var own [24]byte
 	copy(own[:], id.log[:])
@@ -105,7 +105,7 @@ func (id identity) sum(head []byte) uint32 {
 	return crc32.Update(sum, castagnoli, head[16:frameSize])
 }
 
-// appendFrame writes a frame behind p.
+// appendFrame appends an encoded frame to p.
 func (id identity) appendFrame(p []byte, f frame) []byte {
 	at := len(p)
 	p = append(p, frameMagic...)
@@ -117,12 +117,12 @@ func (id identity) appendFrame(p []byte, f frame) []byte {
 	return append(p, f.payload...)
 }
 
-// appendRecord writes a record behind the others of a payload.
+// appendRecord appends a record to a payload.
 func appendRecord(p, record []byte) []byte {
 	return append(binary.AppendUvarint(p, uint64(len(record))), record...)
 }
 
-var errPayload = errors.New("malformed payload behind a valid checksum")
+var errPayload = errors.New("malformed payload with a valid checksum")
 
 // nextRecord splits the first record off a payload.
 func nextRecord(p []byte) (record, rest []byte, err error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// The bytes of both files, so that no change of the format goes unnoticed.
+// The bytes of both files, so that every change of the format is detected.
 func TestBytesOfSnapshotAndLog(t *testing.T) {
 	fsys := vfs.Memory()
 	o := &owner{}

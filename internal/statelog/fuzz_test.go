@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Whatever is on the disk, Read ends with content, damage or a newer format, changes
-// nothing, and what it accepts is the same after the next start.
+// For any content of the files, Read returns the content, damage or a newer format, and changes
+// nothing. The content that it accepts is the same after the next start.
 func FuzzRead(f *testing.F) {
 	m := written(f)
 	snapshot, log := m["0000000000000002.snapshot"], m[lastLog]
@@ -35,7 +35,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzFrame feeds frames whose checksums are right, which FuzzRead hardly finds.
+// FuzzFrame generates frames with right checksums, which FuzzRead rarely finds.
 func FuzzFrame(f *testing.F) {
 	f.Add(byte(frameRecords), uint64(5), appendRecord(nil, []byte("x")))
 	f.Add(byte(frameClosed), uint64(4), []byte{})
@@ -60,7 +60,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// What is taken apart can be put together again.
+// A parsed payload can be encoded again.
 func FuzzRecords(f *testing.F) {
 	f.Add(appendRecord(appendRecord(nil, []byte("a")), nil))
 	f.Fuzz(func(t *testing.T, p []byte) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxRecords bounds the records of one Append, and one record of a snapshot. A frame
-	// can hold four times as much.
+	// maxRecords bounds the bytes of the records of one Append, and of one record of a snapshot. A
+	// frame can hold four times as much.
 	maxRecords = 1 << 30
 	// keptBuffer is the largest buffer that a log keeps for the next Append.
 	keptBuffer = 8 << 20
@@ -21,7 +21,7 @@ const (
 	defaultCompactBytes = 4 << 20
 )
 
-// Options say where a log lives.
+// Options configure a log.
 type Options struct {
 	FS vfs.FS
 	// Dir is the directory; it belongs to the log.
@@ -29,13 +29,13 @@ type Options struct {
 	// Mirror is a second directory that receives the same files; empty: none.
 	Mirror string
 	Format Format
-	// CompactBytes is the size of the log above which ShouldRotate reports true, unless
-	// the snapshot is larger still. 0: 4 MiB.
+	// CompactBytes is the size of the log, in bytes, above which ShouldRotate reports true, unless
+	// the snapshot is larger. 0: 4 MiB.
 	CompactBytes int64
 	Log          *zap.Logger // nil: none
 }
 
-// dirs are the directories that receive every file, the one that Open reads first.
+// dirs returns the directories that receive every file; Open reads the first one.
 func (o *Options) dirs() []string {
 	if o.Mirror == "" {
 		return []string{o.Dir}
@@ -48,7 +48,7 @@ type Log struct {
 	opts     Options
 	id       identity
 	sequence uint64
-	failed   error // why nothing may be written to the generation in force
+	failed   error // why nothing may be written to the current generation
 
 	files    copies // of the log
 	end      int64  // of the log
@@ -57,14 +57,14 @@ type Log struct {
 	payload  []byte
 }
 
-var errNotBegun = errors.New("no generation was begun since the log was opened")
+var errNotBegun = errors.New("Rotate was not called since the log was opened")
 
-// Open reads the log in a directory, which may be missing or empty, and changes
-// nothing. The caller makes sure that no other process uses the directories. Append
-// fails until the caller has called Rotate.
+// Open reads the log in a directory, which may be missing or empty, and changes nothing. The caller
+// must ensure that no other process uses the directories. Append fails until the caller has called
+// Rotate.
 func Open(opts Options, to Reader) (*Log, Content, error) {
 	if len(opts.Format.Magic) != magicSize {
-		return nil, Content{}, fmt.Errorf("magic %q of a state log has not %d bytes", opts.Format.Magic, magicSize)
+		return nil, Content{}, fmt.Errorf("open state log: magic %q must have %d bytes", opts.Format.Magic, magicSize)
 	}
 	if opts.CompactBytes <= 0 {
 		opts.CompactBytes = defaultCompactBytes
@@ -95,9 +95,9 @@ func Open(opts Options, to Reader) (*Log, Content, error) {
 	return l, c, nil
 }
 
-// Append writes records to the log and syncs it: all of them are durable when it
-// returns. After any other error than ErrTooLarge nothing is known about
-// them, and Append fails until a Rotate has succeeded.
+// Append writes records to the log and syncs it: all of them are durable when it returns. After any
+// error other than ErrTooLarge the fate of the records is unknown, and Append fails until a Rotate
+// succeeds.
 func (l *Log) Append(records ...[]byte) error {
 	if l.failed != nil || len(records) == 0 {
 		return l.failed
@@ -141,12 +141,12 @@ func (l *Log) latch(err error) error {
 	return err
 }
 
-// ShouldRotate reports whether the log has grown so much that a new generation is
-// cheaper to read: it is larger than CompactBytes and than its snapshot.
+// ShouldRotate reports whether the log has grown so much that a new generation is cheaper to read:
+// whether it is larger than CompactBytes and larger than its snapshot.
 func (l *Log) ShouldRotate() bool { return l.end > max(l.opts.CompactBytes, l.snapshot) }
 
-// Close ends the log with the mark of a clean stop, unless it has failed or was never
-// rotated.
+// Close appends the clean-stop frame, unless the log has failed or was never rotated, and closes
+// the files.
 func (l *Log) Close() error {
 	var err error
 	if l.failed == nil {
@@ -159,7 +159,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-var errClosed = errors.New("the log is closed")
+var errClosed = errors.New("log is closed")
 
 // copies are the files of one name in all directories.
 type copies []vfs.File

@@ -15,7 +15,7 @@ import (
 
 var testFormat = Format{Name: "list", Magic: "testlist", Version: 1}
 
-// list is a state of which every record is an item.
+// list is a state in which every record is an item.
 type list struct{ items []string }
 
 func (l *list) Load(record []byte) error { l.items = append(l.items, string(record)); return nil }
@@ -38,7 +38,7 @@ func (l *list) emit(emit Emit) error {
 
 func (l *list) String() string { return strings.Join(l.items, ",") }
 
-// owner is a log with the state that its owner keeps.
+// owner is a log with the state of its owner.
 type owner struct {
 	*Log
 	list
@@ -126,7 +126,7 @@ func TestAGenerationIsDueWhenTheLogExceedsItsLimitAndItsSnapshot(t *testing.T) {
 	o := own(t, Options{FS: vfs.Memory(), Dir: "/s", CompactBytes: 200})
 	rotations := 0
 	for range 100 {
-		must(t, o.Append(make([]byte, 76))) // with its length and the frame's header 101
+		must(t, o.Append(make([]byte, 76))) // 101 bytes with its length and the frame's header
 		o.items = append(o.items, string(make([]byte, 76)))
 		log, snapshot := o.end, o.snapshot
 		if due := log > 200 && log > snapshot; o.ShouldRotate() != due {
@@ -143,7 +143,7 @@ func TestAGenerationIsDueWhenTheLogExceedsItsLimitAndItsSnapshot(t *testing.T) {
 }
 
 // A snapshot is written and read in frames of about 1 MiB, whatever its size.
-func TestALargeSnapshotIsCutIntoFrames(t *testing.T) {
+func TestALargeSnapshotIsDividedIntoFrames(t *testing.T) {
 	fsys := vfs.Memory()
 	o := own(t, Options{FS: fsys, Dir: "/s"})
 	for i := range 50 {
@@ -173,7 +173,7 @@ func TestALargeSnapshotIsCutIntoFrames(t *testing.T) {
 	}
 }
 
-func TestRecordsThatAreTooLargeAreRefusedBeforeTheyAreWritten(t *testing.T) {
+func TestTooLargeRecordsAreRejectedBeforeTheyAreWritten(t *testing.T) {
 	o := own(t, Options{FS: vfs.Memory(), Dir: "/s"})
 	huge := make([]byte, maxRecords+1)
 	if err := o.Append([]byte("a"), huge[1:]); !errors.Is(err, ErrTooLarge) {
@@ -212,8 +212,8 @@ func TestAFailedWriteEndsTheGeneration(t *testing.T) {
 	}
 }
 
-// A closed log that failed has no mark of a clean stop: its end is unknown.
-func TestAFailedLogIsClosedWithoutAMark(t *testing.T) {
+// A closed log that failed has no clean-stop frame: its end is unknown.
+func TestAFailedLogHasNoCleanStopFrame(t *testing.T) {
 	fsys := errfs.New(vfs.Memory())
 	o := own(t, Options{FS: fsys, Dir: "/s"})
 	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.log", Count: 1, Err: syscall.EIO})
@@ -228,7 +228,7 @@ func TestAFailedLogIsClosedWithoutAMark(t *testing.T) {
 	}
 }
 
-// Attempts to begin a generation on a full disk must not fill it further.
+// Attempts to begin a generation must not fill a full disk further.
 func TestAFailedRotateLeavesNoFiles(t *testing.T) {
 	for _, rule := range []errfs.Rule{
 		{Ops: errfs.Create, Path: "*.log"}, {Ops: errfs.Write, Path: "*.log"},
@@ -257,8 +257,7 @@ func TestAFailedRotateLeavesNoFiles(t *testing.T) {
 	}
 }
 
-// A crash may find the new generation in force or the old one: neither may be
-// continued.
+// After a crash, either the new or the old generation is current: neither may be continued.
 func TestAFailedRotateEndsTheGeneration(t *testing.T) {
 	for _, rule := range []errfs.Rule{
 		{Ops: errfs.Rename}, {Ops: errfs.SyncDir, Path: "/s", From: 2}, {Ops: errfs.SyncDir, Path: "/copy", From: 2},

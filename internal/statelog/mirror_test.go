@@ -62,7 +62,7 @@ func TestAStartReplacesADamagedOrLostMirror(t *testing.T) {
 	}
 }
 
-// A start on an empty directory would begin a new log and remove the only copy.
+// A start in an empty directory would begin a new log and remove the only copy.
 func TestALostLogWithAMirrorIsRefused(t *testing.T) {
 	for _, gone := range []string{"/s", logName("/copy", 1), snapshotName("/copy", 1)} {
 		fsys := vfs.Memory()
@@ -122,8 +122,8 @@ func TestADamagedCopyReplacesNothing(t *testing.T) {
 	}
 }
 
-// A Restore that crashed leaves a directory that is refused, or holds everything; a
-// second Restore ends it.
+// After a crash of Restore the directory is either rejected or complete; a second Restore completes
+// it.
 func TestCrashAtEverySystemCallOfARestore(t *testing.T) {
 	prepared := func() *crashfs.FS {
 		fsys := crashfs.New(1)

@@ -8,30 +8,29 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Reader receives what a log holds. A record is valid until the method returns; an
-// error makes the record damage.
+// Reader receives the records of a log. A record is valid until the method returns. An error marks
+// the record as damaged.
 type Reader interface {
-	// Load receives the next record of the snapshot, as it was emitted.
+	// Load receives the next record of the snapshot.
 	Load(record []byte) error
-	// Apply receives the next record of the log, and its number.
+	// Apply receives the next record of the log and its number.
 	Apply(sequence uint64, record []byte) error
 }
 
-// Content describes what a directory holds.
+// Content describes the content of a directory.
 type Content struct {
-	Used       bool // there is a log
+	Used       bool // the directory holds a log
 	Generation uint64
 	Sequence   uint64 // number of the last record
-	Torn       int64  // bytes at the end of the log of a write that did not finish
+	Torn       int64  // bytes of an incomplete write at the end of the log
 	Log        string // path of the log
 
 	log  [16]byte
 	last uint64 // the highest generation of any file
 }
 
-// Read reads a directory, or the copy in a mirror, as Open does: *Damage or
-// ErrNewerFormat is why Open would refuse it. It changes nothing. Memory is bounded
-// by the largest frame.
+// Read reads a directory, or its mirror, like Open: it returns *Damage or ErrNewerFormat where Open
+// would. It changes nothing. The largest frame bounds its memory.
 func Read(fsys vfs.FS, dir string, f Format, to Reader) (Content, error) {
 	found, err := survey(fsys, dir, &f)
 	c := Content{last: found.last}
@@ -46,8 +45,8 @@ func Read(fsys vfs.FS, dir string, f Format, to Reader) (Content, error) {
 	return c, err
 }
 
-// readSnapshot reads the snapshot. Every fault in it is damage: it was synced before
-// it got its name.
+// readSnapshot reads the snapshot. Every fault in it is damage, because it was synced before it was
+// renamed.
 func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) error {
 	r, err := openReader(fsys, snapshotName(dir, c.Generation), f, kindSnapshot)
 	if err != nil {
@@ -55,7 +54,7 @@ func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) er
 	}
 	defer r.close()
 	if r.id.generation != c.Generation {
-		return r.damage(32, "of another generation")
+		return r.damage(32, "file of another generation")
 	}
 	c.log = r.id.log
 	for loaded := uint64(0); ; {
@@ -69,7 +68,7 @@ func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) er
 		case fr.kind == frameEnd:
 			n, size := binary.Uvarint(fr.payload)
 			if size <= 0 || size != len(fr.payload) || n != loaded || r.off != r.size {
-				return r.damage(at, "the end does not match what is before it")
+				return r.damage(at, "the end frame does not match the records before it")
 			}
 			c.Sequence = fr.sequence
 			return nil
@@ -83,7 +82,7 @@ func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) er
 	}
 }
 
-// readLog reads the log up to its end or to where it was torn.
+// readLog reads the log up to its end or to a torn write.
 func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
 	r, err := openReader(fsys, c.Log, f, kindLog)
 	if err != nil {
@@ -91,7 +90,7 @@ func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
 	}
 	defer r.close()
 	if r.id != (identity{c.log, c.Generation}) {
-		return r.damage(16, "of another log or generation")
+		return r.damage(16, "file of another log or generation")
 	}
 	for r.off < r.size {
 		at := r.off
@@ -111,13 +110,13 @@ func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
 			return r.damage(at, err.Error())
 		}
 		if fr.kind == frameClosed && r.off < r.size {
-			return r.damage(at, "more behind the mark of a clean stop")
+			return r.damage(at, "data after the clean-stop frame")
 		}
 	}
 	return nil
 }
 
-// apply hands on the records of a frame of the log.
+// apply passes on the records of a log frame.
 func (c *Content) apply(fr frame, to Reader) error {
 	switch {
 	case fr.kind == frameClosed && len(fr.payload) == 0:
@@ -133,7 +132,7 @@ func (c *Content) apply(fr frame, to Reader) error {
 		return fmt.Errorf("unknown frame of kind %d", fr.kind)
 	}
 	if fr.sequence != c.Sequence {
-		return fmt.Errorf("the frame ends with record %d, its records with %d", fr.sequence, c.Sequence)
+		return fmt.Errorf("the frame header names record %d as the last one, its payload ends with record %d", fr.sequence, c.Sequence)
 	}
 	return nil
 }
@@ -153,16 +152,16 @@ func eachRecord(p []byte, do func(record []byte) error) error {
 	return nil
 }
 
-// ErrDamaged marks a file that is not what was written and synced. Nothing was changed.
+// ErrDamaged marks a file whose content is not what was synced. Nothing was changed.
 var ErrDamaged = errors.New("state log is damaged")
 
 // ErrNewerFormat marks files of a format version that this program does not know.
 var ErrNewerFormat = errors.New("state log has a newer format")
 
-// ErrTooLarge marks records that do not fit into one frame. Nothing was written.
+// ErrTooLarge marks records that do not fit in one frame. Nothing was written.
 var ErrTooLarge = errors.New("records are too large for a state log")
 
-// Damage describes what is wrong with a file. It matches ErrDamaged.
+// Damage describes the fault of a file. It matches ErrDamaged.
 type Damage struct {
 	Name   string // of the state
 	File   string
@@ -171,7 +170,7 @@ type Damage struct {
 	Lost   bool // the file is missing
 }
 
-// Error names the file, the place and what is wrong there.
+// Error returns the file, the offset and the fault.
 func (d *Damage) Error() string {
 	if d.Lost {
 		return fmt.Sprintf("%s: %s: %s is damaged", d.File, d.What, d.Name)
@@ -179,7 +178,7 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("%s, offset %d: %s: %s is damaged", d.File, d.Offset, d.What, d.Name)
 }
 
-// Unwrap makes it match ErrDamaged.
+// Unwrap makes Damage match ErrDamaged.
 func (d *Damage) Unwrap() error { return ErrDamaged }
 
 // newerFormat matches ErrNewerFormat.
@@ -189,7 +188,7 @@ type newerFormat struct {
 }
 
 func (e *newerFormat) Error() string {
-	return fmt.Sprintf("format version %d, this version of chronik knows %d: %s was written by a newer version of chronik",
+	return fmt.Sprintf("format version %d, this version of chronik supports %d: a newer version of chronik wrote %s",
 		e.found, e.format.Version, e.format.Name)
 }
 

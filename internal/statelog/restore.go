@@ -10,10 +10,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Restore puts the log in from, a mirror, in the place of the one in to, which is
-// lost or damaged. It reads from as Read does first, and changes nothing if that
-// finds a fault. A Restore that a crash interrupts must be repeated. The caller
-// makes sure that no other process uses the directories.
+// Restore replaces the log in to, which is lost or damaged, by its mirror in from. It first reads
+// from like Read, and changes nothing if that finds a fault. After a crash, Restore must be
+// repeated. The caller must ensure that no other process uses the directories.
 func Restore(fsys vfs.FS, from, to string, f Format, check Reader) (Content, error) {
 	c, err := Read(fsys, from, f, check)
 	if err == nil && !c.Used {
@@ -43,7 +42,7 @@ func restore(fsys vfs.FS, from, to string, generation uint64) error {
 	if err := fsys.SyncDir(to); err != nil {
 		return err
 	}
-	// The copy counts only when no snapshot of a higher generation is left.
+	// The copy is valid only when no snapshot of a higher generation remains.
 	list, err := fsys.List(to)
 	if err != nil {
 		return err
@@ -59,7 +58,7 @@ func restore(fsys vfs.FS, from, to string, generation uint64) error {
 	return fsys.SyncDir(to)
 }
 
-// copyFile replaces a file by a copy of another, which is synced before it gets the name.
+// copyFile replaces a file by a copy of source, which it syncs before the rename.
 func copyFile(fsys vfs.FS, source, name string) error {
 	in, err := fsys.Open(source)
 	if err != nil {

@@ -11,18 +11,17 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// chunkSize is about how much of a snapshot one frame holds.
+// chunkSize is the approximate payload of one snapshot frame, in bytes.
 const chunkSize = 1 << 20
 
-// Emit adds a record to a snapshot. The record may be reused when it returns.
+// Emit adds a record to a snapshot. The caller may reuse the record when Emit returns.
 type Emit func(record []byte) error
 
-// Rotate begins a new generation, whose snapshot has the records that the function
-// emits: the state from now on. That may be another state than the appended records
-// amount to; then Rotate commits it. When it returns, the generation is in force. After
-// an error, or a crash during the call, either the old generation is in force or the new
-// one; therefore Append fails until a Rotate has succeeded. After Close it fails: the
-// directory may be another process's.
+// Rotate begins a new generation, whose snapshot holds the records that the function emits: the
+// state from now on. That state may differ from the result of the appended records; then Rotate
+// commits it. When Rotate returns, the new generation is current. After an error, or a crash during
+// the call, either the old or the new generation is current, so Append fails until a Rotate
+// succeeds. After Close, Rotate fails: the directory may belong to another process.
 func (l *Log) Rotate(snapshot func(Emit) error) error {
 	if errors.Is(l.failed, errClosed) {
 		return errClosed
@@ -33,16 +32,16 @@ func (l *Log) Rotate(snapshot func(Emit) error) error {
 		return l.latch(fmt.Errorf("begin generation %d: %w", l.id.generation, err))
 	}
 	if err := l.files.close(); err != nil {
-		l.opts.Log.Warn("close of a log that is no longer needed failed", zap.Error(err))
+		l.opts.Log.Warn("closing the old log failed", zap.Error(err))
 	}
 	l.files, l.end, l.snapshot, l.failed = fresh, headerSize, size, nil
 	l.removeOlder()
 	return nil
 }
 
-// Restart makes the next Rotate begin behind the record with a number, whatever the log
-// held before: an owner that copies another log takes over where that one is. Append fails
-// until Rotate has succeeded.
+// Restart makes the next Rotate begin after the record with number sequence, whatever the log held
+// before: an owner that copies another log continues at that log's position. Append fails until
+// Rotate succeeds.
 func (l *Log) Restart(sequence uint64) {
 	if errors.Is(l.failed, errClosed) {
 		return
@@ -50,8 +49,8 @@ func (l *Log) Restart(sequence uint64) {
 	l.sequence, l.failed = sequence, errNotBegun
 }
 
-// begin writes the files of a new generation and returns its log, and the size of
-// its snapshot. The package comment lists the steps.
+// begin writes the files of a new generation and returns its log and the size of its snapshot. The
+// package comment lists the steps.
 func (l *Log) begin(snapshot func(Emit) error) (copies, int64, error) {
 	g, dirs := l.id.generation, l.opts.dirs()
 	var logs, tmps []string
@@ -76,14 +75,14 @@ func (l *Log) begin(snapshot func(Emit) error) (copies, int64, error) {
 			err = l.opts.FS.SyncDir(dir)
 		}
 		if err != nil {
-			_ = log.close() // the first error is the one to report
+			_ = log.close() // report the first error
 			return nil, 0, err
 		}
 	}
 	return log, size, nil
 }
 
-// writeLog makes an empty log in every directory.
+// writeLog creates an empty log in every directory.
 func (l *Log) writeLog(names []string) (copies, error) {
 	c, err := l.create(names)
 	if err == nil {
@@ -100,7 +99,7 @@ func (l *Log) writeLog(names []string) (copies, error) {
 	return c, err
 }
 
-// create creates a file in every directory. With an error it returns those that were.
+// create creates a file in every directory. On an error it also returns the files created so far.
 func (l *Log) create(names []string) (copies, error) {
 	var c copies
 	for _, name := range names {
@@ -113,16 +112,16 @@ func (l *Log) create(names []string) (copies, error) {
 	return c, nil
 }
 
-// discard removes what a generation left that did not get as far as its rename: a
-// full disk must not fill up with attempts.
+// discard removes the files of a generation that was never renamed into place: repeated attempts
+// must not fill a full disk.
 func (l *Log) discard(log copies, names []string) {
 	_ = log.close()
 	for _, name := range names {
-		_ = l.opts.FS.Remove(name) // a later Rotate removes what remains
+		_ = l.opts.FS.Remove(name) // a later Rotate removes the remaining files
 	}
 }
 
-// writeSnapshot writes the snapshot under temporary names, syncs it and returns its size.
+// writeSnapshot writes the snapshot under temporary names, syncs it and returns its size in bytes.
 func (l *Log) writeSnapshot(names []string, snapshot func(Emit) error) (int64, error) {
 	c, err := l.create(names)
 	w := snapshotWriter{id: l.id, sequence: l.sequence, files: c, name: l.opts.Format.Name, buf: l.opts.Format.header(l.id, kindSnapshot)}
@@ -141,8 +140,8 @@ func (l *Log) writeSnapshot(names []string, snapshot func(Emit) error) (int64, e
 	return w.end, err
 }
 
-// snapshotWriter cuts a snapshot into frames, so that neither writing nor reading it
-// needs memory for all of it.
+// snapshotWriter divides a snapshot into frames, so that neither writing nor reading needs memory
+// for all of it.
 type snapshotWriter struct {
 	id       identity
 	sequence uint64
@@ -151,7 +150,7 @@ type snapshotWriter struct {
 	end      int64
 	count    uint64
 	payload  []byte // of the frame being built
-	buf      []byte // what was not written yet
+	buf      []byte // not written yet
 }
 
 func (w *snapshotWriter) emit(record []byte) error {
@@ -167,7 +166,7 @@ func (w *snapshotWriter) emit(record []byte) error {
 	return w.flush()
 }
 
-// frame ends the frame being built; flush writes it.
+// frame completes the frame being built; flush writes it.
 func (w *snapshotWriter) frame() {
 	if len(w.payload) > 0 {
 		w.buf = w.id.appendFrame(w.buf, frame{kind: frameState, sequence: w.sequence, payload: w.payload})
@@ -182,15 +181,14 @@ func (w *snapshotWriter) flush() error {
 	return err
 }
 
-// finish writes what is left, and the end.
+// finish writes the rest and the end frame.
 func (w *snapshotWriter) finish() error {
 	w.frame()
 	w.buf = w.id.appendFrame(w.buf, frame{kind: frameEnd, sequence: w.sequence, payload: binary.AppendUvarint(nil, w.count)})
 	return w.flush()
 }
 
-// removeOlder removes the files that the generation in force has replaced. The next
-// Rotate tries again what fails now.
+// removeOlder removes the files of older generations. The next Rotate retries after an error.
 func (l *Log) removeOlder() {
 	for _, dir := range l.opts.dirs() {
 		list, err := l.opts.FS.List(dir)
@@ -204,7 +202,7 @@ func (l *Log) removeOlder() {
 			}
 		}
 		if err != nil {
-			l.opts.Log.Warn("removal of old files failed", zap.String("state", l.opts.Format.Name), zap.String("dir", dir), zap.Error(err))
+			l.opts.Log.Warn("removing old files failed", zap.String("state", l.opts.Format.Name), zap.String("dir", dir), zap.Error(err))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// readAhead is how much of a file the reader has in memory, in addition to one frame.
+// readAhead is how many bytes of a file the reader has in memory, in addition to one frame.
 const readAhead = 256 << 10
 
 // reader reads the frames of one file in order.
@@ -24,11 +24,11 @@ type reader struct {
 	size   int64
 	off    int64 // of the next frame
 	in     *bufio.Reader
-	buf    []byte // payload of the frame that was read
+	buf    []byte // payload of the last frame
 }
 
-// openReader opens a file and reads its header. Every fault of the content is
-// *Damage, except a newer format.
+// openReader opens a file and reads its header. Every fault of the content is *Damage, except a
+// newer format.
 func openReader(fsys vfs.FS, name string, f *Format, kind byte) (*reader, error) {
 	file, err := fsys.Open(name)
 	r := &reader{file: file, name: name, format: f, off: headerSize}
@@ -70,8 +70,8 @@ func (r *reader) damage(off int64, what string) error {
 	return &Damage{Name: r.format.Name, File: r.name, Offset: int(off), What: what}
 }
 
-// next reads the frame at r.off and moves behind it. ok is false if there is no valid
-// one; then r.off stays and next must not be called again.
+// next reads the frame at r.off and advances r.off. ok is false if there is no valid frame; then
+// r.off does not change, and next must not be called again.
 func (r *reader) next() (f frame, ok bool, err error) {
 	var h frameHeader
 	if r.size-r.off < frameSize {
@@ -99,7 +99,7 @@ func (r *reader) next() (f frame, ok bool, err error) {
 	return f, true, nil
 }
 
-// find returns the offset of the first valid frame at or behind off, -1 for none.
+// find returns the offset of the first valid frame at or after off, or -1.
 func (r *reader) find(off int64) (int64, error) {
 	window := make([]byte, readAhead)
 	for off < r.size {
@@ -125,8 +125,8 @@ func (r *reader) find(off int64) (int64, error) {
 	return -1, nil
 }
 
-// isValid reports whether there is a valid frame at an offset. It allocates nothing of
-// the size that the frame claims.
+// isValid reports whether there is a valid frame at an offset. Its memory does not depend on the
+// size that the frame claims.
 func (r *reader) isValid(off int64) (bool, error) {
 	var h frameHeader
 	if r.size-off < frameSize {
@@ -146,7 +146,7 @@ func (r *reader) isValid(off int64) (bool, error) {
 	return uint32(sum) == h.checksum(), nil
 }
 
-// checksum is a CRC-32C that grows with what is written to it.
+// checksum is a CRC-32C of the bytes written to it.
 type checksum uint32
 
 func (c *checksum) Write(p []byte) (int, error) {

@@ -23,8 +23,8 @@ func logName(dir string, generation uint64) string {
 	return path.Join(dir, fmt.Sprintf("%016x", generation)+suffixLog)
 }
 
-// parseName splits a file's name. The suffix is empty for a file that is none of the
-// package's; a temporary one has suffixTmp.
+// parseName splits a file's name. The suffix is empty for a file that does not belong to a log; a
+// temporary file has suffixTmp.
 func parseName(name string) (generation uint64, suffix string) {
 	if len(name) < 16 {
 		return 0, ""
@@ -41,15 +41,15 @@ func parseName(name string) (generation uint64, suffix string) {
 	return 0, ""
 }
 
-// inventory is what the names in a directory say.
+// inventory describes a directory by its file names.
 type inventory struct {
 	used   bool   // there is a snapshot
 	newest uint64 // generation of the newest snapshot
 	last   uint64 // the highest generation of any file
 }
 
-// survey finds the generation in force. A log of a later one belongs to a generation
-// that never was in force; records in it mean that its snapshot is lost.
+// survey finds the current generation. A log of a later generation belongs to one that never became
+// current; records in it mean that its snapshot is lost.
 func survey(fsys vfs.FS, dir string, f *Format) (inventory, error) {
 	var inv inventory
 	list, err := fsys.List(dir)
@@ -76,8 +76,8 @@ func survey(fsys vfs.FS, dir string, f *Format) (inventory, error) {
 	return inv, nil
 }
 
-// Exists reports whether dir has files of a generation that was in force, damaged or not: a
-// snapshot, or a log with records. A missing directory has none.
+// Exists reports whether dir has files of a generation that was current, damaged or not: a
+// snapshot, or a log with records. It returns false for a missing directory.
 func Exists(fsys vfs.FS, dir string) (bool, error) {
 	list, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,8 +91,8 @@ func Exists(fsys vfs.FS, dir string) (bool, error) {
 	return false, err
 }
 
-// Peek returns ErrNewerFormat if a newer version of chronik wrote one of the files in
-// dir. It changes nothing. Open reports any other fault.
+// Peek returns ErrNewerFormat if a newer version of chronik wrote one of the files in dir. It
+// changes nothing. It ignores all other faults, which Open reports.
 func Peek(fsys vfs.FS, dir string, f Format) error {
 	list, _ := fsys.List(dir)
 	kinds := map[string]byte{suffixSnapshot: kindSnapshot, suffixLog: kindLog}

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A checkpoint that can't be replaced stays: a repair that meets a disk error must not remove
-// the only copy.
+// A checkpoint that cannot be replaced stays: a repair that meets a disk error must not remove the
+// only copy.
 func TestReplacingACheckpointRemovesNoneThatIsWhole(t *testing.T) {
 	disk := used(t)
 	before, err := ReadState(disk, "/d")
@@ -17,7 +17,7 @@ func TestReplacingACheckpointRemovesNoneThatIsWhole(t *testing.T) {
 	}
 	errs := errfs.New(disk)
 	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/d/" + CheckpointMirror, Err: syscall.EIO})
-	b, err := OpenBench(Place{Path: "/d"}, Options{FS: errs})
+	b, err := OpenForRepair(Place{Path: "/d"}, Options{FS: errs})
 	if err != nil {
 		t.Fatal(err)
 	}

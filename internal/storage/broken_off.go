@@ -4,7 +4,7 @@ package storage
 
 import "github.com/chronik-io/chronik/internal/storage/journal"
 
-// broken takes no rule away: has is constant, and the compiler removes what depends on it.
+// broken removes no rule: has is constant, and the compiler eliminates the code that depends on it.
 type broken struct{}
 
 func (broken) has(rule) bool             { return false }

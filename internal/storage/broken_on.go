@@ -4,7 +4,7 @@ package storage
 
 import "github.com/chronik-io/chronik/internal/storage/journal"
 
-// broken names the rules that are taken away, for tests.
+// broken names the rules that a test has removed.
 type broken struct {
 	rules   rule
 	journal journal.Broken

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// liar is a file system that answers some syncs without having done them.
+// liar is a file system that reports success for some syncs without doing them.
 type liar struct {
 	vfs.FS
 	skips func(call, name string) bool
@@ -31,13 +31,13 @@ func (l liar) file(f vfs.File, err error) (vfs.File, error) {
 	return lyingFile{f, l}, nil
 }
 
-// Open is vfs.FS.
+// Open implements vfs.FS.
 func (l liar) Open(name string) (vfs.File, error) { return l.file(l.FS.Open(name)) }
 
-// Create is vfs.FS.
+// Create implements vfs.FS.
 func (l liar) Create(name string) (vfs.File, error) { return l.file(l.FS.Create(name)) }
 
-// SyncDir is vfs.FS.
+// SyncDir implements vfs.FS.
 func (l liar) SyncDir(dir string) error {
 	if l.skips("syncdir", dir) {
 		_, err := l.FS.Stat(dir)
@@ -46,7 +46,7 @@ func (l liar) SyncDir(dir string) error {
 	return l.FS.SyncDir(dir)
 }
 
-// Datasync is vfs.File.
+// Datasync implements vfs.File.
 func (f lyingFile) Datasync() error {
 	if f.fs.skips("datasync", f.Name()) {
 		_, err := f.Size()
@@ -55,7 +55,7 @@ func (f lyingFile) Datasync() error {
 	return f.File.Datasync()
 }
 
-// lie answers a call on files or directories of some names without doing it.
+// lie returns a liar for one call on files or directories whose names match a pattern.
 func lie(call, pattern string) func(vfs.FS) vfs.FS {
 	return func(fs vfs.FS) vfs.FS {
 		return liar{fs, func(c, name string) bool {
@@ -68,33 +68,33 @@ func lie(call, pattern string) func(vfs.FS) vfs.FS {
 	}
 }
 
-// rules are what JOURNAL's rules come down to; each is taken away once.
+// rules are the durability rules of docs/journal.md. Each is removed once.
 var rules = map[string]modelConfig{
-	"the journal is synced before anybody is told": {wrap: lie("datasync", "*.journal")},
-	"names of journal files are synced":            {wrap: lie("syncdir", "journal")},
-	"names of segments are synced":                 {wrap: lie("syncdir", "*-3")},
-	"segments are synced":                          {wrap: lie("datasync", "/d/*-3/*.log")},
-	"the checkpoint is synced":                     {wrap: lie("datasync", "/d/checkpoint/*")},
-	"the checkpoint's name is synced":              {wrap: lie("syncdir", "checkpoint")},
-	"a checkpoint's copy is synced":                {wrap: lie("datasync", "/d/checkpoint.copy/*")},
+	"the journal is synced before a notification": {wrap: lie("datasync", "*.journal")},
+	"names of journal files are synced":           {wrap: lie("syncdir", "journal")},
+	"names of segments are synced":                {wrap: lie("syncdir", "*-3")},
+	"segments are synced":                         {wrap: lie("datasync", "/d/*-3/*.log")},
+	"the checkpoint is synced":                    {wrap: lie("datasync", "/d/checkpoint/*")},
+	"the checkpoint's name is synced":             {wrap: lie("syncdir", "checkpoint")},
+	"a checkpoint's copy is synced":               {wrap: lie("datasync", "/d/checkpoint.copy/*")},
 
-	"a segment gets what is durable in the journal": {broken: broken{rules: notDurable}},
-	"the recovery point claims what is synced":      {broken: broken{rules: earlyLSN}},
-	"a file goes after the checkpoint":              {broken: broken{rules: earlyRelease}, rare: true},
-	"a truncation is committed":                     {broken: broken{rules: silentCut}},
-	"a log start is committed":                      {broken: broken{rules: silentStart}},
-	"producers outlive their records":               {broken: broken{rules: forgetGone}, rare: true},
-	"a swap of segments is committed":               {broken: broken{rules: silentSwap}},
-	"a start finishes a swap":                       {broken: broken{rules: forgetfulSwap}},
-	"a swap ends after its names are synced":        {broken: broken{rules: eagerSwap}},
-	"a checkpoint names what was kept aside":        {broken: broken{rules: forgetQuarantine}},
-	"what does not fit is not skipped":              {read: readSkipping},
-	"a lookup sees what is flushed meanwhile":       {findTime: findTimeForgetful},
-	"a failed segment is written anew":              {broken: broken{rules: forgetfulFail}, rare: true},
+	"a segment gets only records that are durable in the journal": {broken: broken{rules: notDurable}},
+	"the recovery point claims only synced records":               {broken: broken{rules: earlyLSN}},
+	"a journal file is released after the checkpoint":             {broken: broken{rules: earlyRelease}, rare: true},
+	"a truncation is committed":                                   {broken: broken{rules: silentCut}},
+	"a log start is committed":                                    {broken: broken{rules: silentStart}},
+	"producers outlive their records":                             {broken: broken{rules: forgetGone}, rare: true},
+	"a swap of segments is committed":                             {broken: broken{rules: silentSwap}},
+	"a start completes a swap":                                    {broken: broken{rules: forgetfulSwap}},
+	"a swap ends after its names are synced":                      {broken: broken{rules: eagerSwap}},
+	"a checkpoint names quarantined frames":                       {broken: broken{rules: forgetQuarantine}},
+	"a batch that does not fit is not skipped":                    {read: readSkipping},
+	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
+	"the records of a failed segment are replayed":                {broken: broken{rules: forgetfulFail}, rare: true},
 }
 
-// readSkipping is Log.Read, but where the batch at the offset does not fit it goes on as if there
-// were none: with the next segment, or with memory.
+// readSkipping is Log.Read, except that a batch that does not fit is treated as missing: the read
+// continues with the next segment, or with memory.
 func readSkipping(l *Log, at, limit int64, max int, one bool) (s Slice, err error) {
 	for {
 		s, err = l.Read(at, limit, max, one)
@@ -114,7 +114,8 @@ func readSkipping(l *Log, at, limit int64, max int, one bool) (s Slice, err erro
 	}
 }
 
-// findTimeForgetful is Log.FindTime, but it misses what is flushed while it searches the segments.
+// findTimeForgetful is Log.FindTime, except that it misses records that are flushed while it
+// searches the segments.
 func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
 	flushed := func() int64 {
 		l.mu.RLock()
@@ -133,8 +134,8 @@ func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
 	return t, err
 }
 
-// Without any one of the rules the model must find something wrong. Where that
-// takes thousands of histories it is asked only with CHRONIK_MODEL_RUNS set.
+// If any one of the rules is removed, the model must detect a fault. Rules for which that takes
+// thousands of histories are tested only if CHRONIK_MODEL_RUNS is set.
 func TestModelMissesEveryRule(t *testing.T) {
 	if bufpool.Invariants {
 		t.Skip("without its rules the code uses memory that it gave back, which this build tells before the model can")
@@ -158,13 +159,13 @@ func TestModelMissesEveryRule(t *testing.T) {
 	}
 }
 
-// Without any one of the rules of a swap the script must find something wrong.
+// If any one of the rules of a swap is removed, the script must detect a fault.
 func TestFault21MissesEveryRule(t *testing.T) {
 	for name, rules := range map[string]broken{
 		"a swap is committed":                     {rules: silentSwap},
 		"a swap ends after its names are synced":  {rules: eagerSwap},
 		"a segment is whole before it has a name": {rules: hastySwap},
-		"a start finishes a swap":                 {rules: forgetfulSwap},
+		"a start completes a swap":                {rules: forgetfulSwap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

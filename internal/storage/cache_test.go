@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// However much goes through a directory's memory, each log keeps its newest
-// records there, where the readers that follow it are.
+// However much data passes through a directory's memory, each log keeps its newest records there,
+// where the readers at its end find them.
 func TestEveryLogKeepsTheEndOfItsTail(t *testing.T) {
 	const bound, size = 1 << 20, 8 << 10
 	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) {
@@ -69,7 +69,7 @@ func (f *onceFS) wrap(file vfs.File, err error) (vfs.File, error) {
 func (f *onceFS) Open(name string) (vfs.File, error)   { return f.wrap(f.FS.Open(name)) }
 func (f *onceFS) Create(name string) (vfs.File, error) { return f.wrap(f.FS.Create(name)) }
 
-func (f *onceFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
+func (f *onceFile) WriteVecUncached(bufs [][]byte, off int64) (int, error) {
 	n, err := f.File.WriteVecAt(bufs, off)
 	f.fs.once.Add(int64(n))
 	return n, err
@@ -81,9 +81,8 @@ func (f *onceFile) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// A bulk load leaves the system's memory to others as long as its readers, if it
-// has any, are served from the tail. Small writes, and those that a reader which
-// has fallen behind will come to, stay there.
+// A bulk load bypasses the page cache if its readers, if any, are served from the tail. Small
+// writes do not, nor do writes that a lagging reader will need.
 func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
 	f := &onceFS{FS: vfs.Memory()}
 	const bound, size, n = 2 << 20, 16 << 10, 64
@@ -91,12 +90,12 @@ func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
 		o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound
 	})
 	l := makeLogs(t, d, 1, "sync")[0]
-	// Anything is a bulk load now.
+	// Every write counts as a bulk load now.
 	d.turnover.memory, d.turnover.since = 1, time.Now().Add(-time.Second)
 	wrote := func(records, size int) (once, kept int64) {
 		t.Helper()
 		once, kept = f.once.Load(), f.kept.Load()
-		l.flushMu.Lock() // nobody flushes meanwhile
+		l.flushMu.Lock() // prevents flushes meanwhile
 		put(t, l, records, size)
 		err := l.flushLocked()
 		l.flushMu.Unlock()
@@ -105,7 +104,7 @@ func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
 		}
 		return f.once.Load() - once, f.kept.Load() - kept
 	}
-	wrote(1, 100) // after which it is known
+	wrote(1, 100) // after that the rate is known
 	if once, kept := wrote(n, size); once < n*size*3/4 || once+kept < n*size {
 		t.Errorf("nobody reads: %d bytes were written once, %d to be kept", once, kept)
 	}
@@ -129,7 +128,7 @@ func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
 	if once, kept := wrote(n, size); once != 0 || kept < n*size {
 		t.Errorf("a reader behind the tail: %d bytes were written once, %d to be kept", once, kept)
 	}
-	if now := time.Now(); !l.lagging(now) || l.lagging(now.Add(laggards)) {
+	if now := time.Now(); !l.lagging(now) || l.lagging(now.Add(lagWindow)) {
 		t.Error("a reader behind the tail is not remembered for a while")
 	}
 	holds(t, l, 3*n+2)

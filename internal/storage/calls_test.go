@@ -11,10 +11,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// sizes are left out where they are those of an encoding that has golden bytes of its own.
+// sizes are omitted if the encoding has golden bytes of its own.
 var sizes = regexp.MustCompile(`(/d/checkpoint.*|.*\.producers) \d+\+\d+$`)
 
-// calls writes down which calls the steps of a test make on the disk.
+// calls records the calls to the disk that each step of a test makes.
 type calls struct {
 	t    *testing.T
 	fsys *crashfs.FS
@@ -27,13 +27,13 @@ func newCalls(t *testing.T, fsys *crashfs.FS) *calls {
 	return &calls{t: t, fsys: fsys}
 }
 
-// skip leaves out what was called so far.
+// skip discards the calls so far.
 func (c *calls) skip() {
 	synctest.Wait()
 	c.seen = len(c.fsys.Trace())
 }
 
-// step writes down what was called since the last one, once all goroutines are idle.
+// step records the calls since the last one, when all goroutines are idle.
 func (c *calls) step(name string) {
 	synctest.Wait()
 	fmt.Fprintf(c, "# %s\n", name)
@@ -49,8 +49,7 @@ func (c *calls) golden(name string) {
 	golden.File(c.t, "testdata/"+name, c.String(), "go test ./internal/storage -run TestCalls")
 }
 
-// What is durable when hangs on the order of these calls: a roll, a deletion, and a start after
-// a kill.
+// Durability depends on the order of these calls: a roll, a deletion, and a start after a kill.
 func TestCallsOfARollADeletionAndARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
@@ -93,7 +92,7 @@ func TestCallsOfASwap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		c := newCalls(t, disk)
-		d, l := compactLog(t, disk, "sync", func(o *Options) { o.CleanerBackoff = 1 << 60 })
+		d, l := compactLog(t, disk, "sync", func(o *Options) { o.Cleaning.Backoff = 1 << 60 })
 		set(t, l, 10, "a")
 		set(t, l, 5, "b")
 		c.skip()

@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// Writing the checkpoint is how everything but batches is committed: the birth, the
-// deletion, the truncation and the start of logs, what a compaction put in the place of
-// segments, and the fate of a log that was found damaged. A change of a few logs appends
-// them to the checkpoint (commit); what moves the redo pointer writes all logs (checkpoint).
+// Everything except batches is committed with a checkpoint: the creation, deletion and truncation
+// of logs, changes of the log start, segment swaps of a compaction, and the state of a damaged log.
+// A change of a few logs is appended to the checkpoint (commit); to advance the redo pointer, all
+// logs are written (checkpoint).
 //
-// There are two copies, in directories of their own. They are written together, and what
-// a checkpoint commits is done only when both are durable. A start reads the first one
-// only; if it is lost, a repair puts the other in its place.
+// There are two copies in separate directories. They are written together, and an action that
+// depends on a checkpoint waits until both are durable. A start reads only the first copy; if it is
+// lost, a repair restores it from the other.
 const (
 	// CheckpointDir and CheckpointMirror are directories in a log directory.
 	CheckpointDir    = "checkpoint"
@@ -36,7 +36,7 @@ func (d *Dir) openCheckpoint() (*checkpoint.State, error) {
 	return state, err
 }
 
-// closeCheckpoint gives the checkpoint's files back. It is whole without that.
+// closeCheckpoint closes the checkpoint's files. The checkpoint is complete without it.
 func (d *Dir) closeCheckpoint() error {
 	if d.store == nil {
 		return nil
@@ -44,30 +44,24 @@ func (d *Dir) closeCheckpoint() error {
 	return d.store.Close()
 }
 
-// hasCheckpoint reports whether the directory has a checkpoint, whatever its state.
-func (d *Dir) hasCheckpoint() bool {
-	has, err := statelog.Exists(d.opt.FS, path.Join(d.path, CheckpointDir))
-	return has || err != nil
-}
-
-// checkpoint makes the recovery points of all logs durable, with the redo
-// pointer that they allow, and gives up the journal files before it. A caller
-// that has just begun a fresh file names it.
+// checkpoint makes the recovery points of all logs durable, with the redo pointer that they allow,
+// and releases the journal files before it. A caller that has just begun a new journal file passes
+// its position.
 //
-// After an error the old or the new version may be on the disk: the caller must
-// do nothing that is wrong under either.
+// After an error the old or the new version may be on the disk: the caller must do nothing that is
+// wrong under either.
 func (d *Dir) checkpoint(fresh *journal.Position) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
 	return d.checkpointAll(fresh, false)
 }
 
-// checkpointAll is checkpoint for a caller that holds ckptMu. clean marks the stop that it ends,
-// unless the journal before the fresh file is needed.
+// checkpointAll is checkpoint for a caller that holds ckptMu. clean marks a clean stop, unless a
+// journal file before the fresh one is still needed.
 func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
-	unsure := d.unsure.Swap(false) // before the logs are collected: they are without those
-	// First what has been notified, then the logs: a frame whose owner is notified later
-	// has a larger LSN.
+	unsure := d.unsure.Swap(false) // before the logs are collected, which no longer include failed creations
+	// The notified LSN must be read before the logs: a frame whose owner is notified later has a
+	// larger LSN.
 	h, redo := d.nextHeader(), d.journal.Notified()+1
 	logs, deleted := d.logsAndDeleted()
 	points := make([]int64, len(logs))
@@ -109,14 +103,13 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	return nil
 }
 
-// nextHeader is the header of the checkpoint that follows, with the redo pointer of the
-// last one.
+// nextHeader returns the header of the next checkpoint, with the redo pointer of the last one.
 func (d *Dir) nextHeader() checkpoint.Header {
 	durable := min(d.journal.Notified(), d.journal.Durable())
 	return checkpoint.Header{Seq: d.last.Seq + 1, Redo: d.last.Redo, Durable: durable, Dir: d.ident.Dir, Journal: d.ident.Journal}
 }
 
-// writeCheckpoint writes a whole checkpoint of a directory that has no users.
+// writeCheckpoint writes a whole checkpoint of a directory that is not in use.
 func (d *Dir) writeCheckpoint(c *checkpoint.State) error {
 	if err := d.store.WriteAll(c); err != nil {
 		return err
@@ -125,8 +118,8 @@ func (d *Dir) writeCheckpoint(c *checkpoint.State) error {
 	return nil
 }
 
-// commit makes the states of some logs durable, deleted ones included. It costs what they
-// do. The redo pointer stays. Errors mean what they do for checkpoint.
+// commit makes the states of some logs, including deleted ones, durable. Its cost depends only on
+// these logs. The redo pointer stays. Errors mean the same as for checkpoint.
 func (d *Dir) commit(logs ...*Log) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
@@ -134,7 +127,7 @@ func (d *Dir) commit(logs ...*Log) error {
 		return d.checkpointAll(nil, false)
 	}
 	c := checkpoint.Change{Header: d.nextHeader()}
-	if !d.is(loglife.Journal) { // a fresh journal file may have begun, to which no frame leads from the old redo pointer
+	if !d.is(loglife.Journal) { // a new journal file may have begun, which no frame links to the old redo pointer
 		return d.checkpointAll(nil, false)
 	}
 	var named []*Log
@@ -158,16 +151,16 @@ func (d *Dir) commit(logs ...*Log) error {
 	return nil
 }
 
-// isCut reports whether a truncation or reset is not finished. The producers that a checkpoint has
-// are those below its recovery point, and the same as long as that stays; but a reset forgets
-// them, and may go on where the recovery point is.
+// isCut reports whether a truncation or reset is unfinished. A checkpoint holds the producers below
+// the recovery point, which stay the same while the recovery point does. A reset is the exception:
+// it forgets the producers and may keep the recovery point.
 func (l *Log) isCut() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.life.cut != nil
 }
 
-// commitRule is commit, unless a test takes the rule away that something is committed first.
+// commitRule is commit, unless a test has removed the rule that the commit comes first.
 func (d *Dir) commitRule(r rule, logs ...*Log) error {
 	if d.opt.broken.has(r) {
 		return nil
@@ -175,8 +168,8 @@ func (d *Dir) commitRule(r rule, logs ...*Log) error {
 	return d.commit(logs...)
 }
 
-// entryOf returns what a checkpoint says of a log, nil if it says nothing: also if another
-// log was made under its id since.
+// entryOf returns the checkpoint entry of a log, nil if there is none. There is none either if
+// another log has been created with its id since.
 func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 	d.mu.Lock()
 	now := d.logs[l.id]
@@ -187,14 +180,14 @@ func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 		lc, _ := l.checkpointed()
 		return &lc
 	case now == nil && deleted:
-		return &t.entry
+		return &t.Log
 	default:
 		return nil
 	}
 }
 
-// checkpointed returns what a checkpoint says of the log, and the LSN of the
-// oldest frame that it still needs.
+// checkpointed returns the checkpoint entry of the log, and the LSN of the oldest frame that the
+// log still needs.
 func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	l.smu.Lock()
 	defer l.smu.Unlock()
@@ -204,14 +197,14 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 		return *l.life.found, math.MaxUint64
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
-	lc.Clean = l.clean
+	lc.Clean = l.firstDirty
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(forgetfulSwap) {
-		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start finishes it
+		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it
 	}
-	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // those that began above it come back with the frames
+	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // later epochs come back with the frames
 	lc.Producers = l.producers.Append(nil, l.rp.Offset)
-	if aside := l.life.aside; aside != nil {
-		lc.Aside, lc.LSN = aside.name, max(lc.LSN, aside.lsn)
+	if quarantine := l.life.quarantine; quarantine != nil {
+		lc.QuarantineFile, lc.LSN = quarantine.name, max(lc.LSN, quarantine.lsn)
 	}
 	if l.dir.opt.broken.has(earlyLSN) {
 		lc.LSN = max(lc.LSN, l.dir.journal.Notified())

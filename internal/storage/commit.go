@@ -13,61 +13,61 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// chunkTarget is how many bytes of batches are put into one chunk; only a
-// larger single append makes a larger one.
+// chunkTarget is the maximum size of a chunk in bytes. Only a single larger append makes a larger
+// chunk.
 const chunkTarget = 256 << 10
 
-// joinMs is how far the timestamps of what joins a chunk may lie apart, in
-// milliseconds: chunks are what segments are rolled between.
+// joinMs is the maximum difference, in milliseconds, between the timestamps of chunks that are
+// joined. A segment can only roll between two chunks.
 const joinMs = 1000
 
-// Append is a request to append the batches of one produce request, or of one
-// piece of a replication stream.
+// Append is a request to append the batches of one produce request or of one part of a replication
+// stream.
 type Append struct {
-	// Batches are whole, validated batches. The bytes are not changed and not
-	// needed after Sink.OffsetsAssigned.
+	// Batches are whole, validated batches. The log does not change the bytes and does not need
+	// them after Sink.OffsetsAssigned.
 	Batches []byte
-	// LeaderEpoch is written into the batches; not for Assigned ones.
+	// LeaderEpoch is written into the batches unless Replicated is set.
 	LeaderEpoch int32
-	// Assigned batches come from a leader: offsets and epochs stand in them, and
-	// the first one must not lie below the log's end. Gaps are kept.
+	// Replicated marks batches from a leader, which have offsets and epochs. The first offset must
+	// not be below the log end. Gaps between offsets are kept.
 	Replicated bool
-	// Sink hears of the outcome.
+	// Sink receives the outcome.
 	Sink Sink
 
 	// Results, valid from Sink.OffsetsAssigned on.
 	Base      int64 // first offset
 	Next      int64 // offset after the last one
-	Time      int64 // ms under LogAppendTime, else -1
-	Duplicate bool  // the batch stands at [Base, Next) already; nothing was appended
+	Time      int64 // ms under LogAppendTime, otherwise -1
+	Duplicate bool  // the batch is already in the log at [Base, Next); nothing was appended
 	Err       error // nothing was appended
 }
 
-// Sink hears of appends.
+// Sink receives the outcome of appends.
 type Sink interface {
-	// OffsetsAssigned is called exactly once per Append, in the order of the log, by
-	// whichever goroutine commits: offsets are given or Err is set. It must not
-	// block nor append. The records count only once the log's ends pass Next.
+	// OffsetsAssigned is called exactly once per Append, in log order, by the goroutine that
+	// commits. Either offsets are assigned or Err is set. It must neither block nor append. The
+	// records count only when the log's ends pass Next.
 	OffsetsAssigned(*Append)
 }
 
-// queueState is the queue of a log and the right to commit. There is no
-// goroutine per log: whoever appends and finds nobody committing commits.
+// queueState is a log's append queue and the right to commit. No goroutine is dedicated to a log: a
+// caller that finds no commit in progress commits.
 type queueState struct {
 	qmu     sync.Mutex
-	freed   *sync.Cond // owned became false
+	freed   *sync.Cond // signaled when owned becomes false
 	queue   []*Append
-	spare   []*Append // the slice of the group before, for reuse
+	spare   []*Append // the previous group's slice, for reuse
 	owned   bool
-	waiters int // goroutines in own()
+	waiters int // goroutines that wait in own
 }
 
 func (q *queueState) init() { q.freed = sync.NewCond(&q.qmu) }
 
-// Append queues a. It is committed when batch is run, together with what else is queued by
-// then: such appends share a chunk, a journal entry and a wake-up. If batch is nil it is
-// committed at once, or by the goroutine that is committing. Appends of one caller are numbered in the
-// order of its calls. It does not block; a.Sink receives the outcome, perhaps before Append returns.
+// Append queues a. It is committed when batch runs, together with everything that is queued by
+// then: these appends share a chunk, a journal entry and a wake-up. If batch is nil, Append commits
+// it at once, or leaves it to the goroutine that is committing. Offsets are assigned in the order
+// of a caller's calls. Append does not block; a.Sink may receive the outcome before Append returns.
 func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 	l.qmu.Lock()
 	l.queue = append(l.queue, a)
@@ -79,8 +79,8 @@ func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 	}
 }
 
-// Commit is groupcommit.Committer: it commits what is queued, unless another goroutine is
-// committing. The journal writes it when batch is run, or soon if batch is nil.
+// Commit implements groupcommit.Committer. It commits the queued appends unless another goroutine
+// is committing. The journal writes them when batch runs, or soon if batch is nil.
 func (l *Log) Commit(batch *groupcommit.Batch) {
 	l.qmu.Lock()
 	if l.owned || l.waiters > 0 || len(l.queue) == 0 {
@@ -92,7 +92,8 @@ func (l *Log) Commit(batch *groupcommit.Batch) {
 	l.commit(batch)
 }
 
-// own waits until nobody commits and keeps others from it until disown.
+// own acquires the right to commit, and waits for the goroutine that has it. Until disown no other
+// goroutine commits.
 func (l *Log) own() {
 	l.qmu.Lock()
 	l.waiters++
@@ -104,7 +105,7 @@ func (l *Log) own() {
 	l.qmu.Unlock()
 }
 
-// tryOwn is own if that needs no waiting and nothing is queued.
+// tryOwn acquires the right to commit if it is free and the queue is empty.
 func (l *Log) tryOwn() bool {
 	l.qmu.Lock()
 	defer l.qmu.Unlock()
@@ -115,11 +116,11 @@ func (l *Log) tryOwn() bool {
 	return true
 }
 
-// disown ends own, and commits what came meanwhile.
+// disown releases the right to commit and commits what was queued meanwhile.
 func (l *Log) disown() { l.commit(nil) }
 
-// commit takes groups from the queue, of one chunk each, until the queue is empty. The caller
-// has the right to commit.
+// commit commits the queue in groups of one chunk each until the queue is empty. The caller has the
+// right to commit.
 func (l *Log) commit(batch *groupcommit.Batch) {
 	for {
 		l.qmu.Lock()
@@ -129,7 +130,7 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 			l.qmu.Unlock()
 			return
 		}
-		// What will be refused needs no memory, and must not wait for it.
+		// An append that is going to be refused needs no memory and must not wait for it.
 		if len(l.queue) == 0 || l.Refusal() == nil && !l.dir.memory.admit(l) {
 			l.owned = false
 			l.qmu.Unlock()
@@ -151,8 +152,8 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 	}
 }
 
-// takeLocked takes the next group from the queue and returns the bytes of its batches: all of
-// the queue, but no more than makes one chunk, since each chunk asks for memory.
+// takeLocked removes the next group from the queue and returns it with its size in bytes. A group
+// is the whole queue, but at most one chunk, because memory is admitted per chunk.
 func (l *Log) takeLocked() (group []*Append, size int) {
 	n := 0
 	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget) {
@@ -169,7 +170,7 @@ func (l *Log) takeLocked() (group []*Append, size int) {
 	return group, size
 }
 
-// refuse ends appends for which nothing was done.
+// refuse ends appends with an error. None of their offsets was assigned.
 func (l *Log) refuse(group []*Append, err error) {
 	if errors.Is(err, ErrLowSpace) {
 		l.dir.stats.refused.Add(float64(len(group)))
@@ -180,14 +181,14 @@ func (l *Log) refuse(group []*Append, err error) {
 	}
 }
 
-// commitGroup numbers the appends of a group in order, copies what may be appended into one
-// chunk, and hands that to the journal.
+// commitGroup assigns offsets to a group of appends in order, copies the accepted ones into one
+// chunk, and submits the chunk to the journal.
 func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	now := time.Now()
 	c := l.newChunk(size, now)
 	l.smu.Lock()
 	for _, a := range group {
-		a.Err = l.number(c, a, now)
+		a.Err = l.assignOffsets(c, a, now)
 	}
 	l.smu.Unlock()
 	if len(c.data) > 0 {
@@ -211,9 +212,9 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 	return c
 }
 
-// number appends a's batches to the chunk, all of them or none. The caller
-// holds smu.
-func (l *Log) number(c *chunk, a *Append, now time.Time) error {
+// assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of
+// them or none. The caller holds smu.
+func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
 		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
 	}
@@ -249,7 +250,7 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 	for p := c.data[at:]; len(p) > 0; {
 		b, rest, _ := record.Next(p)
 		p = rest
-		l.place(c, a, b, now)
+		l.assignBatch(c, a, b, now)
 		if len(c.data)-len(rest) == at+len(b) {
 			a.Base = b.BaseOffset()
 		}
@@ -258,8 +259,8 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 	return nil
 }
 
-// place gives a batch, which stands in the chunk, its offsets.
-func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
+// assignBatch assigns offsets to a batch in the chunk.
+func (l *Log) assignBatch(c *chunk, a *Append, b record.Batch, now time.Time) {
 	n := int64(b.LastOffsetDelta()) + 1
 	if a.Replicated {
 		l.logEnd.Store(b.BaseOffset() + n)
@@ -279,7 +280,7 @@ func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
 	}
 }
 
-// publish makes the chunk part of the log's tail.
+// publish adds the chunk to the log's tail.
 func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
 	c.ready = l.dir.opt.broken.has(notDurable)
@@ -287,10 +288,10 @@ func (l *Log) publish(c *chunk) {
 	l.mu.Unlock()
 }
 
-// handOver submits the chunk to the journal, which has a reference of its own to the bytes
-// until Written or Durable: if the log drops them meanwhile, what is being written stays as it is.
+// handOver submits the chunk to the journal. The journal holds its own reference to the bytes until
+// Written or Durable, so they do not change while it writes, even if the log drops the chunk.
 func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
-	if c.ready { // only in tests that break a rule
+	if c.ready { // only in tests that disable a rule
 		l.dir.schedule(l)
 	}
 	cfg := l.cfg.Load()
@@ -300,8 +301,8 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 	}
 	c.buf.Retain()
 	if err := l.dir.journal.Submit(batch, &c.entry); err != nil {
-		// The journal has failed: the directory is about to revert every log to its
-		// durable end, this chunk with it.
+		// The journal has failed. The directory is about to revert every log, including this chunk,
+		// to its durable end.
 		c.buf.Release()
 	}
 }
@@ -309,31 +310,31 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 // chunkWritten is called by the journal when the chunk's frame is written.
 func (l *Log) chunkWritten(c *chunk) {
 	end := c.next
-	l.arrive(c, false)
+	l.journaled(c, false)
 	l.written.Store(end)
 	l.dir.unsynced.add(l)
-	if l.cfg.Load().Profile.Ack == durability.Synced { // since it was handed over: see Configure
+	if l.cfg.Load().Profile.Ack == durability.Synced { // changed since the chunk was submitted: see Configure
 		l.dir.journal.Sync()
 	}
 	l.observer().Advanced()
 }
 
-// chunkDurable is called by the journal when the chunk's frame is durable, and with it
-// all frames before it.
+// chunkDurable is called by the journal when the chunk's frame and all frames before it are
+// durable.
 func (l *Log) chunkDurable(c *chunk) {
-	l.reached(l.arrive(c, true))
+	l.durableAdvanced(l.journaled(c, true))
 }
 
-// arrive notes that the journal holds the chunk, and joins it to the one before it if
-// that is possible: c may not exist any more then. It reports whether the log has
-// enough in memory for a flush.
-func (l *Log) arrive(c *chunk, durable bool) (flush bool) {
+// journaled records that the chunk is in the journal, and joins it to the previous chunk if
+// possible; c must not be used afterwards. It reports whether the log has enough data in memory for
+// a flush.
+func (l *Log) journaled(c *chunk, durable bool) (flush bool) {
 	l.dir.observeWait(c)
 	limits := &l.cfg.Load().Segment
 	l.mu.Lock()
 	c.setLSN(c.entry.LSN)
 	c.firstTs = c.maxTs
-	early := c.ready // a flusher may hold it already: only tests that break a rule see that
+	early := c.ready // a flusher may hold it already, but only in tests that disable a rule
 	if durable {
 		l.tail.durable(c.last)
 		l.durable.Store(c.next)
@@ -347,8 +348,8 @@ func (l *Log) arrive(c *chunk, durable bool) (flush bool) {
 	return flush
 }
 
-// unsyncedLogs are the logs with chunks that are written and not known to be durable.
-// Only the journal's callbacks use it, of which one runs at a time.
+// unsyncedLogs are the logs with chunks that are written and not known to be durable. Only the
+// journal's callbacks use it, and they run one at a time.
 type unsyncedLogs []*Log
 
 func (u *unsyncedLogs) add(l *Log) {
@@ -376,23 +377,24 @@ func (d *Dir) durableThrough(lsn journal.LSN) {
 			d.unsynced.add(l)
 		}
 		if moved {
-			l.reached(flush)
+			l.durableAdvanced(flush)
 		}
 	}
 	d.syncedLSN.Store(uint64(lsn))
 }
 
-// reached says that the durable end has moved, and has the log flushed if that is worth a
-// write. It moved together with the chunks, under mu: nobody sees one without the other.
-func (l *Log) reached(flush bool) {
+// durableAdvanced notifies the observer that the durable end advanced, and schedules a flush if it
+// is worth a write. The end and the state of the chunks changed together under mu, so readers see
+// both or neither.
+func (l *Log) durableAdvanced(flush bool) {
 	l.observer().Advanced()
-	if flush || l.dir.memory.tight() {
+	if flush || l.dir.memory.nearLimit() {
 		l.dir.schedule(l)
 	}
 }
 
-// Cancel takes an append back that is still queued, and says whether it was:
-// then it will not be numbered, and its bytes are not needed any more.
+// Cancel removes an append that is still queued, and reports whether it did. Then no offsets are
+// assigned to it, and its bytes are no longer needed.
 func (l *Log) Cancel(a *Append) bool {
 	l.qmu.Lock()
 	defer l.qmu.Unlock()

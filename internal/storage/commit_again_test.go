@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A log that was deleted while its new start waited for the commit is not written over the one that was
-// made under its id since.
+// A log is deleted while its new start waits for the commit. The commit does not overwrite the log
+// that was created under its id since.
 func TestACommitSaysNothingOfADeletedLogWhoseIDIsUsedAgain(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -46,7 +46,7 @@ func TestACommitSaysNothingOfADeletedLogWhoseIDIsUsedAgain(t *testing.T) {
 	holds(t, l, 3)
 }
 
-// Whoever has the directory then must not find another checkpoint in it.
+// Another process that opens the directory then must not find a different checkpoint in it.
 func TestNothingIsCommittedAfterClose(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -66,8 +66,8 @@ func TestNothingIsCommittedAfterClose(t *testing.T) {
 	}
 }
 
-// The LSNs of frames that were lost lie between the old redo pointer and a fresh journal
-// file: a start that reads from the one must not expect them.
+// The LSNs of lost frames lie between the old redo pointer and a fresh journal file. A start that
+// reads from the former must not expect them.
 func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -102,7 +102,7 @@ func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
 	}
 }
 
-// The records of a deleted log do not come back because a log of its id could not be made.
+// The records of a deleted log do not reappear because creating a log with its id failed.
 func TestACreationThatFailsLeavesTheTombstone(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -131,7 +131,7 @@ func TestACreationThatFailsLeavesTheTombstone(t *testing.T) {
 	}
 }
 
-// A deletion that returns without an error is durable, also if the first attempt failed.
+// A deletion that returns without an error is durable, even if the first attempt failed.
 func TestADeletionThatIsAskedForAgainIsDurable(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -150,7 +150,7 @@ func TestADeletionThatIsAskedForAgainIsDurable(t *testing.T) {
 	}
 }
 
-// A log whose deletion failed is out of use. It keeps no memory from the others.
+// A log whose deletion failed is out of use and holds no memory.
 func TestADeletionThatFailsGivesTheMemoryBack(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")

@@ -10,13 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// counted counts appends that were numbered.
+// counted counts appends that have their offsets.
 type counted struct{ sync.WaitGroup }
 
 func (c *counted) OffsetsAssigned(*Append) { c.Done() }
 
-// BenchmarkAppend is what 128 requests with one small record each cost that a poller handles in
-// a row, up to the datasync, on a file system in memory.
+// BenchmarkAppend measures 128 requests of one small record each that a poller handles in a row, up
+// to the fdatasync, on a file system in memory.
 func BenchmarkAppend(b *testing.B) {
 	for _, logs := range []int{1, 16} {
 		b.Run(fmt.Sprintf("logs=%d", logs), func(b *testing.B) {

@@ -15,20 +15,20 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// attempts is what is known of a log's compactions. Only who holds Dir.compacting uses it.
+// attempts records the failed compactions of a log. Guarded by Dir.compacting.
 type attempts struct {
 	failures int
-	retry    time.Time // not before
+	retry    time.Time // earliest time of the next pass
 }
 
-// After a failed pass the next one waits, twice as long each time.
+// The delay after a failed pass doubles with each failure, within these bounds.
 const (
 	compactRetry    = 15 * time.Second
 	compactRetryMax = time.Hour
 )
 
-// compactNext runs one pass over the log that needs it most, if one is due, and says
-// whether it did. It ends early when the directory closes.
+// compactNext runs one pass over the log that needs it most, and reports whether one was due. The
+// pass ends early if the directory is being closed.
 func (d *Dir) compactNext() (did bool) {
 	d.compacting.Lock()
 	defer d.compacting.Unlock()
@@ -43,24 +43,24 @@ func (d *Dir) compactNext() (did bool) {
 	case err == nil:
 		l.attempts = attempts{}
 		p.report()
-	case errors.Is(err, errGivenUp):
-		d.log.Debug("compaction given up", zap.Stringer("log", l), zap.Error(err))
-		l.attempts.retry = time.Now().Add(compactRetry) // not at once again: it may be on its way out
+	case errors.Is(err, errAbandoned):
+		d.log.Debug("compaction abandoned", zap.Stringer("log", l), zap.Error(err))
+		l.attempts.retry = time.Now().Add(compactRetry) // not at once: the log may be about to be deleted
 	default:
 		d.stats.cleaner.failures.Inc()
 		wait := min(compactRetry<<min(l.attempts.failures, 20), compactRetryMax)
 		l.attempts.failures++
 		l.attempts.retry = time.Now().Add(wait)
-		d.logOnce(l, "compaction failed, the log grows until it is tried again", fmt.Errorf("in %v: %w", wait, err))
+		d.logOnce(l, "compaction failed; the log grows until it succeeds", fmt.Errorf("next attempt in %v: %w", wait, err))
 	}
 	return true
 }
 
-// spaceCritical says that the disk has no room for the segments that a pass writes before
-// the old ones go. What is left is for what must be written.
+// spaceCritical reports whether the disk lacks space for the segments that a pass writes before the
+// old ones are removed. Critical space is left for records that must be written.
 func (d *Dir) spaceCritical() bool { return d.LastSpace().Level == diskguard.Critical }
 
-// mostDirty returns the log with the largest dirty part of those that are due.
+// mostDirty returns the log with the highest dirty ratio among those that are due.
 func (d *Dir) mostDirty(now time.Time) (best *Log, dirt cleaner.Dirt) {
 	most, stopped := 0.0, 0
 	for _, l := range d.Logs() {
@@ -74,9 +74,9 @@ func (d *Dir) mostDirty(now time.Time) (best *Log, dirt cleaner.Dirt) {
 		if now.Before(l.attempts.retry) || l.Err() != nil {
 			continue
 		}
-		x, err := l.dirtiness(now)
+		x, err := l.measureDirt(now)
 		if err != nil {
-			d.logOnce(l, "it can't be told how much of a log is to be compacted", err)
+			d.logOnce(l, "measuring the dirty ratio of a log failed", err)
 			continue
 		}
 		if most = max(most, x.Ratio()); x.Due() && (best == nil || cmp.Compare(x.Ratio(), dirt.Ratio()) > 0) {
@@ -88,18 +88,18 @@ func (d *Dir) mostDirty(now time.Time) (best *Log, dirt cleaner.Dirt) {
 	return best, dirt
 }
 
-// dirtiness measures what a pass would find.
-func (l *Log) dirtiness(now time.Time) (cleaner.Dirt, error) {
+// measureDirt measures how much of the log a pass would compact.
+func (l *Log) measureDirt(now time.Time) (cleaner.Dirt, error) {
 	c := l.cfg.Load().Cleanup
 	limit := l.stable()
 	l.mu.RLock()
 	list, limit := l.inactiveLocked(), min(limit, l.rp.Offset)
-	clean := max(l.clean, l.logStart.Load())
+	clean := max(l.firstDirty, l.logStart.Load())
 	l.mu.RUnlock()
 	segments := make([]cleaner.Segment, len(list))
 	for i, s := range list {
 		segments[i] = cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Latest: s.Newest, First: func() (int64, error) {
-			ts, _ := s.First() // what can't be read is found out by the pass
+			ts, _ := s.First() // the pass reports a read error
 			return ts, nil
 		}}
 	}
@@ -108,13 +108,13 @@ func (l *Log) dirtiness(now time.Time) (cleaner.Dirt, error) {
 	})
 }
 
-// part is a segment with the base of the one that follows it.
+// part is a segment with its end offset.
 type part struct {
 	*segment.Segment
 	next int64
 }
 
-// inactiveLocked returns all segments but the last one.
+// inactiveLocked returns all segments but the active one.
 func (l *Log) inactiveLocked() []part {
 	var list []part
 	for i := 0; i+1 < len(l.segments); i++ {
@@ -130,15 +130,15 @@ type pass struct {
 	now  time.Time
 	dirt cleaner.Dirt
 
-	list  []part // what may be compacted
-	cuts  int    // truncations before it
-	read  int64  // bytes of batches, for the throttle
+	list  []part // segments that may be compacted
+	cuts  int    // number of truncations before the pass
+	read  int64  // bytes of batches, for the rate limit
 	wrote int64
 
 	filter cleaner.Filter
 }
 
-// run maps the keys of the dirty segments, and rewrites all up to the map's end.
+// run maps the keys of the dirty segments, and rewrites all segments below the end of the map.
 func (p *pass) run() error {
 	l := p.l
 	l.mu.RLock()
@@ -150,29 +150,29 @@ func (p *pass) run() error {
 	p.cuts = l.cuts
 	l.mu.RUnlock()
 	if err := p.fill(); err != nil {
-		return p.outcome(err)
+		return p.wrapError(err)
 	}
 	if p.filter.End <= p.dirt.From {
-		return fmt.Errorf("%w: a transaction that is not finished begins at the first dirty offset of %s", errGivenUp, l)
+		return fmt.Errorf("%w: an open transaction begins at the first dirty offset of %s", errAbandoned, l)
 	}
 	cfg := l.cfg.Load()
 	for _, group := range p.groups(cfg) {
 		if err := p.rewrite(group, cfg); err != nil {
-			return p.outcome(err)
+			return p.wrapError(err)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cuts == p.cuts {
-		l.clean = max(l.clean, p.filter.End) // the next checkpoint holds it; until then a pass finds it all again
+		l.firstDirty = max(l.firstDirty, p.filter.End) // durable with the next checkpoint; until then a pass would repeat this one
 	}
 	return nil
 }
 
-// outcome is errGivenUp where an error may come of the log being taken away, or cut,
-// under the pass.
-func (p *pass) outcome(err error) error {
-	if e := p.wanted(); e != nil {
+// wrapError returns errAbandoned if the log was deleted or truncated during the pass, since that
+// may be the cause of err. Otherwise it returns err with context.
+func (p *pass) wrapError(err error) error {
+	if e := p.checkWanted(); e != nil {
 		return e
 	}
 	if errors.Is(err, segment.ErrCorrupt) {
@@ -181,36 +181,36 @@ func (p *pass) outcome(err error) error {
 	return fmt.Errorf("compact %s: %w", p.l, err)
 }
 
-// wanted says whether the pass is to go on.
-func (p *pass) wanted() error {
+// checkWanted returns an error if the pass should not continue.
+func (p *pass) checkWanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
-		return fmt.Errorf("%w: %s", errGivenUp, l)
+		return fmt.Errorf("%w: %s", errAbandoned, l)
 	}
 	return nil
 }
 
-// step is between two batches, of which n bytes were read or written.
+// step is called after n bytes were read or written. It returns an error if the pass should not
+// continue, and otherwise waits as the rate limit demands.
 func (p *pass) step(n int) error {
-	if err := p.wanted(); err != nil {
+	if err := p.checkWanted(); err != nil {
 		return err
 	}
 	if !p.d.pace.spend(p.d, n) {
-		return errGivenUp
+		return errAbandoned
 	}
 	return nil
 }
 
-// errTransactions: the map can't be filled before it is known how transactions ended.
-var errTransactions = errors.New("the log holds transactions")
+// errTransactions: the map cannot be filled before the outcomes of transactions are known.
+var errTransactions = errors.New("the log has transactions")
 
-// errEnough ends a walk.
-var errEnough = errors.New("enough was read")
+// errStop ends a walk over batches early.
+var errStop = errors.New("enough was read")
 
-// fill makes the filter: the map of keys, where it ends, and what the transactions
-// came to.
+// fill creates the filter: the map of keys, its end, and the outcomes of transactions.
 func (p *pass) fill() error {
 	keys := cleaner.NewKeyMap(p.d.cleaning.Load().KeyBytes)
 	var aborted []cleaner.Aborted
@@ -235,8 +235,8 @@ func (p *pass) fill() error {
 	return nil
 }
 
-// mapKeys fills the map with what is dirty below a limit. Where aborted is nil, it
-// stops at the first batch of a transaction.
+// mapKeys fills the map from the dirty batches below limit. If aborted is nil, it stops at the
+// first batch of a transaction.
 func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit int64) (*cleaner.Mapper, error) {
 	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1, MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
 	for _, s := range p.list {
@@ -245,31 +245,31 @@ func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit in
 		}
 		err := p.batches(s.Segment, p.dirt.From, func(b record.Batch) error {
 			if b.LastOffset() >= limit {
-				return errEnough
+				return errStop
 			}
 			if aborted == nil && (b.Transactional() || b.Control()) {
 				return errTransactions
 			}
 			more, err := m.Batch(b)
 			if err == nil && !more {
-				err = errEnough
+				err = errStop
 			}
 			return err
 		})
 		p.d.stats.cleaner.mapBytes.Set(float64(keys.Bytes()))
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, errStop) {
 			return m, nil
 		}
 		if err != nil {
 			return m, err
 		}
-		m.End = max(m.End, min(s.next, limit)) // offsets at its end may be gone
+		m.End = max(m.End, min(s.next, limit)) // the last offsets of the segment may have been compacted away
 	}
 	return m, nil
 }
 
-// outcomes reads how the transactions of the dirty part ended, in all that is in
-// segments: their markers may lie beyond.
+// outcomes reads the outcomes of the transactions in the dirty part. It reads up to the end of the
+// segments, since their markers may lie beyond that part.
 func (p *pass) outcomes(o *cleaner.Outcomes) error {
 	list, err := p.l.snapshot()
 	if err != nil {
@@ -286,7 +286,7 @@ func (p *pass) outcomes(o *cleaner.Outcomes) error {
 	return nil
 }
 
-// batches calls fn with the batches of a segment, at the pace that is allowed.
+// batches calls fn with the batches of a segment, at the permitted rate.
 func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) error) error {
 	err := s.Batches(from, func(b record.Batch) error {
 		p.read += int64(len(b))
@@ -296,13 +296,14 @@ func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) err
 		}
 		return fn(b)
 	})
-	if errors.Is(err, segment.ErrCorrupt) && p.wanted() == nil {
+	if errors.Is(err, segment.ErrCorrupt) && p.checkWanted() == nil {
 		p.l.examine(s, err)
 	}
 	return err
 }
 
-// groups are the segments below the map's end, as they are to become one each.
+// groups divides the segments below the end of the map into groups, each of which becomes one
+// segment.
 func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 	var list []cleaner.Segment
 	for _, s := range p.list {
@@ -323,14 +324,14 @@ func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 	return groups
 }
 
-// lastOffsets returns the last offset of each producer whose state is known.
+// lastOffsets returns the last offset of each known producer.
 func (l *Log) lastOffsets() map[int64]int64 {
 	l.smu.Lock()
 	defer l.smu.Unlock()
 	return l.producers.LastOffsets()
 }
 
-// report counts a pass that came to its end.
+// report logs and counts a completed pass.
 func (p *pass) report() {
 	took, c := time.Since(p.now), &p.d.stats.cleaner
 	c.passes.Inc()

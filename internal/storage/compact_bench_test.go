@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// BenchmarkCompaction compacts 256 MiB on a real disk in batches of 16 KiB: four
-// records of each key, all of which are read twice, and one of each is written.
+// BenchmarkCompaction compacts 256 MiB on a real disk in batches of 16 KiB. Of each key's four
+// records, all are read twice and one is written.
 func BenchmarkCompaction(b *testing.B) {
 	const size, values, keys = 256 << 20, 1000, 64 << 10
 	for b.Loop() {
@@ -20,7 +20,7 @@ func BenchmarkCompaction(b *testing.B) {
 		cfg := compacted("os")
 		cfg.Segment.Bytes, cfg.Segment.IndexInterval = 64<<20, 4096
 		d, err := OpenDir(Place{Path: b.TempDir()}, Options{
-			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, CleanerBytes: 128 << 20, Config: func(string, ID) Config { return cfg },
+			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, Cleaning: Cleaning{KeyBytes: 128 << 20}, Config: func(string, ID) Config { return cfg },
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -46,7 +46,7 @@ func BenchmarkCompaction(b *testing.B) {
 			}
 			n += len(batch)
 		}
-		settled(b, l)
+		flushedAndSynced(b, l)
 		b.StartTimer()
 		if !d.compactNext() {
 			b.Fatal("nothing was due")

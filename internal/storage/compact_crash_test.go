@@ -20,7 +20,7 @@ import (
 // written is a record as it was appended.
 type written struct{ key, value []byte }
 
-// compactScript is a fixed piece of work on one log that is compacted.
+// compactScript is a fixed sequence of operations on a log with compaction.
 type compactScript struct {
 	profile  string
 	broken   broken
@@ -39,8 +39,8 @@ func (s *compactScript) options(f *crashfs.FS) Options {
 	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4, broken: s.broken, Config: func(string, ID) Config { return cfg }}
 }
 
-// set writes n keys, from the first on, one record each; of every third one a
-// tombstone where they are to go.
+// set writes one record for each of n keys, starting with first. If tombstones is set, every third
+// record is one.
 func (s *compactScript) set(n, first int, tombstones bool) func() error {
 	return func() error {
 		for i := range n {
@@ -74,15 +74,15 @@ func (s *compactScript) set(n, first int, tombstones bool) func() error {
 
 func (s *compactScript) note() { s.promised = max(s.promised, s.l.durable.Load()) }
 
-// settle brings everything into closed segments.
-func (s *compactScript) settle() error {
+// sealAll writes everything to sealed segments.
+func (s *compactScript) sealAll() error {
 	if err := s.l.flushAndSync(); err != nil {
 		return err
 	}
 	return s.l.roll()
 }
 
-// compact runs a pass, which must get through unless the disk dies.
+// compact runs a pass, which must succeed unless the disk dies.
 func (s *compactScript) compact() error {
 	s.l.attempts.retry = time.Time{}
 	if !s.d.compactNext() {
@@ -111,23 +111,23 @@ func (s *compactScript) run(f *crashfs.FS) error {
 	s.l, s.born = logs[0], true
 	s.l.Observe(idle{})
 	for _, step := range []func() error{
-		s.set(12, 0, false), s.settle,
-		s.set(12, 4, false), s.settle,
+		s.set(12, 0, false), s.sealAll,
+		s.set(12, 4, false), s.sealAll,
 		s.compact,
-		s.set(6, 2, true), s.settle,
+		s.set(6, 2, true), s.sealAll,
 		s.set(2, 0, false), // the journal has more than the segments
 		s.compact,
 		func() error { return s.d.checkpoint(nil) },
-		s.settle,
-		s.compact, // and tombstones go
+		s.sealAll,
+		s.compact, // tombstones are removed, too
 		func() error { s.start[1] = 5; return s.l.SetLogStart(5) },
 		func() error { s.start[0] = 5; return nil },
-		s.set(6, 8, false), s.settle,
+		s.set(6, 8, false), s.sealAll,
 		s.compact,
 		s.set(3, 3, false),
 		func() error { s.promised, s.least = 0, s.l.Ends().LogEnd-2; return s.l.Truncate(s.least) },
 		func() error { s.all = s.all[:s.least]; s.promised = s.least; return nil },
-		s.set(12, 0, false), s.settle,
+		s.set(12, 0, false), s.sealAll,
 		s.compact,
 		func() error { return s.d.Close() },
 	} {
@@ -138,7 +138,7 @@ func (s *compactScript) run(f *crashfs.FS) error {
 	return nil
 }
 
-// crashed notes what was promised when the disk died.
+// crashed records what was promised when the disk died.
 func (s *compactScript) crashed(failed bool) {
 	if s.l == nil {
 		return
@@ -149,7 +149,7 @@ func (s *compactScript) crashed(failed bool) {
 	}
 }
 
-// check opens an image and holds it against what was written.
+// check opens an image and compares it with what was written.
 func (s *compactScript) check(image *crashfs.FS) error {
 	d, err := OpenDir(Place{Path: "/d"}, s.options(image))
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *compactScript) check(image *crashfs.FS) error {
 	if err := s.compare(l, e); err != nil {
 		return err
 	}
-	// A pass over what was found leaves the same.
+	// Another pass over the recovered log must keep the same records.
 	l.Observe(idle{})
 	if err := l.flushAndSync(); err != nil {
 		return err
@@ -186,8 +186,8 @@ func (s *compactScript) check(image *crashfs.FS) error {
 	return s.compare(l, e)
 }
 
-// compare reads a log from its start: the records are those that were written, and
-// the last one of each key is there.
+// compare reads a log from its start: its records are among those written, including the last one
+// of each key.
 func (s *compactScript) compare(l *Log, e Ends) error {
 	want, got := map[string]string{}, map[string]string{}
 	put := func(m map[string]string, w written) {
@@ -236,20 +236,20 @@ func (s *compactScript) compare(l *Log, e Ends) error {
 	return nil
 }
 
-// images are what a start may find after the disk died.
+// images returns what a start may find after the disk died.
 func images(f *crashfs.FS, seed uint64) []*crashfs.FS {
 	list := []*crashfs.FS{f.KillImage(1)}
 	for _, m := range crashfs.Modes() {
 		list = append(list, f.PowerLossImage(m, seed))
 	}
-	for i := range uint64(3) { // names survive in many ways
+	for i := range uint64(3) { // names survive in several ways
 		list = append(list, f.PowerLossImage(crashfs.KeepSectors, seed*7+i))
 	}
 	return list
 }
 
-// crashEverywhere runs the script with a crash at every call to the disk, and returns
-// what is wrong with what a start finds.
+// crashEverywhere runs the script with a crash at every disk call, and returns the errors that the
+// starts reveal.
 func crashEverywhere(profile string, rules broken) error {
 	for at := 1; ; at++ {
 		f := crashfs.New(uint64(at))
@@ -278,8 +278,8 @@ func crashEverywhere(profile string, rules broken) error {
 	}
 }
 
-// TestFault21CompactionAndPowerLoss: the power goes at every call to the disk of a
-// log's life with compactions, and the process is killed there.
+// TestFault21CompactionAndPowerLoss loses power, and kills the process, at every disk call in the
+// life of a compacted log.
 func TestFault21CompactionAndPowerLoss(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {
@@ -291,10 +291,10 @@ func TestFault21CompactionAndPowerLoss(t *testing.T) {
 	}
 }
 
-// TestFault21CrashInsideRecovery: a start that finds a swap under way crashes at every
-// one of its calls, and the one after that finds everything.
+// TestFault21CrashInsideRecovery crashes a start that finds a swap in progress at each of its
+// calls. The next start finds everything.
 func TestFault21CrashInsideRecovery(t *testing.T) {
-	// Every ninth call, then those between: which calls belong to a swap differs from run to run.
+	// Every ninth call, then the ones between: which calls belong to a swap varies between runs.
 	var calls []int
 	for first := 80; first < 89; first++ {
 		for at := first; at < 400; at += 9 {
@@ -341,7 +341,7 @@ func TestFault21CrashInsideRecovery(t *testing.T) {
 	}
 }
 
-// swapping says whether the log's directory holds a segment that waits for its place.
+// swapping reports whether the log's directory has a segment that is not in its place yet.
 func swapping(f *crashfs.FS) bool {
 	infos, err := f.List("/d/t-0")
 	return err == nil && slices.ContainsFunc(infos, func(in vfs.Info) bool { return strings.HasSuffix(in.Name, segment.SwapSuffix) })

@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// rewriteRun is how many bytes are written to a compacted segment at once, about.
+// rewriteRun is the approximate size of a write to a compacted segment, in bytes.
 const rewriteRun = 1 << 20
 
-// errChanges: something of a segment goes.
+// errChanges: compaction changes the segment.
 var errChanges = errors.New("the segment changes")
 
-// rewrite puts what stays of a group of segments into one. A single one of which
-// everything stays is left alone.
+// rewrite writes the remaining batches of a group of segments to one segment. A single segment that
+// would not change is left as it is.
 func (p *pass) rewrite(group []*segment.Segment, cfg *Config) error {
 	if len(group) == 1 {
 		same, err := p.unchanged(group[0])
@@ -34,8 +34,8 @@ func (p *pass) rewrite(group []*segment.Segment, cfg *Config) error {
 	return p.l.replace(group, w.to, p.cuts)
 }
 
-// unchanged reads a segment up to the first batch that doesn't stay as it is. Where
-// there is none the pass is behind the segment then.
+// unchanged reads a segment up to the first batch that compaction changes, and reports whether
+// there is none. Then the filter has also advanced past the segment.
 func (p *pass) unchanged(s *segment.Segment) (bool, error) {
 	trial := p.filter
 	trial.Transactions = p.filter.Transactions.Clone()
@@ -55,12 +55,12 @@ func (p *pass) unchanged(s *segment.Segment) (bool, error) {
 	return err == nil, err
 }
 
-// rewriting writes one compacted segment. Its memory is a run of batches.
+// rewriting writes one compacted segment. It buffers one run of batches.
 type rewriting struct {
 	p        *pass
 	base     int64
 	interval int
-	to       *segment.Segment // nil until something stays
+	to       *segment.Segment // nil until a batch remains
 	run      []byte
 }
 
@@ -87,7 +87,8 @@ func (w *rewriting) take(group []*segment.Segment) error {
 	if err := w.to.Seal(); err != nil {
 		return err
 	}
-	// Only retention asks for it, and only where timestamps can't be believed.
+	// Only retention uses the age, and only if timestamps are not believable. So an error is
+	// ignored.
 	_ = w.to.KeepAge(group)
 	return nil
 }
@@ -105,7 +106,7 @@ func (w *rewriting) flush() error {
 		w.to = s
 	}
 	if w.to.Size()+int64(len(w.run)) > math.MaxInt32 {
-		return fmt.Errorf("what stays of the segments from %d on takes more than a segment can hold", w.base)
+		return fmt.Errorf("the remaining records of the segments from %d on exceed the size of a segment", w.base)
 	}
 	if err := w.to.Append([][]byte{w.run}, w.interval); err != nil {
 		return err
@@ -117,19 +118,20 @@ func (w *rewriting) flush() error {
 	return w.p.step(n)
 }
 
-// pace spreads what compaction reads and writes over time.
+// pace limits the rate of compaction's reads and writes.
 type pace struct {
 	mu     sync.Mutex
-	begun  time.Time // of the debt
+	begun  time.Time // when spent was last 0
 	spent  float64   // bytes since then
 	perSec float64   // 0: no limit
 }
 
-// paceLeast is the least time that is worth a timer, paceMost what may be made up for.
+// paceLeast is the shortest pause that is worth a timer. paceMost is the longest idle time whose
+// bytes may be used later.
 const paceLeast, paceMost = 2 * time.Millisecond, time.Second
 
-// spend notes bytes, and waits until they are allowed; false when the directory
-// closes meanwhile.
+// spend counts n bytes and waits until they are within the limit. It returns false if the directory
+// is being closed.
 func (x *pace) spend(d *Dir, n int) bool {
 	x.mu.Lock()
 	if x.perSec <= 0 {
@@ -146,15 +148,15 @@ func (x *pace) spend(d *Dir, n int) bool {
 	return wait < paceLeast || d.sleep(wait)
 }
 
-// limit changes how many bytes a second are allowed. What was spent before is forgotten; a wait
-// under way is not shortened.
+// limit changes the number of bytes per second and forgets the bytes spent so far. It does not
+// shorten a pause in progress.
 func (x *pace) limit(perSec float64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.perSec, x.begun, x.spent = perSec, time.Time{}, 0
 }
 
-// allowed is the time that the bytes take.
+// allowed returns the time for which the spent bytes suffice.
 func (x *pace) allowed() time.Duration {
 	return time.Duration(x.spent / x.perSec * float64(time.Second))
 }

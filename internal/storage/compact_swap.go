@@ -12,33 +12,30 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// errGivenUp ends a compaction that nobody wants any more: the directory closes, or
-// the log is not what it was when the pass began.
-var errGivenUp = errors.New("the compaction was given up")
+// errAbandoned ends a compaction whose result is no longer useful: the directory is being closed,
+// or the log has changed since the pass began.
+var errAbandoned = errors.New("compaction abandoned")
 
-// swap is a compacted segment that takes the place of others.
+// swap replaces segments by a compacted one.
 type swap struct {
 	old   []*segment.Segment
-	fresh *segment.Segment // nil where nothing stayed
-	// How far it is: the checkpoint that says so is durable; readers see the new
-	// list; the files are what it says. placed is guarded by mu: until then checkpoints have
-	// a start finish the swap.
-	committed, published, placed bool
+	fresh *segment.Segment // nil if no batch remains
+	// placed is true if the files match the checkpoint. Until then every checkpoint of the log
+	// makes the next start finish the swap. Guarded by Log.mu.
+	placed bool
 }
 
-// replace puts a segment in the place of others, which lie side by side below the
-// recovery point; nil where nothing of them stayed. The steps are those of
-// docs/topics.md. An error that comes before anything was changed leaves the log as
-// it was; after any other one the log takes no appends until the maintenance
-// goroutine has finished the swap.
+// replace replaces adjacent segments below the recovery point by fresh, or by nothing if fresh is
+// nil. docs/topics.md describes the steps. After an error before the first change the log is as it
+// was. After any later error the log accepts no appends until the maintenance goroutine has
+// finished the swap.
 func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) error {
 	if fresh != nil {
 		if err := fresh.Ready(); err != nil {
 			return errors.Join(err, fresh.Discard())
 		}
 	}
-	// Names that come back after a loss of power must be neither those of another
-	// attempt nor missing.
+	// After a power loss the directory must have the new file under its current name.
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return errors.Join(fmt.Errorf("replace segments: %w", err), discard(fresh))
 	}
@@ -68,30 +65,29 @@ func discard(s *segment.Segment) error {
 	return s.Discard()
 }
 
-// replaceableLocked returns where in the recovery point's list segments stand that
-// may be replaced now: they are as they were, durable, and others follow them. The
-// caller holds flushMu and mu.
+// replaceableLocked returns the position of the old segments in the recovery point's list. They
+// must be unchanged, durable, and followed by others. The caller holds flushMu and mu.
 func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
 	if l.unusableLocked() != nil || !l.life.state.Allows(loglife.Change) || l.cuts != cuts {
-		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errGivenUp, l)
+		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errAbandoned, l)
 	}
 	at := slices.Index(l.segments, old[0])
 	if at < 0 || at+len(old) >= len(l.segments) || !slices.Equal(l.segments[at:at+len(old)], old) {
-		return 0, fmt.Errorf("%w: segments of %s went", errGivenUp, l)
+		return 0, fmt.Errorf("%w: segments of %s were removed", errAbandoned, l)
 	}
 	i := slices.IndexFunc(l.rp.Segments, func(e checkpoint.Extent) bool { return e.Base == old[0].Base() })
 	if i < 0 || i+len(old) > len(l.rp.Segments) || l.segments[at+len(old)].Base() > l.rp.Offset {
-		return 0, fmt.Errorf("%w: segments of %s are not below its recovery point", errGivenUp, l)
+		return 0, fmt.Errorf("%w: segments of %s are not below its recovery point", errAbandoned, l)
 	}
 	for k, s := range old {
 		if e := l.rp.Segments[i+k]; e.Base != s.Base() || e.Size != s.Size() || s.Synced() != s.Size() {
-			return 0, fmt.Errorf("%w: the segment at %d of %s changed", errGivenUp, s.Base(), l)
+			return 0, fmt.Errorf("%w: the segment at %d of %s changed", errAbandoned, s.Base(), l)
 		}
 	}
 	return i, nil
 }
 
-// finishSwap brings the swap that memory speaks of to its end. It needs flushMu.
+// finishSwap finishes the current swap. The caller holds flushMu.
 func (l *Log) finishSwap() error {
 	err := l.commitSwap(l.life.swap)
 	if err == nil {
@@ -111,16 +107,13 @@ func (l *Log) finishSwap() error {
 	return err
 }
 
-// commitSwap does what is left to do. Whatever fails, all checkpoints until then say
-// the same: the new list, and that a start finishes what isn't.
+// commitSwap does the remaining steps. If one fails, all checkpoints until the next attempt have
+// the new list of segments and make a start finish the swap.
 func (l *Log) commitSwap(x *swap) error {
-	if !x.committed {
+	if !x.placed {
 		if err := l.dir.commitRule(silentSwap, l); err != nil {
 			return err
 		}
-		x.committed = true
-	}
-	if !x.placed {
 		if err := l.placeSwap(x); err != nil {
 			return err
 		}
@@ -128,8 +121,8 @@ func (l *Log) commitSwap(x *swap) error {
 		x.placed = true
 		l.mu.Unlock()
 	}
-	// Until a checkpoint that says so is known to be durable no other swap may begin: a
-	// start may do what is left of this one.
+	// No other swap may begin before a checkpoint without this one is durable: a start might still
+	// finish this one.
 	if err := l.dir.commit(l); err != nil {
 		return err
 	}
@@ -143,18 +136,15 @@ func (l *Log) commitSwap(x *swap) error {
 	return nil
 }
 
-// placeSwap gives readers the new segment, and the files their names. An index belongs to
-// the file that it was made for, and goes before that does.
+// placeSwap shows readers the new segment and gives the files their final names. It removes an old
+// file's index before the file itself, since an index belongs to one file only.
 func (l *Log) placeSwap(x *swap) error {
 	for _, s := range x.old {
 		if err := s.RemoveIndexes(); err != nil {
 			return err
 		}
 	}
-	if !x.published {
-		l.publishSwap(x)
-		x.published = true
-	}
+	l.publishSwap(x)
 	if x.fresh != nil {
 		if err := x.fresh.Install(); err != nil {
 			return err
@@ -162,7 +152,7 @@ func (l *Log) placeSwap(x *swap) error {
 	}
 	for _, s := range x.old {
 		if x.fresh != nil && s.Base() == x.fresh.Base() {
-			continue // the new one has its name
+			continue // the new segment has this name
 		}
 		if err := s.Remove(); err != nil {
 			return err
@@ -177,21 +167,25 @@ func (l *Log) placeSwap(x *swap) error {
 	return nil
 }
 
-// publishSwap puts the new segment into the log's list, and only then sends the
-// readers of the old ones to look there: none of them waits. What is cached of the old
-// ones goes, so that it is not served any longer.
+// publishSwap replaces the old segments in the log's list, and only then redirects their readers,
+// so that none has to wait. It evicts the chunks of the old segments from the cache, so that reads
+// no longer return them.
 func (l *Log) publishSwap(x *swap) {
 	l.mu.Lock()
 	i := slices.Index(l.segments, x.old[0])
+	if i < 0 { // a previous attempt published it
+		l.mu.Unlock()
+		return
+	}
 	list := slices.Clone(l.segments[:i])
 	if x.fresh != nil {
 		list = append(list, x.fresh)
 	}
-	next := l.segments[i+len(x.old)].Base() // at least the active segment follows
+	next := l.segments[i+len(x.old)].Base() // the active segment, at least, follows
 	l.segments = append(list, l.segments[i+len(x.old):]...)
-	gone := l.tail.evictBelow(next)
+	gone := l.tail.evict(func(c *chunk) bool { return c.base < next })
 	l.mu.Unlock()
-	l.dir.memory.drop(gone, len(gone))
+	l.dir.memory.drop(gone)
 	for _, s := range x.old {
 		s.Replace()
 	}

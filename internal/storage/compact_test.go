@@ -23,8 +23,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// compacted is the configuration of a log that is compacted whenever something is
-// dirty, in small segments.
+// compacted returns the configuration of a log with small segments that is compacted whenever
+// anything is dirty.
 func compacted(profile string) Config {
 	c := testConfig(profile)
 	c.Segment.Bytes, c.Segment.IndexInterval = 2<<10, 256
@@ -47,7 +47,7 @@ func compactLog(t testing.TB, fsys vfs.FS, profile string, change ...func(*Optio
 	return d, logs[0]
 }
 
-// keyed is a batch of one record; no value is a tombstone.
+// keyed returns a batch of one record; a nil value makes a tombstone.
 func keyed(t testing.TB, key, value string, p *record.Producer) []byte {
 	t.Helper()
 	w := record.NewBuilder(record.BatchOptions{Producer: p})
@@ -63,8 +63,8 @@ func keyed(t testing.TB, key, value string, p *record.Producer) []byte {
 	return b
 }
 
-// set writes the keys 0 to n-1 with values that end in a suffix, and waits until all of it is
-// in segments that are durable.
+// set writes the keys 0 to n-1 with values that end in a suffix, and waits until all records are in
+// durable segments.
 func set(t testing.TB, l *Log, n int, suffix string) {
 	t.Helper()
 	for i := range n {
@@ -72,10 +72,10 @@ func set(t testing.TB, l *Log, n int, suffix string) {
 			t.Fatal(a.Err)
 		}
 	}
-	settled(t, l)
+	flushedAndSynced(t, l)
 }
 
-func settled(t testing.TB, l *Log) {
+func flushedAndSynced(t testing.TB, l *Log) {
 	t.Helper()
 	synced(t, l)
 	if err := l.flushAndSync(); err != nil {
@@ -86,8 +86,8 @@ func settled(t testing.TB, l *Log) {
 	}
 }
 
-// state is what a reader from the log's start knows at its end, and how many records
-// it saw.
+// state reads the log from its start. It returns the last value of each key and the number of
+// records.
 func state(t testing.TB, l *Log) (m map[string]string, records int) {
 	t.Helper()
 	m = map[string]string{}
@@ -97,7 +97,7 @@ func state(t testing.TB, l *Log) (m map[string]string, records int) {
 		if err != nil {
 			t.Fatalf("read %s at %d: %v", l, at, err)
 		}
-		if s.Size == 0 && end == l.Ends().Durable { // otherwise what follows may have replaced all that was left
+		if s.Size == 0 && end == l.Ends().Durable { // otherwise later writes may have replaced all remaining records
 			return m, records
 		}
 		for _, p := range s.Parts {
@@ -132,8 +132,8 @@ func compactAll(t testing.TB, d *Dir) (passes int) {
 	return passes
 }
 
-// TestCompactionKeepsTheLastValues: of every key, in fewer segments, over restarts
-// and kills.
+// TestCompactionKeepsTheLastValues checks that every key keeps its last value in fewer segments,
+// across restarts and kills.
 func TestCompactionKeepsTheLastValues(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
@@ -175,14 +175,13 @@ func TestCompactionKeepsTheLastValues(t *testing.T) {
 	}
 }
 
-// TestNoCompactionOnACrampedDisk: a pass needs room before it gives some.
-// TestCompactionKeepsTheAge: a compacted segment is as old as the youngest of those
-// that it is made of.
+// TestCompactionKeepsTheAge checks that a compacted segment is as old as the youngest of its
+// sources.
 func TestCompactionKeepsTheAge(t *testing.T) {
 	disk := vfs.Memory()
 	d, l := compactLog(t, disk, "sync")
 	set(t, l, 100, "a")
-	set(t, l, 50, "b") // half of the first ones stay
+	set(t, l, 50, "b") // half of the first records stay
 	old := time.Now().Add(-100 * time.Hour)
 	before := slices.Clone(l.segments)
 	for i, s := range before {
@@ -209,17 +208,17 @@ func TestNoCompactionOnACrampedDisk(t *testing.T) {
 	for _, suffix := range []string{"a", "b", "c"} {
 		set(t, l, 50, suffix)
 	}
-	d.guard.found.Store(&foundSpace{Space: Space{Level: diskguard.Critical}})
+	d.guard.last.Store(&Space{Level: diskguard.Critical})
 	if n := compactAll(t, d); n != 0 {
 		t.Errorf("%d passes on a disk that is nearly full", n)
 	}
-	d.guard.found.Store(&foundSpace{Space: Space{Level: diskguard.Low}})
+	d.guard.last.Store(&Space{Level: diskguard.Low})
 	if n := compactAll(t, d); n != 1 {
 		t.Errorf("%d passes where there is room", n)
 	}
 }
 
-// TestTombstonesStayTheirTime: one goes with the first pass after its time.
+// TestTombstonesStayTheirTime checks that a tombstone is removed by the first pass after its time.
 func TestTombstonesStayTheirTime(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	tombstones := func() (n int) {
@@ -249,11 +248,11 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 	if tombstones() != 2 {
 		t.Errorf("%d tombstones after a second pass", tombstones())
 	}
-	// An hour is over: the horizon in the batches is what counts.
+	// An hour has passed: the delete horizon in the batches counts.
 	p := &pass{d: d, l: l, now: time.Now().Add(time.Hour + time.Second)}
 	set(t, l, 1, "d")
 	var err error
-	if p.dirt, err = l.dirtiness(p.now); err != nil {
+	if p.dirt, err = l.measureDirt(p.now); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.run(); err != nil {
@@ -264,9 +263,9 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 	}
 }
 
-// TestCompactionWithASmallMap takes several passes, and comes to the same.
+// TestCompactionWithASmallMap checks that several passes have the same result as one.
 func TestCompactionWithASmallMap(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytes = 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.KeyBytes = 1 })
 	for _, suffix := range []string{"a", "b"} {
 		set(t, l, 600, suffix)
 	}
@@ -279,8 +278,8 @@ func TestCompactionWithASmallMap(t *testing.T) {
 	}
 }
 
-// TestCompactionKeepsProducers: the last batch of a producer stays, so that a retry of
-// it is known even where its state is read from the segments.
+// TestCompactionKeepsProducers checks that the last batch of a producer stays, so that its retry is
+// recognized even if the state is read from the segments.
 func TestCompactionKeepsProducers(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	last := keyed(t, "key 1", "old", &record.Producer{ID: 9, Sequence: 1})
@@ -319,8 +318,8 @@ func TestCompactionKeepsProducers(t *testing.T) {
 	}
 }
 
-// TestCompactionStaysBelowItsBounds: the active segment, what is not durable, and
-// what lies above the high watermark are not touched.
+// TestCompactionStaysBelowItsBounds checks that a pass does not touch the active segment, records
+// that are not durable, and records above the high watermark.
 func TestCompactionStaysBelowItsBounds(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	l.Observe(bounded{})
@@ -350,8 +349,8 @@ func TestCompactionStaysBelowItsBounds(t *testing.T) {
 	}
 }
 
-// TestReadersDuringSwaps: readers see every batch that stays, in order, and the last
-// values, whatever takes the place of the segments that they are in.
+// TestReadersDuringSwaps checks that readers see every remaining batch in order, and the last
+// values, while segments are replaced.
 func TestReadersDuringSwaps(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.OpenFiles, o.DeferredBytes = 4, 32<<10 })
 	set(t, l, 60, "first")
@@ -389,8 +388,8 @@ func TestReadersDuringSwaps(t *testing.T) {
 	}
 }
 
-// TestAFailedSwapIsFinished: whatever fails on the way, the log is as before or takes
-// appends again by itself, and a start finds the same.
+// TestAFailedSwapIsFinished checks that after a failure at any step the log is unchanged or accepts
+// appends again without help, and that a start finds the same.
 func TestAFailedSwapIsFinished(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"the new segment":       {Ops: errfs.Create, Path: "*.cleaned"},
@@ -447,7 +446,7 @@ func TestAFailedSwapIsFinished(t *testing.T) {
 	}
 }
 
-// TestDamageStopsOneLogOnly: it is counted, and the others are compacted.
+// TestDamageStopsOneLogOnly checks that damage is counted and other logs are compacted.
 func TestDamageStopsOneLogOnly(t *testing.T) {
 	fs := vfs.Memory()
 	d, l := compactLog(t, fs, "sync")
@@ -483,15 +482,15 @@ func TestDamageStopsOneLogOnly(t *testing.T) {
 	}
 }
 
-// What holds for compactions changes while the broker runs: it is not waited for until the time between
-// two looks, as it was, has passed.
+// A change of the compaction settings applies at once, not only after the pause that the old
+// settings define.
 func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBackoff, o.CleanerBytesPerSecond = time.Hour, 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.Backoff, o.Cleaning.BytesPerSecond = time.Hour, 1 })
 	set(t, l, 100, "a")
 	set(t, l, 100, "b")
 	m := newManager()
 	m.dirs = []*Dir{d}
-	m.failed = []*DirError{{}} // its share is kept for the start that opens it
+	m.failed = []*DirError{{}} // its share is reserved for a start that can open it
 	m.SetCleaning(Cleaning{Backoff: time.Millisecond, KeyBytes: 4 << 20})
 	if got, want := *d.cleaning.Load(), (Cleaning{time.Millisecond, 2 << 20, 0}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -499,9 +498,9 @@ func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
 	eventually(t, "the log is compacted", func() bool { return testutil.ToFloat64(d.stats.cleaner.passes) > 0 })
 }
 
-// TestCompactionEndsWithTheDirectory: a pass that is slowed down doesn't hold a stop.
+// TestCompactionEndsWithTheDirectory checks that a throttled pass does not delay Close.
 func TestCompactionEndsWithTheDirectory(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytesPerSecond = 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.BytesPerSecond = 1 })
 	set(t, l, 100, "a")
 	set(t, l, 100, "b")
 	done := make(chan struct{})
@@ -512,13 +511,14 @@ func TestCompactionEndsWithTheDirectory(t *testing.T) {
 	<-done
 }
 
-// TestReadsBeforeAnEmptyBatch: a reader in the gap before one goes on with it.
+// TestReadsBeforeAnEmptyBatch checks that a reader in the gap before an empty batch continues
+// behind it.
 func TestReadsBeforeAnEmptyBatch(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	for range 3 {
-		send(l, testBatch(t, 10, nil)) // no keys: nothing stays of them
+		send(l, testBatch(t, 10, nil)) // without keys: nothing stays of them
 	}
-	settled(t, l)
+	flushedAndSynced(t, l)
 	compactAll(t, d)
 	for at := range int64(3) {
 		s, err := l.Read(at, 3, 1000, true)

@@ -13,21 +13,21 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// script is a fixed piece of work on one directory. What it was promised when
-// the disk died is in promised.
+// script is a fixed sequence of operations on one directory. promised is what had been promised
+// when the disk died.
 type script struct {
 	d        *Dir
 	l        *Log
 	want     map[int64][]byte // batches by base offset
-	promised int64            // durable end of the log that is asked about
+	promised int64            // durable end of the log under test
 	least    int64            // lowest end that a truncation may leave
 	start    [2]int64         // log start, before and after a change
 	born     bool
 	deletion phase
-	again    phase // the log that follows under the same name
+	again    phase // the next log of the same name
 }
 
-// phase is how far an action came.
+// phase is how far an operation got.
 type phase int
 
 const (
@@ -75,7 +75,7 @@ func (s *script) append(n, size int) error {
 
 func (s *script) note() { s.promised = max(s.promised, s.l.durable.Load()) }
 
-// run does the work until something fails.
+// run performs the operations until one fails.
 func (s *script) run(f *crashfs.FS, other string) error {
 	d, err := OpenDir(Place{Path: "/d"}, scriptOptions(f, "sync"))
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *script) run(f *crashfs.FS, other string) error {
 		s.l.flushAndSync,
 		func() error { return d.checkpoint(nil) },
 		func() error { return s.append(3, 200) },
-		d.sweep,                                     // nothing to do with one file
+		d.sweep,                                     // cannot be done by changing one file
 		func() error { return s.append(4, 40<<10) }, // journal files
 		d.sweep,
 		func() error { return s.append(2, 100) },
@@ -117,7 +117,7 @@ func (s *script) run(f *crashfs.FS, other string) error {
 	return nil
 }
 
-// recreate makes another log under the name of the first.
+// recreate creates another log with the name of the first.
 func (s *script) recreate() error {
 	s.promised, s.least, s.start = 0, 0, [2]int64{}
 	logs, err := s.d.Create([]Spec{{ID: againID, Topic: "t", Config: s.d.opt.Config("t", againID)}})
@@ -142,7 +142,7 @@ func (s *script) alter(profile string) error {
 	return nil
 }
 
-// check opens an image and holds it against what was promised.
+// check opens an image and compares it with what was promised.
 func (s *script) check(image *crashfs.FS) error {
 	d, err := OpenDir(Place{Path: "/d"}, scriptOptions(image, "sync"))
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *script) check(image *crashfs.FS) error {
 	if l.id == scriptID && s.deletion == done || l.id == againID && s.again == 0 {
 		return fmt.Errorf("%s has id %x", l, l.id.Topic)
 	}
-	if s.again == asked { // the second one is empty, and the first one gone
+	if s.again == asked { // the second log is empty, and the first one is gone
 		if e := l.Ends(); e.LogEnd > 0 {
 			return fmt.Errorf("a new log is %+v", e)
 		}
@@ -187,8 +187,8 @@ func (s *script) check(image *crashfs.FS) error {
 	return nil
 }
 
-// TestFault01PowerLossAtEveryCall: the power goes at every system call of a
-// scripted life, and the process is killed there.
+// TestFault01PowerLossAtEveryCall loses power, and kills the process, at every system call of the
+// script.
 func TestFault01PowerLossAtEveryCall(t *testing.T) {
 	for _, other := range []string{"os", "interval"} {
 		t.Run(other, func(t *testing.T) {
@@ -230,8 +230,8 @@ func TestFault01PowerLossAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestFault01PowerLossInsideRecovery: the start after a crash crashes at every
-// one of its calls, and the one after that finds everything.
+// TestFault01PowerLossInsideRecovery crashes the start after a crash at each of its calls. The next
+// start finds everything.
 func TestFault01PowerLossInsideRecovery(t *testing.T) {
 	for _, at := range []int{60, 120, 180, 240, 300} {
 		f := crashfs.New(uint64(at))
@@ -275,7 +275,7 @@ func TestFault01PowerLossInsideRecovery(t *testing.T) {
 	}
 }
 
-// guard turns the model's panics into errors.
+// guard converts the model's panics into errors.
 func guard(f func() error) (err error) {
 	defer func() {
 		if x, ok := recover().(failure); ok {

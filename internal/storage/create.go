@@ -12,19 +12,17 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Spec describes a log to be made.
+// Spec describes a log to be created.
 type Spec struct {
 	ID     ID
 	Topic  string
 	Config Config
-	// LogStart is the first offset, 0 but for a replica that begins in the
-	// middle of a history.
+	// LogStart is the first offset: 0, except for a replica that begins in the middle of a history.
 	LogStart int64
 }
 
-// Create makes logs and returns when their birth is durable: directories,
-// topic ids, and one checkpoint that knows them all. On error none of them
-// exists.
+// Create creates logs and returns once the creation is durable: directories, topic ids, and one
+// checkpoint that lists all of them. After an error none of them exists.
 func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
@@ -57,15 +55,15 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	return logs, nil
 }
 
-// ascertain writes a checkpoint if the one on the disk may name logs whose creation or
-// deletion failed. Until it is durable, a start may need their directories, so that none of
-// them may be removed or renamed.
+// ascertain writes a checkpoint if the one on the disk may name logs whose creation or deletion
+// failed. Until it is durable, a start may need the directories of these logs, so none of them may
+// be removed or renamed.
 func (d *Dir) ascertain() error {
 	if !d.unsure.Load() {
 		return nil
 	}
 	if err := d.checkpoint(nil); err != nil {
-		return fmt.Errorf("find out which logs the checkpoint names: %w", err)
+		return fmt.Errorf("rewrite the checkpoint after a failed creation or deletion: %w", err)
 	}
 	return nil
 }
@@ -77,12 +75,11 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	if exists {
 		return nil, ErrExists
 	}
-	dirName := fmt.Sprintf("%s-%d", s.Topic, s.ID.Partition)
-	l := newLog(d, s.ID, s.Topic, dirName, s.Config)
+	l := newLog(d, s.ID, s.Topic, s.Config)
 	fsys := d.opt.FS
 	if _, err := fsys.Stat(l.path); err == nil {
-		// No checkpoint knows it: an earlier attempt ended half-way.
-		if err := d.quarantineDir(dirName); err != nil {
+		// No checkpoint lists it: an earlier attempt was not completed.
+		if err := d.quarantineDir(l.String()); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +95,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	return l, nil
 }
 
-// writePartitionMeta puts the topic's id into the directory of a partition.
+// writePartitionMeta writes the topic id into the directory of a partition.
 func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
 	if err := vfs.WriteFile(fsys, path.Join(dir, PartitionFile), partitionMetaOf(id), true); err != nil {
 		return err
@@ -110,7 +107,7 @@ func partitionMetaOf(id ID) []byte {
 	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
 }
 
-// add makes the directory know logs, and returns the tombstones that they replace.
+// add registers logs in the directory and returns the tombstones that they replace.
 func (d *Dir) add(logs []*Log) (buried []tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +122,7 @@ func (d *Dir) add(logs []*Log) (buried []tombstone) {
 	return buried
 }
 
-// forget is the opposite of add.
+// forget reverts add.
 func (d *Dir) forget(logs []*Log, buried []tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,7 +130,7 @@ func (d *Dir) forget(logs []*Log, buried []tombstone) {
 		delete(d.logs, l.id)
 	}
 	for _, t := range buried {
-		d.deleted[t.entry.ID] = t
+		d.deleted[t.ID] = t
 	}
 	d.relistLocked()
 }

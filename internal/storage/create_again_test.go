@@ -53,11 +53,11 @@ func TestALogWhoseCreationFailedStaysInItsDirectory(t *testing.T) {
 		errs.Add(errfs.Rule{Ops: errfs.SyncDir, Path: "/a", From: failing, Count: 1, Err: syscall.EIO})
 		spec := specsOf('t', 1)
 		if _, err := m.Create(spec); err != nil {
-			m.dirs[0].guard.found.Store(&foundSpace{Space{Level: diskguard.Low}, ErrLowSpace}) // any other log is made in /b
+			m.dirs[0].guard.last.Store(&Space{Level: diskguard.Low}) // any other log is made in /b
 			if _, err := m.Create(spec); err != nil {
 				t.Fatal(err)
 			}
-			m.dirs[0].guard.found.Store(&foundSpace{})
+			m.dirs[0].guard.last.Store(&Space{})
 		}
 		put(t, m.Get(spec[0].ID), 2, 10)
 		for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {

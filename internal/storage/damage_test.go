@@ -20,8 +20,8 @@ import (
 
 const firstSegment = "/d/t-0/00000000000000000000.log"
 
-// served returns the disk after two logs got 20 records each, that are in
-// segments and synced, and the process was killed.
+// served returns the disk of two logs with 20 records each in synced segments, after the process
+// was killed.
 func served(t *testing.T, profile string) *crashfs.FS {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -38,7 +38,7 @@ func served(t *testing.T, profile string) *crashfs.FS {
 	return disk.KillImage(1)
 }
 
-// change writes over a part of a file.
+// change overwrites a part of a file.
 func change(t *testing.T, fsys vfs.FS, name string, off int64, p []byte) {
 	t.Helper()
 	f, err := fsys.Open(name)
@@ -64,7 +64,7 @@ func byPartition(t *testing.T, d *Dir, p int32) *Log {
 	return nil
 }
 
-// What stands behind the last whole batch is cut, whatever it is.
+// Anything behind the last whole batch is cut.
 func TestFault06TornAndForeignTails(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		image := served(t, profile)
@@ -85,7 +85,7 @@ func TestFault06TornAndForeignTails(t *testing.T) {
 	}
 }
 
-// Indexes are caches: whatever is wrong with them, reads are right.
+// Indexes are caches: whatever their content, reads are correct.
 func TestFault06DamagedIndexes(t *testing.T) {
 	image := served(t, "sync")
 	index := "/d/t-0/00000000000000000000.index"
@@ -107,8 +107,8 @@ func TestFault06DamagedIndexes(t *testing.T) {
 	}
 }
 
-// A missing segment, or one that is too short, takes its partition offline,
-// named, and the others serve; it is still so at the next start.
+// A partition whose segment is missing or too short is taken offline and listed, the others work,
+// and the next start does the same.
 func TestFault08MissingSegmentIsNamed(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		image := served(t, "sync")
@@ -139,9 +139,8 @@ func TestFault08MissingSegmentIsNamed(t *testing.T) {
 	}
 }
 
-// A flipped bit that recovery does not scan is met by the cold read: its batch
-// is never served, the partition is marked, the log says so once, and everything
-// else is served.
+// A read from disk meets a flipped bit that recovery did not scan. Its batch is never returned, the
+// partition is marked, the damage is logged once, and everything else is served.
 func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 	image := served(t, "sync")
 	b := readFile(t, image, firstSegment)
@@ -181,13 +180,13 @@ func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 	holds(t, byPartition(t, d, 1), 20)
 }
 
-// Damage in the journal before what was known synced is never an ordinary end.
+// Damage in the journal below the known durable LSN is never taken for its end.
 func TestFault07DamagedJournalIsNamed(t *testing.T) {
 	image, name := damagedJournal(t)
 	refused(t, image, journal.ErrDamaged, name)
 }
 
-// damagedJournal returns a directory with three records in its journal, of which the first is
+// damagedJournal returns a directory with three records in its journal, the first of which is
 // damaged, and the name of the file.
 func damagedJournal(t *testing.T) (image *crashfs.FS, name string) {
 	t.Helper()
@@ -206,7 +205,7 @@ func damagedJournal(t *testing.T) (image *crashfs.FS, name string) {
 	return image, infos[0].Name
 }
 
-// Short writes and a lack of descriptors are errors like others.
+// Short writes and a lack of file descriptors are handled like other errors.
 func TestFault05ShortWriteAndNoDescriptors(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"short journal write": {Ops: errfs.Write, Path: "*.journal", Count: 1, Short: 700, Err: syscall.EIO},

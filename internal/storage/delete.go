@@ -13,9 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Delete removes logs of the directory, with one checkpoint for all of them. When
-// it returns without error the deletion is durable: no start brings the logs back;
-// their files go in the background.
+// Delete deletes logs of the directory, with one checkpoint for all of them. When it returns
+// without error the deletion is durable: no start brings the logs back. Their files are removed in
+// the background.
 func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
 	var frames []string
@@ -26,9 +26,9 @@ func (d *Dir) Delete(logs ...*Log) error {
 		}
 		d.journal.Drop(l.stream)
 		l.disown()
-		l.flushMu.Lock() // whoever flushes has finished
-		if entries[i], _ = l.checkpointed(); entries[i].Aside != "" {
-			frames = append(frames, entries[i].Aside)
+		l.flushMu.Lock() // waits for a flush to end
+		if entries[i], _ = l.checkpointed(); entries[i].QuarantineFile != "" {
+			frames = append(frames, entries[i].QuarantineFile)
 		}
 		frames = append(frames, l.life.spent...)
 		d.steps.Add(1)
@@ -38,26 +38,23 @@ func (d *Dir) Delete(logs ...*Log) error {
 			l.flushMu.Unlock()
 		}
 	}()
-	gone := d.putTombstones(logs, entries)
+	gone, deleted := d.putTombstones(logs, entries)
 	if len(gone) == 0 {
 		return d.ascertain() // an earlier attempt may have failed
 	}
 	err := d.commit(logs...)
-	d.releaseLogs(gone) // also after an error: nobody flushes them any more
+	d.releaseLogs(gone) // also after an error: no goroutine flushes the logs any longer
 	if err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	d.removeFrames(frames)
-	return d.removeDeleted(gone)
+	return d.removeDeleted(deleted)
 }
 
-// releaseLogs ends what is still going on in deleted logs, and gives their memory back.
-func (d *Dir) releaseLogs(gone []deletion) {
-	logs := make([]*Log, len(gone))
-	for i, g := range gone {
-		l := g.log
-		logs[i] = l
+// releaseLogs fails what is still in flight in deleted logs, and releases their memory.
+func (d *Dir) releaseLogs(logs []*Log) {
+	for _, l := range logs {
 		l.observer().Reverted(l.Ends().Written, fmt.Errorf("%s: %w", l, ErrClosed))
 		for _, s := range l.segments {
 			s.Forget()
@@ -66,39 +63,31 @@ func (d *Dir) releaseLogs(gone []deletion) {
 	d.memory.evictAll(logs)
 }
 
-// putTombstones puts tombstones in the place of the logs that the directory knows, all in
-// one step: a checkpoint has either a log or its tombstone.
-func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) []deletion {
+// putTombstones replaces the logs that the directory knows with tombstones, in one step: a
+// checkpoint holds either a log or its tombstone.
+func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) (gone []*Log, deleted []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var gone []deletion
 	for i, l := range logs {
 		if _, known := d.logs[l.id]; known {
 			e := entries[i]
-			e.Deleted, e.Offline, e.Aside, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
+			e.Deleted, e.Offline, e.QuarantineFile, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
 			e.LSN = max(d.journal.Assigned(), 1)
-			d.deleted[l.id] = tombstone{entry: e, lsn: e.LSN}
-			gone = append(gone, deletion{l, l.id, path.Base(l.path)})
+			d.deleted[l.id] = tombstone{Log: e}
+			gone, deleted = append(gone, l), append(deleted, e)
 		}
 		delete(d.logs, l.id)
 		delete(d.broken, l)
 	}
 	d.relistLocked()
-	return gone
-}
-
-// deletion names a log whose deletion is durable and its directory.
-type deletion struct {
-	log  *Log // nil where a start goes on with it
-	id   ID
-	name string
+	return gone, deleted
 }
 
 // removeDeleted removes the directories of deleted logs.
-func (d *Dir) removeDeleted(gone []deletion) error {
-	for _, g := range gone {
-		from, to := path.Join(d.path, g.name), path.Join(d.path, deletedName(g.name, g.id))
-		if Belongs(d.opt.FS, from, g.id) {
+func (d *Dir) removeDeleted(gone []checkpoint.Log) error {
+	for i := range gone {
+		from, to := path.Join(d.path, gone[i].String()), path.Join(d.path, deletedName(&gone[i]))
+		if Belongs(d.opt.FS, from, gone[i].ID) {
 			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
 			if err := d.opt.FS.Rename(from, to); err != nil {
 				return fmt.Errorf("delete %s: %w", from, err)
@@ -110,16 +99,16 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 		return fmt.Errorf("delete %d logs: %w", len(gone), err)
 	}
 	d.mu.Lock()
-	for _, g := range gone {
-		if t, ok := d.deleted[g.id]; ok {
+	for i := range gone {
+		if t, ok := d.deleted[gone[i].ID]; ok {
 			t.gone = true
-			d.deleted[g.id] = t
+			d.deleted[gone[i].ID] = t
 		}
 	}
 	d.mu.Unlock()
 	d.run(func() {
-		for _, g := range gone {
-			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(g.name, g.id))); err != nil {
+		for i := range gone {
+			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(&gone[i]))); err != nil {
 				d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
 			}
 		}
@@ -127,28 +116,28 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 	return nil
 }
 
-// leftOf returns which of these logs a failed deletion may have left something of.
-func (d *Dir) leftOf(ids []ID) (left []deletion) {
+// leftOf returns the entries of those logs of which a failed deletion may have left files.
+func (d *Dir) leftOf(ids []ID) (left []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
 		if t, ok := d.deleted[id]; ok && !t.gone {
-			left = append(left, deletion{id: id, name: t.entry.String()})
+			left = append(left, t.Log)
 		}
 	}
 	return left
 }
 
-// finishDeletion completes deletions that failed: it makes them durable, where they are not,
-// and removes the directories.
-func (d *Dir) finishDeletion(left []deletion) error {
+// finishDeletion completes deletions that failed: it makes them durable if they are not, and
+// removes the directories.
+func (d *Dir) finishDeletion(left []checkpoint.Log) error {
 	if err := d.ascertain(); err != nil {
 		return err
 	}
 	return d.removeDeleted(left)
 }
 
-// isDeleted reports whether a partition directory is that of a log with a tombstone.
+// isDeleted reports whether a partition directory belongs to a log with a tombstone.
 func (d *Dir) isDeleted(dir string) bool {
 	d.mu.Lock()
 	deleted := maps.Clone(d.deleted)
@@ -161,32 +150,32 @@ func (d *Dir) isDeleted(dir string) bool {
 	return false
 }
 
-// Belongs reports whether a partition directory is that of the log with id, and not of a
-// later one with the same name.
+// Belongs reports whether a partition directory belongs to the log with id, and not to a later log
+// with the same name.
 func Belongs(fsys vfs.FS, dir string, id ID) bool {
 	b, err := vfs.ReadFile(fsys, path.Join(dir, PartitionFile))
 	return err == nil && bytes.Equal(b, partitionMetaOf(id))
 }
 
-// logsAndDeleted returns the logs and the tombstones of one moment, so that a checkpoint
-// never has both for one log.
+// logsAndDeleted returns the logs and the tombstones of the same moment, so that a checkpoint never
+// has both for one log.
 func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.list, maps.Clone(d.deleted)
 }
 
-// tombstones returns the checkpoint's entries for deleted logs, and forgets
-// those of which nothing can be found any more.
+// tombstones returns the checkpoint entries of deleted logs. It forgets those whose frames and
+// files are gone.
 func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []checkpoint.Log {
 	var list []checkpoint.Log
 	for id, t := range deleted {
-		if !t.gone || t.lsn >= redo {
-			list = append(list, t.entry)
+		if !t.gone || t.LSN >= redo {
+			list = append(list, t.Log)
 			continue
 		}
 		d.mu.Lock()
-		if d.deleted[id].lsn == t.lsn {
+		if d.deleted[id].LSN == t.LSN {
 			delete(d.deleted, id)
 		}
 		d.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Many logs are deleted with one checkpoint and one sync of their directory, and
-// stay deleted; their neighbours stay as they were.
+// Many logs are deleted with one checkpoint and one sync of their directory, and stay deleted. The
+// other logs are not affected.
 func TestManyLogsAreDeletedAtOnce(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync")
@@ -25,7 +25,7 @@ func TestManyLogsAreDeletedAtOnce(t *testing.T) {
 	if err := d.Delete(logs[1:]...); err != nil {
 		t.Fatal(err)
 	}
-	// A sweep may come between.
+	// A sweep may write a checkpoint in between.
 	if n := disk.Calls(errfs.Datasync) - syncs; n > 20 {
 		t.Errorf("%d datasyncs", n)
 	}
@@ -49,9 +49,9 @@ func TestManyLogsAreDeletedAtOnce(t *testing.T) {
 	holds(t, d.Logs()[0], 3)
 }
 
-// What the journal is writing of a log stays as it is when the log is deleted:
-// others get that memory only afterwards. A frame whose bytes changed under the
-// write would end the next recovery, and with it what was acknowledged behind it.
+// Chunks that the journal is writing keep their bytes when the log is deleted; their memory is
+// reused only afterwards. A frame whose bytes changed during the write would end the next recovery,
+// which would lose all acknowledged frames after it.
 func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -67,7 +67,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var others []*bufpool.Buffer
-	for range 16 { // a pool gives them back in no order that it promises
+	for range 16 { // a pool returns them in no particular order
 		b := d.memory.pool.Get(len(data))
 		clear(b.Bytes())
 		others = append(others, b)

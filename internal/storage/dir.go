@@ -21,15 +21,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Place names a log directory and where its journal is.
+// Place names a log directory and the directory of its journal.
 type Place struct {
 	Path string
 	// Journal is the directory of the journal's files; "" means Path/journal.
 	Journal string
 }
 
-// Dir is one log directory: its logs, their journal, and the goroutines that
-// bring bytes from memory to segments. It fails and recovers on its own.
+// Dir is one log directory: its logs, their journal, and the goroutines that flush memory to
+// segments. It fails and recovers independently of other directories.
 type Dir struct {
 	opt   *Options
 	path  string
@@ -51,64 +51,61 @@ type Dir struct {
 	turnover turnover
 	life     atomic.Pointer[dirLife]
 
-	mu      sync.Mutex
-	logs    map[ID]*Log
-	list    []*Log // of logs, replaced when it changes
-	broken  map[*Log]struct{}
-	deleted map[ID]tombstone
-	said    map[string]int // repeated failures that were logged
+	mu             sync.Mutex
+	logs           map[ID]*Log
+	list           []*Log // values of logs; replaced, never changed
+	broken         map[*Log]struct{}
+	deleted        map[ID]tombstone
+	loggedFailures map[string]int // repeated failures that were logged
 
-	flights sync.WaitGroup // what Manager has asked for
+	operations sync.WaitGroup // operations that Manager has started
 
-	steps  atomic.Uint64 // finished parts of creations and deletions; see progress
-	unsure atomic.Bool   // the checkpoint on the disk may name logs that are not there; see ascertain
+	steps  atomic.Uint64 // completed parts of creations and deletions; see progress
+	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
 
 	ckptMu sync.Mutex
 	store  *checkpoint.Store // guarded by ckptMu, like last
-	last   checkpoint.Header // what the last checkpoint says
-	minLSN journal.LSN       // what recovery found is below it
+	last   checkpoint.Header // of the last checkpoint
+	minLSN journal.LSN       // all LSNs that recovery found are below it
 
-	unsynced  unsyncedLogs  // of the journal's callbacks
-	syncedLSN atomic.Uint64 // the logs know that the frames up to it are durable
+	unsynced  unsyncedLogs  // those that the journal's callbacks added
+	syncedLSN atomic.Uint64 // the logs have been notified that frames up to it are durable
 
 	tasks
-	keeper                    retentionLoop
-	compacting                sync.Mutex // one pass at a time
+	retention                 retentionLoop
+	compacting                sync.Mutex // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
-	recleaned                 chan struct{} // cleaning has changed
+	cleaningChanged           chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
 	done                      sync.WaitGroup
 }
 
-// tombstone is a deleted log whose frames or files may still be there.
+// tombstone is the checkpoint entry of a deleted log. Frames or files of the log may still exist.
 type tombstone struct {
-	entry checkpoint.Log
-	// lsn: frames up to it may be the log's.
-	lsn journal.LSN
-	// gone: the directory no longer stands under the log's name.
-	gone bool
+	checkpoint.Log      // frames up to its LSN may belong to the log
+	gone           bool // no directory has the log's name any longer
 }
 
 // Path returns the directory's path.
 func (d *Dir) Path() string { return d.path }
 
-// JournalPath returns where the directory's journal is.
+// JournalPath returns the directory of the journal.
 func (d *Dir) JournalPath() string { return d.jpath }
 
-// place is where the directory and its journal are.
+// place returns the paths of the directory and its journal.
 func (d *Dir) place() Place { return Place{Path: d.path, Journal: d.jpath} }
 
 // ID returns the directory's identity.
 func (d *Dir) ID() [16]byte { return d.ident.Dir }
 
-// Clean says whether the stop before this start was clean. Where it wasn't,
-// leader epochs must be raised before the first append (invariant I9).
+// Clean reports whether the stop before this start was clean. After an unclean stop, leader epochs
+// must be raised before the first append (invariant I9).
 func (d *Dir) Clean() bool { return d.clean }
 
-// Logs returns all logs of the directory, offline ones included.
+// Logs returns all logs of the directory, including offline ones.
 func (d *Dir) Logs() []*Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,8 +116,8 @@ func (d *Dir) relistLocked() {
 	d.list = slices.Collect(maps.Values(d.logs))
 }
 
-// OpenDir opens a log directory, making it if it is empty, and recovers its logs. A DirError
-// names cause and remedy where the directory must not be used.
+// OpenDir opens a log directory, creating it if it is missing or empty, and recovers its logs. If
+// the directory must not be used, the error is a DirError that names cause and remedy.
 func OpenDir(place Place, opt Options) (*Dir, error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
@@ -130,28 +127,28 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 	return d, nil
 }
 
-// newDir returns a directory that nothing has been done with.
+// newDir returns a Dir for a place and does no I/O.
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
-		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
+		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, loggedFailures: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		recleaned: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
-	d.memory.press = func() { signal(d.pressure) }
+	d.memory.requestFlush = func() { signal(d.pressure) }
 	d.tasks.init()
-	d.keeper.init()
+	d.retention.init()
 	d.guard.init()
-	d.setCleaning(Cleaning{Backoff: opt.CleanerBackoff, KeyBytes: opt.CleanerBytes, BytesPerSecond: opt.CleanerBytesPerSecond})
+	d.setCleaning(opt.Cleaning)
 	return d
 }
 
-// takeLock keeps other processes out.
+// takeLock locks the directory against other processes.
 func (d *Dir) takeLock() (io.Closer, error) {
 	lock, err := d.opt.FS.Lock(path.Join(d.path, LockFile), d.opt.Holder)
 	if errors.Is(err, vfs.ErrLocked) {
@@ -162,7 +159,7 @@ func (d *Dir) takeLock() (io.Closer, error) {
 
 func (d *Dir) open() (err error) {
 	fsys := d.opt.FS
-	if err := d.untouched(); err != nil {
+	if err := d.refuseForeignDir(); err != nil {
 		return err
 	}
 	for _, p := range []string{d.path, d.jpath} {
@@ -187,7 +184,7 @@ func (d *Dir) open() (err error) {
 	opt.Sweep = func() { signal(d.sweeps) }
 	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough
 	opt.Broken = d.opt.broken.inJournal()
-	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // what is not synced can't be flushed
+	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // only synced bytes can be flushed
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
@@ -198,18 +195,18 @@ func (d *Dir) open() (err error) {
 	return nil
 }
 
-// interrupted is an error from when on the recovery is to end.
+// interrupted returns an error if the recovery should stop.
 func (d *Dir) interrupted() error {
 	if d.opt.Interrupted == nil {
 		return nil
 	}
 	if err := d.opt.Interrupted(); err != nil {
-		return fmt.Errorf("the recovery was interrupted: %w", err)
+		return fmt.Errorf("recovery interrupted: %w", err)
 	}
 	return nil
 }
 
-// abort gives back what open took before it failed.
+// abort releases everything that open acquired before it failed.
 func (d *Dir) abort() {
 	if d.journal != nil {
 		_ = d.journal.Close()
@@ -219,5 +216,5 @@ func (d *Dir) abort() {
 	_ = d.lock.Close()
 }
 
-// now is the wall clock.
+// now returns the wall-clock time.
 func (d *Dir) now() time.Time { return time.Now() }

@@ -9,16 +9,16 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// Close brings everything into synced segments, marks the stop as clean in the checkpoint and
-// gives the directory back. Appends fail from now on. On error the stop is not
-// clean, and nothing is lost: the next start recovers.
+// Close flushes and syncs all logs, writes a checkpoint that marks the stop as clean, and releases
+// the directory. Appends fail from now on. After an error the stop is not clean and nothing is
+// lost: the next start recovers.
 func (d *Dir) Close() error {
 	if was := d.on(loglife.Stop, nil); was.Allows(loglife.Stops) {
 		return nil
 	}
 	for _, l := range d.Logs() {
 		l.own()
-		l.disown() // refuses what is queued
+		l.disown() // queued appends are refused
 	}
 	d.drain()
 	close(d.quit)
@@ -34,27 +34,24 @@ func (d *Dir) Close() error {
 	return err
 }
 
-// closeClean is the part of Close that makes the next start short.
+// closeClean is the part of Close that shortens the next start.
 func (d *Dir) closeClean() error {
 	if life := d.life.Load(); !life.state.Allows(loglife.Journal) {
 		return fmt.Errorf("close log directory %s: %w", d.path, life.cause)
 	}
 	clean, failed := d.allDrained()
-	d.await(carryWait, func(l *Log) bool { return !l.isCarrying() }) // what an interrupted sweep gave to the journal
+	d.await(carryWait, func(l *Log) bool { return !l.isCarrying() }) // the journal entries of an interrupted sweep
 	at, err := d.journal.Rotate()
 	if err == nil {
 		d.ckptMu.Lock()
 		err = d.checkpointAll(&at, clean && (d.clean || !d.unused))
 		d.ckptMu.Unlock()
 	}
-	if err != nil || !clean {
-		return errors.Join(failed, err)
-	}
-	return nil
+	return errors.Join(failed, err)
 }
 
-// allDrained brings all logs into synced segments. It says whether all of them are
-// there, and the first error.
+// allDrained flushes and syncs all logs. It reports whether all of them are completely in synced
+// segments, and returns the first error.
 func (d *Dir) allDrained() (clean bool, failed error) {
 	var mu sync.Mutex
 	logs := d.Logs()
@@ -63,7 +60,7 @@ func (d *Dir) allDrained() (clean bool, failed error) {
 		l, home := logs[i], false
 		var err error
 		if !l.is(loglife.Read) {
-			home = l.state() == loglife.Damaged // the next start is to look at the others as after a crash
+			home = l.state() == loglife.Damaged // the next start must recover the others as after a crash
 		} else if err = l.drain(); err == nil {
 			home = l.logEnd.Load() == l.flushed
 		}
@@ -77,11 +74,11 @@ func (d *Dir) allDrained() (clean bool, failed error) {
 	return clean, failed
 }
 
-// closeWait bounds how long a stop waits for what the journal has no room for.
+// closeWait bounds how long a stop waits for appends for which the journal has no space.
 const closeWait = 5 * time.Second
 
-// drain waits until everything is durable in the journal, as long as that can be. The
-// owners of what is left then receive an error when the journal closes.
+// drain waits until all appends are durable in the journal, if that is possible. The remaining ones
+// fail when the journal closes.
 func (d *Dir) drain() {
 	d.await(closeWait, func(l *Log) bool {
 		if !l.inFlight() {
@@ -92,8 +89,8 @@ func (d *Dir) drain() {
 	})
 }
 
-// await polls each log until it is done, as long as the directory takes records, and not
-// longer than a limit for all of them.
+// await polls each log until done reports true. It stops when the directory no longer accepts
+// records, and after limit in total.
 func (d *Dir) await(limit time.Duration, done func(*Log) bool) {
 	deadline := time.Now().Add(limit)
 	for _, l := range d.Logs() {

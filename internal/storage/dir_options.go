@@ -12,77 +12,66 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Options are what the log directories of a broker share.
+// Options are shared by the log directories of a broker.
 type Options struct {
 	FS vfs.FS
-	// Holder is what the lock file says of who uses the directory: "pid 123".
+	// Holder is the content of the lock file, which names the user of the directory: "pid 123".
 	Holder string
-	Logger *zap.Logger // nil: silent
+	Logger *zap.Logger // nil: no logging
 	// Metrics may be nil.
 	Metrics *metrics.Storage
-	// DeferredBytes bounds the memory of a directory for record bytes that are
-	// not in segments yet, and for the cache of those that are. Internal topics may take an
-	// eighth more. Default 64 MiB.
+	// DeferredBytes bounds the memory of a directory for record bytes that are not in segments yet,
+	// and for the cache of those that are. Internal topics may use an eighth more. Default 64 MiB.
 	DeferredBytes int64
-	// JournalFileSize is the size of a journal file, and JournalBytes the bound of all
-	// of them, which bounds recovery. 0 follows from the disk; see diskguard.SizesFor.
+	// JournalFileSize is the size of a journal file. JournalBytes bounds the size of all of them,
+	// and so the time of a recovery. 0 means a value that depends on the size of the disk; see
+	// diskguard.SizesFor.
 	JournalFileSize, JournalBytes int64
-	// OpenFiles bounds the segment files that are kept open per directory. Default:
-	// half of what the process may have open, over all directories, but 256 to 16384. A
-	// file that makes room for another must be synced first.
+	// OpenFiles bounds the segment files that are kept open per directory. Default: half of the
+	// process's limit, divided by the number of directories, but 256 to 16384. A file must be
+	// synced before it is closed to make room for another.
 	OpenFiles int
-	// IndexBytes bounds the memory, per directory, of the indexes of segments to which
-	// nobody appends. Default 16 MiB.
+	// IndexBytes bounds the memory per directory for the indexes of segments other than the active
+	// ones. Default 16 MiB.
 	IndexBytes int64
-	// SystemMemory is how many bytes of memory the machine has, which is where its
-	// cache of files lies. Default: what the system says.
+	// SystemMemory is the memory of the machine in bytes, which bounds its page cache. Default: as
+	// the system reports.
 	SystemMemory int64
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
-	// ProducersPerLog bounds how many producers a log remembers; of more than that, those
-	// that were silent for longest are forgotten. Default: 1,000 to 100,000, in between one for
-	// each 640 of DeferredBytes.
+	// ProducersPerLog bounds how many producers a log remembers; above it, the log forgets those
+	// that were silent for longest. Default: DeferredBytes / 640, but 1,000 to 100,000.
 	ProducersPerLog int
-	// MaxInflatedBytes bounds what a batch may decompress to in a lookup by
-	// time. Default 1 GiB.
+	// MaxInflatedBytes bounds the decompressed size of a batch in a lookup by time. Default 1 GiB.
 	MaxInflatedBytes int64
-	// Absent tells the journals how many producing connections have no request
-	// waiting; nil means that it isn't known.
+	// Absent returns how many producing connections have no request waiting; nil means that the
+	// number is unknown.
 	Absent func() int
-	// KeeperInterval is how often the logs are looked at for what their retention
-	// takes (log.retention.check.interval.ms). Default 5 minutes.
-	KeeperInterval time.Duration
-	// MinFree returns how many bytes must be free for new records: diskguard.Auto, or
-	// 0 for none. It is asked at each look, once a second or more often. nil: none.
+	// RetentionInterval is the interval between retention checks
+	// (log.retention.check.interval.ms). Default 5 minutes.
+	RetentionInterval time.Duration
+	// MinFree returns how many bytes must be free before new records are accepted: diskguard.Auto,
+	// or 0 for no limit. It is called at least once a second. nil means no limit.
 	MinFree func() int64
-	// CleanerBytes bounds the memory of the key map of a compaction, of all
-	// directories together where Manager opens them (log.cleaner.dedupe.buffer.size).
-	// A pass takes as much of it as its keys need, while it runs. Default 128 MiB.
-	CleanerBytes int64
-	// CleanerBytesPerSecond bounds what compactions read and write, of all
-	// directories together where Manager opens them
-	// (log.cleaner.io.max.bytes.per.second). 0: no limit.
-	CleanerBytesPerSecond int64
-	// CleanerBackoff is how often a log is looked for that is due for compaction,
-	// where the last look found none (log.cleaner.backoff.ms). Default 15 seconds.
-	CleanerBackoff time.Duration
-	// Config returns the configuration of a log found on the disk.
+	// Cleaning configures compaction, for all directories that Open opens together.
+	Cleaning Cleaning
+	// Config returns the configuration of a log that a start found on the disk.
 	Config func(topic string, id ID) Config
 
-	// Progress, where set, hears a few times a second how far the recovery of a
-	// directory is: what goes on, and how much of it is done. Directories recover
-	// at the same time, so it is called concurrently.
+	// Progress, if set, is called a few times a second with the progress of a directory's recovery:
+	// the current step, and how much of it is done. Directories recover at the same time, so calls
+	// are concurrent.
 	Progress func(dir, doing string, done, all int)
 
-	// Interrupted, where set, is asked all through the recovery of a directory, also
-	// by several goroutines; from its first error on it must return one. That error
-	// ends the recovery, and OpenDir returns it. The directory is then left as a kill
-	// at that moment leaves it: the next start recovers.
+	// Interrupted, if set, is polled throughout the recovery of a directory, also by several
+	// goroutines. Once it has returned an error, it must keep returning one. That error ends the
+	// recovery, and OpenDir returns it. The directory is then in the state that a kill at that
+	// moment would leave: the next start recovers.
 	Interrupted func() error
 
-	// For tests: called after a directory that had failed takes records again.
+	// For tests: called after a failed directory accepts records again.
 	reopened func(*Dir)
-	answered func(state, event fmt.Stringer, a loglife.Answer) // called for each event of a directory or log
+	answered func(state, event fmt.Stringer, a loglife.Answer) // for tests: called for each event of a directory or log
 	broken   broken
 }
 
@@ -93,32 +82,21 @@ func (o *Options) setDefaults() {
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewStorage(nil)
 	}
-	set := func(p *int64, v int64) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	set(&o.DeferredBytes, 64<<20)
-	set(&o.MaxInflatedBytes, 1<<30)
-	if o.ProducersPerLog <= 0 {
-		o.ProducersPerLog = int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit))
-	}
-	set(&o.CleanerBytes, cleanerBytes)
-	set(&o.IndexBytes, 16<<20)
-	if o.CleanerBackoff <= 0 {
-		o.CleanerBackoff = 15 * time.Second
-	}
-	set(&o.SystemMemory, vfs.SystemMemory())
-	if o.KeeperInterval <= 0 {
-		o.KeeperInterval = 5 * time.Minute
-	}
-	if o.OpenFiles <= 0 {
-		o.OpenFiles = openFiles(1)
+	setDefault(&o.DeferredBytes, 64<<20)
+	setDefault(&o.MaxInflatedBytes, 1<<30)
+	setDefault(&o.ProducersPerLog, int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit)))
+	o.Cleaning = o.Cleaning.share(1)
+	setDefault(&o.IndexBytes, 16<<20)
+	setDefault(&o.SystemMemory, vfs.SystemMemory())
+	setDefault(&o.RetentionInterval, 5*time.Minute)
+	setDefault(&o.OpenFiles, openFiles(1))
+}
+
+func setDefault[T ~int | ~int64](p *T, v T) {
+	if *p <= 0 {
+		*p = v
 	}
 }
 
-// cleanerBytes is the default of Options.CleanerBytes.
-const cleanerBytes = 128 << 20
-
-// openFiles is the default bound of open segment files of each of several directories.
+// openFiles returns the default bound of open segment files for each of several directories.
 func openFiles(dirs int) int { return min(max(vfs.Descriptors()/2/dirs, 256), 16384) }

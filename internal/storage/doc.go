@@ -1,70 +1,78 @@
-// Package storage is logs on disk: the one place that knows journal and
-// segments together.
+// Package storage stores logs on disk. It is the only package that knows both the journal and
+// the segments.
 //
-// It owns log directories (Dir), the logs in them (Log) and the Manager that
-// places logs in directories. A Log takes batches that were validated, checks
-// the producer's sequence, numbers them, makes them durable as its durability
-// profile says, and gives them back by offset or time. It reports how far it is
-// written and durable; it knows neither acks nor ISR nor the protocol. The
-// replica package calls it.
+// It owns log directories (Dir), the logs in them (Log), and the Manager that places logs in
+// directories. A Log accepts validated batches, checks the sequence of their producer, assigns
+// offsets, makes the batches durable as the log's durability profile demands, and returns them by
+// offset or time. It reports up to which offset it is written and durable. It knows neither acks
+// nor ISR nor the protocol. Package replica calls it.
 //
-// # The way of a batch
+// # The path of a batch
 //
-// docs/architecture.md names the functions from a request to the fdatasync. In this package:
+// docs/architecture.md lists the functions from a request to the fdatasync. In this package:
 //
-//	Append     commit.go   any goroutine            the append joins the log's queue, and the log the caller's
-//	                                                groupcommit.Batch; without one it is committed at once
-//	Commit     commit.go   one goroutine at a time  takes from the queue what makes one chunk: sequence check, offsets,
-//	                                                copy into pooled memory (the tail), Sink.OffsetsAssigned, journal.Submit
-//	journal                writer or poller         one write, and one datasync, for all logs of the directory,
-//	                                                whatever their profiles
-//	Written,   tail.go,    notifier or poller       writtenEnd moves after the write (profiles that acknowledge what is
-//	Durable    commit.go                            written), durableEnd after the datasync; Observer.Advanced
-//	flush      flush.go    flusher                  durable chunks go to the segment in large writes; from here on they
-//	                                                are a cache
-//	sweep      sweep.go    maintenance              segments are synced, the checkpoint moves, journal files are freed
+//	Append     commit.go  any goroutine     queues the append and adds the log to the caller's
+//	                                        groupcommit.Batch; without a batch it commits at once
+//	Commit     commit.go  one goroutine at  takes one chunk of appends from the queue, checks
+//	                      a time            sequences, assigns offsets, copies the batches to pooled
+//	                                        memory (the tail), calls Sink.OffsetsAssigned and
+//	                                        journal.Submit
+//	journal               writer or poller  one write and one fdatasync for all logs of the
+//	                                        directory, whatever their profiles
+//	Written,   tail.go    notifier or       the written end advances after the write, for profiles
+//	Durable    commit.go  poller            that acknowledge written records, the durable end after
+//	                                        the fdatasync; both call Observer.Advanced
+//	flush      flush.go   flusher           writes durable chunks to the segment in large writes;
+//	                                        from then on the chunks are a cache
+//	sweep      flush_     maintenance       syncs segments, writes the checkpoint, releases journal
+//	           sweep.go                     files
 //
-// Two invariants. (1) durableEnd covers a byte only after a datasync of the
-// journal that began after the byte was written, or a checkpoint that lists the synced
-// segment with it. (2) No byte reaches a segment before the journal datasync that covers
-// it, unless the journal has failed: then memory is the best copy of what was acknowledged as
-// written (repair_journal.go).
+// Two invariants:
+//
+//  1. The durable end covers a byte only after an fdatasync of the journal that began after the
+//     byte was written, or after a checkpoint that lists the synced segment with the byte.
+//  2. No byte reaches a segment before the fdatasync of the journal that covers it. The exception
+//     is a failed journal: then memory is the best copy of records that were acknowledged as
+//     written (repair_journal.go).
 //
 // # Files
 //
-// The first word of a file's name is the pass that it belongs to.
+// The first word of a file name is the area that the file belongs to.
 //
-//	manager dir log     what there is: the log directories, one directory, one log; who places and opens them
-//	life                the state of a log and of a directory, as package loglife has them
-//	commit tail memory  from the queue to the journal: numbering, the newest part of a log in memory, its bound
-//	flush               from memory to segments: writes, rolls, the sweep that frees the journal; tasks runs them
-//	read                by offset and by time
-//	checkpoint          how everything but batches is committed
-//	create delete       the birth and the end of a log
-//	truncate            a log goes back to an offset, and its producers with it
-//	retention           what goes at the start of a log, and the keeper, which looks for it
-//	compact             one pass over the keys of a log, and the swap of the segments that it wrote
-//	repair              a segment failed, frames are set aside, the journal failed
-//	recover identity    a start: whose directory it is, what the journal and the segments hold
+//	manager dir log     log directories, one directory, one log; placing and opening them
+//	life                the state of a log and of a directory, as defined by package loglife
+//	commit tail memory  from the queue to the journal: assigning offsets, the newest part of a log
+//	                    in memory, the memory limit
+//	flush               from memory to segments: writes, rolls, the sweep that releases the
+//	                    journal; tasks runs them
+//	read                reads and lookups by offset and by time
+//	checkpoint          commits everything but batches
+//	create delete       creates and deletes logs
+//	truncate            truncates a log, with the state of its producers
+//	retention           removes data at the start of a log, on request or by policy
+//	compact             one pass over the keys of a log, and the swap of the segments it wrote
+//	repair              a failed segment, quarantined frames, a failed journal
+//	recover identity    a start: which directory this is, what journal and segments contain
 //	guard stats         free space, metrics
-//	inspect             what tools use while no broker runs
-//	broken              rules that a test build can take away
+//	inspect             access for tools while no broker runs
+//	broken              rules that a test build can disable
 //
-// # When something fails
+// # Failures
 //
-// A log whose segment fails is set aside (repair_aside.go): its frames are copied from the
+// A log whose segment fails is quarantined (repair_quarantine.go): its frames are copied from the
 // journal to a file, and replayed from there into a new segment (repair_segment.go), by this
-// process or the next start. A directory whose journal fails reverts its logs to what was
-// acknowledged and reopens (repair_journal.go). Package loglife has the table of states.
+// process or the next start. A directory whose journal fails reverts its logs to their
+// acknowledged records and reopens the journal (repair_journal.go). Package loglife has the table
+// of states.
 //
-// # Locks, in the order in which they may be taken
+// # Lock order
 //
-//	Log.flushMu  flush, roll, sync, truncate; never taken by produce or fetch
+//	Log.flushMu  flush, roll, sync, truncate; never acquired by produce or fetch
 //	Dir.ckptMu   one checkpoint or commit at a time; a repair writes one under flushMu
-//	Log.qmu      the queue and who commits
+//	Log.qmu      the queue and the right to commit
 //	Log.smu      producer and epoch state
 //	Log.mu       tail, segments, recovery point
 //
-// No lock but flushMu and ckptMu is held across a call to the disk: every checkpoint takes
-// smu and mu of every log.
+// Only flushMu and ckptMu are held across disk I/O, because every checkpoint acquires smu and mu
+// of every log.
 package storage

@@ -7,25 +7,25 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
-// Errors that callers tell apart. The broker maps each to a protocol error.
+// Errors that callers distinguish. The broker maps each to a protocol error.
 var (
 	// ErrOffsetOutOfRange: the offset lies below the log's start or above its end.
 	ErrOffsetOutOfRange = errors.New("offset is out of range")
-	// ErrFailed: the log or its directory cannot take or give records now.
+	// ErrFailed: the log or its directory cannot accept or return records now.
 	ErrFailed = errors.New("storage failed")
-	// ErrLowSpace: the directory has too little free space for new records. It
-	// passes; nothing was numbered.
+	// ErrLowSpace: the directory has too little free space for new records. The condition is
+	// temporary; no offset was assigned.
 	ErrLowSpace = errors.New("free space reserve reached")
 	// ErrCorrupt: stored bytes are damaged.
 	ErrCorrupt = errors.New("stored record batch is damaged")
 	// ErrClosed: the log was closed or deleted.
 	ErrClosed = errors.New("log is closed")
-	// ErrExists: the log exists already.
-	ErrExists = errors.New("log exists already")
+	// ErrExists: the log already exists.
+	ErrExists = errors.New("log already exists")
 	// ErrGap: a follower's batches don't continue the log.
 	ErrGap = errors.New("batches do not continue the log")
-	// ErrOutOfOrderSequence and ErrInvalidProducerEpoch: an idempotent producer's
-	// batch does not follow what the log has of it.
+	// ErrOutOfOrderSequence and ErrInvalidProducerEpoch: a batch of an idempotent producer does not
+	// follow the producer's last batch in the log.
 	ErrOutOfOrderSequence   = producers.ErrOutOfOrderSequence
 	ErrInvalidProducerEpoch = producers.ErrInvalidProducerEpoch
 	// ErrStaleEpoch: the append was accepted under a leader epoch that has ended.
@@ -33,11 +33,10 @@ var (
 	// ErrLocked: another process uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
 	// ErrForeign: journal, directory and cluster do not belong together.
-	ErrForeign = errors.New("directory belongs to another place")
+	ErrForeign = errors.New("journal, directory and cluster do not match")
 )
 
-// foreign is an ErrForeign whose text says what does not belong together, and what
-// to do.
+// foreign returns an ErrForeign that reports what does not belong together and how to resolve it.
 func foreign(format string, args ...any) error {
 	return &foreignError{fmt.Errorf(format, args...)}
 }
@@ -46,10 +45,10 @@ type foreignError struct{ error }
 
 func (e *foreignError) Unwrap() []error { return []error{ErrForeign, e.error} }
 
-// DirError is why one of several log directories cannot be used.
+// DirError reports why one of several log directories cannot be used.
 type DirError struct {
 	Path    string // of the log directory
-	Journal string // of its journal, where it has a place of its own
+	Journal string // of its journal, if it is not in the log directory
 	// ID is the directory's identity, zero if it could not be read.
 	ID  [16]byte
 	Err error

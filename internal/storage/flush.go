@@ -12,33 +12,32 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// flushRun is how many bytes one write to a segment takes at most, about.
+// flushRun is the approximate maximum size of a write to a segment, in bytes.
 const flushRun = 4 << 20
 
-// onceAt is how many bytes a write to a segment has, at least, for which memory of
-// the system's is spared where a bulk load turns it over (turnover). Its newest
-// bytes are in the tail. Smaller writes are left to the system, which writes many of
-// them at once.
-const onceAt = 256 << 10
+// uncachedWriteMin is the minimum size of a segment write that bypasses the page cache during a
+// bulk load (see turnover). Its newest bytes are in the tail. The system batches smaller writes, so
+// they always go through the page cache.
+const uncachedWriteMin = 256 << 10
 
-// laggards is for how long after a read from a segment the log's readers are taken
-// to be behind the tail, so that what is written will be read from segments soon.
-const laggards = time.Minute
+// lagWindow is how long after a read from a segment the log's readers count as lagging. They will
+// read the next segment writes from the disk, so these stay in the page cache.
+const lagWindow = time.Minute
 
-// lagging says whether somebody read from segments lately.
+// lagging reports whether a reader has recently read from a segment.
 func (l *Log) lagging(now time.Time) bool {
-	at := l.readAt.Load()
-	return at != 0 && now.UnixNano()-at < int64(laggards)
+	at := l.lastSegmentRead.Load()
+	return at != 0 && now.UnixNano()-at < int64(lagWindow)
 }
 
-// flush writes what may be written to segments.
+// flush writes the chunks that are ready to segments.
 func (l *Log) flush() error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	return l.flushLocked()
 }
 
-// flushLocked needs flushMu.
+// flushLocked is flush for a caller that holds flushMu.
 func (l *Log) flushLocked() error {
 	if err := l.refused(loglife.Flush); err != nil {
 		return err
@@ -49,7 +48,8 @@ func (l *Log) flushLocked() error {
 	return nil
 }
 
-// writeFlushable writes what is durable in the journal to segments. It needs flushMu.
+// writeFlushable writes the chunks that are durable in the journal to segments. The caller holds
+// flushMu.
 func (l *Log) writeFlushable() error {
 	for {
 		l.mu.Lock()
@@ -74,7 +74,7 @@ func (l *Log) active() *segment.Segment {
 	return l.last()
 }
 
-// writeRun writes chunks in order, rolling where a segment is full.
+// writeRun writes chunks to segments in order, and rolls when a segment is full.
 func (l *Log) writeRun(run []*chunk) error {
 	cfg := l.cfg.Load()
 	limits := cfg.limits()
@@ -93,8 +93,8 @@ func (l *Log) writeRun(run []*chunk) error {
 			bufs[i] = c.data
 		}
 		now, write := time.Now(), active.Append
-		if l.dir.turnover.count(size, now) && size >= onceAt && !l.lagging(now) {
-			write = active.AppendOnce
+		if l.dir.turnover.count(size, now) && size >= uncachedWriteMin && !l.lagging(now) {
+			write = active.AppendUncached
 		}
 		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {
 			return err
@@ -105,15 +105,16 @@ func (l *Log) writeRun(run []*chunk) error {
 	return nil
 }
 
-// activeFor returns the segment that takes a chunk, a new one if the last is full.
+// activeFor returns the segment to which a chunk is written, a new one if the active segment is
+// full.
 func (l *Log) activeFor(c *chunk, cfg *Config, limits segment.Limits) (*segment.Segment, error) {
 	active := l.active()
 	l.mu.RLock()
 	end := l.flushed
 	l.mu.RUnlock()
 	if active != nil && active.Size() == 0 && active.Base() < end {
-		// The records that it was made for were discarded (discardLocked): a segment is
-		// named after what it may hold.
+		// The records for which the segment was created were discarded (discardLocked). A segment's
+		// name is its first offset, so the next record needs another one.
 		return l.addSegment(end, cfg)
 	}
 	if active != nil && active.Err() == nil && !active.Full(limits, len(c.data), c.next-1, c.maxTs) {
@@ -127,7 +128,7 @@ func (l *Log) activeFor(c *chunk, cfg *Config, limits segment.Limits) (*segment.
 	return l.addSegment(c.base, cfg)
 }
 
-// addSegment makes a new active segment whose directory entry is durable.
+// addSegment creates a new active segment. Its directory entry is durable when addSegment returns.
 func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	prealloc := int64(0)
 	if cfg.Preallocate {
@@ -135,7 +136,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	}
 	create := segment.Create
 	if l.state() == loglife.Opening {
-		create = segment.Renew // what follows the recovery point is in the journal
+		create = segment.Renew // the journal has everything beyond the recovery point
 	}
 	s, err := create(l.dir.files, l.path, base, prealloc)
 	if err != nil {
@@ -151,14 +152,14 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	return s, nil
 }
 
-// chunksFlushed notes that chunks, the oldest unflushed ones, are in segments.
+// chunksFlushed records that the oldest unflushed chunks are in segments.
 func (l *Log) chunksFlushed(run []*chunk) {
 	last, bytes := run[len(run)-1], int64(0)
 	for _, c := range run {
 		bytes += c.cap
 	}
 	l.smu.Lock()
-	l.settleProducers(last.next)
+	l.markProducersDurable(last.next)
 	l.smu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
@@ -173,16 +174,16 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.dir.memory.flushed(l, bytes)
 }
 
-// settleProducers advances the end that the producer state answers for besides the log's. It
-// follows the segments: batches that are not durable yet may never come to be, and must
-// push none out that checkpoints store. The caller holds smu.
-func (l *Log) settleProducers(end int64) {
+// markProducersDurable moves the durable end of the producer state to the end of the segments. Batches
+// beyond it may still be discarded, so they must not push out batches that checkpoints store. The
+// caller holds smu.
+func (l *Log) markProducersDurable(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.MarkDurable(end)
 	}
 }
 
-// eachBatch calls fn for the batches in p, which are whole.
+// eachBatch calls fn for each of the whole batches in p.
 func eachBatch(p []byte, fn func(record.Batch)) {
 	for len(p) > 0 {
 		b, rest, err := record.Next(p)
@@ -194,10 +195,10 @@ func eachBatch(p []byte, fn func(record.Batch)) {
 	}
 }
 
-// syncLocked needs flushMu.
+// syncLocked syncs the active segment and moves the recovery point. The caller holds flushMu.
 func (l *Log) syncLocked() error { return l.syncBy((*segment.Segment).Sync) }
 
-// syncBy is syncLocked with another way to sync the active segment.
+// syncBy is syncLocked with a given way to sync the active segment.
 func (l *Log) syncBy(sync func(*segment.Segment) error) error {
 	if err := l.refused(loglife.Flush); err != nil {
 		return err
@@ -211,11 +212,11 @@ func (l *Log) syncBy(sync func(*segment.Segment) error) error {
 	return nil
 }
 
-// synced moves the recovery point to the end of what is in segments, all of
-// which has just been synced. It needs flushMu.
+// synced moves the recovery point to the end of the segments, which have just been synced. The
+// caller holds flushMu.
 //
-// It stays where it is while only a part of a carried frame is in segments: a
-// recovery point between frames is one that replay can continue.
+// The recovery point stays where it is while only a part of a carried frame is in segments: replay
+// can only continue between frames.
 func (l *Log) synced() {
 	l.mu.Lock()
 	if c := l.tail.firstUnflushed(); c != nil && c.first != 0 && c.first == l.flushedLSN {
@@ -229,22 +230,22 @@ func (l *Log) synced() {
 	l.mu.Unlock()
 }
 
-// segmentFailed notes that a write or sync of a segment failed. What is not synced is
-// in the journal; the log takes no appends until it has been written into a new segment
-// (replaceSegment). It needs flushMu.
+// segmentFailed records a failed write or sync of a segment. The journal still has the unsynced
+// batches. The log accepts no appends until repair has written them to a new segment
+// (replaceSegment). The caller holds flushMu.
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
 	if l.on(loglife.SegmentFailed, err) == loglife.Opening {
-		return err // the start decides
+		return err // recovery handles the error
 	}
-	l.dir.run(func() { l.Commit(nil) }) // what waits for memory is refused now
+	l.dir.run(func() { l.Commit(nil) }) // refuses the appends that wait for memory
 	l.dir.repair(l)
 	return err
 }
 
-// flushAll brings everything into synced segments. The caller owns the right to
-// commit, so that nothing is added.
+// flushAll writes all batches to synced segments. The caller has the right to commit, so nothing is
+// added.
 func (l *Log) flushAll() error {
 	if err := l.awaitDurable(math.MaxInt64); err != nil {
 		return err
@@ -252,9 +253,9 @@ func (l *Log) flushAll() error {
 	return l.flushAndSync()
 }
 
-// awaitDurable asks the journal for a datasync, and waits until what was numbered below
-// an offset is durable, or nothing of the log is in flight. An error means that this
-// won't be for the time being.
+// awaitDurable requests an fdatasync of the journal and waits until the records below end are
+// durable or the log has nothing in flight. An error means that they will not be durable for the
+// time being.
 func (l *Log) awaitDurable(end int64) error {
 	for wait := 50 * time.Microsecond; l.durable.Load() < end && l.inFlight(); wait = min(2*wait, 5*time.Millisecond) {
 		if err := l.Err(); err != nil {
@@ -268,7 +269,7 @@ func (l *Log) awaitDurable(end int64) error {
 	return nil
 }
 
-// inFlight reports whether the journal has yet to make something of the log durable.
+// inFlight reports whether chunks of the log are not yet durable in the journal.
 func (l *Log) inFlight() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// limits say when a segment of the log is full. What must be compacted within a
-// time must leave the active segment within it.
+// limits returns the limits at which a segment of the log is full. The maximum compaction lag also
+// bounds the age of the active segment, which is not compacted.
 func (c *Config) limits() segment.Limits {
 	s := c.Segment
 	if lag := c.Cleanup.MaxLag.Milliseconds(); c.Cleanup.Compact && lag > 0 {
@@ -17,8 +17,8 @@ func (c *Config) limits() segment.Limits {
 	return s
 }
 
-// rolls says whether a chunk belongs into a new segment after size bytes of chunks,
-// beginning with first, that are about to be written to the active one.
+// rolls reports whether chunk c needs a new segment if size bytes of chunks, the first of which is
+// first, are written to the active one before it.
 func rolls(active *segment.Segment, limits segment.Limits, first *chunk, size int, c *chunk) bool {
 	size += len(c.data)
 	if active.Size() > 0 {
@@ -28,9 +28,9 @@ func rolls(active *segment.Segment, limits segment.Limits, first *chunk, size in
 		first.maxTs >= 0 && c.maxTs-first.maxTs > active.RollMs(limits)
 }
 
-// rollDue says whether the active segment must end although nobody writes to it, or
-// only records whose timestamps don't move on: with compaction, since what is in
-// it isn't compacted; with retention by time where its timestamps can't be believed.
+// rollDue reports whether the active segment must be rolled although appends do not fill it.
+// Compaction needs that because it skips the active segment. Retention by time needs it if the
+// segment's timestamps are not believable.
 func (l *Log) rollDue(now time.Time) bool {
 	cfg := l.cfg.Load()
 	compact := cfg.Cleanup.Compact && cfg.Cleanup.MaxLag > 0
@@ -43,7 +43,7 @@ func (l *Log) rollDue(now time.Time) bool {
 	if active != nil && active.Size() == 0 {
 		active = nil
 	}
-	var waits time.Time // since when the oldest record waits that is in no segment
+	var waits time.Time // enqueue time of the oldest chunk that is in no segment
 	if c := l.tail.firstUnflushed(); c != nil {
 		waits = c.queued
 	}
@@ -51,7 +51,7 @@ func (l *Log) rollDue(now time.Time) bool {
 	switch {
 	case !usable:
 		return false
-	case active == nil: // only what is compacted must come to a segment
+	case active == nil: // only compaction needs the chunks in a segment
 		return compact && !waits.IsZero() && now.Sub(waits) > cfg.Cleanup.MaxLag
 	}
 	p := cfg.Cleanup.policy()
@@ -69,7 +69,7 @@ func (l *Log) rollDue(now time.Time) bool {
 	return err == nil && cfg.Cleanup.Delete && !p.Believable(now, newest)
 }
 
-// roll ends the active segment: an empty one follows it.
+// roll seals the active segment and adds an empty one.
 func (l *Log) roll() error {
 	if err := l.awaitDurable(l.logEnd.Load()); err != nil {
 		return err
@@ -91,11 +91,11 @@ func (l *Log) roll() error {
 	if err := l.seal(active); err != nil {
 		return l.segmentFailed(err)
 	}
-	_, err := l.addSegment(end, l.cfg.Load()) // without it the sealed one goes on
+	_, err := l.addSegment(end, l.cfg.Load()) // after an error the sealed segment stays active
 	return err
 }
 
-// seal ends a segment; flushMu is held.
+// seal seals a segment and moves the recovery point. The caller holds flushMu.
 func (l *Log) seal(active *segment.Segment) error {
 	if err := active.Seal(); err != nil {
 		return err

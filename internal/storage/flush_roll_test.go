@@ -9,20 +9,20 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// What is compacted leaves the active segment within max.compaction.lag.ms, also
-// where no record follows and where it is in the journal only.
+// The active segment of a compacted log rolls within max.compaction.lag.ms, even if no record
+// follows, and even if the records are only in the journal.
 func TestACompactedLogRollsByItself(t *testing.T) {
 	for name, size := range map[string]int{"in a segment": 700, "in the journal": 10} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := crashfs.New(1)
-			d, err := openDir(disk, "sync", func(o *Options) { o.KeeperInterval = 10 * time.Minute })
+			d, err := openDir(disk, "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
 			if err != nil {
 				t.Fatal(err)
 			}
 			cfg := keeping("sync", -1, -1)
 			cfg.Cleanup.Delete, cfg.Cleanup.Compact, cfg.Cleanup.MaxLag = false, true, time.Hour
 			l := kept(t, d, cfg)
-			l.Observe(bounded{}) // nothing counts yet: compaction leaves it alone
+			l.Observe(bounded{}) // nothing is below the high watermark, so compaction leaves the log alone
 			putAt(t, l, 2, size, time.Now().UnixMilli())
 			if size > 100 {
 				_ = l.flush()
@@ -57,8 +57,8 @@ func TestACompactedLogRollsByItself(t *testing.T) {
 	}
 }
 
-// A segment ends after segment.ms between timestamps, with compaction after
-// max.compaction.lag.ms; also where one flush brings records of both sides.
+// A segment rolls when timestamps differ by segment.ms, with compaction by max.compaction.lag.ms,
+// even if one flush has records of both sides.
 func TestSegmentsEndByAge(t *testing.T) {
 	for name, c := range map[string]struct {
 		ms, lag  int64

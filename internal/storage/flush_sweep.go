@@ -12,19 +12,18 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// carryMax is the largest unsynced part of a log that is written into the
-// journal once more instead of syncing its segment: 10,000 partitions with one
-// small record each are one journal write instead of 10,000 fdatasyncs.
+// carryMax is the maximum unsynced size of a log whose batches a sweep carries forward: it writes
+// them to the journal again instead of syncing a segment. 10,000 partitions with one small record
+// each cost one journal write instead of 10,000 fdatasyncs.
 const carryMax = 16 << 10
 
-// carryWait bounds how long a sweep waits for what it carries.
+// carryWait bounds how long a sweep waits for carried entries.
 const carryWait = time.Second
 
-// carryAhead is how many carried bytes may be under way at a time: what clients
-// send meanwhile waits for no more than these.
+// carryAhead bounds the carried bytes in flight, and so how long produce requests wait behind them.
 const carryAhead = 256 << 10
 
-// start starts the directory's goroutines; Close ends them.
+// start starts the directory's goroutines. Close stops them.
 func (d *Dir) start() {
 	for range flushers {
 		d.done.Go(d.work)
@@ -39,7 +38,7 @@ func (d *Dir) start() {
 	}
 }
 
-// signal wakes a goroutine that waits for c, or will.
+// signal wakes the goroutine that waits on c, now or at its next wait.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -47,7 +46,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// sleep waits, and returns false at once when the directory is being closed.
+// sleep waits for t. It returns false at once if the directory is being closed.
 func (d *Dir) sleep(t time.Duration) bool {
 	timer := time.NewTimer(t)
 	defer timer.Stop()
@@ -59,11 +58,11 @@ func (d *Dir) sleep(t time.Duration) bool {
 	}
 }
 
-// sweepPause is how long the next sweep waits, at least, after one that freed
-// nothing; it grows up to sweepPauseMax. Whoever waits for room asks again at once.
+// sweepPause is the minimum pause after a sweep that freed nothing. It doubles up to sweepPauseMax.
+// An append that waits for journal space requests the next sweep at once.
 const sweepPause, sweepPauseMax = 5 * time.Millisecond, time.Second
 
-// maintain is the maintenance goroutine: sweeps, repairs.
+// maintain is the maintenance goroutine. It runs sweeps and repairs, and reopens a failed journal.
 func (d *Dir) maintain() {
 	var retry, resume <-chan time.Time
 	wait, pause := 100*time.Millisecond, sweepPause
@@ -105,8 +104,8 @@ func (d *Dir) maintain() {
 	}
 }
 
-// noteBlocked has records refused as long as the journal is full and a sweep's error
-// keeps it so, those that wait for room included: they would wait for their whole timeout.
+// noteBlocked refuses records while the journal is full and sweeps fail. It also refuses those that
+// already wait for journal space, which would otherwise wait until their timeout.
 func (d *Dir) noteBlocked(err error) {
 	if err == nil {
 		d.on(loglife.JournalFreed, nil)
@@ -115,7 +114,7 @@ func (d *Dir) noteBlocked(err error) {
 	if !d.journal.Full() {
 		return
 	}
-	err = fmt.Errorf("%w: log directory %s: the journal is full, and nothing of it can be given up: %w", ErrFailed, d.path, err)
+	err = fmt.Errorf("%w: log directory %s: the journal is full and no file of it can be released: %w", ErrFailed, d.path, err)
 	if d.on(loglife.JournalFull, err) != loglife.Running {
 		return
 	}
@@ -124,12 +123,12 @@ func (d *Dir) noteBlocked(err error) {
 		l.flushMu.Lock()
 		l.revertQueued(err)
 		l.flushMu.Unlock()
-		l.disown() // refuses what waits for memory
+		l.disown() // refuses the appends that wait for memory
 	}
 }
 
-// sweep makes the older half of the journal's files unnecessary and gives them
-// up. Logs are synced one at a time: many at once hold up the journal's own datasync.
+// sweep makes the older half of the journal files unnecessary and releases them. It syncs one log
+// at a time, since many concurrent fdatasyncs delay those of the journal.
 func (d *Dir) sweep() error {
 	target := d.journal.SweepTarget()
 	if target == 0 {
@@ -146,7 +145,7 @@ func (d *Dir) sweep() error {
 		if oldest > target || !state.Allows(loglife.Read) {
 			continue
 		}
-		if state.Allows(loglife.SetAside) {
+		if state.Allows(loglife.Quarantine) {
 			failed = append(failed, l)
 			continue
 		}
@@ -159,14 +158,14 @@ func (d *Dir) sweep() error {
 		}
 		begin := time.Now()
 		if err := l.flushAndSync(); err != nil {
-			d.logOnce(l, "segment could not be synced", err)
+			d.logOnce(l, "segment sync failed", err)
 			failed = append(failed, l)
 		}
 		pace.after(time.Since(begin))
 	}
 	err := d.quarantineLogs(failed)
-	// Where that takes too long, in a journal without space, their old frames stay
-	// needed, and the next sweep syncs their segments.
+	// On a timeout, in a journal without space, the carried logs still need their old frames; the
+	// next sweep syncs their segments.
 	d.awaitCarry(&carried, 0)
 	if err := errors.Join(err, d.checkpoint(nil)); err != nil {
 		return err
@@ -175,8 +174,8 @@ func (d *Dir) sweep() error {
 	return nil
 }
 
-// awaitDurable waits until the journal is durable through an LSN, which it is asked
-// for, unless it has failed.
+// awaitDurable requests an fdatasync of the journal and waits until it is durable through an LSN or
+// has failed.
 func (d *Dir) awaitDurable(lsn journal.LSN) {
 	for journal.LSN(d.syncedLSN.Load()) < lsn {
 		d.journal.Sync()
@@ -186,8 +185,8 @@ func (d *Dir) awaitDurable(lsn journal.LSN) {
 	}
 }
 
-// awaitCarry waits until at most n carried bytes are under way, and says whether
-// that came within carryWait.
+// awaitCarry waits until at most n carried bytes are in flight, and reports whether that happened
+// within carryWait.
 func (d *Dir) awaitCarry(carried *atomic.Int64, n int64) bool {
 	for deadline := time.Now().Add(carryWait); carried.Load() > n; {
 		if time.Now().After(deadline) || !d.sleep(100*time.Microsecond) {
@@ -197,18 +196,17 @@ func (d *Dir) awaitCarry(carried *atomic.Int64, n int64) bool {
 	return true
 }
 
-// pacer makes a sweep leave the disk to the journal for half of the time, as long
-// as there is room in the journal: thousands of datasyncs in a row would slow down
-// every group beside them.
+// pacer limits a sweep to half of the disk's time while the journal has space. Thousands of
+// consecutive fdatasyncs would slow down every journal write.
 type pacer struct {
 	d    *Dir
 	debt time.Duration
 }
 
-// paceStep is the least time that is worth a timer.
+// paceStep is the shortest pause that is worth a timer.
 const paceStep = 2 * time.Millisecond
 
-// after notes that the disk was used for some time, and waits in its turn.
+// after records that the sweep used the disk for some time, and pauses for as long.
 func (p *pacer) after(busy time.Duration) {
 	if p.d.journal.Used() > p.d.sizes.All/4*3 {
 		p.debt = 0
@@ -229,11 +227,10 @@ func (l *Log) flushAndSync() error {
 	return l.syncLocked()
 }
 
-// carry submits what the log has in the journal and not in segments as one new
-// entry, so that its older frames are not needed any more. It returns the bytes
-// that this takes, 0 if the log is busy or has too much. Nobody may commit
-// between the look at the tail and Submit: what is appended later must stand
-// behind the carried entry.
+// carry writes the log's unflushed batches to the journal again as one new entry, so that its older
+// frames become unnecessary. It returns the size of the entry, 0 if the log is busy or has too many
+// bytes. No append may be committed between reading the tail and Submit, because later batches must
+// follow the carried entry.
 func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	if !l.tryOwn() {
 		return 0
@@ -276,16 +273,16 @@ func (l *Log) isCarrying() bool {
 	return l.carrying
 }
 
-// carriedOwner hears that a carried entry is durable.
+// carriedOwner is notified when a carried entry is durable.
 type carriedOwner struct {
 	l   *Log
-	all *atomic.Int64 // bytes under way
+	all *atomic.Int64 // carried bytes in flight
 }
 
-// Written is journal.Owner; a carried entry has no profile.
+// Written implements journal.Owner. A carried entry has no profile.
 func (o carriedOwner) Written(*journal.Entry) {}
 
-// Durable is journal.Owner: the frames before e are not needed any more.
+// Durable implements journal.Owner. The frames before e become unnecessary.
 func (o carriedOwner) Durable(e *journal.Entry, err error) {
 	defer o.all.Add(-int64(len(e.Payload)))
 	l := o.l
@@ -296,7 +293,7 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 		return
 	}
 	if l.rp.Offset != e.PrevEnd || l.flushed != e.PrevEnd {
-		return // a part went to a segment meanwhile: the old frames remain those that count
+		return // some chunks were flushed meanwhile: the log still needs its old frames
 	}
 	for _, c := range l.tail.chunks[l.tail.flushed:] {
 		if c.next <= e.NextEnd {
@@ -306,8 +303,8 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 	l.rp.LSN = max(l.rp.LSN, e.LSN-1)
 }
 
-// relieveMemory is the goroutine that flushes logs when memory asks for it. It is
-// not the one that sweeps, which may be at that for seconds.
+// relieveMemory is the goroutine that flushes logs under memory pressure. It is separate from
+// maintain, whose sweeps may take seconds.
 func (d *Dir) relieveMemory() {
 	for {
 		select {
@@ -319,18 +316,17 @@ func (d *Dir) relieveMemory() {
 	}
 }
 
-// flushLargest flushes the logs with the most bytes in memory until enough of the
-// bound is free. Of 10,000 logs, of which none has much, it flushes many at a
-// time: to look for the largest costs a look at each.
+// flushLargest flushes the logs with the most unflushed bytes until enough memory is free. With
+// 10,000 small logs it flushes many per call, because collecting the sizes visits every log.
 func (d *Dir) flushLargest() {
 	type load struct {
 		l *Log
 		n int64
 	}
-	if !d.memory.pressed() {
+	if !d.memory.underPressure() {
 		return
 	}
-	d.journal.Sync() // what is only written can't be flushed; it comes here again then
+	d.journal.Sync() // only durable chunks can be flushed; memory pressure starts the next call
 	var loads []load
 	for _, l := range d.Logs() {
 		l.mu.RLock()
@@ -341,9 +337,9 @@ func (d *Dir) flushLargest() {
 	}
 	slices.SortFunc(loads, func(a, b load) int { return cmp.Compare(b.n, a.n) })
 	for _, x := range loads {
-		if d.memory.relieved() {
+		if d.memory.pressureRelieved() {
 			return
 		}
-		_ = x.l.flush() // latched in the log
+		_ = x.l.flush() // the error is latched in the log
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// at makes a batch as a leader sends it to a follower: with offset, epoch and one
-// record for each timestamp.
+// at returns a batch as a leader sends it to a follower: with offset, epoch and one record for each
+// timestamp.
 func at(t testing.TB, base int64, epoch int32, times ...int64) record.Batch {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: base})
@@ -26,7 +26,7 @@ func at(t testing.TB, base int64, epoch int32, times ...int64) record.Batch {
 	return data
 }
 
-// follow appends batches as they are.
+// follow appends replicated batches.
 func follow(l *Log, batches ...record.Batch) *Append {
 	a := &Append{Replicated: true, Sink: make(sink, 1)}
 	for _, b := range batches {
@@ -36,8 +36,8 @@ func follow(l *Log, batches ...record.Batch) *Append {
 	return <-a.Sink.(sink)
 }
 
-// A gap that no index entry can express, at the log's start and later, changes nothing
-// for reads and lookups, before and after a restart.
+// A gap too large for an index entry, at the log start or later, affects neither reads nor lookups,
+// before and after a restart.
 func TestFollowerKeepsAGapOfMoreThanAnIndexCanHold(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -77,10 +77,9 @@ func TestFollowerKeepsAGapOfMoreThanAnIndexCanHold(t *testing.T) {
 	check(byPartition(t, mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync"), 0))
 }
 
-// A follower keeps the offsets and epochs of its leader: gaps, which compaction
-// leaves, stay; several epochs come in one append; what lies below the end is
-// refused, and the append with it as a whole. All of it survives a loss of power,
-// from the journal and from segments.
+// A follower keeps its leader's offsets and epochs. Gaps, which compaction leaves, stay. One append
+// may have several epochs. An append with a batch below the log end is refused as a whole. All of
+// it survives a power loss, in the journal and in segments.
 func TestFollowerKeepsGapsAndEpochs(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		for _, flushed := range []bool{false, true} {
@@ -125,7 +124,7 @@ func TestFollowerKeepsGapsAndEpochs(t *testing.T) {
 	}
 }
 
-// followed asks for what TestFollowerKeepsGapsAndEpochs appended.
+// followed checks what TestFollowerKeepsGapsAndEpochs appended.
 func followed(t *testing.T, l *Log) {
 	t.Helper()
 	if e := l.Ends(); e.LogEnd != 42 || l.Offline() != nil {
@@ -148,7 +147,7 @@ func followed(t *testing.T, l *Log) {
 			t.Errorf("epoch %d ends at %d, want %d", epoch, end, want)
 		}
 	}
-	for offset, want := range map[int64]int64{0: 5, 6: 5, 8: 20, 23: 40, 30: 40, 41: 41} { // in a gap: the next one
+	for offset, want := range map[int64]int64{0: 5, 6: 5, 8: 20, 23: 40, 30: 40, 41: 41} { // in a gap: the next batch
 		s, err := l.Read(offset, 42, 1, true)
 		if err != nil || s.Size == 0 {
 			t.Errorf("read at %d: %d bytes, %v", offset, s.Size, err)
@@ -161,15 +160,14 @@ func followed(t *testing.T, l *Log) {
 	}
 }
 
-// timed is a record as the model of lookups by time knows it.
+// timed is a record in the model of lookups by time.
 type timed struct {
 	offset, ts int64
 	epoch      int32
 }
 
-// Lookups by time agree with a list of all records: over segments, what is only
-// in memory, gaps, a log start in the middle of a batch and a limit, before and
-// after a restart, with and without index files.
+// Lookups by time agree with a list of all records: across segments, memory, gaps, a log start
+// inside a batch and a limit, before and after a restart, with and without index files.
 func TestLookupsByTimeAgreeWithTheRecords(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -192,7 +190,7 @@ func TestLookupsByTimeAgreeWithTheRecords(t *testing.T) {
 				t.Fatal(a.Err)
 			}
 			next = base + int64(len(times))
-			if i == 60 { // the rest stays in memory
+			if i == 60 { // the other records stay in memory
 				eventually(t, "the records count", func() bool { return l.AckEnd() == next })
 				if err := l.flushAndSync(); err != nil {
 					t.Fatal(err)
@@ -245,8 +243,8 @@ func lookups(t *testing.T, l *Log, all []timed, rng *rand.Rand) {
 	}
 }
 
-// I9: an append that was accepted under a leader epoch and reaches the log after
-// the next one began is refused: its epoch would deny what the cache says.
+// I9: an append was accepted in a leader epoch and reaches the log after the next epoch began. It
+// is refused, since its epoch would contradict the epoch cache.
 func TestI9AppendOfAnEndedEpochIsRefused(t *testing.T) {
 	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
 	put(t, l, 1, 100)

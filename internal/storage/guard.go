@@ -15,79 +15,75 @@ import (
 )
 
 const (
-	spaceEvery   = time.Second           // between two looks at the free space
-	spaceSoonest = 20 * time.Millisecond // the same where much is written
-	spaceAsks    = 30 * time.Second      // between two requests for retention while space is low
+	measureInterval    = time.Second           // interval between measurements of the free space
+	measureMinInterval = 20 * time.Millisecond // the same during heavy writes
+	reclaimInterval    = 30 * time.Second      // interval between requests for retention while space is low
 )
 
-// Space is what the guard of a log directory found when it last looked.
+// Space is the result of a log directory's last measurement of free space.
 type Space = diskguard.Space
 
-// spaceGuard keeps a directory from filling its disk to the last byte: before it
-// is full, new records are refused. An append asks it with one atomic read, and
-// says what it wrote with one addition; a goroutine of the directory looks.
+// spaceGuard refuses new records before the directory's disk is full. An append reads it with one
+// atomic load and counts its bytes with one atomic addition. A goroutine of the directory measures
+// the free space.
 type spaceGuard struct {
-	found atomic.Pointer[foundSpace]
-	left  atomic.Int64  // bytes that may be appended until the next look
-	least atomic.Int64  // what left may come down to while the look is due
-	looks chan struct{} // asks for one before its time
-	asked time.Time     // when the keeper last was, for what retention can take; the goroutine's
-	blind bool          // the last look failed; the goroutine's
+	last           atomic.Pointer[Space]
+	allowance      atomic.Int64  // bytes that may be appended until the next measurement
+	allowanceFloor atomic.Int64  // lower bound of left until a due measurement is made
+	wake           chan struct{} // requests an early measurement
+	lastReclaim    time.Time     // time of the last request for retention; used by the goroutine only
+	failing        bool          // the last measurement failed; used by the goroutine only
 }
 
-// foundSpace is what the guard found, with the error of appends that its level refuses.
-type foundSpace struct {
-	Space
-	refused error
-}
-
-// refuses returns the error of appends to an internal topic, or to others; nil if they may.
-func (s *foundSpace) refuses(internal bool) error {
+// refuses returns the error with which appends to internal or other topics are refused, nil if they
+// are not.
+func (g *spaceGuard) refuses(internal bool) error {
+	s := g.last.Load()
 	if s.Level == diskguard.Critical || s.Level == diskguard.Low && !internal {
-		return s.refused
+		return fmt.Errorf("%w: %s", ErrLowSpace, s.Message)
 	}
 	return nil
 }
 
 func (g *spaceGuard) init() {
-	g.looks = make(chan struct{}, 1)
+	g.wake = make(chan struct{}, 1)
 	g.unlimited()
-	g.found.Store(&foundSpace{})
+	g.last.Store(&Space{})
 }
 
 func (g *spaceGuard) unlimited() {
-	g.left.Store(math.MaxInt64)
-	g.least.Store(math.MinInt64)
+	g.allowance.Store(math.MaxInt64)
+	g.allowanceFloor.Store(math.MinInt64)
 }
 
-// allow sets how much may be appended for the look that found s. A busy machine may be late
-// with the next look: nothing is taken beyond that before it.
+// allow sets how much may be appended after measurement s. On a busy machine the next measurement
+// may be late; nothing beyond this limit is accepted before it.
 func (g *spaceGuard) allow(s *Space) {
 	due, most := s.Allowance()
-	g.left.Store(due)
-	g.least.Store(due - most)
+	g.allowance.Store(due)
+	g.allowanceFloor.Store(due - most)
 }
 
-// stale says that more was appended than the last look allowed.
-func (g *spaceGuard) stale() bool { return g.left.Load() < g.least.Load() }
+// stale reports whether more was appended than the last measurement allows.
+func (g *spaceGuard) stale() bool { return g.allowance.Load() < g.allowanceFloor.Load() }
 
-var errOverdue = fmt.Errorf("%w: what was free when it was last looked at may be used up; it is looked at in this moment", ErrLowSpace)
+var errOverdue = fmt.Errorf("%w: the last free-space measurement is too old; measuring again, please retry", ErrLowSpace)
 
-// LastSpace returns what the guard found when it last looked.
-func (d *Dir) LastSpace() Space { return d.guard.found.Load().Space }
+// LastSpace returns the result of the last measurement. It does not block.
+func (d *Dir) LastSpace() Space { return *d.guard.last.Load() }
 
-// CanCreate returns why no partition should be made for a client now, nil if one may.
-// The error matches ErrLowSpace.
-func (d *Dir) CanCreate() error { return d.guard.found.Load().refuses(false) }
+// CanCreate returns why clients may not create partitions now, nil if they may. The error matches
+// ErrLowSpace.
+func (d *Dir) CanCreate() error { return d.guard.refuses(false) }
 
-// Refusal returns why an append would be refused now, nil if it would be taken: the log
-// or its directory has failed, or space is low. It does not block.
+// Refusal returns the error with which an append would be refused now, nil if it would be accepted:
+// the log or its directory has failed, or space is low. It does not block.
 func (l *Log) Refusal() error {
 	if err := l.Err(); err != nil {
 		return err
 	}
 	g, internal := &l.dir.guard, l.cfg.Load().Cleanup.Internal
-	if err := g.found.Load().refuses(internal); err != nil {
+	if err := g.refuses(internal); err != nil {
 		return err
 	}
 	if !internal && g.stale() {
@@ -96,25 +92,25 @@ func (l *Log) Refusal() error {
 	return nil
 }
 
-// count notes bytes that were appended. Where they may have used up what there was
-// above the threshold, the guard looks before its second has passed.
+// count counts appended bytes. If they may have used up the space above the threshold, the guard
+// measures early.
 func (g *spaceGuard) count(n int) {
-	if g.left.Add(-int64(n)) < 0 {
-		signal(g.looks)
+	if g.allowance.Add(-int64(n)) < 0 {
+		signal(g.wake)
 	}
 }
 
-// guardSpace is the goroutine that looks.
+// guardSpace is the goroutine that measures the free space.
 func (d *Dir) guardSpace() {
-	ticker := time.NewTicker(spaceEvery)
+	ticker := time.NewTicker(measureInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-d.quit:
 			return
 		case <-ticker.C:
-		case <-d.guard.looks:
-			if !d.sleep(spaceSoonest) {
+		case <-d.guard.wake:
+			if !d.sleep(measureMinInterval) {
 				return
 			}
 		}
@@ -122,33 +118,33 @@ func (d *Dir) guardSpace() {
 	}
 }
 
-// measureSpace measures the free space and opens or closes the directory for records. An
-// error leaves it as it was.
+// measureSpace measures the free space and sets whether the directory accepts records. After an
+// error that stays as it was.
 func (d *Dir) measureSpace() {
 	g := &d.guard
 	s, err := d.measure()
 	if err != nil {
-		if !g.blind {
-			d.log.Warn("free space of the log directory can't be asked for; records are taken or refused as before", zap.Error(err))
+		if !g.failing {
+			d.log.Warn("free space of the log directory could not be measured; its last state remains in force", zap.Error(err))
 		}
-		g.blind = true
+		g.failing = true
 		g.unlimited()
-		old := *g.found.Load()
+		old := *g.last.Load()
 		old.Known = false
-		g.found.Store(&old)
+		g.last.Store(&old)
 		return
 	}
-	g.blind = false
+	g.failing = false
 	g.allow(&s)
-	old := g.found.Swap(&foundSpace{s, fmt.Errorf("%w: %s", ErrLowSpace, s.Message)})
+	old := g.last.Swap(&s)
 	d.reportSpace(old.Level, &s)
 }
 
-// reportSpace logs a change, and asks the keeper to make room while space is low.
+// reportSpace logs a change, and requests retention while space is low.
 func (d *Dir) reportSpace(before diskguard.Level, s *Space) {
 	if s.Level == diskguard.OK {
 		if before != diskguard.OK {
-			d.log.Info("the disk has room again: records are taken", zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
+			d.log.Info("the disk has enough free space again; accepting records", zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 		}
 		return
 	}
@@ -159,13 +155,13 @@ func (d *Dir) reportSpace(before diskguard.Level, s *Space) {
 		}
 		log(s.Message, zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 	}
-	if now := time.Now(); before == diskguard.OK || now.Sub(d.guard.asked) >= spaceAsks {
-		d.guard.asked = now
+	if now := time.Now(); before == diskguard.OK || now.Sub(d.guard.lastReclaim) >= reclaimInterval {
+		d.guard.lastReclaim = now
 		d.Reclaim()
 	}
 }
 
-// measure asks the file systems.
+// measure queries the file systems.
 func (d *Dir) measure() (Space, error) {
 	r, _, err := d.spaces()
 	if err != nil {
@@ -178,17 +174,16 @@ func (d *Dir) measure() (Space, error) {
 	return r.Judge(d.opt.MinFree(), d.LastSpace().Level, d.path, d.jpath), nil
 }
 
-// Space asks the file system of the directory for the bytes that may still be
-// written to it, and for its size.
+// Space returns the bytes available on the directory's file system, and its size.
 func (d *Dir) Space() (available, total int64, err error) {
 	r, _, err := d.spaces()
 	if err != nil {
-		return 0, 0, fmt.Errorf("free space of %s: %w", d.path, err)
+		return 0, 0, fmt.Errorf("measure free space of %s: %w", d.path, err)
 	}
 	return r.Free, r.Total, nil
 }
 
-// spaces asks the file systems of the directory and of its journal. It also returns the size of
+// spaces queries the file systems of the directory and of its journal. It also returns the size of
 // the latter.
 func (d *Dir) spaces() (r diskguard.Reading, journalTotal int64, err error) {
 	free := func(dir string) (available, total int64) {
@@ -202,15 +197,15 @@ func (d *Dir) spaces() (r diskguard.Reading, journalTotal int64, err error) {
 		return r, journalTotal, err
 	}
 	r.JournalFree, journalTotal = free(d.jpath)
-	// Of one that is written to meanwhile the answers differ: what the journal's says
-	// lies between two of the logs' then.
+	// While the file system is written to, the answers differ even if both directories are on the
+	// same one. Then the journal's value lies between two of the directory's.
 	later, _ := free(d.path)
 	r.Apart = journalTotal != r.Total || r.JournalFree < min(r.Free, later) || r.JournalFree > max(r.Free, later)
 	return r, journalTotal, err
 }
 
-// journalOptions returns how the directory's journal is opened, in the sizes that are set or follow
-// from the disk. Where the disk doesn't say how large it is, it is taken for large.
+// journalOptions returns the options of the directory's journal, with its configured sizes or those
+// that suit the disk. A disk of unknown size counts as large.
 func (d *Dir) journalOptions() journal.Options {
 	sizes := diskguard.LargeDisk
 	if r, total, err := d.spaces(); err == nil {

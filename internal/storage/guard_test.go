@@ -23,7 +23,7 @@ import (
 
 const mib = 1 << 20
 
-// gauge is a disk whose free space a test sets: of /j, and of everything else.
+// gaugeFS is a disk whose free space a test sets, separately for /j and everything else.
 type gaugeFS struct {
 	vfs.FS
 	free, journal, total atomic.Uint64
@@ -31,14 +31,14 @@ type gaugeFS struct {
 	held                 atomic.Pointer[held]
 }
 
-// held makes whoever asks say so, and wait.
+// held blocks a query and reports it.
 type held struct {
 	asked chan struct{}
 	once  sync.Once
 	let   <-chan struct{}
 }
 
-// hold keeps answers back until let is closed; asked is closed when one is waited for.
+// hold blocks queries until let is closed. asked is closed when a query waits.
 func (g *gaugeFS) hold(let <-chan struct{}) (asked <-chan struct{}) {
 	h := &held{asked: make(chan struct{}), let: let}
 	g.held.Store(h)
@@ -72,19 +72,19 @@ func (g *gaugeFS) Free(dir string) (available, total uint64, err error) {
 // guarded sets a threshold of 100 MiB.
 func guarded(o *Options) { o.MinFree = func() int64 { return 100 * mib } }
 
-// leave sets the free space, beside what is spoken for, and waits until the guard
-// has seen it.
+// leave sets the free space in addition to the reserved bytes, and waits until the guard has
+// measured it.
 func (g *gaugeFS) leave(t *testing.T, d *Dir, free int64) {
 	t.Helper()
 	eventually(t, "the guard looks", func() bool {
 		g.free.Store(uint64(free + d.memory.deferred.Load() + d.journal.Preparing()))
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		s := d.LastSpace()
 		return s.Free-s.Owed == free
 	})
 }
 
-// ours makes two logs: a client's and an internal one.
+// ours creates two logs, one for clients and an internal one.
 func ours(t *testing.T, d *Dir) (client, internal *Log) {
 	t.Helper()
 	logs := makeLogs(t, d, 2, "sync")
@@ -94,8 +94,8 @@ func ours(t *testing.T, d *Dir) (client, internal *Log) {
 	return logs[0], logs[1]
 }
 
-// Below the threshold records of clients are refused, below half of it all are;
-// each comes back at a tenth more. Nothing that is refused gets an offset.
+// Below the threshold clients' records are refused, below half of it all records. Each level ends
+// at a tenth above its threshold. Refused records get no offset.
 func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
@@ -104,11 +104,11 @@ func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
 	for _, step := range []struct {
 		free             int64
 		level            diskguard.Level
-		client, internal bool // are taken
+		client, internal bool // are accepted
 	}{
 		{100 * mib, diskguard.OK, true, true},
 		{100*mib - 1, diskguard.Low, false, true},
-		{105 * mib, diskguard.Low, false, true}, // not yet a tenth more
+		{105 * mib, diskguard.Low, false, true}, // less than a tenth above the threshold
 		{50 * mib, diskguard.Low, false, true},
 		{50*mib - 1, diskguard.Critical, false, false},
 		{54 * mib, diskguard.Critical, false, false},
@@ -138,10 +138,10 @@ func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
 	holds(t, internal, internal.Ends().LogEnd)
 }
 
-// The error says where, how much there is, how much there should be, and what helps.
+// The error has the path, the free space, the threshold and a remedy.
 func TestALowDiskIsExplained(t *testing.T) {
 	fsys := newGauge(30 * mib)
-	d := mustOpen(t, fsys, "sync", guarded) // it is low from the first moment on
+	d := mustOpen(t, fsys, "sync", guarded) // space is low from the start
 	client, _ := ours(t, d)
 	err := send(client, testBatch(t, 10, nil)).Err
 	want := "free space reserve reached: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
@@ -151,8 +151,7 @@ func TestALowDiskIsExplained(t *testing.T) {
 	}
 }
 
-// Records that were numbered before the disk ran low count, and everything but
-// new records goes on.
+// Records that got offsets before space ran low count, and everything except new records works.
 func TestALowDiskLeavesTheRestAlone(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	faults := errfs.New(fsys)
@@ -184,13 +183,13 @@ func TestALowDiskLeavesTheRestAlone(t *testing.T) {
 	if err := d.Delete(internal); err != nil {
 		t.Error(err)
 	}
-	// Whoever made the partition known already gets it.
+	// An append that learned of the partition before is accepted.
 	if _, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{9}}, Topic: "late", Config: testConfig("sync")}}); err != nil {
 		t.Error(err)
 	}
 }
 
-// A change is said once, and the keeper is asked at once and then now and again.
+// A change is logged once. Retention is requested at once, and again at intervals.
 func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := logtest.New(zapcore.InfoLevel)
@@ -202,8 +201,8 @@ func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
 		defer d.Close()
 		var before time.Time
 		asked := func() bool {
-			again := !d.guard.asked.Equal(before)
-			before = d.guard.asked
+			again := !d.guard.lastReclaim.Equal(before)
+			before = d.guard.lastReclaim
 			return again
 		}
 		said := func() []string {
@@ -236,7 +235,7 @@ func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
 			{900 * mib, time.Minute, "", false},
 			{90 * mib, 2 * time.Second, "warn", true},
 			{900 * mib, 2 * time.Second, "info", false},
-			{90 * mib, 2 * time.Second, "warn", true}, // another time it is low, another request
+			{90 * mib, 2 * time.Second, "warn", true}, // low again: another request
 		} {
 			fsys.free.Store(step.free)
 			pass(step.after)
@@ -247,13 +246,13 @@ func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
 	})
 }
 
-// A disk that doesn't say how full it is changes nothing.
+// A disk that does not report its free space changes nothing.
 func TestASilentDiskChangesNothing(t *testing.T) {
 	fsys := newGauge(10 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
 	fsys.dead.Store(true)
-	signal(d.guard.looks)
+	signal(d.guard.wake)
 	eventually(t, "the guard looks", func() bool { return !d.LastSpace().Known })
 	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) || d.LastSpace().Level != diskguard.Critical {
 		t.Errorf("it was low: %v, %+v", a.Err, d.LastSpace())
@@ -265,8 +264,8 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 	}
 }
 
-// A look that is late, as on a busy machine, costs room that the disk doesn't have: no
-// more is taken than the last one allowed. Internal topics go on.
+// A late measurement, as on a busy machine, costs space that the disk may not have. No more is
+// accepted than the last measurement allowed. Internal topics are not affected.
 func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
@@ -290,27 +289,25 @@ func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
 	eventually(t, "records are taken again", func() bool { return send(client, data).Err == nil })
 }
 
-// What is in memory is going to be on the disk, and so are the journal's files that
-// are being made: they count as taken.
+// Records in memory and journal files in preparation will be on the disk, so they count as used.
 func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
 	put(t, client, 1, 10)
-	fsys.leave(t, d, 100*mib) // has more free by what is owed
+	fsys.leave(t, d, 100*mib) // has the reserved bytes in addition
 	if s := d.LastSpace(); s.Level != diskguard.OK || s.Owed < d.memory.deferred.Load() || s.Owed == 0 {
 		t.Errorf("%+v", s)
 	}
 	fsys.free.Store(100 * mib)
-	signal(d.guard.looks)
+	signal(d.guard.wake)
 	eventually(t, "it is low", func() bool { return d.LastSpace().Level == diskguard.Low })
-	if m := d.LastSpace().Message; !strings.Contains(m, "of it spoken for by what is in memory") {
+	if m := d.LastSpace().Message; !strings.Contains(m, "of it reserved for records in memory") {
 		t.Error(m)
 	}
 }
 
-// A journal on a disk of its own must have room to grow, not more: it may fill
-// that disk.
+// A journal on its own disk needs space to grow, no more: it may fill that disk.
 func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig("sync") }}
@@ -328,7 +325,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	}
 	look := func(journal int64) Space {
 		fsys.journal.Store(uint64(journal))
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		eventually(t, "the guard looks", func() bool { return d.LastSpace().JournalFree == journal })
 		return d.LastSpace()
 	}
@@ -346,7 +343,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	}
 }
 
-// Writing fast makes the guard look sooner: between two seconds a disk can fill.
+// Fast writes cause early measurements, since a disk can fill within a second.
 func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := newGauge(104 * mib)
@@ -362,13 +359,13 @@ func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
 		for data := testBatch(t, 64<<10, nil); send(l, data).Err == nil; sent += len(data) {
 			time.Sleep(time.Millisecond)
 		}
-		if took := time.Since(begun); took >= spaceEvery/2 || sent < mib || sent > 3*mib {
+		if took := time.Since(begun); took >= measureInterval/2 || sent < mib || sent > 3*mib {
 			t.Errorf("refused after %s and %d bytes", took, sent)
 		}
 	})
 }
 
-// With several directories a partition goes where there is room.
+// With several directories a new partition goes where there is space.
 func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 	fsys := &twoDisks{FS: vfs.Memory()}
 	fsys.full.Store("/b")
@@ -394,7 +391,7 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 	}
 	fsys.full.Store("/")
 	for _, d := range m.Dirs() {
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		eventually(t, "the guard looks", func() bool { return d.LastSpace().Level != diskguard.OK })
 	}
 	if err := m.CanCreate(); !errors.Is(err, ErrLowSpace) {
@@ -405,7 +402,7 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 	}
 }
 
-// twoDisks is full below one path.
+// twoDisks is a disk that is full below one path.
 type twoDisks struct {
 	vfs.FS
 	full atomic.Value
@@ -419,8 +416,7 @@ func (f *twoDisks) Free(dir string) (available, total uint64, err error) {
 	return 1 << 40, 1 << 40, nil
 }
 
-// Who is told that there is room, or none, finds it so: what the last look found is
-// in force by then.
+// When the guard reports a change of the free space, appends already find the new state.
 func TestWhatTheGuardFoundIsInForce(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
@@ -431,7 +427,7 @@ func TestWhatTheGuardFoundIsInForce(t *testing.T) {
 			free, want = 1000*mib, diskguard.OK
 		}
 		fsys.free.Store(free)
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		for d.LastSpace().Level != want {
 			runtime.Gosched()
 		}

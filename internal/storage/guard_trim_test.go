@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// While space is low, the files of segments that leave their log are removed at once: the
-// records were deleted to make room, and file.delete.delay.ms would keep the bytes.
+// While space is low, the files of removed segments are deleted at once: the records were deleted
+// to free space, which file.delete.delay.ms would delay.
 func TestATrimFreesBytesAtOnceWhileSpaceIsLow(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
@@ -15,9 +15,9 @@ func TestATrimFreesBytesAtOnceWhileSpaceIsLow(t *testing.T) {
 	cfg.Cleanup.DeleteDelay = time.Hour
 	client.Configure(cfg)
 	retired := func() (later int) {
-		d.keeper.mu.Lock()
-		defer d.keeper.mu.Unlock()
-		for _, g := range d.keeper.graves {
+		d.retention.mu.Lock()
+		defer d.retention.mu.Unlock()
+		for _, g := range d.retention.pending {
 			if g.due.After(time.Now()) {
 				later++
 			}
@@ -36,7 +36,7 @@ func TestATrimFreesBytesAtOnceWhileSpaceIsLow(t *testing.T) {
 	if retired() != 1 {
 		t.Fatal("with room, the files don't stay for the delay")
 	}
-	fsys.leave(t, d, 60*mib) // which has what was retired before removed, too
+	fsys.leave(t, d, 60*mib) // which also deletes what was retired before
 	eventually(t, "what was retired is removed", func() bool { return retired() == 0 })
 	if err := client.SetLogStart(10); err != nil {
 		t.Fatal(err)

@@ -17,14 +17,14 @@ import (
 
 type sink chan *Append
 
-// OffsetsAssigned is Sink.
+// OffsetsAssigned implements Sink.
 func (s sink) OffsetsAssigned(a *Append) { s <- a }
 
 func testConfig(profile string) Config {
 	return Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
 }
 
-// openDir opens /d with small journal files; the logs found there get profile.
+// openDir opens /d with small journal files. The logs found there get profile.
 func openDir(fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, error) {
 	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig(profile) }}
 	for _, f := range change {
@@ -43,7 +43,7 @@ func mustOpen(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options
 	return d
 }
 
-// makeLogs makes n logs, partitions of one topic.
+// makeLogs creates n logs, partitions of one topic.
 func makeLogs(t testing.TB, d *Dir, n int, profile string) []*Log {
 	t.Helper()
 	specs := make([]Spec, n)
@@ -68,22 +68,22 @@ func testBatch(t testing.TB, size int, p *record.Producer) []byte {
 	return data
 }
 
-// appendInBatch appends as a request does that is handled with others.
+// appendInBatch appends like a request that is handled together with others.
 func appendInBatch(l *Log, a *Append) {
 	var b groupcommit.Batch
 	l.Append(a, &b)
 	b.Run()
 }
 
-// send appends one batch and returns when it is numbered or refused.
+// send appends one batch and returns when it has offsets or was refused.
 func send(l *Log, data []byte) *Append {
 	a := &Append{Batches: data, Sink: make(sink, 1)}
 	l.Append(a, nil)
 	return <-a.Sink.(sink)
 }
 
-// put appends batches of one record and waits until they count, and are durable
-// whatever the profile.
+// put appends batches of one record and waits until they are acknowledged and durable under any
+// profile.
 func put(t testing.TB, l *Log, n, size int) {
 	t.Helper()
 	for range n {
@@ -94,7 +94,7 @@ func put(t testing.TB, l *Log, n, size int) {
 	synced(t, l)
 }
 
-// synced waits until everything appended counts and is durable.
+// synced waits until everything appended is acknowledged and durable.
 func synced(t testing.TB, l *Log) {
 	t.Helper()
 	eventually(t, "the records are durable", func() bool {
@@ -103,7 +103,7 @@ func synced(t testing.TB, l *Log) {
 	})
 }
 
-// eventually polls for what must come.
+// eventually polls until a condition holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
@@ -113,8 +113,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// countReopened counts how often a directory takes records again after its journal failed. That
-// Err is nil does not tell: the call that fails comes before the directory knows of it.
+// countReopened counts how often a directory accepts records again after its journal failed. A nil
+// Err is not enough: the call fails before the directory notices.
 func countReopened(n *atomic.Int32) func(*Options) {
 	return func(o *Options) { o.reopened = func(*Dir) { n.Add(1) } }
 }
@@ -140,10 +140,10 @@ func holds(t testing.TB, l *Log, n int64) {
 	}
 }
 
-// isAside reports whether the log's frames are in a file of their own.
-func (l *Log) isAside() bool { return l.is(loglife.Replay) }
+// isQuarantined reports whether the log's frames are in a quarantine file.
+func (l *Log) isQuarantined() bool { return l.is(loglife.Replay) }
 
-// sync makes what is in segments durable there and moves the recovery point.
+// sync syncs the segments and moves the recovery point.
 func (l *Log) sync() error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -157,10 +157,10 @@ func (d *Dir) lastSeq() uint64 {
 	return d.last.Seq
 }
 
-// Truncate cuts the log to end; see Dir.Truncate.
+// Truncate truncates the log to end; see Dir.Truncate.
 func (l *Log) Truncate(end int64) error { return l.cutOne(Cut{Log: l, End: end}) }
 
-// Reset empties the log; it goes on at start.
+// Reset empties the log; it continues at start.
 func (l *Log) Reset(start int64) error { return l.cutOne(Cut{Log: l, End: start, Reset: true}) }
 
 func (l *Log) cutOne(c Cut) error {
@@ -169,14 +169,14 @@ func (l *Log) cutOne(c Cut) error {
 	return cuts[0].Err
 }
 
-// SetLogStart makes start the first offset that may be read; see Dir.MoveStarts.
+// SetLogStart moves the log start; see Dir.MoveStarts.
 func (l *Log) SetLogStart(start int64) error {
 	m := []StartMove{{Log: l, To: start}}
 	l.dir.MoveStarts(m)
 	return m[0].Err
 }
 
-// Create makes logs, each in the directory that Place chooses, all at once.
+// Create creates logs at once, each in the directory that Place chooses.
 func (m *Manager) Create(specs []Spec) ([]*Log, error) {
 	byDir, err := m.Place(specs, nil)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"path"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Names of files in a log directory and its journal's.
+// Names of files in a log directory and in its journal's directory.
 const (
 	IdentityFile        = "chronik.dir"
 	JournalIdentityFile = "chronik.journal"
@@ -29,8 +29,8 @@ const (
 	deleteSuffix    = "-delete"
 )
 
-// Identity is who a log directory and its journal are. Both places hold the
-// same, so that neither is used with another's other half.
+// Identity names a log directory and its journal. Both places store the same identity, so that
+// neither is used with the other half of another pair.
 type Identity struct {
 	Dir, Journal [16]byte
 }
@@ -43,8 +43,8 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// ReadIdentity reads the identity that stands in the directory, or, of its journal,
-// the one that stands there. The errors are those of statefile.Read.
+// ReadIdentity reads the identity stored in the log directory, or the one stored in its journal's
+// directory if ofJournal is set. The errors are those of statefile.Read.
 func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
 	name, kind := place.identity(ofJournal)
 	b, err := statefile.Read(fsys, name, kind, identityVersion)
@@ -63,7 +63,7 @@ func writeIdentity(fsys vfs.FS, place Place, id Identity, ofJournal bool) error 
 	return statefile.Write(fsys, name, kind, identityVersion, fmt.Appendf(nil, identityText, id.Dir, id.Journal))
 }
 
-// identity is the name and the kind of a file that holds an identity.
+// identity returns the name and the kind of a file that holds an identity.
 func (p Place) identity(ofJournal bool) (name, kind string) {
 	if ofJournal {
 		return path.Join(p.JournalPath(), JournalIdentityFile), "journal"
@@ -71,7 +71,7 @@ func (p Place) identity(ofJournal bool) (name, kind string) {
 	return path.Join(p.Path, IdentityFile), "directory"
 }
 
-// JournalPath is where the journal of the place is.
+// JournalPath returns the directory of the journal.
 func (p Place) JournalPath() string {
 	if p.Journal == "" {
 		return path.Join(path.Clean(p.Path), "journal")
@@ -79,7 +79,12 @@ func (p Place) JournalPath() string {
 	return path.Clean(p.Journal)
 }
 
-// identify reads or makes the identity of a directory and its journal place.
+// repairCommand returns the command line that repairs the log directory, in backticks.
+func (p Place) repairCommand() string {
+	return fmt.Sprintf("`chronikctl log repair --dir %s --journal %s --backup %[1]s.before-repair`", p.Path, p.JournalPath())
+}
+
+// identify reads the identity of the directory and its journal, or creates it.
 func (d *Dir) identify() error {
 	fsys := d.opt.FS
 	own, err := ReadIdentity(fsys, d.place(), false)
@@ -87,18 +92,18 @@ func (d *Dir) identify() error {
 	d.ident = own
 	switch {
 	case err == nil && jerr == nil && theirs != own:
-		return foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
+		return foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the journal of this directory",
 			d.jpath, theirs.Dir, d.path)
 	case err == nil && jerr == nil:
 		return nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
-		if !d.hasCheckpoint() {
-			return writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
+		if has, err := statelog.Exists(fsys, path.Join(d.path, CheckpointDir)); !has && err == nil {
+			return writeIdentity(fsys, d.place(), d.ident, true) // the first start stopped here
 		}
-		return foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; "+
-			"if it is lost, `chronikctl log verify --dir %[1]s --journal %[2]s` lists what was only in it, and "+
-			"`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` continues without it",
-			d.path, d.jpath)
+		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
+			"restore the journal, or set journal.dirs to its location; if it is lost, "+
+			"`chronikctl log verify --dir %[1]s --journal %[2]s` lists the records that only the journal held, and %[3]s continues without them",
+			d.path, d.jpath, d.place().repairCommand())
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
 		return fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
 	case err == nil:
@@ -107,13 +112,16 @@ func (d *Dir) identify() error {
 		return err
 	}
 	if jerr == nil {
-		return foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, IdentityFile)
+		return foreign("journal %s belongs to log directory %x, but %s is new or has lost its %s; "+
+			"if that file is lost, %s restores it; otherwise set journal.dirs to another directory",
+			d.jpath, theirs.Dir, d.path, IdentityFile, d.place().repairCommand())
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
 		return jerr
 	}
 	if used, err := journal.Exists(fsys, d.jpath); err != nil || used {
-		return errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, JournalIdentityFile))
+		return errors.Join(err, foreign("%s holds journal files but no %s; restore that file, or set journal.dirs to an empty directory",
+			d.jpath, JournalIdentityFile))
 	}
 	d.ident = Identity{Dir: newID(), Journal: newID()}
 	if err := writeIdentity(fsys, d.place(), d.ident, false); err != nil {
@@ -122,12 +130,12 @@ func (d *Dir) identify() error {
 	return writeIdentity(fsys, d.place(), d.ident, true)
 }
 
-// untouched refuses a directory of another program before anything is written to it:
-// Kafka does not start any more where its directory holds a journal.
-func (d *Dir) untouched() error {
+// refuseForeignDir refuses a directory of another program before anything is written to it: Kafka no
+// longer starts if its directory holds a journal.
+func (d *Dir) refuseForeignDir() error {
 	for _, ours := range []string{path.Join(d.path, IdentityFile), path.Join(d.path, CheckpointDir), path.Join(d.jpath, JournalIdentityFile)} {
 		if _, err := d.opt.FS.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
-			return nil // ours, or unreadable: what reads it says more
+			return nil // ours, or unreadable: the code that reads it reports the error
 		}
 	}
 	if _, err := d.opt.FS.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +144,7 @@ func (d *Dir) untouched() error {
 	return d.refuseForeignFiles()
 }
 
-// refuseForeignFiles refuses a directory that holds logs and has no checkpoint.
+// refuseForeignFiles refuses a directory that holds partitions but no checkpoint.
 func (d *Dir) refuseForeignFiles() error {
 	infos, err := d.opt.FS.List(d.path)
 	if err != nil {
@@ -145,15 +153,16 @@ func (d *Dir) refuseForeignFiles() error {
 	for _, in := range infos {
 		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile))
 		if in.Name == "meta.properties" || in.Dir && err == nil {
-			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, as chronikctl log repair does, or use an empty directory",
-				d.path, in.Name)
+			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; "+
+				"if the checkpoint is lost, %s restores it; otherwise use an empty directory",
+				d.path, in.Name, d.place().repairCommand())
 		}
 	}
 	return nil
 }
 
-// StoppedCleanly reports whether a checkpoint is that of a clean stop, as far as files tell: the
-// journal was not written to since.
+// StoppedCleanly reports whether a clean stop wrote the checkpoint and the journal has not been
+// written to since, as far as files show.
 func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error) {
 	if s == nil || !s.Clean {
 		return false, nil
@@ -162,26 +171,26 @@ func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error)
 	return clean && err == nil, err
 }
 
-// deletedName is what the directory of a log is renamed to before its files go.
-func deletedName(dirName string, id ID) string {
-	return dirName + "." + hex.EncodeToString(id.Topic[:]) + deleteSuffix
+// deletedName returns the name that a log's directory gets before its files are removed.
+func deletedName(l *checkpoint.Log) string {
+	return l.String() + "." + hex.EncodeToString(l.ID.Topic[:]) + deleteSuffix
 }
 
-// IsDeletedName reports whether a start removes a partition directory of this name, which the
-// checkpoint does not know.
+// IsDeletedName reports whether name is that of a deleted partition's directory, which a start
+// removes.
 func IsDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
 
-// Used says whether a directory has been used as a log directory.
+// Used reports whether a directory has been used as a log directory.
 func Used(fsys vfs.FS, place Place) bool {
 	_, err := fsys.Stat(path.Join(place.Path, IdentityFile))
 	return err == nil
 }
 
-// Peek returns statefile.ErrNewer where a newer version of chronik made a log
-// directory or its journal. It changes nothing.
+// Peek returns statefile.ErrNewer if a newer version of chronik wrote the log directory or its
+// journal. It changes nothing.
 func Peek(fsys vfs.FS, place Place) error {
 	for _, ofJournal := range []bool{false, true} {
-		// Anything else is OpenDir's to find and to tell.
+		// OpenDir finds and reports any other error.
 		if _, err := ReadIdentity(fsys, place, ofJournal); errors.Is(err, statefile.ErrNewer) {
 			return err
 		}

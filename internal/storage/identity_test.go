@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// used returns a disk on which a directory served and lost power.
+// used returns a disk with a log directory after a loss of power.
 func used(t *testing.T) *crashfs.FS {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -22,7 +22,7 @@ func used(t *testing.T) *crashfs.FS {
 	return disk.PowerLossImage(crashfs.KeepAll, 1)
 }
 
-// copyTree copies the files of a directory, not those below its directories.
+// copyTree copies the files of a directory, without its subdirectories.
 func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
 	t.Helper()
 	if err := to.MkdirAll(b); err != nil {
@@ -65,7 +65,7 @@ func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
 	}
 }
 
-// refused opens a directory that must not be used, and asks the error for its cause.
+// refused opens a directory that must not be used, and checks the error for its cause.
 func refused(t *testing.T, fsys vfs.FS, is error, says ...string) {
 	t.Helper()
 	d, err := openDir(fsys, "sync")
@@ -106,7 +106,7 @@ func TestForeignJournalOfANewDirectoryIsRefused(t *testing.T) {
 	refused(t, disk, ErrForeign, "is new")
 }
 
-// A copy of the journal from before is not what the checkpoint was written for.
+// An older copy of the journal does not match the checkpoint.
 func TestOlderJournalIsRefused(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -137,7 +137,7 @@ func TestLostCheckpointIsRefused(t *testing.T) {
 	refused(t, disk, ErrForeign, "no checkpoint")
 }
 
-// Kafka does not start any more where it finds what is not its own.
+// Kafka no longer starts in a directory that holds files of another program.
 func TestADirectoryOfAnotherProgramIsLeftAsItIs(t *testing.T) {
 	for _, stranger := range []string{"/d/meta.properties", "/d/orders-0/partition.metadata"} {
 		disk := crashfs.New(1)
@@ -162,8 +162,8 @@ func TestFault06CheckpointOfAnotherDirectoryIsRefused(t *testing.T) {
 	refused(t, disk, ErrForeign, "checkpoint")
 }
 
-// A checkpoint from before names journal files that are gone, or frames that
-// segments hold: both are noticed or harmless, nothing acknowledged is lost silently.
+// An older checkpoint names journal files that are gone, or frames that segments hold. Both are
+// detected or harmless; nothing acknowledged is lost silently.
 func TestFault06StaleCheckpoint(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -193,13 +193,13 @@ func TestFault08SecondBrokerIsRefused(t *testing.T) {
 	refused(t, disk, ErrLocked, "pid 4711", "/d")
 }
 
-// markedClean reports whether the checkpoint of a directory is that of a clean stop.
+// markedClean reports whether a clean stop wrote the checkpoint of a directory.
 func markedClean(fsys vfs.FS, dir string) bool {
 	s, err := ReadState(fsys, dir)
 	return err == nil && s.Clean
 }
 
-// A mark does not count once the journal was written to.
+// The mark of a clean stop no longer counts after a write to the journal.
 func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -224,7 +224,7 @@ func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
 	}
 }
 
-// A clean stop is told apart from a crash, and the mark counts once.
+// A start distinguishes a clean stop from a crash, and the mark of a clean stop counts once.
 func TestCleanMark(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -258,7 +258,7 @@ func TestCleanMark(t *testing.T) {
 // unclean makes a directory that was stopped cleanly look as after a crash.
 func unclean(t testing.TB, fsys vfs.FS, place Place) {
 	t.Helper()
-	b, err := OpenBench(place, Options{FS: fsys})
+	b, err := OpenForRepair(place, Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,15 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// slowInterval acknowledges what is written, and leaves it unsynced for longer than a test takes.
+// slowInterval returns a profile that acknowledges written records and does not sync them during a
+// test.
 func slowInterval() Config {
 	c := testConfig("interval")
 	c.Profile.Interval = time.Hour
 	return c
 }
 
-// What is being written when a profile begins to demand the datasync has one soon.
+// Records are in flight when a profile begins to require the fdatasync. They get one soon.
 func TestRecordsInFlightCountAfterAChangeToSync(t *testing.T) {
 	for _, config := range []Config{slowInterval(), testConfig("os")} {
 		errs := errfs.New(crashfs.New(1))
@@ -41,8 +42,8 @@ func TestRecordsInFlightCountAfterAChangeToSync(t *testing.T) {
 	}
 }
 
-// What was only written when the journal failed is durable once its log is repaired, also if
-// that comes after the directory has reopened.
+// Records that were only written when the journal failed are durable when their log is repaired,
+// even if that happens after the directory has reopened.
 func TestALateRepairMovesTheDurableEnd(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	var reopened atomic.Int32
@@ -60,15 +61,15 @@ func TestALateRepairMovesTheDurableEnd(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO})
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
 	_ = send(logs[1], testBatch(t, 10, nil))
-	eventually(t, "the directory reopened without the log", func() bool { return reopened.Load() == 1 && logs[0].isAside() })
+	eventually(t, "the directory reopened without the log", func() bool { return reopened.Load() == 1 && logs[0].isQuarantined() })
 	errs.Clear()
 	eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
 	eventually(t, "the durable end follows", func() bool { return logs[0].Ends().Durable == 3 })
 	holds(t, logs[0], 3)
 }
 
-// A log of which nothing is in flight has the durable end that follows from that: who waits for
-// the one, as truncations do and moves of the start, goes by the other.
+// The durable end of a log that has nothing in flight covers everything. Truncations and moves of
+// the start wait for the durable end on that basis.
 func TestNothingInFlightIsDurable(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		d := mustOpen(t, vfs.Memory(), profile)

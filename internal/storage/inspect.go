@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// CheckProducers says what is wrong with the producers of a log in a checkpoint.
+// CheckProducers returns an error if the producer state of a log in a checkpoint cannot be decoded.
 func CheckProducers(l *checkpoint.Log) error {
 	var s producers.State
 	if _, err := s.Decode(l.Producers); err != nil {
@@ -24,14 +24,15 @@ func CheckProducers(l *checkpoint.Log) error {
 	return nil
 }
 
-// ReadState reads the checkpoint of a log directory. A missing one matches
-// fs.ErrNotExist; statelog.ErrDamaged and ErrNewerFormat as statelog.Read has them.
+// ReadState reads the checkpoint of a log directory. If there is none, the error matches
+// fs.ErrNotExist; other errors match statelog.ErrDamaged or ErrNewerFormat as those of
+// statelog.Read.
 func ReadState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 	return readState(fsys, path.Join(dir, CheckpointDir))
 }
 
-// ReadCopy is ReadState of the checkpoint's copy. It may be one checkpoint older or newer;
-// nothing was done yet that only the newer one allows.
+// ReadCopy is ReadState for the copy of the checkpoint. The copy may be one checkpoint older or
+// newer; no action that only the newer one allows has been taken yet.
 func ReadCopy(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 	return readState(fsys, path.Join(dir, CheckpointMirror))
 }
@@ -44,26 +45,25 @@ func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 	return s, err
 }
 
-// Bench is a log directory that nobody uses, held for a repair.
-type Bench struct{ d *Dir }
+// RepairDir is a log directory that is locked for a repair. No broker uses it.
+type RepairDir struct{ d *Dir }
 
-// OpenBench locks a directory for a repair. The error matches ErrLocked where a
-// broker has it.
-func OpenBench(place Place, opt Options) (*Bench, error) {
+// OpenForRepair locks a directory for a repair. The error matches ErrLocked if a broker uses it.
+func OpenForRepair(place Place, opt Options) (*RepairDir, error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	var err error
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err
 	}
-	return &Bench{d}, nil
+	return &RepairDir{d}, nil
 }
 
-// Close gives the directory back.
-func (b *Bench) Close() error { return errors.Join(b.d.closeCheckpoint(), b.d.lock.Close()) }
+// Close unlocks the directory.
+func (b *RepairDir) Close() error { return errors.Join(b.d.closeCheckpoint(), b.d.lock.Close()) }
 
-// WriteIdentity writes the identity into the directory, or into its journal's.
-func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
+// WriteIdentity writes the identity into the directory, or into that of its journal.
+func (b *RepairDir) WriteIdentity(id Identity, ofJournal bool) error {
 	if ofJournal {
 		if err := vfs.MakeDir(b.d.opt.FS, b.d.jpath); err != nil {
 			return err
@@ -72,9 +72,9 @@ func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
 	return writeIdentity(b.d.opt.FS, b.d.place(), id, ofJournal)
 }
 
-// Commit makes a state the directory's checkpoint, with the next sequence. It replaces both
-// copies; the first one must be readable (checkpoint.Restore).
-func (b *Bench) Commit(s *checkpoint.State) error {
+// Commit makes a state the directory's checkpoint, with the next sequence. It replaces both copies;
+// the first one must be readable (checkpoint.Restore).
+func (b *RepairDir) Commit(s *checkpoint.State) error {
 	c := *s
 	c.Seq++
 	if err := b.d.replaceCheckpoint(&c); err != nil {
@@ -84,22 +84,22 @@ func (b *Bench) Commit(s *checkpoint.State) error {
 	return nil
 }
 
-// replaceCheckpoint makes a state the checkpoint of a directory that nobody uses. It removes
-// nothing: until the new state is durable, what is there may be the only one.
+// replaceCheckpoint makes a state the checkpoint of a directory that is not in use. It removes
+// nothing: until the new state is durable, the old one may be the only one.
 func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 	if d.store == nil {
 		if _, err := d.openCheckpoint(); err != nil {
 			return err
 		}
 	}
-	c.Clean = false // the next start counts as one after a crash
+	c.Clean = false // the next start counts as a start after a crash
 	return d.writeCheckpoint(c)
 }
 
-// CommitFresh is Commit with an empty journal that begins at an LSN at least: no
-// frame of the files so far counts any more. Where renew is set the journal gets a
-// new identity, so that an old one that comes back is refused.
-func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
+// CommitFresh is Commit with an empty journal whose LSNs begin at above or higher, so that no older
+// frame counts any longer. If renew is set the journal gets a new identity, so that a start refuses
+// the old journal if it reappears.
+func (b *RepairDir) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
 	c := *s
 	b.d.ident = Identity{Dir: s.Dir, Journal: s.Journal}
 	c.Durable = max(c.Durable, above-1)
@@ -113,8 +113,8 @@ func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) 
 	return b.d.beginAt(&c, at)
 }
 
-// newJournal begins a journal of a new identity above everything that the
-// checkpoint knows of, and makes it the directory's.
+// newJournal begins a journal with a new identity and with LSNs above all that the checkpoint
+// names, and makes it the directory's journal.
 func (d *Dir) newJournal(c *checkpoint.State) error {
 	if err := vfs.MakeDir(d.opt.FS, d.jpath); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (d *Dir) newJournal(c *checkpoint.State) error {
 	return d.beginAt(c, at)
 }
 
-// freshFile begins a file in a journal that nobody uses.
+// freshFile begins a file in a journal that is not in use.
 func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
 	j, err := journal.Open(d.journalOptions())
 	if err != nil {
@@ -142,15 +142,15 @@ func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
 	return at, cmp.Or(err, j.Close())
 }
 
-// beginAt writes a checkpoint that needs nothing of the journal before a file.
+// beginAt writes a checkpoint that needs no journal file before the one at the position.
 func (d *Dir) beginAt(c *checkpoint.State, at journal.Position) error {
 	c.Seq, c.Redo, c.Durable, c.Journal = c.Seq+1, at, at.LSN-1, d.ident.Journal
 	return d.replaceCheckpoint(c)
 }
 
-// WritePartitionFile writes the topic id into a partition directory, making it where
+// WritePartitionFile writes the topic id into a partition directory, and creates the directory if
 // it is missing.
-func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
+func (b *RepairDir) WritePartitionFile(l *checkpoint.Log) error {
 	dir := path.Join(b.d.path, l.String())
 	if err := vfs.MakeDir(b.d.opt.FS, dir); err != nil {
 		return err
@@ -158,15 +158,11 @@ func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)
 }
 
-// Quarantine writes frames of logs into files of their own beside the partitions, as a
-// start does with those of a log that is offline.
-type Quarantine struct{ a *quarantine }
-
-// NewQuarantine returns a keeper of frames, for names that are not taken.
-func (b *Bench) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
+// NewQuarantine returns a Quarantine whose file names are not in use.
+func (b *RepairDir) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	infos, err := b.d.opt.FS.List(b.d.path)
 	if err != nil {
-		return nil, fmt.Errorf("keep journal frames aside: %w", err)
+		return nil, fmt.Errorf("quarantine journal frames: %w", err)
 	}
 	taken := map[string]bool{}
 	for _, in := range infos {
@@ -176,13 +172,5 @@ func (b *Bench) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[quarantineName(l.String(), seq)] }) {
 		seq++
 	}
-	return &Quarantine{&quarantine{d: b.d, seq: seq, files: map[string]*quarantineFile{}}}, nil
+	return &Quarantine{d: b.d, seq: seq, files: map[string]*quarantineFile{}}, nil
 }
-
-// Add keeps a frame and returns the name of the file, for LogState.Aside.
-func (k *Quarantine) Add(l *checkpoint.Log, fr *journal.Frame) (string, error) {
-	return k.a.append(fr, k.a.d.path, l.String())
-}
-
-// Close makes what was kept durable.
-func (k *Quarantine) Close() error { return k.a.close() }

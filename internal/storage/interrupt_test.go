@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// mixed gives some logs another profile, so that a recovery has both to do: frames
-// to replay, and files to scan.
+// mixed gives some logs another profile, so that recovery has both frames to replay and files to
+// scan.
 func mixed(o *Options) {
 	o.Config = func(_ string, id ID) Config { return testConfig(mixedProfile(id)) }
 }
@@ -24,8 +24,8 @@ func mixedProfile(id ID) string {
 	return "sync"
 }
 
-// killedWithWork is a directory whose process was killed, with logs of both kinds
-// that hold n records each, partly in segments and partly in the journal.
+// killedWithWork returns the directory of a killed process, with logs of both kinds and n records
+// each, partly in segments and partly in the journal.
 func killedWithWork(t *testing.T, logs int) (live *crashfs.FS, n int64) {
 	t.Helper()
 	live = crashfs.New(1)
@@ -53,8 +53,7 @@ func killedWithWork(t *testing.T, logs int) (live *crashfs.FS, n int64) {
 	return live, 4
 }
 
-// meter counts what a recovery asks and what it changes on the disk, and
-// interrupts it.
+// meter counts the queries and changes of a recovery, and interrupts it.
 type meter struct {
 	asked, changed atomic.Int64
 	due            func(asked, changed int64) bool
@@ -81,21 +80,20 @@ func (m *meter) on(disk vfs.FS) vfs.FS {
 	return watched
 }
 
-// A recovery that is interrupted, wherever that is, ends with the caller's error
-// and with the step that it is at; the lock is free, nothing runs any more, and
-// the next start has everything, also where the power went in between.
+// A recovery that is interrupted at any point ends within the current step, with the caller's
+// error. The lock is released, nothing runs any more, and the next start has everything, even after
+// a power loss.
 func TestARecoveryCanBeInterruptedAnywhere(t *testing.T) {
 	const logs = 12
 	live, n := killedWithWork(t, logs)
 	for name, by := range map[string]struct {
 		due   func(at int64) func(asked, changed int64) bool
-		least int64 // times that it can be interrupted at all
+		least int64 // minimum number of points at which it can be interrupted
 		late  int64 // changes that it may still make
 	}{
 		"when it asks": {func(at int64) func(int64, int64) bool { return func(asked, _ int64) bool { return asked >= at } }, 4 * logs, 4},
-		// A step is a log that is brought to its segment, or the checkpoint that is
-		// written again, with its copy: up to 20 calls after the first. The mark at the
-		// end of its files takes another four.
+		// A step writes one log to its segment, or one checkpoint with its copy: up to 20 calls
+		// after the first. The mark at the end of the files takes four more.
 		"when it writes": {func(at int64) func(int64, int64) bool { return func(_, changed int64) bool { return changed >= at } }, 2 * logs, 24},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +121,7 @@ func TestARecoveryCanBeInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// whole starts on a disk and fails the test unless the logs that must hold n records.
+// whole starts on a disk and fails the test unless the logs have n records.
 func whole(t *testing.T, fsys vfs.FS, n int64, must func(ID) bool) {
 	t.Helper()
 	d, err := openDir(fsys, "", mixed)
@@ -143,7 +141,7 @@ func whole(t *testing.T, fsys vfs.FS, n int64, must func(ID) bool) {
 	}
 }
 
-// A clean directory whose start is interrupted before it began is as clean as before.
+// A start is interrupted before it begins. A clean directory stays clean.
 func TestAnInterruptionLeavesACleanStopClean(t *testing.T) {
 	fs := crashfs.New(1)
 	d := mustOpen(t, fs, "sync")
@@ -160,7 +158,7 @@ func TestAnInterruptionLeavesACleanStopClean(t *testing.T) {
 	}
 }
 
-// With several directories each stops, and none is left open.
+// With several directories every recovery stops, and no directory stays open.
 func TestAllDirectoriesAreInterrupted(t *testing.T) {
 	fs := crashfs.New(1)
 	places := []Place{{Path: "/a"}, {Path: "/b"}}

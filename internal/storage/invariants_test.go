@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// No record of a synced profile counts before a datasync that began after it
-// was written: while the disk holds every datasync, nothing does.
+// No record of a synced profile is acknowledged before an fdatasync that began after it was
+// written: while the disk blocks all fdatasyncs, nothing is.
 func TestI2NoEarlyAck(t *testing.T) {
 	for _, profile := range []string{"sync", "patient"} {
 		errs := errfs.New(crashfs.New(1))
@@ -38,13 +38,13 @@ func TestI2NoEarlyAck(t *testing.T) {
 	}
 }
 
-// Offsets are dense in the order of the log, and refused batches take none.
+// Offsets are dense in log order, and refused batches use none.
 func TestI3RefusedBatchesLeaveNoHole(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	want := int64(0)
 	for i := range 50 {
-		if i%3 == 0 { // a sequence from the future
+		if i%3 == 0 { // a sequence number out of order
 			if a := send(l, testBatch(t, 10, &record.Producer{ID: 1, Sequence: int32(1000 + 7*i)})); i > 0 && a.Err == nil {
 				t.Fatal("a sequence from the future was taken")
 			} else if i == 0 {
@@ -61,33 +61,30 @@ func TestI3RefusedBatchesLeaveNoHole(t *testing.T) {
 	holds(t, l, want)
 }
 
-// endsWatch reads the ends whenever they move.
+// endsWatch reads the ends whenever they advance.
 type endsWatch struct {
+	idle
 	l    *Log
 	last Ends
 	bad  atomic.Pointer[Ends]
 	mu   sync.Mutex
 }
 
-// Advanced is Observer.
+// Advanced implements Observer.
 func (w *endsWatch) Advanced() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Ends hides an end that is too high: the ends themselves only grow in this test.
+	durable, written := w.l.durable.Load(), w.l.written.Load()
+	if end := w.l.logEnd.Load(); durable > end || written > end {
+		w.bad.Store(&Ends{Durable: durable, Written: written, LogEnd: end})
+	}
 	e := w.l.Ends()
 	if e.LogStart > e.Durable || e.Durable > e.Written || e.Written > e.LogEnd || e.Durable < w.last.Durable {
 		w.bad.Store(&e)
 	}
 	w.last = e
 }
-
-// Reverted is Observer.
-func (w *endsWatch) Reverted(int64, error) {}
-
-// Truncated is Observer.
-func (w *endsWatch) Truncated(int64) {}
-
-// StartMoved is Observer.
-func (w *endsWatch) StartMoved() {}
 
 func TestI4EndsAreOrdered(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
@@ -110,8 +107,8 @@ func TestI4EndsAreOrdered(t *testing.T) {
 	}
 }
 
-// After a failed datasync, which drops the pages and then succeeds, the file is
-// never written or synced again; what it should have held is in a new one.
+// A failed fdatasync drops the pages, and the next one succeeds. The file is never written or
+// synced again; a new one gets its records.
 func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 	for _, drop := range []errfs.Drop{errfs.DropCached, errfs.DropEvicted} {
 		disk := crashfs.New(1)
@@ -146,8 +143,8 @@ func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// What recovery keeps is durable before it is served: a loss of power right
-// after the start takes nothing back.
+// Records that recovery keeps are durable before they are served: a power loss right after the
+// start loses none of them.
 func TestI6RecoverySyncsWhatItKeeps(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
@@ -165,8 +162,8 @@ func TestI6RecoverySyncsWhatItKeeps(t *testing.T) {
 	}
 }
 
-// A file's name is durable before anything in it counts: the power goes as soon
-// as a roll has been acknowledged.
+// A file's name is durable before any record in it is acknowledged: the power is lost right after a
+// roll was acknowledged.
 func TestI7NamesAreDurableFirst(t *testing.T) {
 	for _, profile := range []string{"sync", "interval"} {
 		disk := crashfs.New(1)
@@ -190,8 +187,8 @@ func TestI7NamesAreDurableFirst(t *testing.T) {
 	}
 }
 
-// The last five batches of a producer are known after a crash, also those that
-// no segment holds yet, and one more retry is answered with the same offsets.
+// The last five batches of a producer are known after a crash, even those that are in no segment
+// yet. A retry gets the same offsets.
 func TestI11DuplicatesAreKnownAfterACrash(t *testing.T) {
 	for flushed := range 8 {
 		disk := crashfs.New(1)
@@ -227,16 +224,16 @@ func TestI11DuplicatesAreKnownAfterACrash(t *testing.T) {
 	}
 }
 
-// What a checkpoint stores of producers follows the segments: batches that are
-// on their way push older ones out of the live state, and may never arrive.
+// The producer state in a checkpoint follows the segments. Batches in flight push older ones out of
+// the live state, and may never be written.
 func TestI11StoredStateFollowsTheSegments(t *testing.T) {
 	if !knowsStoredProducers(t, broken{}) {
 		t.Error("the last five batches that came to a segment are not known after a start")
 	}
 }
 
-// knowsStoredProducers reports whether a start after a loss of power knows what a producer had in
-// segments while more of it was on its way.
+// knowsStoredProducers reports whether a start after a power loss knows a producer's batches in
+// segments, while later ones were in flight.
 func knowsStoredProducers(t *testing.T, b broken) bool {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -276,8 +273,7 @@ func knowsStoredProducers(t *testing.T, b broken) bool {
 	return known
 }
 
-// A producer's batch that never became durable is not known after a crash: its
-// retry is appended.
+// A producer's batch that never became durable is unknown after a crash: its retry is appended.
 func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -304,8 +300,8 @@ func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
 	}
 }
 
-// The process is killed again and again under load; nothing acknowledged is
-// ever gone and no start needs a hand.
+// The process is killed repeatedly under load. No acknowledged record is lost and every start
+// succeeds without help.
 func TestFault02KillAgainAndAgain(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// One dead segment among many logs must not hold the journal of the others,
-// and what the journal has of it survives a loss of power.
+// One dead segment among many logs does not keep journal files needed by the others, and its
+// records in the journal survive a power loss.
 func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -33,7 +33,7 @@ func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
 	if bad.Err() == nil {
 		t.Fatal("the segment did not fail")
 	}
-	for i := range 600 { // several times the journal
+	for i := range 600 { // several times the journal's size
 		put(t, logs[1+i%29], 1, 3000)
 	}
 	holds(t, bad, 10)
@@ -50,7 +50,7 @@ func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
 	holds(t, bad, 11)
 }
 
-// Ten thousand small partitions are one journal write to a sweep.
+// A sweep of ten thousand small partitions is one journal write.
 func TestSweepCarriesSmallPartitions(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 })
@@ -69,7 +69,7 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 		put(t, logs[0], 4, 1<<20)
 	}
 	before := disk.Calls(errfs.Datasync)
-	signal(d.sweeps) // once: what is counted is one sweep's
+	signal(d.sweeps) // only once, so that one sweep is counted
 	eventually(t, "the sweep moved the redo pointer", func() bool {
 		for _, l := range logs[1:] {
 			l.mu.RLock()
@@ -81,23 +81,21 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 		}
 		return true
 	})
-	// How many groups the journal makes of the carried entries depends on how fast
-	// they come beside a disk that takes no time; the race detector makes them slow.
-	// At most 256 KiB are under way at a time, so a slow machine makes more groups
-	// of them; it never makes one for each log.
+	// How many groups the carried entries form depends on their rate, since this disk takes no
+	// time; the race detector makes them slow. At most 256 KiB are in flight, so a slow machine
+	// forms more groups, but never one per log.
 	if syncs := disk.Calls(errfs.Datasync) - before; syncs > n/10 && !bufpool.Invariants {
 		t.Errorf("the sweep took %d fdatasyncs", syncs)
 	}
 	for _, l := range logs[1:] {
-		// Beside the race detector a carried entry may take longer than a sweep waits for it.
+		// With the race detector a carried entry may take longer than a sweep waits for it.
 		if list, err := l.snapshot(); len(list) > 0 && !bufpool.Invariants || err != nil {
 			t.Fatalf("%s was brought into %d segments instead of being carried, %v", l, len(list), err)
 		}
 	}
 }
 
-// K appends that wait at once need far fewer than K fdatasyncs, on one log and
-// spread over a thousand.
+// K concurrent appends need far fewer than K fdatasyncs, on one log and across a thousand.
 func TestConcurrentAppendsShareSyncs(t *testing.T) {
 	for _, partitions := range []int{1, 1000} {
 		disk := crashfs.New(1)
@@ -124,8 +122,9 @@ func TestConcurrentAppendsShareSyncs(t *testing.T) {
 	}
 }
 
-// waiter wakes goroutines when a log's ends move.
+// waiter wakes goroutines when a log's ends advance.
 type waiter struct {
+	idle
 	l    *Log
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -142,21 +141,15 @@ func newWaiters(logs []*Log) map[*Log]*waiter {
 	return m
 }
 
-// Advanced is Observer.
+// Advanced implements Observer.
 func (w *waiter) Advanced() {
 	w.mu.Lock()
 	w.cond.Broadcast()
 	w.mu.Unlock()
 }
 
-// Reverted is Observer.
+// Reverted implements Observer.
 func (w *waiter) Reverted(int64, error) { w.Advanced() }
-
-// Truncated is Observer.
-func (w *waiter) Truncated(int64) {}
-
-// StartMoved is Observer.
-func (w *waiter) StartMoved() {}
 
 func (w *waiter) wait(end int64) {
 	w.mu.Lock()
@@ -166,8 +159,8 @@ func (w *waiter) wait(end int64) {
 	}
 }
 
-// What is in memory stays near its bound while the segments stand still, and
-// appends go on when they move again.
+// The memory in use stays near its limit while the segments are blocked, and appends continue when
+// they are not.
 func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10
@@ -176,7 +169,7 @@ func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
 	hold := make(chan struct{})
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Before: func(errfs.Call) { <-hold }})
 	sent := make([]*Append, 0, 2000)
-	for i := range 2000 { // a record each
+	for i := range 2000 { // one record each
 		a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
 		logs[i%20].Append(a, nil)
 		sent = append(sent, a)
@@ -221,7 +214,7 @@ func TestDeleteNeedsNoJournalSpace(t *testing.T) {
 	eventually(t, "the other log takes records", func() bool { return send(logs[1], testBatch(t, 10, nil)).Err == nil })
 }
 
-// A change of profile while records arrive loses none and doubles none.
+// A change of profile under load loses and duplicates no record.
 func TestProfileChangesUnderLoad(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -249,8 +242,8 @@ func TestProfileChangesUnderLoad(t *testing.T) {
 	holds(t, again.Logs()[0], clients*each)
 }
 
-// A write of the journal fails: what waits fails, what is durable is read, and
-// the directory takes records again by itself, on a fresh file.
+// A journal write fails. Waiting appends fail, durable records can be read, and the directory
+// accepts records again without help, in a fresh file.
 func TestFault03JournalErrorReopens(t *testing.T) {
 	for _, op := range []errfs.Op{errfs.Write, errfs.Datasync} {
 		disk := crashfs.New(1)
@@ -267,7 +260,7 @@ func TestFault03JournalErrorReopens(t *testing.T) {
 		if a.Err == nil && logs[0].AckEnd() > 5 {
 			t.Error("an append counts although the journal failed")
 		}
-		put(t, logs[2], 1, 100) // written through: not concerned
+		put(t, logs[2], 1, 100) // acknowledged when written: not affected
 		put(t, logs[0], 1, 100)
 		put(t, logs[1], 1, 100)
 		holds(t, logs[0], 6)
@@ -280,8 +273,8 @@ func TestFault03JournalErrorReopens(t *testing.T) {
 	}
 }
 
-// A journal that fails takes nothing back that was acknowledged as written: it is brought to
-// segments from memory before the directory takes records again.
+// A failed journal loses no record that was acknowledged as written: the directory flushes these
+// from memory to segments before it accepts records again.
 func TestFault03WrittenRecordsOutliveAFailedJournal(t *testing.T) {
 	for _, profile := range []string{"os", "interval"} {
 		disk := crashfs.New(1)
@@ -310,7 +303,7 @@ func TestFault03WrittenRecordsOutliveAFailedJournal(t *testing.T) {
 	}
 }
 
-// A full disk stops no read, loses nothing acknowledged, and ends by itself.
+// A full disk prevents no read and loses no acknowledged record. The log recovers without help.
 func TestFault04FullSegmentDisk(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
@@ -347,8 +340,8 @@ func TestFault04FullSegmentDisk(t *testing.T) {
 	}
 }
 
-// An entry larger than a journal file passes an empty one over; that one must
-// not keep sweeps from making room.
+// An entry larger than a journal file skips an empty one, which must not keep sweeps from releasing
+// space.
 func TestLargeEntriesDoNotStallTheJournal(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -358,8 +351,8 @@ func TestLargeEntriesDoNotStallTheJournal(t *testing.T) {
 	holds(t, l, 20)
 }
 
-// A truncation waits for what a sweep carries: an entry that is not numbered yet
-// would get an LSN beyond the cut, and bring back what was cut.
+// A truncation waits for carried entries: an entry without an LSN would get one beyond the
+// truncation and restore truncated records.
 func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -384,13 +377,13 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	put(t, logs[1], 1, 100) // whatever was carried is on the disk now
+	put(t, logs[1], 1, 100) // all carried entries are on the disk now
 	for _, l := range mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs() {
 		holds(t, l, 2)
 	}
 }
 
-// owned says whether somebody has the right to commit.
+// owned reports whether a goroutine has the right to commit.
 func owned(l *Log) bool {
 	l.qmu.Lock()
 	defer l.qmu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// namesIn lists what is in a directory and has a part in its name.
+// namesIn lists the names in a directory that contain part.
 func namesIn(t *testing.T, fsys vfs.FS, dir, part string) string {
 	t.Helper()
 	infos, err := fsys.List(dir)
@@ -27,8 +27,8 @@ func namesIn(t *testing.T, fsys vfs.FS, dir, part string) string {
 	return strings.Join(names, " ")
 }
 
-// Files of frames that no checkpoint names and no log needs are removed by a start. Those of a
-// log that is out of use, or that nobody knows, stay.
+// A start removes quarantine files that no checkpoint lists and no log needs. Files of a log that
+// is out of use or unknown stay.
 func TestAStartRemovesAbandonedFrames(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -63,8 +63,8 @@ func TestAStartRemovesAbandonedFrames(t *testing.T) {
 	}
 }
 
-// The directory of a deleted log that could not be renamed is removed when a log of its name is
-// made; nothing of it is kept as a stray.
+// The directory of a deleted log could not be renamed. It is removed when a log of its name is
+// created, and nothing of it is kept as a stray.
 func TestADeletedLogsDirectoryIsNoStray(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync")
@@ -92,8 +92,8 @@ func TestADeletedLogsDirectoryIsNoStray(t *testing.T) {
 	holds(t, mustOpen(t, disk, "sync").Logs()[0], 1)
 }
 
-// A log whose deletion failed may be in the checkpoint on the disk: a log of its name is made
-// only when it is certainly not.
+// A log whose deletion failed may be in the checkpoint on disk. A log of its name is created only
+// when it is certainly not.
 func TestALogWhoseDeletionFailedKeepsItsDirectory(t *testing.T) {
 	for failing := 1; failing < 5; failing++ {
 		disk := crashfs.New(1)

@@ -11,19 +11,18 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// life is the state of a log (see loglife), why the log is in it, and what the state has
-// left to do.
+// life is the state of a log (see loglife), the reason for it, and the unfinished work of the
+// state.
 type life struct {
 	state loglife.State
-	cause error // why the log is not in use as a whole; nil while it is online
+	cause error // why the log is not fully in use; nil while it is online
 
-	// What the state left to do or to say stays when the log is deleted, until that is
-	// committed.
-	cut   *cutting          // Cutting, CutStuck: the truncation
-	swap  *swap             // Swapping, SwapStuck, AsideStuck: the swap
-	aside *quarantineFrames // Aside, AsideStuck: what holds the frames
-	spent []string          // files of frames that were replayed, which the next commit of the log does not name
-	found *checkpoint.Log   // Offline, Damaged: what checkpoints repeat
+	// After a deletion these stay until the deletion is committed.
+	cut        *cutting          // Cutting, CutStuck: the truncation
+	swap       *swap             // Swapping, SwapStuck, QuarantinedStuck: the swap
+	quarantine *quarantineFrames // Quarantined, QuarantinedStuck: the quarantine file
+	spent      []string          // replayed quarantine files, which the next commit of the log does not name
+	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }
 
 // on is onLocked for a caller that does not hold mu.
@@ -33,9 +32,9 @@ func (l *Log) on(e loglife.Event, cause error) (was loglife.State) {
 	return l.onLocked(e, cause)
 }
 
-// onLocked notes an event, and returns the state before it. Without a cause the one that there
-// is stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a
-// goroutine that holds flushMu sees no other change of the state than a deletion.
+// onLocked records an event and returns the state before it. If cause is nil, the current cause
+// stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a goroutine
+// that holds flushMu sees no other change of the state than a deletion.
 func (l *Log) onLocked(e loglife.Event, cause error) (was loglife.State) {
 	was = l.life.state
 	next, answer := was.On(e)
@@ -52,8 +51,8 @@ func (l *Log) onLocked(e loglife.Event, cause error) (was loglife.State) {
 	return was
 }
 
-// answered reports an event that a state cannot meet: it is a fault of this program, and what
-// the log or the directory promises holds as long as its state stays as it is.
+// answered reports an event that is impossible in the state. Such an event is a bug. The state
+// stays as it is, and so do the guarantees of the log or the directory.
 func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
 	if d.opt.answered != nil {
 		d.opt.answered(state, event, a)
@@ -64,11 +63,11 @@ func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
 	if bufpool.Invariants {
 		panic(fmt.Sprintf("%s is %s: %s", of, state, event))
 	}
-	d.log.Error("BUG: an event that the state does not know", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
+	d.log.Error("BUG: event is impossible in this state", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
 }
 
-// Err returns why the log can't be used, nil if it can: it is offline, or it
-// takes no appends for the time being.
+// Err returns why the log takes no appends, nil if it does. The log may be offline or temporarily
+// out of use.
 func (l *Log) Err() error {
 	if err := l.dir.Err(); err != nil {
 		return err
@@ -107,18 +106,18 @@ func (l *Log) state() loglife.State {
 	return l.life.state
 }
 
-// is reports whether the log's state allows one of some uses.
+// is reports whether the log's state allows at least one of the given uses.
 func (l *Log) is(u loglife.Use) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.life.state.Allows(u)
 }
 
-// Offline returns why the log neither takes nor gives records, nil if it does.
+// Offline returns why the log neither accepts nor serves records, nil if it does.
 func (l *Log) Offline() error { return l.refused(loglife.Read) }
 
-// goOffline stops all use of the log: until the next start (Unreadable), or for good (Found).
-// Checkpoints repeat what found says of it, or if that is nil, what they say now.
+// goOffline stops all use of the log, until the next start (Unreadable) or permanently (Found).
+// Checkpoints repeat found as the log's entry; if it is nil, the current entry.
 func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	if found == nil {
 		now, _ := l.checkpointed()
@@ -136,8 +135,8 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	l.mu.Unlock()
 	l.dir.stats.offline.Inc()
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
-	// The goroutine that commits may still be numbering; what it numbers is lost too. The
-	// caller may hold flushMu, for which that goroutine may wait.
+	// The goroutine that commits may still be assigning offsets, and those batches are lost too. It
+	// may wait for flushMu, which the caller may hold.
 	tell := func() {
 		l.own()
 		defer l.disown()
@@ -151,20 +150,20 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	}
 }
 
-// giveUp takes the log offline for good: its stored bytes are wrong, or acknowledged records are
-// lost. Checkpoints repeat an entry of it, and no frame of the journal counts for it any more.
+// giveUp takes the log offline permanently: its stored bytes are wrong, or acknowledged records are
+// lost. Checkpoints repeat entry, and no frame of the journal counts for the log any longer.
 func (l *Log) giveUp(entry *checkpoint.Log, err error) {
 	entry.Offline, entry.LSN = err.Error(), math.MaxInt64
-	l.goOffline(loglife.Found, entry, err)
+	l.goOffline(loglife.FoundDamaged, entry, err)
 }
 
-// dirLife is the state of a directory and why it takes no records; nil if it does.
+// dirLife is the state of a directory and why it accepts no records; the cause is nil if it does.
 type dirLife struct {
 	state loglife.DirState
 	cause error
 }
 
-// on notes an event, and returns the state before it. A stop keeps the cause that there is.
+// on records an event and returns the state before it. A stop keeps the current cause.
 func (d *Dir) on(e loglife.DirEvent, cause error) (was loglife.DirState) {
 	for {
 		now := d.life.Load()
@@ -177,7 +176,7 @@ func (d *Dir) on(e loglife.DirEvent, cause error) (was loglife.DirState) {
 	}
 }
 
-// onFrom notes an event unless something else has happened since now. It reports whether it did.
+// onFrom records an event unless the state has changed since now. It reports whether it did.
 func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	next, answer := now.state.On(e)
 	if answer == loglife.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {
@@ -187,13 +186,13 @@ func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	return true
 }
 
-// is reports whether the directory's state allows one of some uses.
+// is reports whether the directory's state allows at least one of the given uses.
 func (d *Dir) is(u loglife.DirUse) bool { return d.life.Load().state.Allows(u) }
 
 // stopping reports whether the directory is being closed.
 func (d *Dir) stopping() bool { return d.is(loglife.Stops) }
 
-// Err returns why the directory takes no records, nil if it does.
+// Err returns why the directory accepts no records, nil if it does.
 func (d *Dir) Err() error {
 	if cause := d.life.Load().cause; cause != nil {
 		return cause

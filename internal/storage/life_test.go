@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/vfstest"
 )
 
-// lived collects which events moved which states.
+// lived records which events changed which states.
 type lived struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -38,13 +38,13 @@ func (v *lived) saw(s, e fmt.Stringer) bool {
 	return v.seen[fmt.Sprintf("%T %v: %v", s, s, e)]
 }
 
-// await waits until a log's state was moved by an event.
+// await waits until an event has changed a log's state.
 func (v *lived) await(t testing.TB, s loglife.State, e loglife.Event) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%v: %v", s, e), func() bool { return v.saw(s, e) })
 }
 
-// A stage is a directory over a disk that can fail.
+// stage is a directory on a disk that can fail.
 type stage struct {
 	*testing.T
 	v    *lived
@@ -62,25 +62,26 @@ func (v *lived) stage(t *testing.T) *stage {
 	return s
 }
 
-// compacting is a stage whose log has segments that a pass would replace.
+// compacting returns a stage whose log has segments that a compaction would replace.
 func (v *lived) compacting(t *testing.T) *stage {
 	disk := crashfs.New(1)
 	s := &stage{T: t, v: v, disk: disk, errs: errfs.New(disk)}
-	s.d, s.l = compactLog(t, s.errs, "sync", v.watch, func(o *Options) { o.CleanerBackoff = 1 << 60 })
+	s.d, s.l = compactLog(t, s.errs, "sync", v.watch, func(o *Options) { o.Cleaning.Backoff = 1 << 60 })
 	set(t, s.l, 100, "a")
 	set(t, s.l, 10, "b")
 	return s
 }
 
-// The calls that scenes have fail.
+// Calls that scenes make fail.
 var (
 	segmentCalls = errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached}
 	framesCalls  = errfs.Rule{Ops: errfs.Create, Path: "*.frames", Err: syscall.EIO}
-	placeCalls   = errfs.Rule{Ops: errfs.Rename, Path: "*.swap", From: 2, Err: syscall.EIO} // the first one gives it that name
+	placeCalls   = errfs.Rule{Ops: errfs.Rename, Path: "*.swap", From: 2, Err: syscall.EIO} // the first rename gives it that name
 	commitCalls  = errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint*/*", Err: syscall.EIO}
 )
 
-// hold has the next call that a rule picks wait, and returns when it does, and what ends it.
+// hold blocks the next call that matches a rule. It returns when the call is blocked, with a
+// function that releases it.
 func (s *stage) hold(r errfs.Rule) (waits func(), end func()) {
 	gate := make(chan struct{})
 	r.Before, r.Err, r.Count = func(errfs.Call) { <-gate }, nil, 1
@@ -91,16 +92,16 @@ func (s *stage) hold(r errfs.Rule) (waits func(), end func()) {
 	}, sync.OnceFunc(func() { close(gate) })
 }
 
-// end deletes the log in a state, which must last.
+// end deletes the log in a state that must last until then.
 func (s *stage) end(in loglife.State) {
 	s.Helper()
-	_ = s.d.Delete(s.l) // what fails here may be the commit
+	_ = s.d.Delete(s.l) // the planned fault may make the commit fail
 	if !s.v.saw(in, loglife.Deletion) {
 		s.Errorf("the log was not %v when it was deleted", in)
 	}
 }
 
-// ruinJournal makes what the journal's files hold unreadable, and takes the log's cache away.
+// ruinJournal makes the contents of the journal's files unreadable, and evicts the log's cache.
 func (s *stage) ruinJournal() {
 	s.Helper()
 	infos, err := s.disk.List("/d/journal")
@@ -123,7 +124,7 @@ func (s *stage) ruinJournal() {
 	s.d.memory.evictCached([]*Log{s.l})
 }
 
-// failing makes the last segment fail with records in it that are not synced.
+// failing makes the last segment fail while it holds unsynced records.
 func (s *stage) failing() *errfs.Fault {
 	s.Helper()
 	put(s, s.l, 2, 900)
@@ -136,7 +137,7 @@ func (s *stage) failing() *errfs.Fault {
 	return f
 }
 
-// swap runs a pass whose swap does not come to its end.
+// swap runs a compaction whose swap does not finish.
 func (s *stage) swap() {
 	s.Helper()
 	s.errs.Add(placeCalls)
@@ -146,7 +147,7 @@ func (s *stage) swap() {
 	s.v.await(s, loglife.Swapping, loglife.SwapFailed)
 }
 
-// inSegments appends records that are in a segment, and not synced there.
+// inSegments appends records and writes them to a segment without syncing it.
 func (s *stage) inSegments() {
 	s.Helper()
 	put(s, s.l, 2, 50)
@@ -155,7 +156,7 @@ func (s *stage) inSegments() {
 	}
 }
 
-// A scene moves a log in ways that the table has.
+// A scene takes a log through transitions of the table.
 type scene func(*testing.T, *lived)
 
 func plain(play func(*stage)) scene { return func(t *testing.T, v *lived) { play(v.stage(t)) } }
@@ -168,26 +169,26 @@ func repairs() map[string]scene {
 	return map[string]scene{
 		"a segment fails and is replayed": plain(func(s *stage) {
 			s.failing()
-			s.v.await(s, loglife.Failing, loglife.FramesAside)
+			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
 			s.errs.Clear()
 			s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO})
-			s.v.await(s, loglife.Aside, loglife.SegmentFailed)
-			s.v.await(s, loglife.Aside, loglife.Replayed)
+			s.v.await(s, loglife.Quarantined, loglife.SegmentFailed)
+			s.v.await(s, loglife.Quarantined, loglife.Replayed)
 			s.v.await(s, loglife.Failing, loglife.Mended)
 			holds(s, s.l, 4)
 			s.end(loglife.Online)
 		}),
-		"a log is deleted while it is aside": plain(func(s *stage) {
+		"a log is deleted while it is quarantined": plain(func(s *stage) {
 			s.failing()
-			s.v.await(s, loglife.Failing, loglife.FramesAside)
-			s.end(loglife.Aside)
+			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
+			s.end(loglife.Quarantined)
 		}),
-		"what is aside is damaged": plain(func(s *stage) {
+		"a quarantine file is damaged": plain(func(s *stage) {
 			s.failing()
-			s.v.await(s, loglife.Failing, loglife.FramesAside)
+			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
 			change(s.T, s.disk, "/d/"+framesIn(s.T, s.disk)[0], 100, []byte{0xde, 0xad, 0xbe, 0xef})
 			s.errs.Clear()
-			s.v.await(s, loglife.Aside, loglife.Found)
+			s.v.await(s, loglife.Quarantined, loglife.FoundDamaged)
 			s.end(loglife.Damaged)
 		}),
 		"the next segment cannot be made": plain(func(s *stage) {
@@ -208,7 +209,7 @@ func repairs() map[string]scene {
 			s.failing()
 			s.ruinJournal()
 			s.errs.Clear()
-			s.v.await(s, loglife.Failing, loglife.Found)
+			s.v.await(s, loglife.Failing, loglife.FoundDamaged)
 			s.end(loglife.Damaged)
 		}),
 	}
@@ -280,20 +281,20 @@ func swaps() map[string]scene {
 			s.v.await(s, loglife.SwapStuck, loglife.SwapDone)
 			compactAll(s, s.d)
 		}),
-		"a log is set aside while a swap is stuck": compacting(func(s *stage) {
+		"a log is quarantined while a swap is stuck": compacting(func(s *stage) {
 			s.inSegments()
 			s.swap()
-			s.v.await(s, loglife.SwapStuck, loglife.FramesAside)
-			s.v.await(s, loglife.AsideStuck, loglife.SwapFailed)
+			s.v.await(s, loglife.SwapStuck, loglife.FramesQuarantined)
+			s.v.await(s, loglife.QuarantinedStuck, loglife.SwapFailed)
 			s.errs.Clear()
-			s.v.await(s, loglife.AsideStuck, loglife.SwapDone)
+			s.v.await(s, loglife.QuarantinedStuck, loglife.SwapDone)
 			eventually(s, "the log takes records", func() bool { return s.l.Err() == nil })
 		}),
-		"a log is deleted while a swap is stuck and it is aside": compacting(func(s *stage) {
+		"a log is deleted while a swap is stuck and it is quarantined": compacting(func(s *stage) {
 			s.inSegments()
 			s.swap()
-			s.v.await(s, loglife.SwapStuck, loglife.FramesAside)
-			s.end(loglife.AsideStuck)
+			s.v.await(s, loglife.SwapStuck, loglife.FramesQuarantined)
+			s.end(loglife.QuarantinedStuck)
 		}),
 		"a log is deleted while a swap is stuck": compacting(func(s *stage) {
 			s.swap()
@@ -303,7 +304,7 @@ func swaps() map[string]scene {
 			s.inSegments()
 			s.ruinJournal()
 			s.swap()
-			s.v.await(s, loglife.SwapStuck, loglife.Found)
+			s.v.await(s, loglife.SwapStuck, loglife.FoundDamaged)
 		}),
 		"a log is deleted while segments are swapped": compacting(func(s *stage) {
 			waits, goOn := s.hold(placeCalls)
@@ -354,7 +355,7 @@ func starts() map[string]scene {
 	}
 }
 
-// restart is a stage over what a kill leaves, where calls fail.
+// restart returns a stage on the disk that a kill leaves, with calls that fail.
 func (s *stage) restart(rules ...errfs.Rule) *stage {
 	s.Helper()
 	disk := s.disk.KillImage(1)
@@ -370,7 +371,7 @@ func (s *stage) restart(rules ...errfs.Rule) *stage {
 	return n
 }
 
-// A log is moved in every way that its table has, by the operations and faults that cause it.
+// Operations and faults take a log through every transition of its table.
 func TestALogLivesThroughItsTable(t *testing.T) {
 	v := &lived{seen: map[string]bool{}}
 	for _, scenes := range []map[string]scene{repairs(), truncations(), swaps(), starts()} {
@@ -393,7 +394,7 @@ func TestALogLivesThroughItsTable(t *testing.T) {
 	}
 }
 
-// full makes the journal full and keeps sweeps from freeing it.
+// full fills the journal and keeps sweeps from freeing it.
 func (s *stage) full() *errfs.Fault {
 	s.Helper()
 	f := s.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/d/checkpoint*/*", Err: syscall.EIO})
@@ -404,8 +405,8 @@ func (s *stage) full() *errfs.Fault {
 	return f
 }
 
-// What waits for room in a journal that nothing can be given up of is refused at once, and comes
-// back when it is sent again.
+// Appends that wait for space in a full journal are refused at once if the journal cannot free any,
+// and succeed when they are sent again.
 func TestWhatWaitsForRoomIsRefusedWhenADirectoryIsBlocked(t *testing.T) {
 	s := (&lived{seen: map[string]bool{}}).stage(t)
 	f := s.full()
@@ -420,7 +421,7 @@ func TestWhatWaitsForRoomIsRefusedWhenADirectoryIsBlocked(t *testing.T) {
 	holds(t, mustOpen(t, s.disk.KillImage(1), "sync").Logs()[0], s.l.Ends().LogEnd)
 }
 
-// A directory is moved in every way that its table has.
+// Operations and faults take a directory through every transition of its table.
 func TestADirectoryLivesThroughItsTable(t *testing.T) {
 	v := &lived{seen: map[string]bool{}}
 	dead := errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Err: syscall.EIO, Count: 1, Drop: errfs.DropCached}
@@ -436,13 +437,13 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 	if err := s.d.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, e := range []loglife.DirEvent{loglife.JournalFull, loglife.JournalFreed, loglife.JournalFailed} { // of what still ran
+	for _, e := range []loglife.DirEvent{loglife.JournalFull, loglife.JournalFreed, loglife.JournalFailed} { // of goroutines that were still running
 		s.d.on(e, ErrFailed)
 	}
 
 	s = v.stage(t)
 	s.full()
-	s.d.journalFailed(syscall.EIO) // of a write that began before
+	s.d.journalFailed(syscall.EIO) // of a write that began earlier
 	s.d.journalFailed(syscall.EIO)
 	if err := s.d.Close(); err == nil {
 		t.Error("the stop was clean")
@@ -461,7 +462,7 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 	}
 }
 
-// What a state does not know changes nothing.
+// An event that is impossible in the state changes nothing.
 func TestAnEventThatCannotBeChangesNothing(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -477,8 +478,8 @@ func TestAnEventThatCannotBeChangesNothing(t *testing.T) {
 	}
 }
 
-// A replay that a deletion comes into has brought nothing back, and checkpoints do not say that
-// it has: the deletion may never be committed.
+// A replay that a deletion interrupts does not count, and checkpoints do not say that it has ended:
+// the deletion may never be committed.
 func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
 	s := (&lived{seen: map[string]bool{}}).stage(t)
 	others, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
@@ -486,7 +487,7 @@ func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := s.failing()
-	s.v.await(t, loglife.Failing, loglife.FramesAside)
+	s.v.await(t, loglife.Failing, loglife.FramesQuarantined)
 	waits, goOn := s.hold(errfs.Rule{Ops: errfs.Read, Path: "*.frames"})
 	defer goOn()
 	bad.Off()
@@ -494,7 +495,7 @@ func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
 	others[0].flushMu.Lock() // the deletion waits for it before it is committed
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.d.Delete(s.l, others[0]) }()
-	s.v.await(t, loglife.Aside, loglife.Deletion)
+	s.v.await(t, loglife.Quarantined, loglife.Deletion)
 	commits := s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*"})
 	goOn()
 	eventually(t, "the repair commits what it has", func() bool { return commits.Hits() > 0 })
@@ -510,13 +511,13 @@ func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
 	}
 }
 
-// A deletion that a crash keeps from being committed takes nothing: checkpoints of the time
-// between still name what a start needs.
+// A deletion that a crash keeps from being committed loses nothing: the checkpoints in between
+// still name everything that a start needs.
 func TestADeletionThatIsNotCommittedTakesNothing(t *testing.T) {
 	v := &lived{seen: map[string]bool{}}
 	s := v.stage(t)
 	s.failing()
-	v.await(t, loglife.Failing, loglife.FramesAside)
+	v.await(t, loglife.Failing, loglife.FramesQuarantined)
 	s.l.on(loglife.Deletion, ErrClosed)
 	others, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
 	if err != nil {
@@ -535,9 +536,9 @@ func TestADeletionThatIsNotCommittedTakesNothing(t *testing.T) {
 	}
 }
 
-// Frames that can neither come to a segment nor be set aside keep the journal full. The sweep that
-// sees that has records refused, those of other logs too, instead of having them wait.
-func TestASweepThatCannotSetAsideRefusesRecords(t *testing.T) {
+// Frames that can be neither flushed nor quarantined keep the journal full. The sweep that detects
+// this has appends refused, also those of other logs, instead of letting them wait.
+func TestASweepThatCannotQuarantineRefusesRecords(t *testing.T) {
 	s := (&lived{seen: map[string]bool{}}).stage(t)
 	other, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: testConfig("sync")}})
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// ID names a log: a partition of one incarnation of a topic.
+// ID identifies a log: a partition of one incarnation of a topic.
 type ID = journal.StreamID
 
-// Config is what a topic's configuration says about its logs. It may change at
-// any time through Log.Configure.
+// Config is the part of a topic's configuration that concerns its logs. Log.Configure changes it at
+// any time.
 type Config struct {
 	Profile     durability.Profile
 	Segment     segment.Limits
@@ -26,48 +26,53 @@ type Config struct {
 	Cleanup     Cleanup
 }
 
-// Cleanup is what a topic's configuration says about what goes from its logs.
+// Cleanup is the part of a topic's configuration that controls retention and compaction.
 type Cleanup struct {
 	// Delete and Compact are the elements of cleanup.policy.
 	Delete, Compact bool
-	// RetentionTime and RetentionBytes bound what Delete keeps (retention.ms,
-	// retention.bytes); negative: no bound.
+	// RetentionTime and RetentionBytes limit what Delete keeps (retention.ms, retention.bytes).
+	// Negative: no limit.
 	RetentionTime  time.Duration
 	RetentionBytes int64
-	// TimestampAfter is message.timestamp.after.max.ms: how far ahead of the clock
-	// a timestamp may lie and still be believed.
+	// TimestampAfter is how far ahead of the clock a timestamp may be and still count
+	// (message.timestamp.after.max.ms).
 	TimestampAfter time.Duration
-	// DeleteDelay is how long the files of a removed segment stay (file.delete.delay.ms).
+	// DeleteDelay is how long the files of a removed segment stay on disk (file.delete.delay.ms).
 	DeleteDelay time.Duration
-	// MinDirty is the part of a log, 0 to 1, that must not have been compacted yet
-	// for it to be worth a pass (min.cleanable.dirty.ratio).
+	// MinDirty is the dirty ratio, 0 to 1, above which a log is compacted
+	// (min.cleanable.dirty.ratio).
 	MinDirty float64
-	// MinLag is the age that a record must have before it may be compacted away,
-	// MaxLag the one after which its log is compacted whatever MinDirty says
-	// (min.compaction.lag.ms, max.compaction.lag.ms).
+	// MinLag is the minimum age of a record before it may be compacted (min.compaction.lag.ms).
+	// MaxLag is the maximum age of a dirty record: beyond it the log is compacted regardless of
+	// MinDirty (max.compaction.lag.ms).
 	MinLag, MaxLag time.Duration
-	// Tombstones is how long a record without a value stays after the pass that
-	// found it to be the last of its key (delete.retention.ms).
+	// Tombstones is how long a tombstone stays after the first pass that found it to be the last
+	// record of its key (delete.retention.ms).
 	Tombstones time.Duration
-	// Internal says that the broker itself writes the topic: its records are taken
-	// on a disk that is too full for those of clients.
+	// Internal marks a topic that the broker itself writes. Its records are still accepted when the
+	// disk has too little space for those of clients.
 	Internal bool
 }
 
-// Observer hears of a log's ends. Its methods are called from the log's
-// goroutines with no lock held and must not block.
+// Observer is notified when a log's offsets change, and bounds what may be removed from it. The
+// log's goroutines call its methods with no lock held; they must not block.
 type Observer interface {
-	// Advanced says that the written or the durable end moved.
+	// Advanced reports that the written or the durable end advanced.
 	Advanced()
-	// Reverted says that everything at or beyond end, which had been numbered, is
-	// lost; err says why. Nothing of it had been reported written or durable.
+	// Reverted reports that records at or beyond end were discarded because of err. None of them
+	// had been reported as written or durable.
 	Reverted(end int64, err error)
-	// Truncated reports that the log was cut at end, whatever it had promised. The cut may
-	// not be durable yet; a crash before that brings the old end back.
+	// Truncated reports that the log was truncated to end, including acknowledged records. The
+	// truncation may not be durable yet: a crash may restore the old end.
 	Truncated(end int64)
-	// StartMoved says that the log begins elsewhere, by retention or at a request: who
-	// waits below its start waits for nothing.
+	// StartMoved reports that the log start moved, by retention or on request. Readers that wait
+	// below it can be answered.
 	StartMoved()
+	// High returns the high watermark. Retention removes nothing at or above it.
+	High() int64
+	// Stable returns the last stable offset, at most High. Compaction removes nothing at or above
+	// it.
+	Stable() int64
 }
 
 // Log is one partition's log. All methods may be called concurrently.
@@ -90,27 +95,27 @@ type Log struct {
 	epochs    epochs.Cache
 
 	mu       sync.RWMutex
-	life     life // changes with flushMu held, too; see onLocked
+	life     life // changed with flushMu held, too; see onLocked
 	tail     tail
-	carrying bool // a carried entry is on its way
+	carrying bool // a carried entry is in flight
 	stored
-	clean int64 // below it everything was compacted
-	cuts  int   // counts truncations
+	firstDirty int64 // everything below it was compacted
+	cuts       int   // number of truncations
 
 	attempts attempts // of compaction
 
-	flawed    atomic.Bool  // a segment has flaws, or had; see Damages
-	readAt    atomic.Int64 // when batches were last read from a segment, unix ns; 0: never
-	wait      atomic.Pointer[waitSeries]
-	scheduled atomic.Bool // stands in the directory's flush queue
-	unsynced  bool        // stands in Dir.unsynced
-	committed int64       // recovery point that the checkpoint has; guarded by Dir.ckptMu
-	listed    bool        // stands in memory.clean; guarded by memory.mu
+	flawed          atomic.Bool  // a segment has or had flaws; see Damages
+	lastSegmentRead atomic.Int64 // time of the last read from a segment, in Unix ns; 0: never
+	wait            atomic.Pointer[waitSeries]
+	scheduled       atomic.Bool // the log is in the directory's flush queue
+	unsynced        bool        // the log is in Dir.unsynced
+	committed       int64       // recovery point in the checkpoint; guarded by Dir.ckptMu
+	listed          bool        // the log is in memory.clean; guarded by memory.mu
 }
 
-func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
-	l := &Log{id: id, topic: topic, dir: d, path: path.Join(d.path, dirName), stream: journal.NewStream(id)}
-	l.committed = -1
+func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
+	l := &Log{id: id, topic: topic, dir: d, stream: journal.NewStream(id), committed: -1}
+	l.path = path.Join(d.path, l.String())
 	l.cfg.Store(&cfg)
 	l.queueState.init()
 	l.producers = l.noProducers()
@@ -123,13 +128,13 @@ func (l *Log) ID() ID { return l.id }
 // Topic returns the topic's name.
 func (l *Log) Topic() string { return l.topic }
 
-// Dir returns the log directory that holds it.
+// Dir returns the log's directory.
 func (l *Log) Dir() *Dir { return l.dir }
 
-// String is topic-partition, as in the directory's name.
+// String returns topic-partition, which is also the name of the log's directory.
 func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.topic, l.id.Partition) }
 
-// Observe sets who hears of the log's ends; there is one.
+// Observe sets the log's only observer.
 func (l *Log) Observe(o Observer) { l.obs.Store(&o) }
 
 func (l *Log) observer() Observer {
@@ -145,13 +150,15 @@ func (noopObserver) Advanced()             {}
 func (noopObserver) Reverted(int64, error) {}
 func (noopObserver) Truncated(int64)       {}
 func (noopObserver) StartMoved()           {}
+func (noopObserver) High() int64           { return 0 }
+func (noopObserver) Stable() int64         { return 0 }
 
-// Config returns the configuration in force.
+// Config returns the current configuration.
 func (l *Log) Config() Config { return *l.cfg.Load() }
 
-// Configure changes the configuration. A new durability profile takes effect
-// between two groups. Where the old one acknowledged what was only written, AckEnd goes
-// back to the durable end until the datasync that this call asks for.
+// Configure changes the configuration. A new durability profile applies from the next group on. If
+// the old profile acknowledged records that are only written, AckEnd drops to the durable end until
+// the fdatasync that this call requests.
 func (l *Log) Configure(cfg Config) {
 	old := l.cfg.Swap(&cfg)
 	if cfg.Profile.Ack == durability.Synced && l.written.Load() > l.durable.Load() {
@@ -162,7 +169,7 @@ func (l *Log) Configure(cfg Config) {
 	}
 }
 
-// Size returns the bytes of record batches in the log, in segments and beyond.
+// Size returns the bytes of record batches in the log, both in segments and in memory.
 func (l *Log) Size() int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -173,8 +180,8 @@ func (l *Log) Size() int64 {
 	return n + l.tail.unflushedBytes()
 }
 
-// EpochEnd returns the largest known epoch not above epoch and where it ended;
-// see epochs.Cache.End.
+// EpochEnd returns the largest known epoch not above epoch, and its end offset; see
+// epochs.Cache.End.
 func (l *Log) EpochEnd(epoch int32) (int32, int64) {
 	l.smu.Lock()
 	defer l.smu.Unlock()
@@ -188,8 +195,7 @@ func (l *Log) EpochAt(offset int64) int32 {
 	return l.epochs.At(offset)
 }
 
-// BeginEpoch notes that the records from the log's end on belong to a leader
-// epoch.
+// BeginEpoch records that a leader epoch begins at the log end.
 func (l *Log) BeginEpoch(epoch int32) {
 	l.smu.Lock()
 	defer l.smu.Unlock()

@@ -11,28 +11,28 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// ends are the offsets up to which a log is numbered, written and durable. They may be read
-// without a lock.
+// ends are the offsets that a log has assigned, written and made durable. Reading them needs no
+// lock.
 type ends struct {
 	logStart atomic.Int64
-	// startSynced is a start that a checkpoint is known to hold: where it may have
-	// been lower than the log's is now, the log never begins below it again.
+	// startSynced is a log start that is known to be in a checkpoint. The log never begins below it
+	// again; a start that is not in a checkpoint yet may be lost in a crash.
 	startSynced atomic.Int64
 	logEnd      atomic.Int64
 	written     atomic.Int64
 	durable     atomic.Int64
 }
 
-// Ends are a log's offsets: LogStart ≤ Durable ≤ Written ≤ LogEnd but right
-// after a deletion of records, when LogStart may be above Durable for a moment.
+// Ends are a log's offsets. LogStart ≤ Durable ≤ Written ≤ LogEnd holds except for a moment after
+// records were deleted: then LogStart may be above Durable.
 type Ends struct {
-	LogStart int64 // the first offset that may be read
-	Durable  int64 // below it everything survives a loss of power
-	Written  int64 // below it everything survives the end of the process
-	LogEnd   int64 // the next offset
+	LogStart int64 // first readable offset
+	Durable  int64 // records below it survive a power loss
+	Written  int64 // records below it survive the end of the process
+	LogEnd   int64 // next offset
 }
 
-// Ends returns the ends, each as of a moment during the call.
+// Ends returns the offsets. Each is read at a different moment during the call.
 func (x *ends) Ends() Ends {
 	e := Ends{LogStart: x.logStart.Load(), Durable: x.durable.Load()}
 	e.Written = max(x.written.Load(), e.Durable)
@@ -40,20 +40,20 @@ func (x *ends) Ends() Ends {
 	return e
 }
 
-// moveStart makes start the first offset, also for checkpoints.
+// moveStart sets the log start, also for checkpoints.
 func (x *ends) moveStart(start int64) {
 	x.logStart.Store(start)
 	x.startSynced.Store(start)
 }
 
-// moveEnd makes end the end of all that is numbered, written and durable.
+// moveEnd sets the log end, the written end and the durable end.
 func (x *ends) moveEnd(end int64) {
 	x.logEnd.Store(end)
 	x.written.Store(end)
 	x.durable.Store(end)
 }
 
-// AckEnd is the end below which records count as the profile demands.
+// AckEnd returns the offset below which records meet the durability profile.
 func (l *Log) AckEnd() int64 {
 	if l.cfg.Load().Profile.Ack == durability.Synced {
 		return l.durable.Load()
@@ -61,18 +61,18 @@ func (l *Log) AckEnd() int64 {
 	return max(l.written.Load(), l.durable.Load())
 }
 
-// stored is the part of a log that is in segments. It is guarded by Log.mu.
+// stored is the part of a log that is in segments. Guarded by Log.mu.
 type stored struct {
-	segments []*segment.Segment // replaced, not changed: readers may hold the list
-	flushed  int64              // end of what is in segments
+	segments []*segment.Segment // replaced, never changed: readers may hold the list
+	flushed  int64              // end offset of the data in segments
 	rp       checkpoint.Point
-	// lowestUnsynced is the LSN of the first frame that is in segments but not
+	// lowestUnsynced is the LSN of the first frame whose batches are in a segment but not yet
 	// synced there; 0 if there is none.
 	lowestUnsynced journal.LSN
-	flushedLSN     journal.LSN // of the last chunk in segments
+	flushedLSN     journal.LSN // of the last chunk in a segment
 }
 
-// last returns the segment that is appended to, nil if there is none.
+// last returns the active segment, nil if there is none.
 func (s *stored) last() *segment.Segment {
 	if n := len(s.segments); n > 0 {
 		return s.segments[n-1]
@@ -80,8 +80,8 @@ func (s *stored) last() *segment.Segment {
 	return nil
 }
 
-// at returns the segment that would hold offset, nil if there is none, and where what
-// follows it begins: the next segment, or what is in no segment.
+// at returns the segment that would hold offset, nil if there is none, and the offset at which the
+// next segment or the data in memory begins.
 func (s *stored) at(offset int64) (seg *segment.Segment, next int64) {
 	i := max(sort.Search(len(s.segments), func(i int) bool { return s.segments[i].Base() > offset }), 1) - 1
 	if i >= len(s.segments) {
@@ -90,7 +90,7 @@ func (s *stored) at(offset int64) (seg *segment.Segment, next int64) {
 	return s.segments[i], s.end(i)
 }
 
-// end returns the offset at which a segment ends.
+// end returns the end offset of segment i.
 func (s *stored) end(i int) int64 {
 	if i+1 < len(s.segments) {
 		return s.segments[i+1].Base()
@@ -98,7 +98,7 @@ func (s *stored) end(i int) int64 {
 	return s.flushed
 }
 
-// extents lists the segments with the bytes that are synced.
+// extents returns the base offset and the synced size of each segment.
 func (s *stored) extents() []checkpoint.Extent {
 	list := make([]checkpoint.Extent, len(s.segments))
 	for i, seg := range s.segments {
@@ -107,17 +107,17 @@ func (s *stored) extents() []checkpoint.Extent {
 	return list
 }
 
-// empty makes end the end of what is stored, of which nothing is needed.
+// empty sets the flushed end and the recovery point to end. Nothing below end is needed.
 func (s *stored) empty(end int64, lsn journal.LSN) {
 	s.flushed, s.flushedLSN, s.lowestUnsynced = end, max(s.flushedLSN, lsn), 0
 	s.rp = checkpoint.Point{Offset: end, LSN: max(s.rp.LSN, lsn)}
 }
 
-// oldestLocked returns the smallest LSN of a frame that is contained neither in
-// synced segment bytes nor in a file aside, and MaxUint64 if there is none. Frames
-// whose owner has not been notified don't count.
+// oldestLocked returns the smallest LSN of a frame whose batches are neither in synced segment
+// bytes nor in a quarantine file, MaxUint64 if there is none. Frames whose owner has not been
+// notified yet are not counted.
 func (l *Log) oldestLocked() journal.LSN {
-	if l.life.aside != nil { // a log takes no appends then
+	if l.life.quarantine != nil { // such a log accepts no appends
 		return math.MaxUint64
 	}
 	if l.lowestUnsynced != 0 {

@@ -11,10 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// What a checkpoint commits names the last LSN ever given, also one whose frame
-// no disk ever saw. That LSN is never given again: a frame that has it would
-// count as superseded, and an acknowledged record be gone. The frame is lost
-// with the power, or with a datasync that fails.
+// The redo pointer of a checkpoint includes the last assigned LSN, even if its frame never reached
+// a disk. That LSN is never assigned again: a frame with it would count as superseded, and an
+// acknowledged record would be lost. The frame is lost in a power loss or a failed fdatasync.
 func TestLostLSNsAreNeverGivenAgain(t *testing.T) {
 	if wrong := lostLSNs(t, broken{}); wrong != "" {
 		t.Error(wrong)
@@ -63,7 +62,7 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			if name == "truncation" {
 				slices.Reverse(all)
 			}
-			for _, l := range all { // the first one is given what was lost, if anybody is
+			for _, l := range all { // the first one would get the lost LSN
 				put(t, l, 1, 100)
 				want[l.id] = l.Ends().Durable
 			}

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Manager is all log directories of a broker.
+// Manager holds all log directories of a broker.
 type Manager struct {
 	dirs   []*Dir // those that opened, in the order of the configuration
 	failed []*DirError
-	tick   func() <-chan time.Time // hungAfter has passed; tests replace it
+	tick   func() <-chan time.Time // fires after hungAfter; tests replace it
 
 	mu   sync.RWMutex
 	logs map[ID]*Log
-	// begun has the logs whose creation was begun in a directory and has not succeeded. Until
-	// that directory's checkpoint is known not to name it, a log is made there or nowhere: it
+	// begun holds the logs whose creation began in a directory and has not succeeded. Until that
+	// directory's checkpoint is known not to name the log, the log is created there or nowhere: it
 	// must never exist in two directories.
 	begun map[ID]*Dir
-	late  map[*Dir]int // operations that were in flight for too long and still are
+	late  map[*Dir]int // operations in flight that have been reported as hung
 }
 
 func newManager() *Manager {
@@ -35,8 +35,8 @@ func newManager() *Manager {
 // Dirs returns the log directories that are in use, in the order of the configuration.
 func (m *Manager) Dirs() []*Dir { return m.dirs }
 
-// Failed returns the log directories that could not be opened. They stay out of use until
-// the next start. The slice must not be changed.
+// Failed returns the log directories that could not be opened. They stay out of use until the next
+// start. The slice must not be changed.
 func (m *Manager) Failed() []*DirError { return m.failed }
 
 // Get returns a log, nil if there is none.
@@ -53,8 +53,8 @@ func (m *Manager) Logs() []*Log {
 	return slices.Collect(maps.Values(m.logs))
 }
 
-// CanCreate returns why no partition should be made for a client now: every directory
-// that takes records has too little space. The error matches ErrLowSpace.
+// CanCreate returns why no partition should be created for a client now: every directory that
+// accepts records is low on space. The error matches ErrLowSpace.
 func (m *Manager) CanCreate() (err error) {
 	for _, d := range m.dirs {
 		if d.Err() != nil {
@@ -71,11 +71,11 @@ func (m *Manager) CanCreate() (err error) {
 	return err
 }
 
-// Close closes all directories; see Dir.Close. It waits for operations that are in flight.
+// Close closes all directories; see Dir.Close. It waits for operations in flight.
 func (m *Manager) Close() error { return m.Shutdown(context.Background()) }
 
-// Shutdown is Close until the context ends: directories whose disk is stuck are left as a kill
-// leaves them, and named in the error; the others are closed, and marked clean.
+// Shutdown is Close with a deadline. When ctx ends, directories whose disk hangs are left as a kill
+// would leave them, and the error names them. The others are closed and marked clean.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	type outcome struct {
 		dir *Dir
@@ -85,7 +85,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	for _, d := range m.dirs {
 		open[d] = true
 		go func() {
-			d.flights.Wait()
+			d.operations.Wait()
 			ended <- outcome{d, d.Close()}
 		}()
 	}
@@ -97,7 +97,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 			errs = append(errs, o.err)
 		case <-ctx.Done():
 			for d := range open {
-				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time, the next start recovers it: %w", d.path, ctx.Err()))
+				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time; the next start recovers it: %w", d.path, ctx.Err()))
 			}
 			return errors.Join(errs...)
 		}
@@ -105,9 +105,9 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Unused notes that no log has been written to, or read for a client, since Open: after an
-// unclean stop Close leaves no clean mark then, so that the next start still raises the
-// leader epochs (invariant I9).
+// Unused records that no log has been written to, or read for a client, since Open. After an
+// unclean stop, Close then leaves no clean mark, so that the next start still raises the leader
+// epochs (invariant I9).
 func (m *Manager) Unused() {
 	for _, d := range m.dirs {
 		d.unused = true

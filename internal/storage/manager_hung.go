@@ -8,25 +8,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// hungAfter is how long a directory may make no progress with what it was asked for until it
-// counts as hung. A disk that works writes a checkpoint or makes a log in a fraction of it,
-// however busy it is.
+// hungAfter is how long an operation on a directory may make no progress before the directory
+// counts as hung. A working disk writes a checkpoint or creates a log in a fraction of it, however
+// busy it is.
 const hungAfter = 15 * time.Second
 
-// operation is what one directory was asked for.
+// operation is a call that concurrently makes on one directory.
 type operation struct {
 	dir      *Dir
 	progress uint64 // at the last tick
 	ended    bool   // guarded by Manager.mu
-	late     bool   // nobody waits for it any more; guarded by Manager.mu
+	late     bool   // no caller waits for it any longer; guarded by Manager.mu
 	err      error
 }
 
-// concurrently runs fn for directories, all at once, and returns the joined errors. It waits
-// while they make progress. A directory that makes none for hungAfter counts as hung: the
-// operation fails for the caller and goes on in the background. Until it ends, the directory
-// gets no new logs, and other operations on it fail at once: callers are often the one
-// goroutine that applies metadata, which every other directory depends on.
+// concurrently runs fn for all directories at once and returns the joined errors. It waits while
+// they make progress. A directory that makes none for hungAfter counts as hung: its operation fails
+// for the caller and continues in the background. Until it ends, the directory gets no new logs,
+// and other operations on it fail at once. Callers are often the one goroutine that applies
+// metadata, on which every other directory depends.
 func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 	var errs []error
 	ended := make(chan *operation, len(dirs))
@@ -38,7 +38,7 @@ func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 		}
 		op := &operation{dir: d, progress: d.progress()}
 		running[op] = true
-		d.flights.Go(func() { ended <- m.run(op, fn) })
+		d.operations.Go(func() { ended <- m.run(op, fn) })
 	}
 	for tick := m.tick(); len(running) > 0; {
 		select {
@@ -68,13 +68,13 @@ func (m *Manager) run(op *operation, fn func(*Dir) error) *operation {
 		if m.late[op.dir]--; m.late[op.dir] == 0 {
 			delete(m.late, op.dir)
 		}
-		op.dir.log.Warn("what a hung log directory was asked for has ended", zap.Error(err))
+		op.dir.log.Warn("operation on a hung log directory has ended", zap.Error(err))
 	}
 	return op
 }
 
-// gaveUp reports whether an operation has made no progress since the last call, and if so,
-// notes that nobody waits for it.
+// gaveUp reports whether an operation has made no progress since the last call. If so, it marks the
+// operation as late: no caller waits for it any longer.
 func (m *Manager) gaveUp(op *operation) bool {
 	before := op.progress
 	op.progress = op.dir.progress()
@@ -89,15 +89,15 @@ func (m *Manager) gaveUp(op *operation) bool {
 	return true
 }
 
-// Hung returns why a directory must not be asked to make or delete logs now, nil if it may:
-// an earlier operation on it makes no progress.
+// Hung returns why a directory must not be asked to create or delete logs now, nil if it may: an
+// earlier operation on it makes no progress.
 func (m *Manager) Hung(d *Dir) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.hungLocked(d)
 }
 
-// hungLocked returns why a directory must not be asked for anything, nil if it may.
+// hungLocked returns why a directory must get no operations, nil if it may.
 func (m *Manager) hungLocked(d *Dir) error {
 	if m.late[d] > 0 {
 		return hung(d)
@@ -106,10 +106,10 @@ func (m *Manager) hungLocked(d *Dir) error {
 }
 
 func hung(d *Dir) error {
-	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel's log",
+	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel log",
 		ErrFailed, d.path, hungAfter)
 }
 
-// progress is a number that changes while the directory works: it makes or deletes logs, or
-// its journal does.
+// progress returns a number that changes while the directory works, that is, while it creates or
+// deletes logs or its journal makes progress.
 func (d *Dir) progress() uint64 { return d.steps.Load() + d.Pulse().Progress }

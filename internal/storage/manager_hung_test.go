@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// hanging is two directories, and a disk of which a rule can hold calls. Each value sent to
-// ticks is the time after which a directory without progress counts as hung.
+// hanging is a Manager of two directories on a disk whose calls a rule can block. Each value sent
+// to ticks stands for the end of hungAfter.
 type hanging struct {
 	*Manager
 	errs  *errfs.FS
@@ -36,23 +36,23 @@ func hangs(t *testing.T) *hanging {
 	return h
 }
 
-// hold has calls on /b wait.
+// hold blocks calls on /b.
 func (h *hanging) hold(ops errfs.Op, path string) *errfs.Fault {
 	free := h.free
 	return h.errs.Add(errfs.Rule{Ops: ops, Path: path, Before: func(errfs.Call) { <-free }})
 }
 
-// made reports whether n logs were made.
+// made returns a function that reports whether n logs have been created.
 func (h *hanging) made(n int) func() bool { return func() bool { return len(h.Logs()) == n } }
 
-// release lets them go on.
+// release unblocks the calls.
 func (h *hanging) release() {
 	close(h.free)
 	h.free = nil
 }
 
-// during runs fn, has ticks come once /a has done its part and something of /b is held, and
-// returns when fn has.
+// during runs fn and sends ticks once /a has done its part and a call on /b is blocked. It returns
+// when fn has ended.
 func (h *hanging) during(t *testing.T, held *errfs.Fault, done func() bool, fn func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -67,9 +67,9 @@ func (h *hanging) during(t *testing.T, held *errfs.Fault, done func() bool, fn f
 	}
 }
 
-// A directory whose disk hangs keeps no log from being made in another one. It gets no new
-// logs and refuses at once until its disk answers; what it was asked for is done then, and a
-// log that was begun there is made nowhere else.
+// A directory whose disk hangs does not keep logs from being created in another one. It gets no new
+// logs and refuses at once until its disk answers. Operations that had begun are then completed,
+// and a log whose creation had begun there is created nowhere else.
 func TestAHungDiskHoldsUpNoOtherDirectory(t *testing.T) {
 	h := hangs(t)
 	held := h.hold(errfs.Mkdir|errfs.Create, "/b/*")
@@ -84,7 +84,7 @@ func TestAHungDiskHoldsUpNoOtherDirectory(t *testing.T) {
 	}
 	for i := range specs {
 		if h.Get(specs[i].ID) == nil {
-			if _, err := h.Create(specs[i : i+1]); !errors.Is(err, ErrFailed) { // nothing ticks: it doesn't wait
+			if _, err := h.Create(specs[i : i+1]); !errors.Is(err, ErrFailed) { // without ticks it would block
 				t.Errorf("once more: %v", err)
 			}
 		}
@@ -110,8 +110,8 @@ func TestAHungDiskHoldsUpNoOtherDirectory(t *testing.T) {
 	})
 }
 
-// Logs are deleted in every directory whose disk answers. Those in a directory that hangs are
-// out of use, and their deletion goes on when the disk answers.
+// Logs are deleted in every directory whose disk answers. Logs in a hung directory are out of use,
+// and their deletion continues when the disk answers.
 func TestAHungDiskHoldsUpNoOthersDeletion(t *testing.T) {
 	h := hangs(t)
 	specs := specsOf('t', 4)
@@ -143,8 +143,8 @@ func TestAHungDiskHoldsUpNoOthersDeletion(t *testing.T) {
 	}
 }
 
-// A directory that is slow and makes progress is waited for, however long it takes: it makes
-// a log, or records become durable.
+// Operations on a slow directory may take any time as long as it makes progress: it creates a log,
+// or records become durable.
 func TestASlowDiskIsWaitedFor(t *testing.T) {
 	h := hangs(t)
 	d := h.dirs[1]
@@ -161,7 +161,7 @@ func TestASlowDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A topic that is deleted while its log's creation is held by a disk is not forgotten.
+// The deletion of a topic is not forgotten if a disk blocks the creation of its log.
 func TestALogThatIsBeingMadeIsNotTakenForDeleted(t *testing.T) {
 	h := hangs(t)
 	held := h.hold(errfs.Mkdir, "/b/*")
@@ -198,7 +198,7 @@ func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// A stop closes and marks the directories whose disks answer, and says which one it left.
+// A stop closes and marks the directories whose disks answer, and reports the one that it left.
 func TestAHungDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	h := hangs(t)
 	logs, err := h.Create(specsOf('t', 4))

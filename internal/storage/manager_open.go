@@ -9,14 +9,14 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
-// Open opens the directories concurrently and recovers their logs. A directory that
-// can't be used is left out, and Failed lists it: a disk that dies takes only its own
-// partitions with it. Open fails with a DirError for each such directory if none can be
-// used, or if the cause is not a disk; see refusesStart.
+// Open opens the directories concurrently and recovers their logs. It leaves out a directory that
+// cannot be used, which Failed then lists: a failed disk takes only its own partitions offline.
+// Open fails, with a DirError for each failed directory, if none can be used or if the cause is not
+// a disk; see refusesStart.
 //
-// Of two directories that hold the same log, or have the same identity, the one that
-// comes later in places is left out: one is a copy of the other, and the order of the
-// configuration is the only order that an operator can see and change.
+// If two directories hold the same log or have the same identity, the one that comes later in
+// places is left out. One is a copy of the other, and the order of the configuration is the only
+// order that an operator can see and change.
 func Open(places []Place, opt Options) (*Manager, error) {
 	if len(places) == 0 {
 		return nil, errors.New("no log directory is configured")
@@ -43,42 +43,33 @@ func Open(places []Place, opt Options) (*Manager, error) {
 		return m, nil
 	}
 	m.Unused()
-	_ = m.Close() // on error the next start recovers
+	_ = m.Close() // after an error the next start recovers
 	return nil, errors.Join(errs...)
 }
 
-// share divides what the options bound for a broker among its directories.
+// share divides broker-wide bounds among the directories.
 func (o *Options) share(dirs int) {
-	if o.OpenFiles <= 0 {
-		o.OpenFiles = openFiles(dirs)
-	}
-	// Each directory runs at most one compaction at a time.
-	if o.CleanerBytes <= 0 {
-		o.CleanerBytes = cleanerBytes
-	}
-	o.CleanerBytes = max(o.CleanerBytes/int64(dirs), 1)
-	if o.CleanerBytesPerSecond > 0 {
-		o.CleanerBytesPerSecond = max(o.CleanerBytesPerSecond/int64(dirs), 1)
-	}
+	setDefault(&o.OpenFiles, openFiles(dirs))
+	o.Cleaning = o.Cleaning.share(dirs)
 }
 
-// refusesStart reports whether an error of one directory keeps the broker from starting
-// with the others. Such an error is not of a disk: another process has the directory, a
-// newer version wrote it, the configuration names something else, or the process is out
-// of descriptors or memory. The operator corrects it, or a later start succeeds;
-// meanwhile no partition should be offline because of it.
+// refusesStart reports whether an error of one directory keeps the broker from starting with the
+// others. The cause of such an error is not a disk: another process has the directory, a newer
+// version wrote it, the configuration names something else, or the process is out of descriptors or
+// memory. The operator corrects it, or a later start succeeds; until then no partition should be
+// offline because of it.
 func refusesStart(err error) bool {
 	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) || errors.Is(err, syscall.ENOTDIR) ||
 		shortage(err) && !noSpace(err)
 }
 
-// admit adds an open directory. One that is a copy of a directory that was added before is
-// closed: the error is a DirError.
+// admit adds an open directory. If it is a copy of a directory that was added earlier, admit closes
+// it and returns a DirError.
 func (m *Manager) admit(d *Dir, place Place) error {
 	if err := m.isCopy(d); err != nil {
-		// After an unclean stop the next start must still see that: no leader epoch was raised.
+		// The next start must still see the unclean stop, because no leader epoch was raised.
 		d.unused = true
-		_ = d.Close() // on error the next start recovers it
+		_ = d.Close() // after an error the next start recovers it
 		return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
 	}
 	m.dirs = append(m.dirs, d)
@@ -89,18 +80,18 @@ func (m *Manager) admit(d *Dir, place Place) error {
 }
 
 // isCopy returns an error if a directory shares its identity or a log with one that was added
-// before.
+// earlier.
 func (m *Manager) isCopy(d *Dir) error {
 	for _, other := range m.dirs {
 		if other.ident.Dir == d.ident.Dir {
-			return foreign("it has the same identity as %s, which is before it in log.dirs and is used: "+
-				"one is a copy of the other; remove the copy, or take it out of log.dirs", other.path)
+			return foreign("it has the same identity as %s, which comes first in log.dirs and is used: "+
+				"one is a copy of the other; delete the copy, or remove it from log.dirs", other.path)
 		}
 	}
 	for _, l := range d.Logs() {
 		if other := m.logs[l.id]; other != nil {
-			return foreign("%s is in %s and in %s; the first in log.dirs is used: "+
-				"remove the partition from one of them, or take one of them out of log.dirs",
+			return foreign("%s is in both %s and %s; the first in log.dirs is used: "+
+				"remove the partition from one of them, or remove one of them from log.dirs",
 				l, other.dir.path, d.path)
 		}
 	}

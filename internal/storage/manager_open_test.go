@@ -12,13 +12,13 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// JOURNAL rule 16: what one log's files do wrong stops no other log.
+// JOURNAL rule 16: a failure of one log's files stops no other log.
 
-// A start at which one log's files can't be read or written serves the others.
-// What the journal held of that log is safe, over further starts and losses of
-// power, and is back as soon as the files are.
+// A start at which one log's files cannot be read or written serves the other logs. The journal's
+// frames of that log are safe over further starts and losses of power, and come back as soon as the
+// files work again.
 func TestStartGoesOnWithoutOneLog(t *testing.T) {
-	unswept := func(o *Options) { o.JournalBytes = 1 << 20 } // what it holds of a log stays in it
+	unswept := func(o *Options) { o.JournalBytes = 1 << 20 } // frames of a log stay in the journal
 	for _, op := range []errfs.Op{errfs.List, errfs.Open | errfs.Create, errfs.Write, errfs.Datasync, errfs.Truncate | errfs.Write} {
 		for _, err := range []error{syscall.EIO, syscall.EACCES} {
 			disk := crashfs.New(1)
@@ -70,8 +70,8 @@ func TestStartGoesOnWithoutOneLog(t *testing.T) {
 	}
 }
 
-// A start that is out of descriptors, memory or space blames no log for it: it fails, and the
-// next one has every log.
+// A start that is out of descriptors, memory or space does not blame a log: it fails, and the next
+// start has every log.
 func TestAStartInAShortageBlamesNoLog(t *testing.T) {
 	for _, short := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC} {
 		disk := crashfs.New(1)
@@ -105,9 +105,9 @@ func framesIn(t *testing.T, fsys *crashfs.FS) (names []string) {
 	return names
 }
 
-// A stop beside a log whose segments fail is not a clean one: the next start must bring
-// back what was set aside.
-func TestStopBesideALogThatIsSetAsideIsNotClean(t *testing.T) {
+// A stop with a log whose segments fail is not clean: the next start must replay the quarantined
+// frames.
+func TestAStopWithAQuarantinedLogIsNotClean(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
@@ -120,7 +120,7 @@ func TestStopBesideALogThatIsSetAsideIsNotClean(t *testing.T) {
 		put(t, logs[1], 1, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
-		eventually(t, "the log is set aside", logs[0].isAside)
+		eventually(t, "the log is quarantined", logs[0].isQuarantined)
 		holds(t, logs[0], 10) // out of memory
 		if err := d.Close(); err == nil {
 			t.Error("the stop met no error")
@@ -139,8 +139,8 @@ func TestStopBesideALogThatIsSetAsideIsNotClean(t *testing.T) {
 	}
 }
 
-// The journal fails while one log's files fail: the directory takes records
-// again without that log, which the next start brings back whole.
+// The journal and one log's files fail together. The directory accepts records again without that
+// log, which the next start restores completely.
 func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -157,7 +157,7 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 	}
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = send(logs[1], testBatch(t, 10, nil))
-	eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 && logs[0].isAside() })
+	eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 && logs[0].isQuarantined() })
 	put(t, logs[1], 4, 100)
 	put(t, logs[2], 4, 100)
 	if n := d.memory.deferred.Load(); n > 4000 {
@@ -170,7 +170,7 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 		holds(t, byPartition(t, again, 1), want)
 		put(t, byPartition(t, again, 0), 1, 10)
 	}
-	// Deleted instead, it leaves nothing.
+	// If the log is deleted instead, it leaves nothing.
 	if err := d.Delete(logs[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +179,8 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 	}
 }
 
-// A log that cannot be repaired and needs nothing of the journal does not keep its directory
-// from being reopened.
+// A log that cannot be repaired and needs no frames of the journal does not keep its directory from
+// being reopened.
 func TestReopenGoesOnWithoutALogThatNeedsNothing(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -198,14 +198,14 @@ func TestReopenGoesOnWithoutALogThatNeedsNothing(t *testing.T) {
 	}
 	failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = send(logs[1], testBatch(t, 10, nil))
-	// A hit alone may be seen before the directory knows of its failure.
+	// A hit alone may be seen before the directory has recorded the failure.
 	eventually(t, "the directory reopened", func() bool { return failed.Hits() > 0 && send(logs[1], testBatch(t, 10, nil)).Err == nil })
 	bad.Off()
 	eventually(t, "the log takes records", func() bool { return send(logs[0], testBatch(t, 100, nil)).Err == nil })
 	holds(t, logs[0], 4)
 }
 
-// On a disk that is full, or in a process without descriptors, a reopening waits.
+// On a full disk, or in a process without free descriptors, a reopening waits.
 func TestReopenWaitsOutAShortage(t *testing.T) {
 	for _, short := range []error{syscall.ENOSPC, syscall.EMFILE} {
 		disk := crashfs.New(1)
@@ -227,8 +227,8 @@ func TestReopenWaitsOutAShortage(t *testing.T) {
 	}
 }
 
-// What was kept aside and does not read back takes its log offline for good.
-func TestDamagedAsideIsNamed(t *testing.T) {
+// A damaged quarantine file takes its log offline permanently.
+func TestADamagedQuarantineFileIsReported(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	for _, l := range makeLogs(t, d, 2, "sync") {
@@ -241,7 +241,7 @@ func TestDamagedAsideIsNamed(t *testing.T) {
 	image = image.KillImage(2)
 	names := framesIn(t, image)
 	if len(names) != 1 {
-		t.Fatalf("kept aside: %v", names)
+		t.Fatalf("quarantine files: %v", names)
 	}
 	change(t, image, "/d/"+names[0], 300, []byte{0xff})
 	for range 2 {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 )
 
-// CreateIn makes logs in the directory that Place chose for them, all or none, and returns
-// them in the order of specs when their birth is durable. It does not wait for a disk that
-// hangs, where the logs may still be made later; see concurrently.
+// CreateIn creates logs in the directory that Place chose for them, all or none. It returns them in
+// the order of specs once their creation is durable. It does not wait for a hung disk, on which the
+// logs may still be created later; see concurrently.
 func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 	if err := m.concurrently([]*Dir{d}, func(d *Dir) error { return m.createIn(d, specs) }); err != nil {
 		return nil, err
@@ -20,10 +22,10 @@ func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 	return made, nil
 }
 
-// Place chooses a directory for each log, the usable one with the fewest, and notes that its
-// creation begins there: until CreateIn has ended, or Delete has taken that back, the log is
-// made in no other. A directory with little space is chosen only if all have little, and one
-// that avoid names only if all others are unusable; nil avoids none.
+// Place chooses a directory for each log, the usable one with the fewest logs, and records that the
+// creation begins there. Until CreateIn has ended, or Unplace or Delete has revoked the choice, the
+// log is created in no other directory. Place chooses a directory that is low on space only if all
+// are, and one in avoid only if all others are unusable. A nil avoid is empty.
 func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +43,7 @@ func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, err
 				}
 			}
 			if best == nil {
-				return nil, fmt.Errorf("%w: no log directory takes records now", ErrFailed)
+				return nil, fmt.Errorf("%w: no log directory accepts records now", ErrFailed)
 			}
 			counts[best]++
 		}
@@ -55,8 +57,8 @@ func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, err
 	return byDir, nil
 }
 
-// Unplace takes the choice of directories back for logs that were not made, so that Place may
-// choose others. A choice stays where the log may exist: in a directory that hangs, or whose
+// Unplace revokes the choice of directories for logs that were not created, so that Place may
+// choose others. A choice stays if the log may exist: in a hung directory, or in one whose
 // checkpoint may name it.
 func (m *Manager) Unplace(ids []ID) {
 	m.mu.Lock()
@@ -68,9 +70,9 @@ func (m *Manager) Unplace(ids []ID) {
 	}
 }
 
-// candidatesLocked returns the directories that take new logs, with how many logs each has or is to get:
-// those with room that need not be avoided, else those with room, else all that take records:
-// a client was refused already then, and what is asked for must be made.
+// candidatesLocked returns the directories that may get new logs, with the number of logs that each
+// has or will get. It prefers directories with space that are not in avoid, then those with space,
+// then all that accept records: clients are refused earlier, so these logs must be created.
 func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 	quick, roomy, all := map[*Dir]int{}, map[*Dir]int{}, map[*Dir]int{}
 	for _, d := range m.dirs {
@@ -90,7 +92,7 @@ func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 	} else if len(roomy) > 0 {
 		counts = roomy
 	}
-	for _, d := range m.begun { // whose turn has not come yet
+	for _, d := range m.begun { // their creation has begun
 		if _, ok := counts[d]; ok {
 			counts[d]++
 		}
@@ -98,8 +100,8 @@ func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 	return counts
 }
 
-// createIn makes logs in one directory and takes them over, also when nobody waits for that
-// any more.
+// createIn creates logs in one directory and adds them to the manager, even if no caller waits any
+// longer.
 func (m *Manager) createIn(d *Dir, specs []Spec) error {
 	logs, err := d.Create(specs)
 	m.mu.Lock()
@@ -115,16 +117,15 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 	return err
 }
 
-// Delete removes logs; see Dir.Delete. A log that isn't there is no error. After an error
-// the logs are out of use, and the next start may find some of them again; another call
-// completes the deletion.
+// Delete deletes logs; see Dir.Delete. A missing log is no error. After an error the logs are out
+// of use, and the next start may find some of them again; another call completes the deletion.
 func (m *Manager) Delete(ids ...ID) error {
-	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]deletion{}
+	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]checkpoint.Log{}
 	m.mu.Lock()
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
 			byDir[l.dir] = append(byDir[l.dir], l)
-			if m.hungLocked(l.dir) == nil { // otherwise nothing is begun, and the next call must find it
+			if m.hungLocked(l.dir) == nil { // otherwise nothing has begun, and the next call must find the log
 				delete(m.logs, id)
 			}
 		} else if d := m.begun[id]; d != nil {
@@ -145,7 +146,7 @@ func (m *Manager) Delete(ids ...ID) error {
 			}
 		}
 		if len(begun[d]) > 0 {
-			if err := m.unborn(d, begun[d]); err != nil {
+			if err := m.ascertainNotCreated(d, begun[d]); err != nil {
 				return err
 			}
 		}
@@ -153,8 +154,8 @@ func (m *Manager) Delete(ids ...ID) error {
 	})
 }
 
-// unborn makes sure that no start finds logs whose creation failed in a directory.
-func (m *Manager) unborn(d *Dir, ids []ID) error {
+// ascertainNotCreated ensures that no start finds logs whose creation in a directory failed.
+func (m *Manager) ascertainNotCreated(d *Dir, ids []ID) error {
 	if err := d.ascertain(); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func mustManage(t testing.TB, fsys vfs.FS, change ...func(*Options)) *Manager {
 	return m
 }
 
-// specsOf describes n partitions of a topic.
+// specsOf returns the specs of n partitions of a topic.
 func specsOf(topic byte, n int) []Spec {
 	list := make([]Spec, n)
 	for i := range list {
@@ -47,7 +47,7 @@ func specsOf(topic byte, n int) []Spec {
 	return list
 }
 
-// filled is /a and /b with one log each, which holds three records, after a clean stop.
+// filled returns a disk with /a and /b after a clean stop, each with one log of three records.
 func filled(t *testing.T) *crashfs.FS {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -65,7 +65,7 @@ func filled(t *testing.T) *crashfs.FS {
 	return disk
 }
 
-// in returns the log that lies in a directory.
+// in returns the log in a directory.
 func in(t *testing.T, m *Manager, dir string) *Log {
 	t.Helper()
 	for _, l := range m.Logs() {
@@ -77,8 +77,8 @@ func in(t *testing.T, m *Manager, dir string) *Log {
 	return nil
 }
 
-// A directory that can't be used takes its own logs with it and no others: the rest takes
-// records and new logs. The next start finds the directory as it was.
+// A directory that cannot be used takes only its own logs offline. The others accept records and
+// new logs. The next start finds the directory as it was.
 func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, disk *crashfs.FS) // lasts for one start
@@ -151,7 +151,7 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 	}
 }
 
-// moved takes a directory away.
+// moved renames a directory.
 func moved(t *testing.T, disk *crashfs.FS, dir string) {
 	t.Helper()
 	if err := disk.Rename(dir, dir+".away"); err != nil {
@@ -159,8 +159,8 @@ func moved(t *testing.T, disk *crashfs.FS, dir string) {
 	}
 }
 
-// What is not of a disk refuses the start with all directories, and gives every one of them
-// back: the next start finds them as after the last stop, clean or not.
+// An error whose cause is not a disk refuses the start with all directories and releases every one
+// of them. The next start finds them as after the last stop, clean or not.
 func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, disk *crashfs.FS) (undo func())
@@ -220,7 +220,7 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 	}
 }
 
-// If no directory can be used, the start fails and names each with its reason.
+// If no directory can be used, the start fails and reports each of them with its reason.
 func TestAStartWithoutAnyDirectoryIsRefused(t *testing.T) {
 	errs := errfs.New(filled(t))
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/a/checkpoint/*", Err: syscall.EIO})
@@ -231,8 +231,8 @@ func TestAStartWithoutAnyDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// Of two directories that hold the same log, the later one in the configuration is left out,
-// and both are named. The log is the earlier one's.
+// If two directories hold the same log, the later one in the configuration is left out, and the
+// error names both. The earlier one keeps the log.
 func TestOneLogInTwoDirectories(t *testing.T) {
 	disk := crashfs.New(1)
 	for i, p := range ab {
@@ -248,7 +248,7 @@ func TestOneLogInTwoDirectories(t *testing.T) {
 	leavesOutB(t, disk, 1)
 }
 
-// A directory that is a copy of another one is left out like that, too.
+// A directory that is a copy of another one is left out in the same way.
 func TestACopiedDirectoryIsLeftOut(t *testing.T) {
 	disk := crashfs.New(1)
 	d, err := OpenDir(ab[0], Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
@@ -279,7 +279,7 @@ func leavesOutB(t *testing.T, disk vfs.FS, records int64) {
 	}
 }
 
-// newestSnapshot names the snapshot of the checkpoint in force.
+// newestSnapshot returns the name of the current snapshot of the checkpoint.
 func newestSnapshot(t *testing.T, fsys vfs.FS, dir string) (name string) {
 	t.Helper()
 	infos, err := fsys.List(dir)

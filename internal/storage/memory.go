@@ -8,30 +8,28 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
-// flushAt is how many bytes of a log wait in memory before they are worth a
-// write to its segment.
+// flushAt is the number of unflushed bytes of a log that are worth a write to its segment.
 const flushAt = 64 << 10
 
-// memory accounts for the chunks of a directory. One bound covers what is
-// deferred (in the journal, not yet in segments) and what is kept as a cache.
-// At the bound appends wait in their logs' queues, which their requests'
-// budget bounds. Internal topics have a reserve beyond it (I13): the bulk that clients
-// write must not hold up what the broker itself needs to keep.
+// memory accounts for the chunks of a directory. One limit covers the deferred chunks (in the
+// journal, not yet in segments) and the cached ones. At the limit appends wait in their logs'
+// queues, whose size is limited by the requests' memory budget. Internal topics have a reserve
+// above the limit (I13), so that clients' bulk loads do not delay the broker's own records.
 type memory struct {
 	pool   bufpool.Pool
 	chunks sync.Pool // of *chunk
 	bound  int64
 
 	deferred atomic.Int64 // bytes of chunks that are not in segments
-	cached   atomic.Int64 // bytes of chunks that are
+	cached   atomic.Int64 // bytes of chunks that are in segments
 
-	mu      sync.Mutex
-	stalled [2]map[*Log]struct{} // logs whose queue waits for memory; internal topics' are apart
-	clean   []*Log               // logs with cached chunks, in turn for eviction
-	press   func()               // asks for flushes; must not block
+	mu           sync.Mutex
+	stalled      [2]map[*Log]struct{} // logs whose queue waits for memory, by kind
+	cachedLogs   []*Log               // logs with cached chunks, in eviction order
+	requestFlush func()               // requests flushes; must not block
 }
 
-// alloc gives a new chunk of the log memory for up to size bytes.
+// alloc returns a new chunk of the log with memory for up to size bytes.
 func (m *memory) alloc(l *Log, size int) *chunk {
 	c, _ := m.chunks.Get().(*chunk)
 	if c == nil {
@@ -42,18 +40,18 @@ func (m *memory) alloc(l *Log, size int) *chunk {
 	c.buf, c.at = l.tail.place(&m.pool, size)
 	l.mu.Unlock()
 	c.data = c.buf.Bytes()[c.at : c.at : c.at+size]
-	c.cap = int64(size) // what pages and size classes add is less than that again
+	c.cap = int64(size) // pages and size classes add less than that
 	m.deferred.Add(c.cap)
 	return c
 }
 
-// joined takes a chunk for another use that became a part of another.
+// joined recycles a chunk that was joined to another one.
 func (m *memory) joined(c *chunk) {
 	*c = chunk{}
 	m.chunks.Put(c)
 }
 
-// release gives back a chunk that was never published or is not wanted any more.
+// release releases a chunk that was never published.
 func (m *memory) release(c *chunk) {
 	m.deferred.Add(-c.cap)
 	c.buf.Release()
@@ -74,8 +72,8 @@ func kindOf(l *Log) int {
 	return ofClients
 }
 
-// room reports whether logs of a kind may take more.
-func (m *memory) room(kind int) bool {
+// hasSpace reports whether logs of a kind may use more memory.
+func (m *memory) hasSpace(kind int) bool {
 	bound := m.bound
 	if kind == ofBroker {
 		bound += m.bound / 8
@@ -83,19 +81,19 @@ func (m *memory) room(kind int) bool {
 	return m.deferred.Load() < bound
 }
 
-// admit says whether a log may take more into memory; if not it is kicked when
-// there is room. One group may exceed the bound.
+// admit reports whether a log may commit another group. If not, resume commits the log's queue when
+// memory is free. One group may exceed the limit.
 func (m *memory) admit(l *Log) bool {
-	if m.pressed() {
-		m.press()
+	if m.underPressure() {
+		m.requestFlush()
 	}
 	kind := kindOf(l)
-	if m.room(kind) {
+	if m.hasSpace(kind) {
 		return true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.room(kind) { // resume came first
+	if m.hasSpace(kind) { // resume ran first
 		return true
 	}
 	if m.stalled[kind] == nil {
@@ -105,96 +103,92 @@ func (m *memory) admit(l *Log) bool {
 	return false
 }
 
-// tight says that what becomes durable should be flushed at once: nobody but
-// the logs that hold the memory can give it back.
-func (m *memory) tight() bool {
-	if m.pressed() {
-		m.press()
+// nearLimit reports whether durable chunks should be flushed at once. Only flushing releases
+// memory.
+func (m *memory) nearLimit() bool {
+	if m.underPressure() {
+		m.requestFlush()
 	}
 	return m.deferred.Load() > m.bound-m.bound/8
 }
 
-// pressed says that logs should be flushed although they have little, and
-// relieved that it is enough. What lies between is what one relief flushes.
-func (m *memory) pressed() bool  { return m.deferred.Load() > m.bound/2+m.bound/8 }
-func (m *memory) relieved() bool { return m.deferred.Load() <= m.bound/2 }
+// underPressure reports whether logs should be flushed although they have few bytes, and relieved
+// whether enough was flushed. The difference is what one call of flushLargest flushes.
+func (m *memory) underPressure() bool    { return m.deferred.Load() > m.bound/2+m.bound/8 }
+func (m *memory) pressureRelieved() bool { return m.deferred.Load() <= m.bound/2 }
 
-// flushed moves chunks of a log from deferred to cached, and evicts where both
-// together exceed the bound: from log after log the oldest chunks, what it has
-// above an equal share or else a single one. So all keep the end of their tail,
-// where their readers are.
+// flushed moves chunks of a log from deferred to cached, and evicts chunks while both together
+// exceed the limit. It takes the logs in turn and evicts the oldest chunks beyond an equal share of
+// the memory, or at least one chunk. So every log keeps the end of its tail, where most readers
+// are.
 func (m *memory) flushed(l *Log, bytes int64) {
 	m.deferred.Add(-bytes)
 	m.cached.Add(bytes)
-	m.mu.Lock()
-	if !l.listed {
-		l.listed = true
-		m.clean = append(m.clean, l)
-	}
-	m.mu.Unlock()
+	m.list(l)
 	for over := m.over(); over > 0; over = m.over() {
 		m.mu.Lock()
-		if len(m.clean) == 0 {
+		if len(m.cachedLogs) == 0 {
 			m.mu.Unlock()
 			break
 		}
-		victim := m.clean[0]
-		m.clean = m.clean[1:]
+		victim := m.cachedLogs[0]
+		m.cachedLogs = m.cachedLogs[1:]
 		victim.listed = false
-		share := (m.bound - m.deferred.Load()) / int64(len(m.clean)+1)
+		share := (m.bound - m.deferred.Load()) / int64(len(m.cachedLogs)+1)
 		m.mu.Unlock()
 		if m.evict(victim, over, share) {
-			m.mu.Lock()
-			if !victim.listed {
-				victim.listed = true
-				m.clean = append(m.clean, victim)
-			}
-			m.mu.Unlock()
+			m.list(victim)
 		}
 	}
 	m.resume()
 }
 
-// over is by how many bytes the memory exceeds its bound.
+// list appends a log to the eviction order.
+func (m *memory) list(l *Log) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !l.listed {
+		l.listed = true
+		m.cachedLogs = append(m.cachedLogs, l)
+	}
+}
+
+// over returns by how many bytes the memory exceeds its limit.
 func (m *memory) over() int64 { return m.deferred.Load() + m.cached.Load() - m.bound }
 
-// evict drops a log's oldest cached chunks: n bytes of what it has above share, and
-// at least one. It says whether there are more.
+// evict evicts a log's oldest cached chunks: up to n bytes of its excess over share, but at least
+// one chunk. It reports whether others are left.
 func (m *memory) evict(l *Log, n, share int64) bool {
 	l.mu.Lock()
-	gone := l.tail.evict(min(n, max(l.tail.cached-share, 1)))
+	n = min(n, max(l.tail.cached-share, 1))
+	gone := l.tail.evict(func(c *chunk) bool { n -= c.cap; return n+c.cap > 0 })
 	more := l.tail.flushed > 0
 	l.mu.Unlock()
-	for _, c := range gone {
-		m.cached.Add(-c.cap)
-		c.buf.Release()
-	}
+	m.drop(gone)
 	return more
 }
 
-// evictCached drops all that logs hold as a cache.
+// evictCached evicts all cached chunks of logs.
 func (m *memory) evictCached(logs []*Log) {
 	for _, l := range logs {
 		m.evict(l, math.MaxInt64, 0)
 	}
 }
 
-// evictAll drops everything that logs hold in memory; they are not used any more.
+// evictAll drops all chunks of logs that are no longer used.
 func (m *memory) evictAll(logs []*Log) {
-	m.evictCached(logs)
 	for _, l := range logs {
 		l.mu.Lock()
 		gone := l.tail.cutEnd(-1)
 		l.mu.Unlock()
-		m.drop(gone, 0)
+		m.drop(gone)
 	}
 }
 
-// drop releases chunks that were cut from a log's tail. cached says how many of
-// them were in segments.
-func (m *memory) drop(gone []*chunk, cached int) {
-	for i, c := range gone {
-		if i < cached {
+// drop releases chunks that were removed from a log's tail.
+func (m *memory) drop(gone []*chunk) {
+	for _, c := range gone {
+		if c.cached {
 			m.cached.Add(-c.cap)
 		} else {
 			m.deferred.Add(-c.cap)
@@ -204,10 +198,10 @@ func (m *memory) drop(gone []*chunk, cached int) {
 	m.resume()
 }
 
-// resume kicks the logs that wait and for which there is room.
+// resume commits the queues of logs that wait for memory, if there is some.
 func (m *memory) resume() {
 	for kind := range m.stalled {
-		if !m.room(kind) {
+		if !m.hasSpace(kind) {
 			continue
 		}
 		m.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Records of an internal topic are taken although clients' records fill the memory and segments stand
-// still; what internal topics have beyond that is bounded, too, and everything goes on in the end.
+// Records of an internal topic are accepted although clients' records fill the memory and segments
+// are blocked. Their additional memory is limited, too, and all appends succeed in the end.
 func TestInternalTopicsHaveMemoryThatClientsCannotFill(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10

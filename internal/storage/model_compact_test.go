@@ -10,22 +10,22 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// Every second log of the model is compacted now and then. What such a log must hold
-// is not its batches: it is what a reader from its start knows at its end.
+// Every second log of the model is compacted from time to time. Such a log is compared not by its
+// batches but by what a reader from its start knows at its end.
 
-// mayCompact says whether the model compacts a log.
+// mayCompact reports whether the model compacts a log.
 func (m *mlog) mayCompact() bool { return m.id.Topic[0]%2 == 0 }
 
-// tombstones is for how long those of a log stay; 0, or longer than the model lives.
+// tombstones returns how long tombstones of a log stay: 0, or longer than the model runs.
 func (m *mlog) tombstones() time.Duration { return time.Duration(m.id.Topic[0]/2%2) * time.Hour }
 
-// High is Bounds: retention takes what it likes.
+// High implements Observer.
 func (m *mlog) High() int64 { return math.MaxInt64 }
 
-// Stable is Bounds: the model truncates nothing below.
+// Stable implements Observer: the model truncates nothing below.
 func (m *mlog) Stable() int64 { return m.high.Load() }
 
-// modelKey is the key of a record: one of a few.
+// modelKey returns the key of a record: one of a few.
 func (w *world) modelKey() []byte { return []byte{'k', byte(w.rng.IntN(9))} }
 
 // compact runs a pass over a log, if one is due, and writes to the directory meanwhile.
@@ -61,13 +61,13 @@ func (w *world) compact(m *mlog) {
 	after := m.l.Config()
 	after.Cleanup = Cleanup{}
 	m.l.cfg.Store(&after)
-	w.dir.memory.evict(m.l, math.MaxInt64, 0) // readers are to see the segments
+	w.dir.memory.evict(m.l, math.MaxInt64, 0) // makes readers read segments
 }
 
-// sees notes what a reader knows once it has seen the records of a batch from an offset on.
+// sees is what a reader knows after the records of a batch from an offset on.
 type sees struct {
 	from int64
-	last map[string]string // of each key; tombstones too
+	last map[string]string // by key; including tombstones
 	at   map[int64]string  // every record
 }
 
@@ -96,7 +96,7 @@ func seen(from int64, bs []mbatch) sees {
 	return s
 }
 
-// sameState says what a reader of a compacted log misses; "" if nothing.
+// sameState returns what a reader of a compacted log misses, "" if nothing.
 func (m *mlog) sameState(start int64, want, got []mbatch) string {
 	a, b := seen(start, want), seen(start, got)
 	for at, v := range b.at {
@@ -121,7 +121,7 @@ func (m *mlog) sameState(start int64, want, got []mbatch) string {
 	return ""
 }
 
-// isCompacted says whether a log of the model was compacted: its batches may have gaps.
+// isCompacted reports whether a log of the model was compacted: its batches may have gaps.
 func (w *world) isCompacted(l *Log) bool {
 	return slices.ContainsFunc(w.logs, func(m *mlog) bool { return m.l == l && m.compacted })
 }

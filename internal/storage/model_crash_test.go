@@ -27,7 +27,7 @@ func (w *world) fault() {
 	}
 	w.say("fault: %s, call %d", what, r.From)
 	w.errs.Add(r)
-	for range w.rng.IntN(3) { // what is done about it may fail too
+	for range w.rng.IntN(3) { // the reaction to the fault may fail, too
 		w.again()
 	}
 	for range 1 + w.rng.IntN(4) {
@@ -52,7 +52,7 @@ func (w *world) fault() {
 	}
 }
 
-// again adds a second fault: a repair or a reopening that fails, too.
+// again adds a second fault, so that a repair or a reopening fails, too.
 func (w *world) again() {
 	r := errfs.Rule{Count: 1 + w.rng.IntN(30), Err: syscall.EIO, From: 1 + w.rng.IntN(4), Drop: errfs.Drop(w.rng.IntN(3))}
 	switch w.rng.IntN(4) {
@@ -69,7 +69,7 @@ func (w *world) again() {
 	w.errs.Add(r)
 }
 
-// crash ends the process and starts the next, which may crash while it starts.
+// crash ends the process and starts the next, which may crash during its start.
 func (w *world) crash() {
 	if w.dir != nil {
 		w.poll()
@@ -97,8 +97,8 @@ func (w *world) crash() {
 	w.open(true)
 }
 
-// oneBad makes the files of one log fail for the start that follows: what the
-// journal holds of it must be there at the next.
+// oneBad makes the files of one log fail during the next start. The start after that must find the
+// log's records in the journal.
 func (w *world) oneBad() {
 	if !w.cfg.faults || len(w.logs) == 0 || w.rng.IntN(2) == 0 {
 		return
@@ -111,8 +111,8 @@ func (w *world) oneBad() {
 	}
 }
 
-// image is what the next process finds, now and then without the checkpoint: its copy is put
-// in its place then.
+// image returns what the next process finds, sometimes without the checkpoint, which its copy
+// replaces then.
 func (w *world) image() *crashfs.FS {
 	disk := w.left()
 	if w.rng.IntN(4) > 0 {
@@ -122,7 +122,7 @@ func (w *world) image() *crashfs.FS {
 		return disk // there was no checkpoint yet
 	}
 	if s, err := checkpoint.Read(disk, "/d/"+CheckpointMirror); err == nil && s == nil {
-		return disk // nor a whole one
+		return disk // nor a complete one
 	}
 	if _, err := checkpoint.Restore(disk, "/d/"+CheckpointMirror, "/d/"+CheckpointDir); err != nil {
 		failf("copy of the checkpoint: %v", err)
@@ -131,7 +131,7 @@ func (w *world) image() *crashfs.FS {
 	return disk
 }
 
-// left is what is left on the disk.
+// left returns what is left on the disk.
 func (w *world) left() *crashfs.FS {
 	if w.rng.IntN(3) == 0 {
 		w.say("kill")
@@ -152,7 +152,7 @@ func (w *world) open(crashed bool) {
 	w.start(image)
 }
 
-// start opens the directory on an image and holds every log against the model.
+// start opens the directory on an image and compares every log with the model.
 func (w *world) start(image *crashfs.FS) {
 	if w.rng.IntN(8) == 0 {
 		w.replayTwice(image)
@@ -187,14 +187,14 @@ func (w *world) start(image *crashfs.FS) {
 		failf("%s was deleted and is back", l)
 	}
 	for _, m := range w.logs {
-		w.settleProducers(m)
+		w.resetSequences(m)
 		w.say("%s is back: %s", m.topic, w.told(m))
 		w.retry(m)
 	}
 }
 
-// settleProducers sets the sequences that follow what came back.
-func (w *world) settleProducers(m *mlog) {
+// resetSequences sets the sequence numbers that follow the recovered records.
+func (w *world) resetSequences(m *mlog) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.seqs)

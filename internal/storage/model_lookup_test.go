@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// lookUp asks a log for a record by time, or for the greatest timestamp, below a limit that is
-// the end of a batch, as high watermarks are.
+// lookUp searches a log for a record by time, or for the largest timestamp, below a limit that is
+// the end of a batch, like high watermarks.
 func (r *reader) lookUp(t target) {
 	before := t.m.view(t.l)
 	limit := t.ackEnd()
@@ -28,13 +28,13 @@ func (r *reader) lookUp(t target) {
 		ask.judge(&before, &after, got)
 	case after.closed || r.w.disk.Crashed():
 	case (errors.Is(err, ErrOffsetOutOfRange) || errors.Is(err, ErrFailed)) && replacedMeanwhile(&before, &after):
-		// A segment that it was searching went or was cut.
+		// A segment that it searched was removed or truncated.
 	default:
 		r.w.diskError(fmt.Sprintf("lookup %+v", ask), err)
 	}
 }
 
-// someTime returns the timestamp of one of the newest records, or one near it.
+// someTime returns the timestamp of one of the newest records, or one close to it.
 func (r *reader) someTime(h *history) int64 {
 	if len(h.bs) == 0 {
 		return 0
@@ -43,7 +43,7 @@ func (r *reader) someTime(h *history) int64 {
 	return b.records[r.rng.IntN(len(b.records))].time + r.rng.Int64N(3) - 1
 }
 
-// findTimeOf returns how logs are searched: as the log does it, unless a rule is taken away.
+// findTimeOf returns the way to search logs: that of the log unless a rule is disabled.
 func (cfg *modelConfig) findTimeOf() func(l *Log, ts, limit int64) (Timestamp, error) {
 	if cfg.findTime != nil {
 		return cfg.findTime
@@ -51,11 +51,11 @@ func (cfg *modelConfig) findTimeOf() func(l *Log, ts, limit int64) (Timestamp, e
 	return (*Log).FindTime
 }
 
-// lookup is a question for a timestamp.
+// lookup is a search for a timestamp.
 type lookup struct {
 	target
 	ts, limit int64
-	greatest  bool // instead of the first one that is ts or later
+	greatest  bool // instead of the first timestamp of at least ts
 }
 
 func (q *lookup) judge(before, after *view, got Timestamp) {
@@ -63,7 +63,7 @@ func (q *lookup) judge(before, after *view, got Timestamp) {
 		failf("%s: a lookup below %d answers %+v", q.m.topic, q.limit, got)
 	}
 	if replacedMeanwhile(before, after) {
-		return // which records counted can't be told
+		return // it is unknown which records counted
 	}
 	why := q.wrong(&after.of[0], after, max(before.high, after.high), got)
 	if why == "" {
@@ -76,8 +76,8 @@ func (q *lookup) judge(before, after *view, got Timestamp) {
 	failf("%s [%d, %d): %s below %d is said to be %+v, %s", q.m.topic, after.start, after.end, what, q.limit, got, why)
 }
 
-// wrong says why an answer is wrong; "" if it is right. Of a compacted log a record that may be
-// gone may be found and may be missing.
+// wrong returns why an answer is wrong, "" if it is correct. In a compacted log a record that may
+// have been removed may be found or missing.
 func (q *lookup) wrong(h *history, v *view, high int64, got Timestamp) string {
 	if got.Offset >= 0 {
 		r := h.record(got.Offset)

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// step does one thing to the directory.
+// step performs one operation on the directory.
 func (w *world) step() {
 	if len(w.logs) == 0 || w.rng.IntN(40) == 0 && len(w.logs) < 4 {
 		w.create()
@@ -107,14 +107,14 @@ func (w *world) drop(m *mlog) {
 	}
 }
 
-// diskError makes sure that an error has a cause.
+// diskError fails the model unless an error has a cause.
 func (w *world) diskError(what string, err error) {
 	if !w.disk.Crashed() && w.errs.Calls(errfs.Any) >= 0 && !w.cfg.faults {
 		failf("%s: %v, but the disk did not fail", what, err)
 	}
 }
 
-// append sends batches, of a producer or of none.
+// append sends batches, with or without a producer.
 func (w *world) append(m *mlog, n int) {
 	for range n {
 		o := record.BatchOptions{}
@@ -147,8 +147,8 @@ func (w *world) append(m *mlog, n int) {
 	}
 }
 
-// modelTime is the timestamp of a record, of 1970: they grow, but not from record to record, and
-// some lie far ahead of those that follow.
+// modelTime returns the timestamp of a record, of 1970. Timestamps grow on the whole, but some are
+// smaller than their predecessor's and some far ahead of their successors'.
 func (w *world) modelTime() int64 {
 	ts := int64(w.counter*10 + w.rng.IntN(20)*10)
 	if w.rng.IntN(15) == 0 {
@@ -157,14 +157,14 @@ func (w *world) modelTime() int64 {
 	return ts
 }
 
-// modelSink notes the outcome of one append in the model, in the order of the log.
+// modelSink records the outcome of one append in the model, in log order.
 type modelSink struct {
 	m    *mlog
 	pid  int64
 	done chan struct{}
 }
 
-// OffsetsAssigned is Sink.
+// OffsetsAssigned implements Sink.
 func (s *modelSink) OffsetsAssigned(a *Append) {
 	m := s.m
 	m.mu.Lock()
@@ -217,10 +217,10 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 	return a
 }
 
-// retry sends acknowledged batches once more: they must be recognised.
+// retry sends acknowledged batches again: they must be recognized.
 func (w *world) retry(m *mlog) {
 	m.mu.Lock()
-	pids := m.pids // a log that reverts from here on forgets what is sent again
+	pids := m.pids // a log that reverts from here on forgets the batches that are sent again
 	left := map[int64]int{}
 	var again []mbatch
 	if len(m.seqs) > 0 {
@@ -257,7 +257,7 @@ func (w *world) configure(m *mlog) {
 	m.l.Configure(Config{Profile: modelProfiles()[m.profile], Segment: w.limits()})
 }
 
-// calm waits until no disk error is under way: what follows must succeed.
+// calm waits until no disk error is pending, since the next operation must succeed.
 func (w *world) calm(m *mlog) bool {
 	w.healthy()
 	w.acked(m)
@@ -274,7 +274,7 @@ func (w *world) truncate(m *mlog) {
 	if w.rng.IntN(2) == 0 {
 		end = max(m.cur.end()-w.rng.Int64N(6), m.cur.start)
 	}
-	end = max(end, min(m.high.Load(), m.cur.end())) // what counts in the cluster is not taken back
+	end = max(end, min(m.high.Load(), m.cur.end())) // records below the high watermark are not truncated
 	old := m.cur
 	m.cur = old.cut(end)
 	m.cur.start = min(m.cur.start, m.cur.end())
@@ -295,7 +295,7 @@ func (w *world) replaced(m *mlog, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.alts, m.replacing = nil, false
-	m.high.Store(min(m.high.Load(), m.cur.end())) // a reset begins anew
+	m.high.Store(min(m.high.Load(), m.cur.end())) // a reset starts over
 	if e := m.l.Ends(); e.LogEnd != m.cur.end() || e.LogStart != m.cur.start {
 		failf("%s is %+v after a truncation or reset, want [%d, %d)", m.topic, e, m.cur.start, m.cur.end())
 	}
@@ -331,7 +331,7 @@ func (w *world) setStart(m *mlog) {
 	w.replaced(m, m.l.SetLogStart(start))
 }
 
-// remove deletes a log, half of the times while records are on their way to it.
+// remove deletes a log, half of the time while records are in flight.
 func (w *world) remove(m *mlog) {
 	if w.rng.IntN(2) == 0 && !w.calm(m) || w.disk.Crashed() || m.l.Err() != nil {
 		return
@@ -346,7 +346,7 @@ func (w *world) remove(m *mlog) {
 	}
 }
 
-// restart stops cleanly and starts again.
+// restart stops the process cleanly and starts it again.
 func (w *world) restart() {
 	w.stopReading()
 	w.healthy()
@@ -359,9 +359,9 @@ func (w *world) restart() {
 	err := w.dir.Close()
 	w.poll()
 	if w.disk.Crashed() {
-		return // crash() goes on from here
+		return // crash continues from here
 	}
-	if err != nil && !w.cfg.faults { // a failed write may be found out only now
+	if err != nil && !w.cfg.faults { // a failed write may be discovered only now
 		failf("close: %v", err)
 	}
 	w.down()
@@ -372,7 +372,7 @@ func (w *world) restart() {
 	}
 }
 
-// down notes that no process runs.
+// down records that no process runs.
 func (w *world) down() {
 	w.dir = nil
 	for _, m := range w.logs {

@@ -8,21 +8,20 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// The model reads as the broker does: one request for several logs with a budget that they
-// share, of which only the first log with data answers a batch that exceeds it. Every answer is
-// judged against what the model knows. An answer that is right begins at the offset asked for
-// and leaves out nothing, so that a consumer, who continues where the last answer ended, receives
-// every record once and in order.
+// The model reads like the broker: one request for several logs shares a budget, and only the first
+// log with data returns a batch that exceeds it. Every answer is compared with what the model
+// knows. A correct answer begins at the requested offset and skips nothing, so a consumer, which
+// continues where the last answer ended, receives every record once and in order.
 
 // consumersPerLog is how many consumers read each log at their own pace.
 const consumersPerLog = 2
 
-// reader fetches and looks up. At most one is at work at a time.
+// reader fetches and looks up. At most one is active at a time.
 type reader struct {
 	w    *world
 	rng  *rand.Rand
 	logs []target
-	// searched are the logs that it looks up in.
+	// searched are the logs in which it looks up.
 	searched []target
 
 	stop atomic.Bool
@@ -30,21 +29,21 @@ type reader struct {
 	err  error
 }
 
-// target is a log as the reader found it: the model may delete it meanwhile.
+// target is a log as the reader found it. The model may delete it meanwhile.
 type target struct {
 	m *mlog
 	l *Log
 }
 
-// ackEnd is the end of what is acknowledged and of what the model knows: records may be written
-// through and readable before their sink learns of them.
+// ackEnd returns the end of what is both acknowledged and known to the model: written records may
+// be readable before their sink is notified.
 func (t target) ackEnd() int64 {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	return min(t.l.AckEnd(), t.m.cur.end())
 }
 
-// fetchPart is what a fetch asks of one log.
+// fetchPart is the part of a fetch for one log.
 type fetchPart struct {
 	target
 	at, limit int64
@@ -52,10 +51,10 @@ type fetchPart struct {
 	one       bool // at least one batch
 	before    view
 	next      int64 // where a consumer continues
-	ended     bool  // a consumer has nothing to ask for below limit any more
+	ended     bool  // a consumer has nothing left to request below limit
 }
 
-// newReader returns a reader of all logs that looks up in one of them only, if it is given.
+// newReader returns a reader of all logs. If only is set, it looks up in that log alone.
 func (w *world) newReader(only *mlog) *reader {
 	r := &reader{w: w, rng: newRandom(w.rng.Uint64()), done: make(chan struct{})}
 	for _, m := range w.logs {
@@ -69,7 +68,7 @@ func (w *world) newReader(only *mlog) *reader {
 	return r
 }
 
-// act reads once, in one of the ways of a client.
+// act performs one read, in one of the ways of a client.
 func (r *reader) act() {
 	if len(r.logs) == 0 {
 		return
@@ -104,9 +103,9 @@ func (r *reader) anywhere() {
 	r.fetch(parts)
 }
 
-// consume continues a consumer of every log until all have reached the end that they saw when
-// they began. The first log that has something answers at least one batch, so each round moves
-// one of them.
+// consume continues one consumer of every log until all have reached the end at the beginning of
+// the call. The first log that has data returns at least one batch, so each round advances one of
+// them.
 func (r *reader) consume(who int) {
 	open := map[*mlog]*fetchPart{}
 	for _, t := range r.logs {
@@ -119,7 +118,7 @@ func (r *reader) consume(who int) {
 		var parts []*fetchPart
 		for _, i := range r.rng.Perm(len(r.logs)) {
 			if p := open[r.logs[i].m]; p != nil {
-				p.limit = min(p.limit, p.ackEnd()) // a truncation takes the rest
+				p.limit = min(p.limit, p.ackEnd()) // a truncation may remove the rest
 				p.max = r.rng.IntN(9000)
 				parts = append(parts, p)
 			}
@@ -135,8 +134,8 @@ func (r *reader) consume(who int) {
 	}
 }
 
-// fetch asks for the parts as the broker does: from memory alone where that holds everything,
-// otherwise with reads of the disk.
+// fetch requests the parts as the broker does: from memory alone if that has everything, otherwise
+// with disk reads.
 func (r *reader) fetch(parts []*fetchPart) {
 	budget := r.rng.IntN(20000)
 	if r.rng.IntN(2) == 0 && r.read(parts, budget, true) {
@@ -145,7 +144,7 @@ func (r *reader) fetch(parts []*fetchPart) {
 	r.read(parts, budget, false)
 }
 
-// read reports whether all parts were answered: from memory alone it may be impossible.
+// read reports whether all parts were answered, which may be impossible from memory alone.
 func (r *reader) read(parts []*fetchPart, budget int, memory bool) bool {
 	first := true
 	slices := make([]Slice, len(parts))
@@ -177,7 +176,7 @@ func (r *reader) read(parts []*fetchPart, budget int, memory bool) bool {
 	return true
 }
 
-// readOf returns how logs are read: as the log does it, unless a rule is taken away.
+// readOf returns the way to read logs: that of the log unless a rule is disabled.
 func (cfg *modelConfig) readOf() func(l *Log, at, limit int64, max int, one bool) (Slice, error) {
 	if cfg.read != nil {
 		return cfg.read
@@ -185,7 +184,7 @@ func (cfg *modelConfig) readOf() func(l *Log, at, limit int64, max int, one bool
 	return (*Log).Read
 }
 
-// judge fails the model unless the answer is one that the log may give, and moves the consumer.
+// judge fails the model unless the log may give the answer, and advances the consumer.
 func (p *fetchPart) judge(w *world, s Slice, most int, err error) {
 	after := p.m.view(p.l)
 	p.next, p.ended = p.at, false
@@ -204,7 +203,7 @@ func (p *fetchPart) judge(w *world, s Slice, most int, err error) {
 	case n > 0:
 		p.next = got[n-1].LastOffset() + 1
 	case p.one:
-		p.ended = true // the judgement below finds nothing left out
+		p.ended = true // the check below finds no skipped record
 	}
 	why := ""
 	for _, v := range [2]*view{&p.before, &after} {
@@ -219,8 +218,8 @@ func (p *fetchPart) judge(w *world, s Slice, most int, err error) {
 		p.m.topic, after.start, after.end, p.at, p.limit, most, p.one, why)
 }
 
-// judgeError fails the model unless an error has a cause. A consumer whose offset is gone begins
-// at the start of the log.
+// judgeError fails the model unless an error has a cause. A consumer whose offset was removed
+// continues at the start of the log.
 func (p *fetchPart) judgeError(w *world, after *view, err error) {
 	switch {
 	case after.closed || w.disk.Crashed():

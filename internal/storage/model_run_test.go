@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestModel lives many short histories of a log directory with crashes.
+// TestModel runs many short histories of a log directory with crashes.
 //
-//	CHRONIK_MODEL_SEED=n   begin with the history of that seed, and live only it
-//	CHRONIK_MODEL_RUNS=n   live that many histories
+//	CHRONIK_MODEL_SEED=n   run only the history with this seed
+//	CHRONIK_MODEL_RUNS=n   run this many histories
 func TestModel(t *testing.T) {
 	runs, first := 250, uint64(1)
 	cfg := modelConfig{steps: 120}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// setStarts moves the starts of several logs at once, some of them to their end.
+// setStarts moves the starts of several logs at once, some of them to the log end.
 func (w *world) setStarts() {
 	var some []*mlog
 	for _, m := range w.logs {
@@ -36,8 +36,8 @@ func (w *world) setStarts() {
 	}
 }
 
-// retention has the keeper's round take what it likes: everything, since all
-// records are of 1970, or down to some size. What it took can't be known before.
+// retention runs retention with a policy that removes everything, since all records are of 1970, or
+// down to some size. What it removes is not known in advance.
 func (w *world) retention() {
 	for _, m := range w.logs {
 		if w.calm(m); w.disk.Crashed() {
@@ -53,12 +53,12 @@ func (w *world) retention() {
 	for _, m := range w.logs {
 		cfg := m.l.Config()
 		cfg.Cleanup = Cleanup{Delete: true, RetentionTime: old, RetentionBytes: bytes, TimestampAfter: time.Hour}
-		m.l.cfg.Store(&cfg) // without a word to the keeper
+		m.l.cfg.Store(&cfg) // without waking the retention loop
 		m.mu.Lock()
 		before[m], m.replacing = m.cur, true
 		m.mu.Unlock()
 	}
-	w.dir.retain()
+	w.dir.applyRetention()
 	for _, m := range w.logs {
 		cfg := m.l.Config()
 		cfg.Cleanup = Cleanup{}
@@ -67,13 +67,13 @@ func (w *world) retention() {
 	}
 }
 
-// retained takes over what retention did to a log, if the rules allow it.
+// retained checks what retention did to a log and updates the model.
 func (w *world) retained(m *mlog, was history, bytes int64, old time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	start := m.l.logStart.Load()
 	if start == was.start {
-		// Of a segment in which compaction left no record only the file tells the age.
+		// If compaction left no record in a segment, only the file shows its age.
 		if old > 0 && was.start < was.end() && !w.disk.Crashed() && m.l.Err() == nil && !m.compacted {
 			failf("%s: retention left [%d, %d), which is of 1970", m.topic, was.start, was.end())
 		}
@@ -102,7 +102,7 @@ func (w *world) retained(m *mlog, was history, bytes int64, old time.Duration) {
 	m.alts = append(m.alts, was)
 }
 
-// rollUp ends the active segment of a log.
+// rollUp rolls the active segment of a log.
 func (w *world) rollUp(m *mlog) {
 	w.say("roll %s", m.topic)
 	if err := m.l.roll(); err != nil {

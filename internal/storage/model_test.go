@@ -20,20 +20,19 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// The model runs the real code on a file system that loses power, and knows
-// what each log may hold after a crash. What a log promised (its ends) is read
-// from the dead process: a promise counts from the moment it could be seen.
+// The model runs the real code on a file system that loses power, and knows what each log may
+// contain after a crash. It reads what a log promised (its ends) from the dead process: a promise
+// counts from the moment when it was visible.
 
-// patience is how long a test waits for what must come, however busy the machine.
+// patience is how long a test waits for an event, even on a busy machine.
 const patience = 2 * time.Minute
 
-// failure is what the model found wrong; a panic carries it out of callbacks
-// and helpers.
+// failure is an error that the model found. A panic carries it out of callbacks and helpers.
 type failure struct{ msg string }
 
 func failf(format string, args ...any) { panic(failure{fmt.Sprintf(format, args...)}) }
 
-// mbatch is one batch as it must stand in the log.
+// mbatch is a batch as it must be in the log.
 type mbatch struct {
 	base, next int64
 	data       []byte
@@ -43,12 +42,12 @@ type mbatch struct {
 	epoch      int32
 }
 
-// history is one way in which a log may come back.
+// history is one possible content of a log after a crash.
 type history struct {
 	start           int64 // log start
-	first           int64 // where bs begins
+	first           int64 // first offset of bs
 	bs              []mbatch
-	synced, written int64 // promised to survive a loss of power, and a kill
+	synced, written int64 // promised to survive a power loss, and a kill
 }
 
 func (h *history) end() int64 {
@@ -58,7 +57,7 @@ func (h *history) end() int64 {
 	return h.first
 }
 
-// cut returns the history without the batches that reach beyond end.
+// cut returns the history without the batches that extend beyond end.
 func (h *history) cut(end int64) history {
 	c := *h
 	n := 0
@@ -70,58 +69,48 @@ func (h *history) cut(end int64) history {
 	return c
 }
 
-// promise notes what the log promised, as far as this history reaches, and
-// returns its end.
+// promise records what the log promised, as far as this history goes, and returns its end.
 func (h *history) promise(durable, written int64) int64 {
 	end := h.end()
 	h.synced, h.written = max(h.synced, min(durable, end)), max(h.written, min(written, end))
 	return end
 }
 
-// mlog is what the model knows of a log.
+// mlog is the model's knowledge of a log.
 type mlog struct {
+	idle
 	mu      sync.Mutex
 	id      ID
 	topic   string
 	profile string
 	l       *Log // nil while no process runs
 	cur     history
-	alts    []history // what a crash may bring back instead of cur
-	// maybe: a crash may bring the log back or not (its birth or deletion was
-	// under way).
+	alts    []history // possible outcomes of a crash in addition to cur
+	// maybe: its creation or deletion was in progress, so that a crash may restore the log or not.
 	maybe bool
-	// tainted: a disk error took bytes that were only written; nothing is
-	// promised until the log is reset.
+	// tainted: a disk error lost records that were only written. Nothing is promised until the log
+	// is reset.
 	tainted bool
 	// replacing: the log's end or start is being moved.
 	replacing bool
-	compacted bool         // a pass was begun at some time
-	high      atomic.Int64 // what compaction takes for the high watermark
-	pids      int64        // producers in use are pids-2 … pids
+	compacted bool         // a pass has begun at some time
+	high      atomic.Int64 // the high watermark for compaction
+	pids      int64        // active producers are pids-2 … pids
 	seqs      map[int64]int32
 	consumers [consumersPerLog]int64 // where they continue
-	wrong     string                 // what a callback found wrong
+	wrong     string                 // an error that a callback found
 	says      func(string, ...any)
 }
 
-// OffsetsAssigned is Sink.
+// OffsetsAssigned implements Sink.
 func (m *mlog) OffsetsAssigned(a *Append) {}
 
-// Advanced is Observer.
-func (m *mlog) Advanced() {}
-
-// Truncated is Observer.
-func (m *mlog) Truncated(int64) {}
-
-// StartMoved is Observer.
-func (m *mlog) StartMoved() {}
-
-// Reverted is Observer: what was numbered beyond end may still come back with a
-// crash, as long as nothing else stands there.
+// Reverted implements Observer. A crash may still restore records beyond end unless others have
+// replaced them.
 func (m *mlog) Reverted(end int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.replacing { // the crash came in the middle of it: check knows both outcomes
+	if m.replacing { // a crash during the change: check knows both outcomes
 		return
 	}
 	if end < m.cur.synced || end < m.cur.written && !m.tainted {
@@ -140,23 +129,23 @@ func (m *mlog) Reverted(end int64, err error) {
 	m.forgetProducers()
 }
 
-// forgetProducers makes the model use new producer ids: what the log knows of
-// the old ones is not worth modelling any more.
+// forgetProducers makes the model use new producer ids, since it no longer models what the log
+// knows of the old ones.
 func (m *mlog) forgetProducers() { m.pids += 3; m.seqs = map[int64]int32{} }
 
-// modelConfig says what one run does.
+// modelConfig configures one run.
 type modelConfig struct {
 	steps  int
 	faults bool
 	broken broken
 	rare   bool //nolint:unused // what broken breaks shows in few histories; builds with breakrules read it
 
-	// noReader takes the reader away: logs are read as a whole after starts only.
+	// noReader disables the reader: logs are only read as a whole, after starts.
 	noReader bool
-	// read and findTime read logs in another way than Log.Read and Log.FindTime.
+	// read and findTime replace Log.Read and Log.FindTime.
 	read     func(l *Log, at, limit int64, max int, one bool) (Slice, error)
 	findTime func(l *Log, ts, limit int64) (Timestamp, error)
-	// wrap puts a file system that lies between the code and the disk.
+	// wrap adds a file system between the code and the disk.
 	wrap func(vfs.FS) vfs.FS
 	say  func(string, ...any)
 }
@@ -175,7 +164,7 @@ type world struct {
 	sayMu   sync.Mutex
 	killed  bool // every crash since then kept the page cache
 	between between
-	reading *reader // beside a step; nil if none is
+	reading *reader // runs concurrently with a step; nil if none does
 }
 
 func (w *world) say(format string, args ...any) {
@@ -188,7 +177,7 @@ func (w *world) say(format string, args ...any) {
 
 func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
-// runModel lives one history of a log directory and returns what went wrong.
+// runModel runs one history of a log directory and returns the error that it found.
 func runModel(seed uint64, cfg modelConfig) (err error) {
 	w := &world{cfg: cfg, rng: newRandom(seed), disk: crashfs.New(seed), epoch: 1}
 	defer func() {
@@ -233,7 +222,7 @@ func (w *world) options() Options {
 	}
 }
 
-// logger puts what the directory logs into the story.
+// logger adds the directory's log to the story.
 func (w *world) logger() *zap.Logger {
 	c := zap.NewDevelopmentEncoderConfig()
 	c.TimeKey, c.CallerKey = "", ""
@@ -242,7 +231,7 @@ func (w *world) logger() *zap.Logger {
 
 type teller struct{ w *world }
 
-// Write is io.Writer.
+// Write implements io.Writer.
 func (t teller) Write(p []byte) (int, error) {
 	t.w.say("%s", bytes.TrimSpace(p))
 	return len(p), nil
@@ -252,7 +241,7 @@ func (w *world) limits() segment.Limits {
 	return segment.Limits{Bytes: int64(2<<10 + w.rng.IntN(14<<10)), Ms: 1 << 40, IndexInterval: 512, IndexBytes: 4096}
 }
 
-// modelProfiles are the three ways of becoming durable, and a patient one.
+// modelProfiles are the three durability profiles, and interval with a long delay.
 func modelProfiles() map[string]durability.Profile {
 	return map[string]durability.Profile{
 		"sync":     {Name: "sync", MaxRecords: 10000, MaxBytes: 50 << 20},
@@ -264,7 +253,7 @@ func modelProfiles() map[string]durability.Profile {
 
 var profileNames = []string{"sync", "sync", "patient", "os", "interval"}
 
-// live works on the directory until a crash comes, or for a while.
+// live performs operations on the directory until a crash, or for a while.
 func (w *world) live() {
 	if w.dir == nil {
 		return
@@ -281,12 +270,12 @@ func (w *world) live() {
 		if w.disk.Crashed() || w.dir == nil {
 			return
 		}
-		w.beside(w.step)
+		w.withReader(w.step)
 		w.poll()
 	}
 }
 
-// poll reads what the logs promise and holds it against what they promised.
+// poll reads what the logs promise and compares it with earlier promises.
 func (w *world) poll() {
 	for _, m := range w.logs {
 		if m.l == nil {
@@ -296,7 +285,7 @@ func (w *world) poll() {
 		start, durable := m.l.logStart.Load(), m.l.durable.Load()
 		written := max(m.l.written.Load(), durable)
 		end := m.cur.promise(durable, written)
-		for i := range m.alts { // a truncation may not have come that far
+		for i := range m.alts { // a truncation may not have got that far
 			end = max(end, m.alts[i].promise(durable, written))
 		}
 		wrong := m.wrong
@@ -313,7 +302,7 @@ func (w *world) poll() {
 	}
 }
 
-// healthy waits until every log takes appends again, or the crash.
+// healthy waits until every log accepts appends again, or for the crash.
 func (w *world) healthy() {
 	w.errs.Clear()
 	var bad error
@@ -334,7 +323,7 @@ func (w *world) healthy() {
 	failf("the directory takes no records long after the last disk error: %v; directory: %v", bad, w.dir.Err())
 }
 
-// acked waits until everything appended to a log counts.
+// acked waits until everything appended to a log is acknowledged.
 func (w *world) acked(m *mlog) {
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(100 * time.Microsecond) {
 		if w.disk.Crashed() || m.l.Err() != nil || m.l.AckEnd() >= m.l.logEnd.Load() {
@@ -344,7 +333,7 @@ func (w *world) acked(m *mlog) {
 	failf("%s: the log ends at %d, but only %d is acknowledged", m.topic, m.l.logEnd.Load(), m.l.AckEnd())
 }
 
-// check compares a recovered log with what it may be, and makes that certain.
+// check compares a recovered log with its possible contents, and makes the actual one certain.
 func (w *world) check(m *mlog) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -372,8 +361,8 @@ func (w *world) check(m *mlog) {
 	failf("%s (%s) came back as %+v:%s", m.topic, m.profile, e, why)
 }
 
-// matches says why a log is not the prefix of a history that reaches at least
-// to bound; "" if it is.
+// matches returns why a log is not a prefix of a history that reaches at least to bound, "" if it
+// is.
 func (m *mlog) matches(h *history, e Ends, got []mbatch, bound int64) string {
 	switch {
 	case e.LogStart != min(h.start, e.LogEnd):
@@ -417,7 +406,7 @@ func (w *world) content(l *Log) []mbatch {
 			failf("read %s at %d: %v", l, at, err)
 		}
 		if s.Size == 0 && w.isCompacted(l) {
-			return all // nothing is left up to the end
+			return all // no batch is left up to the end
 		}
 		if s.Size == 0 {
 			failf("read %s at %d of %+v: nothing", l, at, e)

@@ -9,10 +9,11 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// view is what is known of a log at one moment. A read is judged by the views before and after it.
+// view is the knowledge of a log at one moment. A read is checked against the views before and
+// after it.
 type view struct {
 	of         []history // the log is one of these: there are two while its end or start moves
-	start, end int64     // of the real log
+	start, end int64     // of the actual log
 	high       int64     // no record at or beyond it was compacted away
 	compacted  bool
 	replacing  bool
@@ -33,7 +34,7 @@ func (m *mlog) view(l *Log) view {
 	return v
 }
 
-// replacedMeanwhile reports whether the log's start or end moved between two views, or may have.
+// replacedMeanwhile reports whether the log's start or end may have moved between two views.
 func replacedMeanwhile(a, b *view) bool {
 	return a.replacing || b.replacing || a.start != b.start || b.end < a.end || b.of[0].end() < a.of[0].end()
 }
@@ -71,7 +72,7 @@ func (h *history) record(offset int64) *mrecord {
 	return nil
 }
 
-// misses says why an answer is wrong if the log is h; "" if it is right.
+// misses returns why an answer is wrong if the log is h, "" if it is correct.
 func (p *fetchPart) misses(v *view, h *history, high int64, got []record.Batch, most int) string {
 	if v.compacted {
 		return p.missesCompacted(h, high, got, most)
@@ -91,8 +92,8 @@ func (p *fetchPart) misses(v *view, h *history, high int64, got []record.Batch, 
 	return ""
 }
 
-// missesCompacted is misses for a log of which records may be gone: each that is left is what was
-// appended, and each that is missing could be compacted away.
+// missesCompacted is misses for a log whose records may have been removed. Each remaining record is
+// one that was appended, and each missing one may have been compacted away.
 func (p *fetchPart) missesCompacted(h *history, high int64, got []record.Batch, most int) string {
 	left := map[int64]bool{}
 	next := p.next
@@ -106,7 +107,7 @@ func (p *fetchPart) missesCompacted(h *history, high int64, got []record.Batch, 
 	}
 	if len(got) == 0 {
 		next = p.limit
-		for i := range h.bs { // whatever is left of its batch may be too large
+		for i := range h.bs { // the remainder of its batch may be too large
 			if !p.one && len(h.bs[i].data) > most {
 				return ""
 			}
@@ -123,11 +124,11 @@ func (p *fetchPart) missesCompacted(h *history, high int64, got []record.Batch, 
 	return ""
 }
 
-// survivors are the records of a log that compaction must leave.
+// survivors are the records that compaction must keep.
 type survivors struct {
 	m    *mlog
 	high int64
-	last map[string]int64 // of each key, below high
+	last map[string]int64 // by key, below high
 }
 
 func (h *history) survivors(m *mlog, high int64) survivors {

@@ -8,9 +8,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// TestANewSegmentDoesNotOverlap: a carried frame is in a segment with its first half
-// only, synced, when the segment fails. The recovery point is before the frame, where
-// the new segment begins, so that the old one must end there.
+// TestANewSegmentDoesNotOverlap: only the first half of a carried frame is in a segment, synced,
+// when the segment fails. The recovery point is before the frame. The new segment begins there, so
+// the old one must end there.
 func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -18,7 +18,7 @@ func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	if err := l.flushAndSync(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range int64(2) { // timestamps so far apart that they stay two chunks
+	for i := range int64(2) { // timestamps so far apart that two chunks remain
 		w := record.NewBuilder(record.BatchOptions{})
 		w.Append(10_000*i, nil, []byte("value"), nil)
 		b, err := w.Build()
@@ -42,7 +42,7 @@ func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	if err != nil || rp.Offset != 3 || synced == rp.Segments[0].Size {
 		t.Fatalf("recovery point %+v, %d bytes are synced: %v", rp, synced, err)
 	}
-	if err := l.bound(l.segments[:1:1], rp.Offset); err != nil {
+	if err := l.cutToSynced(l.segments[:1:1], rp.Offset); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.segments[0].Size(); got != rp.Segments[0].Size {

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// The retry of a batch that is in flight is recognised, however many producers are new.
+// The retry of a batch in flight is recognized, no matter how many producers are new.
 func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -31,8 +31,8 @@ func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
 	}
 }
 
-// A truncation reads producers back from batches. One that wrote lately stays known, however
-// old the records that it wrote are.
+// A truncation rebuilds the producers from batches. A producer that wrote recently stays known, no
+// matter how old its records are.
 func TestATruncationKeepsProducersOfOldRecords(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A directory whose disk does not answer is one where records wait and nothing ends; one that failed or
-// is idle is not.
+// A directory whose disk hangs has waiting records and makes no progress. A directory that failed
+// or is idle has none waiting.
 func TestPulseStandsWhileTheDiskHangs(t *testing.T) {
 	disk := errfs.New(crashfs.New(1))
 	d := mustOpen(t, disk, "sync")
@@ -23,7 +23,7 @@ func TestPulseStandsWhileTheDiskHangs(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	<-held
-	before := d.Pulse().Progress // the write has ended
+	before := d.Pulse().Progress // the write has completed
 	if p := d.Pulse(); !p.Waiting || p.Progress != before || d.Err() != nil {
 		t.Errorf("while the disk hangs: %+v after %d, %v", p, before, d.Err())
 	}
@@ -31,7 +31,7 @@ func TestPulseStandsWhileTheDiskHangs(t *testing.T) {
 	eventually(t, "the pulse moves", func() bool { p := d.Pulse(); return !p.Waiting && p.Progress > before })
 }
 
-// A recovery says what it does, so that somebody who waits sees that it goes on.
+// A recovery reports its progress, so that an observer sees that it continues.
 func TestARecoverySaysHowFarItIs(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")

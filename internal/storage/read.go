@@ -12,16 +12,15 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// Slice is what a read returns: whole batches, of which the first may begin
-// below the offset that was asked for. Release must be called once, when the bytes are not
-// needed any more.
+// Slice is the result of a read: whole batches, the first of which may begin below the requested
+// offset. Release must be called once, when the bytes are no longer needed.
 type Slice struct {
 	Parts [][]byte
 	Size  int
 	held  []*bufpool.Buffer
 }
 
-// Release gives the memory back.
+// Release releases the memory.
 func (s *Slice) Release() {
 	for _, b := range s.held {
 		b.Release()
@@ -29,11 +28,12 @@ func (s *Slice) Release() {
 	s.held, s.Parts = nil, nil
 }
 
-// Read returns batches from the one that holds offset on that begin below
-// limit, up to max bytes; at least one if atLeastOne. An offset at the limit or at the log's end gives
-// an empty slice. Errors match ErrOffsetOutOfRange, ErrCorrupt, ErrFailed, ErrClosed.
+// Read returns the batches from the one that holds offset, and of those behind it the ones that
+// begin below limit, up to max bytes. If atLeastOne is set, it returns the first batch even if that
+// is larger. At the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange,
+// ErrCorrupt, ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
-	at, cuts := offset, 0 // everything in [offset, at) is a hole, unless the log was cut since
+	at, cuts := offset, 0 // [offset, at) is known to be a hole, unless the log was truncated since
 	for {
 		l.mu.RLock()
 		if l.cuts != cuts {
@@ -48,13 +48,13 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 		flushed, lacking := l.flushed, l.refusedLocked(loglife.Whole)
 		l.mu.RUnlock()
 		if lacking != nil && at >= flushed {
-			return Slice{}, lacking // until it is replayed
+			return Slice{}, lacking // the offset is being replayed
 		}
 		if seg == nil || at >= flushed {
 			return Slice{}, nil
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
-		if err == nil && next < min(limit, flushed) && isBeyond(b, at, next, atLeastOne) {
+		if err == nil && next < min(limit, flushed) && extendsBeyond(b, at, next, atLeastOne) {
 			if buf != nil {
 				buf.Release()
 			}
@@ -63,7 +63,7 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			}
 		}
 		switch {
-		case errors.Is(err, segment.ErrReplaced): // the log lists another one
+		case errors.Is(err, segment.ErrReplaced): // the log has another one now
 		case errors.Is(err, segment.ErrEnd):
 			at = next
 		default:
@@ -82,9 +82,9 @@ func (l *Log) wasCut(cuts int) bool {
 	return l.cuts != cuts
 }
 
-// isBeyond reports whether what a read at an offset of a segment that ends below the limit returned
-// reaches beyond it: the base offset of its last batch is too high.
-func isBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
+// extendsBeyond reports whether batches, read at an offset of a segment with this end, extend
+// beyond the end. Then the base offset of the last one is too high.
+func extendsBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
 	if len(batches) == 0 {
 		return atLeastOne
 	}
@@ -92,8 +92,7 @@ func isBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
 	return b.BaseOffset() > offset && b.LastOffset() >= end
 }
 
-// ReadMemory is Read without the disk: it never blocks, and ok says whether it could
-// do without.
+// ReadMemory is Read without disk access. It never blocks; ok is false if the disk would be needed.
 func (l *Log) ReadMemory(offset, limit int64, max int, atLeastOne bool) (s Slice, ok bool, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -111,7 +110,7 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 		return Slice{}, false, nil
 	}
 	if !l.life.state.Allows(loglife.Whole) && l.tail.find(offset) == len(l.tail.chunks) {
-		return Slice{}, false, nil // it is being replayed, and has not come that far
+		return Slice{}, false, nil // the offset is being replayed
 	}
 	l.dir.stats.cacheReads.Inc()
 	return l.readTailLocked(offset, limit, max, atLeastOne), true, nil
@@ -127,18 +126,18 @@ func (l *Log) readableLocked(offset int64) error {
 	return nil
 }
 
-// fromDisk makes a slice of what a segment's read returned; buf holds b, nil
-// where there is none.
+// fromDisk returns the result of a read from a segment as a slice. buf holds b; nil if there is
+// none.
 func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Segment) (Slice, error) {
 	l.dir.stats.diskReads.Inc()
 	switch {
 	case errors.Is(err, segment.ErrReplaced):
 		return Slice{}, err
 	case err != nil && (l.Offline() != nil || !l.hasSegment(seg)):
-		return Slice{}, segment.ErrReplaced // or the log is out of use, which who looks again finds out
+		return Slice{}, segment.ErrReplaced // if the log is out of use, the next attempt returns the reason
 	case errors.Is(err, segment.ErrCorrupt):
 		if l.examine(seg, err) {
-			return Slice{}, segment.ErrReplaced // what lies behind the damage can be read now
+			return Slice{}, segment.ErrReplaced // the data behind the damage can be read now
 		}
 		return Slice{}, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 	case err != nil:
@@ -147,26 +146,26 @@ func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Se
 	case len(b) == 0:
 		return Slice{}, nil
 	}
-	l.readAt.Store(time.Now().UnixNano())
+	l.lastSegmentRead.Store(time.Now().UnixNano())
 	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*bufpool.Buffer{buf}}, nil
 }
 
-// hasSegment reports whether a segment is one of the log's.
+// hasSegment reports whether a segment is in the log's list.
 func (l *Log) hasSegment(seg *segment.Segment) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.Contains(l.segments, seg)
 }
 
-// few is room for the parts of a slice that has few.
-type few struct {
+// inlineParts holds the parts of a small slice, to save allocations.
+type inlineParts struct {
 	parts [8][]byte
 	held  [8]*bufpool.Buffer
 }
 
-// readTailLocked gathers batches out of memory.
+// readTailLocked reads batches from memory.
 func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slice {
-	room := new(few)
+	room := new(inlineParts)
 	s := Slice{Parts: room.parts[:0], held: room.held[:0]}
 	for i := l.tail.find(offset); i < len(l.tail.chunks); i++ {
 		c := l.tail.chunks[i]

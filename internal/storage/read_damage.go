@@ -9,28 +9,28 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// Damage is a range of offsets that no read can return: the bytes that hold them are no
-// valid record batches. Offsets outside of it are served.
+// Damage is a range of offsets that reads cannot return, because the bytes that held them are not
+// valid record batches. Other offsets can be read.
 type Damage struct {
-	// From is the first unreadable offset, Next the first one behind that can be read, or
-	// the end of what is in segments if nothing follows.
+	// From is the first unreadable offset. Next is the first readable one behind it, or the end of
+	// the segments.
 	From, Next int64
-	// File and Position are where the bytes begin.
+	// File and Position locate the damaged bytes.
 	File     string
 	Position int64
 }
 
-// Error names the offsets and the place. It matches ErrCorrupt.
+// Error returns the offsets and the location. The error matches ErrCorrupt.
 func (d *Damage) Error() string {
-	return fmt.Sprintf("%v: offsets %d to %d cannot be read, offset %d can; position %d of %s", ErrCorrupt, d.From, d.Next-1, d.Next, d.Position, d.File)
+	return fmt.Sprintf("%v: offsets %d to %d are unreadable, the next readable one is %d; position %d of %s", ErrCorrupt, d.From, d.Next-1, d.Next, d.Position, d.File)
 }
 
-// Unwrap makes it match ErrCorrupt.
+// Unwrap returns ErrCorrupt.
 func (d *Damage) Unwrap() error { return ErrCorrupt }
 
-// Damages returns the unreadable ranges that reads of this run have met, in order. One is
-// gone when retention, a truncation or a deletion has removed its bytes. It reads nothing
-// from the disk.
+// Damages returns the unreadable ranges that reads have found since the start, in order. A range
+// disappears when retention, a truncation or a deletion removes its bytes. Damages does not read
+// the disk.
 func (l *Log) Damages() (all []Damage) {
 	if !l.flawed.Load() {
 		return nil
@@ -63,7 +63,7 @@ func (l *Log) Damaged() error {
 	return nil
 }
 
-// DamagedAt reports whether an offset lies in a range that is known to be unreadable.
+// DamagedAt reports whether an offset is in a known unreadable range.
 func (l *Log) DamagedAt(offset int64) bool {
 	for _, d := range l.Damages() {
 		if offset >= d.From && offset < d.Next {
@@ -73,9 +73,9 @@ func (l *Log) DamagedAt(offset int64) bool {
 	return false
 }
 
-// examine finds out where the damage ends that a read of a segment met, and reports
-// whether something new was found, so that the read may succeed now. It blocks for as long
-// as reading to the end of the damage takes, once for each damage.
+// examine finds the end of the damage that a read met. It reports whether it found something new,
+// in which case the read may succeed now. It blocks while it reads to the end of the damage, once
+// per damage.
 func (l *Log) examine(s *segment.Segment, met error) bool {
 	l.dir.stats.segmentErrors.Inc()
 	var at *segment.DamageError
@@ -88,7 +88,7 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 	case errors.Is(err, segment.ErrReplaced):
 		return true
 	case err != nil:
-		l.dir.logOnce(l, "the extent of damaged bytes cannot be found", errors.Join(met, err))
+		l.dir.logOnce(l, "finding the extent of damaged bytes failed", errors.Join(met, err))
 	case news:
 		l.flawed.Store(true)
 		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l), zap.Error(l.damageAt(s, at.Pos)))
@@ -96,8 +96,8 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 	return news
 }
 
-// damageAt returns the damage that holds a position of a segment, the error that names the
-// position alone if no offset is lost by it.
+// damageAt returns the damage at a position of a segment. If no offset is lost there, the error has
+// the position only.
 func (l *Log) damageAt(s *segment.Segment, pos int64) error {
 	for _, f := range s.Flaws() {
 		for _, d := range l.Damages() {
@@ -109,7 +109,7 @@ func (l *Log) damageAt(s *segment.Segment, pos int64) error {
 	return fmt.Errorf("%w: position %d of %s, which holds no offsets of the log", ErrCorrupt, pos, s.Path())
 }
 
-// extent returns how many bytes of a segment count, and the offset at which they end.
+// extent returns the number of valid bytes of a segment and its end offset.
 func (l *Log) extent(s *segment.Segment) (size, limit int64) {
 	for {
 		before := l.endOf(s)
@@ -120,8 +120,7 @@ func (l *Log) extent(s *segment.Segment) (size, limit int64) {
 	}
 }
 
-// endOf returns the offset at which a segment ends, or the log's segments if it is none
-// of them.
+// endOf returns the end offset of a segment, or of all segments if it is not in the list.
 func (l *Log) endOf(s *segment.Segment) int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

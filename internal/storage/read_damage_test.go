@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// damagedAt returns a log of 20 one-record batches in a directory that was started after
-// bytes of one batch were overwritten.
+// damagedAt returns a log of 20 one-record batches whose directory was started after bytes of one
+// batch had been overwritten.
 func damagedAt(t *testing.T, offset, at int64, with []byte) *Log {
 	t.Helper()
 	image := served(t, "sync")
@@ -23,7 +23,7 @@ func damagedAt(t *testing.T, offset, at int64, with []byte) *Log {
 	return byPartition(t, mustOpen(t, image, "sync"), 0)
 }
 
-// damagedOffsets reads at every offset and returns those that are damaged.
+// damagedOffsets reads at every offset and returns the damaged ones.
 func damagedOffsets(t *testing.T, l *Log) (bad []int64) {
 	t.Helper()
 	for at := l.Ends().LogStart; at < l.Ends().LogEnd; at++ {
@@ -38,14 +38,14 @@ func damagedOffsets(t *testing.T, l *Log) (bad []int64) {
 	return bad
 }
 
-// A batch whose header is destroyed takes no other batch with it, and the log names the
-// offsets that are lost and the next one that can be read.
+// A batch with a destroyed header affects no other batch, and the log reports the lost offsets and
+// the next readable one.
 func TestDamageIsABoundedRange(t *testing.T) {
 	l := damagedAt(t, 5, 8, binary.BigEndian.AppendUint32(nil, 1<<30)) // its length
 	if d := l.Damages(); len(d) > 0 {
 		t.Errorf("known before a read: %v", d)
 	}
-	// A read behind the damage is what finds it.
+	// A read behind the damage finds it.
 	if s, err := l.Read(7, 20, 1, true); err != nil || s.Size == 0 {
 		t.Errorf("read behind the damage: %d bytes, %v", s.Size, err)
 	} else {
@@ -67,8 +67,8 @@ func TestDamageIsABoundedRange(t *testing.T) {
 	}
 }
 
-// The offset of a batch is not part of its checksum. One that is larger than all offsets of the
-// log must not look like the end of the log.
+// The offset of a batch is not part of its checksum. An offset beyond all others of the log must
+// not look like the end of the log.
 func TestABatchBeyondTheEndIsDamage(t *testing.T) {
 	l := damagedAt(t, 5, 0, binary.BigEndian.AppendUint64(nil, 1<<40))
 	if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
@@ -103,7 +103,7 @@ func TestDamageLeavesWithItsBytes(t *testing.T) {
 	}
 }
 
-// A lookup by time and the cleaner find damage as a read does, and count each meeting.
+// A lookup by time and the cleaner find damage like a read, and count it each time.
 func TestLookupsFindDamage(t *testing.T) {
 	image := served(t, "sync")
 	size := int64(len(readFile(t, image, firstSegment))) / 20
@@ -123,14 +123,14 @@ func TestLookupsFindDamage(t *testing.T) {
 	}
 }
 
-// The last batch of a segment, too, leads no reader on whose base offset, which no checksum
-// covers, is too high: neither past the segments behind it nor into a wait for what is there.
+// The last batch of a segment has a base offset that is too high, which no checksum covers. It
+// leads no reader past the segments behind it, and makes no reader wait for records that exist.
 func TestTheLastBatchOfASegmentIsMisnumbered(t *testing.T) {
 	for _, base := range []int64{4, 1 << 40} {
 		disk := crashfs.New(1)
 		d := mustOpen(t, disk, "sync")
 		l := kept(t, d, keeping("sync", -1, -1))
-		putAt(t, l, 6, 700, 1) // two to a segment
+		putAt(t, l, 6, 700, 1) // two per segment
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

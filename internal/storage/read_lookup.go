@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// trim returns the size of the whole batches at the start of p that begin
-// below limit and fit into max bytes; the first one counts as fitting if atLeastOne.
+// trim returns the size of the whole batches at the start of p that begin below limit and fit into
+// max bytes. If atLeastOne is set, the first batch always fits.
 func trim(p []byte, limit int64, max int, atLeastOne bool) int {
 	n := 0
 	for n < len(p) {
@@ -25,8 +25,7 @@ func trim(p []byte, limit int64, max int, atLeastOne bool) int {
 	return n
 }
 
-// Bytes estimates how many bytes of batches stand in [offset, limit). It reads
-// nothing from the disk and stops counting at max.
+// Bytes estimates the size of the batches in [offset, limit), up to max. It does not read the disk.
 func (l *Log) Bytes(offset, limit, max int64) (n int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -35,7 +34,7 @@ func (l *Log) Bytes(offset, limit, max int64) (n int64) {
 	}
 	start, ok := l.tail.start()
 	if !ok || offset < start {
-		return max // on disk: a segment's worth
+		return max // on disk: assume a whole segment
 	}
 	for i := l.tail.find(offset); i < len(l.tail.chunks) && n < max; i++ {
 		c := l.tail.chunks[i]
@@ -53,22 +52,20 @@ func (l *Log) Bytes(offset, limit, max int64) (n int64) {
 
 // Timestamp is a record's offset and timestamp.
 type Timestamp struct {
-	Offset int64 // -1: there is none
+	Offset int64 // -1: none
 	Time   int64
 	Epoch  int32 // leader epoch, -1 if unknown
 }
 
 var noTimestamp = Timestamp{Offset: -1, Time: -1, Epoch: -1}
 
-// FindTime returns the first record with a timestamp of ts or later that
-// stands in [log start, limit).
+// FindTime returns the first record in [log start, limit) with a timestamp of at least ts.
 func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
-	return again(func() (Timestamp, error) { return l.findTime(ts, limit) })
+	return retryReplaced(func() (Timestamp, error) { return l.findTime(ts, limit) })
 }
 
-// again does a lookup, and once more as often as a compaction replaced a segment on
-// the way.
-func again(lookup func() (Timestamp, error)) (Timestamp, error) {
+// retryReplaced repeats a lookup as long as a compaction replaces a segment during it.
+func retryReplaced(lookup func() (Timestamp, error)) (Timestamp, error) {
 	for {
 		t, err := lookup()
 		if !errors.Is(err, segment.ErrReplaced) {
@@ -88,7 +85,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 		if i+1 < len(segments) && segments[i+1].Base() <= l.logStart.Load() {
 			continue
 		}
-		for from := l.logStart.Load(); ; { // the log may start inside of a batch
+		for from := l.logStart.Load(); ; { // the log may start inside a batch
 			b, err := s.FindTimestamp(ts, from)
 			if err != nil {
 				_, err = l.fromDisk(nil, nil, err, s)
@@ -97,7 +94,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			if len(b) == 0 {
 				break
 			}
-			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
+			if t, ok, err := l.findInBatch(b, ts, limit); ok || err != nil {
 				return t, err
 			}
 			from = b.LastOffset() + 1
@@ -113,7 +110,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			if b.Newest() < ts {
 				continue
 			}
-			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
+			if t, ok, err := l.findInBatch(b, ts, limit); ok || err != nil {
 				return t, err
 			}
 		}
@@ -121,7 +118,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 	return noTimestamp, nil
 }
 
-// snapshot returns the segments as of now.
+// snapshot returns the current segments.
 func (l *Log) snapshot() ([]*segment.Segment, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -132,24 +129,24 @@ func (l *Log) snapshotLocked() ([]*segment.Segment, error) {
 	return l.segments[:len(l.segments):len(l.segments)], l.refusedLocked(loglife.Read)
 }
 
-// lookedAt is what of a log a lookup goes through.
-type lookedAt struct {
+// searchState is the state of a log that a lookup searches.
+type searchState struct {
 	segments []*segment.Segment
 	start    int64
 	cuts     int
 }
 
-// contents returns the segments, and below a limit what is in none of them: both as of
-// one moment, so that what is flushed afterwards is not missed. The slice must be released.
-func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
+// contents returns the segments, and the batches below limit that are in none of them, both at one
+// moment: so a lookup does not miss batches that are flushed meanwhile. The slice must be released.
+func (l *Log) contents(limit int64) (now searchState, memory Slice, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	now = lookedAt{start: l.logStart.Load(), cuts: l.cuts}
+	now = searchState{start: l.logStart.Load(), cuts: l.cuts}
 	if now.segments, err = l.snapshotLocked(); err != nil {
 		return now, Slice{}, err
 	}
 	if lacking := l.refusedLocked(loglife.Whole); lacking != nil && limit > l.flushed {
-		return now, Slice{}, lacking // until it is replayed
+		return now, Slice{}, lacking // the offsets are being replayed
 	}
 	if c := l.tail.firstUnflushed(); c != nil {
 		memory = l.readTailLocked(c.base, limit, math.MaxInt, true)
@@ -157,15 +154,15 @@ func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
 	return now, memory, nil
 }
 
-// changed reports whether something of what a lookup saw has left the log since.
-func (l *Log) changed(since lookedAt) bool {
+// changed reports whether anything in a lookup's view has left the log since.
+func (l *Log) changed(since searchState) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.logStart.Load() != since.start || l.cuts != since.cuts || !slices.Equal(l.segments, since.segments)
 }
 
-// inBatch finds the record inside a batch.
-func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
+// findInBatch finds the first record of a batch with a timestamp of at least ts.
+func (l *Log) findInBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
 	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.MaxInflatedBytes)
 	if err != nil {
 		return noTimestamp, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
@@ -173,25 +170,25 @@ func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) 
 	return Timestamp{Offset: off, Time: t, Epoch: b.LeaderEpoch()}, ok && off < limit, nil
 }
 
-// MaxTime returns the first record with the largest timestamp in [log start, limit), as
-// ListOffsets -3 asks for (KIP-734).
+// MaxTime returns the first record with the largest timestamp in [log start, limit), for
+// ListOffsets with timestamp -3 (KIP-734).
 func (l *Log) MaxTime(limit int64) (Timestamp, error) {
-	return again(func() (Timestamp, error) {
+	return retryReplaced(func() (Timestamp, error) {
 		most, saw, err := l.maxTime(limit)
 		if err != nil || most < 0 {
 			return noTimestamp, err
 		}
 		t, err := l.findTime(most, limit)
 		if err == nil && t.Time != most && l.changed(saw) {
-			err = segment.ErrReplaced // it went meanwhile
+			err = segment.ErrReplaced // the record has been removed since
 		}
 		return t, err
 	})
 }
 
-// maxTime returns the largest timestamp in [log start, limit), -1 if there is none, and what it
-// looked through.
-func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
+// maxTime returns the largest timestamp in [log start, limit), -1 if there is none, and the state
+// that it searched.
+func (l *Log) maxTime(limit int64) (most int64, saw searchState, err error) {
 	saw, memory, err := l.contents(limit)
 	if err != nil {
 		return -1, saw, err
@@ -201,7 +198,7 @@ func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
 	for _, s := range saw.segments {
 		ts, at, err := s.MaxTimestamp()
 		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
-			ts, err = l.maxWithin(s, limit)
+			ts, err = l.maxInSegment(s, limit)
 		}
 		if err != nil {
 			_, err = l.fromDisk(nil, nil, err, s)
@@ -210,14 +207,14 @@ func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
 		most = max(most, ts)
 	}
 	for _, p := range memory.Parts {
-		eachBatch(p, func(b record.Batch) { most = max(most, l.maxOf(b, limit)) })
+		eachBatch(p, func(b record.Batch) { most = max(most, l.maxInBatch(b, limit)) })
 	}
 	return most, saw, nil
 }
 
-// maxOf returns the largest timestamp in [log start, limit) of a whole batch; -1 if it has none
+// maxInBatch returns the largest timestamp of a batch in [log start, limit), -1 if it has no record
 // there.
-func (l *Log) maxOf(b record.Batch, limit int64) int64 {
+func (l *Log) maxInBatch(b record.Batch, limit int64) int64 {
 	start := l.logStart.Load()
 	switch {
 	case b.LastOffset() < start || b.BaseOffset() >= limit:
@@ -225,8 +222,8 @@ func (l *Log) maxOf(b record.Batch, limit int64) int64 {
 	case b.BaseOffset() >= start:
 		return b.Newest()
 	}
-	for most := int64(-1); ; { // the log starts inside of it: from each record to the next larger one
-		t, ok, err := l.inBatch(b, most+1, limit)
+	for most := int64(-1); ; { // the log starts inside the batch: find ever larger timestamps
+		t, ok, err := l.findInBatch(b, most+1, limit)
 		if !ok || err != nil {
 			return most
 		}
@@ -234,8 +231,9 @@ func (l *Log) maxOf(b record.Batch, limit int64) int64 {
 	}
 }
 
-// maxWithin is MaxTimestamp for a segment of which a part counts.
-func (l *Log) maxWithin(s *segment.Segment, limit int64) (most int64, err error) {
+// maxInSegment returns the largest timestamp in [log start, limit) of a segment that is only partly
+// in that range.
+func (l *Log) maxInSegment(s *segment.Segment, limit int64) (most int64, err error) {
 	most = -1
 	start, straddles := l.logStart.Load(), false
 	err = s.Headers(s.Base(), func(b record.Batch) bool {
@@ -253,6 +251,6 @@ func (l *Log) maxWithin(s *segment.Segment, limit int64) (most int64, err error)
 	if err != nil && !errors.Is(err, segment.ErrEnd) {
 		return most, err
 	}
-	eachBatch(whole, func(b record.Batch) { most = max(most, l.maxOf(b, limit)) })
+	eachBatch(whole, func(b record.Batch) { most = max(most, l.maxInBatch(b, limit)) })
 	return most, nil
 }

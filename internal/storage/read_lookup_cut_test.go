@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// stampedBatch has one record with a timestamp.
+// stampedBatch returns a batch of one record with a timestamp.
 func stampedBatch(t testing.TB, ts int64, size int) []byte {
 	b := record.NewBuilder(record.BatchOptions{})
 	b.Append(ts, nil, make([]byte, size), nil)
@@ -31,7 +31,7 @@ func putStamps(t testing.TB, l *Log, size int, stamps ...int64) {
 	synced(t, l)
 }
 
-// What was cut under a lookup is no damage.
+// Records that are truncated during a lookup are no damage.
 func TestALookupByTimeBesideATruncation(t *testing.T) {
 	for n := 1; n < 6; n++ {
 		disk := crashfs.New(1)
@@ -65,7 +65,7 @@ func TestALookupByTimeBesideATruncation(t *testing.T) {
 	}
 }
 
-// The record with the largest timestamp may go while it is looked for; then it is another one.
+// The record with the largest timestamp may be removed during the search; then another one has it.
 func TestMaxTimeBesideADeletionOfRecords(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		for n := 1; n < 5; n++ {
@@ -100,8 +100,8 @@ func TestMaxTimeBesideADeletionOfRecords(t *testing.T) {
 	}
 }
 
-// The timestamps of other batches than those that stand there say nothing, also after two
-// crashes: the first start writes the batches, the second one reads the index files.
+// An index has no timestamps of batches that were truncated, even after two crashes: the first
+// start writes the batches, the second one reads the index files.
 func TestIndexesDoNotOutliveATruncation(t *testing.T) {
 	disk := crashfs.New(1)
 	big := func(o *Options) { o.JournalFileSize, o.JournalBytes = 4<<20, 16<<20 }

@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A lookup by time finds records that leave memory for a segment while it reads the
-// segments: for the active one, and for one that begins meanwhile.
+// A lookup by time finds records that are flushed while it reads the segments, to the active
+// segment or to a new one.
 func TestLookupsByTimeFindWhatIsFlushedMeanwhile(t *testing.T) {
 	for _, rolls := range []bool{false, true} {
 		for name, lookup := range map[string]func(l *Log) (Timestamp, error){
@@ -26,7 +26,7 @@ func TestLookupsByTimeFindWhatIsFlushedMeanwhile(t *testing.T) {
 			if err := d.checkpoint(nil); err != nil {
 				t.Fatal(err)
 			}
-			errs := errfs.New(disk.KillImage(1)) // so that the lookup must read the segment
+			errs := errfs.New(disk.KillImage(1)) // makes the lookup read the segment
 			l = byPartition(t, mustOpen(t, errs, "sync/atomic"), 0)
 			followAt(t, l, 1, 2000)
 			followAt(t, l, 2, 3000)
@@ -35,7 +35,7 @@ func TestLookupsByTimeFindWhatIsFlushedMeanwhile(t *testing.T) {
 				cfg.Segment.Bytes = 1
 				l.Configure(cfg)
 			}
-			var begun atomic.Bool // the flush reads the segment too
+			var begun atomic.Bool // the flush reads the segment, too
 			flushed := false
 			errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/d/*-*/*.log", Before: func(errfs.Call) {
 				if begun.CompareAndSwap(false, true) {
@@ -51,7 +51,7 @@ func TestLookupsByTimeFindWhatIsFlushedMeanwhile(t *testing.T) {
 	}
 }
 
-// followAt appends a record with an offset and a timestamp.
+// followAt appends a replicated record with an offset and a timestamp.
 func followAt(t *testing.T, l *Log, offset, ts int64) {
 	t.Helper()
 	if a := follow(l, at(t, offset, 1, ts)); a.Err != nil {

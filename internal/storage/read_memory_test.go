@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// ReadMemory returns what Read does, or says that it can't, and never asks the disk.
+// ReadMemory returns what Read returns, or reports that it cannot, and never reads the disk.
 func TestReadMemoryNeverAsksTheDisk(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync")
@@ -50,7 +50,7 @@ func TestReadMemoryNeverAsksTheDisk(t *testing.T) {
 	holds(t, l, 5)
 }
 
-// same finds that Read returns the bytes of a slice too.
+// same fails the test unless Read returns the bytes of a slice, too.
 func same(t *testing.T, l *Log, offset int64, s Slice) {
 	t.Helper()
 	other, err := l.Read(offset, 1<<40, 1<<20, true)

@@ -21,56 +21,54 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// recovery is one start of a directory. Nothing is changed that a power loss
-// in the middle could turn against the state before it: the checkpoint that is
-// built upon is made durable first, and what is to be removed is removed after
-// the checkpoint that no longer names it.
+// recovery is one start of a directory. A power loss at any point must leave a state that the next
+// start can recover. Therefore the start writes the checkpoint that it builds on again before it
+// changes anything, and removes files only after a new checkpoint no longer names them.
 type recovery struct {
-	d      *Dir
-	ckpt   *checkpoint.State
-	found  map[ID]*found // logs of the checkpoint
-	after  []task
-	others bool // the journal holds frames of logs that the checkpoint doesn't know
-	above  journal.LSN
-	extent journal.Extent
-	began  time.Time
-	said   time.Time // when progress was logged
-	told   time.Time // when Options.Progress was called
-	frames int       // read so far
+	d        *Dir
+	ckpt     *checkpoint.State
+	found    map[ID]*found // logs that the checkpoint lists
+	after    []task
+	others   bool // the journal holds frames of logs that the checkpoint does not list
+	above    journal.LSN
+	extent   journal.Extent
+	began    time.Time
+	logged   time.Time // when progress was last logged
+	reported time.Time // when Options.Progress was last called
+	frames   int       // frames read so far
 }
 
-// progressEvery is how often a start that takes long says how far it is.
+// progressEvery is the interval at which a long recovery logs its progress.
 const progressEvery = 5 * time.Second
 
-// tellEvery is how often Options.Progress hears at most.
-const tellEvery = 200 * time.Millisecond
+// reportEvery is the shortest interval between two calls of Options.Progress.
+const reportEvery = 200 * time.Millisecond
 
-// progress says how far a start is, every few seconds.
+// progress logs and reports how far the recovery is, at most at the intervals above.
 func (r *recovery) progress(doing string, done, all int) {
 	now := time.Now()
-	if tell := r.d.opt.Progress; tell != nil && now.Sub(r.told) >= tellEvery {
-		r.told = now
+	if tell := r.d.opt.Progress; tell != nil && now.Sub(r.reported) >= reportEvery {
+		r.reported = now
 		tell(r.d.path, doing, done, all)
 	}
-	if now.Sub(r.said) >= progressEvery {
-		r.said = now
+	if now.Sub(r.logged) >= progressEvery {
+		r.logged = now
 		r.d.log.Info("recovering: "+doing, zap.Int("done", done), zap.Int("of", all), zap.Duration("for", now.Sub(r.began)))
 	}
 }
 
-// found is what a start learns of one log.
+// found is what a start knows about one log.
 type found struct {
 	Follower
-	l     *Log
-	files map[int64]int64 // segments on the disk: base → size
-	err   error
-	aside string // file with its frames, where they were kept aside just now
+	l              *Log
+	files          map[int64]int64 // existing segments: base → size
+	err            error
+	quarantineFile string // file into which this start quarantined its frames
 }
 
-// recover brings the directory from what a stop or a crash left to where it
-// takes records.
+// recover brings the directory from the state after a stop or a crash to one that accepts records.
 func (d *Dir) recover() error {
-	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now(), said: time.Now()}
+	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now(), logged: time.Now()}
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
@@ -89,7 +87,7 @@ func (d *Dir) recover() error {
 	r.runDeferred()
 	if r.frames > manyFrames {
 		d.memory.evictCached(d.Logs())
-		runtime.GC() // empties the pools, together with the next one
+		runtime.GC() // empties the pools, together with the next run
 		debug.FreeOSMemory()
 	}
 	if r.ckpt != nil && !d.clean {
@@ -100,37 +98,37 @@ func (d *Dir) recover() error {
 	return nil
 }
 
-// manyFrames is how many frames of a journal leave enough behind for the memory to
-// be given back to the system at once. What was replayed stands in many small
-// chunks, in segments too, and in the system's cache.
+// manyFrames is the number of replayed frames above which recovery returns memory to the system at
+// once. A replay leaves many small chunks behind, which segments and the page cache hold too.
 const manyFrames = 50_000
 
 func (r *recovery) readCheckpoint() error {
 	d := r.d
 	c, err := d.openCheckpoint()
 	if err == nil {
-		err = d.interrupted() // before anything is written: a start that has nothing to recover leaves it so
+		err = d.interrupted() // before the first write: an interrupted start then leaves everything as it was
 	}
 	if c == nil || err != nil {
 		return err
 	}
 	r.ckpt, d.last = c, c.Header
 	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
-		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; if a repair was interrupted, chronikctl log repair finishes it with what can be read of the old journal",
-			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal)
+		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; "+
+			"restore files that belong together; if a repair was interrupted, %s completes it with the frames of the old journal that can be read",
+			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal, d.place().repairCommand())
 	}
 	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
 	}
-	d.clean, _ = StoppedCleanly(d.opt.FS, d.place(), c) // reading the journal reports what is wrong
-	// What was read may be in the page cache only, and reading it proves nothing about the
-	// disk. It is written again before anything is done that it alone justifies. From then on
-	// it is no longer that of a clean stop.
+	d.clean, _ = StoppedCleanly(d.opt.FS, d.place(), c) // reading the journal later reports the error
+	// The checkpoint may have been read from the page cache, which proves nothing about the disk.
+	// It is written again before any action that depends on it. From then on the stop no longer
+	// counts as clean.
 	c.Clean = false
 	return d.writeCheckpoint(c)
 }
 
-// firstStart makes sure that there is nothing to lose.
+// firstStart makes sure that the directory has nothing to lose.
 func (r *recovery) firstStart() error {
 	d := r.d
 	d.clean = true
@@ -138,12 +136,13 @@ func (r *recovery) firstStart() error {
 		return err
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {
-		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; put the checkpoint back, as chronikctl log repair does, or use an empty directory and journal", d.jpath, d.path))
+		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; if the checkpoint is lost, %s restores it; "+
+			"otherwise use an empty directory and journal", d.jpath, d.path, d.place().repairCommand()))
 	}
 	return nil
 }
 
-// task is what may be done only after the new checkpoint is durable.
+// task is an action that must wait until the new checkpoint is durable.
 type task struct {
 	l   *Log // nil: no log depends on it
 	run func() error
@@ -151,8 +150,8 @@ type task struct {
 
 func (r *recovery) later(l *Log, run func() error) { r.after = append(r.after, task{l, run}) }
 
-// runDeferred does what waited for the checkpoint. What can't be done stops nobody else:
-// the next start tries again.
+// runDeferred runs the actions that waited for the checkpoint. A failed one does not stop the
+// others; the next start retries it.
 func (r *recovery) runDeferred() {
 	for _, t := range r.after {
 		err := t.run()
@@ -161,12 +160,12 @@ func (r *recovery) runDeferred() {
 		case t.l != nil:
 			t.l.goOffline(loglife.Unreadable, nil, err)
 		default:
-			r.d.logOnce(nil, "what is not needed any more could not be removed", err)
+			r.d.logOnce(nil, "obsolete files could not be removed, the next start tries again", err)
 		}
 	}
 }
 
-// logs recovers the logs of a checkpoint.
+// logs recovers the logs that the checkpoint lists.
 func (r *recovery) logs() error {
 	for i := range r.ckpt.Logs {
 		r.openLog(&r.ckpt.Logs[i])
@@ -183,8 +182,8 @@ func (r *recovery) logs() error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		if f.err == nil && f.lc.Aside != "" {
-			f.err = f.readQuarantine(f.lc.Aside, f.l.replay, func() error { return nil })
+		if f.err == nil && f.lc.QuarantineFile != "" {
+			f.err = f.readQuarantine(f.lc.QuarantineFile, f.l.replay)
 			r.later(nil, func() error { return r.removeQuarantine(f) })
 		}
 	}
@@ -210,21 +209,20 @@ func (r *recovery) logs() error {
 	r.d.mu.Lock()
 	r.d.relistLocked()
 	r.d.mu.Unlock()
-	return r.strays()
+	return r.quarantineStrays()
 }
 
-// flushReplayed brings what was replayed into synced segments. What the journal holds of
-// logs that failed on the way here is kept aside: the journal is given up.
+// flushReplayed writes the replayed batches to segments and syncs them. It quarantines the
+// journal's frames of logs that have failed, because the journal's files will be released.
 func (r *recovery) flushReplayed() error {
 	all := slices.Collect(maps.Values(r.found))
 	var mu sync.Mutex
 	done := 0
 	each(len(all), func(i int) {
-		f := all[i]
 		if r.d.interrupted() != nil {
 			return
 		}
-		if f.err == nil {
+		if f := all[i]; f.err == nil {
 			f.err = f.l.flushReplayed()
 		}
 		mu.Lock()
@@ -238,25 +236,25 @@ func (r *recovery) flushReplayed() error {
 	keep := r.others
 	for _, f := range all {
 		if f.err != nil && shortage(f.err) {
-			return f.err // no log is to blame, and a later start finds nothing wrong
+			return f.err // an error of the whole machine; a later start may succeed
 		}
 		keep = keep || f.err != nil && f.lc.Offline == ""
 	}
 	if r.d.clean || !keep {
 		return nil
 	}
-	aside := newQuarantine(r.d)
+	q := newQuarantine(r.d)
 	_, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		return r.quarantine(aside, &fr)
+		return r.quarantine(q, &fr)
 	})
-	return errors.Join(err, aside.close())
+	return errors.Join(err, q.Close())
 }
 
-// flushReplayed flushes and syncs without saving indexes, which are caches that a start
-// doesn't wait for: the next sync or the stop saves them.
+// flushReplayed flushes and syncs the log without saving indexes. They are caches, so recovery does
+// not wait for them; the next sync or the stop saves them.
 func (l *Log) flushReplayed() error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -266,51 +264,50 @@ func (l *Log) flushReplayed() error {
 	return l.syncBy((*segment.Segment).SyncBatches)
 }
 
-// quarantine keeps a frame that no log has taken.
-func (r *recovery) quarantine(aside *quarantine, fr *journal.Frame) (err error) {
-	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.lsn {
+// quarantine stores a frame that no log has taken.
+func (r *recovery) quarantine(q *Quarantine, fr *journal.Frame) (err error) {
+	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.LSN {
 		return nil
 	}
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = aside.append(fr, r.d.path, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = q.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
 	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
-	case passes(f.err): // not in a place that may be what is wrong
-		f.aside, err = aside.append(fr, r.d.path, f.l.String())
+	case isSystemError(f.err): // not in the partition's directory, which may be at fault
+		f.quarantineFile, err = q.Add(fr, f.l.String())
 	default:
-		_, err = aside.append(fr, f.l.path, "recovery")
+		_, err = q.addIn(f.l.path, fr, "recovery")
 	}
 	return err
 }
 
-// removeQuarantine removes what a log that came back has taken.
+// removeQuarantine removes the quarantine file that a recovered log has replayed.
 func (r *recovery) removeQuarantine(f *found) error {
 	if f.err != nil {
 		return nil
 	}
-	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.Aside))
+	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.QuarantineFile))
 }
 
 // openLog opens one log of the checkpoint.
 func (r *recovery) openLog(lc *checkpoint.Log) {
 	d := r.d
-	dirName := fmt.Sprintf("%s-%d", lc.Topic, lc.ID.Partition)
 	if lc.Deleted {
-		d.deleted[lc.ID] = tombstone{entry: *lc, lsn: lc.LSN}
-		r.later(nil, func() error { return d.removeDeleted([]deletion{{id: lc.ID, name: dirName}}) })
+		d.deleted[lc.ID] = tombstone{Log: *lc}
+		r.later(nil, func() error { return d.removeDeleted([]checkpoint.Log{*lc}) })
 		return
 	}
 	cfg := Config{}
 	if d.opt.Config != nil {
 		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
-	l := newLog(d, lc.ID, lc.Topic, dirName, cfg)
+	l := newLog(d, lc.ID, lc.Topic, cfg)
 	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}}
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
-	l.clean = lc.Clean
+	l.firstDirty = lc.Clean
 	l.moveStart(lc.Start)
 	l.setEnds(lc.Offset)
 	l.epochs = lc.Epochs
@@ -322,16 +319,16 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	}
 }
 
-// setEnds moves all ends of a log that nobody uses yet.
+// setEnds sets all ends of a log that is not in use yet.
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
-	l.settleProducers(end)
+	l.markProducersDurable(end)
 	l.moveEnd(end)
 }
 
-// finish takes a log that failed offline. Nothing of it is changed, and the
-// checkpoints go on saying what was found. One that is damaged stays so; one that
-// met an error of the system is tried again at the next start.
+// finish puts a log online, or takes it offline if its recovery failed. The files of a failed log
+// stay unchanged, and checkpoints repeat what they said of it. A damaged log stays offline; after
+// an error of the system the next start tries again.
 func (r *recovery) finish(f *found) {
 	l := f.l
 	if f.err == nil {
@@ -339,12 +336,12 @@ func (r *recovery) finish(f *found) {
 	} else {
 		as, event := *f.lc, loglife.Unreadable
 		switch {
-		case !passes(f.err):
-			event, as.Offline = loglife.Found, f.err.Error()
-			// Its frames were put aside: none of the journal's counts for it any more.
+		case !isSystemError(f.err):
+			event, as.Offline = loglife.FoundDamaged, f.err.Error()
+			// Its frames were quarantined: none of the journal's counts for it any longer.
 			as.LSN = math.MaxInt64
-		case f.aside != "" && !r.d.opt.broken.has(forgetQuarantine):
-			as.Aside = f.aside
+		case f.quarantineFile != "" && !r.d.opt.broken.has(forgetQuarantine):
+			as.QuarantineFile = f.quarantineFile
 		}
 		l.segments = nil
 		l.setEnds(f.lc.Offset)

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// verify reads the journal once without changing anything: it must be whole,
-// and continue every log that it holds frames of.
+// verify reads the journal once and changes nothing. The journal must be complete, and its frames
+// must continue their logs.
 func (r *recovery) verify() error {
 	d := r.d
 	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.Redo.File), zap.Uint64("lsn", uint64(r.ckpt.Redo.LSN)))
@@ -37,54 +37,49 @@ func (r *recovery) verify() error {
 		return err
 	}
 	if ext.Next <= r.ckpt.Durable {
-		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint knows %d to be durable: an older copy of the journal was put back, or files are missing",
+		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint has LSN %d as durable: an older copy of the journal was restored, or files are missing",
 			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.Durable)
 	}
 	r.extent, r.above = ext, max(r.above, ext.Above)
 	return nil
 }
 
-// readQuarantine calls fn for the frames of a file aside that the recovery point lacks, and
-// then end.
-func (f *found) readQuarantine(name string, fn func(*journal.Frame) error, end func() error) error {
-	err := journal.ReadQuarantine(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
+// readQuarantine calls fn for the frames of a quarantine file that lie beyond f.end.
+func (f *found) readQuarantine(name string, fn func(*journal.Frame) error) error {
+	return journal.ReadQuarantine(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
 		if fr.NextEnd <= f.end {
-			return nil // of a carried frame, or a repair that did not finish came that far
+			return nil // carried frames, or an unfinished repair that reached this point
 		}
 		if err := f.Take(&fr); err != nil {
 			return fmt.Errorf("%w: %s: %w", journal.ErrDamaged, name, err)
 		}
 		return fn(&fr)
 	})
-	if err != nil {
-		return err
-	}
-	return end()
 }
 
-// Follower follows a log's frames, as a start does.
+// Follower checks that the frames of a log are contiguous, as a start does.
 type Follower struct {
 	lc  *checkpoint.Log
 	end int64
 }
 
-// Follow begins at a log's recovery point.
+// Follow returns a Follower that begins at a log's recovery point.
 func Follow(l *checkpoint.Log) *Follower { return &Follower{lc: l, end: l.Offset} }
 
-// End is where the frames so far lead.
+// End returns the end offset of the frames so far.
 func (f *Follower) End() int64 { return f.end }
 
 // Counts reports whether a frame lies beyond the log's recovery point.
 func (f *Follower) Counts(fr *journal.Frame) bool { return fr.LSN > f.lc.LSN }
 
-// Skip goes on at an end that frames which are lost would have led to.
+// Skip moves the end past lost frames.
 func (f *Follower) Skip(end int64) { f.end = end }
 
-// Take follows one frame. It returns an error if the frame does not continue the log.
+// Take advances the end by one frame. It returns an error if the frame does not continue the log.
 func (f *Follower) Take(fr *journal.Frame) error {
 	switch {
 	case fr.Carried && fr.NextEnd <= f.end:
-		return nil // a copy of what earlier frames held
+		return nil // a copy of earlier frames
 	case fr.Type != journal.Batches || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
 		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd, fr.NextEnd, f.end)
 	}
@@ -92,7 +87,7 @@ func (f *Follower) Take(fr *journal.Frame) error {
 	return nil
 }
 
-// apply reads the journal again and gives the logs what the segments lack.
+// apply reads the journal a second time and replays the frames that the segments lack.
 func (r *recovery) apply() error {
 	done := 0
 	ext, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
@@ -111,15 +106,15 @@ func (r *recovery) apply() error {
 		return nil
 	})
 	if err == nil && ext.Next != r.extent.Next {
-		err = fmt.Errorf("%w: it ended at LSN %d when read again, first at %d", journal.ErrDamaged, ext.Next, r.extent.Next)
+		err = fmt.Errorf("%w: the journal ended at LSN %d in the first pass and at %d in the second", journal.ErrDamaged, r.extent.Next, ext.Next)
 	}
 	return err
 }
 
-// replayFlush is how many replayed bytes are worth a write to a segment.
+// replayFlush is the number of replayed bytes that are worth a write to a segment.
 const replayFlush = 1 << 20
 
-// replay appends a frame's batches to the tail of a log that nobody uses yet.
+// replay appends a frame's batches to the tail of a log that is not in use yet.
 func (l *Log) replay(f *journal.Frame) error {
 	n := l.chunkOf(f)
 	l.moveEnd(f.NextEnd)
@@ -133,8 +128,8 @@ func (l *Log) replay(f *journal.Frame) error {
 	return l.flush()
 }
 
-// chunkOf puts a frame's batches at the end of the tail, and returns how many bytes
-// there are not in segments.
+// chunkOf appends a frame's batches to the tail as a chunk. It returns how many bytes of the tail
+// are not in segments.
 func (l *Log) chunkOf(f *journal.Frame) int64 {
 	c := l.dir.memory.alloc(l, len(f.Payload))
 	c.base, c.next, c.maxTs, c.ready, c.queued = f.PrevEnd, f.NextEnd, -1, true, l.dir.now()
@@ -155,8 +150,7 @@ func (l *Log) chunkOf(f *journal.Frame) int64 {
 	return l.tail.unflushedBytes()
 }
 
-// flushForMemory brings all logs to segments: what was replayed so far fills the memory
-// that there is for it.
+// flushForMemory flushes all logs, because the replayed batches have used up the memory bound.
 func (r *recovery) flushForMemory() {
 	all := slices.Collect(maps.Values(r.found))
 	each(len(all), func(i int) {

@@ -7,31 +7,31 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// prepare opens the segments of a log: up to the recovery point they are
-// trusted, if they are there; what follows is cut, since the journal holds it.
+// prepare opens the segments of a log. It trusts their bytes up to the recovery point and cuts
+// those that follow, which the journal holds.
 func (r *recovery) prepare(f *found) error {
 	l := f.l
 	infos, err := r.d.opt.FS.List(l.path)
 	if err != nil {
 		return fmt.Errorf("log directory of the partition: %w", err)
 	}
-	swaps := map[int64]int64{} // base → size
+	compacted, waits := int64(0), false // the segment that the swap puts in place
 	for _, in := range infos {
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}
 		if base, ok := segment.ParseSwap(in.Name); ok && f.lc.Swapping && base == f.lc.Swap {
-			swaps[base] = in.Size
+			compacted, waits = in.Size, true
 		} else if segment.IsDeleted(in.Name) || segment.IsUnfinished(in.Name) {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(l.path, in.Name)) })
 		}
 	}
 	if f.lc.Swapping {
-		if err := r.finishSwap(f, swaps); err != nil {
+		if err := r.finishSwap(f, compacted, waits); err != nil {
 			return err
 		}
 	}
@@ -42,16 +42,15 @@ func (r *recovery) prepare(f *found) error {
 	return nil
 }
 
-// finishSwap brings a swap to its end that a crash came into: the checkpoint that
-// speaks of it is durable, and the next one will not. A crash in here finds the same
-// again.
-func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
-	listed := map[int64]int64{}
+// finishSwap completes a swap that a crash interrupted. The checkpoint that names it is durable,
+// and the next one will not name it. A crash in here leaves the same work for the next start.
+func (r *recovery) finishSwap(f *found, size int64, found bool) error {
+	need, wanted := int64(0), false
 	for _, e := range f.lc.Segments {
-		listed[e.Base] = e.Size
+		if e.Base == f.lc.Swap {
+			need, wanted = e.Size, true
+		}
 	}
-	need, wanted := listed[f.lc.Swap]
-	size, found := swaps[f.lc.Swap]
 	name := path.Join(f.l.path, segment.Name(f.lc.Swap)+segment.LogSuffix+segment.SwapSuffix)
 	switch {
 	case found && !wanted:
@@ -60,26 +59,33 @@ func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
 	case found && size < need:
 		return fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, need)
 	}
-	if err := segment.FinishSwap(r.d.files, f.l.path, f.lc.Swap, found); err != nil {
-		return err
-	}
 	if found {
 		f.files[f.lc.Swap] = size
 	}
-	for base := range f.files {
-		if _, ok := listed[base]; ok || base >= f.lc.Offset {
-			continue
-		}
-		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
-			return err
-		}
-		delete(f.files, base)
-	}
-	return r.d.opt.FS.SyncDir(f.l.path)
+	return FinishSwap(r.d.files, r.d.opt.FS, f.l.path, f.lc, found, f.files)
 }
 
-// Needs says of a listed segment whether it counts, up to which offset, and what is
-// wrong with a file of a size that is there or not.
+// FinishSwap completes the swap that a checkpoint names: it renames the compacted segment, if waits
+// is set, and removes the segments that it replaces from the directory and from files.
+func FinishSwap(segments *segment.Files, fsys vfs.FS, dir string, l *checkpoint.Log, waits bool, files map[int64]int64) error {
+	if err := segment.FinishSwap(segments, dir, l.Swap, waits); err != nil {
+		return err
+	}
+	for base := range files {
+		listed := slices.ContainsFunc(l.Segments, func(e checkpoint.Extent) bool { return e.Base == base })
+		if listed || base >= l.Offset {
+			continue
+		}
+		if err := segment.Open(segments, dir, base, 0).Remove(); err != nil {
+			return err
+		}
+		delete(files, base)
+	}
+	return fsys.SyncDir(dir)
+}
+
+// Needs reports whether a listed segment holds records that the log needs, and the offset at which
+// it ends. The error says what is wrong with its file, of which size and there are given.
 func Needs(l *checkpoint.Log, i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
 	e, last := l.Segments[i], i+1 == len(l.Segments)
 	if next = l.Offset; !last {
@@ -88,9 +94,9 @@ func Needs(l *checkpoint.Log, i int, size int64, there bool, dir string) (next i
 	name := path.Join(dir, segment.Name(e.Base)+segment.LogSuffix)
 	switch {
 	case e.Size == 0:
-		return next, false, nil // nothing of it counts; it may never have come to be
+		return next, false, nil // none of its bytes count; the file may never have been created
 	case next <= l.Start && (!there || !last):
-		return next, false, nil // below the log's start, and removed or about to be; the last one may go on
+		return next, false, nil // below the log start, so retention may have removed it; the last segment may still be appended to
 	case !there:
 		return next, true, fmt.Errorf("segment %s is missing", name)
 	case size < e.Size:
@@ -114,7 +120,7 @@ func (r *recovery) openListed(f *found) error {
 		s := segment.Open(r.d.files, l.path, e.Base, e.Size)
 		if size > e.Size {
 			r.d.stats.truncated.Add(float64(size - e.Size))
-			if err := s.Cut(e.Size, next); err != nil {
+			if err := s.Truncate(e.Size, next); err != nil {
 				return err
 			}
 		}
@@ -124,20 +130,21 @@ func (r *recovery) openListed(f *found) error {
 	return nil
 }
 
-// removeBeyond removes segments at or beyond the recovery point: the journal
-// holds what they should.
+// removeBeyond removes unlisted segments: those at or beyond the recovery point, whose records the
+// journal holds, and those below the log start.
 func (r *recovery) removeBeyond(f *found, end int64) {
 	for _, base := range slices.Sorted(maps.Keys(f.files)) {
 		if base >= end || base < f.lc.Start {
 			s := segment.Open(r.d.files, f.l.path, base, 0)
 			r.later(f.l, func() error {
 				if f.l.ownsSegment(base) {
-					return nil // made anew meanwhile
+					return nil // created again in the meantime
 				}
 				if err := s.Remove(); err != nil {
 					return err
 				}
-				// A name that comes back must not be taken for the log's.
+				// Syncing the directory keeps the name from reappearing after a crash, when it
+				// would be taken for the log's.
 				return r.d.opt.FS.SyncDir(f.l.path)
 			})
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -15,19 +14,19 @@ import (
 
 const framesSuffix, unknownFrames = ".frames", "unknown-"
 
-// abandonedFrames has files of frames removed that were kept aside and that no checkpoint
-// names: the one that was to name them never came to be, or the log has taken them and a
-// crash prevented the removal. The files of logs that are not in use, and of logs that
-// nobody knows, stay: a person may need them.
-func (r *recovery) abandonedFrames(infos []vfs.Info) {
+// removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either the
+// checkpoint that would have named the file was never written, or the log has replayed it and a
+// crash prevented the removal. Files of offline and unknown logs stay, because an operator may need
+// them.
+func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
 	taken, needed := map[string]bool{}, map[string]bool{}
 	for i := range r.ckpt.Logs {
 		lc := &r.ckpt.Logs[i]
-		name := lc.Topic + "-" + strconv.Itoa(int(lc.ID.Partition))
+		name := lc.String()
 		if f := r.found[lc.ID]; f != nil && f.err != nil {
 			needed[name] = true
 		}
-		needed[lc.Aside] = true // goes when the log has taken it
+		needed[lc.QuarantineFile] = true // removed after the log has replayed it
 		taken[name] = true
 	}
 	for _, in := range infos {
@@ -42,9 +41,8 @@ func (r *recovery) abandonedFrames(infos []vfs.Info) {
 	}
 }
 
-// quarantineDir renames a partition directory that no checkpoint knows, so that
-// nothing in it is taken for a log's, and nothing is lost. What a deleted log left is
-// removed.
+// quarantineDir renames a partition directory that the checkpoint does not list, so that no log
+// uses its files and no records are lost. It removes the directory of a deleted log.
 func (d *Dir) quarantineDir(dirName string) error {
 	from := path.Join(d.path, dirName)
 	if d.isDeleted(from) {
@@ -57,15 +55,15 @@ func (d *Dir) quarantineDir(dirName string) error {
 	for _, in := range infos {
 		if in.Name != PartitionFile && in.Size > 0 {
 			to := fmt.Sprintf("%s.%x-stray", from, newID())
-			d.log.Warn("a directory that no checkpoint knows was set aside", zap.String("from", from), zap.String("to", to))
+			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from), zap.String("to", to))
 			return d.opt.FS.Rename(from, to)
 		}
 	}
-	return d.opt.FS.RemoveAll(from) // an unfinished birth
+	return d.opt.FS.RemoveAll(from) // a creation that was not completed
 }
 
-// strays sets aside partition directories that the checkpoint doesn't know.
-func (r *recovery) strays() error {
+// quarantineStrays quarantines partition directories that the checkpoint does not list.
+func (r *recovery) quarantineStrays() error {
 	d := r.d
 	infos, err := d.opt.FS.List(d.path)
 	if err != nil {
@@ -75,7 +73,7 @@ func (r *recovery) strays() error {
 	for _, f := range r.found {
 		known[path.Base(f.l.path)] = true
 	}
-	r.abandonedFrames(infos)
+	r.removeAbandonedFrames(infos)
 	for _, in := range infos {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
@@ -83,22 +81,22 @@ func (r *recovery) strays() error {
 		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile)); err != nil {
 			continue
 		}
-		name := in.Name
 		r.later(nil, func() error {
-			if IsDeletedName(name) {
-				return d.opt.FS.RemoveAll(path.Join(d.path, name))
+			name := path.Join(d.path, in.Name)
+			if IsDeletedName(in.Name) {
+				return d.opt.FS.RemoveAll(name)
 			}
-			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || IsStrayName(name) {
+			if _, err := d.opt.FS.Stat(name); errors.Is(err, fs.ErrNotExist) || IsStrayName(in.Name) {
 				return nil
 			}
-			return d.quarantineDir(name)
+			return d.quarantineDir(in.Name)
 		})
 	}
 	return nil
 }
 
-// IsStrayName reports whether a start leaves a partition directory of this name alone, which
-// the checkpoint does not know.
+// IsStrayName reports whether name is that of a quarantined partition directory, which a start
+// leaves alone.
 func IsStrayName(name string) bool {
-	return path.Ext(name) != "" && len(name) > 6 && name[len(name)-6:] == "-stray"
+	return path.Ext(name) != "" && strings.HasSuffix(name, "-stray")
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// reopen brings the directory back after the journal failed: every log goes
-// back to its durable end; what is durable and not in synced segments is
-// brought there; a fresh file begins, and a checkpoint excludes what may have
-// reached the dead one. Only then are records taken again.
+// reopen brings the directory back after the journal failed. It rolls every log back to its
+// acknowledged end, flushes durable records that synced segments lack, begins a new journal file,
+// and writes a checkpoint that excludes frames that may have reached the failed file. Only then
+// does the directory accept records again.
 func (d *Dir) reopen(err error) {
 	failed := d.life.Load()
 	for _, l := range d.Logs() {
@@ -33,7 +33,7 @@ func (d *Dir) reopen(err error) {
 		}
 	}
 	if !d.onFrom(failed, loglife.Reopened, nil) || failed.state.Allows(loglife.Stops) {
-		return // it failed once more, and that is the next to be looked at; or it is being closed
+		return // it failed again, which the next call handles, or it is being closed
 	}
 	d.reopened()
 	for _, l := range d.Logs() {
@@ -42,8 +42,8 @@ func (d *Dir) reopen(err error) {
 	}
 }
 
-// begin starts a life of the journal: everything durable is in synced segments
-// or kept aside; a fresh file is made, a checkpoint names it, entries may come.
+// begin makes a new journal file, writes a checkpoint that names it, and lets the journal accept
+// entries. By now all durable records are in synced segments or in quarantine.
 func (d *Dir) begin() error {
 	fresh, err := d.journal.Fresh(d.minLSN)
 	if err != nil {
@@ -55,9 +55,9 @@ func (d *Dir) begin() error {
 	return d.journal.Resume()
 }
 
-// recovered moves the durable end to the recovery point, which a checkpoint holds: what
-// was only written when the journal failed has been flushed from memory since. What is
-// appended meanwhile may move it further.
+// recovered advances the durable end to the recovery point, which a checkpoint holds: records that
+// were only written when the journal failed have been flushed from memory since. Concurrent appends
+// may advance it further.
 func (l *Log) recovered() {
 	l.mu.RLock()
 	end := l.rp.Offset
@@ -69,10 +69,9 @@ func (l *Log) recovered() {
 	}
 }
 
-// flushJournal brings everything that was acknowledged into synced segments, so that no file
-// of the journal so far is needed. The frames of a log of which that is impossible
-// are set aside, and one that needs none may stay as it is: one bad log does not stop a
-// thousand others.
+// flushJournal flushes and syncs all acknowledged records, so that none of the journal's files is
+// needed. If that is impossible for a log, its frames are quarantined; a log that needs no frames
+// may stay as it is. One bad log must not stop a thousand others.
 func (d *Dir) flushJournal() error {
 	var first error
 	for _, l := range d.Logs() {
@@ -93,8 +92,8 @@ func (l *Log) needsJournal() bool {
 	return l.life.state.Allows(loglife.Read) && l.oldestLocked() != math.MaxUint64
 }
 
-// drain flushes and syncs. If a segment fails, now or before, it is replaced or the
-// log is set aside.
+// drain flushes and syncs the log. If a segment has failed, drain replaces it or quarantines the
+// log's frames.
 func (l *Log) drain() error {
 	if l.flushAndSync() == nil {
 		return nil
@@ -105,24 +104,24 @@ func (l *Log) drain() error {
 	return l.flushAndSync()
 }
 
-// passes reports whether an error came from the system and not from what is stored: the
-// next start may find nothing wrong.
-func passes(err error) bool {
+// isSystemError reports whether an error came from the system and not from the stored bytes, so that the
+// next start may succeed.
+func isSystemError(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && errno != syscall.ENOENT
 }
 
-// shortage reports whether an error is of the whole machine and may pass: no log is to
-// blame for it.
+// shortage reports whether an error is a temporary shortage of the whole machine, which is not the
+// fault of a log.
 func shortage(err error) bool {
 	return noSpace(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// revert takes back what was numbered and will never count, because the journal failed:
-// everything beyond what was acknowledged. It is the only rollback there is.
+// revert rolls back everything beyond the acknowledged end, because the journal failed. It is the
+// only rollback in the package.
 //
-// What was acknowledged as written and is not durable stays: memory is the best copy
-// now, and it is flushed to segments before the directory takes records again.
+// Records that were acknowledged as written and are not durable stay: memory now has the best copy,
+// and they are flushed to segments before the directory accepts records again.
 func (l *Log) revert(err error) {
 	l.own()
 	defer l.disown()
@@ -130,11 +129,11 @@ func (l *Log) revert(err error) {
 	defer l.flushMu.Unlock()
 
 	l.mu.Lock()
-	if l.life.state.Allows(loglife.Replay) { // nothing of it is the journal's, and what is in memory is a cache
+	if l.life.state.Allows(loglife.Replay) { // no record depends on the journal, and the chunks in memory are a cache
 		l.mu.Unlock()
 		return
 	}
-	l.tail.keepWritten()
+	l.tail.markWritten()
 	end := l.flushed
 	keep := l.tail.flushed
 	for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {
@@ -148,8 +147,8 @@ func (l *Log) revert(err error) {
 	l.rollBack(end, gone, err)
 }
 
-// revertQueued takes back what waits in the journal's queue, because the log is out of
-// use: it could wait for room that the log itself keeps from being made. The caller owns
+// revertQueued rolls back appends that wait in the journal's queue, because the log is out of use.
+// They could wait for journal space that this log itself keeps from being freed. The caller owns
 // the right to commit and holds flushMu.
 func (l *Log) revertQueued(err error) {
 	l.dir.journal.Drop(l.stream)
@@ -165,9 +164,9 @@ func (l *Log) revertQueued(err error) {
 	l.rollBack(end, gone, err)
 }
 
-// rollBack ends the log at end, beyond which gone were numbered.
+// rollBack ends the log at end; gone are the chunks beyond it.
 func (l *Log) rollBack(end int64, gone []*chunk, err error) {
-	l.dir.memory.drop(gone, 0)
+	l.dir.memory.drop(gone)
 	if l.logEnd.Load() == end {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// repair has the maintenance goroutine bring a log back whose segment failed.
+// repair asks the maintenance goroutine to repair a log whose segment failed.
 func (d *Dir) repair(l *Log) {
 	d.mu.Lock()
 	d.broken[l] = struct{}{}
@@ -21,11 +21,11 @@ func (d *Dir) repair(l *Log) {
 	signal(d.repairs)
 }
 
-// repairAll tries every broken log once, and says whether one is left.
+// repairAll tries to repair each broken log once, and reports whether any is left.
 func (d *Dir) repairAll() bool {
 	d.mu.Lock()
 	logs := slices.Collect(maps.Keys(d.broken))
-	clear(d.broken) // one that fails anew while it is being repaired comes back
+	clear(d.broken) // a log that fails again during the repair is added again
 	d.mu.Unlock()
 	err := d.replaceFailedSegments(logs...)
 	left := false
@@ -35,7 +35,7 @@ func (d *Dir) repairAll() bool {
 			continue
 		}
 		left = true
-		d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
+		d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
 		d.mu.Lock()
 		d.broken[l] = struct{}{}
 		d.mu.Unlock()
@@ -43,13 +43,13 @@ func (d *Dir) repairAll() bool {
 	return left
 }
 
-// replaceFailedSegments brings logs back whose segments failed. A dead segment is followed by a new one
-// at the last synced offset. What was written to the dead one since then proves nothing;
-// it is replayed from frames that are set aside. One commit lists the new segments. A log
-// that cannot be mended now is set aside too, so that it holds neither the journal nor
-// memory. mend returns the first error.
+// replaceFailedSegments repairs logs whose segments failed: a new segment follows the failed one at
+// the last synced offset. Nothing proves that later writes to the failed segment are on disk, so
+// they are replayed from quarantined frames. One commit lists the new segments. A log that cannot
+// be repaired now is quarantined too, so that it pins neither the journal nor memory. It returns
+// the first error.
 func (d *Dir) replaceFailedSegments(logs ...*Log) error {
-	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
+	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.needsReplay() }))
 	var done, failed []*Log
 	for _, l := range logs {
 		ok, err := l.replaceSegment()
@@ -74,17 +74,17 @@ func (d *Dir) replaceFailedSegments(logs ...*Log) error {
 	return first
 }
 
-// lacks reports whether the log must be replayed: its segment is dead and had bytes that
-// are not synced.
-func (l *Log) lacks() bool {
+// needsReplay reports whether the log must be replayed: its segment has failed and had bytes that were
+// not synced.
+func (l *Log) needsReplay() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.life.state.Allows(loglife.SetAside) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
+	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
-// resume lets the log take records again: a checkpoint holds what was repaired, and no
-// longer names the file that was replayed, if there was one.
+// resume lets the log accept records again, after a checkpoint that holds the repair and no longer
+// names the quarantine file.
 func (l *Log) resume() {
 	l.mu.Lock()
 	files := l.life.spent
@@ -96,76 +96,74 @@ func (l *Log) resume() {
 	l.dir.removeFrames(files)
 }
 
-// removeFrames removes files of frames that no log needs, and that no checkpoint names.
+// removeFrames removes quarantine files that no log needs and no checkpoint names.
 func (d *Dir) removeFrames(files []string) {
 	for _, name := range files {
 		if err := d.opt.FS.Remove(path.Join(d.path, name)); err != nil {
-			d.logOnce(nil, "frames that are not needed any more could not be removed, the next start tries again", err)
+			d.logOnce(nil, "obsolete quarantine file could not be removed, the next start tries again", err)
 		}
 	}
 }
 
-// replaceSegment continues the log in a new segment that starts at the last
-// synced offset. It reports whether the log may take records again once a checkpoint
-// says so.
+// replaceSegment continues the log in a new segment that starts at the last synced offset. It
+// reports whether the log may accept records again once a checkpoint holds the repair.
 func (l *Log) replaceSegment() (done bool, err error) {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	switch l.state() {
 	case loglife.SwapStuck:
 		return false, l.finishSwap()
-	case loglife.AsideStuck:
+	case loglife.QuarantinedStuck:
 		if err := l.finishSwap(); err != nil {
 			return false, err
 		}
 	case loglife.Cutting, loglife.CutStuck:
 		return false, l.finish(l.dir.commitRule(silentCut, l))
-	case loglife.Failing, loglife.Aside:
+	case loglife.Failing, loglife.Quarantined:
 	default:
-		return false, nil // it was repaired meanwhile, on the way to a reopened directory, or is out of use
+		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use
 	}
-	if l.lacks() {
-		return false, fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
+	if l.needsReplay() {
+		return false, fmt.Errorf("%w: the frames of %s are not quarantined yet", ErrFailed, l)
 	}
 	l.mu.RLock()
-	at, aside := l.rp.Offset, l.life.aside
-	old := slices.Clone(l.segments) // readers may hold the list itself
+	at, quarantined := l.rp.Offset, l.life.quarantine
+	old := slices.Clone(l.segments) // readers may hold the slice itself
 	l.mu.RUnlock()
-	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // it could not be opened, or followed by another
+	if n := len(old); n > 0 && old[n-1].Err() == nil && quarantined == nil { // the segment could not be opened, or the roll failed
 		if err := old[n-1].Sync(); err != nil {
 			return false, l.segmentFailed(err)
 		}
 		l.synced()
-		// What could not be written before must be: a log that only seems to be mended
-		// fails again with each sweep, and holds the journal.
+		// Batches that could not be written before must be written now. Otherwise the log only
+		// seems repaired: it fails again with each sweep, and pins the journal.
 		if err := l.writeFlushable(); err != nil {
 			return false, l.segmentFailed(err)
 		}
 		return true, nil
 	}
 
-	for len(old) > 0 && old[len(old)-1].Base() >= at { // holds nothing that is synced
+	for len(old) > 0 && old[len(old)-1].Base() >= at { // it holds no synced bytes
 		if err := old[len(old)-1].Remove(); err != nil {
 			return false, err
 		}
 		old = old[:len(old)-1]
 	}
-	s, err := segment.Create(l.dir.files, l.path, at, 0) // without its producers, which may be known for a later end only
+	s, err := segment.Create(l.dir.files, l.path, at, 0) // without producer state, which may be known only for a later end
 	if err != nil {
 		return false, err
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return false, fmt.Errorf("replace segment: %w", err)
 	}
-	if err := l.bound(old, at); err != nil {
+	if err := l.cutToSynced(old, at); err != nil {
 		return false, err
 	}
 	old = append(old, s)
-	gone, cached := l.continueIn(old, aside != nil)
-	l.dir.memory.drop(gone, cached)
-	if aside != nil {
-		if err := l.replayQuarantine(aside.name, at); err != nil {
-			if errors.Is(err, journal.ErrDamaged) { // trying again would find the same
+	l.dir.memory.drop(l.continueIn(old, quarantined != nil))
+	if quarantined != nil {
+		if err := l.replayQuarantine(quarantined.name, at); err != nil {
+			if errors.Is(err, journal.ErrDamaged) { // a retry would find the same
 				entry, _ := l.checkpointed()
 				l.giveUp(&entry, err)
 			}
@@ -176,49 +174,51 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, l.segmentFailed(err)
 	}
 	l.synced()
-	if aside != nil {
+	if quarantined != nil {
 		l.mu.Lock()
-		if l.onLocked(loglife.Replayed, nil) == loglife.Aside { // otherwise a deletion has ended the replay
-			l.life.aside, l.life.spent = nil, append(l.life.spent, aside.name)
-			l.rp.LSN = max(l.rp.LSN, aside.lsn)
+		if l.onLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
+			l.life.quarantine, l.life.spent = nil, append(l.life.spent, quarantined.name)
+			l.rp.LSN = max(l.rp.LSN, quarantined.lsn)
 		}
 		l.mu.Unlock()
 	}
 	return true, nil
 }
 
-// continueIn gives readers other segments. What is set aside is in none of them, which they
-// see in the same step: nobody takes a new segment for a hole. It returns the chunks to release,
-// and how many of them are cached. It needs flushMu.
-func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk, cached int) {
+// continueIn replaces the segments that readers see. Quarantined records are in none of them;
+// readers see both changes in one step, so that no reader takes the new segment for a hole. It
+// returns the chunks to release. It needs flushMu.
+func (l *Log) continueIn(segments []*segment.Segment, quarantined bool) (gone []*chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = segments
-	if !aside {
-		return nil, 0
+	if !quarantined {
+		return nil
 	}
-	cached = l.tail.flushed
 	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0
-	return l.tail.cutEnd(-1), cached
+	return l.tail.cutEnd(-1)
 }
 
-// replayQuarantine brings back what was set aside beyond at, as a start does, by way of memory; an
-// attempt that failed after it had sealed a segment came to at. The log's ends and its producers
-// stay as they are. It needs flushMu.
+// replayQuarantine writes the quarantined records beyond at to segments by way of memory, as a
+// start does. An earlier attempt that sealed a segment and then failed may have reached at. The
+// log's ends and its producer state stay unchanged. It needs flushMu.
 func (l *Log) replayQuarantine(name string, at int64) error {
 	f := found{l: l, Follower: Follower{end: at}}
-	return f.readQuarantine(name, func(fr *journal.Frame) error {
+	if err := f.readQuarantine(name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
 		}
 		return l.writeFlushable()
-	}, l.writeFlushable)
+	}); err != nil {
+		return err
+	}
+	return l.writeFlushable()
 }
 
-// bound cuts the last of the old segments to its synced bytes, so that the bytes
-// of unknown fate behind them are never taken for batches; and to the recovery point,
-// which may be behind those bytes: the new segment begins there.
-func (l *Log) bound(old []*segment.Segment, next int64) error {
+// cutToSynced cuts the last of the old segments to its synced bytes, because the bytes beyond are in an
+// unknown state and must never be read as batches. It also cuts it to the recovery point, which may
+// be earlier and is where the new segment begins.
+func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 	if len(old) == 0 {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (l *Log) bound(old []*segment.Segment, next int64) error {
 	}
 	l.mu.RUnlock()
 	fresh := segment.Open(l.dir.files, l.path, last.Base(), size)
-	if err := fresh.Cut(size, next); err != nil {
+	if err := fresh.Truncate(size, next); err != nil {
 		return err
 	}
 	old[len(old)-1] = fresh

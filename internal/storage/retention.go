@@ -10,26 +10,26 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// A look waits for logs whose files are being changed, but only this often and this long: a
-// truncation may take minutes, and retention of the other logs must not wait for it.
+// Retention waits for logs whose files are being changed, but at most this often and this long each
+// time: a truncation may take minutes, and must not delay retention of other logs.
 const (
 	busyRounds = 200
 	busyPause  = 10 * time.Millisecond
 )
 
-// retain looks at every log once and removes what its retention takes. It reports whether it
-// looked at all of them: the rest was busy throughout.
-func (d *Dir) retain() bool {
-	busy := d.retainAmong(d.Logs())
+// applyRetention applies retention to every log once. It reports whether it reached all of them;
+// the others were busy throughout.
+func (d *Dir) applyRetention() bool {
+	busy := d.applyRetentionTo(d.Logs())
 	for n := 0; len(busy) > 0 && n < busyRounds && d.sleep(busyPause); n++ {
-		busy = d.retainAmong(busy)
+		busy = d.applyRetentionTo(busy)
 	}
 	return len(busy) == 0
 }
 
-// retainAmong looks at some logs and returns those that are busy. It writes one checkpoint
-// for all others, and none if nothing goes.
-func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
+// applyRetentionTo applies retention to some logs and returns those that are busy. One checkpoint
+// commits all removals; without removals none is written.
+func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 	var moves []StartMove
 	for _, l := range logs {
 		if d.stopping() {
@@ -46,7 +46,7 @@ func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
 			moves = append(moves, StartMove{Log: l, To: v.Start(start), gone: v.Gone})
 		} else if l.rollDue(now) {
 			if err := l.roll(); err != nil {
-				d.logOnce(l, "segment could not be rolled for its age", err)
+				d.logOnce(l, "rolling a segment because of its age failed", err)
 			}
 		}
 	}
@@ -56,19 +56,19 @@ func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
 	d.MoveStarts(moves)
 	for i := range moves {
 		if err := moves[i].Err; err != nil {
-			d.logOnce(moves[i].Log, "retention could not move the start of a log, it is tried again", err)
+			d.logOnce(moves[i].Log, "retention could not move the start of a log; the next run tries again", err)
 		}
 	}
 	return busy
 }
 
-// policy is what a configuration says of retention.
+// policy returns the part of the configuration that concerns retention.
 func (c *Cleanup) policy() cleaner.Policy {
 	return cleaner.Policy{Delete: c.Delete, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter}
 }
 
-// judge decides which of the log's parts may go now. It opens no file where the segments
-// know their timestamps.
+// judge decides which parts of the log retention removes now. It opens no file if the segments know
+// their timestamps.
 func (l *Log) judge(now time.Time, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
 	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
 	if parts == nil {
@@ -77,16 +77,16 @@ func (l *Log) judge(now time.Time, parts []cleaner.Part) (v cleaner.Verdict, sta
 	return cleaner.Retain(now, l.cfg.Load().Cleanup.policy(), b, parts), b.Start
 }
 
-// parts returns the parts of the log that may be looked at now; nil where it is
-// out of use. One whose segment failed is looked at: the disk may be full.
+// parts returns the parts of the log to which retention applies now, nil if the log is not in use.
+// A log whose segment failed is included, since a full disk may be the cause.
 func (l *Log) parts() []cleaner.Part {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	return l.partsLocked()
 }
 
-// partsLocked is parts. It needs flushMu: between the end of a write to a segment and the
-// note that it was done, its bytes would be counted twice, in the segment and in memory.
+// partsLocked is parts for a caller that holds flushMu. Otherwise a flush in progress would count
+// its bytes twice, in the segment and in memory.
 func (l *Log) partsLocked() []cleaner.Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -110,14 +110,14 @@ func (l *Log) partsLocked() []cleaner.Part {
 	last.Active = true
 	if len(rest) > 0 {
 		last.End, last.Bytes = rest[len(rest)-1].next, last.Bytes+l.tail.unflushedBytes()
-		withMemory(last, rest)
+		addUnflushed(last, rest)
 	}
 	return parts
 }
 
-// newest returns the largest timestamp of a segment. Of one with damage, of which that cannot be
-// known, it returns when the segment was last written: it must go at some time, and so must all
-// segments behind it.
+// newest returns the largest timestamp of a segment. If the segment is damaged, the timestamp is
+// unknown, and newest returns the time of the last write. Otherwise retention would never remove
+// the segment and those behind it.
 func (l *Log) newest(s *segment.Segment) (int64, error) {
 	ts, err := s.Newest()
 	if !errors.Is(err, segment.ErrCorrupt) {
@@ -128,8 +128,8 @@ func (l *Log) newest(s *segment.Segment) (int64, error) {
 	return at.UnixMilli(), err
 }
 
-// withMemory adds to a part what is not in its segment yet.
-func withMemory(p *cleaner.Part, rest []*chunk) {
+// addUnflushed adds the chunks that are not in a segment to a part.
+func addUnflushed(p *cleaner.Part, rest []*chunk) {
 	newest, wrote, below := int64(-1), rest[len(rest)-1].queued, p.Newest
 	for _, c := range rest {
 		newest = max(newest, c.maxTs)
@@ -144,17 +144,18 @@ func withMemory(p *cleaner.Part, rest []*chunk) {
 	p.Written = func() (time.Time, error) { return wrote, nil }
 }
 
-// removalReason says why a part that begins at an offset went.
+// removalReason returns the reason why the part that begins at base was removed, as a metric label
+// and in words.
 func removalReason(m *StartMove, base int64) (reason, why string) {
 	for i := range m.gone {
 		if m.gone[i].Base <= base && base < m.gone[i].End {
 			return string(m.gone[i].Reason), m.gone[i].Why
 		}
 	}
-	return string(cleaner.ByStart), fmt.Sprintf("the log begins at %d", m.To)
+	return string(cleaner.ByStart), fmt.Sprintf("the log starts at %d", m.To)
 }
 
-// Retained returns why the oldest part of the log is still there, in one sentence; "" for an
+// Retained explains in one sentence why the oldest part of the log has not been removed; "" for an
 // empty log. It may read the disk.
 func (l *Log) Retained() string {
 	if err := l.Offline(); err != nil {
@@ -167,42 +168,17 @@ func (l *Log) Retained() string {
 	v, _ := l.judge(time.Now(), parts)
 	why := v.Kept()
 	if len(v.Gone) > 0 {
-		why = "the keeper takes it when it looks next: " + v.Gone[0].Why
+		why = "the next retention run removes it: " + v.Gone[0].Why
 	}
-	if parts[0].Active {
+	if parts[0].Active && parts[0].Bytes > 0 {
 		why += " (it is the active segment)"
 	}
 	return why
 }
 
-// Bounds is what an Observer implements that knows how far the records of a log
-// count in the cluster. Where it doesn't, all that the log acknowledges counts; of a
-// log that nobody observes nothing is cleaned.
-// Its methods must not block.
-type Bounds interface {
-	// High is the high watermark: nothing at or above it goes by time or size.
-	High() int64
-	// Stable is the last stable offset, at most High: nothing at or above it is
-	// compacted.
-	Stable() int64
-}
+// high returns the offset at and above which retention removes nothing: 0 for a log without
+// an observer.
+func (l *Log) high() int64 { return min(l.observer().High(), l.AckEnd()) }
 
-// high returns the offset at and above which nothing goes by time or size.
-func (l *Log) high() int64 {
-	switch o := l.observer().(type) {
-	case noopObserver:
-		return 0
-	case Bounds:
-		return min(o.High(), l.AckEnd())
-	}
-	return l.AckEnd()
-}
-
-// stable returns the offset at and above which nothing is compacted.
-func (l *Log) stable() int64 {
-	high := l.high()
-	if b, ok := l.observer().(Bounds); ok {
-		return min(b.Stable(), high)
-	}
-	return high
-}
+// stable returns the offset at and above which compaction removes nothing.
+func (l *Log) stable() int64 { return min(l.observer().Stable(), l.high()) }

@@ -8,11 +8,11 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Retention of a directory does not wait for a log whose files are being changed, which a
-// truncation may do for minutes: it comes back to that log.
+// Retention does not wait for a log whose files are being changed, which a truncation may do for
+// minutes. It returns to that log later.
 func TestRetentionPassesABusyLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.KeeperInterval = time.Hour })
+		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.RetentionInterval = time.Hour })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestRetentionPassesABusyLog(t *testing.T) {
 		for _, l := range logs {
 			l.Configure(keeping("sync", 1000, -1))
 		}
-		if d.retain() {
+		if d.applyRetention() {
 			t.Error("it looked at a log whose files are being changed")
 		}
 		for i, want := range []int64{3, 0, 3} {
@@ -35,7 +35,7 @@ func TestRetentionPassesABusyLog(t *testing.T) {
 			}
 		}
 		logs[1].flushMu.Unlock()
-		if !d.retain() || logs[1].Ends().LogStart != 3 {
+		if !d.applyRetention() || logs[1].Ends().LogStart != 3 {
 			t.Errorf("it has not come back: the log begins at %d", logs[1].Ends().LogStart)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// leaving is a piece of work on a log whose records go: by retention, by
+// leaving is a sequence of operations on a log whose records are removed: by retention, by
 // DeleteRecords, all of them, and with files that wait for their removal.
 type leaving struct {
 	d     *Dir
@@ -18,8 +18,8 @@ type leaving struct {
 	want  map[int64][]byte
 	born  bool
 	end   int64 // acknowledged
-	start int64 // answered: the log never begins below it again
-	may   int64 // what a move under way may have made of it
+	start int64 // acknowledged: the log never begins below it again
+	may   int64 // possible result of a move in progress
 }
 
 func leavingOptions(f *crashfs.FS, profile string) Options {
@@ -57,7 +57,7 @@ func (s *leaving) append(n, size int, ts int64) error {
 	return nil
 }
 
-// move runs something that moves the log's start to an offset.
+// move runs an operation that moves the log start.
 func (s *leaving) move(to int64, how func() error) error {
 	s.may = to
 	if err := how(); err != nil {
@@ -86,7 +86,7 @@ func (s *leaving) run(f *crashfs.FS, profile string) error {
 	s.l, s.born = logs[0], true
 	s.l.Observe(idle{})
 	old, young := ago(2*hour), ago(0)
-	retain := func() error { d.retain(); return nil }
+	retain := func() error { d.applyRetention(); return nil }
 	start := func(to int64) func() error { return func() error { return s.l.SetLogStart(to) } }
 	steps := []func() error{
 		func() error { return s.append(6, 700, old) },
@@ -96,9 +96,9 @@ func (s *leaving) run(f *crashfs.FS, profile string) error {
 		s.l.roll,
 		func() error { return s.append(2, 300, young) },
 		func() error { return s.move(7, start(7)) },
-		func() error { return s.move(11, start(11)) }, // all of it, some of it in the journal only
+		func() error { return s.move(11, start(11)) }, // all of it, partly only in the journal
 		func() error { return s.append(3, 100, old) },
-		func() error { return s.move(14, retain) }, // which never came to a segment
+		func() error { return s.move(14, retain) }, // which were never written to a segment
 		func() error { return s.append(4, 900, young) },
 		s.l.flushAndSync,
 		func() error { return s.move(18, start(18)) }, // all of it, in segments
@@ -115,8 +115,8 @@ func (s *leaving) run(f *crashfs.FS, profile string) error {
 	return nil
 }
 
-// check opens an image: the log begins where it was answered, or where the move
-// under way led, and holds all that was acknowledged above.
+// check opens an image. The log begins at an acknowledged start or at that of a move in progress,
+// and has all acknowledged records above it.
 func (s *leaving) check(image *crashfs.FS, profile string) error {
 	d, err := OpenDir(Place{Path: "/d"}, leavingOptions(image, profile))
 	if err != nil {
@@ -150,8 +150,8 @@ func (s *leaving) check(image *crashfs.FS, profile string) error {
 	return err
 }
 
-// The power goes, and the process is killed, at every call of the disk while parts
-// of a log go.
+// The power is lost, and the process is killed, at every disk call while parts of a log are
+// removed.
 func TestPowerLossAtEveryCallOfRetention(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {

@@ -16,14 +16,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Timestamps that are years ahead or negative don't keep records for ever: they
-// count by the time of the last write, in segments and in memory, also after a start.
+// Timestamps that are years ahead or negative do not keep records forever: the time of the last
+// write counts instead, in segments and in memory, also after a start.
 func TestFault17BrokenTimestamps(t *testing.T) {
 	for name, ts := range map[string]int64{"ahead": 4_000_000_000_000, "as far ahead as can be": math.MaxInt64, "negative": -1} {
 		for _, flushed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				disk := crashfs.New(1)
-				slow := func(o *Options) { o.KeeperInterval = 1000 * time.Hour }
+				slow := func(o *Options) { o.RetentionInterval = 1000 * time.Hour }
 				d, err := openDir(disk, "sync", slow)
 				if err != nil {
 					t.Fatal(err)
@@ -34,10 +34,10 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 					_ = l.flushAndSync()
 				}
 				time.Sleep(59 * time.Minute)
-				if d.retain(); l.Ends().LogStart != 0 {
+				if d.applyRetention(); l.Ends().LogStart != 0 {
 					t.Errorf("%s, in a segment: %v: gone before retention.ms has passed since they were written", name, flushed)
 				}
-				if flushed { // the file's time outlives the process
+				if flushed { // the file's modification time survives the process
 					_ = d.Close()
 					if d, err = openDir(disk, "sync", slow, func(o *Options) {
 						o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
@@ -48,7 +48,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 					l.Observe(idle{})
 				}
 				time.Sleep(2 * time.Minute)
-				if d.retain(); l.Ends().LogStart != 3 {
+				if d.applyRetention(); l.Ends().LogStart != 3 {
 					t.Errorf("%s, in a segment: %v: still there: %+v", name, flushed, l.Retained())
 				}
 				_ = d.Close()
@@ -57,11 +57,11 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 	}
 }
 
-// A segment whose timestamps say nothing of its age ends after segment.ms of real
-// time, so that what is in it can go although records keep coming.
+// A segment whose timestamps do not show its age rolls after segment.ms of real time, so that its
+// records can be removed although records keep coming.
 func TestFault17TimestampsThatDontMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = 10 * time.Minute })
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,11 +81,11 @@ func TestFault17TimestampsThatDontMove(t *testing.T) {
 	})
 }
 
-// A clock that goes back takes nothing earlier, and what it let in meanwhile goes
-// when its time comes.
+// A clock that goes back removes nothing early. Records accepted meanwhile are removed at their
+// time.
 func TestFault17ClockGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = 1000 * time.Hour })
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 1000 * time.Hour })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestFault17ClockGoesBack(t *testing.T) {
 		_ = l.flush()
 		time.Sleep(5 * time.Minute)
 		for minutes := 5; minutes <= 120; minutes += 10 {
-			d.retain()
+			d.applyRetention()
 			want := int64(0)
 			if minutes > 90 {
 				want = 4
@@ -109,7 +109,7 @@ func TestFault17ClockGoesBack(t *testing.T) {
 	})
 }
 
-// Timestamps that can't be read keep a log as it is, and say so; the others go on.
+// A log whose timestamps cannot be read stays as it is and reports that; others are not affected.
 func TestRetentionBesideADamagedSegment(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -128,19 +128,19 @@ func TestRetentionBesideADamagedSegment(t *testing.T) {
 	for _, l := range again.Logs() {
 		l.Observe(idle{})
 	}
-	again.retain()
+	again.applyRetention()
 	for _, l := range again.Logs() {
 		if start := l.Ends().LogStart; l.topic == "t" && start != 0 || l.topic == "u" && start != 4 {
 			t.Errorf("%s begins at %d: %+v", l, start, l.Retained())
 		}
 	}
 	errs.Clear()
-	if again.retain(); again.Logs()[0].Ends().LogStart != 4 || again.Logs()[1].Ends().LogStart != 4 {
+	if again.applyRetention(); again.Logs()[0].Ends().LogStart != 4 || again.Logs()[1].Ends().LogStart != 4 {
 		t.Error("when it can be read again it stays as it is")
 	}
 }
 
-// A checkpoint that can't be written takes nothing; the next round does.
+// Without a checkpoint nothing is removed; the next run removes it.
 func TestRetentionTriesAgain(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -149,21 +149,20 @@ func TestRetentionTriesAgain(t *testing.T) {
 	_ = l.flush()
 	putAt(t, l, 1, 700, ago(0))
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.ENOSPC})
-	d.retain()
+	d.applyRetention()
 	if got := files(t, l, ".log"); len(got) != 2 || l.startSynced.Load() != 0 {
 		t.Errorf("without a checkpoint: %v, start %d", got, l.startSynced.Load())
 	}
 	errs.Clear()
-	d.retain()
+	d.applyRetention()
 	if got := files(t, l, ".log"); len(got) != 1 || l.startSynced.Load() != 2 {
 		t.Errorf("with one: %v, start %d", got, l.startSynced.Load())
 	}
 	holds(t, l, 5)
 }
 
-// Readers at all places of a log, writers, flushes and rolls, while it loses its
-// beginning over and over: a reader gets what it asked for, or hears that it is
-// gone.
+// Readers at all offsets of a log, writers, flushes and rolls run while its start moves repeatedly.
+// A reader gets the requested records, or an error that they are gone.
 func TestReadersWhileRecordsGo(t *testing.T) {
 	disk := vfs.Memory()
 	d := mustOpen(t, disk, "sync", func(o *Options) { o.DeferredBytes = 8 << 10; o.OpenFiles = 4 })
@@ -203,7 +202,7 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 	})
 	wg.Go(func() {
 		for !stop.Load() {
-			d.retain()
+			d.applyRetention()
 			_ = l.SetLogStart(l.Ends().Durable - 3)
 		}
 	})
@@ -218,8 +217,8 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 	holds(t, l, 150)
 }
 
-// A log whose segment can't be written because the disk is full gives back what its
-// retention takes: nothing else would ever make room.
+// A full disk keeps the log from writing its segment. Retention still removes its old records:
+// nothing else would ever free space.
 func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -232,7 +231,7 @@ func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
 		t.Fatal("the disk is not full")
 	}
 	before := len(files(t, l, ".log"))
-	d.retain()
+	d.applyRetention()
 	if got := files(t, l, ".log"); len(got) >= before || l.Ends().LogStart < 4 {
 		t.Errorf("%d of %d segments are left: %+v", len(got), before, l.Retained())
 	}
@@ -242,16 +241,16 @@ func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
 	holds(t, l, 10)
 }
 
-// The sequences of a producer whose records went without ever coming to a segment
-// are known after a start: what it repeats is recognised.
+// The sequence numbers of a producer whose records were removed before they reached a segment are
+// known after a start: duplicates are recognized.
 func TestProducersOutliveTheirRecords(t *testing.T) {
 	if !knowsGoneProducers(t, broken{}) {
 		t.Error("a batch that was sent again is not known")
 	}
 }
 
-// knowsGoneProducers reports whether a start after a loss of power knows a batch that went without
-// coming to a segment.
+// knowsGoneProducers reports whether a start after a power loss knows a batch that was removed
+// before it reached a segment.
 func knowsGoneProducers(t *testing.T, b broken) bool {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -262,7 +261,7 @@ func knowsGoneProducers(t *testing.T, b broken) bool {
 		t.Fatal(a.Err)
 	}
 	eventually(t, "it counts", func() bool { return l.AckEnd() == 1 })
-	if d.retain(); l.Ends().LogStart != 1 {
+	if d.applyRetention(); l.Ends().LogStart != 1 {
 		t.Fatalf("%+v", l.Ends())
 	}
 	a := send(mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs()[0], again)
@@ -272,14 +271,14 @@ func knowsGoneProducers(t *testing.T, b broken) bool {
 	return a.Duplicate
 }
 
-// Of a segment with damage the newest timestamp can't be known after a start. It goes when
-// retention.ms has passed since it was last written, so that the disk doesn't fill up with all
-// that comes behind it.
+// After a start the newest timestamp of a damaged segment is unknown. The segment is removed when
+// retention.ms has passed since its last write, so that the segments behind it do not fill the
+// disk.
 func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		options := func(o *Options) {
-			o.KeeperInterval = 1000 * time.Hour
+			o.RetentionInterval = 1000 * time.Hour
 			o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
 		}
 		d, err := openDir(disk, "sync", options)
@@ -287,7 +286,7 @@ func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := kept(t, d, keeping("sync", hour, -1))
-		putAt(t, l, 6, 700, ago(0)) // two to a segment
+		putAt(t, l, 6, 700, ago(0)) // two per segment
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -299,11 +298,11 @@ func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 		l = d.Logs()[0]
 		l.Observe(idle{})
 		time.Sleep(59 * time.Minute)
-		if d.retain(); l.Ends().LogStart != 0 {
+		if d.applyRetention(); l.Ends().LogStart != 0 {
 			t.Errorf("gone before retention.ms has passed since it was written: %+v", l.Ends())
 		}
 		time.Sleep(2 * time.Minute)
-		if d.retain(); l.Ends().LogStart != 6 {
+		if d.applyRetention(); l.Ends().LogStart != 6 {
 			t.Errorf("the log starts at %d: %s", l.Ends().LogStart, l.Retained())
 		}
 	})

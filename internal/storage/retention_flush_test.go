@@ -7,8 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// What retention goes by counts bytes once, also while they are on their way from
-// memory to a segment.
+// Retention counts bytes once, even while they are flushed from memory to a segment.
 func TestRetentionCountsBytesOnce(t *testing.T) {
 	l := makeLogs(t, mustOpen(t, vfs.Memory(), "sync"), 1, "sync")[0]
 	put(t, l, 10, 1000)

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// idleLogs makes n logs with a segment each, under a policy that takes nothing.
+// idleLogs creates n logs with one segment each, under a policy that removes nothing.
 func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
 	t.Helper()
 	d := mustOpen(t, fs, "sync", large)
@@ -32,7 +32,7 @@ func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
 			t.Fatal(err)
 		}
 	}
-	for _, l := range logs { // records of 1970 under a policy of years
+	for _, l := range logs { // records of 1970 under a policy of many years
 		cfg := l.Config()
 		cfg.Cleanup.RetentionTime = time.Duration(1<<63 - 1)
 		l.cfg.Store(&cfg)
@@ -40,8 +40,8 @@ func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
 	return d
 }
 
-// A round over many logs of which nothing goes reads each once after a start, and
-// nothing after that: with three small files for each.
+// A run over many logs that removes nothing reads each log once after a start, three small files
+// each, and nothing in later runs.
 func TestAnIdleRoundReadsNothing(t *testing.T) {
 	const n = 500
 	disk := vfs.Memory()
@@ -61,28 +61,28 @@ func TestAnIdleRoundReadsNothing(t *testing.T) {
 	}
 	errs.Clear()
 	calls := rounds(errs)
-	d.retain()
+	d.applyRetention()
 	first := calls.Hits()
 	if first > 12*n || first < n {
 		t.Errorf("the first round takes %d calls for %d logs", first, n)
 	}
-	d.retain()
+	d.applyRetention()
 	if second := calls.Hits() - first; second > 0 {
 		t.Errorf("the second round takes %d calls", second)
 	}
 }
 
-// rounds counts the calls from now on, without those that come whatever the keeper
-// does: the guard's question, and a journal that prepares its next file.
+// rounds counts the calls from now on, except those that are independent of retention: measuring
+// the free space, and preparing the next journal file.
 func rounds(errs *errfs.FS) *errfs.Fault {
 	return errs.Add(errfs.Rule{Ops: errfs.Any &^ errfs.Free, When: func(c errfs.Call) bool { return !strings.HasPrefix(c.Path, "/d/journal") }})
 }
 
-// BenchmarkIdleRound is one look of the keeper at 10,000 logs of which nothing goes.
+// BenchmarkIdleRound measures a retention run over 10,000 logs that removes nothing.
 func BenchmarkIdleRound(b *testing.B) {
 	d := idleLogs(b, vfs.Memory(), 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		d.retain()
+		d.applyRetention()
 	}
 }

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
@@ -10,18 +9,18 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// StartMove asks that a log begin at an offset.
+// StartMove is a request to move the start of a log.
 type StartMove struct {
 	Log *Log
-	// To is at most the log's end. A log that begins there or later stays as it is.
+	// To is the new start, at most the log end. A log that begins there or later stays unchanged.
 	To int64
-	// Err is the result: nil when the start is durable. It matches
-	// ErrOffsetOutOfRange, ErrClosed, or ErrFailed.
+	// Err is the result, nil if the new start is durable. It matches ErrOffsetOutOfRange,
+	// ErrClosed, or ErrFailed.
 	Err error
 
-	gone []cleaner.Removal // what retention decided to remove
-	wait bool              // for the checkpoint
-	// discarded bytes, from the offset from on, never came to a segment.
+	gone        []cleaner.Removal // the parts that retention removes
+	needsCommit bool              // a checkpoint must follow
+	// discarded is the number of bytes, from offset from on, that were never written to a segment.
 	from, discarded int64
 }
 
@@ -30,7 +29,7 @@ func (m *Manager) MoveStarts(moves []StartMove) {
 	inDirs(moves, func(x *StartMove) *Log { return x.Log }, (*Dir).MoveStarts)
 }
 
-// inDirs calls do with the items of each directory, for all directories at the same time.
+// inDirs calls do with the items of each directory, concurrently for all directories.
 func inDirs[T any](items []T, log func(*T) *Log, do func(*Dir, []T)) {
 	byDir := map[*Dir][]int{}
 	for i := range items {
@@ -53,21 +52,20 @@ func inDirs[T any](items []T, log func(*T) *Log, do func(*Dir, []T)) {
 	wg.Wait()
 }
 
-// MoveStarts makes each log begin at the offset that is asked for, and sets each
-// Err. One checkpoint commits all of them; then what lies wholly below goes.
+// MoveStarts moves the start of each log to the requested offset, and sets each Err. One checkpoint
+// commits all of them. Then the segments that lie entirely below are removed.
 //
-// Between the checkpoint and the removal segments may be sealed and others begun,
-// since nobody who writes waits for the checkpoint. That is no harm: the journal
-// holds what lies above the recovery point.
+// Writers do not wait for the checkpoint, so segments may be sealed and added before the removal.
+// That is harmless, since the journal has everything above the recovery point.
 func (d *Dir) MoveStarts(moves []StartMove) {
-	var logs []*Log // that wait for the checkpoint
+	var logs []*Log // for which a checkpoint must follow
 	for i := range moves {
 		m := &moves[i]
 		if d.stopping() {
 			m.Err = fmt.Errorf("move the start of %s: %w", m.Log, ErrClosed)
 			continue
 		}
-		if m.Err = m.Log.raiseStart(m); m.wait {
+		if m.Err = m.Log.raiseStart(m); m.needsCommit {
 			logs = append(logs, m.Log)
 		}
 	}
@@ -78,20 +76,19 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	for i := range moves {
 		m := &moves[i]
 		switch {
-		case !m.wait:
-		case err != nil: // either checkpoint may be on the disk: nothing is removed
+		case !m.needsCommit:
+		case err != nil: // the disk may have either checkpoint: remove nothing
 			m.Err = fmt.Errorf("%w: move the start of %s to %d: %w", ErrFailed, m.Log, m.To, err)
 		default:
 			m.Log.dropBelow(m)
 		}
-		if m.wait { // in memory it has moved, whatever became of the checkpoint
+		if m.needsCommit { // the start moved in memory, even if the checkpoint failed
 			m.Log.observer().StartMoved()
 		}
 	}
 }
 
-// raiseStart moves the start in memory. m.wait says whether a checkpoint must
-// follow.
+// raiseStart moves the start in memory. It sets m.wait if a checkpoint must follow.
 func (l *Log) raiseStart(m *StartMove) error {
 	if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
 		return nil
@@ -109,18 +106,16 @@ func (l *Log) raiseStart(m *StartMove) error {
 	l.logStart.Store(max(l.logStart.Load(), m.To))
 	l.epochs.CutStart(m.To)
 	m.from, m.discarded = l.flushed, l.tail.unflushedBytes()
-	gone, cached := l.discardLocked(m.To)
-	if len(gone) == cached {
-		m.discarded = 0
-	}
-	m.wait = true
+	gone := l.discardLocked(m.To)
+	m.discarded -= l.tail.unflushedBytes()
+	m.needsCommit = true
 	l.mu.Unlock()
 	l.smu.Unlock()
-	l.dir.memory.drop(gone, cached)
+	l.dir.memory.drop(gone)
 	return nil
 }
 
-// startMovable says why the start can't move now; flushMu is held.
+// startMovable returns why the start cannot move now. The caller holds flushMu.
 func (l *Log) startMovable(to int64) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -133,37 +128,34 @@ func (l *Log) startMovable(to int64) error {
 	return nil
 }
 
-// discardLocked makes the recovery point of the log its end where all of
-// it lies below the new start: what is only in memory and in the journal never
-// comes to a segment, and what is in one need not be synced. It returns the chunks
-// to release, and how many of them are cached. The caller holds flushMu, smu and mu;
-// to is at most the durable end, so that no chunk below it is still on its way.
-func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
+// discardLocked moves the recovery point to the log end if the whole log lies below the new start.
+// Then chunks in memory need not be written to a segment, and segments need not be synced. It
+// returns the chunks to release. The caller holds flushMu, smu and mu. to is at most the durable
+// end, so that no chunk below it is in flight.
+func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	rest := l.tail.chunks[l.tail.flushed:]
 	end, lsn := l.flushed, l.flushedLSN
 	if n := len(rest); n > 0 {
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
 	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
-		return nil, 0
+		return nil
 	}
 	if l.dir.opt.broken.has(forgetGone) {
 		l.producers.Cut(l.flushed)
 	}
-	l.settleProducers(end)
-	cached = l.tail.flushed
-	l.tail.setFlushed(len(rest))
-	gone = l.tail.evict(math.MaxInt64)
+	l.markProducersDurable(end)
+	gone = l.tail.cutEnd(-1)
 	l.empty(end, lsn)
-	return gone, cached
+	return gone
 }
 
-// dropBelow removes the segments that lie wholly below a start that a checkpoint
-// holds now: readers lose them, and their files go after a while.
+// dropBelow removes the segments that lie entirely below a start that is in a checkpoint. Readers
+// no longer see them; their files are deleted after a delay.
 func (l *Log) dropBelow(m *StartMove) {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	if l.logStart.Load() >= m.To { // no truncation came between
+	if l.logStart.Load() >= m.To { // no truncation has happened since
 		l.startSynced.Store(max(l.startSynced.Load(), m.To))
 	}
 	gone, end := l.unlistBelow(m.To)
@@ -180,13 +172,13 @@ func (l *Log) dropBelow(m *StartMove) {
 	}
 }
 
-// unlistBelow takes the segments that end at or below an offset out of the log's
-// list, and says where the rest begins. flushMu is held.
+// unlistBelow removes the segments that end at or below an offset from the log's list, and returns
+// the offset at which the others begin. The caller holds flushMu.
 func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.life.state.Allows(loglife.Start) {
-		return nil, 0 // the keeper comes again
+		return nil, 0 // the next retention run removes them
 	}
 	below = min(below, l.logStart.Load(), l.rp.Offset)
 	n := 0
@@ -194,7 +186,7 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 		n++
 	}
 	if n == len(l.segments) && n > 0 && l.segments[n-1].Size() == 0 && l.segments[n-1].Base() == l.flushed {
-		n-- // it takes no space, and something may be on its way into it
+		n-- // it takes no space, and a flush may be writing to it
 	}
 	gone, end = l.segments[:n:n], l.end(n-1)
 	l.segments = l.segments[n:]

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -22,15 +23,17 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// idle is an observer that bounds nothing.
+// idle is an observer that sets no bounds.
 type idle struct{}
 
 func (idle) Advanced()             {}
 func (idle) Reverted(int64, error) {}
 func (idle) Truncated(int64)       {}
 func (idle) StartMoved()           {}
+func (idle) High() int64           { return math.MaxInt64 }
+func (idle) Stable() int64         { return math.MaxInt64 }
 
-// bounded is one that does.
+// bounded is an observer that sets them.
 type bounded struct {
 	idle
 	high int64
@@ -39,7 +42,7 @@ type bounded struct {
 func (b bounded) High() int64   { return b.high }
 func (b bounded) Stable() int64 { return b.high }
 
-// keeping is a configuration with retention and small segments; -1 for no bound.
+// keeping returns a configuration with retention and small segments; -1 for no limit.
 func keeping(profile string, ms, size int64) Config {
 	c := testConfig(profile)
 	c.Segment.Bytes = 2 << 10
@@ -47,7 +50,7 @@ func keeping(profile string, ms, size int64) Config {
 	return c
 }
 
-// kept makes one log with a configuration.
+// kept creates one log with a configuration.
 func kept(t testing.TB, d *Dir, cfg Config) *Log {
 	t.Helper()
 	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: cfg}})
@@ -58,7 +61,7 @@ func kept(t testing.TB, d *Dir, cfg Config) *Log {
 	return logs[0]
 }
 
-// putAt appends n records with a timestamp and waits until they count.
+// putAt appends n records with a timestamp and waits until they are acknowledged.
 func putAt(t testing.TB, l *Log, n, size int, ts int64) {
 	t.Helper()
 	for range n {
@@ -75,7 +78,7 @@ func putAt(t testing.TB, l *Log, n, size int, ts int64) {
 	synced(t, l)
 }
 
-// files returns the names in the log's directory that end so.
+// files returns the names in the log's directory with a suffix.
 func files(t testing.TB, l *Log, suffix string) (names []string) {
 	t.Helper()
 	infos, err := l.dir.opt.FS.List(l.path)
@@ -100,12 +103,12 @@ func TestRetentionByTime(t *testing.T) {
 			disk := crashfs.New(1)
 			d := mustOpen(t, disk, profile)
 			l := kept(t, d, keeping(profile, hour, -1))
-			putAt(t, l, 6, 700, ago(2*hour)) // two to a segment
+			putAt(t, l, 6, 700, ago(2*hour)) // two per segment
 			putAt(t, l, 4, 700, ago(minute))
 			if err := l.flush(); err != nil {
 				t.Fatal(err)
 			}
-			d.retain()
+			d.applyRetention()
 			if e := l.Ends(); e.LogStart != 6 || e.LogEnd != 10 {
 				t.Fatalf("%+v", e)
 			}
@@ -126,15 +129,15 @@ func TestRetentionByTime(t *testing.T) {
 	}
 }
 
-// A small quiet partition has its records in the journal only, and they are carried
-// from file to file. When all of them are old they go without ever coming to a
-// segment, and the next records begin an empty log.
+// The records of a small quiet partition are only in the journal, and are carried from file to
+// file. When all of them are old they are removed without ever reaching a segment, and the next
+// records begin an empty log.
 func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	l := kept(t, d, keeping("sync", hour, -1))
 	putAt(t, l, 3, 100, ago(2*hour))
-	d.retain()
+	d.applyRetention()
 	if e := l.Ends(); e.LogStart != 3 || e.LogEnd != 3 || l.Size() != 0 {
 		t.Fatalf("%+v, %d bytes", e, l.Size())
 	}
@@ -145,7 +148,7 @@ func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
 		t.Errorf("segments: %v", got)
 	}
 	putAt(t, l, 2, 100, ago(0))
-	d.retain()
+	d.applyRetention()
 	for name, image := range map[string]*crashfs.FS{"kill": disk.KillImage(1), "power loss": disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
 		back := mustOpen(t, image, "sync").Logs()[0]
 		if e := back.Ends(); e.LogStart != 3 || e.LogEnd != 5 {
@@ -156,8 +159,8 @@ func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
 	holds(t, l, 5)
 }
 
-// When all records are old the active segment goes too. The log has no segment, as
-// at its birth, and goes on.
+// When all records are old the active segment is removed, too. The log has no segment, like a new
+// one, and accepts records.
 func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 	for _, profile := range []string{"sync", "os", "interval"} {
 		t.Run(profile, func(t *testing.T) {
@@ -168,7 +171,7 @@ func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 			if err := l.flush(); err != nil {
 				t.Fatal(err)
 			}
-			d.retain()
+			d.applyRetention()
 			if e := l.Ends(); e.LogStart != 5 || e.LogEnd != 5 || l.Size() != 0 {
 				t.Fatalf("%+v, %d bytes", e, l.Size())
 			}
@@ -193,13 +196,13 @@ func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 func TestRetentionBySize(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", -1, 4000))
-	putAt(t, l, 11, 700, ago(0)) // two to a segment of about 1540 bytes
+	putAt(t, l, 11, 700, ago(0)) // two per segment of about 1540 bytes
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
 	putAt(t, l, 1, 700, ago(0)) // in memory
 	all := l.Size()
-	d.retain()
+	d.applyRetention()
 	if left := l.Size(); left < 4000 || left > 4000+1600 || l.Ends().LogStart == 0 {
 		t.Errorf("%d bytes of %d are left, start %d", left, all, l.Ends().LogStart)
 	}
@@ -209,7 +212,7 @@ func TestRetentionBySize(t *testing.T) {
 	}
 }
 
-// Nothing above the high watermark goes; of a log that nobody has adopted nothing does.
+// Nothing above the high watermark is removed, and nothing of a log without an observer.
 func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", hour, -1))
@@ -223,7 +226,7 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 		why   string
 	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
 		l.Observe(c.who)
-		d.retain()
+		d.applyRetention()
 		if start := l.Ends().LogStart; start != c.start {
 			t.Errorf("%T: the log starts at %d, want %d", c.who, start, c.start)
 		}
@@ -233,7 +236,7 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 	}
 }
 
-// One checkpoint commits the new starts of many logs, and an idle round writes none.
+// One checkpoint commits the new starts of many logs, and a run without removals writes none.
 func TestManyStartsAreOneCheckpoint(t *testing.T) {
 	errs := errfs.New(vfs.Memory())
 	d := mustOpen(t, errs, "sync", large)
@@ -255,7 +258,7 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 		}
 	}
 	before := d.lastSeq()
-	d.retain()
+	d.applyRetention()
 	for _, l := range logs {
 		if e := l.Ends(); e.LogStart != 2 {
 			t.Fatalf("%s: %+v", l, e)
@@ -268,13 +271,13 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 		return !slices.ContainsFunc(logs, func(l *Log) bool { return len(files(t, l, ".deleted")) > 0 })
 	})
 	calls := rounds(errs)
-	d.retain()
+	d.applyRetention()
 	if n := calls.Hits(); n > 0 {
 		t.Errorf("a round in which nothing goes makes %d calls", n)
 	}
 }
 
-// Each removal is said and counted with its reason.
+// Each removal is logged and counted with its reason.
 func TestARemovalIsSaidAndCounted(t *testing.T) {
 	core, said := observer.New(zap.InfoLevel)
 	m := metrics.NewStorage(nil)
@@ -285,7 +288,7 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
-	d.retain()
+	d.applyRetention()
 	if err := l.SetLogStart(l.Ends().LogStart + 2); err != nil {
 		t.Fatal(err)
 	}
@@ -311,8 +314,8 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 	}
 }
 
-// The files of what went stay for file.delete.delay.ms under another name. A stop
-// doesn't wait for that, and a start removes them.
+// The files of removed segments stay for file.delete.delay.ms under another name. Close does not
+// wait for that, and a start deletes them.
 func TestFilesGoAfterTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
@@ -369,10 +372,10 @@ func TestFilesGoAfterTheDelay(t *testing.T) {
 	})
 }
 
-// The keeper looks by itself, and at once when the configuration changes.
+// Retention runs at intervals, and at once when the configuration changes.
 func TestTheKeeperLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = time.Minute })
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = time.Minute })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +406,7 @@ func TestTheKeeperLooks(t *testing.T) {
 	})
 }
 
-// A start removes segments that an unfinished removal left below the log's start.
+// A start removes segments that an unfinished removal left below the log start.
 func TestAStartRemovesWhatLiesBelowTheStart(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
@@ -428,8 +431,8 @@ func TestAStartRemovesWhatLiesBelowTheStart(t *testing.T) {
 	}
 }
 
-// A log written through whose start has moved up to its end, and that was written to
-// before its segment went: the segment stays, also over a kill.
+// The start of a log with the os profile moved to its end, and the log was written to before its
+// segment was removed. The segment stays, also after a kill.
 func TestWhatIsWrittenBehindTheNewStartStays(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "os")
@@ -454,8 +457,8 @@ func TestWhatIsWrittenBehindTheNewStartStays(t *testing.T) {
 	holds(t, back, 7)
 }
 
-// Segments that a compaction is about to replace stay until it has: a removal that
-// comes in between leaves them to the next round.
+// Segments that a compaction is about to replace stay until then: a removal in between leaves them
+// to the next run.
 func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", -1, -1))
@@ -476,14 +479,14 @@ func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
 		t.Error("the start moves meanwhile")
 	}
 	l.on(loglife.SwapDone, nil)
-	if d.retain(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
+	if d.applyRetention(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
 		t.Errorf("%d segments are left, start %d", len(l.segments), l.startSynced.Load())
 	}
 	holds(t, l, 8)
 }
 
-// What a rolled segment was made for goes without coming to it; then the log is written
-// through, and what it acknowledged is there after a kill.
+// The records for which a segment was rolled are discarded before they reach it. Later records are
+// written behind it, and the acknowledged ones are there after a kill.
 func TestWhatFollowsADiscardedSegmentStays(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -492,7 +495,7 @@ func TestWhatFollowsADiscardedSegmentStays(t *testing.T) {
 	if err := l.roll(); err != nil {
 		t.Fatal(err)
 	}
-	putAt(t, l, 2, 100, ago(0)) // in the journal only
+	putAt(t, l, 2, 100, ago(0)) // only in the journal
 	if err := l.SetLogStart(5); err != nil {
 		t.Fatal(err)
 	}

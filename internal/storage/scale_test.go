@@ -17,9 +17,9 @@ import (
 
 func large(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 }
 
-// A crash with 10,000 partitions is over when the journal has been read: a few
-// calls for each that has frames, and one look at each that has none. A start that takes long
-// says how far it is, and the metric moves.
+// A start after a crash with 10,000 partitions is complete when the journal has been read: a few
+// calls for each partition with frames, and one check of each without. A long start reports its
+// progress, and the metric changes.
 func TestFault10StartWithManyPartitions(t *testing.T) {
 	const n, busy = 10_000, 1000
 	disk := vfs.Memory()
@@ -33,7 +33,7 @@ func TestFault10StartWithManyPartitions(t *testing.T) {
 		eventually(t, "the records count", func() bool { return l.AckEnd() == 1 })
 	}
 	image := vfs.Memory()
-	copyTree(t, disk, "/d", image, "/d") // as a kill leaves it
+	copyTree(t, disk, "/d", image, "/d") // like after a kill
 	synctest.Test(t, func(t *testing.T) {
 		errs := errfs.New(image)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/t-*/*.log", Delay: 100 * time.Millisecond})
@@ -62,9 +62,8 @@ func TestFault10StartWithManyPartitions(t *testing.T) {
 	})
 }
 
-// A disk whose datasyncs take as long as they like slows down one directory: its
-// memory stays bounded, everything counts in the end, and another directory
-// notices nothing.
+// A disk whose fdatasyncs take arbitrarily long affects one directory only: its memory stays
+// bounded, all its records are acknowledged in the end, and other directories are not affected.
 func TestFault09SlowDiskIsItsOwnTrouble(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10
@@ -95,7 +94,7 @@ func TestFault09SlowDiskIsItsOwnTrouble(t *testing.T) {
 		slow.Append(a, nil)
 		sent = append(sent, a)
 	}
-	put(t, quick, 500, 100) // while nothing of the other moves
+	put(t, quick, 500, 100) // while the other directory makes no progress
 	if slow.AckEnd() != 0 {
 		t.Errorf("%d records count without a datasync", slow.AckEnd())
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// shrinking is one file system that somebody writes to all the time.
+// shrinking is one file system with continuous writes by others.
 type shrinking struct {
 	vfs.FS
 	free atomic.Int64
@@ -19,8 +19,8 @@ func (s *shrinking) Free(string) (available, total uint64, err error) {
 	return uint64(s.free.Add(-4096)), 2 << 30, nil
 }
 
-// A journal that has a place of its own on the file system of the logs is taken for one
-// beside them, also while others write there.
+// A journal in its own directory on the file system of the logs counts as being on the same one,
+// even while others write to it.
 func TestTheSameDiskUnderLoad(t *testing.T) {
 	fsys := &shrinking{FS: vfs.Memory()}
 	fsys.free.Store(1 << 30)
@@ -34,8 +34,8 @@ func TestTheSameDiskUnderLoad(t *testing.T) {
 	}
 }
 
-// A small disk that was filled once takes records again when its topics are gone:
-// the journal does not keep the room.
+// A small disk that was full accepts records again when its topics are deleted: the journal does
+// not keep the space.
 func TestASmallDiskHasRoomAgain(t *testing.T) {
 	fsys := newGauge(150 * mib)
 	fsys.total.Store(150 * mib)
@@ -48,7 +48,7 @@ func TestASmallDiskHasRoomAgain(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	l := makeLogs(t, d, 1, "sync")[0]
-	for sent, data := 0, testBatch(t, 64<<10, nil); sent < 200*mib; sent += len(data) { // some laps of the journal
+	for sent, data := 0, testBatch(t, 64<<10, nil); sent < 200*mib; sent += len(data) { // several times the journal's size
 		eventually(t, "the guard lets it", func() bool { return send(l, data).Err == nil })
 	}
 	eventually(t, "all counts", func() bool { return l.AckEnd() >= l.logEnd.Load() })

@@ -9,14 +9,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A start after a kill syncs what it replayed and leaves the indexes, which are caches,
-// to the stop.
+// A start after a kill syncs what it replayed. It leaves the indexes, which are caches, to the next
+// stop.
 func TestAStartLeavesIndexesToTheStop(t *testing.T) {
 	disk, image := vfs.Memory(), vfs.Memory()
 	d := mustOpen(t, disk, "sync", large)
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 100, 1000)
-	copyTree(t, disk, "/d", image, "/d") // as a kill leaves it
+	copyTree(t, disk, "/d", image, "/d") // like after a kill
 	errs := errfs.New(image)
 	indexes := errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Open | errfs.Write, Path: "*index*"})
 	again, err := openDir(errs, "sync", large)

@@ -10,9 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A start writes what the journal holds into the segment file that the kill left,
-// which it empties, for nothing of it counts, however long it is. It doesn't remove it
-// and make another one.
+// A start writes the journal's records to the segment file that the kill left. It truncates the
+// file first, since nothing in it counts, however long it is; it does not replace it by a new one.
 func TestAStartEmptiesSegmentsInsteadOfRemovingThem(t *testing.T) {
 	disk, image := vfs.Memory(), vfs.Memory()
 	d := mustOpen(t, disk, "sync", large)
@@ -22,7 +21,7 @@ func TestAStartEmptiesSegmentsInsteadOfRemovingThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := path.Join(l.path, segment.Name(0)+segment.LogSuffix)
-	copyTree(t, disk, "/d", image, "/d") // as a kill leaves it
+	copyTree(t, disk, "/d", image, "/d") // like after a kill
 	junk(t, image, name)
 	errs := errfs.New(image)
 	removed := errs.Add(errfs.Rule{Ops: errfs.Remove, Path: "/d/*-*/*" + segment.LogSuffix})

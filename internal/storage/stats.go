@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// stats are the directory's metrics, resolved once.
+// stats are the directory's metrics with their label values resolved.
 type stats struct {
 	groupRecords, groupBytes, syncSeconds           prometheus.Observer
 	wait                                            *prometheus.HistogramVec
@@ -40,7 +40,7 @@ func newStats(m *metrics.Storage, dir string) stats {
 	}
 }
 
-// cleanerStats are those of compaction.
+// cleanerStats are the metrics of compaction.
 type cleanerStats struct {
 	passes, failures, read, written, records          prometheus.Counter
 	lastRun, lastSeconds, maxDirty, stopped, mapBytes prometheus.Gauge
@@ -61,13 +61,13 @@ func (s *stats) group(g journal.GroupStats) {
 	s.syncSeconds.Observe(g.Sync.Seconds())
 }
 
-// waitSeries is the series of a profile's waits, resolved once for a log.
+// waitSeries is the wait histogram of a durability profile, resolved once per log.
 type waitSeries struct {
 	profile string
 	prometheus.Observer
 }
 
-// observeWait notes how long a group waited for its profile's condition.
+// observeWait records how long a chunk waited until its profile's condition held.
 func (d *Dir) observeWait(c *chunk) {
 	name := c.log.cfg.Load().Profile.Name
 	s := c.log.wait.Load()
@@ -78,13 +78,13 @@ func (d *Dir) observeWait(c *chunk) {
 	s.Observe(time.Since(c.queued).Seconds())
 }
 
-// Usage is what a directory holds at a moment, for metrics.
+// Usage is a directory's use of resources, for metrics.
 type Usage struct {
 	JournalBytes, JournalLimit, DeferredBytes, CachedBytes int64
 	OpenFiles, MaxOpenFiles                                int
 }
 
-// Usage returns what the directory holds now.
+// Usage returns the current usage.
 func (d *Dir) Usage() Usage {
 	return Usage{
 		JournalBytes: d.journal.Used(), JournalLimit: d.sizes.All,
@@ -93,24 +93,24 @@ func (d *Dir) Usage() Usage {
 	}
 }
 
-// Segments returns how many segments the log has on the disk.
+// Segments returns the number of the log's segments.
 func (l *Log) Segments() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.segments)
 }
 
-// DirtyRatio returns the part of the log that was never compacted, 0 to 1, of what
-// could be; false where it isn't compacted or it can't be told now. It may read the disk.
+// DirtyRatio returns the dirty part, 0 to 1, of the log's data that can be compacted; false if the
+// log is not compacted or the ratio is not available now. It may read the disk.
 func (l *Log) DirtyRatio() (float64, bool) {
 	if !l.cfg.Load().Cleanup.Compact || l.Err() != nil {
 		return 0, false
 	}
-	x, err := l.dirtiness(time.Now())
+	x, err := l.measureDirt(time.Now())
 	return x.Ratio(), err == nil
 }
 
-// journalFailed is called by the journal after it told every entry that was lost.
+// journalFailed is called by the journal after the owners of all lost entries were notified.
 func (d *Dir) journalFailed(err error) {
 	d.stats.journalErrors.Inc()
 	d.stats.online.Set(0)
@@ -119,13 +119,13 @@ func (d *Dir) journalFailed(err error) {
 	d.log.Error("journal failed: records that were not yet durable are refused, the log directory reopens", zap.Error(err))
 	select {
 	case d.failures <- err:
-	default: // one is waiting already
+	default: // another failure is pending
 	}
 }
 
 func (d *Dir) reopened() {
 	d.stats.online.Set(1)
-	d.log.Info("log directory takes records again")
+	d.log.Info("log directory accepts records again")
 	d.clearFailures("")
 	if d.opt.reopened != nil {
 		d.opt.reopened(d)
@@ -138,13 +138,12 @@ func (d *Dir) segmentError(l *Log, err error) {
 }
 
 func (d *Dir) repaired(l *Log) {
-	d.log.Info("partition takes records again", zap.Stringer("log", l))
+	d.log.Info("partition accepts records again", zap.Stringer("log", l))
 	d.clearFailures(l.String())
 }
 
-// logOnce logs the first of a row of equal failures; the rest is counted and
-// said with the next different one. That a log or the directory was closed under
-// somebody's hands is no failure.
+// logOnce logs the first of a series of failures; of the repetitions it logs ever fewer. An
+// ErrClosed is not a failure.
 func (d *Dir) logOnce(l *Log, what string, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
@@ -154,8 +153,8 @@ func (d *Dir) logOnce(l *Log, what string, err error) {
 		key = l.String() + "\x00" + what
 	}
 	d.mu.Lock()
-	n := d.said[key]
-	d.said[key] = n + 1
+	n := d.loggedFailures[key]
+	d.loggedFailures[key] = n + 1
 	d.mu.Unlock()
 	if n&(n-1) != 0 { // the 1st, 2nd, 3rd, 5th, 9th, 17th … time
 		return
@@ -167,26 +166,26 @@ func (d *Dir) logOnce(l *Log, what string, err error) {
 	d.log.Error(what, fields...)
 }
 
-// clearFailures forgets the failures of a log, or of the directory.
+// clearFailures forgets the failures of a log, or with an empty prefix all failures.
 func (d *Dir) clearFailures(prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key := range d.said {
+	for key := range d.loggedFailures {
 		if len(key) >= len(prefix) && key[:len(prefix)] == prefix {
-			delete(d.said, key)
+			delete(d.loggedFailures, key)
 		}
 	}
 }
 
-// Pulse is a directory's progress at a moment: whether a write or an fdatasync of its journal runs or
-// is due, and a number that grows whenever one ends. A directory that has failed has no pulse to look
-// for; see Err.
+// Pulse is a snapshot of a directory's progress: whether a journal write or fdatasync is running or
+// due, and a counter that grows when one completes. It does not apply to a directory that has
+// failed; see Err.
 type Pulse struct {
 	Progress uint64
 	Waiting  bool
 }
 
-// Pulse returns the directory's progress. It takes the journal's lock.
+// Pulse returns the directory's progress. It acquires the journal's lock.
 func (d *Dir) Pulse() Pulse {
 	progress, waiting := d.journal.Pulse()
 	return Pulse{Progress: progress, Waiting: waiting}

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// The datasync for which a stop waits fails: the stop says so, and the next start finds what
-// the disk has.
+// The fdatasync for which Close waits fails. Close reports that, and the next start finds what the
+// disk has.
 func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 	for _, drop := range []errfs.Drop{errfs.KeepDirty, errfs.DropCached, errfs.DropEvicted} {
 		disk := crashfs.New(1)
@@ -28,7 +28,7 @@ func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 		}
 		eventually(t, "the records count", func() bool { return logs[0].AckEnd() == 6 })
 		full := errors.New("the journal is full")
-		d.on(loglife.JournalFull, full) // so that the stop does not wait for what is in flight
+		d.on(loglife.JournalFull, full) // so that Close does not wait for records in flight
 		closed := make(chan error, 1)
 		go func() { closed <- d.Close() }()
 		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })

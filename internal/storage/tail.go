@@ -12,10 +12,9 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// chunk is a run of whole batches in pooled memory: one entry of the journal,
-// one piece of a segment write, one unit of the tail cache. Once it is durable a
-// small one joins the chunk before it, so that what 10,000 logs keep of a record is
-// little more than its bytes.
+// chunk is a run of whole batches in pooled memory: one journal entry, one piece of a segment
+// write, one unit of the tail cache. When a small chunk becomes durable it is joined to the
+// previous one, so that even with 10,000 logs a record in memory takes little more than its bytes.
 type chunk struct {
 	log     *Log
 	buf     *bufpool.Buffer
@@ -25,61 +24,61 @@ type chunk struct {
 	next    int64  // offset after the last one
 	maxTs   int64
 	records int
-	cap     int64 // bytes accounted for it
+	cap     int64 // bytes accounted for the chunk
 	queued  time.Time
 	entry   journal.Entry
 
 	// Guarded by Log.mu.
-	first   journal.LSN // of the frame that holds its first batch; 0 if none is durable yet
-	last    journal.LSN // of the frame that holds its last batch
-	firstTs int64       // maxTs of what it was before others joined
-	ready   bool        // its frame is durable: it may be written to a segment
-	dropped bool        // the journal did not take it
-	writing bool        // was given to a write of a segment: it stays as it is
+	first   journal.LSN // of the frame that holds the first batch; 0 if it is not durable yet
+	last    journal.LSN // of the frame that holds the last batch
+	firstTs int64       // maxTs before other chunks were joined to this one
+	ready   bool        // the frame is durable: the chunk may be written to a segment
+	dropped bool        // the journal dropped it
+	writing bool        // it is part of a segment write: nothing may be joined to it
+	cached  bool        // it is in a segment too; other chunks are deferred
 }
 
-// setLSN says that one frame holds the chunk.
+// setLSN records that a single frame holds the chunk.
 func (c *chunk) setLSN(lsn journal.LSN) { c.first, c.last = lsn, lsn }
 
-// Written is journal.Owner.
+// Written implements journal.Owner.
 func (c *chunk) Written(*journal.Entry) {
 	buf := c.buf
-	c.log.chunkWritten(c) // c may be nothing any more
+	c.log.chunkWritten(c) // c must not be used from here on
 	buf.Release()
 }
 
-// Durable is journal.Owner.
+// Durable implements journal.Owner.
 func (c *chunk) Durable(_ *journal.Entry, err error) {
 	defer c.buf.Release()
 	switch {
 	case err == nil:
-		c.log.chunkDurable(c) // c may be nothing any more
+		c.log.chunkDurable(c) // c must not be used from here on
 	case errors.Is(err, journal.ErrDropped):
 		c.log.mu.Lock()
 		c.dropped = true
 		c.log.mu.Unlock()
-	} // otherwise the directory reverts every log as a whole
+	} // otherwise the directory reverts all logs
 }
 
-// tail is the newest part of a log in memory: chunks in offset order, the
-// flushed ones (a cache) before those that exist nowhere but here and in the
-// journal. It is guarded by Log.mu.
+// tail is the newest part of a log, in memory: chunks in offset order. The flushed ones are a
+// cache; the others are only here and in the journal. Guarded by Log.mu.
 type tail struct {
 	chunks  []*chunk
 	flushed int   // chunks[:flushed] are in segments too
-	bytes   int64 // in chunks[flushed:]
-	cached  int64 // what chunks[:flushed] account for
+	bytes   int64 // of chunks[flushed:]
+	cached  int64 // bytes accounted for chunks[:flushed]
 
-	page *bufpool.Buffer // takes the next small chunk behind its used bytes; may be nil
+	page *bufpool.Buffer // holds the next small chunk behind its used bytes; may be nil
 	used int
 }
 
-// pageMax is the size of the largest page. A page is about as large as what the log
-// has in memory already, so that at most half of all pages' bytes are unused.
+// pageMax is the maximum size of a page. A page is about as large as the log's unflushed data, so
+// that at most half of the bytes of all pages are unused.
 const pageMax = 16 << 10
 
-// place returns memory for a chunk of up to size bytes, with a reference that the
-// caller owns, and where in it the chunk begins.
+// place returns memory for a chunk of up to size bytes, with a reference for the caller, and the
+// position of the chunk in it.
 func (t *tail) place(p *bufpool.Pool, size int) (*bufpool.Buffer, int) {
 	if t.page != nil && size <= t.page.Len()-t.used {
 		t.page.Retain()
@@ -116,9 +115,10 @@ func (t *tail) add(c *chunk) {
 	}
 }
 
-// join makes c, which the journal holds, a part of the one before it, if that is as
-// durable and stands right before it in its page, both together have at most max bytes and timestamps at most
-// ms apart, and nobody is writing the other one. Nothing refers to c afterwards.
+// join appends chunk c, which is in the journal, to the chunk before it, and reports whether it
+// did. Both must be in the same state and adjacent in one page. Together they have at most max
+// bytes and timestamps at most ms apart, and no segment write may hold the first one. Nothing
+// refers to c afterwards.
 func (t *tail) join(c *chunk, max, ms int64) bool {
 	i := t.find(c.base)
 	if i <= t.flushed || i >= len(t.chunks) || t.chunks[i] != c {
@@ -141,8 +141,8 @@ func (t *tail) join(c *chunk, max, ms int64) bool {
 	return true
 }
 
-// durable notes that the frames up to an LSN are durable. It returns where the chunks
-// end that became so, -1 if there are none, and whether others are written only.
+// durable marks the chunks up to an LSN as ready. It returns their end offset, -1 if there are
+// none, and reports whether other chunks are written and not durable.
 func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
 	waiting := t.chunks[t.flushed:]
 	i := sort.Search(len(waiting), func(i int) bool { return !waiting[i].ready })
@@ -153,9 +153,9 @@ func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
 	return end, i < len(waiting) && waiting[i].last != 0
 }
 
-// keepWritten marks everything as ready that a journal which failed had written and its
-// owners count on: what stands before a written chunk was written too.
-func (t *tail) keepWritten() {
+// markWritten marks as ready everything that a failed journal had written, since it may have been
+// acknowledged. All chunks before a written one were written too.
+func (t *tail) markWritten() {
 	n := len(t.chunks)
 	for n > t.flushed && t.chunks[n-1].last == 0 {
 		n--
@@ -169,19 +169,21 @@ func (t *tail) keepWritten() {
 	}
 }
 
-// setFlushed notes that the first n unflushed chunks are in segments now.
+// setFlushed records that the first n unflushed chunks are in segments.
 func (t *tail) setFlushed(n int) {
 	for _, c := range t.chunks[t.flushed : t.flushed+n] {
 		t.bytes -= int64(len(c.data))
 		t.cached += c.cap
+		c.cached = true
 	}
 	t.flushed += n
 	if t.flushed == len(t.chunks) {
-		t.dropPage() // an idle log holds no memory for what may come
+		t.dropPage() // an idle log reserves no memory
 	}
 }
 
-// cacheAll makes a cache of all chunks, and returns what the unflushed ones account for.
+// cacheAll turns all chunks into a cache, and returns the bytes accounted for those that were
+// unflushed.
 func (t *tail) cacheAll() (bytes int64) {
 	for _, c := range t.chunks[t.flushed:] {
 		bytes += c.cap
@@ -197,7 +199,7 @@ func (t *tail) firstUnflushed() *chunk {
 	return nil
 }
 
-// start is the first offset that the tail holds, and false if it is empty.
+// start returns the first offset in the tail, and false if the tail is empty.
 func (t *tail) start() (int64, bool) {
 	if len(t.chunks) == 0 {
 		return 0, false
@@ -205,14 +207,13 @@ func (t *tail) start() (int64, bool) {
 	return t.chunks[0].base, true
 }
 
-// find returns the index of the chunk that holds offset, or of the first one
-// after it.
+// find returns the index of the chunk that holds offset, or of the first one after it.
 func (t *tail) find(offset int64) int {
 	return sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].next > offset })
 }
 
-// flushable returns the chunks that may be written to a segment now, at most
-// about max bytes of them. None joins them any more.
+// flushable returns the chunks that may be written to a segment now, up to about max bytes. No
+// further chunk is joined to them.
 func (t *tail) flushable(max int64) []*chunk {
 	end, n := t.flushed, int64(0)
 	for end < len(t.chunks) && t.chunks[end].ready && n < max {
@@ -222,65 +223,53 @@ func (t *tail) flushable(max int64) []*chunk {
 	if end > t.flushed {
 		t.chunks[end-1].writing = true
 	}
-	return slices.Clone(t.chunks[t.flushed:end]) // what is evicted meanwhile leaves the tail's own list
+	return slices.Clone(t.chunks[t.flushed:end]) // a copy: evictions change the tail's list
 }
 
-// unflushedBytes counts what is not in segments.
+// unflushedBytes returns the bytes that are not in segments.
 func (t *tail) unflushedBytes() int64 { return t.bytes }
 
-// evict drops the oldest cached chunks, until they account for n bytes or none is
-// left, and returns them for release.
-func (t *tail) evict(n int64) []*chunk {
+// evict removes the oldest cached chunks as long as goes returns true, and returns them for
+// release.
+func (t *tail) evict(goes func(*chunk) bool) []*chunk {
 	end := 0
-	for ; end < t.flushed && n > 0; end++ {
-		n -= t.chunks[end].cap
-	}
-	return t.evictFirst(end)
-}
-
-// evictBelow drops the cached chunks that begin below an offset, and returns them
-// for release.
-func (t *tail) evictBelow(offset int64) []*chunk {
-	end := 0
-	for end < t.flushed && t.chunks[end].base < offset {
+	for end < t.flushed && goes(t.chunks[end]) {
 		end++
 	}
-	return t.evictFirst(end)
-}
-
-func (t *tail) evictFirst(end int) []*chunk {
 	gone := slices.Clone(t.chunks[:end])
 	for _, c := range gone {
 		t.cached -= c.cap
 	}
-	clear(t.chunks[:end]) // the array must not go on holding what it doesn't show any more
+	clear(t.chunks[:end]) // the array must not keep them alive
 	if t.chunks = t.chunks[end:]; len(t.chunks) == 0 {
-		t.chunks = nil // an idle log holds no memory for what may come
+		t.chunks = nil // an idle log reserves no memory
 	}
 	t.flushed -= end
 	return gone
 }
 
-// cutEnd drops the chunks from the first on that ends beyond end, and returns
-// them. Chunks hold whole groups, and logs are cut at their borders but by a
-// truncation, which flushes first.
+// cutEnd removes and returns the chunks that end beyond end. Chunks hold whole groups. A log is
+// only truncated within a group by Truncate, which flushes first.
 func (t *tail) cutEnd(end int64) []*chunk {
 	i := sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].next > end })
 	gone := t.chunks[i:]
-	for _, c := range t.chunks[max(i, t.flushed):] {
-		t.bytes -= int64(len(c.data))
+	for _, c := range gone {
+		if c.cached {
+			t.cached -= c.cap
+		} else {
+			t.bytes -= int64(len(c.data))
+		}
 	}
-	for _, c := range t.chunks[min(i, t.flushed):t.flushed] {
-		t.cached -= c.cap
+	if t.chunks = t.chunks[:i:i]; i == 0 {
+		t.chunks = nil // an idle log reserves no memory
 	}
-	t.chunks = t.chunks[:i:i]
 	t.flushed = min(t.flushed, i)
 	t.dropPage()
 	return gone
 }
 
-// batchAt returns the position in the chunk of the batch that holds offset, or
-// of the first one after it.
+// batchAt returns the position in the chunk of the batch that holds offset, or of the first one
+// after it.
 func (c *chunk) batchAt(offset int64) int {
 	p, at := c.data, 0
 	for at < len(p) {

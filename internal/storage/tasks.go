@@ -8,9 +8,9 @@ import (
 // flushers is how many goroutines of a directory write to segments.
 const flushers = 2
 
-// tasks is the queue of the directory's flushers: logs to flush and other work
-// that may wait for the disk. It is bounded by the number of logs: a log stands
-// in it once, and has one other task at most.
+// tasks is the queue of the directory's flushers: logs to flush and other work that may wait for
+// the disk. The number of logs bounds it, since each log has at most one flush and one other task
+// in it.
 type tasks struct {
 	tmu   sync.Mutex
 	more  *sync.Cond
@@ -20,7 +20,7 @@ type tasks struct {
 
 func (t *tasks) init() { t.more = sync.NewCond(&t.tmu) }
 
-// run queues a task; false if the directory is being closed.
+// run queues a task. It returns false if the directory is being closed.
 func (t *tasks) run(task func()) bool {
 	t.tmu.Lock()
 	defer t.tmu.Unlock()
@@ -51,7 +51,7 @@ func (t *tasks) work() {
 	}
 }
 
-// stop ends the flushers once the queue is empty.
+// stop ends the flushers when the queue is empty.
 func (t *tasks) stop() {
 	t.tmu.Lock()
 	t.ended = true
@@ -59,7 +59,7 @@ func (t *tasks) stop() {
 	t.tmu.Unlock()
 }
 
-// schedule has a flusher flush the log.
+// schedule queues a flush of the log unless one is queued.
 func (d *Dir) schedule(l *Log) {
 	if l.scheduled.CompareAndSwap(false, true) && !d.run(l.flushTask) {
 		l.scheduled.Store(false)
@@ -68,19 +68,17 @@ func (d *Dir) schedule(l *Log) {
 
 func (l *Log) flushTask() {
 	l.scheduled.Store(false)
-	// An error is latched in the log and repaired by the maintenance goroutine.
+	// The error is latched in the log; the maintenance goroutine repairs it.
 	_ = l.flush()
 }
 
-// together is how many logs are made, or synced at a start or a stop, at a time. A
-// disk takes the flushes of several files as one; beyond some 16 hot files it gains
-// nothing.
-const together = 16
+// maxConcurrent is how many logs are created, opened or closed concurrently. A disk merges the
+// flushes of concurrent fsyncs; beyond about 16 files there is no further gain.
+const maxConcurrent = 16
 
-// each calls fn for 0 to n-1, several at a time where they are many, and returns
-// when all calls have.
+// each calls fn for 0 to n-1, concurrently if n is large, and returns after all calls.
 func each(n int, fn func(i int)) {
-	workers := min(together, n/together)
+	workers := min(maxConcurrent, n/maxConcurrent)
 	if workers < 2 {
 		for i := range n {
 			fn(i)

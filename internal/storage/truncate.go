@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -12,17 +11,17 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// Cut asks that a log end at an offset.
+// Cut is a request to truncate or reset a log.
 type Cut struct {
 	Log *Log
-	// End is where the log ends then. It ends lower where a batch straddles End: that one
-	// goes as a whole. A log that ends there or lower stays as it is.
+	// End is the new end of the log. If a batch straddles End, the whole batch goes, and the log
+	// ends lower. A log that already ends at End or below is left as it is.
 	End int64
-	// Reset asks that the log be emptied, and go on at End, wherever that is. A follower that
-	// is behind its leader's log start begins again so.
+	// Reset asks to empty the log and to continue it at End, wherever that is. A follower whose end
+	// is below its leader's log start begins again in this way.
 	Reset bool
-	// Err is the result: nil when the cut is durable. It matches ErrOffsetOutOfRange, ErrClosed or
-	// ErrFailed.
+	// Err is the result; nil means that the cut is durable. It matches ErrOffsetOutOfRange,
+	// ErrClosed or ErrFailed.
 	Err error
 
 	plan *cutting
@@ -33,15 +32,15 @@ func (m *Manager) Truncate(cuts []Cut) {
 	inDirs(cuts, func(c *Cut) *Log { return c.Log }, (*Dir).Truncate)
 }
 
-// Truncate cuts each log to the offset that is asked for, and sets each Err: a
-// follower's history parts from its leader's there. One checkpoint commits all of them. No
-// append may be waiting; those that come before a cut is durable are refused.
+// Truncate cuts each log at the requested offset, where a follower's history diverges from its
+// leader's, and sets each Err. One checkpoint commits all cuts. No append may be waiting; appends
+// that arrive before a cut is durable are refused.
 //
-// All that is read of the disk is read first; an error there leaves the log as it was.
-// Then memory says, in one step, that the log ends at the new recovery point, so that any
-// checkpoint has either the old log or the new one. The checkpoint that follows is the
-// commit point: a start cuts there, whatever frames or bytes it finds beyond; only
-// then is anything cut. No lock is held while the logs wait for it.
+// Truncate reads everything that it needs from the disk first; an error there leaves the log
+// unchanged. Then it sets the new recovery point in memory in one step, so that any checkpoint
+// holds either the old log or the new one. The checkpoint that follows is the commit point: a start
+// cuts there, whatever frames or bytes lie beyond, and files are cut only after it. No lock is held
+// while the logs wait for it.
 func (d *Dir) Truncate(cuts []Cut) {
 	each(len(cuts), func(i int) { cuts[i].Err = cuts[i].begin() })
 	var logs []*Log
@@ -61,8 +60,7 @@ func (d *Dir) Truncate(cuts []Cut) {
 	})
 }
 
-// begin makes memory say that the log is cut; plan stays nil where there is nothing to
-// do or an error came.
+// begin cuts the log in memory. plan stays nil if there is nothing to cut or an error occurred.
 func (x *Cut) begin() error {
 	l := x.Log
 	err := l.beginCut(x)
@@ -85,7 +83,7 @@ func (l *Log) beginCut(x *Cut) error {
 		return ErrClosed
 	}
 	if x.End < 0 {
-		return fmt.Errorf("%w: no log ends there", ErrOffsetOutOfRange)
+		return fmt.Errorf("%w: the end of a log is never negative", ErrOffsetOutOfRange)
 	}
 	if err := l.flushAll(); err != nil {
 		return err
@@ -107,20 +105,19 @@ func (l *Log) beginCut(x *Cut) error {
 	return nil
 }
 
-// cutting is a truncation or reset of a log whose memory says already that it ends
-// at end.
+// cutting is a truncation or reset of a log that already ends at end in memory.
 type cutting struct {
 	keep, gone []*segment.Segment
-	size       int64 // of the last one that stays
+	size       int64 // of the last remaining segment
 	end        int64
 	reset      bool
-	producers  producers.State // of what stays
-	restarts   bool            // the log's start moves, too
+	producers  producers.State // of the remaining batches
+	restarts   bool            // the log start moves, too
 }
 
-// planCut finds what stays: the segments that do, the size of the last one, the end, and
-// the producer state there. It reads the producers of the last segment and its
-// headers up to the end, and older ones only where its file of producers can't be used.
+// planCut determines the remaining segments, the size of the last of them, the end, and the
+// producer state there. It reads the producer file of the last segment and its headers up to the
+// end. It reads older segments only if that file cannot be used.
 func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	segments, err := l.snapshot()
 	if err != nil {
@@ -136,7 +133,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	}
 	known := c.keep
 	if n < len(segments) && segments[n].Base() == end {
-		known = segments[:n+1] // nothing of what stays need be read
+		known = segments[:n+1] // no remaining batch needs to be read
 	}
 	var from int
 	c.producers, from = l.recall(known)
@@ -152,7 +149,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 				return false
 			}
 			c.producers.Add(b, seenAt(b, now))
-			size, _ := record.PeekSize(b) // Headers has looked at it
+			size, _ := record.PeekSize(b) // Headers has validated it
 			pos += int64(size)
 			return true
 		})
@@ -161,28 +158,28 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 		}
 	}
 	l.smu.Lock()
-	c.producers.Complete(&l.producers, c.end) // the times of batches may be any, and the oldest ones gone
+	c.producers.Complete(&l.producers, c.end) // batches may have any timestamps, and the oldest batches may be gone
 	l.smu.Unlock()
 	c.producers.Expire(now)
 	return c, nil
 }
 
-// publishCut takes the end of the log back in memory. From then on the log takes no appends, since
-// the old or the new end may be on the disk. It needs flushMu.
+// publishCut moves the end of the log back in memory. From then on the log takes no appends,
+// because the disk may have the old or the new end. It needs flushMu.
 func (l *Log) publishCut(c *cutting) {
 	l.smu.Lock()
 	l.mu.Lock()
-	gone := l.tail.evict(math.MaxInt64) // flushAll flushed everything
+	gone := l.tail.cutEnd(-1) // flushAll flushed everything
 	l.segments = c.keep
 	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extents()}
 	if n := len(l.rp.Segments); n > 0 {
 		l.rp.Segments[n-1].Size = c.size
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
-	l.clean = min(l.clean, c.end)
+	l.firstDirty = min(l.firstDirty, c.end)
 	l.cuts++
 	l.life.cut = c
-	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is not finished", ErrFailed, l, c.end))
+	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
 	l.logEnd.Store(c.end)
 	l.written.Store(min(l.written.Load(), c.end))
 	l.durable.Store(min(l.durable.Load(), c.end))
@@ -197,13 +194,13 @@ func (l *Log) publishCut(c *cutting) {
 		l.epochs.Clear()
 	}
 	l.producers = c.producers
-	l.settleProducers(c.end)
+	l.markProducersDurable(c.end)
 	l.mu.Unlock()
 	l.smu.Unlock()
-	l.dir.memory.drop(gone, len(gone))
+	l.dir.memory.drop(gone)
 }
 
-// complete is finish of a cut for which a checkpoint was written, with err.
+// complete finishes a cut after an attempt to write its checkpoint; err is that attempt's result.
 func (l *Log) complete(c *cutting, err error) error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -216,15 +213,15 @@ func (l *Log) complete(c *cutting, err error) error {
 	return l.finish(err)
 }
 
-// finish makes the files what memory says, where a checkpoint says it too: it was written
-// with err. After an error the maintenance goroutine tries again, and until that comes to
-// an end the log takes no appends. It needs flushMu.
+// finish makes the files match memory, after an attempt to write the checkpoint of the cut; err is
+// that attempt's result. After an error the maintenance goroutine retries, and the log takes no
+// appends until a retry succeeds. It needs flushMu.
 func (l *Log) finish(err error) error {
 	c := l.life.cut
 	if err == nil {
 		err = l.cutFiles(c)
 		if n := len(c.keep); err != nil && (!shortage(err) || n > 0 && c.keep[n-1].Err() != nil) {
-			l.goOffline(loglife.Unreadable, nil, err) // what the files are is not known; a start cuts them
+			l.goOffline(loglife.Unreadable, nil, err) // the state of the files is unknown; a start cuts them
 		}
 	}
 	if err == nil {
@@ -245,7 +242,7 @@ func (l *Log) finish(err error) error {
 	return err
 }
 
-// cutFiles makes the files what the checkpoint says they are.
+// cutFiles makes the files match the checkpoint.
 func (l *Log) cutFiles(c *cutting) error {
 	for _, s := range c.gone {
 		if err := s.Remove(); err != nil {
@@ -253,7 +250,7 @@ func (l *Log) cutFiles(c *cutting) error {
 		}
 	}
 	if n := len(c.keep); n > 0 {
-		if err := c.keep[n-1].Cut(c.size, c.end); err != nil {
+		if err := c.keep[n-1].Truncate(c.size, c.end); err != nil {
 			return err
 		}
 	}

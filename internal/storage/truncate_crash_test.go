@@ -8,9 +8,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// TestFault01PowerLossInATruncation: the process is killed, or the power goes, at every
-// call of a life in which a log is cut twice and other batches come to stand where
-// segments began before. Whatever comes back, no file of producers is of another history.
+// TestFault01PowerLossInATruncation kills the process or cuts the power at every call of a run in
+// which a log is cut twice, and other batches follow where segments began before. After a restart,
+// no producer file is of an earlier history.
 func TestFault01PowerLossInATruncation(t *testing.T) {
 	for call := 1; ; call++ {
 		f := crashfs.New(uint64(call))
@@ -52,7 +52,7 @@ func cutTwice(l *Log, promised *int64) error {
 		if err := l.Truncate(end); err != nil {
 			return err
 		}
-		// Batches without a producer shift where the next segments begin, or not.
+		// Batches without a producer may shift the bases of the next segments.
 		for range end % 2 {
 			if a := send(l, numbered(-1, -1, time.Now())); a.Err != nil {
 				return a.Err
@@ -62,7 +62,7 @@ func cutTwice(l *Log, promised *int64) error {
 	return nil
 }
 
-// afterCuts opens what a crash left, and goes on with another history.
+// afterCuts opens the directory that a crash left, and appends another history.
 func afterCuts(image *crashfs.FS, promised int64) error {
 	d, err := openDir(image, "sync", func(o *Options) { o.Config = func(string, ID) Config { return turnsConfig() } })
 	if err != nil {
@@ -83,7 +83,7 @@ func afterCuts(image *crashfs.FS, promised int64) error {
 		if err := l.Truncate(max(l.Ends().LogEnd-5, 0)); err != nil {
 			return err
 		}
-		for seq := range int32(14) { // other producers, in segments that begin where others did
+		for seq := range int32(14) { // other producers, in segments with the same bases
 			if a := send(l, numbered(100+id, seq, time.Now())); a.Err != nil {
 				return a.Err
 			}

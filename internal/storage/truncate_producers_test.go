@@ -29,8 +29,8 @@ func batchesOf(b []byte) map[int64]string {
 	return m
 }
 
-// trueProducers fails unless every file of producers says what the batches before its
-// segment say, and the log what all of them say. It returns how many files there are.
+// trueProducers fails unless every producer file matches the batches before its segment, and the
+// log's state matches all batches. It returns the number of files.
 func trueProducers(l *Log) (n int, err error) {
 	segments, err := l.snapshot()
 	var known producers.State
@@ -47,7 +47,7 @@ func trueProducers(l *Log) (n int, err error) {
 		}
 	}
 	end := l.Ends().LogEnd
-	l.smu.Lock() // a checkpoint may be under way
+	l.smu.Lock() // a checkpoint may be in progress
 	all := l.producers.Append(nil, end)
 	l.smu.Unlock()
 	if got, want := batchesOf(all), batchesOf(known.Append(nil, end)); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -56,8 +56,8 @@ func trueProducers(l *Log) (n int, err error) {
 	return n, err
 }
 
-// A truncation reads about one segment, however many there are, and the log knows
-// the last five batches of each producer after it.
+// A truncation reads about one segment, however many there are. After it, the log knows the last
+// five batches of each producer.
 func TestTruncationReadsOneSegment(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -86,8 +86,8 @@ func TestTruncationReadsOneSegment(t *testing.T) {
 	holds(t, l, l.Ends().LogEnd)
 }
 
-// Without files of producers, with damaged ones or with those of other segments, a
-// truncation reads more, and knows the same.
+// If producer files are missing, damaged or those of other segments, a truncation reads more and
+// gets the same result.
 func TestTruncationWithoutFilesOfProducers(t *testing.T) {
 	for name, harm := range map[string]func(fsys vfs.FS, segments []*segment.Segment) error{
 		"none": func(fsys vfs.FS, segments []*segment.Segment) (err error) {
@@ -125,8 +125,8 @@ func TestTruncationWithoutFilesOfProducers(t *testing.T) {
 	}
 }
 
-// Producers that the log has forgotten, since they wrote nothing for longer than they are
-// remembered, don't come back with a truncation: their batches are as old as they say.
+// Expired producers do not come back with a truncation: their last-seen time is the timestamp of
+// their batches.
 func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -147,8 +147,8 @@ func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 	}
 }
 
-// A log remembers as many producers as it may, those that wrote last; the others go on
-// as unknown ones do, over a start, too.
+// A log remembers as many producers as its limit, those that wrote last. The others continue as
+// unknown producers, also after a restart.
 func TestProducersOfALogAreBounded(t *testing.T) {
 	disk := crashfs.New(1)
 	few := func(o *Options) { o.ProducersPerLog = 3 }
@@ -180,12 +180,12 @@ func TestProducersOfALogAreBounded(t *testing.T) {
 	}
 }
 
-// What a compaction puts in the place of segments keeps the producers of the first.
+// A compacted segment keeps the producer file of the first segment that it replaces.
 func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 	fsys := vfs.Memory()
 	d, l := compactLog(t, fsys, "sync")
 	for i := range int32(30) {
-		key := "the same" // but for one in each segment, which stays
+		key := "the same" // except for one in each segment, which stays
 		if i%5 == 0 {
 			key = fmt.Sprint(i)
 		}
@@ -193,7 +193,7 @@ func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 		if i%5 == 4 {
-			settled(t, l)
+			flushedAndSynced(t, l)
 			if err := l.roll(); err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +217,7 @@ func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 	}
 }
 
-// A reset to where the log ends commits that no producer is known any more.
+// A reset at the end of the log commits that no producer is known any longer.
 func TestAResetForgetsProducersOverACrash(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
@@ -242,7 +242,7 @@ func TestAResetForgetsProducersOverACrash(t *testing.T) {
 	}
 }
 
-// A commit that leaves the recovery point where it is does not write the producers again.
+// A commit that does not move the recovery point does not write the producers again.
 func TestACommitWritesProducersOnce(t *testing.T) {
 	const n = 500
 	disk := crashfs.New(1)
@@ -282,7 +282,7 @@ func TestACommitWritesProducersOnce(t *testing.T) {
 	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], n)
 }
 
-// A truncation remembers a producer whose batches retention took, also if no file of producers can
+// A truncation remembers a producer whose batches retention removed, even if no producer file can
 // be read.
 func TestTruncationKeepsProducersOfWhatRetentionTook(t *testing.T) {
 	disk := crashfs.New(1)

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// numbered makes the batch of a producer with a sequence, written at a time.
+// numbered returns the batch of a producer with a sequence and a timestamp.
 func numbered(id int64, seq int32, at time.Time) []byte {
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Sequence: seq}})
 	b.Append(at.UnixMilli(), nil, bytes.Repeat([]byte{byte(seq)}, 600), nil)
@@ -24,8 +24,8 @@ func numbered(id int64, seq int32, at time.Time) []byte {
 	return data
 }
 
-// inTurns appends n batches, of the producers first to first+2 in turn, after those
-// that the log has, and brings them into segments.
+// inTurns appends n batches of the producers first to first+2 in turn, after the existing ones, and
+// writes them to segments.
 func inTurns(l *Log, first int64, n int) error {
 	for range n {
 		at := l.Ends().LogEnd
@@ -38,7 +38,7 @@ func inTurns(l *Log, first int64, n int) error {
 	return l.flushAll()
 }
 
-// turnsLog makes a log of small segments with n batches of inTurns(l, 1, n).
+// turnsLog creates a log of small segments with n batches of inTurns(l, 1, n).
 func turnsLog(t testing.TB, d *Dir, n int) *Log {
 	t.Helper()
 	l := makeLogs(t, d, 2, "sync")[0]
@@ -55,8 +55,8 @@ func turnsConfig() Config {
 	return cfg
 }
 
-// remembered fails unless the last five batches of each producer of inTurns(l, 1, n), and no
-// others, are known as repetitions.
+// remembered fails unless exactly the last five batches of each producer of inTurns(l, 1, n) are
+// known as duplicates.
 func remembered(l *Log) error {
 	end := l.Ends().LogEnd
 	for at := max(end-15, l.Ends().LogStart); at < end; at++ {
@@ -69,8 +69,8 @@ func remembered(l *Log) error {
 	return nil
 }
 
-// While a truncation reads, whoever needs the state of the log gets it: checkpoints for
-// other logs end, and epochs are answered.
+// While a truncation reads, the state of the log stays available: checkpoints for other logs end,
+// and epoch lookups are answered.
 func TestTruncationReadsWithoutHoldingOthers(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -96,8 +96,8 @@ func TestTruncationReadsWithoutHoldingOthers(t *testing.T) {
 	}
 }
 
-// A truncation that can't read leaves the log as it was, whatever checkpoints follow: it
-// takes records, and a start finds every batch and knows its retry.
+// A truncation that cannot read leaves the log unchanged, whatever checkpoints follow: the log
+// accepts records, and a start finds every batch and recognises its retry.
 func TestTruncationThatCannotReadChangesNothing(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -120,7 +120,7 @@ func TestTruncationThatCannotReadChangesNothing(t *testing.T) {
 	}
 }
 
-// Many logs are cut with one checkpoint, each with an answer of its own.
+// Many logs are cut with one checkpoint, each with its own result.
 func TestTruncationsShareACheckpoint(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.JournalBytes = 16 << 20 }) // no sweep writes one
 	logs := makeLogs(t, d, 30, "sync")
@@ -151,8 +151,8 @@ func TestTruncationsShareACheckpoint(t *testing.T) {
 	}
 }
 
-// A log that is deleted, or whose directory closes, while its truncation waits for the
-// checkpoint comes to an end as it would have otherwise; so does the truncation.
+// If a log is deleted, or its directory closes, while its truncation waits for the checkpoint, both
+// the truncation and the deletion or the stop end as usual.
 func TestTruncationBesideADeletionOrAStop(t *testing.T) {
 	for _, stop := range []bool{false, true} {
 		disk := crashfs.New(1)

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// turnoverTime is how long the system's memory should keep what is written to
-// segments: a reader that is less behind than this finds it there, and not on the disk.
+// turnoverTime is how long the page cache should keep segment writes: a reader that lags by less
+// finds them there.
 const turnoverTime = 2 * time.Minute
 
-// turnover measures how fast a directory writes segments, and says when that is
-// too fast for the system to remember any of it for long. Then keeping it costs
-// more than it brings: each page is taken from something else.
+// turnover measures how fast a directory writes segments, and reports when that is too fast for the
+// page cache to keep the writes for turnoverTime. Then caching them costs more than it brings,
+// since each page evicts another.
 type turnover struct {
-	memory int64 // of the system, in bytes; 0: unknown, nothing is too fast
+	memory int64 // of the machine, in bytes; 0: unknown, nothing is too fast
 
 	mu    sync.Mutex
 	since time.Time
 	bytes int64 // written since then
-	fast  bool  // in the time before
+	fast  bool  // in the previous interval
 }
 
-// count counts bytes, and says whether they come too fast.
+// count counts written bytes, and reports whether they come too fast.
 func (t *turnover) count(n int, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// What the system's memory holds for two minutes stays there; what would turn all
-// of it over in less does not.
+// Writes that the page cache holds for two minutes stay there; faster ones do not.
 func TestTurnover(t *testing.T) {
 	const second, memory = 1 << 20, 120 << 20 // at 1 MiB/s it lasts for two minutes
 	now := time.Unix(0, 0)

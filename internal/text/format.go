@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Bytes returns a size in binary units, with one decimal unless that is 0: "1.5 KiB",
@@ -45,4 +46,9 @@ func Plural[T int | int32 | int64](n T, one, many string) string {
 		return "1 " + one
 	}
 	return Number(n) + " " + many
+}
+
+// Numbers returns numbers separated by commas: "1,2,3".
+func Numbers(list []int32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }

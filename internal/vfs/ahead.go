@@ -1,28 +1,26 @@
 package vfs
 
-// backWriter is a File whose written bytes can be sent to the disk ahead of a Datasync.
+// backWriter is a File whose written bytes can be sent to the disk before a Datasync.
 type backWriter interface {
 	StartWriteback(off, n int64)
 }
 
-// StartWriteback has the system begin to write the bytes [off, off+n) of f to the
-// disk, where it can, so that the next Datasync finds less to do and holds up those
-// of other files less. It waits for nothing, and makes nothing durable: errors are
-// Datasync's to report.
+// StartWriteback asks the system to start writing the bytes [off, off+n) of f to the disk, if
+// supported. The next Datasync then has less to do and delays those of other files less.
+// StartWriteback does not wait and makes nothing durable; Datasync reports errors.
 func StartWriteback(f File, off, n int64) {
 	if w, ok := f.(backWriter); ok {
 		w.StartWriteback(off, n)
 	}
 }
 
-// aheadReader is a File whose bytes can be brought into memory ahead of a ReadAt.
+// aheadReader is a File whose bytes can be read into memory before a ReadAt.
 type aheadReader interface {
 	StartRead(off, n int64)
 }
 
-// StartRead has the system begin to read the bytes [off, off+n) of f, where it can, so
-// that a ReadAt that wants them later finds them in memory. It does not wait for the
-// disk; errors are ReadAt's to report.
+// StartRead asks the system to start reading the bytes [off, off+n) of f, if supported, so that a
+// later ReadAt finds them in memory. It does not wait for the disk; ReadAt reports errors.
 func StartRead(f File, off, n int64) {
 	if r, ok := f.(aheadReader); ok {
 		r.StartRead(off, n)

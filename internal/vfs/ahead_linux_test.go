@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What is asked for ahead is harmless wherever it lies, also beyond the end and on a
-// closed file.
-func TestStartReadAndWritebackPromiseNothing(t *testing.T) {
+// StartRead and StartWriteback are harmless for any range, even beyond the end, and on a closed
+// file.
+func TestStartReadAndStartWritebackAreHarmless(t *testing.T) {
 	f, err := OS().Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
 		t.Fatal(err)

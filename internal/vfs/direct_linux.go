@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteDirect uses O_DIRECT, through a descriptor of its own, since all that goes
-// through one with that flag has to be aligned.
+// WriteDirect uses O_DIRECT, through a separate descriptor, because all I/O through a descriptor
+// with that flag must be aligned.
 func (f *osFile) WriteDirect(p []byte, off int64) (int, error) {
 	d := f.openDirect()
 	if d == nil {
 		return f.WriteAt(p, off)
 	}
 	n, err := d.WriteAt(p, off)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) { // the disk's blocks are larger, or the file system can't after all
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) { // larger blocks, or not supported by the file system
 		f.noDirect.Store(true)
 		return f.WriteAt(p, off)
 	}
 	return n, err
 }
 
-// openDirect returns the file opened for direct writes, nil where that cannot be. It
-// is opened once more through /proc, whatever its name is by now.
+// openDirect returns the file opened for direct writes, nil if that is not possible. It reopens the
+// file through /proc, so that a rename does not matter.
 func (f *osFile) openDirect() *os.File {
 	if f.noDirect.Load() {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// What is written past the cache is read like anything else, over and beside what
-// went through it, by whatever way the system takes; and a closed file takes nothing.
-func TestWhatIsWrittenPastTheCacheIsThere(t *testing.T) {
+// Bytes written with WriteDirect read back like others, next to and over bytes written through the
+// page cache, with every implementation. A closed file accepts no write.
+func TestDirectWritesReadBack(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, string) File{
 		"as the system can": func(t *testing.T, dir string) File {
 			f, err := OS().Create(filepath.Join(dir, "f"))
@@ -50,7 +50,7 @@ func TestWhatIsWrittenPastTheCacheIsThere(t *testing.T) {
 				off := w.block * DirectBlock
 				var n int
 				var err error
-				if w.cached { // and not in whole blocks
+				if w.cached { // these are not in whole blocks
 					p, off = p[1:len(p)-1], off+1
 					n, err = f.WriteAt(p, int64(off))
 				} else {

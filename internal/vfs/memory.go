@@ -12,40 +12,31 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// memorySize is what Free reports: the size of a disk that never gets full.
+// memorySize is the size that Free reports, that of a disk that never fills up.
 const memorySize = 1 << 40
 
-// Memory returns an empty file system that lives in memory and dies with the
-// process. It behaves like OS, with two differences: relative names are taken
-// from its root, and Free always reports an empty terabyte. Bytes that are only
-// zeros take no memory.
+// Memory returns an empty file system that exists only in memory. It behaves like OS, with two
+// differences: relative names start at its root, and Free always reports an empty terabyte. Zero
+// bytes use no memory.
 func Memory() FS {
 	return &memFS{root: ram.NewDir(&memNode{}), locks: map[*memDir]string{}}
 }
 
 type memDir = ram.Node[*memNode]
 
-// memFS guards the tree and the locks by mu; a file's content has its own lock,
-// taken after mu or without it.
+// memFS guards the tree and the locks by mu. A file's content has its own lock, which is taken
+// after mu or without it.
 type memFS struct {
 	mu    sync.RWMutex
 	root  *memDir
-	locks map[*memDir]string // held locks and what their holders wrote
+	locks map[*memDir]string // held locks and the holders' texts
 }
 
-// memNode is the content of a file; a directory's stays empty.
+// memNode is the content of a file; that of a directory stays empty.
 type memNode struct {
 	mu       sync.RWMutex
 	data     ram.Bytes
 	modified time.Time
-}
-
-// memErr names the call and the path of an error that is not nil.
-func memErr(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 func (m *memFS) Open(name string) (File, error) {
@@ -56,7 +47,7 @@ func (m *memFS) Open(name string) (File, error) {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return nil, memErr("open", name, err)
+		return nil, ram.PathError("open", name, err)
 	}
 	return &memFile{name: name, node: node.Data}, nil
 }
@@ -66,7 +57,7 @@ func (m *memFS) Create(name string) (File, error) {
 	defer m.mu.Unlock()
 	slot, err := m.root.ForCreate(name)
 	if err != nil {
-		return nil, memErr("create", name, err)
+		return nil, ram.PathError("create", name, err)
 	}
 	node := ram.NewFile(&memNode{modified: time.Now()})
 	slot.Dir.Entries[slot.Name] = node
@@ -78,12 +69,12 @@ func (m *memFS) MkdirAll(name string) error {
 	defer m.mu.Unlock()
 	missing, err := m.root.Missing(name)
 	if err != nil {
-		return memErr("mkdir", name, err)
+		return ram.PathError("mkdir", name, err)
 	}
 	for _, dir := range missing {
 		slot, err := m.root.Slot(dir)
 		if err != nil {
-			return memErr("mkdir", dir, err)
+			return ram.PathError("mkdir", dir, err)
 		}
 		slot.Dir.Entries[slot.Name] = ram.NewDir(&memNode{})
 	}
@@ -95,7 +86,7 @@ func (m *memFS) Remove(name string) error {
 	defer m.mu.Unlock()
 	slot, err := m.root.ForRemove(name)
 	if err != nil {
-		return memErr("remove", name, err)
+		return ram.PathError("remove", name, err)
 	}
 	delete(slot.Dir.Entries, slot.Name)
 	return nil
@@ -105,11 +96,11 @@ func (m *memFS) RemoveAll(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, err := m.root.Find(name); err != nil {
-		return nil // nothing stands there
+		return nil // there is nothing to remove
 	}
 	slot, err := m.root.Slot(name)
 	if err != nil {
-		return memErr("remove", name, err)
+		return ram.PathError("remove", name, err)
 	}
 	delete(slot.Dir.Entries, slot.Name)
 	return nil
@@ -133,7 +124,7 @@ func (m *memFS) List(dir string) ([]Info, error) {
 	defer m.mu.RUnlock()
 	node, err := m.root.FindDir(dir)
 	if err != nil {
-		return nil, memErr("list", dir, err)
+		return nil, ram.PathError("list", dir, err)
 	}
 	list := make([]Info, 0, len(node.Entries))
 	for _, name := range node.Names() {
@@ -147,7 +138,7 @@ func (m *memFS) Stat(name string) (Info, error) {
 	defer m.mu.RUnlock()
 	node, err := m.root.Find(name)
 	if err != nil {
-		return Info{}, memErr("stat", name, err)
+		return Info{}, ram.PathError("stat", name, err)
 	}
 	return memInfo(path.Base(path.Clean(name)), node), nil
 }
@@ -160,7 +151,7 @@ func (m *memFS) SetModified(name string, at time.Time) error {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return memErr("chtimes", name, err)
+		return ram.PathError("chtimes", name, err)
 	}
 	node.Data.mu.Lock()
 	defer node.Data.mu.Unlock()
@@ -181,7 +172,7 @@ func (m *memFS) SyncDir(dir string) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	_, err := m.root.FindDir(dir)
-	return memErr("fsync", dir, err)
+	return ram.PathError("fsync", dir, err)
 }
 
 func (m *memFS) Lock(name, holder string) (io.Closer, error) {
@@ -189,7 +180,7 @@ func (m *memFS) Lock(name, holder string) (io.Closer, error) {
 	defer m.mu.Unlock()
 	slot, err := m.root.Slot(name)
 	if err != nil {
-		return nil, memErr("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	node := slot.Node()
 	switch {
@@ -197,7 +188,7 @@ func (m *memFS) Lock(name, holder string) (io.Closer, error) {
 		node = ram.NewFile(&memNode{})
 		slot.Dir.Entries[slot.Name] = node
 	case node.IsDir():
-		return nil, memErr("lock", name, syscall.EISDIR)
+		return nil, ram.PathError("lock", name, syscall.EISDIR)
 	}
 	if other, held := m.locks[node]; held {
 		return nil, locked(name, other)
@@ -238,7 +229,7 @@ func (m *memFS) Free(dir string) (available, total uint64, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if _, err := m.root.Find(dir); err != nil {
-		return 0, 0, memErr("statfs", dir, err)
+		return 0, 0, ram.PathError("statfs", dir, err)
 	}
 	return memorySize, memorySize, nil
 }

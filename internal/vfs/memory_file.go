@@ -6,23 +6,25 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// memFile is an open file of Memory. The content stays while it is open, also
-// after the file was removed.
+// memFile is an open file of Memory. Its content stays readable while the file is open, even after
+// it was removed.
 type memFile struct {
 	name   string
 	node   *memNode
 	closed atomic.Bool
 }
 
-// check is what every call begins with; at and n are its position and length.
+// check must be called first by every method; at and n are the position and length of the call.
 func (f *memFile) check(op string, at, n int64) error {
 	if f.closed.Load() {
-		return memErr(op, f.name, fs.ErrClosed)
+		return ram.PathError(op, f.name, fs.ErrClosed)
 	}
 	if at < 0 || n < 0 {
-		return memErr(op, f.name, syscall.EINVAL)
+		return ram.PathError(op, f.name, syscall.EINVAL)
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func (f *memFile) Size() (int64, error) {
 
 func (f *memFile) Close() error {
 	if f.closed.Swap(true) {
-		return memErr("close", f.name, fs.ErrClosed)
+		return ram.PathError("close", f.name, fs.ErrClosed)
 	}
 	return nil
 }

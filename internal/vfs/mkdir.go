@@ -5,9 +5,9 @@ import (
 	"path"
 )
 
-// MakeDir makes a directory and its missing parents so that a loss of power
-// doesn't take them back: every directory that got a new entry is synced. So are those
-// above one that is there and empty: who made it may have been killed before the sync.
+// MakeDir creates a directory and its missing parents durably: it syncs every directory that got a
+// new entry. If the deepest existing directory is empty, it also syncs those above it: the process
+// that created it may have been killed before the sync.
 func MakeDir(fsys FS, name string) error {
 	var missing []string
 	there := path.Clean(name)
@@ -32,8 +32,8 @@ func MakeDir(fsys FS, name string) error {
 	return nil
 }
 
-// syncAbove syncs the directories above one, as far up as that may be done: one that
-// others made may be of theirs only.
+// syncAbove syncs the directories above name, as far up as permissions allow: other users may own
+// the upper ones.
 func syncAbove(fsys FS, name string) {
 	for p := name; p != "." && p != "/"; p = path.Dir(p) {
 		if fsys.SyncDir(path.Dir(p)) != nil {

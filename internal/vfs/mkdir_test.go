@@ -7,9 +7,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// A directory that was made is there after a loss of power, also where the process
-// was killed while it made it, at any call, and the next one found it.
-func TestMadeDirectoriesStay(t *testing.T) {
+// A directory created by MakeDir survives a power loss, even if the process was killed at any call
+// of MakeDir and the next process found the directory.
+func TestMadeDirectoriesSurvive(t *testing.T) {
 	const dir = "/a/b/c"
 	for at := 1; ; at++ {
 		f := crashfs.New(uint64(at))

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync uses F_FULLFSYNC: fsync on macOS leaves the bytes in the drive's
-// cache. A volume that cannot do it answers with an error, which is the truth.
+// datasync uses F_FULLFSYNC: on macOS, fsync leaves the bytes in the drive's cache. Volumes that do
+// not support it return an error, which is correct.
 func datasync(fd int) error {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_FULLFSYNC, 0)
 	return err
 }
 
-// allocate reserves n bytes behind the end of the file, which is where F_PREALLOCATE
-// can; the caller extends the file over them.
+// allocate reserves n bytes after the end of the file, the only place F_PREALLOCATE supports; the
+// caller extends the file over them.
 func allocate(fd int, _, n int64) error {
 	return unix.FcntlFstore(uintptr(fd), unix.F_PREALLOCATE, &unix.Fstore_t{
 		Flags:   unix.F_ALLOCATEALL,
@@ -31,11 +31,10 @@ func syncDir(d *os.File) error {
 	return nil
 }
 
-// blockSize is the unit of the counts in st, in bytes.
+// blockSize returns the unit of the counts in st, in bytes.
 func blockSize(st *unix.Statfs_t) uint64 { return uint64(st.Bsize) }
 
-// SystemMemory returns how many bytes of memory the machine has; 0 if that isn't
-// known.
+// SystemMemory returns the size of the machine's memory in bytes; 0 if it is unknown.
 func SystemMemory() int64 {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {

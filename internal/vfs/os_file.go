@@ -14,24 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// iovMax is the most pieces that one pwritev takes: IOV_MAX of Linux and macOS.
+// iovMax is the maximum number of buffers for one pwritev: IOV_MAX of Linux and macOS.
 const iovMax = 1024
 
-// osFile takes ReadAt, WriteAt, Truncate, Name and Close from os.File, which
-// handles EINTR and short writes. The other calls go through raw, which keeps
-// the descriptor open while they run: a Close beside them waits instead of
-// letting the number be reused under them.
+// osFile uses ReadAt, WriteAt, Truncate, Name and Close of os.File, which handles EINTR and short
+// writes. The other calls go through raw, which keeps the descriptor open during the call: a
+// concurrent Close waits, so the descriptor number is not reused meanwhile.
 type osFile struct {
 	*os.File
 	raw syscall.RawConn
 
-	cached   atomic.Bool // WriteVecOnce is WriteVecAt here
-	noDirect atomic.Bool // and WriteDirect is WriteAt
+	cached   atomic.Bool // WriteVecUncached calls WriteVecAt
+	noDirect atomic.Bool // WriteDirect calls WriteAt
 	directMu sync.Mutex
-	direct   *os.File // for WriteDirect; nil until then. Guarded by directMu
+	direct   *os.File // for WriteDirect; nil until then; guarded by directMu
 }
 
-// Close closes the second descriptor, too.
+// Close closes both descriptors.
 func (f *osFile) Close() error {
 	f.noDirect.Store(true)
 	f.directMu.Lock()
@@ -39,7 +38,7 @@ func (f *osFile) Close() error {
 	f.direct = nil
 	f.directMu.Unlock()
 	if d != nil {
-		_ = d.Close() // whatever is not on the disk yet the other one knows of, too
+		_ = d.Close() // closing the other descriptor reports the same write-back errors
 	}
 	return f.File.Close()
 }
@@ -48,7 +47,7 @@ func (f *osFile) Close() error {
 func (f *osFile) control(op string, call func(fd int) error) error {
 	var err error
 	if ctl := f.raw.Control(func(fd uintptr) { err = call(int(fd)) }); ctl != nil {
-		err = fs.ErrClosed // the only reason for Control to refuse a file
+		err = fs.ErrClosed // the only reason for which Control fails for a file
 	}
 	if err != nil {
 		return &fs.PathError{Op: op, Path: f.Name(), Err: err}
@@ -71,10 +70,10 @@ func (f *osFile) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// writeVec calls pwritev, which may write less than it is given, until all of
-// bufs is written. done is what the calls before it have written.
+// writeVec calls pwritev, which may write less than requested, until all of bufs is written. done
+// is the number of bytes written by earlier calls.
 func writeVec(bufs [][]byte, pwritev func(iov [][]byte, done int64) (int, error)) (int, error) {
-	total, skip := 0, 0 // skip is how much of bufs[0] is written
+	total, skip := 0, 0 // skip is the number of bytes of bufs[0] that are written
 	iov := make([][]byte, 0, min(len(bufs), iovMax))
 	for {
 		for len(bufs) > 0 && skip >= len(bufs[0]) {
@@ -99,9 +98,8 @@ func writeVec(bufs [][]byte, pwritev func(iov [][]byte, done int64) (int, error)
 	}
 }
 
-// Datasync does not repeat a call that a signal interrupted: the kernel may
-// have used the interrupted call to report, once and never again, that a page
-// could not be written.
+// Datasync does not retry an interrupted call: the kernel reports a failed write-back only once,
+// and may have reported it to the interrupted call.
 func (f *osFile) Datasync() error { return f.control("fdatasync", datasync) }
 
 func (f *osFile) Allocate(off, n int64) error {

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is a pwritev that writes at most limit bytes, and is interrupted, as
-// often as asked.
+// kernel is a pwritev that writes at most limit bytes, and is interrupted as often as configured.
 type kernel struct {
 	t      *testing.T
 	got    []byte
@@ -50,7 +49,7 @@ func pieces(n int) [][]byte {
 	return bufs
 }
 
-func TestWriteVecGoesOnAfterShortWritesAndSignals(t *testing.T) {
+func TestWriteVecContinuesAfterShortWritesAndSignals(t *testing.T) {
 	for _, k := range []*kernel{{limit: 1}, {limit: 3, signal: 2}, {limit: 7, signal: 3}, {limit: 1 << 20}, {limit: 1 << 20, signal: 2}} {
 		k.t = t
 		bufs := pieces(3000)
@@ -62,7 +61,7 @@ func TestWriteVecGoesOnAfterShortWritesAndSignals(t *testing.T) {
 	}
 }
 
-func TestWriteVecCountsWhatWasWrittenBeforeAnError(t *testing.T) {
+func TestWriteVecCountsBytesBeforeAnError(t *testing.T) {
 	k := &kernel{t: t, limit: 10, fail: 4}
 	if n, err := writeVec(pieces(100), k.pwritev); n != 30 || !errors.Is(err, unix.EIO) {
 		t.Errorf("%d, %v", n, err)
@@ -73,8 +72,8 @@ func TestWriteVecCountsWhatWasWrittenBeforeAnError(t *testing.T) {
 	}
 }
 
-// The way of Allocate on a file system that cannot reserve.
-func TestExtendNeverCuts(t *testing.T) {
+// Allocate calls extend on a file system that cannot reserve.
+func TestExtendNeverTruncates(t *testing.T) {
 	h, err := OS().Create(t.TempDir() + "/a")
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,7 @@ func datasync(fd int) error { return unix.Fdatasync(fd) }
 
 func allocate(fd int, off, n int64) error { return unix.Fallocate(fd, 0, off, n) }
 
-// syncDir uses fsync, as fdatasync of a directory promises nothing about its
-// entries.
+// syncDir uses fsync, because fdatasync of a directory guarantees nothing about its entries.
 func syncDir(d *os.File) error {
 	if err := unix.Fsync(int(d.Fd())); err != nil {
 		return &fs.PathError{Op: "fsync", Path: d.Name(), Err: err}
@@ -20,7 +19,7 @@ func syncDir(d *os.File) error {
 	return nil
 }
 
-// blockSize is the unit of the counts in st, in bytes.
+// blockSize returns the unit of the counts in st, in bytes.
 func blockSize(st *unix.Statfs_t) uint64 {
 	if st.Frsize > 0 {
 		return uint64(st.Frsize)
@@ -28,8 +27,7 @@ func blockSize(st *unix.Statfs_t) uint64 {
 	return uint64(st.Bsize)
 }
 
-// SystemMemory returns how many bytes of memory the machine has; 0 if that isn't
-// known.
+// SystemMemory returns the size of the machine's memory in bytes; 0 if it is unknown.
 func SystemMemory() int64 {
 	var st unix.Sysinfo_t
 	if err := unix.Sysinfo(&st); err != nil {

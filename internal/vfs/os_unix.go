@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	filePerm = 0o640 // records are nobody else's business
+	filePerm = 0o640 // other users must not read records
 	dirPerm  = 0o750
 )
 
-// maxHolder bounds what is read of a lock file, in bytes, for the error text.
+// maxHolder bounds the part of a lock file that is read for the error text, in bytes.
 const maxHolder = 512
 
-// OS returns the file system of the operating system. Relative names are
-// relative to the working directory.
+// OS returns the file system of the operating system. Relative names start at the working
+// directory.
 func OS() FS { return osFS{} }
 
 type osFS struct{}
@@ -35,7 +35,7 @@ func (osFS) Create(name string) (File, error) {
 	return openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
-// openRead is Open without the right to write.
+// openRead is Open with read access only.
 func (osFS) openRead(name string) (File, error) { return openFile(name, os.O_RDONLY) }
 
 func openFile(name string, flag int) (File, error) {
@@ -70,8 +70,8 @@ func info(name string, st fs.FileInfo) Info {
 	return Info{Name: name, Size: st.Size(), Modified: st.ModTime()}
 }
 
-// List follows symbolic links as Stat does: a directory may be a link to
-// another disk. An entry that vanishes while the list is made is left out.
+// List follows symbolic links, as Stat does: a directory may be a link to another disk. It skips
+// entries that disappear meanwhile.
 func (osFS) List(dir string) ([]Info, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -95,7 +95,7 @@ func (osFS) List(dir string) ([]Info, error) {
 }
 
 func (osFS) SetModified(name string, at time.Time) error {
-	return os.Chtimes(name, time.Time{}, at) // leaves alone when it was read
+	return os.Chtimes(name, time.Time{}, at) // keeps the access time
 }
 
 func (osFS) SyncDir(dir string) error {
@@ -106,8 +106,8 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(syncDir(d), d.Close())
 }
 
-// Lock uses flock: the kernel gives the lock back when the process ends,
-// however it ends, so a stale file never blocks a start.
+// Lock uses flock: the kernel releases the lock when the process ends, however it ends, so a stale
+// file never blocks a start.
 func (osFS) Lock(name, holder string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, filePerm)
 	if err != nil {
@@ -119,7 +119,7 @@ func (osFS) Lock(name, holder string) (io.Closer, error) {
 	return f, nil
 }
 
-// lockRead keeps out whoever takes the lock to change something, and writes nothing.
+// lockRead excludes processes that hold Lock, and writes nothing.
 func (osFS) lockRead(name string) (io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -142,7 +142,7 @@ func lockFile(f *os.File, holder string) error {
 	return err
 }
 
-// flock locks a file or says who has locked it.
+// flock locks a file; if it is locked, the error names the holder.
 func flock(f *os.File, how int) error {
 	err := retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -159,7 +159,7 @@ func flock(f *os.File, how int) error {
 	return nil
 }
 
-// locked words the error of a lock that another process has.
+// locked returns the error of a lock that another process holds.
 func locked(name, holder string) error {
 	return fmt.Errorf("lock %s: %w (%s)", name, ErrLocked, strings.TrimSpace(holder))
 }
@@ -173,8 +173,8 @@ func (osFS) Free(dir string) (available, total uint64, err error) {
 	return st.Bavail * block, st.Blocks * block, nil
 }
 
-// Descriptors returns how many files the process may have open, sockets included;
-// 0 if that isn't known.
+// Descriptors returns the maximum number of open files of the process, sockets included; 0 if it is
+// unknown.
 func Descriptors() int {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
@@ -183,7 +183,7 @@ func Descriptors() int {
 	return int(min(r.Cur, 1<<30))
 }
 
-// retry repeats a system call that a signal interrupted before it did anything.
+// retry repeats a system call that was interrupted by a signal without effect.
 func retry(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// ReadFile returns what a file holds. A missing one matches fs.ErrNotExist.
+// ReadFile returns the content of a file. If it is missing, the error matches fs.ErrNotExist.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -28,9 +28,9 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return p, nil
 }
 
-// WriteFile makes a file with a content, in the place of one of that name if there is any. If
-// durable is set the content is on the disk when it returns; the name is once its directory has
-// been synced.
+// WriteFile creates a file with the given content, replacing an existing file of that name. If
+// durable is set, the content is on disk when WriteFile returns; the name is durable after a sync
+// of the directory.
 func WriteFile(fsys FS, name string, content []byte, durable bool) error {
 	f, err := fsys.Create(name)
 	if errors.Is(err, fs.ErrExist) {

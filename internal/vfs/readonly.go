@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// ReadOnly returns a view of a file system through which nothing can be changed:
-// whatever would fails with EROFS, and files are opened for reading, so that it
-// needs no right to write. Lock keeps other processes out without leaving a trace,
-// where the lock file exists; where it doesn't, nobody has used the place.
+// ReadOnly returns a read-only view of a file system: calls that would change something fail with
+// EROFS. It opens files for reading, so it needs no write permission. Lock excludes other processes
+// without writing anything, if the lock file exists; if not, no process has used the directory.
 func ReadOnly(fsys FS) FS { return readOnly{fsys} }
 
-// reader is what a file system offers that can be read without the right to write.
+// reader is a file system that can be read without write permission.
 type reader interface {
 	openRead(name string) (File, error)
 	lockRead(name string) (io.Closer, error)
@@ -60,7 +59,7 @@ func (r readOnly) Lock(name, _ string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.fs.Lock(name, holder) // which writes what stands there
+	return r.fs.Lock(name, holder) // it writes the existing text
 }
 
 func (r readOnly) content(name string) (string, error) {
@@ -76,12 +75,12 @@ func (r readOnly) content(name string) (string, error) {
 	return string(b[:n]), errors.Join(err, f.Close())
 }
 
-// unlocked is the lock of a place without a lock file.
+// unlocked is the lock of a directory without a lock file.
 type unlocked struct{}
 
 func (unlocked) Close() error { return nil }
 
-// readOnlyFile refuses what changes a file.
+// readOnlyFile rejects calls that change a file.
 type readOnlyFile struct{ File }
 
 func (f readOnlyFile) WriteAt([]byte, int64) (int, error)      { return 0, refuse("write", f.Name()) }

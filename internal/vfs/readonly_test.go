@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/vfstest"
 )
 
-// Through a read-only view everything is read and nothing changed.
+// A read-only view can read everything and change nothing.
 func TestReadOnlyChangesNothing(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"os": vfs.OS(), "memory": vfs.Memory()} {
 		dir := filepath.Join(t.TempDir(), "d")
@@ -49,7 +49,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 	}
 }
 
-// The lock of a view keeps writers out and is kept out by them, and leaves no trace.
+// The lock of a view excludes writers and is excluded by them, and writes nothing.
 func TestReadOnlyLock(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"os": vfs.OS(), "memory": vfs.Memory()} {
 		dir := filepath.Join(t.TempDir(), "d")
@@ -62,7 +62,7 @@ func TestReadOnlyLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := fsys.Stat(file); err == nil {
-			t.Errorf("%s: the view made a lock file", name)
+			t.Errorf("%s: the view created a lock file", name)
 		}
 		if err := none.Close(); err != nil {
 			t.Error(err)
@@ -72,7 +72,7 @@ func TestReadOnlyLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := view.Lock(file, "reader"); !errors.Is(err, vfs.ErrLocked) {
-			t.Errorf("%s: beside a writer: %v", name, err)
+			t.Errorf("%s: with a writer: %v", name, err)
 		}
 		if err := held.Close(); err != nil {
 			t.Error(err)
@@ -82,13 +82,13 @@ func TestReadOnlyLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := fsys.Lock(file, "pid 18"); !errors.Is(err, vfs.ErrLocked) {
-			t.Errorf("%s: a writer beside a reader: %v", name, err)
+			t.Errorf("%s: a writer with a reader: %v", name, err)
 		}
 		if err := shared.Close(); err != nil {
 			t.Error(err)
 		}
 		if got := vfstest.Get(t, fsys, file); got != "pid 17" {
-			t.Errorf("%s: the lock file says %q", name, got)
+			t.Errorf("%s: the lock file holds %q", name, got)
 		}
 	}
 }

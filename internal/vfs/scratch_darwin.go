@@ -5,8 +5,8 @@ import (
 	"io/fs"
 )
 
-// Scratch is not supported on macOS: a file has a name there until it is removed,
-// and a crash in between would leave it.
+// Scratch is not supported on macOS: files there have names until they are removed, and a crash in
+// between would leave one behind.
 func Scratch(dir string) (File, error) {
 	return nil, &fs.PathError{Op: "open a file without a name", Path: dir, Err: errors.ErrUnsupported}
 }

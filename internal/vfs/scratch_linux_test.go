@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A scratch file can be written and synced, and nobody finds it.
+// A scratch file can be written and synced, and has no name.
 func TestScratchLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	f, err := Scratch(dir)

@@ -21,8 +21,8 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	})
 }
 
-// Names without a leading slash work too, so that a test may use short ones.
-func TestMemoryTakesRelativeNames(t *testing.T) {
+// Names without a leading slash work too, so that tests may use short ones.
+func TestMemoryAcceptsRelativeNames(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
 		f := vfs.Memory()
 		if err := f.MkdirAll("data"); err != nil {

@@ -1,13 +1,13 @@
-// Package chronik starts a broker inside a Go program or a Go test: in memory or
-// on a directory, on a free port.
+// Package chronik starts a broker inside a Go program or a Go test: in memory or on a directory, on
+// a free port.
 //
-// It is chronikd without the process: the same rooms, settings and promises.
-// A broker on a directory keeps what it acknowledged when the program is killed
-// or the power goes, as its durability profile says; one in memory keeps it
-// until Close. Any Kafka client connects to Addr.
+// It is chronikd without the process, with the same components, settings and promises. A broker on
+// a directory keeps acknowledged records when the program is killed or the power fails, as its
+// durability profile promises; a broker in memory keeps them until Close. Any Kafka client connects
+// to Addr.
 //
-// The package is a thin door to the daemon and holds no logic of its own. A
-// program may run as many brokers as it likes; nothing is global.
+// The package only wraps the daemon and has no logic of its own. A program may run any number of
+// brokers; there is no global state.
 package chronik
 
 import (
@@ -27,29 +27,28 @@ import (
 // memoryDir is the data directory of a broker in memory.
 const memoryDir = "/data"
 
-// diskMinFree is the setting of how full the disk may get.
+// diskMinFree is the setting of the free space that the disk must keep.
 const diskMinFree = "chronik.disk.min.free.bytes"
 
-// Options say what broker to start. The zero value is one in memory, on a free
-// port of 127.0.0.1, that acknowledges what is synced.
+// Options configures a broker. The zero value is a broker in memory, on a free port of 127.0.0.1,
+// that acknowledges synced records.
 type Options struct {
-	// Dir is the data directory, made where it is missing; empty keeps all in
-	// memory.
+	// Dir is the data directory, created if it does not exist; empty keeps everything in memory.
 	Dir string
 	// Listen is HOST:PORT for clients; empty is a free port of 127.0.0.1.
 	Listen string
-	// Admin is HOST:PORT of metrics and health; empty is none.
+	// Admin is HOST:PORT for metrics and health; empty is none.
 	Admin string
-	// Profile names the durability profile of topics that set none; empty is
-	// sync. Profiles are profiles of the program, beside the built-in ones.
+	// Profile names the durability profile of topics that set none; empty is sync. Profiles are
+	// profiles of the program, in addition to the built-in ones.
 	Profile  string
 	Profiles []durability.Profile
-	// Settings are any others, by the names that chronikd's documentation lists:
-	// {"num.partitions": "4"}. In memory and in StartTest chronik.disk.min.free.bytes
-	// is 0 unless it stands here: there the disk is not what is to be looked after.
+	// Settings are other settings, by the names in chronikd's documentation: {"num.partitions":
+	// "4"}. In memory and in StartTest chronik.disk.min.free.bytes defaults to 0, because the disk
+	// is not what is being tested there.
 	Settings map[string]string
-	// Log gets what the broker logs; nil is nothing. An administrator who changes
-	// the broker's level can have it say less, never more than Log takes.
+	// Log receives the broker's log; nil discards it. An administrator who changes the broker's
+	// level can reduce the output, but never exceed Log's level.
 	Log *zap.Logger
 }
 
@@ -58,8 +57,7 @@ type Broker struct {
 	inner *daemon.Broker
 }
 
-// Start starts a broker and returns when it serves clients. ctx bounds the start
-// alone.
+// Start starts a broker and returns when it serves clients. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	in := config.Input{Profiles: o.Profiles, Flags: map[string]string{
 		config.KeyDataDir:     memoryDir,
@@ -85,7 +83,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chronik: %w", err)
 	}
-	log, level := zap.NewNop(), zap.NewAtomicLevel() // the admin port shows the last lines also where Log is nil
+	log, level := zap.NewNop(), zap.NewAtomicLevel() // the admin port shows the last lines even if Log is nil
 	if o.Log != nil {
 		level.SetLevel(o.Log.Level())
 		log = o.Log.WithOptions(zap.IncreaseLevel(level))
@@ -98,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	return &Broker{inner: inner}, nil
 }
 
-// unguarded leaves free space alone unless the options say otherwise.
+// unguarded sets no free-space threshold unless the options do.
 func unguarded(o Options) Options {
 	settings := map[string]string{diskMinFree: "0"}
 	maps.Copy(settings, o.Settings)
@@ -106,15 +104,15 @@ func unguarded(o Options) Options {
 	return o
 }
 
-// Addr is HOST:PORT of the first listener: what a client dials.
+// Addr returns HOST:PORT of the first listener, for clients.
 func (b *Broker) Addr() string { return b.inner.Addrs()[0] }
 
-// AdminAddr is HOST:PORT of the admin port, empty where there is none.
+// AdminAddr returns HOST:PORT of the admin port, empty if there is none.
 func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
-// Close answers what was accepted, marks the directory clean and stops the
-// broker. The error includes one that the broker could not go on with before. A
-// second call does nothing and returns the error of the stop.
+// Close answers accepted requests, marks the directory clean and stops the broker. Its error
+// includes the one that stopped the broker earlier, if any. A second call does nothing and returns
+// the same error.
 func (b *Broker) Close() error {
 	var failure error
 	select {
@@ -124,7 +122,7 @@ func (b *Broker) Close() error {
 	return errors.Join(failure, b.inner.Close())
 }
 
-// TB is what StartTest needs of a *testing.T or *testing.B.
+// TB is the part of *testing.T and *testing.B that StartTest needs.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -133,9 +131,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// StartTest starts a broker that ends with the test; the test fails where it
-// does not start or stop well. Without options it is in memory; of several, the
-// last counts.
+// StartTest starts a broker that stops when the test ends; the test fails if it does not start or
+// stop well. Without options it is in memory; of several, the last one counts.
 func StartTest(t TB, options ...Options) *Broker {
 	t.Helper()
 	var o Options

@@ -21,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Close leaves no goroutine behind: goleak looks after every test.
+// goleak checks that Close leaves no goroutine behind, after every test.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func client(t *testing.T, b *chronik.Broker, opts ...kgo.Opt) *kgo.Client {
@@ -75,7 +75,7 @@ func TestInMemoryInOneLine(t *testing.T) {
 	}
 }
 
-// Nothing is global: brokers side by side know nothing of one another.
+// There is no global state: several brokers know nothing about each other.
 func TestManyBrokersSideBySide(t *testing.T) {
 	const brokers = 5
 	var all sync.WaitGroup
@@ -117,7 +117,7 @@ func TestADirectoryKeepsRecordsAndIdentity(t *testing.T) {
 	}
 }
 
-// Two programs must not write to one directory; the second is told who has it.
+// Two programs must not write to one directory; the error of the second names the first.
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	first := chronik.StartTest(t, chronik.Options{Dir: dir})
@@ -136,7 +136,7 @@ func (c *counting) Close(durability.Group) (bool, time.Duration) {
 	return true, 0
 }
 
-// A program's own profile is what its topics use, and clients can name it.
+// A program's own profile works for topics, and clients can name it.
 func TestAProfileOfThePrograms(t *testing.T) {
 	policy := &counting{}
 	mine := durability.Profile{Name: "mine", Doc: "counts", Ack: durability.Synced, Sync: durability.SyncGroup,
@@ -209,7 +209,7 @@ func TestWhatIsWrongIsToldAndNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A broker that a test closes itself is closed once more by StartTest.
+// A broker that a test has closed is closed again by StartTest.
 func TestCloseTwice(t *testing.T) {
 	b := chronik.StartTest(t)
 	var both sync.WaitGroup
@@ -223,8 +223,8 @@ func TestCloseTwice(t *testing.T) {
 	both.Wait()
 }
 
-// Close answers what was accepted: a record that a producer was waiting for is
-// acknowledged and on the disk, or its producer is told that it is not.
+// Close answers accepted requests: a record that a producer waits for is acknowledged and on the
+// disk, or its producer receives an error.
 func TestCloseUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir})
@@ -266,7 +266,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// fake is a test that fails without ending the one that looks at it.
+// fake is a test that fails without ending the test that checks it.
 type fake struct {
 	testing.TB
 	ctx     context.Context
@@ -287,8 +287,8 @@ func TestATestWhoseBrokerDoesNotStartFails(t *testing.T) {
 	}
 }
 
-// A test suite starts hundreds of brokers in memory: one start and stop must
-// stay cheap. The figure is for people, docs/performance.md has it.
+// A test suite starts hundreds of brokers in memory, so one start and stop must stay cheap.
+// docs/performance.md has the figure.
 func BenchmarkInMemory(b *testing.B) {
 	for b.Loop() {
 		broker, err := chronik.Start(b.Context(), chronik.Options{})

@@ -75,8 +75,7 @@ func ExampleStart_directory() {
 	// two at 1 <nil>
 }
 
-// A durability profile of the program's own, and settings by the names that
-// chronikd has for them.
+// A durability profile of the program's own, and settings by chronikd's names.
 func ExampleStart_profile() {
 	patient := durability.Profile{
 		Name: "patient", Doc: "nightly imports", Ack: durability.Synced, Sync: durability.SyncGroup,

@@ -13,13 +13,13 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// A group goes on where it was when the broker comes back; a broker does not wait for
-// the members of its groups when it closes.
+// A group resumes when the broker starts again; a broker that closes does not wait for the members
+// of its groups.
 func TestAGroupOutlivesItsBroker(t *testing.T) {
 	for name, opts := range map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			var gone atomic.Bool // the broker, for good: a leave need not be tried for long
+			var gone atomic.Bool // the broker is gone for good: a leave need not be retried for long
 			patience := func(int16) time.Duration {
 				if gone.Load() {
 					return time.Second
@@ -47,7 +47,7 @@ func TestAGroupOutlivesItsBroker(t *testing.T) {
 				if o, ok := offsets.Lookup("kept", 0); err != nil || !ok || o.At != int64(round)+1 {
 					t.Errorf("round %d: offset %d, %v", round, o.At, err)
 				}
-				if round < 2 { // the last one goes without its members' leave
+				if round < 2 { // the last one stops without its members leaving
 					cl.Close()
 				}
 				gone.Store(round == 2)

@@ -2,15 +2,15 @@ package durability
 
 import "time"
 
-// Default is the name of the profile of a broker that was told nothing.
+// Default is the name of the default profile.
 const Default = "sync"
 
 // mb is a megabyte, in bytes.
 const mb = 1_000_000
 
-// Builtin returns the profiles that every Set has: sync first, which is the
-// default, then the waiting ones by their longest wait, then the two that
-// acknowledge what is only written. The slice is the caller's.
+// Builtin returns the profiles that every Set has: sync first, which is the default, then the
+// waiting ones by their longest wait, then the two that acknowledge records that are only written.
+// The caller owns the slice.
 func Builtin() []Profile {
 	return []Profile{
 		{

@@ -2,16 +2,16 @@ package durability
 
 import "time"
 
-// driedUp is how many of the recent gaps may pass without an entry before a
-// group stops waiting: one slow producer must not hold 127 fast ones.
+// driedUp is how many of the recent gaps may pass without an entry before a group stops waiting:
+// one slow producer must not hold 127 fast ones.
 const driedUp = 2
 
-// few connections are missing where there are that many records for each of them:
-// waiting longer would cost those more than it could save.
+// few connections are absent if the group has that many records for each of them: waiting longer
+// would cost the group more than it could save.
 const few = 16
 
-// Close makes every Profile a Policy: it is what a journal asks for a group
-// whose entries are all of this profile. The group closes
+// Close implements Policy for every Profile: a journal calls it for a group whose entries all have
+// this profile. The group closes
 //
 //   - at once where the profile never waits (MaxWait 0, or no SyncGroup);
 //   - when its first entry has waited for MaxWait;
@@ -22,7 +22,7 @@ const few = 16
 //   - early when arrivals have dried up, that is when twice the recent gap has
 //     passed since the newest entry.
 //
-// The wait of another answer is greater than 0 and ends at MaxWait at the latest.
+// Any other answer has a wait greater than 0 that ends at MaxWait at the latest.
 func (p Profile) Close(g Group) (now bool, wait time.Duration) {
 	left := p.MaxWait - g.Age
 	if p.Sync != SyncGroup || left <= 0 {

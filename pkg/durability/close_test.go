@@ -10,7 +10,7 @@ type counting struct{}
 
 func (counting) Close(g Group) (bool, time.Duration) { return g.Records >= 3, time.Hour }
 
-// never waits without saying how long.
+// never waits without returning a time.
 type never struct{}
 
 func (never) Close(Group) (bool, time.Duration) { return false, 0 }
@@ -57,7 +57,7 @@ func TestWhenAGroupCloses(t *testing.T) {
 }
 
 // 128 clients that each wait for their answer: whatever the window, the group
-// closes with the last few of them and not with the window.
+// The group closes with the last few of them and not with the window.
 func TestAClosedLoopNeverPaysTheWindow(t *testing.T) {
 	for _, p := range Builtin() {
 		const clients = 128

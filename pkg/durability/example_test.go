@@ -59,7 +59,7 @@ func ExampleProfile_Promise() {
 	// interval, loss of all but one ISR member: nothing acknowledged is lost if an in-sync replica that is left kept power; otherwise at most 50ms and one sync are lost
 }
 
-// One group asks for company only while somebody is left to wait for.
+// A group waits only while a producer is expected to send.
 func ExampleProfile_Close() {
 	set, err := durability.NewSet()
 	if err != nil {

@@ -6,43 +6,39 @@ import (
 	"strings"
 )
 
-// DefaultPreset is the name of the produce preset of a broker that was told
-// nothing.
+// DefaultPreset is the name of the default produce preset.
 const DefaultPreset = "balanced"
 
 // ErrUnknownPreset is matched by the error of LookupPreset.
 var ErrUnknownPreset = errors.New("unknown produce profile")
 
-// ProducePreset bounds the memory of the layer before the log: what clients have
-// sent and no acknowledgement has left for. At a bound a broker stops reading
-// the connection, so the client feels back-pressure; nothing waits for batches
-// here.
+// ProducePreset bounds the memory of the layer before the log: requests that clients have sent and
+// that are not acknowledged yet. At a bound a broker stops reading the connection, so the client
+// feels back-pressure; nothing waits here for batches to form.
 type ProducePreset struct {
-	// Name is what CHRONIK_PRODUCE_PROFILE says.
+	// Name is the value of CHRONIK_PRODUCE_PROFILE.
 	Name string
-	// Doc is one sentence for people: what the preset is for.
+	// Doc is one sentence about the purpose of the preset.
 	Doc string
-	// ProduceBytes bounds the client produce requests in the broker, in bytes of
-	// their frames. One larger frame is admitted alone.
+	// ProduceBytes bounds the Produce requests in the broker, in bytes of their frames. One larger
+	// frame is admitted alone.
 	ProduceBytes int64
-	// ConnectionBytes bounds those of one connection. It is a quarter of
-	// ProduceBytes, so that it takes four greedy connections to fill the broker.
+	// ConnectionBytes bounds those of one connection. It is a quarter of ProduceBytes, so that it
+	// takes four greedy connections to fill the broker.
 	ConnectionBytes int64
-	// DeferredBytes bounds the bytes of one log directory that are durable in its
-	// journal and not yet in their segments; they are the cache that consumers of
-	// the tail read. It is four times ProduceBytes, so that segments are written
-	// in pieces worth a seek, but at most 1 GiB: the journal holds no more.
+	// DeferredBytes bounds the bytes of one log directory that are durable in its journal and not
+	// yet in their segments; consumers of the tail read them from memory. It is four times
+	// ProduceBytes, so that segment writes are large enough to justify a seek, but at most 1 GiB:
+	// the journal holds no more.
 	DeferredBytes int64
-	// ConnectionRequests bounds the unanswered produce requests of one
-	// connection, which bounds what costs memory per request and not per byte.
-	// Kafka's clients have 5 in flight.
+	// ConnectionRequests bounds the unanswered Produce requests of one connection, and so the
+	// memory per request rather than per byte. Kafka's clients have 5 in flight.
 	ConnectionRequests int
 }
 
 const mib = 1 << 20
 
-// Presets returns the produce presets, smallest first. The slice is the
-// caller's.
+// Presets returns the produce presets, smallest first. The caller owns the slice.
 func Presets() []ProducePreset {
 	return []ProducePreset{
 		preset("low-latency", "Little memory and short queues: clients wait in their own buffers.", 16*mib, 32),

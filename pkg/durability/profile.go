@@ -1,4 +1,4 @@
-// Package durability says how an acknowledgement is earned.
+// Package durability defines what an acknowledgement means.
 //
 // A Profile answers three questions, and nothing else in a broker may answer
 // them: what must be true of a record's bytes on a replica before that replica
@@ -13,15 +13,15 @@ package durability
 
 import "time"
 
-// Ack is what must be true of a record's bytes on a replica before that replica
-// counts towards an acknowledgement.
+// Ack is the state that a record's bytes must have on a replica before that replica counts towards
+// an acknowledgement.
 type Ack uint8
 
 const (
 	// Synced means that fdatasync has returned for the bytes.
 	Synced Ack = iota
-	// Written means that the kernel has the bytes: they survive a crash of the
-	// process, not a loss of power.
+	// Written means that the kernel has the bytes: they survive a crash of the process, but not a
+	// power loss.
 	Written
 )
 
@@ -29,49 +29,47 @@ const (
 type Sync uint8
 
 const (
-	// SyncGroup is the log directory's journal, for all groups that wait for it.
+	// SyncGroup: the journal of the log directory, for each group that waits for it.
 	SyncGroup Sync = iota
-	// SyncInterval is the journal, within Profile.Interval, for all logs at once.
+	// SyncInterval: the journal, within Profile.Interval, for all logs at once.
 	SyncInterval
-	// SyncOS asks for no sync: the journal syncs with others, or about as soon as
-	// the system would write back.
+	// SyncOS requests no sync: the journal syncs with others, or about as soon as the system would
+	// write back.
 	SyncOS
 )
 
-// Profile is one named answer. The zero value is not valid; see Profile.Validate.
+// Profile is a named combination. The zero value is not valid; see Profile.Validate.
 type Profile struct {
-	// Name is how configurations refer to it: [a-z0-9-]{1,64}.
+	// Name is the profile's name in configurations: [a-z0-9-]{1,64}.
 	Name string
-	// Doc is one sentence for people: what the profile is for.
+	// Doc is one sentence about the purpose of the profile.
 	Doc string
 	Ack Ack
-	// Sync must be SyncGroup where Ack is Synced, and may not be SyncGroup
-	// where Ack is Written.
+	// Sync must be SyncGroup if Ack is Synced, and must not be SyncGroup if Ack is Written.
 	Sync Sync
 	// Interval is the longest time between two background syncs, for
 	// SyncInterval only: 1 ms to 1 min.
 	Interval time.Duration
-	// MaxWait is the longest time a group waits for company before its
-	// fdatasync starts; 0 means that it never waits. SyncGroup only, at most 10 s.
+	// MaxWait is the longest time a group waits for more records before its fdatasync starts; 0
+	// means that it never waits. SyncGroup only, at most 10 s.
 	MaxWait time.Duration
 	// MaxRecords closes a group: 1 to 10,000,000. SyncGroup only.
 	MaxRecords int
 	// MaxBytes closes a group: 1 KiB to 1 GiB. SyncGroup only. A group exceeds
 	// it by at most one batch.
 	MaxBytes int64
-	// Policy, where set, is asked instead of comparing MaxRecords and MaxBytes,
-	// which may then be 0. SyncGroup with a MaxWait only.
+	// Policy, if set, is used instead of MaxRecords and MaxBytes, which may then be 0. Only for
+	// SyncGroup with a MaxWait.
 	Policy Policy
 }
 
-// Policy decides when a group closes. It must be safe for concurrent use and
-// must not block: the journal of a log directory waits for its answer. It is
-// asked per group and never per record.
+// Policy decides when a group closes. It must be safe for concurrent use and must not block,
+// because the journal of a log directory waits for it. It is called for groups, never for single
+// records.
 type Policy interface {
-	// Close is asked when something joined the group and when the wait that it
-	// asked for has passed. It answers true to sync the group now, or how long
-	// to wait for more; the journal never waits longer than the profile's MaxWait
-	// after the group's first entry.
+	// Close is called when an entry joined the group and when the wait that it returned has passed.
+	// It returns true to sync the group now, or how long to wait for more; the journal never waits
+	// longer than the profile's MaxWait after the group's first entry.
 	Close(Group) (now bool, wait time.Duration)
 }
 
@@ -80,11 +78,11 @@ type Group struct {
 	Records int           // records in the group
 	Bytes   int64         // bytes of record batches in the group
 	Age     time.Duration // since its first entry
-	// Absent is the number of connections that produced recently and have no
-	// request in the group: nobody is left to wait for when it is 0.
+	// Absent is the number of connections that produced recently and have no request in the group:
+	// when it is 0, no further producer is expected.
 	Absent int
 	// Idle is the time since the group's newest entry.
 	Idle time.Duration
-	// Gap is the recent mean time between two entries; 0 where it is unknown.
+	// Gap is the recent mean time between two entries; 0 if it is unknown.
 	Gap time.Duration
 }

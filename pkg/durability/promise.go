@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Failure is something that goes wrong after an acknowledgement.
+// Failure is an event after an acknowledgement that may lose records.
 type Failure uint8
 
 const (
-	// ProcessCrash ends the leader's process at any moment; its machine runs on.
+	// ProcessCrash ends the leader's process at any moment; its machine keeps running.
 	ProcessCrash Failure = iota
-	// LeaderPowerLoss cuts the power of the leader's machine, which comes back with
-	// what its disk has.
+	// LeaderPowerLoss cuts the power of the leader's machine, which restarts with the contents of
+	// its disk.
 	LeaderPowerLoss
-	// AllButOneLost takes all members of the ISR but one for good.
+	// AllButOneLost removes all members of the ISR but one for good.
 	AllButOneLost
 )
 
-// Failures returns the failures that a Promise is given for.
+// Failures returns the failures that promises cover.
 func Failures() []Failure { return []Failure{ProcessCrash, LeaderPowerLoss, AllButOneLost} }
 
 // String describes the failure.
@@ -27,18 +27,19 @@ func (f Failure) String() string {
 	return nameOf("Failure", names, uint8(f))
 }
 
-// Loss is how much of what was acknowledged a failure may take.
+// Loss is how much acknowledged data a failure may lose.
 type Loss uint8
 
 const (
 	// LosesNothing means that every acknowledged record is there, once, at its offset.
 	LosesNothing Loss = iota
-	// LosesInterval means at most what was acknowledged during the profile's
-	// Interval and one sync.
+	// LosesInterval means that at most the records acknowledged during the profile's Interval and
+	// one sync are lost.
 	LosesInterval
-	// LosesPageCache means what the operating system had not written to the disk.
+	// LosesPageCache means that records are lost which the operating system had not written to the
+	// disk.
 	LosesPageCache
-	// LosesUnreplicated means what had not reached the replica that leads afterwards.
+	// LosesUnreplicated means that records are lost which had not reached the next leader.
 	LosesUnreplicated
 	// NothingPromised means that no acknowledgement was given, so none can be broken.
 	NothingPromised
@@ -57,13 +58,12 @@ func (l Loss) String() string {
 type Condition uint8
 
 const (
-	// Always depends on nothing.
+	// Always: no condition.
 	Always Condition = iota
-	// LeaderReturns means that the leader of that time leads again; no other
-	// replica was elected or is all that is left.
+	// LeaderReturns means that the same leader leads again; no other replica was elected or is the
+	// only one left.
 	LeaderReturns
-	// ReplicaKeptPower means that a replica that was in the ISR, and still exists,
-	// kept power.
+	// ReplicaKeptPower means that a replica that was in the ISR, and still exists, kept power.
 	ReplicaKeptPower
 )
 
@@ -72,14 +72,14 @@ func (c Condition) String() string {
 	return nameOf("Condition", []string{"", "the same leader leads again", "an in-sync replica that is left kept power"}, uint8(c))
 }
 
-// Setting is everything besides its profile that a topic's promise depends on.
+// Setting holds what a topic's promise depends on besides its profile.
 type Setting struct {
 	Acks     int16 // of the produce request: 0, 1, or -1 for all
 	Replicas int   // of the partition, at least 1
 	MinISR   int   // min.insync.replicas, at least 1
 }
 
-// copies is the number of replicas that count before an acknowledgement.
+// copies returns the number of replicas that must have a record before its acknowledgement.
 func (s Setting) copies() int {
 	switch s.Acks {
 	case 0:
@@ -91,9 +91,8 @@ func (s Setting) copies() int {
 	}
 }
 
-// Promise is what a profile promises about acknowledged records under one
-// Setting and one Failure: Loss where If holds, else Else. Where If is Always,
-// Else equals Loss.
+// Promise is what a profile promises about acknowledged records under one Setting and one Failure:
+// Loss if the condition If holds, otherwise Else. If If is Always, Else equals Loss.
 type Promise struct {
 	Profile  string
 	Setting  Setting
@@ -104,7 +103,7 @@ type Promise struct {
 	interval time.Duration
 }
 
-// String is the promise in words, as one sentence without a full stop.
+// String returns the promise as one sentence without a full stop.
 func (p Promise) String() string {
 	s := p.words(p.Loss)
 	if p.If != Always {
@@ -120,8 +119,8 @@ func (p Promise) words(l Loss) string {
 	return l.String()
 }
 
-// Promise says what the profile promises. Settings with more copies than
-// min(Replicas, MinISR) at the time of the failure only fare better.
+// Promise returns what the profile promises. Settings with more copies than min(Replicas, MinISR)
+// at the time of the failure only fare better.
 func (p Profile) Promise(s Setting, f Failure) Promise {
 	pr := Promise{Profile: p.Name, Setting: s, Failure: f, interval: p.Interval}
 	pr.Loss, pr.If, pr.Else = p.outcome(s, f)
@@ -133,7 +132,7 @@ func (p Profile) Promise(s Setting, f Failure) Promise {
 
 // outcome is the table of promises.
 func (p Profile) outcome(s Setting, f Failure) (loss Loss, condition Condition, otherwise Loss) {
-	// local is what one replica's disk has lost after it lost power.
+	// local is what one replica's disk has lost after a power loss.
 	local := LosesNothing
 	if p.Ack == Written {
 		local = LosesPageCache
@@ -145,15 +144,15 @@ func (p Profile) outcome(s Setting, f Failure) (loss Loss, condition Condition, 
 	case s.Acks == 0:
 		return NothingPromised, Always, NothingPromised
 	case s.Acks == 1 && s.Replicas > 1:
-		// Only the leader had to have it, so everything hangs on the leader.
+		// Only the leader had to have it, so everything depends on the leader.
 		if f != LeaderPowerLoss {
 			local = LosesNothing
 		}
 		return local, LeaderReturns, LosesUnreplicated
 	case f == ProcessCrash:
-		return LosesNothing, Always, LosesNothing // what is written is the kernel's
+		return LosesNothing, Always, LosesNothing // the kernel has what was written
 	case f == AllButOneLost && s.Replicas == 1:
-		return LosesNothing, Always, LosesNothing // the one that is left is the one there was
+		return LosesNothing, Always, LosesNothing // the only replica is the remaining one
 	case local == LosesNothing:
 		return LosesNothing, Always, LosesNothing
 	case f == LeaderPowerLoss && s.copies() == 1:
@@ -163,9 +162,9 @@ func (p Profile) outcome(s Setting, f Failure) (loss Loss, condition Condition, 
 	}
 }
 
-// Promises returns what the profile promises for every acks value, alone
-// (one replica) and replicated (three, two of them in sync), under every
-// failure: the rows of the documentation's table.
+// Promises returns what the profile promises for every acks value, alone (one replica) and
+// replicated (three, two of them in sync), under every failure: the rows of the documentation's
+// table.
 func (p Profile) Promises() []Promise {
 	var rows []Promise
 	for _, replicas := range []int{1, 3} {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// want is the table of DURABILITY in one line per cell: loss / condition / else.
+// want is the table of promises with one line for each cell: loss / condition / otherwise.
 type want struct {
 	loss Loss
 	cond Condition
 	or   Loss
 }
 
-// The rows for one replica: acks=1 and acks=all are the same there.
+// The rows for one replica: acks=1 and acks=all are the same.
 func TestPromisesOfOneReplica(t *testing.T) {
 	power := map[string]Loss{
 		"sync": LosesNothing, "low": LosesNothing, "medium": LosesNothing, "high": LosesNothing, "ultra": LosesNothing,
@@ -42,7 +42,7 @@ func TestPromisesOfThreeReplicas(t *testing.T) {
 	for _, p := range Builtin() {
 		row := table[p.Name]
 		if p.Ack == Synced {
-			row = table["sync"] // all synced profiles promise the same
+			row = table["sync"] // all synced profiles make the same promise
 		}
 		for acks, cells := range row {
 			for i, f := range Failures() {

@@ -10,14 +10,13 @@ import (
 // ErrUnknownProfile is matched by the error of Set.Lookup.
 var ErrUnknownProfile = errors.New("unknown durability profile")
 
-// Set is the profiles that one broker knows. It never changes, so it may be
-// shared.
+// Set holds the profiles that one broker knows. It never changes, so it may be shared.
 type Set struct {
 	profiles []Profile
 }
 
-// NewSet returns the built-in profiles and extra. It fails where one of extra
-// is not valid or has the name of another: a built-in profile keeps its meaning.
+// NewSet returns the built-in profiles and extra. It fails if one of extra is invalid or has the
+// name of another: a built-in profile keeps its meaning.
 func NewSet(extra ...Profile) (*Set, error) {
 	s := &Set{profiles: Builtin()}
 	builtin := len(s.profiles)
@@ -49,8 +48,8 @@ func (s *Set) Lookup(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("%w %q: the known ones are %s", ErrUnknownProfile, name, strings.Join(s.Names(), ", "))
 }
 
-// All returns the profiles: the built-in ones as Builtin orders them, then the
-// others as NewSet got them. The slice is the caller's.
+// All returns the profiles: the built-in ones in the order of Builtin, then the others in the order
+// given to NewSet. The caller owns the slice.
 func (s *Set) All() []Profile { return slices.Clone(s.profiles) }
 
 // Names returns the names in the order of All.

@@ -11,10 +11,10 @@ func syncNames() []string {
 	return []string{SyncGroup: "group", SyncInterval: "interval", SyncOS: "os"}
 }
 
-// String returns the name that ParseAck takes.
+// String returns the name that ParseAck accepts.
 func (a Ack) String() string { return nameOf("Ack", ackNames(), uint8(a)) }
 
-// String returns the name that ParseSync takes.
+// String returns the name that ParseSync accepts.
 func (s Sync) String() string { return nameOf("Sync", syncNames(), uint8(s)) }
 
 func nameOf(kind string, names []string, i uint8) string {
@@ -47,7 +47,7 @@ func parse(what string, names []string, text string) (uint8, error) {
 // MarshalText implements encoding.TextMarshaler.
 func (a Ack) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler by ParseAck.
+// UnmarshalText implements encoding.TextUnmarshaler with ParseAck.
 func (a *Ack) UnmarshalText(text []byte) (err error) {
 	*a, err = ParseAck(string(text))
 	return err
@@ -56,7 +56,7 @@ func (a *Ack) UnmarshalText(text []byte) (err error) {
 // MarshalText implements encoding.TextMarshaler.
 func (s Sync) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler by ParseSync.
+// UnmarshalText implements encoding.TextUnmarshaler with ParseSync.
 func (s *Sync) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseSync(string(text))
 	return err

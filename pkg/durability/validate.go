@@ -16,8 +16,7 @@ const (
 	maxBytes    = 1 << 30
 )
 
-// Validate checks the bounds that the fields document. The error says what is
-// wrong and what to do about it.
+// Validate checks the bounds that the fields document. The error states the cause and the remedy.
 func (p Profile) Validate() error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("durability profile %q: %w", p.Name, err)
@@ -69,7 +68,7 @@ func (p Profile) validateInterval() error {
 	return nil
 }
 
-// validateNoGroup is for profiles whose acknowledgements wait for no sync.
+// validateNoGroup checks profiles whose acknowledgements wait for no sync.
 func (p Profile) validateNoGroup() error {
 	for _, f := range []struct {
 		name string
@@ -85,7 +84,7 @@ func (p Profile) validateNoGroup() error {
 }
 
 func (p Profile) validateGroup() error {
-	unlimited := p.Policy != nil // a policy may do without the two limits
+	unlimited := p.Policy != nil // with a policy the two limits are optional
 	switch {
 	case p.MaxWait < 0 || p.MaxWait > maxMaxWait:
 		return fmt.Errorf("max_wait is %v: set it to 0 to %v", p.MaxWait, maxMaxWait)

@@ -223,8 +223,8 @@ func loaded() (*fake, *History) {
 func busyHour(slow float64) *History {
 	h := &History{}
 	bounds := []float64{.000025, .0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1}
-	seen := func(before metrics.Seen, n, mean float64) metrics.Seen {
-		s := metrics.Seen{Count: before.Count + uint64(n), Sum: before.Sum + n*mean}
+	seen := func(before metrics.Distribution, n, mean float64) metrics.Distribution {
+		s := metrics.Distribution{Count: before.Count + uint64(n), Sum: before.Sum + n*mean}
 		for i, b := range bounds {
 			part := 1 - math.Exp(-math.Pow(b/mean, 1.7))
 			v := uint64(part * n)

@@ -37,8 +37,8 @@ const (
 // Totals is the input of a sample: counts since the broker's start, and current values.
 type Totals struct {
 	BytesIn, BytesOut, Requests, Records float64
-	Produce                              metrics.Seen // seconds of Produce requests
-	Syncs                                metrics.Seen // seconds of fdatasyncs, all directories
+	Produce                              metrics.Distribution // seconds of Produce requests
+	Syncs                                metrics.Distribution // seconds of fdatasyncs, all directories
 	JournalBytes, Heap                   float64
 }
 
@@ -108,7 +108,7 @@ func (h *History) Add(now time.Time, t Totals) {
 }
 
 // estimate returns NaN without observations, so that a plot has a gap instead of a zero.
-func estimate(s metrics.Seen, q float64) float64 {
+func estimate(s metrics.Distribution, q float64) float64 {
 	if s.Count == 0 {
 		return math.NaN()
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // seen returns a histogram with n observations of at most a second each, all in one bucket.
-func seen(n uint64) metrics.Seen {
-	return metrics.Seen{Count: n, Sum: float64(n), Buckets: []metrics.Bucket{{Upper: 0.5}, {Upper: 1, Count: n}}}
+func seen(n uint64) metrics.Distribution {
+	return metrics.Distribution{Count: n, Sum: float64(n), Buckets: []metrics.Bucket{{Upper: 0.5}, {Upper: 1, Count: n}}}
 }
 
 func TestHistoryKeepsRatesOfTheLastHour(t *testing.T) {

@@ -2,7 +2,7 @@ package group
 
 import "runtime"
 
-// allocated is how many bytes a call allocates.
+// allocated returns how many bytes a call allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

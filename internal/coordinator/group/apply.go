@@ -8,11 +8,11 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// value is a record's value.
+// value is the value of a record.
 type value interface{ Encode() []byte }
 
-// Apply is coordinator.Machine. Records of types that this version doesn't know, as
-// of share groups, are passed over: Kafka does so too, after a downgrade.
+// Apply implements coordinator.Machine. It skips records of unknown types, such as those of share
+// groups, as Kafka does after a downgrade.
 func (s *Shard) Apply(r coordinator.Record) error {
 	k, err := format.DecodeKey(r.Key)
 	switch {
@@ -51,12 +51,12 @@ func decode(t format.Type, p []byte) (value, error) {
 	case format.TypeRegex:
 		return format.DecodeRegex(p)
 	}
-	return nil, nil // TypeTopics: read past
+	return nil, nil // TypeTopics: ignored
 }
 
-// apply changes the state by one record. It is the only place where replicated state
-// changes, live and at load. v is nil for a tombstone; one of something that isn't
-// there changes nothing, since compaction may have taken away what it removed.
+// apply changes the state by one record. It is the only place that changes replicated state, both
+// for emitted records and during a load. v is nil for a tombstone. A tombstone for something
+// unknown changes nothing, because compaction may have removed the record that it deletes.
 func (s *Shard) apply(k format.Key, v value) {
 	if v == nil {
 		if g := s.groups[k.Group]; g != nil {
@@ -80,7 +80,7 @@ func (s *Shard) apply(k format.Key, v value) {
 		}
 		g.classic().apply(v)
 	default:
-		// Compaction leaves a group's records in any order, so each may be the first.
+		// After compaction a group's records may be in any order, so each may be the first.
 		if g.consumer() == nil {
 			g.kind = newConsumer()
 		}

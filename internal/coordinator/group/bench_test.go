@@ -10,8 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// BenchmarkHeartbeat is what one heartbeat costs in a group of ten, without the
-// runtime around it.
+// BenchmarkHeartbeat measures one heartbeat in a group of ten, without the runtime.
 func BenchmarkHeartbeat(b *testing.B) {
 	b.Run("classic", func(b *testing.B) {
 		w := newWorld(b)
@@ -27,7 +26,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 		for i := range 10 {
 			all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
 		}
-		settle(w, all...)
+		stabilize(w, all...)
 		handle(b, w, heartbeatOf("m3", all[3].epoch))
 	})
 }
@@ -49,8 +48,8 @@ func handle(b *testing.B, w *world, req kmsg.Request) {
 	}
 }
 
-// BenchmarkBigGroup is a rebalance of 500 members over 1,000 partitions: all the time
-// that the shard works for it, from the first join until everybody has its share.
+// BenchmarkBigGroup measures a rebalance of 500 members over 1,000 partitions: the shard's total
+// time from the first join until the group is stable.
 func BenchmarkBigGroup(b *testing.B) {
 	const members, partitions = 500, 1000
 	b.Run("classic", func(b *testing.B) {

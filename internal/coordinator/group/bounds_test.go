@@ -11,11 +11,11 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// What a client asks for costs what it sent, or a small multiple: a shard has no
-// time for anybody else meanwhile.
+// A request must cost about what the client sent, or a small multiple: a slow request blocks all
+// other groups of the shard.
 
-// Each offset's record has the names of its group and topic.
-func TestTheRecordsOfOneCommitAreBounded(t *testing.T) {
+// Each offset's record contains the names of its group and topic.
+func TestRecordsOfOneCommitAreBounded(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxRecord = 1 << 20 })
 	w.topics.list["t"] = 1000
 	req := commitOf("", -1, "t", 0)
@@ -29,7 +29,7 @@ func TestTheRecordsOfOneCommitAreBounded(t *testing.T) {
 	is(t, w.commit(req), nil)
 }
 
-func TestTheTopicsOfOneMemberAreBounded(t *testing.T) {
+func TestTopicsOfOneMemberAreBounded(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxRecord = 1 << 20 })
 	req := full("m", strings.Repeat("t", 1<<19), strings.Repeat("u", 1<<19))
 	is(t, w.consumerBeat(req).ErrorCode, kerr.InvalidRequest)
@@ -38,7 +38,7 @@ func TestTheTopicsOfOneMemberAreBounded(t *testing.T) {
 	}
 }
 
-func TestAnExpressionIsBounded(t *testing.T) {
+func TestExpressionIsBounded(t *testing.T) {
 	w := newWorld(t)
 	for expression, code := range map[string]*kerr.Error{
 		strings.Repeat("(a{0,1000}b)|", 20) + "c":            kerr.InvalidRegularExpression,
@@ -50,7 +50,7 @@ func TestAnExpressionIsBounded(t *testing.T) {
 		resp := w.consumerBeat(req)
 		is(t, resp.ErrorCode, code)
 		if resp.ErrorMessage != nil && len(*resp.ErrorMessage) > 2*maxShown {
-			t.Errorf("%d bytes are said of it", len(*resp.ErrorMessage))
+			t.Errorf("the message has %d bytes", len(*resp.ErrorMessage))
 		}
 	}
 }
@@ -63,7 +63,7 @@ func manyProtocols(prefix string, n int) []kmsg.JoinGroupRequestProtocol {
 	return list
 }
 
-// One comparison of each with each would take minutes.
+// Comparing each protocol with each would take minutes.
 func TestMembersMayNameManyProtocols(t *testing.T) {
 	w := newWorld(t)
 	const n = 20_000
@@ -81,7 +81,7 @@ func TestMembersMayNameManyProtocols(t *testing.T) {
 	is(t, ask[*kmsg.JoinGroupResponse](w, request(other)).ErrorCode, kerr.MemberIDRequired)
 }
 
-func TestMembersOfAConsumerGroupMayNameManyProtocols(t *testing.T) {
+func TestConsumerGroupMembersMayNameManyProtocols(t *testing.T) {
 	w := newWorld(t)
 	w.topics.list["t"] = 4
 	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
@@ -91,14 +91,14 @@ func TestMembersOfAConsumerGroupMayNameManyProtocols(t *testing.T) {
 	old := c.member("old")
 	old.meta.Classic = &format.Classic{Protocols: protocolsOf(manyProtocols("a", n))}
 	if c.supportsClassic(manyProtocols("b", n)) {
-		t.Error("nothing is shared")
+		t.Error("no protocol is shared")
 	}
 	if !c.supportsClassic(append(manyProtocols("b", n), manyProtocols("a", 1)...)) {
-		t.Error("one is shared")
+		t.Error("a protocol is shared")
 	}
 }
 
-// The next leader is looked for once, and not among all for each that goes.
+// The next leader is searched once, not for each member that leaves.
 func TestManyMembersMayLeaveAtOnce(t *testing.T) {
 	w := newWorld(t)
 	leader, other, _ := w.two()
@@ -109,7 +109,7 @@ func TestManyMembersMayLeaveAtOnce(t *testing.T) {
 		id := fmt.Sprint("m", i)
 		g.classic().add(&classicMember{id: id, session: 10_000, rebalance: 10_000})
 		if i < n {
-			gone = append(gone, kmsg.LeaveGroupRequestMember{MemberID: id}) // each leads when its turn comes
+			gone = append(gone, kmsg.LeaveGroupRequestMember{MemberID: id}) // each is the leader at some point
 		}
 	}
 	for _, m := range w.leave(gone...).Members {
@@ -122,8 +122,8 @@ func TestManyMembersMayLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// What members subscribe to is read once, and not for every topic that is asked about.
-func TestManyTopicsAreHeldAgainstManySubscriptions(t *testing.T) {
+// Subscriptions are decoded once, not for every topic.
+func TestManyTopicsAndSubscriptions(t *testing.T) {
 	w := newWorld(t)
 	w.two()
 	g := w.shard.groups["g"]
@@ -146,7 +146,7 @@ func TestManyTopicsAreHeldAgainstManySubscriptions(t *testing.T) {
 	}
 }
 
-func TestWhatAMemberSaysOfItselfIsBounded(t *testing.T) {
+func TestMemberMetadataIsBounded(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxRequest = 1000 })
 	large := func(r *kmsg.JoinGroupRequest) {
 		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "a", Metadata: make([]byte, 600)}, {Name: "b", Metadata: make([]byte, 600)}}
@@ -170,8 +170,8 @@ func TestAFilterMayHaveManyWords(t *testing.T) {
 	}
 }
 
-// A cluster may have a hundred thousand groups, and make a thousand topics.
-func TestAChangeOfTopicsCostsNothingForGroupsThatItDoesNotConcern(t *testing.T) {
+// A cluster may have a hundred thousand groups and create a thousand topics.
+func TestTopicChangeIsCheapForUnaffectedGroups(t *testing.T) {
 	w := newWorld(t)
 	for i := range 1000 {
 		req := commitOf("", -1, "t", 0)

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// changes are topics that came, went or grew, as far as the groups' records do not show
-// it yet. A change of topics is no request that could be refused, so it writes nothing:
-// a timer does, which fires when the log takes records, and no more at once than a
-// batch holds.
+// changes are created, deleted and grown topics that the groups' records do not reflect yet. A
+// change of topics is not a request that could be refused, so handling it writes no records. A
+// timer writes them when the log accepts records, at most one batch at a time.
 type changes struct {
 	all     bool                // any topic may have changed
-	changed map[string]struct{} // names of those that have
-	deleted map[string]struct{} // names of those that are gone, with what was committed for them
+	changed map[string]struct{} // names of changed topics
+	deleted map[string]struct{} // names of deleted topics; their committed offsets are deleted, too
 }
 
-// topicsChanged takes in the topics as they are now. Groups that it may concern look
-// again when one of their members is heard of.
+// topicsChanged stores the current topics. Affected groups update their targets when a member next
+// sends a request.
 func (s *Shard) topicsChanged(e TopicsChanged) {
 	s.topics = e.Topics
 	if e.Times != nil {
@@ -26,18 +25,18 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 	for _, g := range s.groups {
 		g.kind.topicsChanged(e)
 	}
-	if s.concerns(e) {
+	if s.needsRecords(e) {
 		s.changes.note(e)
 		s.setTimer(timerTopics, "", "", 0)
 	}
 }
 
-// concerns reports whether a change of topics makes records: mostly not, of however
+// needsRecords reports whether a change of topics requires records. Usually it does not, however
 // many groups there are.
-func (s *Shard) concerns(e TopicsChanged) bool {
+func (s *Shard) needsRecords(e TopicsChanged) bool {
 	for _, g := range s.groups {
 		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
-		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.matches() {
+		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.usesRegex() {
 			return true
 		}
 	}
@@ -59,25 +58,25 @@ func union(set map[string]struct{}, list []string) map[string]struct{} {
 	return set
 }
 
-// followTopics records what follows from changes of topics, and has expressions matched
-// against them.
-func (s *Shard) followTopics() {
-	if s.blind() {
-		return // the first TopicsChanged is of all
+// applyTopicChanges records the consequences of topic changes and starts matching regular
+// expressions against the changed topics.
+func (s *Shard) applyTopicChanges() {
+	if s.topicsUnknown() {
+		return // the first TopicsChanged has All set
 	}
 	left := maxTombstones
-	for _, id := range s.concerned() {
+	for _, id := range s.groupsWithDeletedTopics() {
 		left -= s.dropDeleted(s.groups[id], left)
 		s.finishEvent(id)
 		if left <= 0 {
-			s.setTimer(timerTopics, "", "", tombstonesSoon)
+			s.setTimer(timerTopics, "", "", tombstoneDelay)
 			return
 		}
 	}
 	s.changes.deleted = nil
 	if s.rematched != nil {
 		if !s.applyMatches(s.rematched) {
-			s.setTimer(timerTopics, "", "", tombstonesSoon)
+			s.setTimer(timerTopics, "", "", tombstoneDelay)
 			return
 		}
 		s.rematched, s.rematching = nil, false
@@ -87,15 +86,15 @@ func (s *Shard) followTopics() {
 	}
 }
 
-// matchedAgain takes in what a call has found. It is no request that could be refused, so
-// that the timer records it.
-func (s *Shard) matchedAgain(r rematched) {
+// receiveMatches stores the result of a call. It is not a request that could be refused, so a timer
+// records it.
+func (s *Shard) receiveMatches(r topicMatches) {
 	s.rematched = &r
 	s.setTimer(timerTopics, "", "", 0)
 }
 
-// concerned are the groups that have offsets of topics which are gone, sorted.
-func (s *Shard) concerned() (ids []string) {
+// groupsWithDeletedTopics returns the groups with committed offsets for deleted topics, sorted.
+func (s *Shard) groupsWithDeletedTopics() (ids []string) {
 	if len(s.changes.deleted) == 0 {
 		return nil
 	}
@@ -108,16 +107,16 @@ func (s *Shard) concerned() (ids []string) {
 	return ids
 }
 
-// One event makes at most maxTombstones tombstones, about a megabyte; the next follow
-// soon.
+// One event writes at most maxTombstones tombstones, about a megabyte. The next ones follow after
+// tombstoneDelay.
 const (
 	maxTombstones  = 10_000
-	tombstonesSoon = 100 * time.Millisecond
+	tombstoneDelay = 100 * time.Millisecond
 )
 
-// dropDeleted deletes at most limit of what a group has committed for topics that are
-// gone, and returns how many. What is committed already for a topic that has the name
-// now stays.
+// dropDeleted deletes at most limit offsets that a group has committed for deleted topics and
+// returns their number. It keeps offsets that are already committed for a new topic of the same
+// name.
 func (s *Shard) dropDeleted(g *group, limit int) (n int) {
 	for _, topic := range deletedTopicsOf(g, s.changes.deleted) {
 		for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
@@ -134,7 +133,7 @@ func (s *Shard) dropDeleted(g *group, limit int) (n int) {
 	return n
 }
 
-// deletedTopicsOf are the topics of some that a group has offsets of, sorted.
+// deletedTopicsOf returns those deleted topics for which a group has committed offsets, sorted.
 func deletedTopicsOf(g *group, deleted map[string]struct{}) (topics []string) {
 	for t := range deleted {
 		if _, has := g.offsets[t]; has {

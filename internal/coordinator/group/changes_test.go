@@ -9,9 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// What a deleted topic leaves to be deleted is deleted bit by bit, each no larger than a
-// batch, and nothing of it is forgotten.
-func TestADeletedTopicIsForgottenBitByBit(t *testing.T) {
+// The offsets of a deleted topic are deleted in batches of limited size, and none is missed.
+func TestOffsetsOfADeletedTopicAreDeletedInBatches(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1000)
 	w.topic("u", 1)
@@ -34,7 +33,7 @@ func TestADeletedTopicIsForgottenBitByBit(t *testing.T) {
 	all := kmsg.NewOffsetFetchRequestGroup()
 	all.Group = "g1"
 	if resp := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(resp.Topics) > 0 {
-		t.Error("what goes is still shown")
+		t.Error("deleted offsets are still shown")
 	}
 	left := groups * partitions
 	for rounds := 0; left > 0; rounds++ {
@@ -52,19 +51,19 @@ func TestADeletedTopicIsForgottenBitByBit(t *testing.T) {
 		left -= len(out.Records)
 		w.take(out)
 	}
-	w.advance(tombstonesSoon)
+	w.advance(tombstoneDelay)
 	if len(w.shard.groups) != 1 || w.fetched("u").Offset != 1 {
 		t.Errorf("%d groups are left", len(w.shard.groups))
 	}
 	if _, set := w.timers[key]; set {
-		t.Error("there is nothing to do, and the timer is set")
+		t.Error("the timer is set without work")
 	}
 	w.replays()
 }
 
-// Between the deletion of a topic and the tombstones there may be another topic of that
-// name, and a commit for it.
-func TestACommitForTheNextTopicOfTheNameStays(t *testing.T) {
+// Between the deletion of a topic and the tombstones, a topic of the same name may be created and
+// get commits.
+func TestCommitForARecreatedTopicStays(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	is(t, w.commit(commitOf("", -1, "t", 7)), nil)
@@ -72,19 +71,19 @@ func TestACommitForTheNextTopicOfTheNameStays(t *testing.T) {
 	old.Group, old.Topics[0].TopicID = "old", [16]byte{9}
 	is(t, w.commit(old), nil)
 	w.event(TopicsChanged{Topics: w.topics.clone(), Changed: []string{"t"}, Deleted: []string{"t"}})
-	is(t, w.commit(commitOf("", -1, "t", 1)), nil) // idOf("t") is the id of the new one
+	is(t, w.commit(commitOf("", -1, "t", 1)), nil) // idOf("t") is the id of the new topic
 	w.advance(0)
 	if p := w.fetched("t"); p.Offset != 1 {
 		t.Errorf("%+v", p)
 	}
 	if w.shard.groups["old"] != nil {
-		t.Error("what was committed for the topic before is still there")
+		t.Error("the commit for the earlier topic is still there")
 	}
 }
 
-// While the log accepts no records, a classic member's heartbeat counts all the same, and
-// requests that only read are answered.
-func TestWhatWritesAndWhatDoesNot(t *testing.T) {
+// While the log accepts no records, heartbeats of classic members still count, and requests that
+// only read are answered.
+func TestWhichRequestsWrite(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	leader, other, gen := w.two()
@@ -105,7 +104,7 @@ func TestWhatWritesAndWhatDoesNot(t *testing.T) {
 	}
 	sync.Group, beat.Group = "none", "none"
 	if w.shard.Writes(request(sync)) || w.shard.Writes(request(beat)) {
-		t.Error("a group that is not there")
+		t.Error("the group does not exist")
 	}
 	w.join(leader)
 	w.join(other)
@@ -115,6 +114,6 @@ func TestWhatWritesAndWhatDoesNot(t *testing.T) {
 	}
 	sync.MemberID = other
 	if w.shard.Writes(request(sync)) {
-		t.Error("who waits for the leader records nothing")
+		t.Error("a member that waits for the leader writes no records")
 	}
 }

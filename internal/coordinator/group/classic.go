@@ -12,13 +12,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// classicState is the state of a classic group. A dead one is not there.
+// classicState is the state of a classic group. Kafka's state Dead means here that the group does
+// not exist.
 type classicState uint8
 
 const (
-	empty      classicState = iota // no members; some may have been given an id (pending)
-	preparing                      // members are to join
-	completing                     // they have, and wait for the leader's assignment
+	empty      classicState = iota // no members; some ids may be pending
+	preparing                      // members must join
+	completing                     // all members have joined and wait for the leader's assignment
 	stable
 )
 
@@ -26,36 +27,36 @@ func (c classicState) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[c]
 }
 
-// classic is a classic group. Its record holds it as of the last time that it became
-// stable or empty; between those, and in what is marked so, it is volatile.
+// classic is a classic group. Its record holds the state at the time the group last became stable
+// or empty. State between those points, and fields marked volatile, are lost in a reload.
 type classic struct {
-	recorded     bool // there is a record of it
+	recorded     bool // the log has a record of it
 	state        classicState
 	generation   int32
 	protocolType string // empty: none
-	protocol     string // chosen for this generation, empty: none
+	protocol     string // chosen for this generation; empty: none
 	leader       string // empty: none
-	since        int64  // ms since 1970 when it came into its state, -1: not known
+	since        int64  // ms since 1970 when it entered its state, -1: not known
 
 	members map[string]*classicMember
 	static  map[string]string // member ids by instance
-	joined  uint64            // numbers members in the order in which they came
+	joined  uint64            // numbers members in the order in which they joined
 
 	// Volatile.
-	pending        map[string]uint64   // ids that were given out and have not joined yet, and to which connection
+	pending        map[string]uint64   // ids assigned to clients that have not joined with them yet, and the clients' connections
 	pendingSync    map[string]struct{} // members that have not synced in this generation
-	awaiting       int                 // members whose join waits
-	initial        bool                // preparing: since the group was empty
-	newMember      bool                // initial: somebody came since the delay began
-	delay, remains time.Duration       // initial: this delay, and how much longer it may become
+	awaiting       int                 // members with a waiting JoinGroup
+	initial        bool                // preparing, and the group was empty before
+	newMember      bool                // initial: a member joined since the delay began
+	delay, remains time.Duration       // initial: the current delay, and by how much it may still be extended
 
-	bytes   int  // what members and pending ids hold, see weight
-	touched bool // bytes is to be computed
+	bytes int  // memory for members and pending ids, see weight
+	stale bool // bytes is out of date
 }
 
 func newClassic() *classic {
 	return &classic{since: -1, members: map[string]*classicMember{}, static: map[string]string{},
-		touched: true, pending: map[string]uint64{}, pendingSync: map[string]struct{}{}}
+		stale: true, pending: map[string]uint64{}, pendingSync: map[string]struct{}{}}
 }
 
 // classicMember is a member of a classic group.
@@ -65,27 +66,26 @@ type classicMember struct {
 	clientID, clientHost string
 	session, rebalance   int32 // ms
 	assignment           []byte
-	// protocols that it supports, as it prefers them. After a load it is only the one
-	// that was chosen.
+	// protocols are the supported protocols in the member's order of preference. After a load they
+	// are only the chosen one.
 	protocols []format.Protocol
 
 	order     uint64
 	groupType string // the protocol type it joined with
 	// Volatile.
-	fresh      bool // has not been through a join phase yet
+	fresh      bool // has not completed a join phase yet
 	join, sync parked
 }
 
-// parked is a request that waits, and the version in which to answer.
+// parked is a waiting request, with the version of its response.
 type parked struct {
 	to      coordinator.Ticket
 	version int16
 }
 
-// apply takes the group's record. What a member that stays has of volatile state
-// it keeps.
+// apply applies the group's record. Members that remain keep their volatile state.
 func (c *classic) apply(v format.ClassicGroup) {
-	c.recorded, c.touched = true, true
+	c.recorded, c.stale = true, true
 	c.protocolType, c.generation, c.since = v.ProtocolType, v.Generation, v.Since
 	c.protocol, c.leader = deref(v.Protocol), deref(v.Leader)
 	old := c.members
@@ -111,7 +111,7 @@ func (c *classic) apply(v format.ClassicGroup) {
 	}
 }
 
-// record is the group as its record shows it.
+// record returns the group's current record.
 func (c *classic) record() format.ClassicGroup {
 	v := format.ClassicGroup{ProtocolType: c.protocolType, Generation: c.generation, Protocol: ptr(c.protocol), Since: c.since}
 	if len(c.members) == 0 {
@@ -125,7 +125,7 @@ func (c *classic) record() format.ClassicGroup {
 	return v
 }
 
-// list is the members in the order in which they came.
+// list returns the members in the order in which they joined.
 func (c *classic) list() []*classicMember {
 	list := make([]*classicMember, 0, len(c.members))
 	for _, m := range c.members {
@@ -135,9 +135,9 @@ func (c *classic) list() []*classicMember {
 	return list
 }
 
-// add takes in a member.
+// add adds a member.
 func (c *classic) add(m *classicMember) {
-	c.touched = true
+	c.stale = true
 	if len(c.members) == 0 {
 		c.protocolType = m.protocolType()
 	}
@@ -153,10 +153,10 @@ func (c *classic) add(m *classicMember) {
 	delete(c.pending, m.id)
 }
 
-// remove takes out a member or a pending id. succeed is to follow, once for any
+// remove removes a member or a pending id. The caller must then call replaceLeader, once for any
 // number of them.
 func (c *classic) remove(id string) {
-	c.touched = true
+	c.stale = true
 	if m := c.members[id]; m != nil {
 		delete(c.members, id)
 		if m.join.to != 0 {
@@ -170,8 +170,8 @@ func (c *classic) remove(id string) {
 	delete(c.pendingSync, id)
 }
 
-// succeed gives a group whose leader was taken out the next one: who came first.
-func (c *classic) succeed() {
+// replaceLeader makes the member that joined first the leader, if the leader was removed.
+func (c *classic) replaceLeader() {
 	if c.leader == "" || c.members[c.leader] != nil {
 		return
 	}
@@ -189,7 +189,7 @@ func (c *classic) succeed() {
 
 func (c *classic) allJoined() bool { return len(c.members) == c.awaiting && len(c.pending) == 0 }
 
-// rebalanceTimeout is the longest of its members'.
+// rebalanceTimeout returns the longest rebalance timeout of all members.
 func (c *classic) rebalanceTimeout() time.Duration {
 	var longest int32
 	for _, m := range c.members {
@@ -198,7 +198,7 @@ func (c *classic) rebalanceTimeout() time.Duration {
 	return millis(longest)
 }
 
-// supports says whether somebody with these protocols can be a member.
+// supports reports whether a client with these protocols can become a member.
 func (c *classic) supports(protocolType string, protocols []kmsg.JoinGroupRequestProtocol) bool {
 	if c.state == empty {
 		return protocolType != "" && len(protocols) > 0
@@ -209,18 +209,18 @@ func (c *classic) supports(protocolType string, protocols []kmsg.JoinGroupReques
 	return c.supportsOne(protocols)
 }
 
-// supportsOne says whether all members support one of some protocols.
+// supportsOne reports whether all members support at least one of the protocols.
 func (c *classic) supportsOne(protocols []kmsg.JoinGroupRequestProtocol) bool {
 	all := c.supportedByAll
 	if len(protocols) > fewProtocols {
-		shared := c.shared()
+		shared := c.commonProtocols()
 		all = func(name string) bool { return len(c.members) == 0 || shared[name] }
 	}
 	return slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool { return all(p.Name) })
 }
 
-// fewProtocols is up to how many it costs less to ask the members for each. Who names
-// more than any client has must not cost the square of that.
+// fewProtocols is the largest number of protocols for which asking each member about each protocol
+// is cheaper. A client that names more than any real client must not cause quadratic work.
 const fewProtocols = 8
 
 func (c *classic) supportedByAll(protocol string) bool {
@@ -232,9 +232,9 @@ func (c *classic) supportedByAll(protocol string) bool {
 	return true
 }
 
-// shared are the protocols that all members support.
-func (c *classic) shared() map[string]bool {
-	by, walked := map[string]int{}, 0 // how many of the members walked so far all support
+// commonProtocols returns the protocols that all members support.
+func (c *classic) commonProtocols() map[string]bool {
+	by, walked := map[string]int{}, 0 // how many of the members visited so far all support it
 	for _, m := range c.members {
 		for _, p := range m.protocols {
 			if by[p.Name] == walked {
@@ -252,10 +252,10 @@ func (c *classic) shared() map[string]bool {
 	return all
 }
 
-// elect chooses the protocol of a generation: every member votes for the first one
-// it has that all support.
+// elect chooses the protocol of a generation: every member votes for its first protocol that all
+// members support.
 func (c *classic) elect() string {
-	votes, shared := map[string]int{}, c.shared()
+	votes, shared := map[string]int{}, c.commonProtocols()
 	for _, m := range c.members {
 		if i := slices.IndexFunc(m.protocols, func(p format.Protocol) bool { return shared[p.Name] }); i >= 0 {
 			votes[m.protocols[i].Name]++
@@ -270,8 +270,8 @@ func (c *classic) elect() string {
 	return best
 }
 
-// subscribed are the topics that the members of a group of consumers subscribe to;
-// known is false where they can't be told.
+// subscribed returns the topics to which the members of a group of consumers subscribe. known is
+// false if a subscription can't be read.
 func (c *classic) subscribed() (topics map[string]struct{}, known bool) {
 	topics = map[string]struct{}{}
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// joining is a JoinGroup on its way.
+// joining is a JoinGroup request that is being handled.
 type joining struct {
 	Request
 	to  coordinator.Ticket
@@ -18,7 +18,7 @@ type joining struct {
 
 func (j joining) parked() parked { return parked{j.to, j.req.Version} }
 
-// refuse answers with an error. memberID is what the member is to call itself next.
+// refuseJoin answers with an error. memberID is the id with which the client must join next.
 func (s *Shard) refuseJoin(p parked, memberID string, code *kerr.Error) {
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version = p.version
@@ -26,8 +26,7 @@ func (s *Shard) refuseJoin(p parked, memberID string, code *kerr.Error) {
 	s.out.Reply(p.to, resp)
 }
 
-// join answers a JoinGroup: at once, or when the join phase that it becomes part of
-// ends.
+// join answers a JoinGroup, at once or when the join phase ends.
 func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupRequest) {
 	j := joining{e, to, req}
 	if code := s.checkJoin(j); code != nil {
@@ -35,8 +34,8 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 		return
 	}
 	g := s.groups[req.Group]
-	if !s.has(joinWeight(j) - g.heldBy(req.MemberID)) {
-		s.refuseJoin(j.parked(), req.MemberID, kerr.CoordinatorLoadInProgress) // all clients back off on it
+	if !s.hasMemory(joinWeight(j) - g.memoryOf(req.MemberID)) {
+		s.refuseJoin(j.parked(), req.MemberID, kerr.CoordinatorLoadInProgress) // all clients back off on this error
 		return
 	}
 	switch {
@@ -50,11 +49,11 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 	}
 }
 
-// join takes in a member, or has one that is in take part in a rebalance.
+// join adds a member, or lets an existing one take part in a rebalance.
 func (c *classic) join(s *Shard, g *group, j joining) {
 	switch id := j.req.MemberID; {
 	case !s.accepts(c, id):
-		s.drop(g, id)
+		s.dropMember(g, id)
 		s.refuseJoin(j.parked(), "", kerr.GroupMaxSizeReached)
 	case id == "":
 		s.joinNew(g, j)
@@ -70,8 +69,8 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 		return kerr.InvalidGroupID
 	case session < s.cfg.MinSession || session > s.cfg.MaxSession:
 		return kerr.InvalidSessionTimeout
-	// Member ids have 37 bytes more than the client's or instance's id.
-	case !fits(j.ClientHost, j.ClientID+idRoom, deref(j.req.InstanceID)+idRoom, j.req.MemberID, j.req.ProtocolType):
+	// Generated member ids are 37 bytes longer than the client id or instance id.
+	case !fits(j.ClientHost, j.ClientID+idSuffix, deref(j.req.InstanceID)+idSuffix, j.req.MemberID, j.req.ProtocolType):
 		return kerr.InvalidRequest
 	}
 	size := 0
@@ -83,10 +82,10 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 	return nil
 }
 
-const idRoom = "-................................................"
+const idSuffix = "-................................................"
 
-// accepts says whether there is room. While members join, those count that have:
-// whoever comes last is too many.
+// accepts reports whether the group has space for a member. During a join phase only members that
+// have joined count, so the last ones to join are rejected.
 func (s *Shard) accepts(c *classic, id string) bool {
 	m := c.members[id]
 	switch c.state {
@@ -98,7 +97,7 @@ func (s *Shard) accepts(c *classic, id string) bool {
 	return true
 }
 
-// joinNew takes in who has no member id yet.
+// joinNew handles a JoinGroup without a member id.
 func (s *Shard) joinNew(g *group, j joining) {
 	c, instance := g.classic(), j.req.InstanceID
 	if !c.supports(j.req.ProtocolType, j.req.Protocols) {
@@ -113,7 +112,7 @@ func (s *Shard) joinNew(g *group, j joining) {
 			return
 		}
 		s.addMember(g, id, j)
-	case j.req.Version >= 4: // KIP-394: whoever can't remember an id leaves no member behind
+	case j.req.Version >= 4: // KIP-394: a client that loses its id must leave no member behind
 		id := j.ClientID + "-" + s.cfg.NewID()
 		s.notePending(g, id, j.Connection)
 		s.setTimer(timerSession, g.id, id, millis(j.req.SessionTimeoutMillis))
@@ -123,7 +122,7 @@ func (s *Shard) joinNew(g *group, j joining) {
 	}
 }
 
-// joinKnown takes in who names a member id.
+// joinKnown handles a JoinGroup with a member id.
 func (s *Shard) joinKnown(g *group, j joining) {
 	c, id := g.classic(), j.req.MemberID
 	if !c.supports(j.req.ProtocolType, j.req.Protocols) {
@@ -134,27 +133,27 @@ func (s *Shard) joinKnown(g *group, j joining) {
 		s.addMember(g, id, j)
 		return
 	}
-	if f := c.known(id, j.req.InstanceID); f != nil {
+	if f := c.checkMember(id, j.req.InstanceID); f != nil {
 		s.refuseJoin(j.parked(), id, f.code)
 		return
 	}
 	m := c.members[id]
 	switch {
 	case c.state == preparing,
-		c.state == completing && !m.same(j.req.Protocols),
-		// The leader may want a rebalance for what only it sees, such as new partitions.
-		c.state == stable && (c.leader == id || !m.same(j.req.Protocols)):
+		c.state == completing && !m.sameProtocols(j.req.Protocols),
+		// The leader may want a rebalance for a reason that only it sees, such as new partitions.
+		c.state == stable && (c.leader == id || !m.sameProtocols(j.req.Protocols)):
 		s.rejoin(g, m, j)
 		s.rebalance(g)
 	case c.state == empty:
 		s.refuseJoin(j.parked(), id, kerr.UnknownMemberID)
-	default: // the answer got lost, or nothing has changed
+	default: // the last response was lost, or nothing has changed
 		s.answerJoin(g, m, j.parked(), c.state == completing)
 	}
 }
 
-// addMember takes in a new member. Its session can't be kept alive while its join
-// waits, so it is given longer, and forgotten if it does not come back.
+// addMember adds a new member. The member can't send heartbeats while its join waits, so its first
+// session is longer. If it does not return, it is removed.
 func (s *Shard) addMember(g *group, id string, j joining) {
 	c := g.classic()
 	m := newMember(id, j.Request, j.req)
@@ -166,14 +165,14 @@ func (s *Shard) addMember(g *group, id string, j joining) {
 	s.rebalance(g)
 }
 
-// rejoin updates a member and has its join wait.
+// rejoin updates a member and parks its join.
 func (s *Shard) rejoin(g *group, m *classicMember, j joining) {
 	m.update(j.req)
-	g.classic().touched = true
+	g.classic().stale = true
 	s.park(g.classic(), m, j.parked())
 }
 
-// park has a member's join wait. Where one waits already, its connection is gone.
+// park makes a member's join wait. If an older one waits already, its connection is gone.
 func (s *Shard) park(c *classic, m *classicMember, p parked) {
 	if m.join.to != 0 {
 		s.refuseJoin(m.join, m.id, kerr.RebalanceInProgress)
@@ -183,8 +182,8 @@ func (s *Shard) park(c *classic, m *classicMember, p parked) {
 	c.awaiting++
 }
 
-// answerJoin answers a join with the group as it is. The leader gets the members,
-// if it is to assign.
+// answerJoin answers a join with the group's current state. The leader gets the member list if
+// assigns is true.
 func (s *Shard) answerJoin(g *group, m *classicMember, p parked, assigns bool) {
 	c := g.classic()
 	resp := kmsg.NewPtrJoinGroupResponse()
@@ -207,8 +206,8 @@ func (c *classic) describeToLeader() []kmsg.JoinGroupResponseMember {
 	return list
 }
 
-// replaceStatic gives an instance that has come back its place under a new member
-// id. In a stable group that goes without a rebalance, if the protocol stays.
+// replaceStatic gives a static member that returns a new member id. If the group is stable and its
+// protocol does not change, no rebalance is needed.
 func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) {
 	c, leader := g.classic(), g.classic().leader
 	s.fenceDuplicate(c, m)
@@ -226,15 +225,15 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 		s.park(c, m, j.parked())
 		s.completeIfAllJoined(g)
 	default:
-		// The old id may have gone to the leader, whose assignment would miss the new one.
+		// The leader may have received the old id; its assignment would then miss the new one.
 		s.park(c, m, j.parked())
 		s.prepare(g)
 	}
 }
 
-// answerReplaced answers a static member that keeps its assignment. One that speaks
-// version 9 hears that it need not assign although it leads (KIP-814); older ones are
-// told of another leader, the member id they had.
+// answerReplaced answers a static member that keeps its assignment. From version 9 on, the response
+// tells a leader to skip the assignment (KIP-814). Older clients get their former member id as the
+// leader, so that they do not assign.
 func (s *Shard) answerReplaced(g *group, m *classicMember, j joining, oldLeader string) {
 	c := g.classic()
 	resp := kmsg.NewPtrJoinGroupResponse()
@@ -251,7 +250,7 @@ func (s *Shard) answerReplaced(g *group, m *classicMember, j joining, oldLeader 
 	s.out.Reply(j.to, resp)
 }
 
-// fenceDuplicate answers what a member that is replaced still waits for.
+// fenceDuplicate fails the waiting requests of a member that is replaced.
 func (s *Shard) fenceDuplicate(c *classic, m *classicMember) {
 	if m.join.to != 0 {
 		s.refuseJoin(m.join, m.id, kerr.FencedInstanceID)
@@ -264,9 +263,9 @@ func (s *Shard) fenceDuplicate(c *classic, m *classicMember) {
 	}
 }
 
-// rename gives a member another id.
+// rename changes a member's id.
 func (c *classic) rename(m *classicMember, id string) {
-	c.touched = true
+	c.stale = true
 	delete(c.members, m.id)
 	c.members[id] = m
 	c.static[m.instance] = id
@@ -279,7 +278,7 @@ func (c *classic) rename(m *classicMember, id string) {
 	}
 }
 
-// expectHeartbeat gives a member its session anew.
+// expectHeartbeat restarts a member's session.
 func (s *Shard) expectHeartbeat(g *group, m *classicMember) {
 	s.setTimer(timerSession, g.id, m.id, time.Duration(m.session)*time.Millisecond)
 }

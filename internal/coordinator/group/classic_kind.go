@@ -7,17 +7,19 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// What a classic group does as a kind, beyond its requests.
+// The methods of kind on classic groups, other than requests.
 
 func (c *classic) name() string         { return "classic" }
 func (c *classic) stateName() string    { return c.state.String() }
 func (c *classic) protocolName() string { return c.protocolType }
 func (c *classic) empty() bool          { return c.state == empty }
 func (c *classic) idle() bool           { return c.empty() && len(c.pending) == 0 }
-func (c *classic) blank() bool          { return !c.recorded && len(c.members) == 0 && len(c.pending) == 0 }
+func (c *classic) forgettable() bool {
+	return !c.recorded && len(c.members) == 0 && len(c.pending) == 0
+}
 
-// writes: heartbeats only put sessions off, and a SyncGroup records what the leader has
-// assigned.
+// writes implements kind. Heartbeats only extend sessions; a SyncGroup of the leader records the
+// assignment.
 func (c *classic) writes(req kmsg.Request) bool {
 	switch req := req.(type) {
 	case *kmsg.HeartbeatRequest:
@@ -28,18 +30,18 @@ func (c *classic) writes(req kmsg.Request) bool {
 	return true
 }
 
-// subscriptions: members of a group of consumers whose subscriptions can't be read may
-// subscribe to anything.
+// subscriptions implements kind. If a subscription of a consumer can't be read, the group may
+// subscribe to any topic.
 func (c *classic) subscriptions() (subscribes func(topic string) bool, known bool) {
 	if topics, readable := c.subscribed(); readable {
-		return in(topics), true
+		return contains(topics), true
 	}
 	consumers := c.protocolType == consumerProtocol
 	return func(string) bool { return consumers }, consumers || c.state == empty
 }
 
-// readTopics: what the members of an unfinished rebalance read is not known, nor what those
-// do that are no consumers.
+// readTopics implements kind. It includes every topic during a rebalance, and for members that are
+// not consumers.
 func (c *classic) readTopics() func(topic string) bool {
 	switch {
 	case c.protocolType == "" || c.state == empty:
@@ -51,7 +53,7 @@ func (c *classic) readTopics() func(topic string) bool {
 	return subscribes
 }
 
-func (c *classic) emptied() (ms int64, counts bool) {
+func (c *classic) emptySince() (ms int64, counts bool) {
 	return c.since, c.protocolType != "" && c.state == empty && c.since >= 0
 }
 
@@ -74,15 +76,15 @@ func (c *classic) fire(s *Shard, g *group, key coordinator.TimerKey) {
 
 func (c *classic) topicsChanged(TopicsChanged) {}
 
-func (c *classic) drop(s *Shard, g *group) {
+func (c *classic) removeRecords(s *Shard, g *group) {
 	s.forgetPending(g)
 	if c.recorded {
 		s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
 	}
 }
 
-// in reports of strings whether they are in a set.
-func in(set map[string]struct{}) func(string) bool {
+// contains returns a function that reports whether a string is in the set.
+func contains(set map[string]struct{}) func(string) bool {
 	return func(e string) bool {
 		_, is := set[e]
 		return is

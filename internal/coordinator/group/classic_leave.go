@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// leave answers a LeaveGroup. Before version 3 it names one member, and its error is
+// leave answers a LeaveGroup. Before version 3 the request names a single member, and its error is
 // the response's.
 func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 	resp := kmsg.NewPtrLeaveGroupResponse()
@@ -43,25 +43,25 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 	}
 	s.out.Reply(to, resp)
 	if gone {
-		g.kind.left(s, g)
+		g.kind.afterLeave(s, g)
 	}
 }
 
-// leave takes out one member. An administrator names the instance alone.
+// leave removes a member. Administrators name only the instance.
 func (c *classic) leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (string, *failure) {
 	id := m.MemberID
 	if _, pending := c.pending[id]; pending {
-		s.drop(g, id)
+		s.dropMember(g, id)
 		return id, nil
 	}
 	if id == "" && m.InstanceID != nil {
 		id = c.static[*m.InstanceID]
 	}
-	if f := c.known(id, m.InstanceID); f != nil {
+	if f := c.checkMember(id, m.InstanceID); f != nil {
 		return "", f
 	}
 	s.removeMember(g, c.members[id])
 	return m.MemberID, nil
 }
 
-func (c *classic) left(s *Shard, g *group) { s.memberGone(g) }
+func (c *classic) afterLeave(s *Shard, g *group) { s.afterRemoval(g) }

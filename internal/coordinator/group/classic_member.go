@@ -10,14 +10,14 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// newMember is the member that a JoinGroup asks for.
+// newMember returns the member that a JoinGroup describes.
 func newMember(id string, e Request, req *kmsg.JoinGroupRequest) *classicMember {
 	m := &classicMember{id: id, instance: deref(req.InstanceID), clientID: e.ClientID, clientHost: e.ClientHost, fresh: true}
 	m.update(req)
 	return m
 }
 
-// update takes over what a JoinGroup says.
+// update copies the settings in a JoinGroup.
 func (m *classicMember) update(req *kmsg.JoinGroupRequest) {
 	m.session, m.rebalance = req.SessionTimeoutMillis, req.RebalanceTimeoutMillis
 	if req.Version == 0 || m.rebalance < 0 {
@@ -41,7 +41,8 @@ func (m *classicMember) supports(protocol string) bool {
 	return slices.ContainsFunc(m.protocols, func(p format.Protocol) bool { return p.Name == protocol })
 }
 
-// metadata is the member's under a protocol, or its first where none is chosen yet.
+// metadata returns the member's metadata for a protocol, or for its first one if none is chosen
+// yet.
 func (m *classicMember) metadata(protocol string) []byte {
 	for _, p := range m.protocols {
 		if p.Name == protocol || protocol == "" {
@@ -51,25 +52,35 @@ func (m *classicMember) metadata(protocol string) []byte {
 	return nil
 }
 
-// same says whether the protocols in a JoinGroup are those that the member has.
-func (m *classicMember) same(protocols []kmsg.JoinGroupRequestProtocol) bool {
+// sameProtocols reports whether a JoinGroup has the protocols that the member already has.
+func (m *classicMember) sameProtocols(protocols []kmsg.JoinGroupRequestProtocol) bool {
 	return slices.EqualFunc(m.protocols, protocols, func(a format.Protocol, b kmsg.JoinGroupRequestProtocol) bool {
 		return a.Name == b.Name && bytes.Equal(a.Metadata, b.Metadata)
 	})
 }
 
-// known checks that a member is who it says it is.
-func (c *classic) known(id string, instance *string) *failure {
-	if instance != nil {
-		switch owner, ok := c.static[*instance]; {
-		case !ok:
-			return refuse(kerr.UnknownMemberID)
-		case owner != id:
-			return refuse(kerr.FencedInstanceID)
-		}
+// checkMember returns why a request's member id and instance id do not match, nil if they do.
+func (c *classic) checkMember(id string, instance *string) *failure {
+	if f := checkInstance(c.static, id, instance); f != nil {
+		return f
 	}
 	if c.members[id] == nil {
 		return refuse(kerr.UnknownMemberID)
+	}
+	return nil
+}
+
+// checkInstance returns why an instance id, if there is one, is not that of a member. static has
+// the group's member ids by instance.
+func checkInstance(static map[string]string, id string, instance *string) *failure {
+	if instance == nil {
+		return nil
+	}
+	switch owner, known := static[*instance]; {
+	case !known:
+		return refuse(kerr.UnknownMemberID)
+	case owner != id:
+		return refuse(kerr.FencedInstanceID)
 	}
 	return nil
 }

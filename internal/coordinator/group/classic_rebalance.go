@@ -8,11 +8,11 @@ import (
 
 //	empty ──join──▶ preparing ──all joined, or timeout──▶ completing ──leader syncs──▶ stable
 //	  ▲                 │  ▲                                  │                          │
-//	  └───nobody left───┘  └── join, leave, death, no sync ───┴──────────────────────────┘
+//	  └────none left────┘  └── join, leave, death, no sync ───┴──────────────────────────┘
 //
 // Records are written on the way into stable and empty.
 
-// rebalance starts a rebalance, or ends the join phase that everybody has joined.
+// rebalance starts a rebalance, or completes the join phase if all members have joined.
 func (s *Shard) rebalance(g *group) {
 	if g.classic().state == preparing {
 		s.completeIfAllJoined(g)
@@ -21,15 +21,15 @@ func (s *Shard) rebalance(g *group) {
 	s.prepare(g)
 }
 
-// completeIfAllJoined ends the join phase if nobody is waited for. The first
-// rebalance waits for its delay in any case.
+// completeIfAllJoined ends the join phase if all members have joined. The first rebalance always
+// waits for its delay.
 func (s *Shard) completeIfAllJoined(g *group) {
 	if c := g.classic(); c.state == preparing && !c.initial && c.allJoined() {
 		s.completeJoin(g)
 	}
 }
 
-// prepare asks all members to join.
+// prepare starts a join phase: all members must join.
 func (s *Shard) prepare(g *group) {
 	c := g.classic()
 	if c.state == completing {
@@ -44,8 +44,7 @@ func (s *Shard) prepare(g *group) {
 	c.state, c.since = preparing, s.nowMillis()
 	switch {
 	case c.initial:
-		// Many members usually start together: they get some time, so that there is
-		// one rebalance and not one for each.
+		// Many members usually start together. The delay makes one rebalance out of many.
 		c.newMember = false
 		c.delay, c.remains = s.cfg.InitialDelay, max(c.rebalanceTimeout()-s.cfg.InitialDelay, 0)
 		s.setTimer(timerJoin, g.id, "", c.delay)
@@ -56,7 +55,7 @@ func (s *Shard) prepare(g *group) {
 	}
 }
 
-// joinTimeout ends the join phase; the initial one goes on while members come.
+// joinTimeout ends the join phase. The initial one continues while members join.
 func (s *Shard) joinTimeout(g *group) {
 	c := g.classic()
 	if c.state != preparing {
@@ -73,19 +72,19 @@ func (s *Shard) joinTimeout(g *group) {
 	s.completeJoin(g)
 }
 
-// completeJoin ends the join phase: whoever has not joined is out, except static
-// members, who have until their session ends.
+// completeJoin ends the join phase and removes members that have not joined. Static members stay
+// until their session ends.
 func (s *Shard) completeJoin(g *group) {
 	c := g.classic()
 	s.cancelTimer(timerJoin, g.id, "")
 	for _, m := range c.list() {
 		if m.join.to == 0 && m.instance == "" {
-			s.takeOut(g, m.id)
+			s.detach(g, m.id)
 		}
 	}
-	c.succeed()
+	c.replaceLeader()
 	if len(c.members) > 0 && !c.electLeader() {
-		s.setTimer(timerJoin, g.id, "", c.rebalanceTimeout()) // nobody is there to lead
+		s.setTimer(timerJoin, g.id, "", c.rebalanceTimeout()) // there is no member that could lead
 		return
 	}
 	c.initial = false
@@ -110,7 +109,7 @@ func (s *Shard) completeJoin(g *group) {
 	s.setTimer(timerSync, g.id, "", c.rebalanceTimeout())
 }
 
-// electLeader sees to a leader that has joined; false where nobody has.
+// electLeader makes sure that the leader is a member that has joined. It returns false if none has.
 func (c *classic) electLeader() bool {
 	if l := c.members[c.leader]; l != nil && l.join.to != 0 {
 		return true
@@ -129,21 +128,21 @@ func (s *Shard) emitClassic(g *group) {
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, g.classic().record())
 }
 
-// drop takes a member or pending id out of the group, without more.
-func (s *Shard) drop(g *group, id string) {
-	s.takeOut(g, id)
-	g.classic().succeed()
+// dropMember removes a member or pending id without starting a rebalance.
+func (s *Shard) dropMember(g *group, id string) {
+	s.detach(g, id)
+	g.classic().replaceLeader()
 }
 
-// takeOut is drop for one of several, after which the group may have no leader.
-func (s *Shard) takeOut(g *group, id string) {
+// detach removes one of several members or ids. Afterwards the group may have no leader.
+func (s *Shard) detach(g *group, id string) {
 	s.cancelTimer(timerSession, g.id, id)
 	s.removePending(g, id)
 	g.classic().remove(id)
 }
 
-// sessionTimeout ends a session. Who waits for the group is not expected to be heard
-// of, unless it is new and can't have been.
+// sessionTimeout ends a session. A member with a waiting request sends no heartbeats, so it stays;
+// a new member is removed, because its client may be gone.
 func (s *Shard) sessionTimeout(g *group, id string) {
 	c := g.classic()
 	if _, pending := c.pending[id]; pending {
@@ -155,11 +154,11 @@ func (s *Shard) sessionTimeout(g *group, id string) {
 		return
 	}
 	s.removeMember(g, m)
-	s.memberGone(g)
+	s.afterRemoval(g)
 }
 
-// removeMember takes out a member; what it waits for ends. memberGone or prepare is to
-// follow, once for any number of them.
+// removeMember removes a member and fails its waiting requests. The caller must then call
+// afterRemoval or prepare, once for any number of members.
 func (s *Shard) removeMember(g *group, m *classicMember) {
 	if m.join.to != 0 {
 		s.refuseJoin(m.join, "", kerr.UnknownMemberID)
@@ -167,12 +166,12 @@ func (s *Shard) removeMember(g *group, m *classicMember) {
 	if m.sync.to != 0 {
 		s.answerSync(m.sync, nil, kerr.UnknownMemberID, nil)
 	}
-	s.takeOut(g, m.id)
+	s.detach(g, m.id)
 }
 
-// memberGone goes on without members.
-func (s *Shard) memberGone(g *group) {
-	g.classic().succeed()
+// afterRemoval starts or completes a rebalance after members were removed.
+func (s *Shard) afterRemoval(g *group) {
+	g.classic().replaceLeader()
 	switch g.classic().state {
 	case stable, completing:
 		s.prepare(g)
@@ -181,7 +180,7 @@ func (s *Shard) memberGone(g *group) {
 	}
 }
 
-// syncTimeout takes out who has joined and then not synced.
+// syncTimeout removes members that have joined but not synced.
 func (s *Shard) syncTimeout(g *group) {
 	c := g.classic()
 	if c.state != completing && c.state != stable || len(c.pendingSync) == 0 {
@@ -192,6 +191,6 @@ func (s *Shard) syncTimeout(g *group) {
 			s.removeMember(g, m)
 		}
 	}
-	c.succeed()
+	c.replaceLeader()
 	s.prepare(g)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// sync answers a SyncGroup: when the leader's assignment is there.
+// sync answers a SyncGroup when the leader's assignment has arrived.
 func (s *Shard) sync(to coordinator.Ticket, req *kmsg.SyncGroupRequest) {
 	p, g := parked{to, req.Version}, s.groups[req.Group]
 	switch {
@@ -49,7 +49,7 @@ func (c *classic) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest)
 }
 
 func (c *classic) checkSync(req *kmsg.SyncGroupRequest) *failure {
-	if f := c.known(req.MemberID, req.InstanceID); f != nil {
+	if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
 		return f
 	}
 	switch {
@@ -61,7 +61,7 @@ func (c *classic) checkSync(req *kmsg.SyncGroupRequest) *failure {
 	return nil
 }
 
-// differ compares what both may leave open.
+// differ reports whether got and want are both set and different.
 func differ(got *string, want string) bool { return got != nil && want != "" && *got != want }
 
 // synced notes that a member has synced.
@@ -72,12 +72,12 @@ func (s *Shard) synced(g *group, id string) {
 	}
 }
 
-// assign takes the leader's assignment: it is recorded, and goes to whoever waits
-// for it. A group that is too large to be recorded, or to be kept, can't become stable.
+// assign records the leader's assignment and answers the waiting members. If the group is too large
+// for a record or for the memory budget, it can't become stable.
 func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	c := g.classic()
 	held := c.count()
-	c.touched = true
+	c.stale = true
 	for _, m := range c.members {
 		m.assignment = nil
 	}
@@ -90,8 +90,8 @@ func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	switch {
 	case c.size() > s.cfg.MaxRecord:
 		code = kerr.UnknownServerError
-	case !s.has(c.count() - held):
-		code = kerr.CoordinatorNotAvailable // clients back off on it
+	case !s.hasMemory(c.count() - held):
+		code = kerr.CoordinatorNotAvailable // clients back off on this error
 	}
 	if code != nil {
 		for _, m := range c.members {
@@ -106,7 +106,7 @@ func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	s.answerSyncs(g, nil)
 }
 
-// size is about that of the record.
+// size returns the approximate size of the record.
 func (c *classic) size() int {
 	n := 0
 	for _, m := range c.members {
@@ -115,7 +115,7 @@ func (c *classic) size() int {
 	return n
 }
 
-// answerSyncs answers everybody who waits for the assignment.
+// answerSyncs answers all members that wait for the assignment.
 func (s *Shard) answerSyncs(g *group, code *kerr.Error) {
 	for _, m := range g.classic().list() {
 		if m.sync.to == 0 {
@@ -127,13 +127,13 @@ func (s *Shard) answerSyncs(g *group, code *kerr.Error) {
 			s.answerSync(m.sync, nil, code, nil)
 		}
 		m.sync = parked{}
-		// It was not expected to be heard of while it waited.
+		// It sent no heartbeats while it waited.
 		s.expectHeartbeat(g, m)
 	}
 }
 
-// answerSync answers one SyncGroup; of, where it is not nil, is the group whose
-// protocol the answer names.
+// answerSync answers one SyncGroup. The response names the protocol of the group of, if that is not
+// nil.
 func (s *Shard) answerSync(p parked, of *group, code *kerr.Error, assignment []byte) {
 	resp := kmsg.NewPtrSyncGroupResponse()
 	resp.Version = p.version
@@ -168,7 +168,7 @@ func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
 }
 
 func (c *classic) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
-	if f := c.known(req.MemberID, req.InstanceID); f != nil {
+	if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
 		return f
 	}
 	if req.Generation != c.generation {

@@ -30,14 +30,14 @@ func version(v int16) func(*kmsg.JoinGroupRequest) {
 	return func(r *kmsg.JoinGroupRequest) { r.Version = v }
 }
 
-// subscription is what a consumer sends as its metadata.
+// subscription returns the metadata that a consumer sends.
 func subscription(topics ...string) []byte {
 	v := kmsg.NewConsumerMemberMetadata()
 	v.Version, v.Topics = 1, topics
 	return v.AppendTo(nil)
 }
 
-// join sends a JoinGroup; one without member id is sent again with the id it gets.
+// join sends a JoinGroup, and sends it again if the shard requires a member id.
 func (w *world) join(member string, edit ...func(*kmsg.JoinGroupRequest)) (string, coordinator.Ticket) {
 	w.t.Helper()
 	req := joinOf(member, edit...)
@@ -93,7 +93,7 @@ func (w *world) state(group string) string {
 	return "Dead"
 }
 
-// two brings a group of two members to stable, in generation 1 or 2.
+// two returns a stable group of two members, in generation 1 or 2.
 func (w *world) two() (leader, other string, generation int32) {
 	w.t.Helper()
 	leader, j := w.join("")
@@ -111,7 +111,7 @@ func (w *world) two() (leader, other string, generation int32) {
 	return leader, other, generation
 }
 
-// The ordinary life of a group, as clients see it.
+// The normal life of a group, as clients see it.
 func TestTwoMembersJoinSyncAndLeave(t *testing.T) {
 	w := newWorld(t)
 	first := ask[*kmsg.JoinGroupResponse](w, request(joinOf("")))
@@ -120,7 +120,7 @@ func TestTwoMembersJoinSyncAndLeave(t *testing.T) {
 		t.Errorf("member id %q", first.MemberID)
 	}
 	a, j := w.join(first.MemberID)
-	w.waits(j) // for the initial delay, though it is 0: the timer ends it
+	w.waits(j) // for the initial delay: even a delay of 0 ends with a timer
 	w.advance(0)
 	resp := w.joined(j)
 	if resp.Generation != 1 || resp.LeaderID != a || len(resp.Members) != 1 || *resp.Protocol != "range" || *resp.ProtocolType != "consumer" {
@@ -169,7 +169,7 @@ func TestTwoMembersJoinSyncAndLeave(t *testing.T) {
 	w.replays()
 }
 
-func TestMembersThatAreNotHeardOfAreOut(t *testing.T) {
+func TestSilentMembersAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	for range 4 {
@@ -181,7 +181,7 @@ func TestMembersThatAreNotHeardOfAreOut(t *testing.T) {
 	}
 	w.advance(6 * time.Second)
 	is(t, w.beat(leader, gen), nil)
-	w.advance(5 * time.Second) // 11 s since the other was heard of
+	w.advance(5 * time.Second) // 11 s after the other's last heartbeat
 	is(t, w.beat(other, gen), kerr.UnknownMemberID)
 	is(t, w.beat(leader, gen), kerr.RebalanceInProgress)
 	_, j := w.join(leader)
@@ -191,7 +191,7 @@ func TestMembersThatAreNotHeardOfAreOut(t *testing.T) {
 	w.replays()
 }
 
-func TestAMemberThatDoesNotRejoinIsOutAfterTheRebalanceTimeout(t *testing.T) {
+func TestMemberThatDoesNotRejoinIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	_, j := w.join(leader) // the leader's join starts a rebalance
@@ -206,7 +206,7 @@ func TestAMemberThatDoesNotRejoinIsOutAfterTheRebalanceTimeout(t *testing.T) {
 	is(t, w.beat(other, gen), kerr.UnknownMemberID)
 }
 
-func TestAMemberThatJoinsAndDoesNotSyncIsOut(t *testing.T) {
+func TestMemberThatDoesNotSyncIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	_, j := w.join(leader)
@@ -223,7 +223,7 @@ func TestAMemberThatJoinsAndDoesNotSyncIsOut(t *testing.T) {
 	is(t, w.beat(leader, gen+1), kerr.RebalanceInProgress)
 }
 
-func TestALeaderThatDiesBeforeItAssigns(t *testing.T) {
+func TestLeaderDiesBeforeItAssigns(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	_, j := w.join(leader)
@@ -239,13 +239,13 @@ func TestALeaderThatDiesBeforeItAssigns(t *testing.T) {
 	}
 }
 
-// Members that come one after another within the initial delay are in one generation.
-func TestInitialDelayGathersMembers(t *testing.T) {
+// Members that join one after another within the initial delay share a generation.
+func TestInitialDelayCollectsMembers(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.InitialDelay = 3 * time.Second })
 	a, j := w.join("")
 	w.advance(2 * time.Second)
 	_, k := w.join("")
-	w.advance(2 * time.Second) // somebody came: the delay starts again
+	w.advance(2 * time.Second) // a member joined: the delay starts again
 	w.waits(j)
 	w.advance(2 * time.Second)
 	if r := w.joined(j); len(r.Members) != 2 || r.Generation != 1 || r.LeaderID != a {
@@ -322,7 +322,7 @@ func TestErrorsOfSyncAndHeartbeat(t *testing.T) {
 	is(t, sync(empty), kerr.InvalidGroupID)
 }
 
-func TestStaticMemberComesBackWithoutARebalance(t *testing.T) {
+func TestStaticMemberReturnsWithoutARebalance(t *testing.T) {
 	w := newWorld(t)
 	_, j := w.join("", static("i"))
 	w.advance(0)
@@ -350,7 +350,7 @@ func TestStaticMemberComesBackWithoutARebalance(t *testing.T) {
 	}
 }
 
-func TestAnOldClientIsToldOfAnotherLeader(t *testing.T) {
+func TestOldClientGetsAnotherLeader(t *testing.T) {
 	w := newWorld(t)
 	_, j := w.join("", static("i"))
 	w.advance(0)
@@ -362,8 +362,8 @@ func TestAnOldClientIsToldOfAnotherLeader(t *testing.T) {
 	}
 }
 
-// A stable group goes on after the coordinator has moved, without a rebalance.
-func TestAReloadKeepsAStableGroup(t *testing.T) {
+// A stable group continues without a rebalance after the coordinator has moved.
+func TestReloadKeepsAStableGroup(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	w.start()
@@ -377,9 +377,9 @@ func TestAReloadKeepsAStableGroup(t *testing.T) {
 	is(t, w.beat(leader, gen), kerr.UnknownMemberID)
 }
 
-// In the midst of a rebalance the last complete generation comes back; nobody has
-// been given anything of the one that was not recorded.
-func TestAReloadInARebalanceBringsBackTheLastGeneration(t *testing.T) {
+// A reload during a rebalance restores the last completed generation; no member has received
+// anything of the unrecorded one.
+func TestReloadDuringARebalanceRestoresTheLastGeneration(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	_, j := w.join(leader)
@@ -397,7 +397,7 @@ func TestAReloadInARebalanceBringsBackTheLastGeneration(t *testing.T) {
 	w.joined(k)
 }
 
-func TestAGroupTooLargeToBeRecorded(t *testing.T) {
+func TestGroupTooLargeForItsRecord(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxRecord = 300 })
 	a, j := w.join("")
 	w.advance(0)
@@ -418,12 +418,12 @@ func TestLeaveOfOldClients(t *testing.T) {
 	is(t, ask[*kmsg.LeaveGroupResponse](w, request(req)).ErrorCode, kerr.UnknownMemberID)
 }
 
-func TestAPendingMemberIsForgotten(t *testing.T) {
+func TestPendingMemberExpires(t *testing.T) {
 	w := newWorld(t)
 	id := ask[*kmsg.JoinGroupResponse](w, request(joinOf(""))).MemberID
 	w.advance(11 * time.Second)
 	if w.state("g") != "Dead" || len(w.log) != 0 {
-		t.Error("a group is left of a member that never came")
+		t.Error("a group without members is left")
 	}
 	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(id))).ErrorCode, kerr.UnknownMemberID)
 }

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Config are the settings of a coordinator. It is not changed after New.
+// Config has the settings of a coordinator. It does not change after New.
 type Config struct {
 	// Classic groups.
 	MinSession, MaxSession time.Duration // group.min.session.timeout.ms, group.max.session.timeout.ms
 	InitialDelay           time.Duration // group.initial.rebalance.delay.ms
 	MaxSize                int           // group.max.size: members per classic group
-	NewMemberJoin          time.Duration // how long a new member's JoinGroup may wait before the member is forgotten
+	NewMemberJoin          time.Duration // how long a new member's JoinGroup may wait before the member is removed
 
 	// Consumer groups (KIP-848).
 	ConsumerSession   time.Duration // group.consumer.session.timeout.ms
-	ConsumerHeartbeat time.Duration // group.consumer.heartbeat.interval.ms, told to members
+	ConsumerHeartbeat time.Duration // group.consumer.heartbeat.interval.ms, sent to members
 	ConsumerMaxSize   int           // group.consumer.max.size
 	Assignors         []string      // group.consumer.assignors; the first is the default
-	// Upgrade and Downgrade say whether a group that is not empty may go from one
-	// protocol to the other: group.consumer.migration.policy.
+	// Upgrade and Downgrade report whether a group with members may switch to the other protocol:
+	// group.consumer.migration.policy.
 	Upgrade, Downgrade bool
 
 	// Offsets.
@@ -28,28 +28,28 @@ type Config struct {
 	Retention      time.Duration // offsets.retention.minutes
 	RetentionCheck time.Duration // offsets.retention.check.interval.ms
 
-	// MaxRecord bounds in bytes a classic group's record, which holds the metadata of all
-	// its members, and the offsets of one commit. MaxRequest bounds what one member says
-	// of itself: a JoinGroup's metadata, the topics that a heartbeat names.
+	// MaxRecord bounds a classic group's record, which holds the metadata of all members, and the
+	// offsets of one commit, in bytes. MaxRequest bounds the data of one member: the metadata of a
+	// JoinGroup, the topic names of a heartbeat.
 	MaxRecord, MaxRequest int
-	// Room bounds what members make the broker keep.
-	Room *MemoryBudget
-	// NewID makes member ids. Each is unique.
+	// MemberMemory bounds the memory for members.
+	MemberMemory *MemoryBudget
+	// NewID returns a new, unique member id.
 	NewID func() string
 }
 
-// DefaultConfig is Kafka's defaults.
+// DefaultConfig returns Kafka's defaults.
 func DefaultConfig() Config {
 	return Config{
 		MinSession: 6 * time.Second, MaxSession: 30 * time.Minute, InitialDelay: 3 * time.Second, MaxSize: 1<<31 - 1, NewMemberJoin: 5 * time.Minute,
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
 		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
-		MaxRecord: 16 << 20, MaxRequest: 1 << 20, Room: NewMemoryBudget(64 << 20), NewID: RandomID,
+		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }
 
-// RandomID is a random id as Kafka prints them: 16 bytes in base64 for URLs.
+// RandomID returns a random id in Kafka's notation: 16 bytes in URL-safe base64.
 func RandomID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails

@@ -12,11 +12,11 @@ import (
 // consumer is a consumer group (KIP-848).
 //
 //	group epoch     grows when subscriptions or topics change, or a member leaves
-//	target          who is to have what, computed for a group epoch (targetEpoch)
-//	member epoch    grows to targetEpoch as the member has given up what is no longer its
+//	target          the assignment computed for a group epoch (targetEpoch)
+//	member epoch    grows to targetEpoch once the member has revoked what it must
 //
-// A member gets a partition only when nobody has it (owners). All of it but dirty and
-// the caches is replicated.
+// A member gets a partition only when no other member owns it (owners). All of it is replicated,
+// except dirty and the caches.
 type consumer struct {
 	epoch       int32
 	hash        int64 // of the subscribed topics' metadata
@@ -27,17 +27,17 @@ type consumer struct {
 	target      map[string]assign.Assignment
 	regexes     map[string]format.Regex
 
-	// owners is who has or is giving up a partition; it follows from the members.
+	// owners has the member that owns or is revoking each partition. It is derived from the
+	// members.
 	owners map[assign.TopicID]map[int32]string
 
-	bytes int // what members, targets and expressions hold
-	// targetCost is how many members and partitions the last target was computed for; 0:
-	// not known.
+	bytes int // memory for members, targets and expressions
+	// targetCost is the number of members and partitions of the last target, 0 if not known.
 	targetCost int
 	dirty      bool // topics may have changed
-	// unresolved: there may be expressions of members of which no matches are recorded.
+	// unresolved: members may have expressions without recorded matches.
 	unresolved bool
-	topic      map[string]struct{} // what subscribed returns; nil: to be computed
+	topic      map[string]struct{} // cache of subscribed; nil: to be computed
 }
 
 func newConsumer() *consumer {
@@ -45,23 +45,23 @@ func newConsumer() *consumer {
 		regexes: map[string]format.Regex{}, owners: map[assign.TopicID]map[int32]string{}}
 }
 
-// memberState says what a member does with regard to its target, as recorded.
+// memberState is the recorded progress of a member towards its target.
 type memberState int8
 
 const (
-	memberStable     memberState = 0 // has its target of its epoch
-	memberUnrevoked  memberState = 1 // is to give up partitions, and stays in its epoch
-	memberUnreleased memberState = 2 // waits for partitions that others have to give up
+	memberStable     memberState = 0 // has the target of its epoch
+	memberUnrevoked  memberState = 1 // must revoke partitions first, and stays in its epoch
+	memberUnreleased memberState = 2 // waits for partitions that other members must revoke
 )
 
-// Epochs that members send.
+// Special epochs in members' requests.
 const (
 	epochJoin        int32 = 0
 	epochLeave       int32 = -1
-	epochStaticLeave int32 = -2 // a static member that will be back
+	epochStaticLeave int32 = -2 // a static member that will return
 )
 
-// member is a member of a consumer group. Its maps are replaced, never changed.
+// member is a member of a consumer group. Its maps are replaced, never modified.
 type member struct {
 	id              string
 	meta            format.Member
@@ -70,23 +70,22 @@ type member struct {
 	assigned        owned
 	revoking        owned
 
-	bytes  int       // what meta holds
-	joinBy time.Time // volatile: of a classic member that was told to join again
+	bytes  int       // memory for meta
+	joinBy time.Time // volatile: deadline of a classic member that must rejoin
 }
 
-// owned is the member epoch, by partition, since which it is the member's.
+// owned maps partitions to the member epoch in which the member got them.
 type owned map[assign.TopicID]map[int32]int32
 
 func (m *member) instance() string { return deref(m.meta.Instance) }
 
-// classic: the member speaks the classic protocol.
+// classic reports whether the member uses the classic protocol.
 func (m *member) classic() bool { return m.meta.Classic != nil }
 
-// reconciled to the target of an epoch.
+// reconciled reports whether the member has reached the target of an epoch.
 func (m *member) reconciled(epoch int32) bool { return m.state == memberStable && m.epoch == epoch }
 
-// apply applies a record that is no tombstone. item is what the key names besides
-// the group.
+// apply applies a record that is not a tombstone. item is the part of the key after the group.
 func (c *consumer) apply(item string, v value) {
 	switch v := v.(type) {
 	case format.Group:
@@ -148,7 +147,7 @@ func (c *consumer) applyTombstone(k format.Key) {
 	}
 }
 
-// member returns a member, which it makes where there is none.
+// member returns a member, creating it if needed.
 func (c *consumer) member(id string) *member {
 	m := c.members[id]
 	if m == nil {
@@ -164,7 +163,7 @@ func (c *consumer) forgetInstance(m *member) {
 	}
 }
 
-// forgetRegex drops an expression, if it is there.
+// forgetRegex removes an expression, if it is known.
 func (c *consumer) forgetRegex(expression string) {
 	if old, known := c.regexes[expression]; known {
 		c.bytes -= regexWeight(expression, old)
@@ -173,7 +172,7 @@ func (c *consumer) forgetRegex(expression string) {
 	}
 }
 
-// claim notes what a member has; release takes it back.
+// claim makes a member the owner of its partitions; release undoes that.
 func (c *consumer) claim(m *member) {
 	c.bytes += partitionWeight * (m.assigned.count() + m.revoking.count())
 	for _, o := range []owned{m.assigned, m.revoking} {
@@ -204,8 +203,8 @@ func (c *consumer) release(m *member) {
 	}
 }
 
-// subscribed are the names of all topics that members subscribe to, whether or not
-// they exist. The map must not be changed.
+// subscribed returns the names of all topics to which members subscribe, whether or not they exist.
+// The map must not be modified.
 func (c *consumer) subscribed() map[string]struct{} {
 	if c.topic == nil {
 		c.topic = map[string]struct{}{}
@@ -223,7 +222,7 @@ func (c *consumer) subscribed() map[string]struct{} {
 	return c.topic
 }
 
-// list is the members, sorted by id.
+// list returns the members, sorted by id.
 func (c *consumer) list() []*member {
 	list := make([]*member, 0, len(c.members))
 	for _, id := range slices.Sorted(maps.Keys(c.members)) {
@@ -232,7 +231,7 @@ func (c *consumer) list() []*member {
 	return list
 }
 
-// stateName is the group's state as it is shown.
+// stateName implements kind.
 func (c *consumer) stateName() string {
 	switch {
 	case len(c.members) == 0:
@@ -248,7 +247,7 @@ func (c *consumer) stateName() string {
 	return "Stable"
 }
 
-// ownedOf reads an assignment; epoch is that of partitions of which none is recorded.
+// ownedOf decodes an assignment; epoch is used for partitions without a recorded one.
 func ownedOf(list []format.Topic, epoch int32) owned {
 	if len(list) == 0 {
 		return nil
@@ -270,7 +269,7 @@ func ownedOf(list []format.Topic, epoch int32) owned {
 	return o
 }
 
-// recorded is the assignment as a record has it, sorted.
+// recorded encodes the partitions for a record, sorted.
 func (o owned) recorded() []format.Topic {
 	list := make([]format.Topic, 0, len(o))
 	for _, id := range o.assignment().Topics() {
@@ -283,7 +282,7 @@ func (o owned) recorded() []format.Topic {
 	return list
 }
 
-// assignment is which partitions they are.
+// assignment returns the partitions without their epochs.
 func (o owned) assignment() assign.Assignment {
 	a := make(assign.Assignment, len(o))
 	for id, list := range o {
@@ -298,7 +297,7 @@ func (o owned) equal(p owned) bool {
 	return maps.EqualFunc(o, p, maps.Equal[map[int32]int32, map[int32]int32])
 }
 
-// count is how many partitions there are in it.
+// count returns the number of partitions.
 func (o owned) count() int {
 	n := 0
 	for _, list := range o {

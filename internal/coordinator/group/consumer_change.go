@@ -10,12 +10,11 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// updateMember records what a member tells of itself, and all that follows for the
-// group: a new epoch where subscriptions or topics have changed, and for a new epoch
-// a new target.
+// updateMember records a member's metadata and its consequences for the group: a new epoch if
+// subscriptions or topics have changed, and for a new epoch a new target.
 func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	c := g.consumer()
-	old := c.member0(id)
+	old := c.memberOrNew(id)
 	changed := !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
 	if c.members[id] == nil || !sameMember(&old.meta, &meta) {
 		s.emit(format.Key{Type: format.TypeMember, Group: g.id, Item: id}, meta)
@@ -23,11 +22,11 @@ func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	if changed {
 		s.resolveRegexes(g)
 	}
-	s.bump(g, changed)
-	s.retarget(g)
+	s.bumpEpoch(g, changed)
+	s.updateTarget(g)
 }
 
-// sameMember says whether a member tells the same of itself.
+// sameMember reports whether two versions of a member's metadata are equal.
 func sameMember(a, b *format.Member) bool {
 	return same(a.Instance, b.Instance) && same(a.Rack, b.Rack) && same(a.Regex, b.Regex) && same(a.Assignor, b.Assignor) &&
 		a.ClientID == b.ClientID && a.ClientHost == b.ClientHost && a.RebalanceTimeout == b.RebalanceTimeout &&
@@ -45,17 +44,17 @@ func sameClassic(a, b *format.Classic) bool {
 	})
 }
 
-// bump raises the group epoch, in any case or if the subscribed topics have changed. As in
-// Kafka a new group begins at epoch 1, and its first member is in epoch 2 if it subscribes
-// to anything.
-func (s *Shard) bump(g *group, anyway bool) {
+// bumpEpoch raises the group epoch if anyway is true or the subscribed topics have changed. As in
+// Kafka, a new group begins at epoch 1, and its first member joins in epoch 2 if it subscribes to
+// any topic.
+func (s *Shard) bumpEpoch(g *group, anyway bool) {
 	c := g.consumer()
 	begins := c.epoch == 0
-	if !anyway && !begins && (!c.dirty || s.blind()) {
+	if !anyway && !begins && (!c.dirty || s.topicsUnknown()) {
 		return
 	}
 	hash := c.hash
-	if !s.blind() {
+	if !s.topicsUnknown() {
 		c.dirty = false
 		hash = hashTopics(s.topics, c.subscribed())
 	}
@@ -68,12 +67,12 @@ func (s *Shard) bump(g *group, anyway bool) {
 	}
 }
 
-// retarget computes the target of the group's epoch, if there is none, and records
-// what is different from the last. A large group waits for it a little after the last
-// one, so that members who come together get one and not one for each of them.
-func (s *Shard) retarget(g *group) {
+// updateTarget computes and records the target of the group's epoch, if it is missing. In a large
+// group this waits for targetInterval after the last target, so that members that join together
+// share one.
+func (s *Shard) updateTarget(g *group) {
 	c := g.consumer()
-	if s.blind() || c.epoch <= c.targetEpoch {
+	if s.topicsUnknown() || c.epoch <= c.targetEpoch {
 		return
 	}
 	if wait := time.UnixMilli(c.targetTime).Add(c.targetInterval()).Sub(s.now); wait > 0 {
@@ -91,11 +90,11 @@ func (s *Shard) retarget(g *group) {
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch, Time: s.nowMillis()})
 }
 
-// targetInterval is how long after its last target a group gets the next. It follows from
-// what a target costs, about 0.3 µs for each member and partition, besides a record for
-// each member whose target changes: all targets of a group together take a few hundredths
-// of a processor. Groups that are not large don't wait at all. Kafka lets every group wait
-// for a second (group.consumer.assignment.interval.ms).
+// targetInterval returns the minimum time between two targets of a group. A target costs about 0.3
+// µs for each member and partition, plus a record for each member whose target changes. The
+// interval limits the cost of all targets of a group to a few percent of a processor. Small groups
+// do not wait at all. In Kafka every group waits for a second
+// (group.consumer.assignment.interval.ms).
 func (c *consumer) targetInterval() time.Duration {
 	if c.targetCost <= cheapTarget {
 		return 0
@@ -109,7 +108,7 @@ const (
 	maxTargetInterval = time.Second
 )
 
-// assignor is the one that most members name, else the default.
+// assignor returns the assignor that most members name, or the default.
 func (s *Shard) assignor(c *consumer) string {
 	votes := map[string]int{}
 	for _, m := range c.members {
@@ -119,7 +118,7 @@ func (s *Shard) assignor(c *consumer) string {
 	}
 	best, n := s.cfg.Assignors[0], 0
 	for _, name := range slices.Sorted(maps.Keys(votes)) {
-		// A record may name one that this version doesn't have.
+		// A record may name an assignor that this version does not have.
 		if votes[name] > n && assign.ByName(name) != nil {
 			best, n = name, votes[name]
 		}
@@ -159,26 +158,26 @@ func (s *Shard) removeConsumer(g *group, m *member) {
 	s.emit(key, nil)
 }
 
-// fence takes a member out: it has left, or its time is over. Where the others all
-// speak the classic protocol, the group does so too from now on.
+// fence removes a member that has left or timed out. If all remaining members use the classic
+// protocol, the group becomes a classic group.
 func (s *Shard) fence(g *group, m *member) {
 	if s.downgradable(g, m.id) {
 		s.downgrade(g, m.id)
 		return
 	}
 	s.removeConsumer(g, m)
-	s.shrunk(g)
+	s.afterConsumerRemoval(g)
 }
 
-// shrunk goes on without a member. The target is computed when the next one is heard
-// of; there may be none left.
-func (s *Shard) shrunk(g *group) {
+// afterConsumerRemoval raises the epoch after members were removed. A later request of a remaining
+// member, if there is any, computes the target.
+func (s *Shard) afterConsumerRemoval(g *group) {
 	s.dropRegexes(g)
-	s.bump(g, true)
+	s.bumpEpoch(g, true)
 }
 
-// drop records that the group is no consumer group any more. Its offsets stay.
-func (c *consumer) drop(s *Shard, g *group) {
+// removeRecords implements kind: the group is no longer a consumer group. Its offsets stay.
+func (c *consumer) removeRecords(s *Shard, g *group) {
 	for _, m := range c.list() {
 		s.removeConsumer(g, m)
 	}
@@ -189,7 +188,7 @@ func (c *consumer) drop(s *Shard, g *group) {
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, nil)
 }
 
-// timesOf are the times that hold for a group.
+// timesOf returns the timeouts in effect for a group.
 func (s *Shard) timesOf(g *group) Times {
 	t := s.times(g.id)
 	if t.Session == 0 {
@@ -201,8 +200,8 @@ func (s *Shard) timesOf(g *group) Times {
 	return t
 }
 
-// loaded gives every member its session, and has expressions matched of which no matches
-// are recorded.
+// loaded implements kind: it starts the members' sessions and requests matches for expressions
+// without any.
 func (c *consumer) loaded(s *Shard, g *group) {
 	for _, m := range c.list() {
 		session := s.timesOf(g).Session
@@ -214,8 +213,8 @@ func (c *consumer) loaded(s *Shard, g *group) {
 	}
 	for re := range c.expressions() {
 		if _, known := c.regexes[re]; !known {
-			s.unresolved(g)
+			s.requestMatches(g)
 		}
 	}
-	c.dirty = true // topics may have changed since
+	c.dirty = true // since the records were written
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// Members that speak the classic protocol in a consumer group: JoinGroup is their
-// heartbeat that tells of subscriptions and of what they gave up, SyncGroup fetches
-// the assignment, and Heartbeat says whether to join again. The generation is the
-// member epoch, and nobody leads.
+// Members of a consumer group may use the classic protocol. JoinGroup is then their heartbeat: it
+// carries the subscription and the partitions that the member still owns. SyncGroup fetches the
+// assignment, and Heartbeat reports whether the member must rejoin. The generation is the member
+// epoch, and no member leads.
 
-// join answers a JoinGroup: of a member that speaks the classic protocol, or of the first
-// one of a classic group, where no members are left.
+// join answers a JoinGroup of a member that uses the classic protocol. If the group has no members,
+// it becomes a classic group.
 func (c *consumer) join(s *Shard, g *group, j joining) {
 	switch {
 	case !c.empty():
@@ -27,15 +27,15 @@ func (c *consumer) join(s *Shard, g *group, j joining) {
 	case j.req.MemberID != "":
 		s.refuseJoin(j.parked(), j.req.MemberID, kerr.UnknownMemberID)
 	default:
-		c.drop(s, g)
-		g.kind.join(s, g, j) // it is a classic one now
+		c.removeRecords(s, g)
+		g.kind.join(s, g, j) // the group is a classic one now
 	}
 }
 
 // joinConsumer answers a JoinGroup to a consumer group that has members.
 func (s *Shard) joinConsumer(g *group, j joining) {
 	p, id := j.parked(), j.req.MemberID
-	if s.blind() {
+	if s.topicsUnknown() {
 		s.refuseJoin(p, "", kerr.CoordinatorLoadInProgress)
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 		s.refuseJoin(p, "", f.code)
 		return
 	}
-	s.updateMember(g, id, classicMeta(g.consumer().member0(id).meta, j, sub))
+	s.updateMember(g, id, classicMeta(g.consumer().memberOrNew(id).meta, j, sub))
 	s.reconcile(g, g.consumer().members[id], s.reported(sub))
 	m := g.consumer().members[id]
 
@@ -77,7 +77,7 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 	}
 }
 
-// checkClassicJoin reads the member's subscription.
+// checkClassicJoin checks a JoinGroup and decodes the member's subscription.
 func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerMemberMetadata, *kerr.Error) {
 	c := g.consumer()
 	var sub kmsg.ConsumerMemberMetadata
@@ -94,8 +94,8 @@ func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerM
 	return sub, nil
 }
 
-// supportsClassic says whether one of the protocols is supported by all members that
-// speak the classic protocol: they may have to go on without the others.
+// supportsClassic reports whether all members that use the classic protocol support one of the
+// protocols: a downgrade may leave only them.
 func (c *consumer) supportsClassic(protocols []kmsg.JoinGroupRequestProtocol) bool {
 	old := newClassic()
 	for id, m := range c.members {
@@ -106,7 +106,7 @@ func (c *consumer) supportsClassic(protocols []kmsg.JoinGroupRequestProtocol) bo
 	return old.supportsOne(protocols)
 }
 
-// classicMeta is what such a member tells of itself.
+// classicMeta returns the metadata of a member that uses the classic protocol.
 func classicMeta(m format.Member, j joining, sub kmsg.ConsumerMemberMetadata) format.Member {
 	m.ClientID, m.ClientHost = j.ClientID, j.ClientHost
 	if j.req.InstanceID != nil {
@@ -123,8 +123,8 @@ func classicMeta(m format.Member, j joining, sub kmsg.ConsumerMemberMetadata) fo
 	return m
 }
 
-// reported is what a subscription says the member has. Before version 1 of the
-// embedded protocol it has given up everything before it joins.
+// reported returns the partitions that the member owns according to its subscription. Before
+// version 1 of the embedded protocol, a member revokes all partitions before it joins.
 func (s *Shard) reported(sub kmsg.ConsumerMemberMetadata) []kmsg.ConsumerGroupHeartbeatRequestTopic {
 	list := []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	for _, t := range sub.OwnedPartitions {
@@ -137,15 +137,10 @@ func (s *Shard) reported(sub kmsg.ConsumerMemberMetadata) []kmsg.ConsumerGroupHe
 	return list
 }
 
-// classicMember is the member that a Heartbeat or SyncGroup is from.
+// classicMember returns the member that sent a Heartbeat or SyncGroup.
 func (c *consumer) classicMember(id string, instance *string, generation int32) (*member, *failure) {
-	if instance != nil {
-		switch owner, known := c.static[*instance]; {
-		case !known:
-			return nil, refuse(kerr.UnknownMemberID)
-		case owner != id:
-			return nil, refuse(kerr.FencedInstanceID)
-		}
+	if f := checkInstance(c.static, id, instance); f != nil {
+		return nil, f
 	}
 	m := c.members[id]
 	switch {
@@ -157,7 +152,7 @@ func (c *consumer) classicMember(id string, instance *string, generation int32) 
 	return m, nil
 }
 
-// sync answers a SyncGroup with what is the member's now.
+// sync answers a SyncGroup with the member's current partitions.
 func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest) {
 	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
 	switch {
@@ -177,29 +172,28 @@ func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest
 	resp := kmsg.NewPtrSyncGroupResponse()
 	resp.Version = p.version
 	resp.ProtocolType, resp.Protocol = kmsg.StringPtr(consumerProtocol), kmsg.StringPtr(m.meta.Classic.Protocols[0].Name)
-	resp.MemberAssignment = s.embedded(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)
+	resp.MemberAssignment = s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)
 	s.out.Reply(p.to, resp)
 }
 
-// heartbeat answers a Heartbeat: the member is to join again where there is more for it, or
-// less.
+// heartbeat answers a Heartbeat: the member must rejoin if its assignment changes.
 func (c *consumer) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
 	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
 	if f != nil {
 		return f
 	}
 	s.setTimer(timerSession, g.id, m.id, millis(m.meta.Classic.SessionTimeout))
-	s.bump(g, false)
-	s.retarget(g)
-	if m.epoch < c.targetEpoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(m) {
+	s.bumpEpoch(g, false)
+	s.updateTarget(g)
+	if m.epoch < c.targetEpoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waitsForOthers(m) {
 		s.expectJoin(g, m)
 		return refuse(kerr.RebalanceInProgress)
 	}
 	return nil
 }
 
-// waits says whether others have partitions that are to be the member's.
-func (c *consumer) waits(m *member) bool {
+// waitsForOthers reports whether other members own partitions of the member's target.
+func (c *consumer) waitsForOthers(m *member) bool {
 	for id, list := range c.target[m.id] {
 		for _, p := range list {
 			if owner, taken := c.owners[id][p]; taken && owner != m.id {
@@ -210,8 +204,8 @@ func (c *consumer) waits(m *member) bool {
 	return false
 }
 
-// expectJoin gives a member its rebalance timeout to join again, from the first time
-// that it is told to.
+// expectJoin starts the rebalance timeout of a member that must rejoin. Further calls do not extend
+// it.
 func (s *Shard) expectJoin(g *group, m *member) {
 	if m.joinBy.After(s.now) {
 		return
@@ -220,9 +214,9 @@ func (s *Shard) expectJoin(g *group, m *member) {
 	s.setTimer(timerMemberJoin, g.id, m.id, millis(m.meta.RebalanceTimeout))
 }
 
-// embedded is an assignment in the protocol of consumers, in the version that the
-// member's subscription has.
-func (s *Shard) embedded(a assign.Assignment, subscription []byte) []byte {
+// encodeAssignment encodes an assignment in the embedded consumer protocol, in the version of the
+// member's subscription.
+func (s *Shard) encodeAssignment(a assign.Assignment, subscription []byte) []byte {
 	v := kmsg.NewConsumerMemberAssignment()
 	if len(subscription) >= 2 {
 		v.Version = int16(binary.BigEndian.Uint16(subscription))
@@ -237,11 +231,11 @@ func (s *Shard) embedded(a assign.Assignment, subscription []byte) []byte {
 	return v.AppendTo(nil)
 }
 
-// unembedded reads such an assignment; topics that there are no more are not in it.
-func (s *Shard) unembedded(p []byte) (assign.Assignment, error) {
+// decodeAssignment decodes an assignment. It omits topics that no longer exist.
+func (s *Shard) decodeAssignment(p []byte) (assign.Assignment, error) {
 	a := assign.Assignment{}
 	if len(p) == 0 {
-		return a, nil // has never synced
+		return a, nil // the member has never synced
 	}
 	v, err := protocol.DecodeAssignment(p)
 	if err != nil {

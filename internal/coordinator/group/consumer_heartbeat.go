@@ -12,22 +12,21 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// consumerHeartbeat answers a ConsumerGroupHeartbeat: a member joins, stays, or
-// leaves.
+// consumerHeartbeat answers a ConsumerGroupHeartbeat: a member joins, stays, or leaves.
 func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	f := s.checkHeartbeat(e, req)
 	switch {
 	case f != nil:
-	case s.blind():
+	case s.topicsUnknown():
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
-	case s.unmatched(req):
+	case s.needsMatch(req):
 		s.match(to, e, *req.SubscribedTopicRegex)
 		return
 	default:
-		f = s.stay(e, req, resp)
+		f = s.acceptHeartbeat(e, req, resp)
 	}
 	if f != nil {
 		s.refuseHeartbeat(to, req, f)
@@ -59,7 +58,7 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 	case !fits(req.Group, req.MemberID, deref(req.InstanceID), deref(req.SubscribedTopicRegex), e.ClientID, e.ClientHost):
 		return invalid("An id or expression is longer than 32767 bytes.")
 	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":
-		return invalid("MemberId can't be empty.") // KIP-1082: from version 1 on the member chooses it
+		return invalid("MemberId can't be empty.") // KIP-1082: from version 1 on, the member chooses it
 	case req.MemberEpoch < epochStaticLeave:
 		return invalid("MemberEpoch is invalid.")
 	case req.MemberEpoch == epochStaticLeave && req.InstanceID == nil:
@@ -81,7 +80,7 @@ func namesSize(names []string) int {
 	return n
 }
 
-// checkFirst checks what a member must say when it joins.
+// checkFirst checks the fields that are required when a member joins.
 func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 	switch {
 	case req.RebalanceTimeoutMillis == -1:
@@ -94,11 +93,11 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 	return nil
 }
 
-// stay takes a heartbeat of a member that joins or stays.
-func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
+// acceptHeartbeat handles a heartbeat of a member that joins or stays.
+func (s *Shard) acceptHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
 	if joins := req.MemberEpoch == epochJoin; joins || req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil {
-		if !s.has(heartbeatWeight(e, req) - s.groups[req.Group].heldBy(req.MemberID)) {
-			return fail(kerr.CoordinatorLoadInProgress, "The members of groups hold as much memory as they may; try again later.")
+		if !s.hasMemory(heartbeatWeight(e, req) - s.groups[req.Group].memoryOf(req.MemberID)) {
+			return fail(kerr.CoordinatorLoadInProgress, "The memory limit for group members is reached; try again later.")
 		}
 	}
 	if req.MemberID == "" {
@@ -117,14 +116,14 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 			return f
 		}
 	}
-	s.updateMember(g, id, updated(g.consumer().member0(id).meta, e, req))
+	s.updateMember(g, id, updated(g.consumer().memberOrNew(id).meta, e, req))
 	m := g.consumer().members[id]
 	changed := s.reconcile(g, m, req.Topics)
 	times := s.timesOf(g)
 	s.setTimer(timerSession, g.id, id, times.Session)
 	resp.MemberID, resp.MemberEpoch = kmsg.StringPtr(id), m.epoch
 	resp.HeartbeatIntervalMillis = int32(times.Heartbeat / time.Millisecond)
-	// A full request is from a member that doesn't know what it has.
+	// A member that sends all fields does not know its assignment.
 	full := req.MemberEpoch == epochJoin || req.RebalanceTimeoutMillis != -1 && req.Topics != nil &&
 		(req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil)
 	if full || changed {
@@ -133,8 +132,8 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 	return nil
 }
 
-// member0 is a member, or one that has just joined.
-func (c *consumer) member0(id string) member {
+// memberOrNew returns a copy of a member, or a new one.
+func (c *consumer) memberOrNew(id string) member {
 	if m := c.members[id]; m != nil {
 		return *m
 	}
@@ -153,7 +152,7 @@ func assignmentOf(m *member) *kmsg.ConsumerGroupHeartbeatResponseAssignment {
 	return &a
 }
 
-// updated is what a member tells of itself after a heartbeat: what is null stays.
+// updated returns a member's metadata after a heartbeat: null fields stay unchanged.
 func updated(m format.Member, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) format.Member {
 	m.ClientID, m.ClientHost, m.Classic = e.ClientID, e.ClientHost, nil
 	if req.InstanceID != nil {
@@ -183,9 +182,9 @@ func sortedSet(list []string) []string {
 	return slices.Compact(list)
 }
 
-// consumerFor returns the consumer group that a heartbeat is for. One that joins
-// makes it, of nothing, of an empty classic group, or of a classic group of
-// consumers with members, who then go on with the classic protocol (upgrade).
+// consumerFor returns the consumer group of a heartbeat. If the member joins and there is no such
+// group, consumerFor creates one, or converts a classic group. Members of the classic group
+// continue with the classic protocol (upgrade).
 func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *failure) {
 	g, joins := s.groups[req.Group], req.MemberEpoch == epochJoin
 	notFound := fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", req.Group)
@@ -194,12 +193,12 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 		return nil, fail(kerr.GroupIDNotFound, "Consumer group %s not found.", req.Group)
 	case g == nil:
 		if s.cfg.ConsumerMaxSize <= 0 {
-			return nil, s.full()
+			return nil, s.groupFull()
 		}
 		g = s.group(req.Group)
 	case g.consumer() != nil:
 		if _, member := g.consumer().members[req.MemberID]; !member && len(g.consumer().members) >= s.cfg.ConsumerMaxSize {
-			return nil, s.full()
+			return nil, s.groupFull()
 		}
 		return g, nil
 	case !joins:
@@ -220,20 +219,19 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 	return g, nil
 }
 
-func (s *Shard) full() *failure {
+func (s *Shard) groupFull() *failure {
 	return fail(kerr.GroupMaxSizeReached, "The consumer group has reached its maximum capacity of %d members.", s.cfg.ConsumerMaxSize)
 }
 
-// forgetPending forgets ids that were given out to classic members.
+// forgetPending drops all pending member ids of a classic group.
 func (s *Shard) forgetPending(g *group) {
 	for id := range g.classic().pending {
-		s.drop(g, id)
+		s.dropMember(g, id)
 	}
 }
 
-// admit says under which id a member takes part. A static member that comes back
-// takes the place of the one before it, which must have left if both speak the
-// consumer protocol.
+// admit returns the id under which a member takes part. A static member that returns replaces its
+// predecessor. If both use the consumer protocol, the predecessor must have left.
 func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool) (string, *failure) {
 	c := g.consumer()
 	if instance == nil {
@@ -254,12 +252,12 @@ func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool
 		return "", fail(kerr.UnreleasedInstanceID, "Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.",
 			id, *instance, old.id)
 	}
-	s.replace(g, old, id)
+	s.replaceMember(g, old, id)
 	return id, nil
 }
 
-// replace gives a static member's place to its successor.
-func (s *Shard) replace(g *group, old *member, id string) {
+// replaceMember replaces a static member by its successor.
+func (s *Shard) replaceMember(g *group, old *member, id string) {
 	target := g.consumer().target[old.id]
 	current := format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
 	meta := old.meta
@@ -272,8 +270,8 @@ func (s *Shard) replace(g *group, old *member, id string) {
 	s.emit(key, current)
 }
 
-// checkEpoch fences a member of another epoch. One epoch behind is accepted if what
-// the member has fits: the answer that raised it may have been lost.
+// checkEpoch fences a member with the wrong epoch. The previous epoch is accepted if the member's
+// partitions match, because the response with the new epoch may have been lost.
 func (m *member) checkEpoch(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 	switch {
 	case req.MemberEpoch > m.epoch:
@@ -286,8 +284,8 @@ func (m *member) checkEpoch(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 	return nil
 }
 
-// has says whether all partitions are assigned to the member; not if it didn't say
-// which it has.
+// has reports whether all of topics' partitions are assigned to the member. It returns false if
+// topics is nil.
 func (m *member) has(topics []kmsg.ConsumerGroupHeartbeatRequestTopic) bool {
 	if topics == nil {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// leaveByHeartbeat takes a member out that says goodbye. A static one that will be
-// back keeps its partitions until its session ends.
+// leaveByHeartbeat removes a member that leaves. A static member that will return keeps its
+// partitions until its session ends.
 func (s *Shard) leaveByHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
 	g := s.groups[req.Group]
 	switch {
@@ -33,8 +33,8 @@ func (s *Shard) leaveByHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest, resp *
 	return nil
 }
 
-// leave takes out a member by LeaveGroup: one that speaks the classic protocol says
-// goodbye, or an administrator removes any, who may name the instance alone.
+// leave removes a member by a LeaveGroup: one that uses the classic protocol leaves, or an
+// administrator removes any member and may name only the instance.
 func (c *consumer) leave(s *Shard, g *group, req kmsg.LeaveGroupRequestMember) (string, *failure) {
 	id := req.MemberID
 	if req.InstanceID != nil {
@@ -55,4 +55,4 @@ func (c *consumer) leave(s *Shard, g *group, req kmsg.LeaveGroupRequestMember) (
 	return id, nil
 }
 
-func (c *consumer) left(s *Shard, g *group) { s.shrunk(g) }
+func (c *consumer) afterLeave(s *Shard, g *group) { s.afterConsumerRemoval(g) }

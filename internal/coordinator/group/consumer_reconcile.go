@@ -9,9 +9,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// reconcile brings a member a step closer to its target. reported are the partitions
-// that it says it has; nil: it doesn't say. The result says whether what is assigned
-// to it has changed.
+// reconcile moves a member one step closer to its target. reported are the partitions that the
+// member owns according to its request, nil if the request does not list them. changed reports
+// whether the member's assigned partitions have changed.
 func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHeartbeatRequestTopic) (changed bool) {
 	c := g.consumer()
 	if m.reconciled(c.targetEpoch) {
@@ -19,11 +19,11 @@ func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHear
 	}
 	epoch := m.epoch
 	if m.state == memberUnrevoked {
-		if reports(reported, m.revoking) {
+		if stillReports(reported, m.revoking) {
 			return false
 		}
-		// What was to be given up is: an epoch of its own says so, also where a newer
-		// target asks for more.
+		// The revocation is complete. It gets an epoch of its own, even if a newer target requires
+		// further revocations.
 		epoch++
 	}
 	next := c.step(m, epoch, reported)
@@ -40,8 +40,8 @@ func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHear
 	return changed
 }
 
-// timeRevocation gives a member that has to give up partitions its rebalance timeout
-// for it. Classic members have a timer for the join that follows instead.
+// timeRevocation starts the rebalance timeout of a member that must revoke partitions. For classic
+// members, the timer of the following join does this.
 func (s *Shard) timeRevocation(g *group, m *member) {
 	switch {
 	case m.classic():
@@ -52,13 +52,13 @@ func (s *Shard) timeRevocation(g *group, m *member) {
 	}
 }
 
-// step is the next state of a member.
+// step returns the next state of a member.
 //
-//	to give up      = assigned − target: it stays in its epoch until it has
-//	to be assigned  = target − assigned, as far as nobody has it: it goes to the target's epoch
-//	not released    = target − assigned that others have: it waits, in the target's epoch
+//	to revoke       = assigned − target: the member stays in its epoch until it has
+//	to be assigned  = target − assigned, if no member owns it: the member gets the target's epoch
+//	not released    = target − assigned, owned by others: the member waits, in the target's epoch
 //
-// Partitions keep the epoch in which they became the member's (KIP-1251).
+// Partitions keep the epoch in which the member got them (KIP-1251).
 func (c *consumer) step(m *member, epoch int32, reported []kmsg.ConsumerGroupHeartbeatRequestTopic) member {
 	next := *m
 	next.epoch, next.assigned, next.revoking = epoch, owned{}, nil
@@ -72,7 +72,7 @@ func (c *consumer) step(m *member, epoch int32, reported []kmsg.ConsumerGroupHea
 			}
 		}
 	}
-	if len(revoking) > 0 && reports(reported, revoking) {
+	if len(revoking) > 0 && stillReports(reported, revoking) {
 		next.state, next.revoking = memberUnrevoked, revoking
 		return next
 	}
@@ -82,7 +82,7 @@ func (c *consumer) step(m *member, epoch int32, reported []kmsg.ConsumerGroupHea
 			if _, has := m.assigned[id][p]; has {
 				continue
 			}
-			// What the member itself has just given up is free for it.
+			// Partitions that the member itself has just revoked are free.
 			if owner, taken := c.owners[id][p]; taken && owner != m.id {
 				next.state = memberUnreleased
 				continue
@@ -100,9 +100,8 @@ func (o owned) put(id assign.TopicID, p, epoch int32) {
 	o[id][p] = epoch
 }
 
-// reports says whether a member still has any of some partitions. One that doesn't
-// say may.
-func reports(reported []kmsg.ConsumerGroupHeartbeatRequestTopic, of owned) bool {
+// stillReports reports whether a member still owns any partition in of. Without a list it may.
+func stillReports(reported []kmsg.ConsumerGroupHeartbeatRequestTopic, of owned) bool {
 	if reported == nil {
 		return true
 	}

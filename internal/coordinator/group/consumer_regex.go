@@ -12,23 +12,22 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// Which topics an expression matches is computed by calls, outside of the shard's
-// goroutine: it may take long, and other groups wait there. A heartbeat with an
-// expression that its group does not have yet waits for a call, and is handled when the
-// matches are there. When topics change, one call matches all expressions of the shard.
+// Calls match regular expressions against topics, outside of the shard's goroutine: matching may be
+// slow and would delay other groups. A heartbeat with a new expression waits for a call and is
+// handled when the matches are known. When topics change, a single call matches all expressions of
+// the shard.
 
-// matched is the result of a call for a heartbeat. It is an event.
-type matched struct {
-	request    Request // whose body is the heartbeat
+// heartbeatMatch is the result of a call for a heartbeat. It is an event.
+type heartbeatMatch struct {
+	request    Request // its body is the heartbeat
 	expression string
-	topics     Topics // that it was matched against
+	topics     Topics // the topics it was matched against
 	matches    []string
-	err        error // the expression is none
+	err        error // the expression is invalid
 }
 
-// unmatched reports whether a heartbeat names an expression of which it is not known what
-// it matches.
-func (s *Shard) unmatched(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
+// needsMatch reports whether a heartbeat names an expression without known matches.
+func (s *Shard) needsMatch(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
 	re := deref(req.SubscribedTopicRegex)
 	if re == "" || s.matched != nil && s.matched.expression == re {
 		return false
@@ -40,17 +39,17 @@ func (s *Shard) unmatched(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
 	return true
 }
 
-// matches reports whether members of the group subscribe by expressions.
-func (g *group) matches() bool {
+// usesRegex reports whether members of the group subscribe by regular expression.
+func (g *group) usesRegex() bool {
 	c := g.consumer()
 	return c != nil && (len(c.regexes) > 0 || c.unresolved)
 }
 
-// match has a heartbeat's expression matched.
+// match starts a call that matches a heartbeat's expression.
 func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 	topics := s.topics
 	s.out.Call(to, func(ctx context.Context) any {
-		m := matched{request: e, expression: expression, topics: topics}
+		m := heartbeatMatch{request: e, expression: expression, topics: topics}
 		re, err := compile(expression)
 		if m.err = err; err == nil {
 			m.matches = matching(ctx, re, topics)
@@ -59,14 +58,14 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 	})
 }
 
-// goOn handles a heartbeat whose expression was matched; if topics have changed
-// meanwhile, it is matched again.
-func (s *Shard) goOn(to coordinator.Ticket, m matched) {
+// resumeHeartbeat handles a heartbeat whose expression was matched. If topics have changed
+// meanwhile, the expression is matched again.
+func (s *Shard) resumeHeartbeat(to coordinator.Ticket, m heartbeatMatch) {
 	req := m.request.Body.(*kmsg.ConsumerGroupHeartbeatRequest)
 	switch {
 	case m.err != nil:
 		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
-			shortened(m.expression), wrong(m.err)))
+			truncateExpression(m.expression), reason(m.err)))
 	case m.topics.Version() != s.topics.Version():
 		s.match(to, m.request, m.expression)
 	default:
@@ -77,8 +76,7 @@ func (s *Shard) goOn(to coordinator.Ticket, m matched) {
 	s.finishEvent(req.Group)
 }
 
-// resolveRegexes records what new expressions match, and forgets those that nobody
-// subscribes to.
+// resolveRegexes records the matches of new expressions and drops unused ones.
 func (s *Shard) resolveRegexes(g *group) {
 	c := g.consumer()
 	for _, m := range c.list() {
@@ -89,15 +87,15 @@ func (s *Shard) resolveRegexes(g *group) {
 		if s.matched != nil && s.matched.expression == re {
 			s.emitRegex(g, re, s.matched.matches)
 		} else {
-			s.unresolved(g)
+			s.requestMatches(g)
 		}
 	}
 	s.dropRegexes(g)
 }
 
-// unresolved has the expressions of a group matched of which no matches are recorded, as
-// of members that another version has recorded.
-func (s *Shard) unresolved(g *group) {
+// requestMatches requests matches for expressions without any, such as those of members that another
+// version has recorded.
+func (s *Shard) requestMatches(g *group) {
 	g.consumer().unresolved, s.changes.all = true, true
 	s.setTimer(timerTopics, "", "", 0)
 }
@@ -107,7 +105,7 @@ func (s *Shard) emitRegex(g *group, expression string, topics []string) {
 		format.Regex{Topics: topics, Version: s.topics.Version(), Time: s.nowMillis()})
 }
 
-// dropRegexes forgets expressions that nobody subscribes to.
+// dropRegexes drops expressions that no member uses.
 func (s *Shard) dropRegexes(g *group) {
 	used := g.consumer().expressions()
 	for _, re := range slices.Sorted(maps.Keys(g.consumer().regexes)) {
@@ -117,7 +115,7 @@ func (s *Shard) dropRegexes(g *group) {
 	}
 }
 
-// expressions are those that members subscribe to.
+// expressions returns the expressions that members use.
 func (c *consumer) expressions() map[string]bool {
 	used := map[string]bool{}
 	for _, m := range c.members {
@@ -128,23 +126,23 @@ func (c *consumer) expressions() map[string]bool {
 	return used
 }
 
-// rematched is the result of the call that follows a change of topics. It is an event.
-type rematched struct {
+// topicMatches is the result of the call that follows a change of topics. It is an event.
+type topicMatches struct {
 	topics  Topics
 	all     bool
 	changed []string            // sorted
 	matches map[string][]string // by expression, of all topics or of those in changed
-	groups  []string            // that are still to get them, sorted
+	groups  []string            // groups that have not recorded the matches yet, sorted
 }
 
-// rematch has the expressions of all groups matched against topics that have changed. One
-// that this version can't compile, which another one has recorded, matches nothing.
+// rematch starts a call that matches the expressions of all groups against changed topics. An
+// expression that this version can't compile, recorded by another version, matches nothing.
 func (s *Shard) rematch() {
-	r := rematched{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
+	r := topicMatches{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
 		matches: map[string][]string{}}
 	s.changes.all, s.changes.changed = false, nil
 	for id, g := range s.groups {
-		if g.matches() {
+		if g.usesRegex() {
 			r.groups = append(r.groups, id)
 			for re := range g.consumer().expressions() {
 				r.matches[re] = nil
@@ -173,12 +171,12 @@ func (s *Shard) rematch() {
 	})
 }
 
-// maxMatches bounds in bytes the lists of matches that one event records; the next follow
-// soon.
+// maxMatches bounds the size of match lists that one event records, in bytes. The rest follows
+// after tombstoneDelay.
 const maxMatches = 1 << 20
 
-// applyMatches records what a call has found, and reports whether that was all.
-func (s *Shard) applyMatches(r *rematched) (all bool) {
+// applyMatches records the result of a call and reports whether that was all of it.
+func (s *Shard) applyMatches(r *topicMatches) (all bool) {
 	for size := 0; len(r.groups) > 0; r.groups = r.groups[1:] {
 		if size > maxMatches {
 			return false
@@ -191,7 +189,7 @@ func (s *Shard) applyMatches(r *rematched) (all bool) {
 		for _, re := range slices.Sorted(maps.Keys(c.expressions())) {
 			old, known := c.regexes[re]
 			found, asked := r.matches[re]
-			// A heartbeat may have brought newer ones meanwhile.
+			// A heartbeat may have recorded newer matches meanwhile.
 			if !asked || known && old.Version > r.topics.Version() || !known && !r.all {
 				continue
 			}
@@ -211,8 +209,7 @@ func (s *Shard) applyMatches(r *rematched) (all bool) {
 	return true
 }
 
-// replaced is a sorted list with those of some names in it that are in found, and the
-// others of them not.
+// replaced returns the sorted list old, in which the names in some are replaced by those in found.
 func replaced(old, some, found []string) []string {
 	next := slices.DeleteFunc(slices.Clone(old), func(name string) bool {
 		_, is := slices.BinarySearch(some, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// client is a member of a consumer group, as a client library behaves.
+// client is a member of a consumer group that behaves like a client library.
 type client struct {
 	w     *world
 	id    string
@@ -20,7 +20,7 @@ type client struct {
 	has   assign.Assignment
 	// instance is sent with every heartbeat.
 	instance *string
-	// request is what it sends when it joins.
+	// request changes the heartbeat with which it joins.
 	request func(*kmsg.ConsumerGroupHeartbeatRequest)
 }
 
@@ -30,7 +30,7 @@ func heartbeatOf(id string, epoch int32) *kmsg.ConsumerGroupHeartbeatRequest {
 	return req
 }
 
-// full is what a member says when it joins.
+// full returns the heartbeat of a member that joins.
 func full(id string, topics ...string) *kmsg.ConsumerGroupHeartbeatRequest {
 	req := heartbeatOf(id, 0)
 	req.RebalanceTimeoutMillis, req.SubscribedTopicNames, req.Topics = 30_000, topics, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
@@ -42,7 +42,7 @@ func (w *world) consumerBeat(req *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.Cons
 	return ask[*kmsg.ConsumerGroupHeartbeatResponse](w, request(req))
 }
 
-// newClient joins.
+// newClient creates a client that joins.
 func (w *world) newClient(id string, topics ...string) *client {
 	w.t.Helper()
 	c := &client{w: w, id: id, request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = topics }}
@@ -57,7 +57,7 @@ func (c *client) join() int16 {
 	return c.take(c.w.consumerBeat(req))
 }
 
-// beat says what it has, as clients do while they reconcile.
+// beat reports the owned partitions, as clients do while they reconcile.
 func (c *client) beat() int16 {
 	req := heartbeatOf(c.id, c.epoch)
 	req.InstanceID = c.instance
@@ -70,7 +70,7 @@ func (c *client) beat() int16 {
 	return c.take(c.w.consumerBeat(req))
 }
 
-// take does what an answer says: gives up, or takes over.
+// take applies a response: the client revokes partitions or starts new ones.
 func (c *client) take(resp *kmsg.ConsumerGroupHeartbeatResponse) int16 {
 	if resp.ErrorCode != 0 {
 		return resp.ErrorCode
@@ -85,8 +85,8 @@ func (c *client) take(resp *kmsg.ConsumerGroupHeartbeatResponse) int16 {
 	return 0
 }
 
-// settle lets clients send heartbeats until nothing changes any more.
-func settle(w *world, clients ...*client) {
+// stabilize lets clients send heartbeats until nothing changes.
+func stabilize(w *world, clients ...*client) {
 	w.t.Helper()
 	for range 30 {
 		n := len(w.log)
@@ -97,7 +97,7 @@ func settle(w *world, clients ...*client) {
 			return
 		}
 	}
-	w.t.Fatalf("the group does not come to rest")
+	w.t.Fatalf("the group does not become stable")
 }
 
 func counts(clients ...*client) (n []int) {
@@ -112,7 +112,7 @@ func (w *world) described() kmsg.ConsumerGroupDescribeResponseGroup {
 	return ask[[]kmsg.ConsumerGroupDescribeResponseGroup](w, DescribeConsumers{Groups: []string{"g"}})[0]
 }
 
-func TestAConsumerGroupSharesPartitions(t *testing.T) {
+func TestConsumerGroupSharesPartitions(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 6)
 	a := w.newClient("a", "t")
@@ -121,18 +121,18 @@ func TestAConsumerGroupSharesPartitions(t *testing.T) {
 	}
 	b := w.newClient("b", "t")
 	if b.epoch != 3 || b.has.Count() != 0 {
-		t.Fatalf("the second has nothing before the first has given it up: epoch %d, %v", b.epoch, b.has)
+		t.Fatalf("the second owns partitions that the first has not revoked: epoch %d, %v", b.epoch, b.has)
 	}
 	if s := w.state("g"); s != "Reconciling" {
 		t.Error(s)
 	}
-	is(t, a.beat(), nil) // is asked to give up three
+	is(t, a.beat(), nil) // must revoke three
 	if a.epoch != 2 || a.has.Count() != 3 {
 		t.Fatalf("epoch %d, %v", a.epoch, a.has)
 	}
 	is(t, b.beat(), nil)
 	if b.has.Count() != 0 {
-		t.Fatal("the first has not said yet that it gave up")
+		t.Fatal("the first has not reported the revocation yet")
 	}
 	is(t, a.beat(), nil)
 	is(t, b.beat(), nil)
@@ -144,20 +144,20 @@ func TestAConsumerGroupSharesPartitions(t *testing.T) {
 	}
 	w.replays()
 	n := len(w.log)
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if len(w.log) != n {
-		t.Error("heartbeats of a group at rest make records")
+		t.Error("heartbeats of a stable group write records")
 	}
 
 	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
-	settle(w, b)
+	stabilize(w, b)
 	if b.epoch != 4 || b.has.Count() != 6 {
 		t.Errorf("alone: epoch %d, %v", b.epoch, b.has)
 	}
 	w.replays()
 }
 
-func TestAConsumerThatDoesNotGiveUpPartitionsIsFenced(t *testing.T) {
+func TestConsumerThatDoesNotRevokeIsFenced(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
@@ -171,35 +171,35 @@ func TestAConsumerThatDoesNotGiveUpPartitionsIsFenced(t *testing.T) {
 	}
 	w.advance(time.Second)
 	is(t, w.consumerBeat(stubborn).ErrorCode, kerr.UnknownMemberID)
-	settle(w, b)
+	stabilize(w, b)
 	if b.has.Count() != 2 {
 		t.Errorf("%v", b.has)
 	}
 }
 
-func TestAConsumerThatIsNotHeardOfIsOut(t *testing.T) {
+func TestSilentConsumerIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	w.advance(30 * time.Second)
 	is(t, b.beat(), nil)
 	w.advance(20 * time.Second)
-	settle(w, b)
+	stabilize(w, b)
 	if b.has.Count() != 2 {
 		t.Errorf("%v", b.has)
 	}
 	is(t, a.beat(), kerr.UnknownMemberID)
 	is(t, a.join(), nil)
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if !slices.Equal(counts(a, b), []int{1, 1}) {
 		t.Error(counts(a, b))
 	}
 }
 
-// A group's own times hold for its members, from their next heartbeat on, and after
-// a reload; other groups keep the coordinator's.
-func TestAGroupHasTimesOfItsOwn(t *testing.T) {
+// A group's own timeouts apply to its members from their next heartbeat on, and after a reload;
+// other groups keep the coordinator's.
+func TestGroupTimeouts(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	times := func(own Times) func(string) Times {
@@ -221,34 +221,34 @@ func TestAGroupHasTimesOfItsOwn(t *testing.T) {
 	w.event(TopicsChanged{Topics: w.topics.clone(), Times: times(Times{Session: time.Minute, Heartbeat: 9 * time.Second})})
 	is(t, a.beat(), nil)
 	if got := interval(); got != 9*time.Second {
-		t.Errorf("with its own: %v", got)
+		t.Errorf("with its own timeouts: %v", got)
 	}
-	w.topic("other", 1) // what is not said again stays
+	w.topic("other", 1) // unmentioned settings stay
 	w.advance(50 * time.Second)
-	is(t, a.beat(), nil) // the coordinator's session is over
+	is(t, a.beat(), nil) // the coordinator's session would be over
 	w.advance(59 * time.Second)
 	is(t, a.beat(), nil)
 	w.advance(61 * time.Second)
 	is(t, a.beat(), kerr.UnknownMemberID)
 
 	is(t, a.join(), nil)
-	w.start() // the session of a member that was loaded begins anew
+	w.start() // a loaded member gets a full session
 	w.event(TopicsChanged{Topics: w.topics.clone(), All: true, Times: times(Times{Session: time.Minute})})
 	is(t, a.beat(), nil)
 	w.advance(50 * time.Second)
 	is(t, a.beat(), nil)
 	if got := interval(); got != 5*time.Second {
-		t.Errorf("without a heartbeat of its own: %v", got)
+		t.Errorf("without its own heartbeat interval: %v", got)
 	}
 }
 
-func TestAConsumerOfAnotherEpochIsFenced(t *testing.T) {
+func TestConsumerWithAnotherEpochIsFenced(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	is(t, w.consumerBeat(heartbeatOf("a", a.epoch+1)).ErrorCode, kerr.FencedMemberEpoch)
-	lost := heartbeatOf("a", a.epoch-1) // the answer that raised its epoch got lost
+	lost := heartbeatOf("a", a.epoch-1) // the response with the new epoch was lost
 	is(t, w.consumerBeat(lost).ErrorCode, kerr.FencedMemberEpoch)
 	lost.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{TopicID: idOf("t"), Partitions: a.has[idOf("t")]}}
 	is(t, w.consumerBeat(lost).ErrorCode, nil)
@@ -256,21 +256,21 @@ func TestAConsumerOfAnotherEpochIsFenced(t *testing.T) {
 	is(t, w.consumerBeat(lost).ErrorCode, kerr.FencedMemberEpoch)
 }
 
-// A member that has lost what it knew joins again under its id and is told anew.
-func TestAConsumerJoinsAgain(t *testing.T) {
+// A member that has lost its state joins again with its id and gets its assignment.
+func TestConsumerJoinsAgain(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	is(t, a.join(), nil)
 	if a.has.Count() != 2 || a.epoch != 3 {
 		t.Errorf("epoch %d, %v", a.epoch, a.has)
 	}
 }
 
-// As Kafka counts: a group begins at epoch 1, and a member that subscribes to nothing
-// raises no epoch when it comes.
-func TestEpochsBeginAsThoseOfKafka(t *testing.T) {
+// As in Kafka, a group begins at epoch 1, and a member without a subscription does not raise the
+// epoch when it joins.
+func TestFirstEpochsMatchKafka(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	a, b := w.newClient("a", []string{}...), w.newClient("b", []string{}...)
@@ -279,30 +279,30 @@ func TestEpochsBeginAsThoseOfKafka(t *testing.T) {
 	}
 	b.request = func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = []string{"t"} }
 	is(t, b.join(), nil)
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if d := w.described(); d.Epoch != 2 || a.epoch != 2 || b.epoch != 2 || b.has.Count() != 2 {
-		t.Errorf("a subscription later: group epoch %d, members in %d and %d, %v", d.Epoch, a.epoch, b.epoch, b.has)
+		t.Errorf("with a subscription: group epoch %d, members in %d and %d, %v", d.Epoch, a.epoch, b.epoch, b.has)
 	}
 	w.replays()
 }
 
-func TestTopicsThatGrowComeAndGo(t *testing.T) {
+func TestTopicsAreCreatedGrownAndDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	a := w.newClient("a", "t", "later")
 	w.topic("t", 5)
 	w.topic("other", 3)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 5 || a.epoch != 3 {
 		t.Errorf("grown: epoch %d, %v", a.epoch, a.has)
 	}
 	w.topic("later", 2)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 7 {
 		t.Errorf("made: %v", a.has)
 	}
 	w.topic("t", 0)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 2 {
 		t.Errorf("deleted: %v", a.has)
 	}
@@ -323,18 +323,18 @@ func TestRegularExpressions(t *testing.T) {
 	}
 	w.topic("orders-asia", 2)
 	w.topic("orders-mars", 2)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 5 {
 		t.Errorf("%v", a.has)
 	}
 	w.topic("else", 0)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 4 {
 		t.Errorf("%v", a.has)
 	}
 	w.replays()
 	w.start()
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 4 {
 		t.Errorf("after a reload: %v", a.has)
 	}
@@ -348,12 +348,12 @@ func TestRegularExpressions(t *testing.T) {
 	is(t, resp.ErrorCode, kerr.InvalidRegularExpression)
 	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
 	if len(w.shard.groups["g"].consumer().regexes) != 0 {
-		t.Error("an expression that nobody subscribes to is kept")
+		t.Error("an unused expression is kept")
 	}
 	w.replays()
 }
 
-func TestStaticConsumerComesBack(t *testing.T) {
+func TestStaticConsumerReturns(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)
 	instance := func(r *kmsg.ConsumerGroupHeartbeatRequest) {
@@ -362,7 +362,7 @@ func TestStaticConsumerComesBack(t *testing.T) {
 	a := &client{w: w, id: "a", request: instance}
 	is(t, a.join(), nil)
 	b := w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	had, epoch := a.has, a.epoch
 
 	again := &client{w: w, id: "a2", request: instance}
@@ -375,7 +375,7 @@ func TestStaticConsumerComesBack(t *testing.T) {
 	if !again.has.Equal(had) || again.epoch != epoch {
 		t.Errorf("it had %v in epoch %d and has %v in %d", had, epoch, again.has, again.epoch)
 	}
-	settle(w, again, b)
+	stabilize(w, again, b)
 	old := heartbeatOf("a", epoch)
 	old.InstanceID = kmsg.StringPtr("i")
 	is(t, w.consumerBeat(old).ErrorCode, kerr.FencedInstanceID)
@@ -383,11 +383,11 @@ func TestStaticConsumerComesBack(t *testing.T) {
 
 	bye.MemberID = "a2"
 	is(t, w.consumerBeat(bye).ErrorCode, nil)
-	for range 10 { // it doesn't come back
+	for range 10 { // it does not return
 		w.advance(5 * time.Second)
 		is(t, b.beat(), nil)
 	}
-	settle(w, b)
+	stabilize(w, b)
 	if b.has.Count() != 4 {
 		t.Errorf("%v", b.has)
 	}
@@ -419,7 +419,7 @@ func TestErrorsOfConsumerHeartbeats(t *testing.T) {
 		}
 	}
 	if len(w.log) != 0 || len(w.shard.groups) != 0 {
-		t.Error("refused requests left something")
+		t.Error("refused requests left state behind")
 	}
 	w.newClient("a", "t")
 	is(t, w.consumerBeat(full("b", "t")).ErrorCode, kerr.GroupMaxSizeReached)
@@ -427,7 +427,7 @@ func TestErrorsOfConsumerHeartbeats(t *testing.T) {
 	is(t, w.consumerBeat(heartbeatOf("c", -1)).ErrorCode, kerr.UnknownMemberID)
 }
 
-func TestTheServerNamesMembersOfOldClients(t *testing.T) {
+func TestServerGeneratesMemberIDsForOldClients(t *testing.T) {
 	w := newWorld(t)
 	req := full("", "t")
 	req.Version = 0
@@ -436,7 +436,7 @@ func TestTheServerNamesMembersOfOldClients(t *testing.T) {
 	}
 }
 
-func TestTheAssignorIsTheOneThatMostMembersName(t *testing.T) {
+func TestMostNamedAssignorIsUsed(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)
 	w.topic("u", 4)
@@ -449,7 +449,7 @@ func TestTheAssignorIsTheOneThatMostMembersName(t *testing.T) {
 		is(t, c.join(), nil)
 		all = append(all, c)
 	}
-	settle(w, all...)
+	stabilize(w, all...)
 	if d := w.described(); d.AssignorName != "range" || d.State != "Stable" || len(d.Members) != 3 || d.Members[0].MemberType != 1 {
 		t.Errorf("%+v", d)
 	}
@@ -458,36 +458,35 @@ func TestTheAssignorIsTheOneThatMostMembersName(t *testing.T) {
 	}
 }
 
-// Members in all states of a rebalance are found as they were after a reload.
-func TestAReloadInAReconciliation(t *testing.T) {
+// Members in all states of a reconciliation survive a reload.
+func TestReloadDuringReconciliation(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 6)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
 	is(t, a.beat(), nil)
 	w.start()
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if !slices.Equal(counts(a, b), []int{3, 3}) || a.epoch != 3 {
 		t.Errorf("%v in epoch %d", counts(a, b), a.epoch)
 	}
 }
 
-func TestThreeConsumersShareWhileTheyCome(t *testing.T) {
+func TestThreeConsumersJoin(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 9)
 	var all []*client
 	for i := range 3 {
 		all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
 	}
-	settle(w, all...)
+	stabilize(w, all...)
 	if !slices.Equal(counts(all...), []int{3, 3, 3}) {
 		t.Error(counts(all...))
 	}
 	w.replays()
 }
 
-// Before the shard is told of topics it takes nothing from anybody, though none of
-// them seems to exist.
-func TestAShardThatKnowsNoTopicsAssignsNothing(t *testing.T) {
+// Before the first TopicsChanged, the shard revokes nothing, although all topics seem missing.
+func TestShardWithoutTopicsAssignsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	a := w.newClient("a", "t")
@@ -496,10 +495,10 @@ func TestAShardThatKnowsNoTopicsAssignsNothing(t *testing.T) {
 	is(t, a.beat(), kerr.CoordinatorLoadInProgress)
 	is(t, w.consumerBeat(full("b", "t")).ErrorCode, kerr.CoordinatorLoadInProgress)
 	if len(w.log) != n {
-		t.Error("something was written")
+		t.Error("records were written")
 	}
 	w.start()
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 2 || a.epoch != 2 {
 		t.Errorf("epoch %d, %v", a.epoch, a.has)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// List asks for the groups. It is answered with a []kmsg.ListGroupsResponseGroup.
+// List lists groups. The response is a []kmsg.ListGroupsResponseGroup.
 type List struct {
-	States, Types []string // none: all; in any case of letters
+	States, Types []string // filters, case-insensitive; empty: all
 }
 
 func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
@@ -23,14 +23,14 @@ func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
 		g := s.groups[id]
 		r := kmsg.NewListGroupsResponseGroup()
 		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.kind.protocolName(), g.kind.stateName(), g.kind.name()
-		if wanted(states, r.GroupState) && wanted(types, r.GroupType) {
+		if matchesFilter(states, r.GroupState) && matchesFilter(types, r.GroupType) {
 			list = append(list, r)
 		}
 	}
 	return list
 }
 
-// folded are the words of a filter in small letters; nil for none.
+// folded returns the words of a filter in lower case, nil if there are none.
 func folded(filter []string) map[string]bool {
 	var set map[string]bool
 	for _, w := range filter {
@@ -42,15 +42,14 @@ func folded(filter []string) map[string]bool {
 	return set
 }
 
-func wanted(filter map[string]bool, is string) bool {
+func matchesFilter(filter map[string]bool, is string) bool {
 	return filter == nil || filter[strings.ToLower(is)]
 }
 
-// Describe asks for classic groups. It is answered with a
-// []kmsg.DescribeGroupsResponseGroup.
+// Describe describes classic groups. The response is a []kmsg.DescribeGroupsResponseGroup.
 type Describe struct {
 	Groups  []string
-	Version int16 // of the request: before 6 a group that isn't there is a dead one
+	Version int16 // of the request: before version 6, an unknown group is described as Dead
 }
 
 func (s *Shard) describe(e Describe) []kmsg.DescribeGroupsResponseGroup {
@@ -77,7 +76,7 @@ func (s *Shard) describe(e Describe) []kmsg.DescribeGroupsResponseGroup {
 	return list
 }
 
-// describe shows what members have told while it is stable.
+// describe includes the members' data only while the group is stable.
 func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
 	r.State, r.ProtocolType = c.state.String(), c.protocolType
 	if c.state == stable {
@@ -94,7 +93,7 @@ func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
 	}
 }
 
-// DescribeConsumers asks for consumer groups. It is answered with a
+// DescribeConsumers describes consumer groups. The response is a
 // []kmsg.ConsumerGroupDescribeResponseGroup.
 type DescribeConsumers struct {
 	Groups []string

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// failure is why a request is refused: Kafka's code, and words where the response
-// has room for them.
+// failure is the reason for refusing a request: Kafka's error code, and a message for responses
+// that have a field for it.
 type failure struct {
 	code *kerr.Error
 	msg  string
@@ -20,7 +20,7 @@ func fail(code *kerr.Error, format string, args ...any) *failure {
 
 func refuse(code *kerr.Error) *failure { return &failure{code: code} }
 
-// errorCode of a failure, 0 for nil.
+// errorCode returns the code of a failure, 0 for nil.
 func (f *failure) errorCode() int16 {
 	if f == nil {
 		return 0
@@ -37,11 +37,10 @@ func (f *failure) message() *string {
 
 func unknownGroup(id string) *failure { return fail(kerr.GroupIDNotFound, "Group %s not found.", id) }
 
-// Refuse returns the response to a Request whose coordinator can't be asked: in the
-// response's shape, with one error everywhere; nil for what is no Request. Clients don't
-// expect COORDINATOR_LOAD_IN_PROGRESS of Heartbeat and SyncGroup: the one gets
-// COORDINATOR_NOT_AVAILABLE instead, the other REBALANCE_IN_PROGRESS, since a rebalance
-// ends with the state that is lost.
+// Refuse returns an error response to a Request whose coordinator is not available, or nil if req
+// is not a Request. Clients don't expect COORDINATOR_LOAD_IN_PROGRESS from Heartbeat and SyncGroup.
+// Heartbeat gets COORDINATOR_NOT_AVAILABLE instead. SyncGroup gets REBALANCE_IN_PROGRESS, because
+// the volatile state of the rebalance is lost.
 func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	n := code.Code
 	switch resp := req.ResponseKind().(type) {
@@ -74,9 +73,8 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	}
 }
 
-// Loading returns the response to a Request whose shard is being loaded. Heartbeats of
-// classic members are answered with success, as in Kafka: the load gives the member's
-// session the time that it takes, and an error would make the member do something.
+// Loading returns the response to a Request whose shard is loading. Heartbeats of classic members
+// succeed, as in Kafka: the load extends their sessions, and an error would make the members react.
 func Loading(req kmsg.Request) kmsg.Response {
 	if beat, ok := req.ResponseKind().(*kmsg.HeartbeatResponse); ok {
 		return beat

@@ -9,20 +9,18 @@ import (
 	"strings"
 )
 
-// maxInstructions bounds the program that an expression becomes. It may take as many
-// steps for every byte of every topic's name. Written out, 300 names of 30 letters are
-// within it.
+// maxInstructions bounds the compiled program of an expression, which may take as many steps for
+// every byte of every topic name. A list of 300 names of 30 letters is within the bound.
 const maxInstructions = 10_000
 
 var errTooLarge = errors.New("expression too large")
 
-// compile makes a regular expression (RE2) that has to match a whole name. What it
-// becomes is bounded before anything is made of it: three kilobytes can ask for three
-// million instructions.
+// compile compiles a regular expression (RE2) that must match a whole name. It bounds the program
+// before it builds anything: three kilobytes can ask for three million instructions.
 func compile(expression string) (*regexp.Regexp, error) {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil, err // in the member's own words
+		return nil, err // refers to the member's own expression
 	}
 	if instructions(parsed) > maxInstructions {
 		return nil, errTooLarge
@@ -30,9 +28,9 @@ func compile(expression string) (*regexp.Regexp, error) {
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
 
-// instructions is at least how many instructions a parsed expression becomes, repetitions
-// written out. Large classes of letters count for more, since their ranges are kept. It
-// goes no further than it takes to be too many.
+// instructions returns a lower bound for the number of instructions of a parsed expression, with
+// repetitions expanded. Large character classes count for more, because their ranges are stored. It
+// stops as soon as the result exceeds maxInstructions.
 func instructions(re *syntax.Regexp) int {
 	n := 0
 	for _, sub := range re.Sub {
@@ -47,7 +45,7 @@ func instructions(re *syntax.Regexp) int {
 		return 1 + len(re.Rune)/rangesPerInstruction
 	case syntax.OpRepeat:
 		times := re.Max
-		if times < 0 { // no upper bound: a loop after the least number
+		if times < 0 { // no upper bound: a loop after the minimum
 			times = re.Min + 1
 		}
 		return max(times, 1) * (n + 1)
@@ -61,11 +59,11 @@ func instructions(re *syntax.Regexp) int {
 	return n + 1
 }
 
-// rangesPerInstruction is how many bounds of ranges take the memory of an instruction,
-// about.
+// rangesPerInstruction is about how many range bounds occupy the memory of an instruction.
 const rangesPerInstruction = 16
 
-// matching are the names that an expression matches, sorted. It ends early with ctx.
+// matching returns the topic names that an expression matches, sorted. It returns early when ctx
+// ends.
 func matching(ctx context.Context, re *regexp.Regexp, topics Topics) (list []string) {
 	for name := range topics.Names() {
 		if ctx.Err() != nil {
@@ -79,8 +77,8 @@ func matching(ctx context.Context, re *regexp.Regexp, topics Topics) (list []str
 	return list
 }
 
-// shortened is an expression as an answer repeats it.
-func shortened(expression string) string {
+// truncateExpression returns an expression as it is quoted in a response.
+func truncateExpression(expression string) string {
 	if len(expression) <= maxShown {
 		return expression
 	}
@@ -89,8 +87,8 @@ func shortened(expression string) string {
 
 const maxShown = 1 << 10
 
-// wrong is what is wrong with an expression, without the expression.
-func wrong(err error) string {
+// reason returns the reason why an expression is invalid, without the expression.
+func reason(err error) string {
 	var e *syntax.Error
 	if errors.As(err, &e) {
 		return e.Code.String()

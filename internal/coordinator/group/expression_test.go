@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// An expression that asks for millions of instructions is refused before any is made.
-func TestALargeExpressionCostsNothing(t *testing.T) {
+// An expression with millions of instructions is refused before it is compiled.
+func TestLargeExpressionIsCheapToRefuse(t *testing.T) {
 	for _, expression := range []string{
 		"(" + strings.Repeat("x", 300) + "){1000}", "(" + strings.Repeat("x", 3000) + "){1000}", "(((a{1,10}){1,10}){1,10}){1,10}",
 		strings.Repeat("(ab?){900}", 20), "(x{2,}){900}y{900,}(a|b|c|d|e|f|g|h|i){800}", strings.Repeat(`[\pL\pN_-]`, 300),
@@ -31,8 +31,8 @@ func TestALargeExpressionCostsNothing(t *testing.T) {
 	}
 }
 
-// What instructions counts is no less than what is made, so that a program is never larger
-// than its bound.
+// instructions never returns less than the size of the compiled program, so no program exceeds the
+// bound.
 func TestInstructionsAreNotUndercounted(t *testing.T) {
 	for _, expression := range []string{
 		"", "a", "abc", "a|b", "(a|bc|)", "a*", "a+?", "(a*)+", "x{5}", "x{0,5}", "x{3,}", "x{0,}",
@@ -47,22 +47,22 @@ func TestInstructionsAreNotUndercounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A program has an instruction that fails and one that matches, and a repetition of
-		// nothing or without a bound a loop of one more.
+		// A program has one instruction that fails and one that matches. A repetition that is empty
+		// or unbounded has one more.
 		if n := instructions(parsed); n+3 < len(prog.Inst) {
 			t.Errorf("%q: %d instructions, counted are %d", expression, len(prog.Inst), n)
 		}
 	}
 }
 
-// regexHeartbeat is the first heartbeat of a member that subscribes by an expression.
+// regexHeartbeat returns the first heartbeat of a member that subscribes by regular expression.
 func regexHeartbeat(member, expression string) *kmsg.ConsumerGroupHeartbeatRequest {
 	req := full(member)
 	req.SubscribedTopicNames, req.SubscribedTopicRegex = nil, &expression
 	return req
 }
 
-// calling hands a shard an event and returns the calls that it makes.
+// calling hands an event to a shard and returns the calls it asks for.
 func (w *world) calling(to coordinator.Ticket, e any) []coordinator.Call {
 	w.t.Helper()
 	var out coordinator.Effects
@@ -73,9 +73,9 @@ func (w *world) calling(to coordinator.Ticket, e any) []coordinator.Call {
 	return calls
 }
 
-// A heartbeat with a new expression waits for a call, outside of the shard; one with an
-// expression that the group has does not.
-func TestAnExpressionIsMatchedByACall(t *testing.T) {
+// A heartbeat with a new expression waits for a call outside of the shard. One with an expression
+// that the group already has does not.
+func TestExpressionIsMatchedByACall(t *testing.T) {
 	w := newWorld(t)
 	w.topic("orders-1", 1)
 	calls := w.calling(100, request(regexHeartbeat("a", "orders-.*")))
@@ -89,13 +89,13 @@ func TestAnExpressionIsMatchedByACall(t *testing.T) {
 		t.Error(got)
 	}
 	if calls := w.calling(101, request(regexHeartbeat("b", "orders-.*"))); len(calls) != 0 {
-		t.Error("what is known is matched again")
+		t.Error("a known expression is matched again")
 	}
 	w.replays()
 }
 
-// Topics that come while an expression is being matched are not missed.
-func TestTopicsThatComeDuringAMatchAreNotMissed(t *testing.T) {
+// Topics created while an expression is being matched are not missed.
+func TestTopicsCreatedDuringAMatchAreNotMissed(t *testing.T) {
 	w := newWorld(t)
 	w.topic("orders-1", 1)
 	calls := w.calling(100, request(regexHeartbeat("a", "orders-.*")))
@@ -110,7 +110,7 @@ func TestTopicsThatComeDuringAMatchAreNotMissed(t *testing.T) {
 	is(t, answer[*kmsg.ConsumerGroupHeartbeatResponse](w, 100).ErrorCode, nil)
 }
 
-// fire fires a timer that is set, and returns the calls that it makes.
+// fire fires a timer that is set, and returns the calls it asks for.
 func (w *world) fire(kind uint8) []coordinator.Call {
 	w.t.Helper()
 	key := coordinator.TimerKey{Kind: kind}
@@ -126,9 +126,9 @@ func (w *world) fire(kind uint8) []coordinator.Call {
 	return calls
 }
 
-// A result that is older than what a heartbeat has brought since is not taken, and what
-// changed while one was on its way is matched after it.
-func TestMatchesThatAreOvertakenAreNotTaken(t *testing.T) {
+// A result that is older than a heartbeat's matches is ignored. Topics that change during a call
+// are matched after it.
+func TestOutdatedMatchesAreIgnored(t *testing.T) {
 	w := newWorld(t)
 	w.topic("orders-1", 1)
 	is(t, w.consumerBeat(regexHeartbeat("a", "orders-.*")).ErrorCode, nil)
@@ -144,19 +144,19 @@ func TestMatchesThatAreOvertakenAreNotTaken(t *testing.T) {
 	change("orders-2", 0)
 	change("orders-3", 1)
 	if calls := w.fire(timerTopics); len(calls) != 0 {
-		t.Fatal("two calls at a time")
+		t.Fatal("two concurrent calls")
 	}
 	leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	leave.Group, leave.MemberID, leave.MemberEpoch, leave.Version = "g", "a", -1, 1
 	is(t, w.consumerBeat(leave).ErrorCode, nil)
-	is(t, w.consumerBeat(regexHeartbeat("b", "orders-.*")).ErrorCode, nil) // knows of orders-3, and of no orders-2
+	is(t, w.consumerBeat(regexHeartbeat("b", "orders-.*")).ErrorCode, nil) // knows orders-3, but not orders-2
 	w.event(first[0].Do(context.Background()))
 	second := w.fire(timerTopics)
 	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3"}) {
 		t.Error(got)
 	}
 	if len(second) != 1 {
-		t.Fatalf("%d calls for what has changed since", len(second))
+		t.Fatalf("%d calls for later changes", len(second))
 	}
 	change("orders-4", 1)
 	w.event(second[0].Do(context.Background()))
@@ -167,8 +167,8 @@ func TestMatchesThatAreOvertakenAreNotTaken(t *testing.T) {
 	w.replays()
 }
 
-// What a change of topics has recorded at once is bounded.
-func TestMatchesAreRecordedBitByBit(t *testing.T) {
+// The size of the match lists recorded by one event is bounded.
+func TestMatchesAreRecordedInBatches(t *testing.T) {
 	w := newWorld(t)
 	const topics, groups = 2000, 30
 	for i := range topics {
@@ -208,7 +208,7 @@ func TestMatchesAreRecordedBitByBit(t *testing.T) {
 	w.weighs()
 }
 
-// Expressions of which a log has no matches are matched after the load.
+// Expressions without matches in the log are matched after the load.
 func TestExpressionsWithoutMatchesAreResolvedAfterALoad(t *testing.T) {
 	w := newWorld(t)
 	w.topic("orders-1", 1)
@@ -221,8 +221,8 @@ func TestExpressionsWithoutMatchesAreResolvedAfterALoad(t *testing.T) {
 	}
 }
 
-// An expression that is none is refused with its fault, by the call.
-func TestAnExpressionThatIsNoneIsRefused(t *testing.T) {
+// An invalid expression is refused with the reason, after the call.
+func TestInvalidExpressionIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	for expression, says := range map[string]string{

@@ -4,28 +4,28 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// group is one group: committed offsets, and a kind. A group that only holds offsets is a
-// classic one without members.
+// group is one group: committed offsets, and a kind. A group with only offsets is a classic one
+// without members.
 type group struct {
 	id      string
 	offsets map[string]map[int32]format.Offset // by topic and partition
 	kind    kind
-	held    int64 // bytes that were counted, see weigh
+	memory  int64 // bytes counted so far, see weigh
 }
 
-// classic is the group's kind where it is a classic group, else nil.
+// classic returns the group's kind if it is a classic group, otherwise nil.
 func (g *group) classic() *classic {
 	c, _ := g.kind.(*classic)
 	return c
 }
 
-// consumer is the group's kind where it is a consumer group, else nil.
+// consumer returns the group's kind if it is a consumer group, otherwise nil.
 func (g *group) consumer() *consumer {
 	c, _ := g.kind.(*consumer)
 	return c
 }
 
-// group returns a group, which it makes where there is none.
+// group returns a group, creating it if needed.
 func (s *Shard) group(id string) *group {
 	g := s.groups[id]
 	if g == nil {
@@ -35,15 +35,15 @@ func (s *Shard) group(id string) *group {
 	return g
 }
 
-// finishEvent ends an event about a group: what it holds is counted, and one of which nothing
-// is left is forgotten.
+// finishEvent must be called after an event that concerns a group: it updates the memory accounting
+// and removes the group if nothing of it is left.
 func (s *Shard) finishEvent(id string) {
 	g := s.groups[id]
 	if g == nil {
 		return
 	}
 	s.weigh(g)
-	if len(g.offsets) == 0 && g.kind.blank() {
+	if len(g.offsets) == 0 && g.kind.forgettable() {
 		delete(s.groups, id)
 	}
 }
@@ -53,7 +53,7 @@ const (
 	maxString        = format.MaxString
 )
 
-// fits says whether strings are short enough to be recorded.
+// fits reports whether strings are short enough to be recorded.
 func fits(list ...string) bool {
 	for _, s := range list {
 		if len(s) > maxString {

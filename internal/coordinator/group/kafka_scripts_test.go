@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// scripts are conversations. They must not depend on time, but for assigned().
+// scripts are conversations. They must not depend on time, except through assigned.
 func scripts() map[string]func(*play) {
 	return map[string]func(*play){
 		"consumer": playConsumer, "consumer errors": playConsumerErrors, "static consumer": playStaticConsumer,
@@ -15,7 +15,7 @@ func scripts() map[string]func(*play) {
 	}
 }
 
-// assigned waits until Kafka computes a target at once: it does so once a second.
+// assigned waits until Kafka would compute a target immediately: it does so once a second.
 func (p *play) assigned() {
 	if _, ok := p.peer.(*kafka); ok {
 		time.Sleep(1100 * time.Millisecond)
@@ -24,8 +24,7 @@ func (p *play) assigned() {
 
 type beatEdit = func(*kmsg.ConsumerGroupHeartbeatRequest)
 
-// consume sends a heartbeat of a consumer in the epoch that it is in; with epoch 0 it
-// joins.
+// consume sends a heartbeat of a consumer in its current epoch; with epoch 0 the consumer joins.
 func (p *play) consume(name, id string, epoch int32, edit ...beatEdit) {
 	p.t.Helper()
 	req := heartbeatOf(id, epoch)
@@ -39,7 +38,7 @@ func (p *play) consume(name, id string, epoch int32, edit ...beatEdit) {
 	p.do(name, req)
 }
 
-// has says what a consumer reports to have.
+// has sets the partitions that a consumer reports.
 func (p *play) has(partitions ...int32) beatEdit {
 	return func(r *kmsg.ConsumerGroupHeartbeatRequest) {
 		r.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
@@ -102,7 +101,7 @@ func (p *play) leave(name string, members ...kmsg.LeaveGroupRequestMember) {
 	p.do(name, req)
 }
 
-// views asks for everything that can be seen of the group.
+// views requests all views of the group.
 func (p *play) views(name string) {
 	p.t.Helper()
 	groups := []string{p.group, p.group + "none"}
@@ -133,22 +132,22 @@ func playConsumer(p *play) {
 	p.assigned()
 	p.consume("b joins", "b", 0)
 	p.assigned()
-	p.consume("a is asked to give up", "a", p.epoch["a"], p.has(0, 1, 2, 3))
-	p.consume("a still has it", "a", p.epoch["a"], p.has(0, 1, 2, 3))
+	p.consume("a must revoke", "a", p.epoch["a"], p.has(0, 1, 2, 3))
+	p.consume("a still owns it", "a", p.epoch["a"], p.has(0, 1, 2, 3))
 	p.consume("b waits", "b", p.epoch["b"], p.has())
-	p.consume("a has given up", "a", p.epoch["a"], p.has(0, 1))
+	p.consume("a has revoked", "a", p.epoch["a"], p.has(0, 1))
 	p.consume("b gets it", "b", p.epoch["b"], p.has())
-	p.consume("a in the epoch before, with what is its", "a", p.prev["a"], p.has(0))
-	p.consume("a in the epoch before, with what is not", "a", p.prev["a"], p.has(3))
-	p.consume("a in an epoch to come", "a", p.epoch["a"]+3)
-	p.commit("a commits in the epoch before", "a", p.prev["a"], 0)
-	p.commit("a commits what is not its", "a", p.prev["a"], 3)
+	p.consume("a in its previous epoch, with its partitions", "a", p.prev["a"], p.has(0))
+	p.consume("a in its previous epoch, with others' partitions", "a", p.prev["a"], p.has(3))
+	p.consume("a in a future epoch", "a", p.epoch["a"]+3)
+	p.commit("a commits in its previous epoch", "a", p.prev["a"], 0)
+	p.commit("a commits another's partition", "a", p.prev["a"], 3)
 	p.views("two")
-	p.consume("a joins anew", "a", 0)
+	p.consume("a joins again as new", "a", 0)
 	p.leave("a is removed", kmsg.LeaveGroupRequestMember{MemberID: "a"})
 	p.consume("b leaves", "b", -1)
 	p.views("empty")
-	p.commit("nobody commits to an empty group", "", -1, 0)
+	p.commit("commit without member to an empty group", "", -1, 0)
 	p.remove("delete it")
 }
 
@@ -160,10 +159,10 @@ func playConsumerErrors(p *play) {
 	p.consume("no member id", "", 0)
 	p.consume("no subscription", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = nil })
 	p.consume("no rebalance timeout", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RebalanceTimeoutMillis = -1 })
-	p.consume("has something already", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Topics = nil })
+	p.consume("owns partitions already", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Topics = nil })
 	p.consume("epoch -3", "a", -3)
 	p.consume("an unknown assignor", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = str("x") })
-	p.consume("no regular expression", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = str("a(b") })
+	p.consume("an invalid regular expression", "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = str("a(b") })
 	p.consume("a blank instance", "a", 0, instance(""))
 	p.consume("a joins", "a", 0)
 	p.consume("not a member", "q", 1)
@@ -179,9 +178,9 @@ func playStaticConsumer(p *play) {
 	p.consume("s joins", "s", 0, instance("i"))
 	p.consume("another joins as i", "s2", 0, instance("i"))
 	p.consume("another stays as i", "s2", p.epoch["s"], instance("i"))
-	p.consume("s goes for a while", "s", -2, instance("i"))
+	p.consume("s leaves temporarily", "s", -2, instance("i"))
 	p.views("without s")
-	p.consume("i comes back", "s3", 0, instance("i"))
+	p.consume("i returns", "s3", 0, instance("i"))
 	p.consume("s is fenced", "s", 3, instance("i"))
 	p.consume("i leaves", "s3", -1, instance("i"))
 	p.views("after i")
@@ -202,7 +201,7 @@ func playClassic(p *play) {
 	})
 	p.remove("delete a group with members")
 	r = p.join("the leader joins again", a)
-	p.join("the leader joins once more", a)
+	p.join("the leader joins a third time", a)
 	p.views("completing")
 	p.sync("a syncs again", a, r.Generation, nil, a, "all")
 	p.leave("leave", kmsg.LeaveGroupRequestMember{MemberID: "stranger"}, kmsg.LeaveGroupRequestMember{InstanceID: kmsg.StringPtr("i")},
@@ -211,19 +210,19 @@ func playClassic(p *play) {
 	p.beat("a stays, though it has left", a, r.Generation, nil)
 	p.join("a joins, though it has left", a)
 	p.sync("a syncs, though it has left", a, r.Generation, nil)
-	p.commit("nobody commits to an empty group", "", -1, 1)
+	p.commit("commit without member to an empty group", "", -1, 1)
 	p.commit("a commits, though it has left", a, r.Generation, 0)
 	p.remove("delete it")
 	p.views("gone")
 }
 
 func playClassicErrors(p *play) {
-	p.sync("sync of no group", "m", 1, nil)
-	p.beat("heartbeat of no group", "m", 1, nil)
-	p.leave("leave of no group", kmsg.LeaveGroupRequestMember{MemberID: "m"})
-	p.commit("commit of no group", "m", 1, 0)
-	p.commit("commit of no group, version 8", "m", 1, 0, commitVersion(8))
-	p.join("unknown member of no group", "nobody")
+	p.sync("sync of an unknown group", "m", 1, nil)
+	p.beat("heartbeat of an unknown group", "m", 1, nil)
+	p.leave("leave of an unknown group", kmsg.LeaveGroupRequestMember{MemberID: "m"})
+	p.commit("commit to an unknown group", "m", 1, 0)
+	p.commit("commit to an unknown group, version 8", "m", 1, 0, commitVersion(8))
+	p.join("unknown member of an unknown group", "nobody")
 	p.join("session timeout", "", func(r *kmsg.JoinGroupRequest) { r.SessionTimeoutMillis = 1 })
 	p.join("no protocols", "", func(r *kmsg.JoinGroupRequest) { r.Protocols = nil })
 	p.join("no type", "", func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "" })
@@ -241,17 +240,17 @@ func playClassicErrors(p *play) {
 	p.sync("a syncs", a, r.Generation, nil, a, "all")
 	p.beat("heartbeat of another generation", a, r.Generation-1, nil)
 	p.consume("heartbeat of the new protocol", "n", 1)
-	p.consume("joins with the new protocol what can't be upgraded", "n", 0)
+	p.consume("joins a group that can't be upgraded with the new protocol", "n", 0)
 }
 
 func playStaticClassic(p *play) {
 	i := kmsg.StringPtr("i")
 	a := p.join("i joins", "", static("i"))
 	p.sync("i syncs", a.MemberID, a.Generation, i, a.MemberID, "mine")
-	b := p.join("i comes back", "", static("i"))
+	b := p.join("i returns", "", static("i"))
 	p.sync("its first id is fenced", a.MemberID, a.Generation, i)
-	p.sync("i has what it had", b.MemberID, b.Generation, i)
-	c := p.join("i comes back by version 8", "", static("i"), version(8))
+	p.sync("i keeps its assignment", b.MemberID, b.Generation, i)
+	c := p.join("i returns with version 8", "", static("i"), version(8))
 	p.beat("i stays", c.MemberID, c.Generation, i)
 	p.leave("an id before it leaves", kmsg.LeaveGroupRequestMember{MemberID: a.MemberID, InstanceID: i})
 	p.leave("i is removed", kmsg.LeaveGroupRequestMember{InstanceID: i})
@@ -266,20 +265,20 @@ func playMigration(p *play) {
 	p.sync("i syncs", a.MemberID, a.Generation, i, a.MemberID, string(all.AppendTo(nil)))
 	p.consume("n joins: upgrade", "n", 0)
 	p.views("upgraded")
-	p.beat("i is to join again", a.MemberID, a.Generation, i)
-	b := p.join("i joins again, with nothing", a.MemberID, static("i"))
+	p.beat("i must rejoin", a.MemberID, a.Generation, i)
+	b := p.join("i rejoins without partitions", a.MemberID, static("i"))
 	p.sync("i syncs again", b.MemberID, b.Generation, i)
 	p.beat("i stays", b.MemberID, b.Generation, i)
 	p.consume("n gets its share", "n", p.epoch["n"], p.has())
 	p.commit("i commits", b.MemberID, b.Generation, 0, commitInstance("i"))
-	p.commit("i commits in the generation before", b.MemberID, a.Generation, 0, commitInstance("i"))
-	p.commit("i commits in a generation to come", b.MemberID, b.Generation+1, 0, commitInstance("i"))
+	p.commit("i commits in the previous generation", b.MemberID, a.Generation, 0, commitInstance("i"))
+	p.commit("i commits in a future generation", b.MemberID, b.Generation+1, 0, commitInstance("i"))
 	p.join("another protocol", "", func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Name = "sticky" })
 	p.join("another id joins as i", "other", static("i"))
 	p.views("mixed")
 	p.consume("n leaves: downgrade", "n", -1)
 	p.views("downgraded")
-	p.beat("i is to join the classic group", b.MemberID, b.Generation, i)
+	p.beat("i must join the classic group", b.MemberID, b.Generation, i)
 	p.leave("i is removed", kmsg.LeaveGroupRequestMember{InstanceID: i})
 	p.remove("delete it")
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// askKafka names a variable with the address of a Kafka 4.3 of one node, started with
-// group.initial.rebalance.delay.ms=0. Where it is set, the scripts of
-// kafka_scripts_test.go are played to it and to a shard, and the answers compared.
+// askKafka is a variable with the address of a single-node Kafka 4.3, started with
+// group.initial.rebalance.delay.ms=0. If it is set, the scripts of kafka_scripts_test.go run
+// against Kafka and against a shard, and the test compares the responses.
 const askKafka = "CHRONIK_ASK_KAFKA"
 
 // peer answers requests: Kafka, or a shard.
@@ -27,7 +27,7 @@ type peer interface {
 	ask(kmsg.Request) (kmsg.Response, error)
 }
 
-// kafka is a connection.
+// kafka is a connection to Kafka.
 type kafka struct {
 	conn net.Conn
 	n    int32
@@ -54,7 +54,7 @@ func (k *kafka) ask(req kmsg.Request) (kmsg.Response, error) {
 	return resp, resp.ReadFrom(body)
 }
 
-// ask is what the broker makes of a request for a shard.
+// ask does what the broker does with a request for a shard.
 func (w *world) ask(req kmsg.Request) (kmsg.Response, error) {
 	switch r := req.(type) {
 	case *kmsg.DescribeGroupsRequest:
@@ -84,15 +84,15 @@ func (w *world) ask(req kmsg.Request) (kmsg.Response, error) {
 	return answer[kmsg.Response](w, ticket), nil
 }
 
-// play is a script played to one peer.
+// play is one run of a script with one peer.
 type play struct {
 	t     *testing.T
 	peer  peer
 	group string
 	topic [16]byte // of the topic "script", which has 4 partitions
 	epoch map[string]int32
-	prev  map[string]int32 // the epoch before
-	ids   []string         // that the peer made, in order
+	prev  map[string]int32 // the previous epoch
+	ids   []string         // ids that the peer generated, in order
 	out   []string
 }
 
@@ -100,7 +100,7 @@ func newPlay(t *testing.T, p peer, topic [16]byte) *play {
 	return &play{t: t, peer: p, topic: topic, group: fmt.Sprint("script-", time.Now().UnixNano()), epoch: map[string]int32{}, prev: map[string]int32{}}
 }
 
-// do sends a request and notes the answer under a name.
+// do sends a request and records the response under a name.
 func (p *play) do(name string, req kmsg.Request) kmsg.Response {
 	p.t.Helper()
 	resp, err := p.peer.ask(req)
@@ -128,7 +128,7 @@ func (p *play) do(name string, req kmsg.Request) kmsg.Response {
 	return resp
 }
 
-// sortAnswer sorts what comes in any order.
+// sortAnswer sorts lists whose order is not defined.
 func sortAnswer(resp kmsg.Response, ids []string) {
 	byID := func(a, b string) int {
 		if c := slices.Index(ids, a) - slices.Index(ids, b); c != 0 {
@@ -153,7 +153,7 @@ var (
 	epochWords = regexp.MustCompile(`epoch \(\d+\)|coordinator \(\d+\)`)
 )
 
-// normal is an answer without what has to be different: ids, and epochs in words.
+// normal returns a response without the values that always differ: ids, and epochs in messages.
 func (p *play) normal(s string) string {
 	topic, _ := json.Marshal(p.topic)
 	zero, _ := json.Marshal([16]byte{})
@@ -165,7 +165,7 @@ func (p *play) normal(s string) string {
 	return epochWords.ReplaceAllString(s, "(n)")
 }
 
-func TestAnswersAreThoseOfKafka(t *testing.T) {
+func TestResponsesMatchKafka(t *testing.T) {
 	addr := os.Getenv(askKafka)
 	if addr == "" {
 		t.Skip("set " + askKafka + " to the address of a Kafka")
@@ -194,7 +194,7 @@ func TestAnswersAreThoseOfKafka(t *testing.T) {
 	}
 }
 
-// makeTopic makes the topic of the scripts and waits for the coordinator.
+// makeTopic creates the topic of the scripts and waits for the coordinator.
 func makeTopic(t *testing.T, k *kafka) (id [16]byte) {
 	t.Helper()
 	create := kmsg.NewPtrCreateTopicsRequest()
@@ -217,7 +217,7 @@ func makeTopic(t *testing.T, k *kafka) (id [16]byte) {
 				}
 			case *kmsg.MetadataResponse:
 				if len(r.Topics) == 1 && r.Topics[0].ErrorCode == 0 {
-					time.Sleep(time.Second) // the coordinator loads, and hears of the topic
+					time.Sleep(time.Second) // the coordinator loads and is notified of the topic
 					return r.Topics[0].TopicID
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// upgradable says whether a classic group with members can become a consumer group:
-// its members are consumers whose subscriptions and assignments can be read.
+// upgradable returns why a classic group with members can't become a consumer group, nil if it can.
+// Its members must be consumers whose subscriptions and assignments can be decoded.
 func (s *Shard) upgradable(g *group) *failure {
 	c := g.classic()
 	if !s.cfg.Upgrade || c.protocolType != consumerProtocol || len(c.members) >= s.cfg.ConsumerMaxSize {
@@ -25,16 +25,15 @@ func (s *Shard) upgradable(g *group) *failure {
 		if _, err := protocol.DecodeSubscription(m.metadata(c.protocol)); err != nil {
 			return malformed
 		}
-		if _, err := s.unembedded(m.assignment); err != nil {
+		if _, err := s.decodeAssignment(m.assignment); err != nil {
 			return malformed
 		}
 	}
 	return nil
 }
 
-// upgrade makes a classic group a consumer group. Its generation is the epoch; what
-// members have is their target and theirs; who waits for the rebalance that was going
-// on is told of the next.
+// upgrade makes a classic group a consumer group. The generation becomes the epoch, and the current
+// assignments become the target. Members that wait in the current rebalance must rejoin.
 func (s *Shard) upgrade(g *group) {
 	c := g.classic()
 	for _, m := range c.members {
@@ -59,11 +58,11 @@ func (s *Shard) upgrade(g *group) {
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hash})
 }
 
-// upgradeMember makes one member. taken has what those before it have: a leader may
-// have assigned a partition to two.
+// upgradeMember converts one member. taken has the partitions of the members before it, because a
+// leader may have assigned a partition twice.
 func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chosen string, taken map[assign.TopicID]map[int32]bool) {
-	sub, _ := protocol.DecodeSubscription(m.metadata(chosen)) // upgradable has tried
-	a, _ := s.unembedded(m.assignment)
+	sub, _ := protocol.DecodeSubscription(m.metadata(chosen)) // upgradable has checked it
+	a, _ := s.decodeAssignment(m.assignment)
 	for id, list := range a {
 		if taken[id] == nil {
 			taken[id] = map[int32]bool{}
@@ -87,8 +86,8 @@ func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chos
 	s.setTimer(timerSession, g.id, m.id, millis(m.session))
 }
 
-// protocolsFrom are the member's protocols with the one in use first: the first is
-// what such a member is told that it uses.
+// protocolsFrom returns the member's protocols with the one in use first: responses to the member
+// name the first.
 func (m *classicMember) protocolsFrom(protocol string) []format.Protocol {
 	list := slices.Clone(m.protocols)
 	if i := slices.IndexFunc(list, func(p format.Protocol) bool { return p.Name == protocol }); i > 0 {
@@ -97,8 +96,7 @@ func (m *classicMember) protocolsFrom(protocol string) []format.Protocol {
 	return list
 }
 
-// downgradable says whether, without one member, only such are left that speak the
-// classic protocol.
+// downgradable reports whether all members, except the one named, use the classic protocol.
 func (s *Shard) downgradable(g *group, without string) bool {
 	c := g.consumer()
 	if c == nil || !s.cfg.Downgrade {
@@ -117,8 +115,8 @@ func (s *Shard) downgradable(g *group, without string) bool {
 	return left > 0 && left <= s.cfg.MaxSize
 }
 
-// downgrade makes a consumer group a classic one, without one of its members. If one
-// left, the others are to join.
+// downgrade makes a consumer group a classic one, without the named member. If there is one, the
+// remaining members must rejoin.
 func (s *Shard) downgrade(g *group, without string) {
 	c := g.consumer()
 	v := format.ClassicGroup{ProtocolType: consumerProtocol, Generation: c.epoch, Since: s.nowMillis()}
@@ -130,18 +128,18 @@ func (s *Shard) downgrade(g *group, without string) {
 		protocols[m.id] = m.meta.Classic.Protocols
 		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: m.meta.Instance, ClientID: m.meta.ClientID, ClientHost: m.meta.ClientHost,
 			RebalanceTimeout: m.meta.RebalanceTimeout, SessionTimeout: m.meta.Classic.SessionTimeout,
-			Assignment: s.embedded(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
+			Assignment: s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
 	}
 	v.Leader, v.Protocol = ptr(v.Members[0].ID), ptr(electAmong(protocols))
 	for i := range v.Members {
 		m := &v.Members[i]
 		m.Subscription = (&classicMember{protocols: protocols[m.ID]}).metadata(deref(v.Protocol))
 	}
-	c.drop(s, g)
+	c.removeRecords(s, g)
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, v)
 	for _, m := range g.classic().members {
 		m.protocols, m.groupType = protocols[m.id], consumerProtocol
-		g.classic().touched = true
+		g.classic().stale = true
 		s.expectHeartbeat(g, m)
 	}
 	if without != "" {
@@ -149,7 +147,7 @@ func (s *Shard) downgrade(g *group, without string) {
 	}
 }
 
-// electAmong chooses a protocol for members that a group does not have yet.
+// electAmong chooses a protocol for members that are not in a group yet.
 func electAmong(protocols map[string][]format.Protocol) string {
 	c := newClassic()
 	for id, list := range protocols {

@@ -10,9 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// settleOld lets clients of both protocols go on until everybody has what it is to
-// have.
-func settleOld(w *world, news []*client, olds []*oldClient) {
+// stabilizeOld lets clients of both protocols continue until the group is stable.
+func stabilizeOld(w *world, news []*client, olds []*oldClient) {
 	w.t.Helper()
 	for range 20 {
 		w.advance(time.Second)
@@ -25,20 +24,20 @@ func settleOld(w *world, news []*client, olds []*oldClient) {
 	}
 }
 
-// oldGroup is a classic group of two consumers of t, which has 6 partitions.
+// oldGroup returns a classic group of two consumers of t, which has 6 partitions.
 func oldGroup(w *world) []*oldClient {
 	w.t.Helper()
 	w.topic("t", 6)
 	olds := []*oldClient{{w: w, topics: []string{"t"}, generation: -1}, {w: w, topics: []string{"t"}, generation: -1}}
-	settleOld(w, nil, olds)
+	stabilizeOld(w, nil, olds)
 	if olds[0].has.Count() != 3 || olds[1].has.Count() != 3 || w.state("g") != "Stable" {
 		w.t.Fatalf("%v %v, the group is %s", olds[0].has, olds[1].has, w.state("g"))
 	}
 	return olds
 }
 
-// A consumer of the new protocol joins a classic group, and the old ones go on; when
-// it leaves, the group is a classic one again.
+// A consumer with the new protocol joins a classic group, and the old members continue. When it
+// leaves, the group is a classic one again.
 func TestUpgradeAndDowngrade(t *testing.T) {
 	w := newWorld(t)
 	olds := oldGroup(w)
@@ -48,14 +47,14 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	n := &client{w: w, id: "n", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = []string{"t"} }}
 	is(t, n.join(), nil)
 	if n.epoch <= generation || n.has.Count() != 0 {
-		t.Errorf("epoch %d after generation %d, with %v that is still others'", n.epoch, generation, n.has)
+		t.Errorf("epoch %d after generation %d, with %v that others still own", n.epoch, generation, n.has)
 	}
 	w.replays()
 	olds[0].step()
 	if olds[0].generation != -1 {
-		t.Error("the old ones are not asked to join again")
+		t.Error("the old members are not asked to rejoin")
 	}
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 	if n.has.Count() != 2 || olds[0].has.Count() != 2 || olds[1].has.Count() != 2 {
 		t.Errorf("%v, %v, %v", n.has, olds[0].has, olds[1].has)
 	}
@@ -68,13 +67,13 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	}
 	w.replays()
 	w.start()
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
 	if s := w.state("g"); s != "PreparingRebalance" {
 		t.Error(s)
 	}
-	settleOld(w, nil, olds)
+	stabilizeOld(w, nil, olds)
 	if olds[0].has.Count() != 3 || olds[1].has.Count() != 3 || w.shard.groups["g"].consumer() != nil {
 		t.Errorf("%v, %v", olds[0].has, olds[1].has)
 	}
@@ -84,14 +83,14 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	w.replays()
 }
 
-func TestAnUpgradeThatCannotBe(t *testing.T) {
+func TestImpossibleUpgrade(t *testing.T) {
 	join := func(w *world) int16 { return w.consumerBeat(full("n", "t")).ErrorCode }
 	w := newWorld(t, func(c *Config) { c.Upgrade = false })
 	oldGroup(w)
 	is(t, join(w), kerr.GroupIDNotFound)
 
 	w = newWorld(t)
-	w.two() // its assignments are not what consumers understand
+	w.two() // its assignments can't be decoded
 	resp := w.consumerBeat(full("n", "t"))
 	is(t, resp.ErrorCode, kerr.GroupIDNotFound)
 	if *resp.ErrorMessage != "Cannot upgrade classic group g to consumer group because the embedded consumer protocol is malformed." {
@@ -103,27 +102,27 @@ func TestAnUpgradeThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestADowngradeThatIsNotWanted(t *testing.T) {
+func TestDisabledDowngrade(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Downgrade = false })
 	olds := oldGroup(w)
 	n := w.newClient("n", "t")
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
-	settleOld(w, nil, olds)
+	stabilizeOld(w, nil, olds)
 	if w.shard.groups["g"].consumer() == nil || olds[0].has.Count() != 3 {
-		t.Error("it is a classic group, or doesn't go on")
+		t.Error("it became a classic group, or does not continue")
 	}
 }
 
-// Empty groups change their protocol without more; offsets stay.
-func TestAnEmptyGroupTakesWhoeverComes(t *testing.T) {
+// An empty group changes its protocol immediately and keeps its offsets.
+func TestEmptyGroupAcceptsEitherProtocol(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	is(t, w.commit(commitOf("", -1, "t", 7)), nil)
 	n := w.newClient("n", "t")
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
 	old := &oldClient{w: w, topics: []string{"t"}, generation: -1}
-	settleOld(w, nil, []*oldClient{old})
+	stabilizeOld(w, nil, []*oldClient{old})
 	if old.has.Count() != 2 || w.shard.groups["g"].consumer() != nil {
 		t.Errorf("%v", old.has)
 	}
@@ -137,11 +136,11 @@ func TestAnEmptyGroupTakesWhoeverComes(t *testing.T) {
 	w.replays()
 }
 
-func TestClassicMembersOfAConsumerGroupThatFail(t *testing.T) {
+func TestFailingClassicMembersOfAConsumerGroup(t *testing.T) {
 	w := newWorld(t)
 	olds := oldGroup(w)
 	n := w.newClient("n", "t")
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 	beat := func(id string, generation int32) int16 { return w.beat(id, generation) }
 	is(t, beat("nobody", 1), kerr.UnknownMemberID)
 	is(t, beat(olds[0].id, 1), kerr.IllegalGeneration)
@@ -155,17 +154,17 @@ func TestClassicMembersOfAConsumerGroupThatFail(t *testing.T) {
 	is(t, ask[*kmsg.JoinGroupResponse](w, request(join)).ErrorCode, kerr.InconsistentGroupProtocol)
 	is(t, w.commit(commitOf(olds[0].id, olds[0].generation+1, "t", 1)), kerr.IllegalGeneration)
 
-	// One dies: its session is the one that it asked for, 10 s.
+	// A member dies: its session is the one it asked for, 10 s.
 	for range 6 {
 		w.advance(2 * time.Second)
 		is(t, n.beat(), nil)
 		olds[0].step()
 	}
-	settleOld(w, []*client{n}, olds[:1])
+	stabilizeOld(w, []*client{n}, olds[:1])
 	if n.has.Count()+olds[0].has.Count() != 6 {
 		t.Errorf("%v, %v", n.has, olds[0].has)
 	}
-	// One sends heartbeats, is told to join again, and doesn't.
+	// A member sends heartbeats, must rejoin, and does not.
 	w.newClient("n2", "t")
 	is(t, n.beat(), nil)
 	for range 40 { // its rebalance timeout is 60 s
@@ -179,8 +178,8 @@ func TestClassicMembersOfAConsumerGroupThatFail(t *testing.T) {
 	w.replays()
 }
 
-// A leader may have assigned a partition twice; nobody has it twice after that.
-func TestAnUpgradeOfAnAssignmentThatOverlaps(t *testing.T) {
+// A leader may have assigned a partition twice; after the upgrade it has a single owner.
+func TestUpgradeWithOverlappingAssignments(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	leader, j := w.join("")
@@ -189,7 +188,7 @@ func TestAnUpgradeOfAnAssignmentThatOverlaps(t *testing.T) {
 	other, k := w.join("")
 	w.join(leader)
 	gen := w.joined(k).Generation
-	both := string(w.shard.embedded(assign.Assignment{idOf("t"): {0, 1}}, subscription()))
+	both := string(w.shard.encodeAssignment(assign.Assignment{idOf("t"): {0, 1}}, subscription()))
 	w.sync(leader, gen, leader, both, other, both)
 	w.newClient("n", "t")
 	has := 0
@@ -197,7 +196,7 @@ func TestAnUpgradeOfAnAssignmentThatOverlaps(t *testing.T) {
 		has += m.assigned.count() + m.revoking.count()
 	}
 	if has != 2 {
-		t.Errorf("%d partitions are somebody's, there are 2", has)
+		t.Errorf("%d partitions have an owner, want 2", has)
 	}
 	w.replays()
 }

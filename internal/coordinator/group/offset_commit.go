@@ -20,7 +20,7 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 		return
 	}
 	if g := s.groups[req.Group]; g != nil {
-		g.kind.committing(s, g, req.MemberID)
+		g.kind.commitAllowed(s, g, req.MemberID)
 	}
 	resp := commitRefused(req, 0)
 	for i, t := range req.Topics {
@@ -42,7 +42,8 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 	s.out.Reply(to, resp)
 }
 
-// commitSize is about that of the records: each has the group's and the topic's name.
+// commitSize returns the approximate size of the records: each contains the names of the group and
+// the topic.
 func commitSize(req *kmsg.OffsetCommitRequest) int {
 	n := 0
 	for i := range req.Topics {
@@ -60,12 +61,12 @@ func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p km
 		o.LeaderEpoch = -1
 	}
 	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
-		o.Expires, o.Topic = o.Committed+req.RetentionTimeMillis, [16]byte{} // that record has no room for the id
+		o.Expires, o.Topic = o.Committed+req.RetentionTimeMillis, [16]byte{} // that record format has no field for the id
 	}
 	return o
 }
 
-// commitRefused is a response with one code for every partition.
+// commitRefused returns a response with the same code for every partition.
 func commitRefused(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	resp.Version = req.Version
@@ -82,15 +83,15 @@ func commitRefused(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommit
 	return resp
 }
 
-// checkCommit returns why a commit is refused, nil if it is not; allowed, if it is not
-// nil, returns the same for one partition.
+// checkCommit returns why a commit is refused, nil if it is allowed. If allowed is not nil, it
+// returns the same for one partition.
 func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure) {
 	g := s.groups[req.Group]
 	switch {
 	case !fits(req.Group):
 		return nil, refuse(kerr.InvalidGroupID)
 	case g == nil && req.Generation < 0:
-		return nil, nil // a consumer that assigns to itself, or an administrator
+		return nil, nil // a consumer that assigns partitions itself, or an administrator
 	case g == nil && req.Version >= 9:
 		return nil, unknownGroup(req.Group)
 	case g == nil:
@@ -108,7 +109,7 @@ func (c *classic) mayCommit(req *kmsg.OffsetCommitRequest) *failure {
 	case req.Generation < 0 && c.state == empty:
 		return nil
 	case req.Generation >= 0 || req.MemberID != "" || req.InstanceID != nil:
-		if f := c.known(req.MemberID, req.InstanceID); f != nil {
+		if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
 			return f
 		}
 		if req.Generation != c.generation {
@@ -118,15 +119,15 @@ func (c *classic) mayCommit(req *kmsg.OffsetCommitRequest) *failure {
 		return refuse(kerr.UnknownMemberID)
 	}
 	if c.state == completing {
-		// The member has the new generation and not yet its assignment: what it commits
-		// is of the old one.
+		// The member has the new generation but not its assignment yet, so the commit is for the
+		// old one.
 		return refuse(kerr.RebalanceInProgress)
 	}
 	return nil
 }
 
-// checkCommit lets a member commit in an earlier epoch than its own for what it has had
-// since then (KIP-1251).
+// checkCommit lets a member commit in an earlier epoch than its own for partitions that it has
+// owned since then (KIP-1251).
 func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]byte, int32) *failure, f *failure) {
 	if req.Generation < 0 && len(c.members) == 0 {
 		return nil, nil
@@ -143,24 +144,24 @@ func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]
 		return nil, m.stale()
 	}
 	return func(topic [16]byte, partition int32) *failure {
-		if m.had(topic, partition, req.Generation) {
+		if m.ownedSince(topic, partition, req.Generation) {
 			return nil
 		}
 		return m.stale()
 	}, nil
 }
 
-// committing: a member that commits is alive.
-func (c *classic) committing(s *Shard, g *group, id string) {
+// commitAllowed implements kind: a commit counts as a heartbeat.
+func (c *classic) commitAllowed(s *Shard, g *group, id string) {
 	if m := c.members[id]; m != nil {
 		s.expectHeartbeat(g, m)
 	}
 }
 
-// committing changes nothing: a member of the newer protocol is alive by its heartbeats.
-func (c *consumer) committing(*Shard, *group, string) {}
+// commitAllowed implements kind: only heartbeats keep members of consumer groups alive.
+func (c *consumer) commitAllowed(*Shard, *group, string) {}
 
-// stale is what a member of another epoch is told.
+// stale returns the error for a member with the wrong epoch.
 func (m *member) stale() *failure {
 	if m.classic() {
 		return refuse(kerr.IllegalGeneration)
@@ -168,9 +169,9 @@ func (m *member) stale() *failure {
 	return refuse(kerr.StaleMemberEpoch)
 }
 
-// had says whether a partition has been the member's since an epoch or earlier, and
-// still is, or is being given up.
-func (m *member) had(topic assign.TopicID, p, epoch int32) bool {
+// ownedSince reports whether the member got a partition in an epoch or earlier, and still owns it or is
+// revoking it.
+func (m *member) ownedSince(topic assign.TopicID, p, epoch int32) bool {
 	for _, o := range []owned{m.assigned, m.revoking} {
 		if since, ok := o[topic][p]; ok && since <= epoch {
 			return true

@@ -24,7 +24,7 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	default:
 		subscribes, known := g.kind.subscriptions()
 		if !known {
-			resp.ErrorCode = kerr.NonEmptyGroup.Code // what its members read is not known
+			resp.ErrorCode = kerr.NonEmptyGroup.Code // the members' subscriptions are not known
 			break
 		}
 		for _, t := range req.Topics {
@@ -51,7 +51,7 @@ func (s *Shard) deleteOffset(g *group, topic string, partition int32) {
 	s.emit(format.Key{Type: format.TypeOffset, Group: g.id, Item: topic, Partition: partition}, nil)
 }
 
-// dropOffsets deletes what was committed for topics that are gone.
+// dropOffsets deletes all offsets of topics.
 func (s *Shard) dropOffsets(g *group, topics []string) {
 	for _, t := range topics {
 		for _, p := range slices.Sorted(maps.Keys(g.offsets[t])) {
@@ -60,8 +60,8 @@ func (s *Shard) dropOffsets(g *group, topics []string) {
 	}
 }
 
-// Delete deletes groups that have no members, with their offsets. It is answered
-// with a []kmsg.DeleteGroupsResponseGroup.
+// Delete deletes groups without members, and their offsets. The response is a
+// []kmsg.DeleteGroupsResponseGroup.
 type Delete struct {
 	Groups []string
 }
@@ -86,13 +86,12 @@ func (s *Shard) deleteGroup(id string) *failure {
 		return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id)
 	}
 	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
-	g.kind.drop(s, g)
+	g.kind.removeRecords(s, g)
 	s.finishEvent(id)
 	return nil
 }
 
-// expireOffsets deletes offsets whose retention is over, and groups of which nothing
-// is left then.
+// expireOffsets deletes offsets whose retention has expired, and groups of which nothing is left.
 func (s *Shard) expireOffsets() {
 	left := maxTombstones
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
@@ -103,19 +102,18 @@ func (s *Shard) expireOffsets() {
 		n, all := s.expireGroup(g, left)
 		left -= n
 		if all && g.kind.idle() {
-			g.kind.drop(s, g)
+			g.kind.removeRecords(s, g)
 		}
 		s.finishEvent(id)
 	}
 	again := s.cfg.RetentionCheck
 	if left <= 0 {
-		again = tombstonesSoon
+		again = tombstoneDelay
 	}
 	s.setTimer(timerRetention, "", "", again)
 }
 
-// expireGroup deletes at most limit offsets of a group. all says that it has none any
-// more.
+// expireGroup deletes at most limit offsets of a group. all reports whether none are left.
 func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	if len(g.offsets) == 0 {
 		return 0, true
@@ -140,16 +138,16 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	return n, len(g.offsets) == 0
 }
 
-// expired: the retention counts from when an empty classic group lost its last
-// member, else from the commit. A time of its own that an old client has asked for
-// counts instead.
+// expired reports whether an offset's retention has expired. The retention starts when an empty
+// classic group lost its last member, otherwise at the commit. An old client may have set an
+// expiration time of its own.
 func (s *Shard) expired(g *group, o format.Offset) bool {
 	now := s.nowMillis()
 	if o.Expires >= 0 {
 		return now >= o.Expires
 	}
 	from := o.Committed
-	if emptied, counts := g.kind.emptied(); counts {
+	if emptied, counts := g.kind.emptySince(); counts {
 		from = emptied
 	}
 	return now-from >= s.cfg.Retention.Milliseconds()

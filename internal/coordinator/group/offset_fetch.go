@@ -10,10 +10,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// FetchOffsets asks for committed offsets of groups, as OffsetFetch from version 8 on
-// names them; topics have names, and ids where they are known. Topics nil: all. It is
-// answered with a []kmsg.OffsetFetchResponseGroup, in which every topic of which
-// something is committed has the id that it was committed for, if that is known.
+// FetchOffsets fetches committed offsets of groups, as OffsetFetch from version 8 on does. Topics
+// have names, and ids if those are known; nil Topics selects all. The response is a
+// []kmsg.OffsetFetchResponseGroup, with the topic ids that were recorded with the offsets.
 type FetchOffsets struct {
 	Groups []kmsg.OffsetFetchRequestGroup
 }
@@ -39,7 +38,7 @@ func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchR
 	if want.Topics == nil {
 		if g != nil {
 			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
-				if shown := s.shown(g, name); len(shown) > 0 {
+				if shown := s.partitionsWithOffsets(g, name); len(shown) > 0 {
 					s.fetchTopic(&resp, g, name, [16]byte{}, shown)
 				}
 			}
@@ -70,8 +69,8 @@ func (s *Shard) fetchTopic(resp *kmsg.OffsetFetchResponseGroup, g *group, name s
 	resp.Topics = append(resp.Topics, t)
 }
 
-// offset is what is committed for a partition. What was committed for a topic that
-// was deleted says nothing about the one that has its name now.
+// offset returns the committed offset of a partition. Offsets of a deleted topic are not returned
+// for a new topic with the same name.
 func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, bool) {
 	if g == nil {
 		return format.Offset{}, false
@@ -84,12 +83,12 @@ func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, 
 	if exists && o.Topic == now.ID {
 		return o, true
 	}
-	_, deleted := s.changes.deleted[topic] // the tombstones follow
+	_, deleted := s.changes.deleted[topic] // its tombstones are pending
 	return o, !deleted && !(exists && o.Topic != [16]byte{})
 }
 
-// shown are the partitions of a topic of which something is committed, sorted.
-func (s *Shard) shown(g *group, topic string) (partitions []int32) {
+// partitionsWithOffsets returns the partitions of a topic that have committed offsets, sorted.
+func (s *Shard) partitionsWithOffsets(g *group, topic string) (partitions []int32) {
 	for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
 		if _, ok := s.offset(g, topic, p); ok {
 			partitions = append(partitions, p)
@@ -98,12 +97,12 @@ func (s *Shard) shown(g *group, topic string) (partitions []int32) {
 	return partitions
 }
 
-// checkFetch: anybody may ask for the offsets of a classic group.
+// checkFetch implements kind: any client may fetch the offsets of a classic group.
 func (c *classic) checkFetch(*kmsg.OffsetFetchRequestGroup) *failure { return nil }
 
 func (c *consumer) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {
 	if req.MemberID == nil && req.MemberEpoch < 0 {
-		return nil // an administrator, or a client that doesn't say
+		return nil // an administrator, or a client that does not name a member
 	}
 	m := c.members[deref(req.MemberID)]
 	switch {
@@ -115,8 +114,7 @@ func (c *consumer) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {
 	return m.stale()
 }
 
-// Committed asks for everything that is committed, for the metrics of lag. It is
-// answered with a []CommittedOffset.
+// Committed returns all committed offsets, for lag metrics. The response is a []CommittedOffset.
 type Committed struct{}
 
 // CommittedOffset is one committed offset.

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// commitOf commits offset for partition 0 of a topic.
+// commitOf returns a commit of offset for partition 0 of a topic.
 func commitOf(member string, generation int32, topic string, offset int64) *kmsg.OffsetCommitRequest {
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Version, req.Group, req.MemberID, req.Generation, req.RetentionTimeMillis = 9, "g", member, generation, -1
@@ -27,7 +27,7 @@ func (w *world) commit(req *kmsg.OffsetCommitRequest) int16 {
 	return ask[*kmsg.OffsetCommitResponse](w, request(req)).Topics[0].Partitions[0].ErrorCode
 }
 
-// fetched is what is committed for partition 0 of a topic.
+// fetched returns the committed offset for partition 0 of a topic.
 func (w *world) fetched(topic string) kmsg.OffsetFetchResponseGroupTopicPartition {
 	w.t.Helper()
 	g := kmsg.NewOffsetFetchRequestGroup()
@@ -35,7 +35,7 @@ func (w *world) fetched(topic string) kmsg.OffsetFetchResponseGroupTopicPartitio
 	return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0]
 }
 
-func TestAConsumerWithoutAGroupCommits(t *testing.T) {
+func TestCommitWithoutAGroup(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	if p := w.fetched("t"); p.Offset != -1 || p.LeaderEpoch != -1 || *p.Metadata != "" || p.ErrorCode != 0 {
@@ -69,7 +69,7 @@ func TestOldCommitsHaveNoLeaderEpochAndMayExpireEarly(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	w.replays()
-	w.advance(11 * time.Minute) // the next look at expired offsets is after 10
+	w.advance(11 * time.Minute) // the retention check runs every 10
 	if p := w.fetched("t"); p.Offset != -1 || w.state("g") != "Dead" {
 		t.Errorf("%+v", p)
 	}
@@ -96,7 +96,7 @@ func TestCommitsOfAClassicGroup(t *testing.T) {
 	is(t, w.commit(long), kerr.OffsetMetadataTooLarge)
 
 	_, j := w.join(leader)
-	is(t, w.commit(commitOf(other, gen, "t", 2)), nil) // what it has read before it rejoins
+	is(t, w.commit(commitOf(other, gen, "t", 2)), nil) // it may commit its progress before it rejoins
 	_, k := w.join(other)
 	w.joined(j)
 	w.joined(k)
@@ -108,8 +108,8 @@ func TestCommitsOfAClassicGroup(t *testing.T) {
 	w.replays()
 }
 
-// A commit keeps a member's session, as a heartbeat does.
-func TestACommitIsASignOfLife(t *testing.T) {
+// A commit extends a member's session, as a heartbeat does.
+func TestCommitExtendsTheSession(t *testing.T) {
 	w := newWorld(t)
 	leader, other, gen := w.two()
 	for range 5 {
@@ -131,10 +131,11 @@ func TestCommitsOfAConsumerGroup(t *testing.T) {
 	is(t, w.commit(commitOf("a", a.epoch+1, "t", 1)), kerr.StaleMemberEpoch)
 	is(t, w.commit(commitOf("", -1, "t", 1)), kerr.UnknownMemberID)
 
-	// KIP-1251: its epoch moved on without its knowing; what it had, it may commit.
+	// KIP-1251: its epoch advanced without its knowledge; it may still commit the partitions it
+	// owned.
 	before := a.epoch
 	b := w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	mine := slices.Contains(a.has[idOf("t")], 0)
 	lagging := commitOf("a", before, "t", 5)
 	if !mine {
@@ -156,12 +157,12 @@ func TestCommitsOfAConsumerGroup(t *testing.T) {
 	w.replays()
 }
 
-func TestOffsetsOfATopicThatIsDeletedOrMadeAnew(t *testing.T) {
+func TestOffsetsOfDeletedAndRecreatedTopics(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	is(t, w.commit(commitOf("", -1, "t", 7)), nil)
 	req := commitOf("", -1, "u", 8)
-	req.Topics[0].TopicID = [16]byte{1} // of an earlier life of the topic, that the shard heard no end of
+	req.Topics[0].TopicID = [16]byte{1} // of an earlier topic whose deletion the shard missed
 	is(t, w.commit(req), nil)
 	w.topic("u", 1)
 	if p := w.fetched("u"); p.Offset != -1 {
@@ -201,17 +202,17 @@ func TestOffsetDelete(t *testing.T) {
 	w.replays()
 }
 
-// As in Kafka the topics of a subscription are known if its first fields can be read,
-// whatever its version, and members of which they are not known may subscribe to any.
-func TestOffsetDeleteReadsTheBeginningOfASubscription(t *testing.T) {
+// As in Kafka, a subscription's topics are known if its first fields can be decoded, whatever its
+// version. A member with an undecodable subscription may subscribe to any topic.
+func TestOffsetDeleteReadsTheStartOfASubscription(t *testing.T) {
 	topics := []byte{0, 1, 0, 0, 0, 1, 0, 1, 'u'} // version 1, one topic
 	for name, c := range map[string]struct {
 		subscription []byte
 		want         *kerr.Error
 	}{
-		"cut behind the topics":    {topics, kerr.GroupSubscribedToTopic},
-		"cut behind the user data": {append(slices.Clone(topics), 0xff, 0xff, 0xff, 0xff), nil},
-		"of a later version":       {append([]byte{0, 9}, append(topics[2:], 0xff, 0xff, 0xff, 0xff)...), nil},
+		"cut after the topics":    {topics, kerr.GroupSubscribedToTopic},
+		"cut after the user data": {append(slices.Clone(topics), 0xff, 0xff, 0xff, 0xff), nil},
+		"of a later version":      {append([]byte{0, 9}, append(topics[2:], 0xff, 0xff, 0xff, 0xff)...), nil},
 	} {
 		w := newWorld(t)
 		w.topic("t", 1)
@@ -238,7 +239,7 @@ func TestDeleteGroups(t *testing.T) {
 	w.leave(kmsg.LeaveGroupRequestMember{MemberID: leader})
 	is(t, remove()[0].ErrorCode, nil)
 	if len(w.shard.groups) != 0 || len(compact(w.log)) != 0 {
-		t.Error("something is left of it")
+		t.Error("something is left of the group")
 	}
 	w.replays()
 
@@ -252,8 +253,8 @@ func TestDeleteGroups(t *testing.T) {
 	w.replays()
 }
 
-// Offsets of a group expire when nobody has been there for the retention; not while
-// a member might be reading them.
+// A group's offsets expire when it has had no members for the retention, but not while a member may
+// be reading them.
 func TestRetention(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Retention = time.Hour })
 	w.topic("t", 1)
@@ -267,15 +268,15 @@ func TestRetention(t *testing.T) {
 		is(t, w.beat(other, gen), nil)
 	}
 	if w.fetched("t").Offset != 1 || w.fetched("u").Offset != -1 {
-		t.Errorf("3 hours later: %+v, %+v", w.fetched("t"), w.fetched("u"))
+		t.Errorf("after 3 hours: %+v, %+v", w.fetched("t"), w.fetched("u"))
 	}
 	w.leave(kmsg.LeaveGroupRequestMember{MemberID: other})
 	w.leave(kmsg.LeaveGroupRequestMember{MemberID: leader})
-	w.advance(49 * time.Minute) // counts from the last member, not from the commit
+	w.advance(49 * time.Minute) // from the time the last member left, not from the commit
 	if w.fetched("t").Offset != 1 {
-		t.Error("it expired while it was to be kept")
+		t.Error("it expired too early")
 	}
-	w.start() // does a reload know since when?
+	w.start() // a reload must know when the group became empty
 	w.advance(22 * time.Minute)
 	if w.fetched("t").Offset != -1 || w.state("g") != "Dead" || len(compact(w.log)) != 0 {
 		t.Errorf("%+v, the group is %s", w.fetched("t"), w.state("g"))
@@ -283,7 +284,7 @@ func TestRetention(t *testing.T) {
 	w.replays()
 }
 
-func TestRetentionGoesOnSoonWhereThereIsMuch(t *testing.T) {
+func TestRetentionContinuesSoonAfterAFullBatch(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	req := commitOf("", -1, "t", 7)
@@ -302,7 +303,7 @@ func TestRetentionGoesOnSoonWhereThereIsMuch(t *testing.T) {
 	}
 }
 
-func TestViewsOfGroups(t *testing.T) {
+func TestDescribeAndList(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	leader, other, _ := w.two()
@@ -331,7 +332,7 @@ func TestViewsOfGroups(t *testing.T) {
 	_ = other
 }
 
-func TestRefuseHasTheShapeOfTheResponse(t *testing.T) {
+func TestRefuseMatchesTheResponseType(t *testing.T) {
 	commit := commitOf("m", 1, "t", 1)
 	if r := Refuse(commit, kerr.NotCoordinator).(*kmsg.OffsetCommitResponse); r.Version != 9 || r.Topics[0].Partitions[0].ErrorCode != kerr.NotCoordinator.Code {
 		t.Errorf("%+v", r)
@@ -347,7 +348,7 @@ func TestRefuseHasTheShapeOfTheResponse(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if Refuse(kmsg.NewPtrMetadataRequest(), kerr.NotCoordinator) != nil {
-		t.Error("an answer to what is no request of a group")
+		t.Error("an answer to a request that is not about a group")
 	}
 	w := newWorld(t)
 	for _, e := range []any{"what?", request(kmsg.NewPtrMetadataRequest())} {

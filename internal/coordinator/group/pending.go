@@ -2,24 +2,23 @@ package group
 
 import "slices"
 
-// Ids that were given out (KIP-394) and have not come back yet. Each is counted where
-// the group is, and under the connection that asked for it: one that asks again and
-// again loses its oldest, and those of one that is closed are forgotten.
+// Pending member ids are assigned to clients that have not joined with them yet (KIP-394). They are
+// counted with the group and listed under the client's connection. A connection that asks for too
+// many loses its oldest id, and a closed connection loses all.
 
-// maxPending is how many ids one connection may have outstanding in a shard. A consumer
-// needs one.
+// maxPending is how many pending ids a connection may have in a shard. A consumer needs one.
 const maxPending = 100
 
-// pendingID is an id that was given out in a group.
+// pendingID is a pending member id of a group.
 type pendingID struct{ group, id string }
 
-// Closed notifies the shard that a client's connection has ended. It has no answer.
+// Closed notifies the shard that a client's connection has ended. It has no response.
 type Closed struct{ Connection uint64 }
 
-// notePending notes an id that was given out. connection is 0 where it is not known.
+// notePending notes a pending id. connection is 0 if it is not known.
 func (s *Shard) notePending(g *group, id string, connection uint64) {
 	c := g.classic()
-	c.pending[id], c.touched = connection, true
+	c.pending[id], c.stale = connection, true
 	if connection == 0 {
 		return
 	}
@@ -31,13 +30,14 @@ func (s *Shard) notePending(g *group, id string, connection uint64) {
 	}
 }
 
-// dropPending forgets an id that was given out; a join phase may have waited for it.
+// dropPending drops a pending id, and ends a join phase that waited only for it.
 func (s *Shard) dropPending(g *group, id string) {
-	s.drop(g, id)
+	s.dropMember(g, id)
 	s.completeIfAllJoined(g)
 }
 
-// removePending takes an id off its connection's list: it is a member's now, or forgotten.
+// removePending removes an id from its connection's list when it becomes a member's id or is
+// dropped.
 func (s *Shard) removePending(g *group, id string) {
 	c := g.classic()
 	if c == nil {
@@ -55,8 +55,8 @@ func (s *Shard) removePending(g *group, id string) {
 	s.pending[connection] = list
 }
 
-// closed has the ids that a connection was given time out now. Their timers do it, since
-// it may end a join phase.
+// closed expires the pending ids of a connection now. Their timers drop them, because that may end
+// a join phase and write records.
 func (s *Shard) closed(connection uint64) {
 	for _, p := range s.pending[connection] {
 		s.setTimer(timerSession, p.group, p.id, 0)

@@ -12,16 +12,16 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// work is what the members of a group do with their partitions: they read on from what
-// is committed and commit what they have read. It remembers what the coordinator has
-// acknowledged, and who was told that he has what, in every epoch that there ever was.
+// work is what the members of a group do with their partitions: they continue from the committed
+// offsets and commit what they have read. It remembers which commits the coordinator has
+// acknowledged, and which member was assigned which partition in each epoch.
 type work struct {
 	committed map[spot]int64
-	reads     map[worker]map[spot]int64 // where it reads on
+	reads     map[worker]map[spot]int64 // next offset to read
 	had       map[claim]string
-	said      map[worker]string // what it was last told, in words
-	consumer  bool              // the group was a consumer group when it was last looked at
-	epoch     int32             // of the group then
+	said      map[worker]string // last assignment, as text
+	consumer  bool              // the group was a consumer group at the last check
+	epoch     int32             // the group's epoch at the last check
 }
 
 // spot is a partition.
@@ -40,10 +40,10 @@ func newWork() work {
 	return work{committed: map[spot]int64{}, reads: map[worker]map[spot]int64{}, had: map[claim]string{}, said: map[worker]string{}}
 }
 
-// worker is a client of either protocol.
+// worker is a client with either protocol.
 type worker interface {
-	// told is under which name it was last told in which epoch that it has what. A
-	// static member's name is its instance's; epoch -1 is none.
+	// told returns the name, epoch and partitions of its last assignment. The name of a static
+	// member is its instance; epoch -1 is none.
 	told() (name string, epoch int32, has assign.Assignment)
 	commits() *kmsg.OffsetCommitRequest // without topics
 }
@@ -78,7 +78,7 @@ func (c *oldClient) commits() *kmsg.OffsetCommitRequest {
 	return req
 }
 
-// workers are all that are alive, the paused ones too.
+// workers returns all live members, including paused ones.
 func (c *chaos) workers() (all []worker) {
 	for _, n := range c.new {
 		all = append(all, n)
@@ -89,8 +89,8 @@ func (c *chaos) workers() (all []worker) {
 	return all
 }
 
-// note takes down who has what now. No partition may ever have been another's in the
-// same generation or member epoch, however long ago that was.
+// note records the current owners. No partition may ever have had another owner in the same
+// generation or member epoch, however long ago.
 func (c *chaos) note() {
 	c.forget()
 	for _, w := range c.workers() {
@@ -106,7 +106,7 @@ func (c *chaos) note() {
 					next = c.stored(at)
 				}
 				reads[at] = next
-				if !news { // it may not be a member any more
+				if !news { // it may no longer be a member
 					continue
 				}
 				if before, ok := c.had[claim{at, epoch}]; ok && before != name {
@@ -119,8 +119,8 @@ func (c *chaos) note() {
 	}
 }
 
-// forget drops what was in a group that is gone: another one of that name counts its
-// epochs from the beginning, and so does an empty one that changes its protocol.
+// forget drops the state of a group that no longer exists: a new group of the same name starts its
+// epochs again, and so does an empty one that changes its protocol.
 func (c *chaos) forget() {
 	g := c.shard.groups["g"]
 	if g == nil {
@@ -153,7 +153,7 @@ func (c *chaos) forget() {
 	maps.DeleteFunc(c.had, func(_ claim, name string) bool { return !members[name] })
 }
 
-// stored is what the coordinator says is committed; 0: nothing.
+// stored returns the committed offset according to the coordinator, 0 for none.
 func (c *chaos) stored(at spot) int64 {
 	topic, ok := c.topics.ByID(at.topic)
 	if !ok {
@@ -164,8 +164,8 @@ func (c *chaos) stored(at spot) int64 {
 	return max(ask[[]kmsg.OffsetFetchResponseGroup](c.world, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
 }
 
-// readOn lets a member read some more of all that it believes it has, and commit it. A
-// commit that is accepted is never below one that was accepted before.
+// readOn lets a member read some more of all partitions that it believes it owns, and commit them.
+// An accepted commit is never below an earlier accepted one.
 func (c *chaos) readOn(w worker, records int64) {
 	req := w.commits()
 	req.Topics = nil
@@ -202,11 +202,11 @@ func compareSpots(a, b spot) int {
 	return int(a.partition - b.partition)
 }
 
-// checkOffsets holds that what is committed is what was last acknowledged.
+// checkOffsets checks that committed offsets are those last acknowledged.
 func (c *chaos) checkOffsets() {
 	for at, want := range c.committed {
 		topic, ok := c.topics.ByID(at.topic)
-		if !ok { // what was committed for it goes with it
+		if !ok { // its commits are deleted, too
 			delete(c.committed, at)
 			for _, reads := range c.reads {
 				delete(reads, at)
@@ -219,8 +219,8 @@ func (c *chaos) checkOffsets() {
 	}
 }
 
-// sleep lets one member stand still for up to ten minutes while the others go on. When
-// it wakes it does not know: it commits what it had read before, and only then asks.
+// sleep pauses one member for up to ten minutes while the others continue. When it wakes up it does
+// not know: it commits the offsets it had read before, and only then sends a heartbeat.
 func (c *chaos) sleep() {
 	all := c.workers()
 	if len(all) == 0 {
@@ -244,7 +244,7 @@ func (c *chaos) sleep() {
 	c.readOn(sleeper, 0)
 }
 
-// others lets all but one do what is next.
+// others lets all members but one take their next step.
 func (c *chaos) others(but worker) {
 	for _, n := range slices.Clone(c.new) {
 		if worker(n) != but {
@@ -258,8 +258,8 @@ func (c *chaos) others(but worker) {
 	}
 }
 
-// changeTopic is topic. Clients of the classic protocol know topics by name: what they
-// have of one that is deleted is nothing of another that comes under its name.
+// changeTopic changes a topic. Clients of the classic protocol know topics by name: partitions of a
+// deleted topic are not partitions of a new topic with the same name.
 func (c *chaos) changeTopic(name string, partitions int32) {
 	c.topic(name, partitions)
 	if partitions > 0 {
@@ -271,8 +271,8 @@ func (c *chaos) changeTopic(name string, partitions int32) {
 	}
 }
 
-// goOn lets a consumer send a heartbeat. If it is refused it gives up everything and
-// joins again; if it is refused then, that is the end of it.
+// goOn lets a consumer send a heartbeat. If it is refused, the consumer drops all partitions and
+// joins again, once.
 func (c *chaos) goOn(n *client) {
 	if n.beat() == 0 {
 		return

@@ -15,19 +15,19 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// oldClient is a consumer of the classic protocol. It gives up everything before it
-// joins, as the eager assignors do.
+// oldClient is a consumer with the classic protocol. It revokes all partitions before it joins, as
+// with the eager assignors.
 type oldClient struct {
 	w          *world
 	id         string
 	instance   *string
 	topics     []string
-	generation int32 // of what it has; -1: it has to join
+	generation int32 // of its assignment; -1: it must join
 	has        assign.Assignment
-	parked     coordinator.Ticket // its request that waits
+	parked     coordinator.Ticket // its waiting request
 }
 
-// step does the next thing that such a client does.
+// step takes the next step of such a client.
 func (c *oldClient) step() {
 	switch {
 	case c.parked != 0:
@@ -76,7 +76,7 @@ func (c *oldClient) take(response any) {
 			c.failed(r.ErrorCode)
 			return
 		}
-		a, err := c.w.shard.unembedded(r.MemberAssignment)
+		a, err := c.w.shard.decodeAssignment(r.MemberAssignment)
 		if err != nil {
 			c.w.t.Fatalf("assignment: %v", err)
 		}
@@ -88,7 +88,7 @@ func (c *oldClient) take(response any) {
 	}
 }
 
-// failed: it has to join, under another id where its own is not known.
+// failed makes the client join again, with another id if its own is unknown.
 func (c *oldClient) failed(code int16) {
 	c.generation, c.has = -1, nil
 	switch code {
@@ -116,20 +116,20 @@ func (c *oldClient) lead(members []kmsg.JoinGroupResponseMember) (out []kmsg.Syn
 		in.Members = append(in.Members, a)
 	}
 	for id, a := range assign.Range(in) {
-		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: c.w.shard.embedded(a, subscription())})
+		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: c.w.shard.encodeAssignment(a, subscription())})
 	}
 	return out
 }
 
-// chaos is a group whose members come, go, die and change, while topics do too and
-// the coordinator moves.
+// chaos is a group whose members join, leave, die and change, while topics change and the
+// coordinator moves.
 type chaos struct {
 	*world
 	t       *rapid.T
 	created int
 	new     []*client
 	old     []*oldClient
-	// The highest seen, to see that nothing goes back.
+	// The highest values seen, to check that none decreases.
 	epoch      int32
 	generation int32
 	memberOf   map[string]int32
@@ -165,7 +165,7 @@ func (c *chaos) act(kinds []string) {
 	case "old":
 		o := &oldClient{w: c.world, topics: c.names(), generation: -1, instance: ptr(rapid.SampledFrom([]string{"", "", "", "k"}).Draw(c.t, "instance"))}
 		if slices.ContainsFunc(c.old, func(x *oldClient) bool { return x.instance != nil }) {
-			o.instance = nil // two with one instance id would fence one another for ever
+			o.instance = nil // two members with one instance id would fence each other forever
 		}
 		c.old = append(c.old, o)
 	case "beat":
@@ -179,7 +179,7 @@ func (c *chaos) act(kinds []string) {
 				o.step()
 			}
 		}
-	case "lost": // the answer is
+	case "lost": // the response is lost
 		if len(c.new) > 0 {
 			n := rapid.SampledFrom(c.new).Draw(c.t, "who")
 			had, epoch := n.has, n.epoch
@@ -207,7 +207,7 @@ func (c *chaos) act(kinds []string) {
 	case "reload":
 		c.start()
 		for _, o := range c.old {
-			if o.parked != 0 { // what it waited for is answered with an error
+			if o.parked != 0 { // its waiting request is answered with an error
 				o.parked, o.generation = 0, -1
 			}
 		}
@@ -220,7 +220,7 @@ func (c *chaos) act(kinds []string) {
 	}
 }
 
-// check holds the invariants.
+// check checks the invariants.
 func (c *chaos) check() {
 	c.replays()
 	c.note()
@@ -258,7 +258,7 @@ func (c *chaos) checkConsumer(k *consumer) {
 		}
 	}
 	maps.DeleteFunc(c.memberOf, func(id string, _ int32) bool { return k.members[id] == nil })
-	// What members believe that they have is what the coordinator believes.
+	// The members and the coordinator agree about what the members own.
 	for _, n := range c.new {
 		if m := k.members[n.id]; m != nil && n.epoch >= m.previous && m.epoch >= 0 {
 			c.within(n.id, n.has, m)
@@ -271,7 +271,7 @@ func (c *chaos) checkConsumer(k *consumer) {
 	}
 }
 
-// claim holds that nobody else has the partitions.
+// claim checks that no other member owns the partitions.
 func (c *chaos) claim(owners map[string]string, id string, a assign.Assignment) {
 	for topic, list := range a {
 		for _, p := range list {
@@ -284,14 +284,14 @@ func (c *chaos) claim(owners map[string]string, id string, a assign.Assignment) 
 	}
 }
 
-// within holds that a member has nothing that the coordinator thinks it hasn't.
+// within checks that a member owns nothing that the coordinator has not assigned to it.
 func (c *chaos) within(id string, has assign.Assignment, m *member) {
 	for topic, list := range has {
 		for _, p := range list {
 			_, a := m.assigned[topic][p]
 			_, r := m.revoking[topic][p]
 			if !a && !r {
-				c.t.Fatalf("%s has partition %d of %v; the coordinator knows of %v and %v", id, p, topic, m.assigned, m.revoking)
+				c.t.Fatalf("%s has partition %d of %v; the coordinator has %v and %v", id, p, topic, m.assigned, m.revoking)
 			}
 		}
 	}
@@ -314,10 +314,10 @@ func (c *chaos) checkClassic(k *classic) {
 		}
 	}
 	if awaiting != k.awaiting {
-		c.t.Fatalf("%d joins wait, counted are %d", awaiting, k.awaiting)
+		c.t.Fatalf("%d joins wait, but the count is %d", awaiting, k.awaiting)
 	}
 	if len(k.members) > 0 && k.members[k.leader] == nil && k.state != empty {
-		c.t.Fatalf("the leader %q is no member", k.leader)
+		c.t.Fatalf("the leader %q is not a member", k.leader)
 	}
 	for _, o := range c.old {
 		if k.members[o.id] != nil && o.generation == k.generation && o.parked == 0 {
@@ -326,8 +326,8 @@ func (c *chaos) checkClassic(k *classic) {
 	}
 }
 
-// calm lets everybody alive go on without faults: the group must come to rest, with
-// every partition of subscribed topics at one of its live members.
+// calm lets all live members continue without faults: the group must become stable, with every
+// partition of the subscribed topics owned by a live member.
 func (c *chaos) calm() {
 	for range 60 {
 		c.advance(2 * time.Second)
@@ -340,12 +340,12 @@ func (c *chaos) calm() {
 	}
 	c.check()
 	if g := c.shard.groups["g"]; g != nil && g.consumer() == nil && len(c.old) > 0 && g.classic().state != stable {
-		c.t.Fatalf("the classic group does not come to rest: %v", g.classic().state)
+		c.t.Fatalf("the classic group does not become stable: %v", g.classic().state)
 	} else if g != nil && g.consumer() != nil && len(c.new)+len(c.old) > 0 && g.consumer().stateName() != "Stable" {
 		for _, m := range g.consumer().list() {
-			c.t.Logf("%s in epoch %d of %d, state %d, classic %t: has %v gives up %v target %v", m.id, m.epoch, g.consumer().targetEpoch, m.state, m.classic(), m.assigned, m.revoking, g.consumer().target[m.id])
+			c.t.Logf("%s in epoch %d of %d, state %d, classic %t: owns %v revokes %v target %v", m.id, m.epoch, g.consumer().targetEpoch, m.state, m.classic(), m.assigned, m.revoking, g.consumer().target[m.id])
 		}
-		c.t.Fatalf("the consumer group does not come to rest: %v", g.consumer().stateName())
+		c.t.Fatalf("the consumer group does not become stable: %v", g.consumer().stateName())
 	}
 }
 
@@ -369,8 +369,8 @@ func TestClassicGroupInChaos(t *testing.T) {
 	})
 }
 
-// Both protocols in one group: it is upgraded when a consumer of the new one comes,
-// and downgraded when the last of them has gone.
+// Both protocols in one group: it is upgraded when a consumer with the new protocol joins, and
+// downgraded when the last one leaves.
 func TestMixedGroupInChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		newChaos(t).run([]string{"old", "new", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload", "read", "read", "sleep"})

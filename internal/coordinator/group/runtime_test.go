@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// shakyLog is a log whose appends fail now and then, sometimes with the records in it
-// all the same, and end a little later than they begin.
+// shakyLog is a log whose appends sometimes fail, sometimes although the records are in the log,
+// and end a little later than they begin.
 type shakyLog struct {
 	mu      sync.Mutex
 	records []coordinator.Record
@@ -69,19 +69,18 @@ func submit(rt *coordinator.Runtime, event any) (any, error) {
 	return a.response, a.err
 }
 
-// Committed offsets never go back, whoever asks, while appends fail and the
-// coordinator changes: neither a commit that was acknowledged is lost, nor is anything
-// shown that is taken back later.
-func TestCommittedOffsetsNeverGoBack(t *testing.T) {
+// Committed offsets never decrease, for any client, while appends fail and the coordinator moves:
+// no acknowledged commit is lost, and no client sees an offset that is later rolled back.
+func TestCommittedOffsetsNeverDecrease(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	log := &shakyLog{}
 	rt := coordinator.NewRuntime(coordinator.Options{
-		New:   func(int32) coordinator.Machine { return New(DefaultConfig()) },
-		Hello: func(int32) any { return TopicsChanged{Topics: fakeTopics{}, All: true} },
+		New:          func(int32) coordinator.Machine { return New(DefaultConfig()) },
+		InitialEvent: func(int32) any { return TopicsChanged{Topics: fakeTopics{}, All: true} },
 	})
 	rt.Lead(0, 1, log)
 	var clients sync.WaitGroup
-	seen := []int64{-1, -1, -1, -1} // by group: the highest that anybody was shown
+	seen := []int64{-1, -1, -1, -1} // by group: the highest offset that any client has seen
 	var mu sync.Mutex
 	see := func(i int, offset int64, from int64) {
 		mu.Lock()
@@ -93,7 +92,7 @@ func TestCommittedOffsetsNeverGoBack(t *testing.T) {
 	}
 	for i := range seen {
 		name := fmt.Sprint("g", i)
-		clients.Go(func() { // commits what comes next
+		clients.Go(func() { // commits increasing offsets
 			for offset := int64(1); offset <= 300; offset++ {
 				req := commitOf("", -1, "t", offset)
 				req.Group = name
@@ -106,7 +105,7 @@ func TestCommittedOffsetsNeverGoBack(t *testing.T) {
 				}
 			}
 		})
-		clients.Go(func() { // and somebody else looks
+		clients.Go(func() { // another client reads
 			for range 600 {
 				mu.Lock()
 				from := seen[i]

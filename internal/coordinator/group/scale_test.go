@@ -31,7 +31,7 @@ func TestAThousandMembers(t *testing.T) {
 		}
 		w.advance(time.Second)
 	}
-	t.Error("they don't get to work")
+	t.Error("the group does not become stable")
 }
 
 func TestHundredsOfConsumers(t *testing.T) {
@@ -51,15 +51,15 @@ func TestHundredsOfConsumers(t *testing.T) {
 			break
 		}
 		if rounds == 5 { // of heartbeats, whatever the size
-			t.Fatal("they don't get to work")
+			t.Fatal("the group does not become stable")
 		}
 	}
 	w.replays()
 }
 
-// Members of a large group that come together get one target after a moment, not one for
-// each of them; all of them get their share.
-func TestALargeGroupGetsItsTargetsTogether(t *testing.T) {
+// In a large group, members that join together share one target, computed after a short delay. All
+// of them get their partitions.
+func TestLargeGroupSharesTargets(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1000)
 	all := make([]*client, 300)
@@ -95,9 +95,9 @@ func TestALargeGroupGetsItsTargetsTogether(t *testing.T) {
 	w.replays()
 }
 
-// A classic member is not asked to join again for a target that is not there yet: it would
-// join again and again.
-func TestAClassicMemberWaitsForTheTarget(t *testing.T) {
+// A classic member is not asked to rejoin for a target that is not computed yet, or it would rejoin
+// again and again.
+func TestClassicMemberWaitsForTheTarget(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1000)
 	w.newClient("new", "t")
@@ -107,7 +107,7 @@ func TestAClassicMemberWaitsForTheTarget(t *testing.T) {
 		w.advance(100 * time.Millisecond)
 	}
 	w.newClient("newer", "t")
-	for range 3 { // learns of it, joins again, and fetches
+	for range 3 { // notices the change, rejoins, and fetches
 		o.step()
 	}
 	w.newClient("newest", "t") // gets its target later
@@ -117,7 +117,7 @@ func TestAClassicMemberWaitsForTheTarget(t *testing.T) {
 	before := len(w.log)
 	is(t, w.beat(o.id, o.generation), nil)
 	if len(w.log) != before {
-		t.Error("a heartbeat has changed something")
+		t.Error("a heartbeat has changed the group")
 	}
 	w.advance(time.Second)
 	is(t, w.beat(o.id, o.generation), kerr.RebalanceInProgress)

@@ -10,90 +10,89 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// Shard holds the groups of one partition of __consumer_offsets. It is a
-// coordinator.Machine.
+// Shard holds the groups of one partition of __consumer_offsets. It is a coordinator.Machine.
 type Shard struct {
 	cfg    Config
 	topics Topics
 	times  func(group string) Times
 	groups map[string]*group
-	held   int64 // bytes of cfg.Room
-	// pending are the ids that were given out, by connection and in that order. Volatile.
+	memory int64 // bytes in use of cfg.MemberMemory
+	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
-	// matched is what a heartbeat has waited for, while it is handled.
-	matched *matched
-	// rematching: a call matches all expressions again; rematched is what it has found and
-	// is not recorded yet. Volatile.
+	// matched is the match that a resumed heartbeat waited for, while it is handled.
+	matched *heartbeatMatch
+	// rematching: a call is matching all expressions. rematched is its result until it is recorded.
+	// Volatile.
 	rematching bool
-	rematched  *rematched
-	// changes of topics that the records do not show yet. Volatile: a load is followed by
-	// a TopicsChanged of all.
+	rematched  *topicMatches
+	// changes of topics that the records do not reflect yet. Volatile: after a load, a
+	// TopicsChanged with All set follows.
 	changes changes
 
-	// During one event.
+	// Set only during an event.
 	now time.Time
 	out *coordinator.Effects
 }
 
 // New returns a shard without groups.
 func New(cfg Config) *Shard {
-	// What could never be kept is refused for good, and not with an error that asks the
-	// member to try again.
-	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.Room.size/shardShare/2))
+	// A request that could never fit gets a permanent error rather than one that makes the member
+	// retry.
+	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.MemberMemory.size/shardShare/2))
 	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
 		pending: map[uint64][]pendingID{}}
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
-// ConsumerGroupHeartbeat, OffsetCommit or OffsetDelete. It is answered with the
-// kmsg.Response of its version; any other request with an error. Topics in an OffsetCommit have both name and id,
+// ConsumerGroupHeartbeat, OffsetCommit or OffsetDelete. The response is the kmsg.Response of its
+// version, or an error for any other request. Topics in an OffsetCommit must have both name and id,
 // whatever the version.
 type Request struct {
-	// Connection is the number of the client's connection, 0 where it is not known.
+	// Connection is the number of the client's connection, 0 if it is not known.
 	Connection           uint64
-	ClientID, ClientHost string // ClientHost as Kafka writes it: "/127.0.0.1"
+	ClientID, ClientHost string // ClientHost in Kafka's notation: "/127.0.0.1"
 	Body                 kmsg.Request
 }
 
-// TopicsChanged tells the shard how topics are now. Nobody answers.
+// TopicsChanged notifies the shard of the current topics. It has no response.
 type TopicsChanged struct {
 	Topics Topics
-	// Changed are the names of topics that came, went, or got partitions; Deleted
-	// those that are gone: what was committed for them goes too. Where All is set,
-	// anything may have changed and nothing is said of what was deleted.
+	// Changed are the names of topics that were created, deleted, or got partitions. Deleted are
+	// those that were deleted; their committed offsets are deleted, too. If All is set, any topic
+	// may have changed, and Deleted may be incomplete.
 	Changed, Deleted []string
 	All              bool
-	// Times are what consumer groups have set for themselves, by the group's id.
-	// Nil where none has, or where it is as it was.
+	// Times returns the timeouts that a consumer group has configured, by group id. Nil if none
+	// has, or if nothing has changed.
 	Times func(group string) Times
 }
 
-// Times are the times of a consumer group (KIP-848) where it has its own; 0 where it
-// has the coordinator's. They hold from a member's next heartbeat on.
+// Times are the timeouts that a consumer group (KIP-848) has configured, 0 for the coordinator's.
+// They apply from a member's next heartbeat on.
 type Times struct{ Session, Heartbeat time.Duration }
 
 // The kinds of timers. Owner is the group, Part the member.
 const (
-	timerSession    uint8 = iota + 1 // a member hasn't been heard of
+	timerSession    uint8 = iota + 1 // a member has not been heard from
 	timerJoin                        // classic group: the join phase ends
-	timerSync                        // classic group: not everybody has synced
-	timerRebalance                   // consumer group: a member hasn't given up partitions
-	timerMemberJoin                  // consumer group, classic member: hasn't rejoined
-	timerMemberSync                  // consumer group, classic member: hasn't synced
-	timerRetention                   // the shard looks for offsets that are to expire
-	timerTopics                      // the shard records what follows from changes of topics
+	timerSync                        // classic group: the time to sync is over
+	timerRebalance                   // consumer group: a member has not revoked partitions
+	timerMemberJoin                  // consumer group, classic member: has not rejoined
+	timerMemberSync                  // consumer group, classic member: has not synced
+	timerRetention                   // the shard checks for expired offsets
+	timerTopics                      // the shard records the consequences of topic changes
 	timerTarget                      // consumer group: the next target may be computed
 )
 
-// Writes is coordinator.Machine.
+// Writes implements coordinator.Machine.
 func (s *Shard) Writes(event any) bool {
 	var e Request
 	switch event := event.(type) {
 	case Request:
 		e = event
-	case Delete, matched:
+	case Delete, heartbeatMatch:
 		return true
-	default: // they only read, or have no answer
+	default: // they only read, or have no response
 		return false
 	}
 	var id string
@@ -109,10 +108,10 @@ func (s *Shard) Writes(event any) bool {
 	return g != nil && g.kind.writes(e.Body)
 }
 
-// End is coordinator.Machine.
-func (s *Shard) End() { s.take(-s.held) }
+// End implements coordinator.Machine.
+func (s *Shard) End() { s.countMemory(-s.memory) }
 
-// Handle is coordinator.Machine.
+// Handle implements coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
 	s.now, s.out = now, out
 	switch e := event.(type) {
@@ -122,10 +121,10 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.topicsChanged(e)
 	case Closed:
 		s.closed(e.Connection)
-	case matched:
-		s.goOn(to, e)
-	case rematched:
-		s.matchedAgain(e)
+	case heartbeatMatch:
+		s.resumeHeartbeat(to, e)
+	case topicMatches:
+		s.receiveMatches(e)
 	case FetchOffsets:
 		out.Reply(to, s.fetchOffsets(e))
 	case Describe:
@@ -139,7 +138,7 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 	case Committed:
 		out.Reply(to, s.committed())
 	default:
-		out.Reply(to, fmt.Errorf("the group coordinator knows no event %T", event))
+		out.Reply(to, fmt.Errorf("group coordinator: unknown event %T", event))
 	}
 	s.out = nil
 }
@@ -169,13 +168,13 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 		id = req.Group
 		s.deleteOffsets(to, req)
 	default:
-		s.out.Reply(to, fmt.Errorf("the group coordinator knows no request %T", e.Body))
+		s.out.Reply(to, fmt.Errorf("group coordinator: unknown request %T", e.Body))
 	}
 	s.finishEvent(id)
 }
 
-// Loaded is coordinator.Machine: members get their time anew, since what they sent
-// while nobody listened is not known.
+// Loaded implements coordinator.Machine. Members get a full session, because requests sent during
+// the load are not known.
 func (s *Shard) Loaded(now time.Time, out *coordinator.Effects) {
 	s.now, s.out = now, out
 	for _, g := range s.groups {
@@ -185,13 +184,13 @@ func (s *Shard) Loaded(now time.Time, out *coordinator.Effects) {
 	s.out = nil
 }
 
-// Fire is coordinator.Machine.
+// Fire implements coordinator.Machine.
 func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.Effects) {
 	s.now, s.out = now, out
 	if key.Kind == timerRetention {
 		s.expireOffsets()
 	} else if key.Kind == timerTopics {
-		s.followTopics()
+		s.applyTopicChanges()
 	} else if g := s.groups[key.Owner]; g != nil {
 		g.kind.fire(s, g, key)
 	}
@@ -207,7 +206,7 @@ func (s *Shard) cancelTimer(kind uint8, owner, part string) {
 	s.out.Cancel(coordinator.TimerKey{Kind: kind, Owner: owner, Part: part})
 }
 
-// emit makes a record: it changes the state, and is written.
+// emit applies a record to the state and appends it to the effects.
 func (s *Shard) emit(k format.Key, v value) {
 	s.apply(k, v)
 	r := coordinator.Record{Key: k.Encode()}

@@ -9,31 +9,31 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// Topic is what the coordinator knows of a topic.
+// Topic describes a topic to the coordinator.
 type Topic struct {
 	ID         assign.TopicID
 	Name       string
 	Partitions int32
 }
 
-// Topics is the cluster's topics at one moment. It never changes.
+// Topics is a snapshot of the cluster's topics. It never changes.
 type Topics interface {
 	ByName(name string) (Topic, bool)
 	ByID(id assign.TopicID) (Topic, bool)
-	// Names walks the names of all topics, in any order.
+	// Names iterates over the names of all topics, in any order.
 	Names() iter.Seq[string]
 	// Version grows with every change.
 	Version() int64
 }
 
-// noTopics is what a shard knows before it is told. Nothing is assigned as long as it
-// knows no more: it would take everything from everybody.
+// noTopics is a shard's view before the first TopicsChanged. Until then nothing is assigned: every
+// topic seems to be missing, and all members would lose their partitions.
 type noTopics struct{}
 
-// blind: the shard has not been told of topics yet.
-func (s *Shard) blind() bool {
-	_, blind := s.topics.(noTopics)
-	return blind
+// topicsUnknown reports whether the shard has not received its first TopicsChanged yet.
+func (s *Shard) topicsUnknown() bool {
+	_, unknown := s.topics.(noTopics)
+	return unknown
 }
 
 func (noTopics) ByName(string) (Topic, bool)       { return Topic{}, false }
@@ -41,8 +41,8 @@ func (noTopics) ByID(assign.TopicID) (Topic, bool) { return Topic{}, false }
 func (noTopics) Names() iter.Seq[string]           { return func(func(string) bool) {} }
 func (noTopics) Version() int64                    { return 0 }
 
-// hashTopics is a hash of the topics of those names that exist: it changes when one
-// comes, goes, is made anew or grows. 0 is none.
+// hashTopics returns a hash of the existing topics among names: it changes when a topic is created,
+// deleted, created again, or grows. 0 if none exists.
 func hashTopics(topics Topics, names map[string]struct{}) int64 {
 	list := make([]string, 0, len(names))
 	for n := range names {

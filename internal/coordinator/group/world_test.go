@@ -17,7 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// world is a shard with what a runtime does for it, in simulated time.
+// world is a shard and a simulation of its runtime, in simulated time.
 type world struct {
 	t      fataler
 	cfg    Config
@@ -31,13 +31,13 @@ type world struct {
 	ids    int
 }
 
-// fataler is what testing.T and rapid.T have in common.
+// fataler is the common part of testing.T and rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// fakeTopics are topics by name; the id follows from the name.
+// fakeTopics are topics by name; the id is derived from the name.
 type fakeTopics struct {
 	list    map[string]int32
 	version int64
@@ -78,7 +78,7 @@ func newWorld(t fataler, edit ...func(*Config)) *world {
 	return w
 }
 
-// start loads a new shard from the log: what a restart of the coordinator does.
+// start loads a new shard from the log, as a restart of the coordinator does.
 func (w *world) start() {
 	if w.shard != nil {
 		w.shard.End()
@@ -94,7 +94,7 @@ func (w *world) start() {
 	var out coordinator.Effects
 	w.shard.Loaded(w.now, &out)
 	if len(out.Records) > 0 {
-		w.t.Fatalf("a load makes %d records", len(out.Records))
+		w.t.Fatalf("a load writes %d records", len(out.Records))
 	}
 	w.take(out)
 	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
@@ -122,21 +122,21 @@ func (w *world) take(out coordinator.Effects) {
 	}
 }
 
-// event hands over an event that has no answer.
+// event hands over an event that has no response.
 func (w *world) event(e any) {
 	w.t.Helper()
 	w.handle(0, e)
 }
 
-// handle hands over an event, and holds what the runtime relies on: only what says that
-// it writes makes records, and nothing does that nobody waits for.
+// handle hands over an event and checks what the runtime relies on: only events that report it
+// write records, and no event without a ticket does.
 func (w *world) handle(to coordinator.Ticket, e any) {
 	w.t.Helper()
 	var out coordinator.Effects
 	writes := to != 0 && w.shard.Writes(e)
 	w.shard.Handle(w.now, to, e, &out)
 	if len(out.Records) > 0 && !writes {
-		w.t.Fatalf("%T makes %d records, which could not be refused", e, len(out.Records))
+		w.t.Fatalf("%T writes %d records, which could not be refused", e, len(out.Records))
 	}
 	w.take(out)
 }
@@ -149,7 +149,7 @@ func (w *world) send(e any) coordinator.Ticket {
 	return ticket
 }
 
-// advance lets time pass; timers fire in order.
+// advance advances the time; timers fire in order.
 func (w *world) advance(d time.Duration) {
 	end := w.now.Add(d)
 	for {
@@ -179,7 +179,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// topic makes a topic, or gives it partitions; 0 deletes it.
+// topic creates a topic or gives it partitions; 0 deletes it.
 func (w *world) topic(name string, partitions int32) {
 	w.topics.version++
 	e := TopicsChanged{Changed: []string{name}}
@@ -198,7 +198,7 @@ func request(body kmsg.Request) Request {
 	return Request{ClientID: "c", ClientHost: "/1.2.3.4", Body: body}
 }
 
-// answer is the response to a ticket; nil while it waits.
+// answer returns the response to a ticket, nil while the request waits.
 func answer[T any](w *world, ticket coordinator.Ticket) T {
 	w.t.Helper()
 	got, ok := w.got[ticket]
@@ -215,7 +215,7 @@ func (w *world) waits(ticket coordinator.Ticket) {
 	}
 }
 
-// ask sends an event and returns its answer, which must come at once.
+// ask sends an event and returns its response, which must be immediate.
 func ask[T any](w *world, e any) T {
 	w.t.Helper()
 	return answer[T](w, w.send(e))
@@ -228,7 +228,7 @@ func is(t fataler, code int16, want *kerr.Error) {
 	}
 }
 
-// replays holds that a shard loaded from the log has the same replicated state.
+// replays checks that a shard loaded from the log has the same replicated state.
 func (w *world) replays() {
 	w.t.Helper()
 	w.weighs()
@@ -242,7 +242,7 @@ func (w *world) replays() {
 	live, loaded := replicated(w.shard), replicated(again)
 	between(w.shard, live, loaded)
 	if d := cmp.Diff(live, loaded, cmpopts.EquateEmpty()); d != "" {
-		w.t.Fatalf("live is not what a load makes of the log:\n%s", d)
+		w.t.Fatalf("the live state differs from a load of the log:\n%s", d)
 	}
 	compacted := New(w.cfg)
 	defer compacted.End()
@@ -252,11 +252,11 @@ func (w *world) replays() {
 		}
 	}
 	if d := cmp.Diff(replicated(again), replicated(compacted), cmpopts.EquateEmpty()); d != "" {
-		w.t.Fatalf("a load of the compacted log is different:\n%s", d)
+		w.t.Fatalf("a load of the compacted log differs:\n%s", d)
 	}
 }
 
-// weighs holds that what groups hold was counted as they changed.
+// weighs checks that the memory accounting was updated with every change.
 func (w *world) weighs() {
 	w.t.Helper()
 	total := 0
@@ -276,19 +276,19 @@ func (w *world) weighs() {
 				n += regexWeight(re, r)
 			}
 		}
-		if g.held != int64(n) {
-			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.held)
+		if g.memory != int64(n) {
+			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.memory)
 		}
 		total += n
 	}
-	if w.shard.held != int64(total) || w.cfg.Room.Used() != int64(total) {
-		w.t.Fatalf("groups hold %d bytes, counted are %d in the shard and %d in the room", total, w.shard.held, w.cfg.Room.Used())
+	if w.shard.memory != int64(total) || w.cfg.MemberMemory.Used() != int64(total) {
+		w.t.Fatalf("groups use %d bytes, the shard counts %d and the budget %d", total, w.shard.memory, w.cfg.MemberMemory.Used())
 	}
 	given := 0
 	for _, list := range w.shard.pending {
 		for _, p := range list {
 			if _, there := w.shard.groups[p.group].classic().pending[p.id]; !there {
-				w.t.Fatalf("id %s of group %s is not outstanding", p.id, p.group)
+				w.t.Fatalf("id %s of group %s is not pending", p.id, p.group)
 			}
 			given++
 		}
@@ -308,7 +308,7 @@ func (w *world) weighs() {
 	}
 }
 
-// compact keeps the last record of every key, and no tombstones.
+// compact keeps the last record of every key, without tombstones.
 func compact(log []coordinator.Record) []coordinator.Record {
 	last := map[string]int{}
 	for i, r := range log {
@@ -323,8 +323,8 @@ func compact(log []coordinator.Record) []coordinator.Record {
 	return out
 }
 
-// replicated is a shard's replicated state in a form that can be compared. A classic
-// group shows what its record does.
+// replicated returns a shard's replicated state in a comparable form. A classic group is shown as
+// its record.
 func replicated(s *Shard) map[string]any {
 	out := map[string]any{}
 	for id, g := range s.groups {
@@ -352,8 +352,8 @@ func replicated(s *Shard) map[string]any {
 	return out
 }
 
-// between drops from two shards' states the classic groups that are between two
-// records in the live one.
+// between removes from the states of two shards the classic groups that are between two records in
+// the live one.
 func between(live *Shard, states ...map[string]any) {
 	for id, g := range live.groups {
 		if c := g.classic(); g.consumer() != nil || c.state == empty || c.state == stable {

@@ -15,29 +15,30 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
-// Bounds of a question.
+// Bounds of a request.
 const (
 	askTime   = 5 * time.Second
 	maxAnswer = 64 << 20    // bytes
-	probeTime = time.Minute // for which disks may be measured
+	probeTime = time.Minute // for measuring disks
 )
 
-// ErrNoAdminPort is the error of an admin port that is not there, or that knows no
-// such question: it is another broker's, or an older one.
+// ErrNoAdminPort means that the admin port is unreachable or does not know the request: it belongs
+// to another kind of broker, or to an older version.
 var ErrNoAdminPort = errors.New("no admin port of chronik answers there")
 
-// AdminPort is an admin port.
+// AdminPort is the HTTP port of a chronik broker with what Kafka's protocol does not carry;
+// docs/admin.md describes it. Answers are bounded in size and time. No request changes the broker.
 type AdminPort struct {
 	base   string
 	client http.Client
-	// Named is true where somebody said where the port is; otherwise it is only
-	// where it would be by default.
+	// Named reports whether the settings name the port. Otherwise it is the default address, where
+	// there may be no admin port.
 	Named bool
 }
 
-// AdminPortOf is the admin port of the broker that the settings name, nil for none. The
-// default address is that of a broker with default settings on this machine, so
-// it is asked only where the broker itself is at such a one's address.
+// AdminPortOf returns the admin port in the settings, or nil if it is off. The default address
+// belongs to a broker with default settings on this machine, so AdminPortOf returns it only if the
+// broker has its default address, too.
 func AdminPortOf(a *App) *AdminPort {
 	at := a.Settings.Get(contexts.Admin)
 	named := a.Settings.Source(contexts.Admin) != "default"
@@ -63,32 +64,32 @@ func onThisHost(seeds []string) bool {
 	return true
 }
 
-// String is where the port is.
+// String returns the port's URL.
 func (p *AdminPort) String() string { return p.base }
 
-// get asks for a path and reads the answer into v.
+// get requests a path and decodes the answer into v.
 func (p *AdminPort) get(ctx context.Context, path string, v any) error {
 	return p.do(ctx, &p.client, http.MethodGet, path, v)
 }
 
-// do is one request whose answer is JSON.
+// do sends a request and decodes its JSON answer into v.
 func (p *AdminPort) do(ctx context.Context, client *http.Client, method, path string, v any) error {
 	body, err := p.ask(ctx, client, method, path)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("%s%s is no answer of chronik (%w): %w", p.base, path, err, ErrNoAdminPort)
+		return fmt.Errorf("%s%s: the answer is not chronik's (%w): %w", p.base, path, err, ErrNoAdminPort)
 	}
 	return nil
 }
 
-// Text asks for a path and returns the answer as it is.
+// Text requests a path and returns the body of the answer.
 func (p *AdminPort) Text(ctx context.Context, path string) ([]byte, error) {
 	return p.ask(ctx, &p.client, http.MethodGet, path)
 }
 
-// ask is one request; a status other than 200 is an error.
+// ask sends a request and returns the body. A status other than 200 is an error.
 func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {
@@ -98,16 +99,16 @@ func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path s
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrNoAdminPort, op.Err)
+			return nil, WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off", p.base, ErrNoAdminPort, op.Err))
 		}
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			if u.Timeout() {
-				return nil, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in "+
-					"its log, --timeout allows more time", p.base, path, client.Timeout)
+				return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; "+
+					"a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout))
 			}
-			err = u.Err // it names the address once more
+			err = u.Err // url.Error repeats the address
 		}
-		return nil, fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err)
+		return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// port is the admin port that these flags name.
+// port returns the admin port that these flags name.
 func port(t *testing.T, flags ...string) *AdminPort {
 	t.Helper()
 	a := New("v", Streams{Getenv: func(name string) string { return map[string]string{"HOME": t.TempDir()}[name] }})
@@ -25,7 +25,7 @@ func port(t *testing.T, flags ...string) *AdminPort {
 	return AdminPortOf(a)
 }
 
-// answering is an admin port with one answer to everything.
+// answering is an admin port that gives one answer to every request.
 func answering(t *testing.T, status int, body string) *AdminPort {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +71,7 @@ func TestAbsentIsToldApartFromWrong(t *testing.T) {
 		says   string
 	}{
 		"not found":    {answering(t, 404, "404 page not found"), true, "no admin port"},
-		"another page": {answering(t, 200, "<html>"), true, "is no answer of chronik"},
+		"another page": {answering(t, 200, "<html>"), true, "the answer is not chronik's"},
 		"refused":      {port(t, "--admin", "127.0.0.1:1"), true, "--admin"},
 		"starting":     {answering(t, 503, `{"error":"recovering"}`), false, "recovering"},
 		"broken":       {answering(t, 500, "oops"), false, "status 500"},
@@ -83,7 +83,7 @@ func TestAbsentIsToldApartFromWrong(t *testing.T) {
 	}
 }
 
-// Logs goes on behind the last one while there are more.
+// Logs requests further logs while there are more.
 func TestLogsArePaged(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := `{"more": true, "logs": [{"topic": "a", "partition": 0, "retained": "active segment"}]}`

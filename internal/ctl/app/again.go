@@ -14,23 +14,25 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// Times between two runs of one command.
+// Intervals between two runs of a command.
 const (
-	watchGap  = 2 * time.Second // of --watch without a time
+	watchGap  = 2 * time.Second // default of --watch
 	leastGap  = 100 * time.Millisecond
 	waitedGap = 500 * time.Millisecond
 )
 
-// clearScreen moves a terminal's cursor to its begin and erases what follows (ECMA-48 CUP, ED).
+// clearScreen moves the cursor to the start of a terminal and erases everything after it (ECMA-48
+// CUP, ED).
 const clearScreen = "\x1b[H\x1b[J"
 
-// Watched adds --watch to a command: it runs again and again until it is interrupted. A
-// broker that is away for a while does not end it.
+// Watched adds --watch to a command: it repeats the command until interrupted. Errors, such as a
+// broker that is away, do not end it.
 func (a *App) Watched(c *cobra.Command) *cobra.Command {
 	var flag parse.DurationFlag
-	c.Flags().Var(&flag, "watch", "show it again and again, so often, until it is interrupted; "+
-		"without a time every "+watchGap.String()+" (--watch=10s)")
+	c.Flags().Var(&flag, "watch", "repeat at this interval until interrupted; "+
+		"without a value every "+watchGap.String()+" (--watch=10s)")
 	c.Flags().Lookup("watch").NoOptDefVal = watchGap.String()
+	cli.Instead(c, map[string]string{"-w": "--watch repeats the command, -o wide shows more columns"})
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		every := flag.Value()
@@ -38,7 +40,7 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 			return run(cmd, args)
 		}
 		if every < leastGap {
-			return Usage("--watch %v: the least is %v", every, leastGap)
+			return Usage("--watch %v: the minimum is %v", every, leastGap)
 		}
 		for {
 			text, err := a.captured(func() error { return run(cmd, args) })
@@ -67,11 +69,11 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// AddWait adds --wait to a command that checks something: it runs until the check is
-// passed, and shows the last run only.
+// AddWait adds --wait to a command that checks something: it repeats the command until it succeeds,
+// and prints only the last run.
 func (a *App) AddWait(c *cobra.Command, what string) *cobra.Command {
 	var flag parse.DurationFlag
-	c.Flags().Var(&flag, "wait", "wait so long until "+what+", and end as soon as it is")
+	c.Flags().Var(&flag, "wait", "wait up to this long until "+what+", then exit at once")
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		limit := flag.Value()
@@ -91,7 +93,7 @@ func (a *App) AddWait(c *cobra.Command, what string) *cobra.Command {
 	return c
 }
 
-// captured is what run prints to standard output.
+// captured returns what run prints to standard output.
 func (a *App) captured(run func() error) ([]byte, error) {
 	var b bytes.Buffer
 	out := a.Out

@@ -20,7 +20,7 @@ type Profiles struct {
 	Groups   []Groups  `json:"groups"`
 }
 
-// Profile is a durability profile that a broker knows.
+// Profile is a durability profile of the broker.
 type Profile struct {
 	Name       string          `json:"name"`
 	Ack        durability.Ack  `json:"ack"`
@@ -30,7 +30,7 @@ type Profile struct {
 	MaxBytes   int64           `json:"maxBytes"`
 	IntervalMs float64         `json:"intervalMs"`
 	Doc        string          `json:"doc"`
-	Waits      *CommitWaits    `json:"waits"` // nil where nothing waited yet
+	Waits      *CommitWaits    `json:"waits"` // nil if nothing has waited yet
 }
 
 // CommitWaits is how long records waited for their acknowledgement under a profile.
@@ -39,16 +39,16 @@ type CommitWaits struct {
 	MeanMs float64 `json:"meanMs"`
 }
 
-// Groups is what one fdatasync made durable in a directory.
+// Groups describes the group commits of a directory: what one fdatasync made durable on average.
 type Groups struct {
 	Dir         string   `json:"dir"`
 	Count       int64    `json:"count"`
-	MeanRecords *float64 `json:"meanRecords"` // nil where there was none
+	MeanRecords *float64 `json:"meanRecords"` // nil if there was none
 	MeanBytes   *float64 `json:"meanBytes"`
 	MeanSyncMs  *float64 `json:"meanSyncMs"`
 }
 
-// Durability is the profile as the broker uses it.
+// Durability returns the profile in the broker's type.
 func (p Profile) Durability() durability.Profile {
 	return durability.Profile{Name: p.Name, Doc: p.Doc, Ack: p.Ack, Sync: p.Sync, MaxRecords: p.MaxRecords, MaxBytes: p.MaxBytes,
 		MaxWait: milliseconds(p.MaxWaitMs), Interval: milliseconds(p.IntervalMs)}
@@ -56,7 +56,7 @@ func (p Profile) Durability() durability.Profile {
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// Profiles asks for the durability profiles and what was seen of them.
+// Profiles returns the durability profiles with their measurements.
 func (p *AdminPort) Profiles(ctx context.Context) (*Profiles, error) {
 	var answer Profiles
 	if err := p.get(ctx, "/v1/profiles", &answer); err != nil {
@@ -65,12 +65,12 @@ func (p *AdminPort) Profiles(ctx context.Context) (*Profiles, error) {
 	return &answer, nil
 }
 
-// Health asks for the broker's health.
+// Health returns the broker's health report.
 func (p *AdminPort) Health(ctx context.Context) (*health.Report, error) {
 	return p.report(ctx, &p.client, http.MethodGet)
 }
 
-// Probe is Health after the broker has measured its disks, which takes some seconds.
+// Probe makes the broker measure its disks for some seconds and returns its health report.
 func (p *AdminPort) Probe(ctx context.Context) (*health.Report, error) {
 	return p.report(ctx, &http.Client{Timeout: probeTime, Transport: p.client.Transport}, http.MethodPost)
 }
@@ -83,7 +83,7 @@ func (p *AdminPort) report(ctx context.Context, client *http.Client, method stri
 	return &answer, nil
 }
 
-// Logs asks for the logs that the broker has of some topics.
+// Logs returns the broker's logs of the given topics, or all without topics.
 func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]api.Log, error) {
 	q := url.Values{"topic": topics, "limit": {strconv.Itoa(api.MaxLogs)}}
 	var all []api.Log
@@ -102,7 +102,7 @@ func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]api.Log, erro
 	}
 }
 
-// Clock asks how late it is at the broker, to the second.
+// Clock returns the broker's time, to the second.
 func (p *AdminPort) Clock(ctx context.Context) (time.Time, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/healthz", nil)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *AdminPort) Clock(ctx context.Context) (time.Time, error) {
 	defer resp.Body.Close()
 	now, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("admin port %s/healthz: its answer has no date: %w", p.base, err)
+		return time.Time{}, fmt.Errorf("admin port %s/healthz: the answer has no date: %w", p.base, err)
 	}
 	return now, nil
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// Streams are what a run takes from its process.
+// Streams are the standard streams and the environment of a run.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Getenv reads a variable; nil has none.
+	// Getenv returns an environment variable. Nil means that there are none.
 	Getenv func(string) string
-	// Environ are all variables, NAME=value: those that begin as ours do and are
-	// none of them were meant to be one.
+	// Environ holds all variables as NAME=value. App warns about those that look like settings but
+	// are not.
 	Environ []string
 }
 
@@ -40,16 +40,16 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
-	dial cli.DialFunc // without TLS
+	dial cli.DialFunc // plain TCP, without TLS
 
-	flags   map[string]*string // of the settings, by name
+	flags   map[string]*string // the flags of the settings, by name
 	context string
-	noFile  bool // the contexts file is left out
+	noFile  bool // ignore the contexts file
 	yes     bool
-	strange []string // variables that nobody reads
+	strange []string // variables that look like settings but are not
 }
 
-// New returns a run before its command line was read.
+// New returns a run whose command line has not been parsed yet.
 func New(version string, s Streams) *App {
 	if s.Getenv == nil {
 		s.Getenv = func(string) string { return "" }
@@ -57,34 +57,34 @@ func New(version string, s Streams) *App {
 	return &App{Streams: s, Version: version, dial: (&net.Dialer{Timeout: dialTime}).DialContext, flags: map[string]*string{}}
 }
 
-// offline marks commands that need no settings, so that they work where these
-// are wrong.
+// offline is the annotation of commands that need no settings. They work even if the settings are
+// wrong.
 const offline = "offline"
 
-// local marks commands that work on files of this machine.
+// local is the annotation of commands that work on files of this machine.
 const local = "local"
 
-// Local marks a command that works on files: it goes on without a contexts file that its
-// user may not read, as after sudo, which often keeps another user's HOME.
+// Local marks a command that works on files. It runs without the contexts file if its user may not
+// read that file, for example under sudo, which often keeps another user's HOME.
 func Local(c *cobra.Command) *cobra.Command {
-	if c.Annotations == nil {
-		c.Annotations = map[string]string{}
-	}
-	c.Annotations[local] = ""
-	return c
+	return annotate(c, local)
 }
 
-// Offline marks a command as one that talks to nobody.
+// Offline marks a command that contacts no broker.
 func Offline(c *cobra.Command) *cobra.Command {
+	return annotate(c, offline)
+}
+
+func annotate(c *cobra.Command, annotation string) *cobra.Command {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[offline] = ""
+	c.Annotations[annotation] = ""
 	return c
 }
 
-// Prepare adds the flags that all commands have to the root and makes it find
-// the settings before a command runs.
+// Prepare adds the global flags to the root and makes it resolve the settings before a command
+// runs.
 func (a *App) Prepare(root *cobra.Command) {
 	f := root.PersistentFlags()
 	for _, s := range contexts.All() {
@@ -97,14 +97,14 @@ func (a *App) Prepare(root *cobra.Command) {
 	}
 	f.Lookup(contexts.Output).Shorthand = "o"
 	f.StringVar(&a.context, "context", "", "context of the file to use, see chronikctl context ("+contexts.EnvContext+")")
-	f.BoolVarP(&a.yes, "yes", "y", false, "do what destroys without asking")
+	f.BoolVarP(&a.yes, "yes", "y", false, "do not ask before something is deleted or overwritten")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if marked(cmd, offline) {
 			return nil
 		}
 		err := a.Resolve(cmd)
 		if errors.Is(err, fs.ErrPermission) && marked(cmd, local) && a.context == "" {
-			a.Note("note: %v; going on without it", err)
+			a.Note("note: %v; continuing without it", err)
 			a.noFile = true
 			err = a.Resolve(cmd)
 		}
@@ -115,7 +115,7 @@ func (a *App) Prepare(root *cobra.Command) {
 	}
 }
 
-// marked reports whether a command, or one above it, has the annotation.
+// marked reports whether a command or one of its parents has the annotation.
 func marked(c *cobra.Command, annotation string) bool {
 	for ; c != nil; c = c.Parent() {
 		if _, ok := c.Annotations[annotation]; ok {
@@ -125,8 +125,8 @@ func marked(c *cobra.Command, annotation string) bool {
 	return false
 }
 
-// setting is a flag of a setting. It takes any text: what is wrong with it is
-// told by who knows where it came from.
+// setting is the flag of a setting. It accepts any text: contexts.Resolve validates it, because it
+// knows where a value came from.
 type setting struct {
 	value *string
 	kind  string
@@ -144,10 +144,10 @@ func (s *setting) Set(text string) error {
 	return nil
 }
 
-// Type is what --help shows behind the flag's name.
+// Type returns the placeholder that --help shows.
 func (s *setting) Type() string { return s.kind }
 
-// Resolve finds the settings.
+// Resolve determines the settings.
 func (a *App) Resolve(cmd *cobra.Command) error {
 	in := contexts.Input{Flags: map[string]string{}, Getenv: a.Getenv, Context: a.context, NoFile: a.noFile}
 	for name, value := range a.flags {
@@ -167,26 +167,18 @@ func (a *App) Resolve(cmd *cobra.Command) error {
 	return nil
 }
 
-// Format is how answers are shown.
+// Format returns the output format.
 func (a *App) Format() output.Format { return output.Format(a.Settings.Get(contexts.Output)) }
 
-// Print shows an answer: v to programs, the tables to people.
+// Print prints an answer: v for programs, the tables for people.
 func (a *App) Print(v any, tables ...*output.Table) error {
 	return output.Print(a.Out, a.Format(), v, tables...)
 }
 
-// Note tells people something beside the answer.
+// Note prints a line for people to standard error.
 func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
 
-// Count is a number with the word for what is counted: "1 record", "2 records".
-func Count[T int | int32 | int64](n T, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
-// Admin makes a command's RunE of a function that asks a broker.
+// Admin returns a RunE that connects to a broker and calls run.
 func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		adm, err := a.Connect(cmd.Context())
@@ -198,9 +190,8 @@ func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []strin
 	}
 }
 
-// Args is cobra.RangeArgs with a text that says what is wanted. most < 0 is any
-// number. An argument that is empty is refused: it is a variable of a script that
-// was not set, and means nothing that has a name.
+// Args is cobra.RangeArgs with an error that says what is wanted. most < 0 means any number. It
+// refuses empty arguments: they come from a variable that a script did not set.
 func Args(least, most int, wanted string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) < least || most >= 0 && len(given) > most {
@@ -213,7 +204,7 @@ func Args(least, most int, wanted string) cobra.PositionalArgs {
 	}
 }
 
-// Parent is a command that only has others below it.
+// Parent returns a command that only has subcommands.
 func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, Args: cli.NoArgs,

@@ -31,7 +31,7 @@ func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
 		want    string
 	}{
 		{kerr.TopicAlreadyExists, "Topic 'a' already exists.", "create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
-		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") + "; this passes as a rule: try again"},
+		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") + "; this is usually temporary: try again"},
 		{context.DeadlineExceeded, "", "create a: context deadline exceeded; the broker did not answer in time: try again, or allow more with --timeout"},
 		{errors.New("two\nlines."), "", "create a: two lines"},
 	} {
@@ -42,8 +42,7 @@ func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
 	}
 }
 
-// A remedy that names a command names one that exists is held by the reference;
-// here: no retriable error is without one.
+// Every retriable error has a remedy. Another test checks that the commands in remedies exist.
 func TestEveryRetriableErrorHasARemedy(t *testing.T) {
 	for code := int16(1); code < 200; code++ {
 		err := kerr.ErrorForCode(code)
@@ -76,7 +75,7 @@ func TestQuestion(t *testing.T) {
 	}
 	a := New("v", Streams{In: strings.NewReader("yes\n"), Err: &bytes.Buffer{}})
 	if err := a.Confirm("delete", Final, nil); ExitCode(err) != ExitUnconfirmed {
-		t.Errorf("what is no terminal was asked: %v", err)
+		t.Errorf("Confirm asks although standard input is not a terminal: %v", err)
 	}
 	a.yes = true
 	if err := a.Confirm("delete", Final, nil); err != nil {
@@ -107,7 +106,7 @@ func TestWhenReadyWaitsForACoordinatorAndForNothingElse(t *testing.T) {
 	})
 }
 
-// A read of a bounded connection ends at its deadline or with the limit, whichever is first.
+// A read of a bounded connection ends at its deadline or at the limit, whichever is first.
 func TestABoundedRead(t *testing.T) {
 	for deadline, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Millisecond: time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,8 +131,8 @@ func TestABoundedRead(t *testing.T) {
 	}
 }
 
-// A broker that takes a connection and answers nothing ends a command within --timeout,
-// and the error does not say that it could not be dialled.
+// A broker that accepts connections and never answers ends a command within --timeout, and the
+// error does not say that it could not be dialled.
 func TestABrokerThatHangs(t *testing.T) {
 	connect := map[string]func(context.Context, *App) error{
 		"for requests": func(ctx context.Context, a *App) error { _, err := a.Connect(ctx); return err },
@@ -161,12 +160,12 @@ func TestABrokerThatHangs(t *testing.T) {
 	}
 }
 
-// An admin port is named as one, whether it answers a request of Kafka's protocol or waits
-// for its end.
+// The error names an admin port, whether the port answers a Kafka request or waits for the end of
+// its first line.
 func TestAPortThatSpeaksHTTP(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
-	for range 2 { // with the next client's connection the bytes differ
+	for range 2 { // the bytes differ on the next client's connection
 		a := app(t, "--brokers", s.Listener.Addr().String(), "--timeout", "2s")
 		_, err := a.Connect(t.Context())
 		if ExitCode(err) != ExitUnreachable || !strings.Contains(err.Error(), "HTTP is spoken there, not Kafka's protocol; that may be the admin port") {
@@ -175,7 +174,7 @@ func TestAPortThatSpeaksHTTP(t *testing.T) {
 	}
 }
 
-// No request waits longer than --timeout, also one that carries a timeout of its own.
+// No request waits longer than --timeout, even if it carries its own timeout.
 func TestABrokerThatComesToHang(t *testing.T) {
 	b := chronik.StartTest(t)
 	a := app(t, "--timeout", "200ms", "--brokers", b.Addr())
@@ -197,7 +196,7 @@ func TestABrokerThatComesToHang(t *testing.T) {
 	}
 }
 
-// deafened is a connection that writes nothing from when deaf is set.
+// deafened is a connection that discards all writes once deaf is set.
 type deafened struct {
 	net.Conn
 	deaf *atomic.Bool
@@ -210,7 +209,7 @@ func (d *deafened) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// repeated runs a command of so many failures under a context that ends after a time.
+// repeated runs a command that fails a number of times, under a context with a timeout.
 func repeated(t *testing.T, end time.Duration, wrap func(*App, *cobra.Command) *cobra.Command, failures int, flags ...string) (runs int, out, errs string, took time.Duration, err error) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), end)
@@ -251,7 +250,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// With --wait a check ends as soon as it is passed, or with its last failure.
+// With --wait a check ends as soon as it succeeds, or with its last failure.
 func TestWait(t *testing.T) {
 	wrap := func(a *App, c *cobra.Command) *cobra.Command { return a.AddWait(c, "it is well") }
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +265,7 @@ func TestWait(t *testing.T) {
 		} {
 			end := time.Hour
 			if c.flag == "--wait=1h" {
-				end = 1200 * time.Millisecond // an interrupt
+				end = 1200 * time.Millisecond // interrupt it
 			}
 			n, out, _, took, err := repeated(t, end, wrap, c.failures, c.flag)
 			if n != c.runs || out != fmt.Sprintf("run %d\n", n) || took != c.took || ExitCode(err) != c.code {
@@ -276,8 +275,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// A command that works on files goes on without a contexts file that it may not read; what
-// is wrong in one that it may read is an error for it, too.
+// A command that works on files ignores a contexts file that it cannot read, but not one with
+// errors.
 func TestAContextsFileOfAnotherUser(t *testing.T) {
 	locked := t.TempDir() + "/none"
 	if err := os.WriteFile(locked, nil, 0); err != nil {
@@ -295,13 +294,13 @@ func TestAContextsFileOfAnotherUser(t *testing.T) {
 		a.Prepare(root)
 		root.SetArgs([]string{name})
 		err := root.Execute()
-		if ExitCode(err) != want || (want == ExitOK) != strings.HasSuffix(errs.String(), "; going on without it\n") {
+		if ExitCode(err) != want || (want == ExitOK) != strings.HasSuffix(errs.String(), "; continuing without it\n") {
 			t.Errorf("%s: %v\n%s", name, err, errs.String())
 		}
 	}
 }
 
-// app is a run with these flags.
+// app returns a run with these flags.
 func app(t *testing.T, flags ...string) *App {
 	t.Helper()
 	a := New("v", Streams{})
@@ -338,7 +337,7 @@ func TestWordsAreTheBrokers(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if !IsUnsupported(errors.New("broker is too old; the broker has already …")) || IsUnsupported(nil) || IsUnsupported(kerr.InvalidRequest) {
-		t.Error("what a broker does not offer is not recognised")
+		t.Error("IsUnsupported is false for a missing API")
 	}
 }
 

@@ -11,14 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// completeTime bounds what a shell waits for after the tab key.
+// completeTime bounds how long a shell waits after the tab key.
 const completeTime = 2 * time.Second
 
 // Completion suggests values for an argument or a flag.
 type Completion = func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// Topics suggests the topics that the broker has, for arguments up to the most'th;
-// 0 is any number.
+// Topics suggests the broker's topics for the first most arguments; 0 means all arguments.
 func (a *App) Topics(most int) Completion {
 	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
 		topics, err := adm.ListTopics(ctx)
@@ -26,7 +25,7 @@ func (a *App) Topics(most int) Completion {
 	})
 }
 
-// Groups suggests the groups that the broker has.
+// Groups suggests the broker's groups.
 func (a *App) Groups(most int) Completion {
 	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
 		groups, err := adm.ListGroups(ctx)
@@ -46,7 +45,8 @@ func (a *App) Brokers(most int) Completion {
 	})
 }
 
-// names asks a broker. A shell has no place for an error: none is suggested.
+// names suggests what list returns. It suggests nothing after an error, because a shell cannot show
+// it.
 func (a *App) names(most int, list func(context.Context, *kadm.Client) ([]string, error)) Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most || a.Resolve(cmd) != nil {
@@ -74,9 +74,9 @@ func OneOf(values ...string) Completion {
 	}
 }
 
-// CompleteFlag makes a flag suggest values. The flag must exist.
+// CompleteFlag makes an existing flag suggest values.
 func CompleteFlag(c *cobra.Command, flag string, f Completion) {
 	if err := c.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic(err) // a flag that the command does not have: a mistake of this program
+		panic(err) // the command lacks the flag: a programming error
 	}
 }

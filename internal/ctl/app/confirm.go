@@ -9,21 +9,21 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// shownLosses is how many things a question lists before it counts the rest.
+// shownLosses is how many losses a question lists before it counts the rest.
 const shownLosses = 20
 
-// Final is the way back of what has none.
+// Final is the way back for Confirm if there is none.
 const Final = "This cannot be undone."
 
-// Confirm asks whether what is listed may be destroyed. what says what would be
-// done: "delete 2 topics"; back, in a sentence, how one could go back. Without a
-// terminal to ask on, --yes must be there.
+// Confirm asks whether to delete what losses lists. what names the action, "delete 2 topics"; back
+// is a sentence about how to undo it. If standard input is not a terminal, Confirm returns an error
+// unless --yes is set.
 func (a *App) Confirm(what, back string, losses []string) error {
 	if a.yes {
 		return nil
 	}
 	if !cli.IsTerminal(a.In) {
-		return WithCode(ExitUnconfirmed, fmt.Errorf("%s: not confirmed, nothing was done: standard input is no terminal to ask on; add --yes to do it, --dry-run to see what it would do", what))
+		return WithCode(ExitUnconfirmed, fmt.Errorf("%s: not confirmed, nothing was done: standard input is not a terminal; add --yes to do it, --dry-run to see what it would do", what))
 	}
 	return a.ask(what, back, losses)
 }

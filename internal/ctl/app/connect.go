@@ -21,17 +21,17 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
-// dialTime bounds the first answer: a command should not wait where no broker is.
+// dialTime bounds the wait for the first answer, so that a command fails quickly if there is no
+// broker.
 const dialTime = 10 * time.Second
 
-// Client connects, and fails quickly where no broker answers. Requests wait for as long
-// as their kind needs.
+// Client connects to a broker and fails quickly if none answers. Later requests wait as long as
+// their kind needs.
 func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
 	return a.client(ctx, 0, opts...)
 }
 
-// client is Client on whose connections no answer is waited for longer than limit, 0 for
-// no such bound.
+// client is Client with a limit on the wait for each answer; 0 means no limit.
 func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) (*kgo.Client, error) {
 	base, err := a.Settings.Options()
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
 		kgo.RetryTimeout(timeout),
 		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
-		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the least that the library takes
+		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
 	)
 	cl, err := kgo.NewClient(append(base, opts...)...)
@@ -65,8 +65,8 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	return cl, nil
 }
 
-// asksHTTP asks an address that is silent for a while in HTTP, and reports the answer
-// before ctx is over, so that the error of a first request can name it.
+// asksHTTP sends an HTTP request to the brokers' addresses after some silence. It reports the
+// result before ctx ends, so that the error of a first request can name a wrong port.
 func (a *App) asksHTTP(ctx context.Context, silence time.Duration) (web chan bool) {
 	web = make(chan bool, 1)
 	go func() {
@@ -87,8 +87,8 @@ func (a *App) speaksHTTP(ctx context.Context) bool {
 		slices.ContainsFunc(a.Settings.Seeds(), func(at string) bool { return cli.SpeaksHTTP(ctx, a.dial, at) })
 }
 
-// noAnswer is the error of a first request that failed, in ctx, which is over after the
-// time first. web is the answer of asksHTTP.
+// noAnswer returns the error of a failed first request. ctx ends after the time first. web receives
+// the result of asksHTTP.
 func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan bool, first time.Duration) error {
 	var timeout net.Error
 	late := ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
@@ -103,10 +103,10 @@ func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan 
 	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, plainly(err), a.whyNoAnswer(err)))
 }
 
-// errWeb is the answer of an HTTP server.
+// errWeb means that an HTTP server answered.
 var errWeb = errors.New("HTTP is spoken there, not Kafka's protocol")
 
-// whyNoAnswer is what to look at where no broker answered.
+// whyNoAnswer returns a remedy if no broker answered.
 func (a *App) whyNoAnswer(err error) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
@@ -116,32 +116,32 @@ func (a *App) whyNoAnswer(err error) string {
 	var eof *kgo.ErrFirstReadEOF
 	switch {
 	case errors.Is(err, errWeb):
-		return "that may be the admin port: name the one for clients with --brokers"
+		return "that may be the admin port: give the address for clients with --brokers"
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return Remedy(err)
 	case errors.As(err, &authority):
-		return "name the authority that signed its certificate with --tls-ca"
+		return "give the certificate of the authority that signed its certificate with --tls-ca"
 	case errors.As(err, &host):
-		return "give the name that its certificate has with --tls-server-name"
+		return "give the name in its certificate with --tls-server-name"
 	case errors.As(err, &header):
-		return "it does not speak TLS there: leave the tls settings out, or name its TLS port with --brokers"
-	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls's, of an alert
-		return "it refused the TLS handshake: it may not speak TLS there; leave the tls settings out, or name its TLS port with --brokers; " +
-			"a broker that does wants another certificate (--tls-cert) or version"
+		return "it does not use TLS there: remove the tls settings, or give its TLS port with --brokers"
+	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls uses it for alerts
+		return "it refused the TLS handshake: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers; " +
+			"or it requires another certificate (--tls-cert) or version"
 	case errors.As(err, &dns):
 		return "is the name right?"
 	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):
 	case a.Settings.Get(contexts.SASL) != "":
-		return "it closed the connection: it may not offer authentication there; leave the sasl settings out, or name another port with --brokers"
+		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with --brokers"
 	case a.Settings.Encrypted():
-		return "it closed the connection: it may not speak TLS there; leave the tls settings out, or name its TLS port with --brokers"
+		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
 	default:
-		return "it closed the connection: does it want TLS (--tls) or authentication (--sasl)?"
+		return "it closed the connection: does it require TLS (--tls) or authentication (--sasl)?"
 	}
 	return "is it running, and is --brokers right?"
 }
 
-// Connect is Client for requests that are no data: each is answered within --timeout.
+// Connect is Client for requests about metadata: each must be answered within --timeout.
 func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
 	cl, err := a.client(ctx, a.Settings.Timeout())
 	if err != nil {
@@ -152,7 +152,8 @@ func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
 	return adm, nil
 }
 
-// SoftwareVersion keeps what KIP-511 allows: letters, digits, dots and dashes.
+// SoftwareVersion replaces characters that KIP-511 does not allow: it allows letters, digits, dots
+// and dashes.
 func SoftwareVersion(v string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -166,8 +167,8 @@ func SoftwareVersion(v string) string {
 	return clean
 }
 
-// plainly takes the client library's own guesses out: whyNoAnswer knows the
-// settings and guesses better.
+// plainly removes the client library's own guess at the reason: whyNoAnswer knows the settings and
+// guesses better.
 func plainly(err error) error {
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
 		return io.EOF
@@ -175,11 +176,10 @@ func plainly(err error) error {
 	return err
 }
 
-// retryGap is how long a coordinator is left alone before it is asked again.
+// retryGap is the wait before a coordinator is asked again.
 const retryGap = 100 * time.Millisecond
 
-// WhenReady asks again while the coordinator of a group is only being found or
-// made, within the time of one request.
+// WhenReady retries ask while the coordinator of a group is being found or loaded, up to --timeout.
 func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout())
 	defer cancel()
@@ -194,8 +194,7 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 	}
 }
 
-// NotReady reports whether an error says that a group's coordinator is only being found
-// or made.
+// NotReady reports whether an error means that a group's coordinator is being found or loaded.
 func NotReady(err error) bool {
 	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) ||
 		errors.Is(err, kerr.NotCoordinator)

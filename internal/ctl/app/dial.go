@@ -11,22 +11,21 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// dialer connects to brokers and remembers whether any of them took a connection, so
-// that a broker which hangs is told apart from one that cannot be reached: the client
-// library reports both as a dial that failed.
+// dialer connects to brokers and records whether any connection succeeded. It tells a broker that
+// hangs from one that cannot be reached: the client library reports both as a failed dial.
 type dialer struct {
 	tcp cli.DialFunc
 	tls *tls.Config // nil without TLS
-	// limit is the longest wait for an answer, 0 for what the client library asks for. It
-	// grants requests that carry a timeout that much more than any other.
+	// limit bounds the wait for an answer; 0 leaves it to the client library, which extends the
+	// wait of requests that carry a timeout.
 	limit     time.Duration
 	connected atomic.Bool
 }
 
-// dial is kgo's Dialer.
+// dial implements kgo.Dialer.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	// The library dials again after a connection whose first answer timed out, also when
-	// the time of the request is over.
+	// The library dials again after a connection timed out on its first answer, even if the
+	// request's deadline has passed.
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
 		return nil, context.DeadlineExceeded
 	}
@@ -44,7 +43,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 		secure := tls.Client(c, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = c.Close() // the handshake's error says why
+			_ = c.Close() // return the handshake's error
 			return nil, err
 		}
 		c = secure
@@ -55,14 +54,14 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return c, nil
 }
 
-// bounded is a connection on which no read waits longer than limit.
+// bounded is a connection whose reads wait at most limit.
 type bounded struct {
 	net.Conn
 	limit time.Duration
 }
 
-// SetReadDeadline makes reads fail after t, or after the limit where that is earlier.
-// The client sets it before each answer that it waits for.
+// SetReadDeadline makes reads fail at t, or after the limit if that is earlier. The client sets it
+// before each answer that it waits for.
 func (b *bounded) SetReadDeadline(t time.Time) error {
 	if most := time.Now().Add(b.limit); !t.IsZero() && t.After(most) {
 		t = most

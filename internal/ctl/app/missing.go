@@ -11,11 +11,11 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// noTopic is the error of a topic that does not exist.
+// noTopic is the error for a topic that does not exist.
 type noTopic struct{ near string }
 
-// NoTopic is UNKNOWN_TOPIC_OR_PARTITION for a name that no topic has, with the
-// topic that was probably meant; the broker is asked for the names.
+// NoTopic returns UNKNOWN_TOPIC_OR_PARTITION for the name of a missing topic. It asks the broker
+// for its topics and suggests the closest name.
 func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	e := &noTopic{}
 	topics, err := adm.ListTopics(ctx)
@@ -24,7 +24,7 @@ func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	}
 	var names []string
 	for _, t := range topics.Sorted() {
-		if t.Err == nil { // the client's answer may still hold the one that is missing
+		if t.Err == nil { // the client's answer may still contain the missing topic
 			names = append(names, t.Topic)
 		}
 	}
@@ -32,7 +32,7 @@ func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	return e
 }
 
-// UnknownTopic says that there is no topic of that name, and which one may be meant.
+// UnknownTopic returns a text that there is no topic with this name, and which one may be meant.
 func UnknownTopic(ctx context.Context, adm *kadm.Client, name string) string {
 	e := &noTopic{}
 	if errors.As(NoTopic(ctx, adm, name), &e) && e.near != "" {

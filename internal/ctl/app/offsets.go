@@ -14,20 +14,20 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// OffsetRange is what a partition holds: Start up to, and without, End.
+// OffsetRange is the range of offsets in a partition, from Start up to, but not including, End.
 type OffsetRange struct{ Start, End int64 }
 
-// OffsetRanges are the partitions of topics.
+// OffsetRanges maps topics and partitions to their ranges.
 type OffsetRanges map[string]map[int32]OffsetRange
 
-// Partitions are the partitions of a topic, sorted.
+// Partitions returns the partitions of a topic, sorted.
 func (r OffsetRanges) Partitions(topic string) []int32 { return slices.Sorted(maps.Keys(r[topic])) }
 
-// OffsetFailures are the partitions that the broker did not answer for, each with an error
-// that names it.
+// OffsetFailures maps topics and partitions that the broker did not answer for to an error that
+// names the partition.
 type OffsetFailures map[string]map[int32]error
 
-// Err is the error of the first partition in order, nil for none.
+// Err returns the error of the first partition in order, or nil.
 func (f OffsetFailures) Err() error {
 	for _, topic := range slices.Sorted(maps.Keys(f)) {
 		for _, p := range slices.Sorted(maps.Keys(f[topic])) {
@@ -44,12 +44,12 @@ func (f OffsetFailures) add(topic string, partition int32, err error) {
 	f[topic][partition] = Refused(PartitionName(topic, partition), err, "")
 }
 
-// PartitionName names a partition in errors.
+// PartitionName names a partition in messages.
 func PartitionName(topic string, partition int32) string {
 	return fmt.Sprintf("%s partition %d", topic, partition)
 }
 
-// ListOffsets is Ask for callers that need every partition that they asked for.
+// ListOffsets is AskOffsets for callers that need every partition: any failure is an error.
 func ListOffsets(ctx context.Context, adm *kadm.Client, wanted map[string][]int32) (OffsetRanges, error) {
 	r, failed, err := AskOffsets(ctx, adm, false, wanted)
 	if err == nil {
@@ -58,10 +58,9 @@ func ListOffsets(ctx context.Context, adm *kadm.Client, wanted map[string][]int3
 	return r, err
 }
 
-// AskOffsets asks for the wanted partitions of topics, all of a topic for none. With
-// committed a range ends where an open transaction begins. A partition that the broker
-// does not answer for is in Failures and not in Ranges; one that does not exist is an
-// error, as is a topic.
+// AskOffsets returns the offsets of the wanted partitions of topics; no partitions means all of the
+// topic. With committed, a range ends at the last stable offset. Partitions that the broker does
+// not answer for are in the failures only. A topic or partition that does not exist is an error.
 func AskOffsets(ctx context.Context, adm *kadm.Client, committed bool, wanted map[string][]int32) (OffsetRanges, OffsetFailures, error) {
 	topics := slices.Sorted(maps.Keys(wanted))
 	failed := OffsetFailures{}
@@ -95,13 +94,13 @@ func AskOffsets(ctx context.Context, adm *kadm.Client, committed bool, wanted ma
 	return r, failed, nil
 }
 
-// gather adds the partitions that an answer lacks or has errors for. What concerns a
-// whole topic, or the request, is an error.
+// gather adds the partitions that an answer lacks or has errors for. It returns errors about a
+// topic or the whole request.
 func (f OffsetFailures) gather(ctx context.Context, adm *kadm.Client, l kadm.ListedOffsets, err error) error {
 	var shards *kadm.ShardErrors
 	switch {
 	case errors.As(err, &shards) && !shards.AllFailed:
-		for _, s := range shards.Errs { // as of partitions without a leader
+		for _, s := range shards.Errs { // for example of partitions without a leader
 			if req, ok := s.Req.(*kmsg.ListOffsetsRequest); ok {
 				f.unanswered(req, s.Err)
 			}
@@ -133,7 +132,7 @@ func (f OffsetFailures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
 	}
 }
 
-// selectPartitions leaves only the wanted partitions, all where none are named; one that does not
+// selectPartitions removes the partitions that are not wanted. A wanted partition that does not
 // exist is an error.
 func selectPartitions(topic string, wanted []int32, known map[int32]OffsetRange, failed map[int32]error) error {
 	if len(wanted) == 0 {
@@ -151,9 +150,9 @@ func selectPartitions(topic string, wanted []int32, known map[int32]OffsetRange,
 	return nil
 }
 
-// Find is where a position is in each partition. An offset in the position is returned
-// as it is, whether the partition has it or not. A partition for which the broker does
-// not answer is in Failures only.
+// Find returns the offset of a position in each partition. It returns an offset in the position
+// unchanged, even if the partition does not have it. Partitions that the broker does not answer for
+// are in the failures only.
 func (r OffsetRanges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (map[string]map[int32]int64, OffsetFailures, error) {
 	var after kadm.ListedOffsets
 	failed := OffsetFailures{}
@@ -163,7 +162,7 @@ func (r OffsetRanges) Find(ctx context.Context, adm *kadm.Client, at parse.Posit
 		if err := failed.gather(ctx, adm, after, err); err != nil {
 			return nil, nil, err
 		}
-		for topic, partitions := range failed { // it was asked for whole topics
+		for topic, partitions := range failed { // the request was for whole topics
 			maps.DeleteFunc(partitions, func(p int32, _ error) bool { _, ok := r[topic][p]; return !ok })
 		}
 	}
@@ -185,7 +184,7 @@ func (r OffsetRanges) Find(ctx context.Context, adm *kadm.Client, at parse.Posit
 				switch {
 				case failed[topic][p] != nil:
 				case !ok:
-					failed.add(topic, p, fmt.Errorf("the broker did not say where %v is", at))
+					failed.add(topic, p, fmt.Errorf("the broker did not return the offset of %v", at))
 				default:
 					found[topic][p] = min(max(o.Offset, x.Start), x.End)
 				}

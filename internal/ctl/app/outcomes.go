@@ -5,39 +5,39 @@ import (
 	"fmt"
 )
 
-// Outcome is what became of one thing that a command was to change.
+// Outcome is the result of a change to one thing.
 type Outcome struct {
 	Name   string `json:"name"`
 	Result string `json:"result"`
 	Error  string `json:"error,omitempty"`
 }
 
-// Outcomes gathers them, in order.
+// Outcomes collects results in order.
 type Outcomes struct {
 	list   []Outcome
 	errors []error
 }
 
-// Done notes that name is now as result says: "created".
+// Done records a success; format is the result: "created".
 func (o *Outcomes) Done(name, format string, args ...any) {
 	o.list = append(o.list, Outcome{Name: name, Result: fmt.Sprintf(format, args...)})
 }
 
-// Failed notes that name could not be changed.
+// Failed records a failure.
 func (o *Outcomes) Failed(name string, err error) {
 	o.list = append(o.list, Outcome{Name: name, Result: "failed", Error: err.Error()})
 	o.errors = append(o.errors, err)
 }
 
-// Refused is Failed with the broker's words and a remedy.
+// Refused is Failed with the broker's message and a remedy.
 func (o *Outcomes) Refused(name, what string, err error, message string) {
 	o.Failed(name, Refused(what, err, message))
 }
 
-// Err is what was not done; nil where all was.
+// Err returns the failures, or nil if everything was done.
 func (o *Outcomes) Err() error { return errors.Join(o.errors...) }
 
-// Report shows what was done and returns what was not.
+// Report prints the successes and returns the failures.
 func (a *App) Report(o *Outcomes) error {
 	if !a.Format().ForPeople() {
 		list := o.list

@@ -12,13 +12,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Refused says what was tried, why it failed, and what to do. message is what
-// the broker said beyond the error's name; empty for nothing.
+// Refused returns an error that says what was attempted, why it failed, and the remedy. message is
+// the broker's own message, or empty.
 func Refused(what string, err error, message string) error {
 	return fmt.Errorf("%s: %w", what, &refusal{err, message})
 }
 
-// refusal is an error with the broker's own words and a remedy.
+// refusal is an error with the broker's message and a remedy.
 type refusal struct {
 	err     error
 	message string
@@ -44,7 +44,7 @@ func (r *refusal) Error() string {
 	case strings.HasPrefix(r.message, "Cannot update these configs dynamically"):
 		remedy = "they change with the broker's own configuration and a restart"
 	case r.message != "" && errors.Is(r.err, kerr.PolicyViolation):
-		remedy = "" // the broker has said which policy it is
+		remedy = "" // the broker's message names the policy
 	}
 	if remedy != "" {
 		text += "; " + remedy
@@ -52,7 +52,7 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// Remedy is what to do about an error; empty where its text says all there is.
+// Remedy returns the remedy for an error, or "" if its text suffices.
 func Remedy(err error) string {
 	var k *kerr.Error
 	switch {
@@ -60,8 +60,8 @@ func Remedy(err error) string {
 		errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
 		return "the broker did not answer in time: try again, or allow more with --timeout"
 	case unsupported(err):
-		return "this broker does not offer that API; chronikctl api-versions lists what it offers"
-	case err.Error() == "unknown broker": // the client's; it has no exported name
+		return "this broker does not support that API; chronikctl api-versions lists the supported ones"
+	case err.Error() == "unknown broker": // an error of the client without an exported name
 		return "chronikctl broker list shows the brokers"
 	case !errors.As(err, &k):
 		return ""
@@ -70,13 +70,12 @@ func Remedy(err error) string {
 		return r
 	}
 	if k.Retriable {
-		return "this passes as a rule: try again"
+		return "this is usually temporary: try again"
 	}
 	return ""
 }
 
-// unsupported recognises the client's own verdicts, which have no exported
-// names, beside the broker's.
+// unsupported also recognizes the client's own errors, which have no exported names.
 func unsupported(err error) bool {
 	if errors.Is(err, kerr.UnsupportedVersion) {
 		return true
@@ -85,28 +84,28 @@ func unsupported(err error) bool {
 	return strings.Contains(text, "request key is unknown") || strings.Contains(text, "broker is too old")
 }
 
-// IsUnsupported says whether the broker has no API for it.
+// IsUnsupported reports whether the broker lacks the API.
 func IsUnsupported(err error) bool { return err != nil && unsupported(err) }
 
-// remedies are by error code. They hold for every command that meets the code: one that knows
-// better reports another error, as group reset does.
+// remedies returns the remedies by error code. They fit every command; a command with a better one
+// reports another error, as group reset does.
 func remedies() map[int16]string {
 	const (
 		changing = "the group's members are changing: try again"
 		offline  = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
-			"name the cause"
+			"show the cause"
 		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage, " +
 			"and chronikctl log repair removes it"
 	)
-	const coordinator = "the group's coordinator loads its offsets, or cannot write them: try again; if it stays so, chronikctl cluster health names the cause"
-	const user = "ask for the right to it, or use another user (--sasl-user)"
+	const coordinator = "the group's coordinator is loading its offsets, or cannot write them: try again; if it persists, chronikctl cluster health shows the cause"
+	const user = "ask for the permission, or use another user (--sasl-user)"
 	return map[int16]string{
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
 		kerr.UnknownTopicOrPartition.Code:            "chronikctl topic list shows the topics, topic describe their partitions",
 		kerr.InvalidTopicException.Code:              "use 1 to 249 letters, digits, '.', '_' and '-'",
 		kerr.InvalidPartitions.Code:                  "chronikctl topic describe shows how many there are",
 		kerr.InvalidReplicationFactor.Code:           "chronikctl broker list shows how many brokers there are; -1 takes the broker's default",
-		kerr.InvalidConfig.Code:                      "chronikctl config describe shows each config with its bounds",
+		kerr.InvalidConfig.Code:                      "chronikctl config describe shows each config and its bounds",
 		kerr.MessageTooLarge.Code:                    "raise the topic's max.message.bytes (chronikctl config set), or send less at a time (--max-batch-bytes)",
 		kerr.NonEmptyGroup.Code:                      "stop its members first; chronikctl group describe shows them",
 		kerr.GroupIDNotFound.Code:                    "chronikctl group list shows the groups",
@@ -117,7 +116,7 @@ func remedies() map[int16]string {
 		kerr.UnknownMemberID.Code:                    changing,
 		kerr.RebalanceInProgress.Code:                changing,
 		kerr.OffsetOutOfRange.Code:                   "chronikctl topic describe shows which offsets there are",
-		kerr.PolicyViolation.Code:                    "a rule of the broker forbids it: its words say which; chronikctl cluster health says whether its disk is full",
+		kerr.PolicyViolation.Code:                    "a policy of the broker forbids it, see its message; chronikctl cluster health reports whether its disk is full",
 		kerr.TopicDeletionDisabled.Code:              "the broker has delete.topic.enable=false",
 		kerr.KafkaStorageError.Code:                  offline,
 		kerr.CorruptMessage.Code:                     damaged,
@@ -127,7 +126,7 @@ func remedies() map[int16]string {
 		kerr.ClusterAuthorizationFailed.Code:         user,
 		kerr.SaslAuthenticationFailed.Code:           "check --sasl, --sasl-user and the password",
 		kerr.UnsupportedSaslMechanism.Code:           "choose another mechanism with --sasl",
-		kerr.InvalidTimestamp.Code:                   "chronikctl config describe topic NAME message.timestamp.type says which timestamps it takes",
+		kerr.InvalidTimestamp.Code:                   "chronikctl config describe topic NAME message.timestamp.type shows which timestamps the topic accepts",
 		kerr.UnsupportedCompressionType.Code:         "choose another --compression",
 		kerr.ReassignmentInProgress.Code:             "wait until its replicas have moved",
 		kerr.UnstableOffsetCommit.Code:               "a transaction has not ended yet: try again",
@@ -136,8 +135,8 @@ func remedies() map[int16]string {
 	}
 }
 
-// RequestFailed is the error of a request of which no part was answered. What the client does not
-// get from one broker, as of partitions without a leader, is missing in the answer.
+// RequestFailed returns the error of a request if no broker answered any part of it. If only some
+// did, for example because partitions have no leader, the missing parts are not in the answer.
 func RequestFailed(err error) error {
 	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && !s.AllFailed {
 		return nil
@@ -145,8 +144,7 @@ func RequestFailed(err error) error {
 	return err
 }
 
-// Words splits what the client library wraps around a broker's verdict: its
-// error, and nothing of the library's own.
+// Words unwraps the broker's error from the errors that the client library wraps around it.
 func Words(err error) error {
 	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && len(s.Errs) > 0 {
 		return s.Errs[0].Err

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/api"
 )
 
-// Connections asks for the open connections, the oldest 10,000 of them.
+// Connections returns the open connections, at most the 10,000 oldest.
 func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
 	var answer api.Connections
 	q := url.Values{"limit": {strconv.Itoa(api.MaxConnections)}}
@@ -22,7 +22,7 @@ func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
 	return &answer, nil
 }
 
-// Metrics asks for all metrics and returns the sum of each name's series.
+// Metrics returns all metrics, each as the sum over its labels.
 func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.Text(ctx, "/metrics")
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	return sums(text)
 }
 
-// sums adds the series of each name in Prometheus's text format.
+// sums adds up the samples of each name in Prometheus's text format.
 func sums(text []byte) (map[string]float64, error) {
 	all := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -44,7 +44,7 @@ func sums(text []byte) (map[string]float64, error) {
 		end := strings.IndexAny(line, "{ ")
 		at := strings.LastIndexByte(line, ' ')
 		if end <= 0 || at < 0 {
-			return nil, fmt.Errorf("metrics: %q is no sample of Prometheus's text format", line)
+			return nil, fmt.Errorf("metrics: %q is not a sample in Prometheus's text format", line)
 		}
 		n, err := strconv.ParseFloat(line[at+1:], 64)
 		if err != nil {

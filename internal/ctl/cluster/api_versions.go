@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// offered is one API of a broker.
+// offered is an API that a broker supports.
 type offered struct {
 	Broker int32  `json:"broker"`
 	Key    int16  `json:"key"`
@@ -21,21 +21,21 @@ type offered struct {
 	Max    int16  `json:"max"`
 }
 
-// NewAPIVersions is the command api-versions.
+// NewAPIVersions returns the command api-versions.
 func NewAPIVersions(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "api-versions", Short: "List the APIs that brokers offer, with their versions", Args: app.Args(0, 0, "no argument"),
+		Use: "api-versions", Short: "List the APIs that the brokers support, with their versions", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl api-versions",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {
-				return app.Refused("ask for API versions", app.Words(err), "")
+				return app.Refused("list API versions", app.Words(err), "")
 			}
 			t := &output.Table{Columns: []string{"BROKER#", "KEY#", "API", "MIN#", "MAX#"}}
 			all := []offered{}
 			for _, v := range versions.Sorted() {
 				if v.Err != nil {
-					return app.Refused(fmt.Sprintf("ask broker %d for API versions", v.NodeID), v.Err, "")
+					return app.Refused(fmt.Sprintf("list the API versions of broker %d", v.NodeID), v.Err, "")
 				}
 				v.EachKeySorted(func(key, least, most int16) {
 					name := kmsg.NameForKey(key)

@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// NewBroker is the command broker with all those below it.
+// NewBroker returns the command broker.
 func NewBroker(a *app.App) *cobra.Command {
 	return app.Parent("broker", "List brokers, and show their log directories", listBrokers(a), describeBroker(a))
 }
@@ -44,8 +44,8 @@ type detail struct {
 type dir struct {
 	Path       string `json:"path"`
 	Partitions int    `json:"partitions"`
-	Size       int64  `json:"sizeBytes"`  // of the logs in it
-	Total      int64  `json:"totalBytes"` // of its file system; -1 where the broker does not say
+	Size       int64  `json:"sizeBytes"`  // of its logs
+	Total      int64  `json:"totalBytes"` // of the file system; -1 if unknown
 	Usable     int64  `json:"usableBytes"`
 	Error      string `json:"error,omitempty"`
 }
@@ -57,7 +57,7 @@ func describeBroker(a *app.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 32)
 			if err != nil {
-				return app.Usage("%q is no broker's id; chronikctl broker list shows them", args[0])
+				return app.Usage("%q is not a broker's id; chronikctl broker list shows the ids", args[0])
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				return showBroker(ctx, a, adm, int32(id))
@@ -80,7 +80,7 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, id int32) err
 		if err != nil && !app.IsUnsupported(err) {
 			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.Words(err), "")
 		}
-		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not tell of its log directories"}
+		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not report its log directories"}
 		for _, x := range dirs.Sorted() {
 			y := dir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
 			for _, partitions := range x.Topics {

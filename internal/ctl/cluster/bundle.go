@@ -22,28 +22,28 @@ import (
 // Runner runs another command line of chronikctl in this process and returns its exit code.
 type Runner func(ctx context.Context, args []string, out, errs io.Writer) int
 
-// Bounds of the time between the two measurements.
+// Bounds of the time between the two samples of the metrics.
 const (
 	usualInterval = 3 * time.Second
 	leastInterval = 100 * time.Millisecond
 	mostInterval  = time.Minute
 )
 
-// NewDebug is the command debug with the one below it.
+// NewDebug returns the command debug.
 func NewDebug(a *app.App, run Runner) *cobra.Command {
-	return app.Parent("debug", "Collect what a report of a fault needs", bundle(a, run))
+	return app.Parent("debug", "Collect data for a bug report", bundle(a, run))
 }
 
 func bundle(a *app.App, run Runner) *cobra.Command {
 	interval := parse.DurationFlag(usualInterval)
 	var file, dir string
 	c := &cobra.Command{
-		Use: "bundle", Short: "Write one file with what a report of a fault needs", Args: app.Args(0, 0, "no argument; --file names the file"),
-		Long: "bundle collects version, health, findings, metrics of two moments, configs, topics, groups, clients, log directories, the\n" +
-			"broker's last log lines, its goroutines, and facts about this machine. Passwords and keys are masked, and no record is read;\n" +
-			"names of topics, groups, clients and hosts are in it. manifest.json lists each member and why one is missing: of a broker that\n" +
-			"hangs there is what could be had within --timeout. With --dir it describes the data directory of a stopped broker instead.\n" +
-			"It ends with 1 if something could not be had, and writes the file all the same.",
+		Use: "bundle", Short: "Write one file with the data for a bug report", Args: app.Args(0, 0, "no argument; --file names the file"),
+		Long: "bundle collects version, health, findings, two samples of the metrics, configs, topics, groups, clients, log directories, the\n" +
+			"broker's last log lines, its goroutines, and facts about this machine. It masks passwords and keys and reads no records; the\n" +
+			"names of topics, groups, clients and hosts are in the file. manifest.json lists each member and why one is missing. If the\n" +
+			"broker hangs, the file has what arrived within --timeout. With --dir it describes the data directory of a stopped broker.\n" +
+			"It writes the file even if members are missing, and then exits with 1.",
 		Example: "  chronikctl debug bundle\n  chronikctl debug bundle --file /tmp/ticket-17.tar.gz --timeout 5s\n" +
 			"  chronikctl debug bundle --dir /var/lib/chronik",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,20 +54,20 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 			list := k.online
 			if dir != "" {
 				if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-					return app.Usage("--dir %s is no directory; name the data directory, as in chronikctl log verify --dir", dir)
+					return app.Usage("--dir %s is not a directory; give the data directory, as in chronikctl log verify --dir", dir)
 				}
 				list = func(context.Context) []member { return k.offline(dir) }
 			}
-			return write(cmd.Context(), a, k, list, file)
+			return writeBundle(cmd.Context(), a, k, list, file)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "file to write, - for standard output; without it chronik-debug-TIME.tar.gz in this directory")
-	c.Flags().StringVar(&dir, "dir", "", "data directory of a broker that does not run, described instead of one that does")
-	c.Flags().Var(&interval, "interval", "time between the two measurements, 100ms to 1m")
+	c.Flags().StringVarP(&file, "file", "f", "", "file to write, - for standard output; default: chronik-debug-TIME.tar.gz in this directory")
+	c.Flags().StringVar(&dir, "dir", "", "data directory of a stopped broker, to describe instead of a running one")
+	c.Flags().Var(&interval, "interval", "time between the two samples of the metrics, 100ms to 1m")
 	return app.Local(c)
 }
 
-// given are the flags of this run that every command has: they are passed on.
+// given returns the global flags of this run, to pass them on.
 func given(cmd *cobra.Command) (args []string) {
 	every := cmd.Root().PersistentFlags()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -78,14 +78,14 @@ func given(cmd *cobra.Command) (args []string) {
 	return args
 }
 
-// write collects the members and writes the file.
-func write(ctx context.Context, a *app.App, k *collector, list func(context.Context) []member, file string) error {
+// writeBundle collects the members and writes the file.
+func writeBundle(ctx context.Context, a *app.App, k *collector, list func(context.Context) []member, file string) error {
 	now := time.Now().UTC()
 	name := "chronik-debug-" + now.Format("20060102T150405Z")
 	if file == "" {
 		file = name + ".tar.gz"
 	}
-	out, err := open(a, file)
+	out, err := createFile(a, file)
 	if err != nil {
 		return err
 	}
@@ -107,20 +107,20 @@ func write(ctx context.Context, a *app.App, k *collector, list func(context.Cont
 		}
 		return fmt.Errorf("write %s: %w", file, err)
 	}
-	return report(a, &m, file)
+	return reportBundle(a, &m, file)
 }
 
-// open makes the file, which nobody else may read.
-func open(a *app.App, file string) (io.WriteCloser, error) {
+// createFile creates the file, readable by its owner only.
+func createFile(a *app.App, file string) (io.WriteCloser, error) {
 	if file == "-" {
 		if cli.IsTerminal(a.Out) {
-			return nil, app.Usage("--file -: standard output is a terminal; name a file, or send it to another program")
+			return nil, app.Usage("--file -: standard output is a terminal; give a file, or pipe the output into another program")
 		}
 		return nopCloser{a.Out}, nil
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, app.Usage("--file %s exists; name another one", file)
+		return nil, app.Usage("--file %s exists; give another name", file)
 	}
 	if err != nil {
 		return nil, app.Usage("--file: %w", err)
@@ -132,8 +132,8 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// report says what was written, and what is missing.
-func report(a *app.App, m *manifest, file string) error {
+// reportBundle reports the file and the missing members.
+func reportBundle(a *app.App, m *manifest, file string) error {
 	there, missing := 0, 0
 	var reasons []string
 	names := map[string][]string{} // by reason
@@ -161,17 +161,17 @@ func report(a *app.App, m *manifest, file string) error {
 			if err := a.Print(done); err != nil {
 				return err
 			}
-		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; look through it before you pass it on\n", file, text.Count(done.Members, "member")); err != nil {
+		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; check its contents before you share it\n", file, text.Count(done.Members, "member")); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%s could not be had, see above; manifest.json in the file has the reasons", text.Count(missing, "member"))
+		return fmt.Errorf("%s missing, see above; manifest.json in the file has the reasons", text.Count(missing, "member"))
 	}
 	return nil
 }
 
-// outcome is the answer of the command.
+// outcome is the answer of debug bundle.
 type outcome struct {
 	File    string `json:"file"`
 	Members int    `json:"members"`

@@ -13,35 +13,35 @@ import (
 	"time"
 )
 
-// Status of a member.
+// The states of a member.
 const (
 	statusOK      = "ok"
-	statusPartly  = "partly"  // there is a part of it, and an error
-	statusMissing = "missing" // it could not be had
-	statusSkipped = "skipped" // it does not apply here
+	statusPartly  = "partly"  // incomplete, with an error
+	statusMissing = "missing" // not available
+	statusSkipped = "skipped" // not applicable here
 )
 
-// manifest is the file's table of contents: manifest.json, and the same as text.
+// manifest is the table of contents: manifest.json, and README.txt as text.
 type manifest struct {
 	Created  time.Time `json:"created"`
-	Version  string    `json:"chronikctl"` // its version
-	Brokers  string    `json:"brokers"`    // that were asked
-	Admin    string    `json:"admin"`      // the admin port; empty for none
-	Redacted int       `json:"redacted"`   // secrets that were masked
+	Version  string    `json:"chronikctl"` // version
+	Brokers  string    `json:"brokers"`    // bootstrap brokers
+	Admin    string    `json:"admin"`      // the admin port's address; empty for none
+	Redacted int       `json:"redacted"`   // number of masked secrets
 	Members  []entry   `json:"members"`
 }
 
 // entry is a member in the manifest.
 type entry struct {
 	Name    string  `json:"name"`
-	Source  string  `json:"source"` // a command line of chronikctl, a path of the admin port, or a file
+	Source  string  `json:"source"` // a command line of chronikctl, a path on the admin port, or a file
 	Status  string  `json:"status"` // ok, partly, missing or skipped
 	Bytes   int     `json:"bytes"`
-	Seconds float64 `json:"seconds"` // that it took
+	Seconds float64 `json:"seconds"` // duration
 	Error   string  `json:"error,omitempty"`
 }
 
-// archive writes the members, without secrets, and the manifest.
+// archive writes the members, with secrets masked, and the manifest.
 func (m *manifest) archive(w io.Writer, dir string, members []member, r *redactor) error {
 	slices.SortFunc(members, func(x, y member) int { return cmp.Compare(x.name, y.name) })
 	zip := gzip.NewWriter(w)
@@ -82,17 +82,17 @@ func (m *manifest) archive(w io.Writer, dir string, members []member, r *redacto
 	if err != nil {
 		return err
 	}
-	clean, _ := r.mask(append(text, '\n')) // addresses and file names may have secrets, too
+	clean, _ := r.mask(append(text, '\n')) // addresses and file names may contain secrets, too
 	about, _ := r.mask(m.readme())
 	return errors.Join(put("manifest.json", clean), put("README.txt", about), out.Close(), zip.Close())
 }
 
-// readme is the manifest for people.
+// readme returns the manifest as text.
 func (m *manifest) readme() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Written by chronikctl %s at %s.\nBrokers: %s. Admin port: %s.\n\n", m.Version, m.Created.Format(time.RFC3339), m.Brokers, cmp.Or(m.Admin, "none"))
-	b.WriteString("No record was read. Names of topics, groups, clients and hosts are in these files.\n")
-	fmt.Fprintf(&b, "Passwords, tokens and keys are masked as %s; %d were found. Check the files before you pass them on.\n\n", masked, m.Redacted)
+	b.WriteString("The files contain no records, but the names of topics, groups, clients and hosts.\n")
+	fmt.Fprintf(&b, "%[2]d passwords, tokens and keys were masked as %[1]s. Check the files before you share them.\n\n", masked, m.Redacted)
 	for _, e := range m.Members {
 		fmt.Fprintf(&b, "%-8s %-28s %s\n", e.Status, e.Name, e.Source)
 		if e.Error != "" {

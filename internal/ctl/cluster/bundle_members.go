@@ -22,7 +22,7 @@ import (
 // member is one file of the bundle.
 type member struct {
 	name   string
-	source string // where it comes from, for the manifest
+	source string // for the manifest
 	get    func(context.Context) ([]byte, error)
 
 	text []byte
@@ -30,26 +30,26 @@ type member struct {
 	took time.Duration
 }
 
-// errSkipped is the error of a member that does not apply here: it is no fault.
+// errSkipped marks a member that does not apply here, which is not a fault.
 var errSkipped = errors.New("skipped")
 
-// atOnce is how many members are asked for at a time.
+// atOnce is how many members are collected concurrently.
 const atOnce = 32
 
-// grace is what a member may take beyond the timeout: the interval between two measurements
-// and a broker's own waiting come on top of a request's time.
+// grace is the time that a member may take beyond the timeout of a request: the interval between
+// samples and the broker's own waiting.
 const grace = 10 * time.Second
 
-// collector asks for members.
+// collector collects members.
 type collector struct {
 	run      Runner
-	given    []string       // flags that are passed on
-	interval time.Duration  // between two measurements
-	patience time.Duration  // of one request
+	given    []string       // flags to pass on
+	interval time.Duration  // between two samples
+	patience time.Duration  // timeout of a request
 	port     *app.AdminPort // nil for none
 }
 
-// collect asks for all members side by side.
+// collect collects all members concurrently.
 func (k *collector) collect(ctx context.Context, members []member) []member {
 	var wait sync.WaitGroup
 	turn := make(chan struct{}, atOnce)
@@ -69,7 +69,7 @@ func (k *collector) collect(ctx context.Context, members []member) []member {
 	return members
 }
 
-// online are the members of a broker that runs.
+// online returns the members of a running broker.
 func (k *collector) online(ctx context.Context) []member {
 	members := k.always()
 	command := func(name string, args ...string) { members = append(members, k.command(name, args...)) }
@@ -96,14 +96,14 @@ func (k *collector) online(ctx context.Context) []member {
 	return append(members, k.admin("admin/metrics-2.txt", "/metrics", k.interval), journal())
 }
 
-// offline are the members of a data directory.
+// offline returns the members of a data directory.
 func (k *collector) offline(dir string) []member {
 	return append(k.always(),
 		k.command("verify.json", "log", "verify", "--dir", dir),
-		member{name: "files.txt", source: "the files below " + dir, get: func(ctx context.Context) ([]byte, error) { return listing(ctx, dir) }})
+		member{name: "files.txt", source: "the files under " + dir, get: func(ctx context.Context) ([]byte, error) { return listing(ctx, dir) }})
 }
 
-// always are the members that need no broker.
+// always returns the members that need no broker.
 func (k *collector) always() []member {
 	members := []member{k.command("version.json", "version"), k.command("settings.json", "context", "show"),
 		{name: "host/machine.json", source: "this machine", get: machine}}
@@ -112,7 +112,7 @@ func (k *collector) always() []member {
 		members = append(members, member{name: "host/" + strings.ReplaceAll(name, "/", "-") + ".txt", source: path,
 			get: func(context.Context) ([]byte, error) {
 				text, err := os.ReadFile(path)
-				if err != nil { // another system, or a container that hides it
+				if err != nil { // another operating system, or a container that hides it
 					return nil, fmt.Errorf("%w: %w", errSkipped, err)
 				}
 				return text, nil
@@ -121,7 +121,7 @@ func (k *collector) always() []member {
 	return members
 }
 
-// command is the answer of another command.
+// command returns a member with the output of another command.
 func (k *collector) command(name string, args ...string) member {
 	line := append(append([]string{}, args...), "--output=json")
 	return member{name: name, source: "chronikctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
@@ -129,21 +129,21 @@ func (k *collector) command(name string, args ...string) member {
 		code := k.run(ctx, append(line, k.given...), &out, &errs)
 		said := strings.TrimSpace(strings.ReplaceAll("\n"+errs.String(), "\nchronikctl: ", "\n"))
 		switch {
-		case code == app.ExitOK, code == app.ExitUnhealthy && out.Len() > 0: // what a check found is what is wanted
+		case code == app.ExitOK, code == app.ExitUnhealthy && out.Len() > 0: // findings are part of the answer
 			return out.Bytes(), nil
 		case said == "":
-			said = fmt.Sprintf("it ended with %d", code)
+			said = fmt.Sprintf("exit code %d", code)
 		}
 		return out.Bytes(), errors.New(said)
 	}}
 }
 
-// admin is an answer of the admin port, asked for after a while.
+// admin returns a member with an answer of the admin port, requested after a delay.
 func (k *collector) admin(name, path string, after time.Duration) member {
 	m := member{name: name, source: "GET " + path}
 	m.get = func(ctx context.Context) ([]byte, error) {
 		if k.port == nil {
-			return nil, fmt.Errorf("%w: no admin port is known; --admin names it", errSkipped)
+			return nil, fmt.Errorf("%w: no admin port is known; give it with --admin", errSkipped)
 		}
 		t := time.NewTimer(after)
 		defer t.Stop()
@@ -161,8 +161,8 @@ func (k *collector) admin(name, path string, after time.Duration) member {
 	return m
 }
 
-// brokers asks for the ids of the brokers; without an answer there are none: the member of
-// the same question has the reason.
+// brokers returns the ids of the brokers, or none without an answer: the member brokers.json then
+// has the reason.
 func (k *collector) brokers(ctx context.Context) (ids []string) {
 	m := k.command("", "broker", "list")
 	text, err := m.get(ctx)
@@ -178,11 +178,11 @@ func (k *collector) brokers(ctx context.Context) (ids []string) {
 	return ids
 }
 
-// journalLines is how much of systemd's journal is taken: what the broker itself keeps of
-// its log is gone when it has stopped.
+// journalLines bounds the lines from systemd's journal. The broker's own log buffer is gone once it
+// has stopped.
 const journalLines = "2000"
 
-// journal is the end of the broker's log where systemd keeps it on this machine.
+// journal returns the end of the broker's log in systemd's journal on this machine.
 func journal() member {
 	args := []string{"--unit", "chronikd", "--lines", journalLines, "--no-pager", "--output", "short-iso"}
 	return member{name: "host/journal.txt", source: "journalctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
@@ -192,15 +192,15 @@ func journal() member {
 		}
 		text, err := exec.CommandContext(ctx, path, args...).Output()
 		if err != nil || bytes.HasPrefix(text, []byte("-- No entries --")) {
-			return nil, fmt.Errorf("%w: the journal of this machine has nothing of the unit chronikd", errSkipped)
+			return nil, fmt.Errorf("%w: the journal of this machine has no lines of the unit chronikd", errSkipped)
 		}
 		return text, nil
 	}}
 }
 
-// machine describes where chronikctl runs, which may be another machine than the broker's.
+// machine describes the machine that runs chronikctl, which may not be the broker's.
 func machine(context.Context) ([]byte, error) {
-	host, _ := os.Hostname() // an empty one says as much
+	host, _ := os.Hostname() // empty if unknown
 	text, err := json.MarshalIndent(struct {
 		Host string    `json:"host"`
 		OS   string    `json:"os"`
@@ -213,8 +213,8 @@ func machine(context.Context) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// listing is each file below a directory: mode, owner's view of its size, time and path. What
-// cannot be read is named in its line.
+// listing lists each file under a directory: mode, size, time and path. It notes files that it
+// cannot read.
 func listing(ctx context.Context, dir string) ([]byte, error) {
 	var b bytes.Buffer
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -7,41 +7,41 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// masked stands instead of a secret.
+// masked replaces a secret.
 const masked = "***"
 
-// redactor masks secrets. Brokers send no value of a config of type password; this is for
-// what reaches a log line, a mount's options or a command line nevertheless.
+// redactor masks secrets. Brokers do not send the values of configs of type password, but a secret
+// may be in a log line, mount options or a command line.
 type redactor struct{ known []string }
 
-// leastSecret is how long a known secret must be to be searched for: a shorter one would be
-// found in words that are none.
+// leastSecret is the minimum length of a known secret to search for. A shorter one would match
+// ordinary words.
 const leastSecret = 4
 
-// newRedactor knows the secrets of this run.
+// newRedactor returns a redactor that knows the secrets of this run.
 func newRedactor(a *app.App) *redactor {
 	r := &redactor{}
-	if p, err := a.Settings.Password(); err == nil && len(p) >= leastSecret { // one that cannot be read is in no answer either
+	if p, err := a.Settings.Password(); err == nil && len(p) >= leastSecret { // a password that cannot be read is in no answer either
 		r.known = append(r.known, p)
 	}
 	return r
 }
 
 var (
-	// named is name=value, name: value and "name":"value" of a name that holds a secret. A
-	// value in quotes ends with them, another one at a space, comma or bracket.
+	// named matches name=value, name: value and "name":"value" if the name suggests a secret. A
+	// quoted value ends at its quote, another one at a space, comma or bracket.
 	named = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|credential|token|sasl\.jaas\.config|api[-_.]?key)[\w.-]*\\?["']?\s*[:=]\s*)` +
 		`(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|[^\s,;"'{}\[\]]+)`)
-	// valued is the value that follows in {"key":"…password","value":"…"}.
+	// valued matches the value in {"key":"…password","value":"…"}.
 	valued = regexp.MustCompile(`(?i)("(?:key|name)"\s*:\s*"[^"]*(?:password|passwd|passphrase|secret|credential|token|jaas)[^"]*"\s*,\s*"value"\s*:\s*)"(?:[^"\\]|\\.)*"`)
-	// inURL is the password of an address; it may have an @ itself.
+	// inURL matches a password in a URL, which may contain an @.
 	inURL = regexp.MustCompile(`(://[^/\s:@"']*:)[^/\s"']+@`)
-	// private is a key in PEM, also within a JSON text.
+	// private matches a PEM key, also within JSON.
 	private = regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----)`)
 	bearer  = regexp.MustCompile(`(?i)(bearer\s+)[\w.~+/=-]{8,}`)
 )
 
-// mask replaces the secrets of a text and reports how many there were.
+// mask replaces the secrets in a text and returns their number.
 func (r *redactor) mask(text []byte) (clean []byte, n int) {
 	s := string(text)
 	for _, secret := range r.known {
@@ -62,7 +62,7 @@ func (r *redactor) mask(text []byte) (clean []byte, n int) {
 	replace(named, func(g []string) string {
 		switch v := g[2]; {
 		case v == "null", v == "true", v == "false", v == masked:
-			return g[0] // it says whether there is one
+			return g[0] // not a secret, but whether there is one
 		case strings.HasPrefix(v, `\"`):
 			return g[1] + `\"` + masked + `\"`
 		case v[0] == '"', v[0] == '\'':

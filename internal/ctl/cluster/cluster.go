@@ -17,7 +17,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -28,12 +27,12 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// New is the command cluster with all those below it.
+// New returns the command cluster.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
+	c := app.Parent("cluster", "Describe the cluster, and find problems", describe(a), healthCommand(a))
 	cli.Instead(c, map[string]string{
 		"info":    "cluster describe shows the cluster",
-		"status":  "cluster health finds what is wrong",
+		"status":  "cluster health lists what is wrong",
 		"brokers": "chronikctl broker list shows the brokers",
 	})
 	return c
@@ -44,14 +43,14 @@ type overview struct {
 	ID         string           `json:"clusterId"`
 	Controller int32            `json:"controller"` // -1 for none
 	Brokers    []broker         `json:"brokers"`
-	Topics     int              `json:"topics"` // without internal ones
+	Topics     int              `json:"topics"` // without internal topics
 	Partitions int              `json:"partitions"`
 	Features   map[string]int16 `json:"features"` // finalized levels
 }
 
 func describe(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: app.Args(0, 0, "no argument"),
+		Use: "describe", Short: "Show id, controller, brokers, features, and the number of topics", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl cluster describe",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
@@ -86,10 +85,10 @@ func describe(a *app.App) *cobra.Command {
 	}
 }
 
-// broker is one of the cluster.
+// broker is a broker of the cluster.
 type broker struct {
 	ID         int32  `json:"id"`
-	Address    string `json:"address"` // what it advertises to clients
+	Address    string `json:"address"` // the advertised address
 	Rack       string `json:"rack,omitempty"`
 	Controller bool   `json:"controller"`
 	Leaders    int    `json:"leaders"` // partitions that it leads
@@ -131,8 +130,4 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return ""
-}
-
-func numbers(ids []int32) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }

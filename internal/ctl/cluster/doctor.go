@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// examination is one run.
+// examination is one run of doctor.
 type examination struct {
 	*Checkup
 	doctorFlags
@@ -24,31 +24,31 @@ type doctorFlags struct {
 	probe bool
 }
 
-// NewDoctor is the command.
+// NewDoctor returns the command doctor.
 func NewDoctor(a *app.App) *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
-		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
+		Use: "doctor", Short: "Find problems, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
-		Long: "doctor prints what cluster health prints, and checks more from here: whether each advertised address can be dialled,\n" +
-			"whether the clocks agree, whether configs contradict each other, whether groups are stuck. It also prints what each check\n" +
-			"of a chronik broker has measured (docs/operations.md lists them). Each finding has a remedy. bad means that some records\n" +
-			"cannot be written or read, warn that one more failure, or more of the same, leads to that or that a promise does not hold,\n" +
-			"note that everything works as configured but the operator should know. It exits with 4 if it finds more than notes.",
+		Long: "doctor runs the checks of cluster health and more from here: whether each advertised address can be reached, whether the\n" +
+			"clocks agree, whether configs contradict each other, whether groups are stuck. It also prints the measurements of a chronik\n" +
+			"broker's checks (docs/operations.md lists them). Each finding has a remedy. bad: some records cannot be written or read.\n" +
+			"warn: a guarantee is not met, or one more failure, or more of the same, would make it bad. note: everything works as\n" +
+			"configured, but the operator should know. It exits with 4 if there are findings other than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.wait < 0 || f.wait > time.Hour {
 				return app.Usage("--wait %v is not between 0s and 1h", f.wait)
 			}
 			if f.probe && app.AdminPortOf(a) == nil {
-				return app.Usage("--probe-disk asks the broker's admin port, and none is named; name it with --admin HOST:PORT")
+				return app.Usage("--probe-disk needs the broker's admin port; give it with --admin HOST:PORT")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				return examine(ctx, a, adm, f)
 			})(cmd, args)
 		},
 	}
-	c.Flags().BoolVar(&f.probe, "probe-disk", false, "have the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
-	c.Flags().DurationVar(&f.wait, "wait", 3*time.Second, "how long groups are watched for a sign of life")
+	c.Flags().BoolVar(&f.probe, "probe-disk", false, "let the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
+	c.Flags().DurationVar(&f.wait, "wait", 3*time.Second, "how long to watch groups for progress")
 	return c
 }
 
@@ -64,7 +64,7 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, f doctorFlags) e
 	return c.Report(a)
 }
 
-// everything runs all checks; an error ends it.
+// everything runs all checks until one returns an error.
 func (x *examination) everything(ctx context.Context) error {
 	x.addresses(ctx)
 	if err := x.Health(ctx, x.port, x.broker); err != nil {

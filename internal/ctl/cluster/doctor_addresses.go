@@ -10,10 +10,10 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// dialTime is how long an address may take that is advertised to clients.
+// dialTime bounds the dial of an advertised address.
 const dialTime = 3 * time.Second
 
-// addresses dials the advertised addresses: the bootstrap address may work where those do not.
+// addresses dials the advertised addresses: the bootstrap address may work even if they do not.
 func (x *examination) addresses(ctx context.Context) {
 	x.Examined("advertised addresses, dialled from here")
 	for _, b := range x.Meta.Brokers {
@@ -21,14 +21,14 @@ func (x *examination) addresses(ctx context.Context) {
 		where := fmt.Sprintf("broker %d, %s", b.NodeID, at)
 		if loopback(b.Host) && !x.asksLoopback() {
 			x.Add("advertise", health.Bad, where, "it advertises a loopback address, though it was reached at "+x.a.Settings.Seeds()[0],
-				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients reach")
+				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach")
 			continue
 		}
 		d := net.Dialer{Timeout: dialTime}
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {
 			x.Add("advertise", health.Bad, where, "the address that it advertises to clients cannot be dialled from here: "+err.Error(),
-				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients reach, or open the way to it")
+				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach, or open the route to it")
 			continue
 		}
 		_ = c.Close() // nothing was sent

@@ -7,7 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// broker asks a chronik broker for its report, and notes what its checks measured.
+// broker returns the health report of a chronik broker and adds its checks' measurements to what
+// was examined.
 func (x *examination) broker(ctx context.Context) (*health.Report, error) {
 	ask := x.port.Health
 	if x.probe {

@@ -8,11 +8,10 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// skew is by how much clocks may differ; the answer is exact to a second.
+// skew is the tolerated difference between clocks. The broker's answer is exact to a second.
 const skew = 5 * time.Second
 
-// clock compares this machine's clock with the broker's, which the admin port
-// tells.
+// clock compares this machine's clock with the broker's, which the admin port returns.
 func (x *examination) clock(ctx context.Context) {
 	if x.port == nil {
 		return
@@ -20,13 +19,13 @@ func (x *examination) clock(ctx context.Context) {
 	before := time.Now()
 	there, err := x.port.Clock(ctx)
 	if err != nil {
-		return // health says it where the port was named
+		return // Health reports it if the settings name the port
 	}
 	x.Examined("clocks")
 	x.judgeClock(there, before, time.Now())
 }
 
-// judgeClock knows that the broker answered between two moments of this clock.
+// judgeClock compares the broker's time with the moments before and after its answer.
 func (x *examination) judgeClock(there, before, after time.Time) {
 	var off time.Duration
 	switch {
@@ -42,6 +41,6 @@ func (x *examination) judgeClock(there, before, after time.Time) {
 	if off < 0 {
 		word = "behind"
 	}
-	x.Add("clock", health.Warn, "clock", fmt.Sprintf("the broker's clock is %v %s this machine's: retention, timestamps and --from with a time go by it", off.Abs().Round(time.Second), word),
+	x.Add("clock", health.Warn, "clock", fmt.Sprintf("the broker's clock is %v %s this machine's: retention, timestamps and --from with a time depend on it", off.Abs().Round(time.Second), word),
 		"run NTP (chrony, systemd-timesyncd) on both machines")
 }

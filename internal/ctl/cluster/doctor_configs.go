@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// configs looks for topics whose configs contradict each other, or the broker's.
+// configs finds topics whose configs contradict each other or the broker's.
 func (x *examination) configs(ctx context.Context) error {
 	topics := map[string]kadm.TopicDetail{}
 	var names []string
@@ -27,13 +27,13 @@ func (x *examination) configs(ctx context.Context) error {
 	}
 	found, err := x.adm.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
-		return app.Refused("ask for the configs of topics", app.Words(err), "")
+		return app.Refused("describe the configs of topics", app.Words(err), "")
 	}
 	broker := config.Values{}
 	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
 		all, err := x.adm.DescribeBrokerConfigs(ctx, ids[0])
 		if err != nil {
-			return app.Refused("ask for the configs of brokers", app.Words(err), "")
+			return app.Refused("describe the configs of brokers", app.Words(err), "")
 		}
 		for _, r := range all {
 			broker = config.Read(r)
@@ -49,14 +49,14 @@ func (x *examination) configs(ctx context.Context) error {
 	return nil
 }
 
-// judgeConfigs holds a topic's configs together.
+// judgeConfigs adds findings about a topic's configs.
 func (x *examination) judgeConfigs(topic string, replicas int, v, broker config.Values) {
 	where := "topic " + topic
 	for _, c := range config.Cautions(topic, replicas, v, broker) {
 		x.Add("configs", health.Warn, where, c.Problem, c.Remedy)
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
-		x.Add("configs", health.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: with its broker it is gone", len(x.Meta.Brokers)),
+		x.Add("configs", health.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: if its broker is lost, so is the topic", len(x.Meta.Brokers)),
 			"recreate it with --replication-factor 3, or add replicas")
 	}
 }

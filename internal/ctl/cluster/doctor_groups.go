@@ -14,10 +14,10 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// mostGroups is how many groups are looked at.
+// mostGroups bounds how many groups are checked.
 const mostGroups = 1000
 
-// groups reads each group twice: one that has members and makes no progress is stuck.
+// groups samples each group twice. A group with members that makes no progress is stuck.
 func (x *examination) groups(ctx context.Context) error {
 	listed, err := x.adm.ListGroups(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (x *examination) groups(ctx context.Context) error {
 	return nil
 }
 
-// progress reads the state of groups; one that was deleted meanwhile is left out.
+// progress returns the state of groups. It omits groups that were deleted meanwhile.
 func (x *examination) progress(ctx context.Context, names []string) map[string]group.Standing {
 	all := map[string]group.Standing{}
 	for _, name := range names {
@@ -64,7 +64,7 @@ func (x *examination) progress(ctx context.Context, names []string) map[string]g
 	return all
 }
 
-// busy reports whether a second reading can differ.
+// busy reports whether a second sample can differ.
 func busy(all map[string]group.Standing) bool {
 	for _, s := range all {
 		if s.Members > 0 {
@@ -78,7 +78,7 @@ func (x *examination) judgeGroup(name string, before, now group.Standing) {
 	where, show := "group "+name, health.Command("chronikctl", "group", "describe", name)+" shows its members"
 	switch {
 	case x.Reported("group", where):
-		// The broker has been watching it for longer.
+		// The broker has watched it for longer.
 	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
 			show+"; check the logs of those that come and go")
@@ -87,6 +87,6 @@ func (x *examination) judgeGroup(name string, before, now group.Standing) {
 			show+"; one of them hangs, or commits rarely: "+health.Command("chronikctl", "doctor", "--wait", "1m")+" watches longer")
 	case now.Members == 0 && now.Lag > 0:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", text.Count(now.Lag, "record")),
-			"start its consumers; if it is not needed any more, "+health.Command("chronikctl", "group", "delete", name))
+			"start its consumers; if it is no longer needed, "+health.Command("chronikctl", "group", "delete", name))
 	}
 }

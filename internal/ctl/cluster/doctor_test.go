@@ -70,7 +70,7 @@ func TestConfigsThatContradictEachOther(t *testing.T) {
 	}{
 		"all is well":     {1, 1, config.Values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000", "max.message.bytes": "10"}, config.Values{"socket.request.max.bytes": "100"}, nil},
 		"too many in isr": {1, 1, config.Values{"min.insync.replicas": "2"}, nil, []string{"min.insync.replicas is 2 and it has 1 replica:", "set topic a min.insync.replicas=1"}},
-		"no slack":        {3, 3, config.Values{"min.insync.replicas": "3"}, nil, []string{"as many as it has replicas"}},
+		"no slack":        {3, 3, config.Values{"min.insync.replicas": "3"}, nil, []string{"the number of its replicas"}},
 		"one replica":     {1, 3, config.Values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
 		"small retention": {1, 1, config.Values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil, []string{"segment.bytes=2621440"}},
 		"large messages":  {1, 1, config.Values{"max.message.bytes": "200"}, config.Values{"socket.request.max.bytes": "100"}, []string{"closes the connection"}},
@@ -131,7 +131,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 			[]string{"warn limit of open files few > raise it", "broker 3, files: 9 of 10 files are open"}},
 		"a note":    {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK, []string{"note s w > r"}},
 		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, app.ExitOK, nil},
-		"no answer": {`<html>`, app.ExitUnhealthy, []string{"is no answer of chronik"}},
+		"no answer": {`<html>`, app.ExitUnhealthy, []string{"the answer is not chronik's"}},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/health" {

@@ -18,18 +18,18 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// Checkup gathers findings. doctor adds its own to those of health.
+// Checkup collects findings.
 type Checkup struct {
-	Meta     kadm.Metadata // the cluster as it was at the beginning
+	Meta     kadm.Metadata // at the start
 	adm      *kadm.Client
 	findings []health.Finding
-	examined []string // what was examined
+	examined []string // what the checks covered
 	at       time.Time
-	// reported is the id of the broker whose own report is among the findings, -1 for none.
+	// reported is the id of the broker whose own health report is among the findings, or -1.
 	reported int32
 }
 
-// NewCheckup begins with the cluster's metadata.
+// NewCheckup returns a Checkup of the cluster with its present metadata.
 func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
@@ -38,22 +38,22 @@ func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
 }
 
-// Add notes something that is wrong, with what to do about it.
+// Add adds a finding.
 func (c *Checkup) Add(check string, severity health.Severity, subject, problem, remedy string) {
 	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy, Since: c.at})
 }
 
-// Reported reports whether there is a finding of a check about a subject.
+// Reported reports whether a check has a finding about a subject.
 func (c *Checkup) Reported(check, subject string) bool {
 	return slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Check == check && f.Subject == subject })
 }
 
-// Examined notes what was examined, so that "healthy" is not mistaken for more than it is.
+// Examined records what a check covered, so that "healthy" claims no more than that.
 func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) }
 
-// Health examines brokers, partitions and log directories. ask asks the admin port p, nil for none,
-// for its broker's report, which knows more than Kafka's protocol carries: what it covers is not
-// examined from here, so that no fault is reported twice.
+// Health checks brokers, partitions and log directories. ask requests the health report from the
+// admin port p, which may be nil. The report knows more than Kafka's protocol carries, so Health
+// skips what it covers and reports no fault twice.
 func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) error {
 	c.AdminReport(ctx, p, ask)
 	c.brokers(ctx)
@@ -62,23 +62,23 @@ func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, ask func(context
 	return err
 }
 
-// Ended makes a finding of an error that ended the examination if something bad was found before:
-// that is the likely cause, and what the operator has to know. Otherwise it returns the error.
+// Ended turns an error that ended the checks into a finding if there is a bad finding: that is the
+// likely cause. Otherwise it returns the error.
 func (c *Checkup) Ended(ctx context.Context, err error) error {
 	bad := slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Severity == health.Bad })
 	if err == nil || !bad || ctx.Err() != nil {
 		return err
 	}
-	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(), "repair what is bad above, and run it again")
+	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(), "resolve the bad findings above, then run it again")
 	return nil
 }
 
 func healthCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
-		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: app.Args(0, 0, "no argument"),
-		Long: "health prints what is wrong with brokers, partitions and log directories: the report of a chronik broker, from its admin\n" +
-			"port, and what Kafka's protocol carries of the others. It exits with 4 if a finding is bad or warn, so that it can be used\n" +
-			"as a check; notes do not change that. --wait waits for a broker that is just starting.",
+		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
+		Long: "health lists what is wrong with brokers, partitions and log directories. It combines the health report of a chronik broker,\n" +
+			"from its admin port, with what Kafka's protocol shows. It exits with 4 if a finding is bad or warn, so that scripts can use\n" +
+			"it; notes do not change the exit code. --wait waits for a broker that is starting.",
 		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			c, err := NewCheckup(ctx, adm)
@@ -92,19 +92,19 @@ func healthCommand(a *app.App) *cobra.Command {
 			return c.Report(a)
 		}),
 	}
-	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
+	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s exits as soon as nothing is wrong"})
 	return a.Watched(a.AddWait(c, "nothing is wrong"))
 }
 
-// Report shows the findings, worst first. If there are other than notes, the error ends the process
-// with ExitUnhealthy.
+// Report prints the findings, worst first. It returns an error with ExitUnhealthy if there are
+// findings other than notes.
 func (c *Checkup) Report(a *app.App) error {
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
 	if c.reported < 0 {
-		// A broker reports damaged records and ill disks on its admin port only.
-		t.Empty = "healthy, as far as Kafka's protocol shows; --admin HOST:PORT reads the broker's own report, too"
+		// Only the admin port reports damaged records and faulty disks.
+		t.Empty = "healthy, as far as Kafka's protocol shows; --admin HOST:PORT adds the broker's own report"
 	}
 	var blocks []string
 	for i := range c.findings {
@@ -116,7 +116,7 @@ func (c *Checkup) Report(a *app.App) error {
 		}
 	}
 	if wrong == 0 && len(blocks) > 0 {
-		blocks = slices.Insert(blocks, 0, t.Empty) // notes are no reason not to say so
+		blocks = slices.Insert(blocks, 0, t.Empty) // despite the notes
 	}
 	answer := struct {
 		Healthy  bool             `json:"healthy"`
@@ -124,7 +124,7 @@ func (c *Checkup) Report(a *app.App) error {
 		Findings []health.Finding `json:"findings"`
 	}{wrong == 0, c.examined, c.findings}
 	if len(blocks) > 0 && a.Format() != output.Wide {
-		// A line of a terminal does not hold these texts.
+		// These texts do not fit in one line of a terminal.
 		t = &output.Table{Title: strings.Join(blocks, "\n\n")}
 	}
 	var examined output.Table
@@ -135,16 +135,13 @@ func (c *Checkup) Report(a *app.App) error {
 	if err := a.Print(answer, t, &examined); err != nil {
 		return err
 	}
-	if wrong == 1 {
-		return app.WithCode(app.ExitUnhealthy, errors.New("1 thing is wrong, see above"))
-	}
-	if wrong > 1 {
-		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
+	if wrong > 0 {
+		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s wrong, see above", text.Plural(wrong, "thing is", "things are")))
 	}
 	return nil
 }
 
-// block is a finding for people.
+// block formats a finding for people.
 func block(f *health.Finding) string {
 	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Subject)}
 	add := func(head, s string) {
@@ -161,13 +158,13 @@ func block(f *health.Finding) string {
 	return strings.Join(lines, "\n")
 }
 
-// textWidth is how long a line of a finding may be, without what stands before it.
+// textWidth is the width of a finding's text without its indentation.
 const textWidth = 96
 
-// AdminReport takes over the report of a chronik broker. That the admin port does not answer is a finding,
-// unless the port is only where it would be by default.
+// AdminReport adds the health report of a chronik broker. If the admin port does not answer, that
+// is a finding, unless its address is only the default.
 func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) {
-	const less = "only what Kafka's protocol carries is known of brokers"
+	const less = "only what Kafka's protocol shows is known of brokers"
 	if p == nil {
 		c.Examined("no admin port (--admin): " + less)
 		return

@@ -15,15 +15,14 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// lowSpace is the part of a file system that should stay free.
+// lowSpace is the fraction of a file system that should stay free.
 const lowSpace = 0.05
 
-// brokers: is there a controller, and does each broker answer where clients are
-// sent to.
+// brokers checks that there is a controller and that each broker answers at its advertised address.
 func (c *Checkup) brokers(ctx context.Context) {
 	c.Examined(text.Count(len(c.Meta.Brokers), "broker"))
 	if c.Meta.Controller < 0 {
-		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
+		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be created or changed", "see the brokers' logs")
 	}
 	versions, err := c.adm.ApiVersions(ctx)
 	for _, b := range c.Meta.Brokers {
@@ -34,12 +33,12 @@ func (c *Checkup) brokers(ctx context.Context) {
 		if why != nil {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.Words(why)),
-				"start it, or make its advertised address one that clients reach")
+				"start it, or set its advertised address to one that clients can reach")
 		}
 	}
 }
 
-// partitions: do they have leaders, and enough replicas in sync.
+// partitions checks that partitions have leaders and enough in-sync replicas.
 func (c *Checkup) partitions(ctx context.Context) error {
 	n := 0
 	var behind []kadm.PartitionDetail
@@ -52,16 +51,16 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			offline := c.offline(p)
 			switch {
 			case len(offline) == 0 && len(p.OfflineReplicas) > 0:
-				// The broker reports it itself.
+				// The broker's own report covers it.
 			case p.Leader < 0:
-				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+numbers(p.Replicas))
+				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+text.Numbers(p.Replicas))
 			case len(p.ISR) < len(p.Replicas):
 				behind = append(behind, p)
 			case slices.Contains(offline, p.Leader):
 				c.Add("partition", health.Bad, subject(p), fmt.Sprintf("it can be neither written nor read: the log of its leader, broker %d, is offline", p.Leader),
-					fmt.Sprintf("the log of broker %d says why; chronikctl log verify on its machine reports damage while it is stopped", p.Leader))
+					fmt.Sprintf("the log of broker %d shows the cause; chronikctl log verify on its machine reports damage while it is stopped", p.Leader))
 			case len(offline) > 0:
-				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+numbers(offline), "start these brokers, or replace their log directories")
+				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+text.Numbers(offline), "start these brokers, or replace their log directories")
 			}
 		}
 	}
@@ -69,13 +68,13 @@ func (c *Checkup) partitions(ctx context.Context) error {
 	return c.behind(ctx, behind)
 }
 
-// subject is a partition as a chronik broker's own findings name it.
+// subject names a partition as a chronik broker's own findings do.
 func subject(p kadm.PartitionDetail) string {
 	return fmt.Sprintf("partition %s-%d", p.Topic, p.Partition)
 }
 
-// offline returns the brokers with an offline replica of a partition, without the one that has
-// reported its own.
+// offline returns the brokers with an offline replica of a partition, without the broker whose
+// report covers it.
 func (c *Checkup) offline(p kadm.PartitionDetail) []int32 {
 	return slices.DeleteFunc(slices.Clone(p.OfflineReplicas), func(id int32) bool { return id == c.reported })
 }
@@ -87,8 +86,8 @@ func because(err error) string {
 	return " (" + err.Error() + ")"
 }
 
-// behind judges partitions whose replicas are not all in sync: min.insync.replicas decides how bad
-// it is.
+// behind judges partitions with replicas that are not in sync. Their severity depends on
+// min.insync.replicas.
 func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail) error {
 	least, err := c.minISR(ctx, partitions)
 	if err != nil {
@@ -100,24 +99,24 @@ func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail)
 	return nil
 }
 
-// judge says how bad a partition's missing replicas are; need is the number
-// without which acks=all is refused.
+// judge adds a finding about out-of-sync replicas. need is the number of in-sync replicas that
+// acks=all requires.
 func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
-	text := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), numbers(p.ISR), numbers(p.Replicas))
+	problem := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), text.Numbers(p.ISR), text.Numbers(p.Replicas))
 	var missing []int32
 	for _, id := range p.Replicas {
 		if !slices.Contains(p.ISR, id) {
 			missing = append(missing, id)
 		}
 	}
-	remedy := "check brokers " + numbers(missing)
+	remedy := "check brokers " + text.Numbers(missing)
 	switch {
 	case len(p.ISR) < need:
-		c.Add("partition", health.Bad, subject(p), text+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
+		c.Add("partition", health.Bad, subject(p), problem+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
 	case len(p.ISR) == need && need > 1:
-		c.Add("partition", health.Warn, subject(p), text+": with one less acks=all is refused", remedy)
+		c.Add("partition", health.Warn, subject(p), problem+": if one more fails, acks=all is refused", remedy)
 	default:
-		c.Add("partition", health.Warn, subject(p), text, remedy)
+		c.Add("partition", health.Warn, subject(p), problem, remedy)
 	}
 }
 
@@ -131,7 +130,7 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	}
 	configs, err := c.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(least))...)
 	if err != nil {
-		return nil, app.Refused("ask for min.insync.replicas", app.Words(err), "")
+		return nil, app.Refused("describe min.insync.replicas", app.Words(err), "")
 	}
 	for _, r := range configs {
 		for _, x := range r.Configs {
@@ -143,8 +142,8 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	return least, nil
 }
 
-// dirs: does each log directory work, and is there space. Those of the broker that has
-// reported its own are left out.
+// dirs checks the log directories and their free space, except those of the broker whose report
+// covers them.
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = app.Words(err); err != nil {
@@ -164,11 +163,7 @@ func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs) {
 			c.judgeDir(d)
 		}
 	}
-	if n == 1 {
-		c.Examined("1 log directory")
-		return
-	}
-	c.Examined(fmt.Sprintf("%d log directories", n))
+	c.Examined(text.Plural(n, "log directory", "log directories"))
 }
 
 func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
@@ -178,6 +173,6 @@ func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
 		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and restart the broker")
 	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
 		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", text.Bytes(d.UsableBytes), text.Bytes(d.TotalBytes)),
-			"delete topics, shorten retention, or give it more room")
+			"delete topics, shorten retention, or enlarge the disk")
 	}
 }

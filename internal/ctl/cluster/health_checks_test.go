@@ -55,7 +55,7 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 		want      string
 	}{
 		{1, 2, "bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|check brokers 2,3"},
-		{2, 2, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): with one less acks=all is refused|check brokers 3"},
+		{2, 2, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): if one more fails, acks=all is refused|check brokers 3"},
 		{2, 1, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|check brokers 3"},
 		{1, 1, "warn|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|check brokers 2,3"},
 	} {
@@ -74,7 +74,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		1: {"/a": {Broker: 1, Dir: "/a", TotalBytes: 1000, UsableBytes: 50}, "/b": {Broker: 1, Dir: "/b", TotalBytes: 1000, UsableBytes: 49}},
 		2: {"/c": {Broker: 2, Dir: "/c", Err: kerr.KafkaStorageError}, "/d": {Broker: 2, Dir: "/d", TotalBytes: -1, UsableBytes: -1}},
 	}
-	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or give it more room"
+	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or enlarge the disk"
 	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() + "|see the broker's log; replace the disk, or repair it and restart the broker"
 	for reported, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
 		c := &Checkup{reported: reported}
@@ -112,7 +112,7 @@ func TestNoFaultIsReportedTwice(t *testing.T) {
 	offline := kadm.PartitionDetail{Topic: "a", Leader: 7, Replicas: []int32{7}, ISR: []int32{7}, OfflineReplicas: []int32{7}}
 	for reported, want := range map[int32]string{
 		7: "", -1: "bad|partition a-0|it can be neither written nor read: the log of its leader, broker 7, is offline|" +
-			"the log of broker 7 says why; chronikctl log verify on its machine reports damage while it is stopped",
+			"the log of broker 7 shows the cause; chronikctl log verify on its machine reports damage while it is stopped",
 	} {
 		c := &Checkup{reported: reported, Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
 		if err := c.partitions(t.Context()); err != nil {

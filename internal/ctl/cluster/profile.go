@@ -12,20 +12,19 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// NewProfile is the command with all those below it.
+// NewProfile returns the command profile.
 func NewProfile(a *app.App) *cobra.Command {
-	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement promises", listProfiles(a), showProfile(a), explain(a))
+	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement guarantees", listProfiles(a), showProfile(a), explain(a))
 }
 
-// profileList is the profiles to speak of.
+// profileList is the broker's profiles, or the built-in ones.
 type profileList struct {
 	profiles []durability.Profile
 	standard string        // the broker's default
-	seen     *app.Profiles // nil where no broker was asked
+	seen     *app.Profiles // nil if no admin port was asked
 }
 
-// askProfiles takes the broker's own profiles where its admin port answers, else the
-// built-in ones.
+// askProfiles returns the broker's profiles if its admin port answers, otherwise the built-in ones.
 func askProfiles(ctx context.Context, a *app.App) (profileList, error) {
 	k := profileList{profiles: durability.Builtin(), standard: durability.Default}
 	p := app.AdminPortOf(a)
@@ -46,7 +45,7 @@ func askProfiles(ctx context.Context, a *app.App) (profileList, error) {
 	return k, nil
 }
 
-// lookup finds a profile by name.
+// lookup returns a profile by name.
 func (k *profileList) lookup(name string) (durability.Profile, error) {
 	for _, p := range k.profiles {
 		if p.Name == name {
@@ -54,15 +53,15 @@ func (k *profileList) lookup(name string) (durability.Profile, error) {
 		}
 	}
 	if k.seen == nil {
-		return durability.Profile{}, fmt.Errorf("%q is no built-in profile; a broker tells its own ones on its admin port: name it with --admin", name)
+		return durability.Profile{}, fmt.Errorf("%q is not a built-in profile; for a broker's own profiles, give its admin port with --admin", name)
 	}
-	return durability.Profile{}, fmt.Errorf("the broker has no profile %q; chronikctl profile list shows those it has", name)
+	return durability.Profile{}, fmt.Errorf("the broker has no profile %q; chronikctl profile list shows its profiles", name)
 }
 
-// source says whose profiles they are.
+// source names the origin of the profiles.
 func (k *profileList) source() string {
 	if k.seen == nil {
-		return "built-in profiles; no admin port was asked for a broker's own"
+		return "built-in profiles; give --admin to include the broker's own"
 	}
 	return "profiles of the broker"
 }
@@ -103,7 +102,7 @@ func listProfiles(a *app.App) *cobra.Command {
 				return err
 			}
 			all := []shown{}
-			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "LONGEST WAIT", "+RECORDS#", "+BYTES#", "FOR"}}
+			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "MAX WAIT", "+RECORDS#", "+BYTES#", "FOR"}}
 			for _, p := range k.profiles {
 				s := k.show(p)
 				all = append(all, s)

@@ -18,7 +18,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// facts are what a topic's promise depends on.
+// facts is what a topic's guarantee depends on.
 type facts struct {
 	Topic    string           `json:"topic"`
 	Profile  string           `json:"profile"`
@@ -26,17 +26,17 @@ type facts struct {
 	Replicas int              `json:"replicas"`
 	MinISR   int              `json:"minInsyncReplicas"`
 	Promises []promised       `json:"promises"`
-	Waits    *app.CommitWaits `json:"waits"`  // seen under the profile; nil where nobody tells
-	Groups   []app.Groups     `json:"groups"` // seen in the log directories
+	Waits    *app.CommitWaits `json:"waits"`  // measured under the profile; nil if unknown
+	Groups   []app.Groups     `json:"groups"` // measured in the log directories
 }
 
 func explain(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain TOPIC", Short: "Say in plain words what an acknowledgement promises in a topic", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Use: "explain TOPIC", Short: "Explain what an acknowledgement guarantees in a topic", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		Example: "  chronikctl profile explain orders",
-		Long: "explain says what an acknowledgement promises for a topic as it is now: its profile, replicas and min.insync.replicas, for\n" +
-			"each acks a producer may ask for. Where chronik's admin port answers it adds what was really seen: how many records\n" +
-			"shared a sync, how long syncs took.",
+		Long: "explain says what an acknowledgement guarantees for a topic with its present profile, replicas and min.insync.replicas, for\n" +
+			"each value of acks. If chronik's admin port answers, it adds measurements: how many records shared a sync, how long syncs\n" +
+			"took.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			f, err := gather(ctx, adm, names[0])
 			if err != nil {
@@ -55,7 +55,7 @@ func explain(a *app.App) *cobra.Command {
 	}
 }
 
-// gather asks for the topic and its configs.
+// gather returns the topic's facts.
 func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx, topic)
 	if err != nil {
@@ -86,7 +86,7 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 		}
 	}
 	if f.Profile == "" {
-		return nil, fmt.Errorf("explain %s: this broker is not chronik: it has no chronik.durability.profile. Kafka acknowledges what the operating system has, which is what the profile os promises: chronikctl profile show os", topic)
+		return nil, fmt.Errorf("explain %s: this broker is not chronik: it has no chronik.durability.profile. Kafka acknowledges records that the operating system has; the profile os guarantees the same: chronikctl profile show os", topic)
 	}
 	return f, nil
 }
@@ -101,7 +101,7 @@ func sourceOf(s kmsg.ConfigSource) string {
 	return "the broker's default"
 }
 
-// print says it.
+// print prints the guarantees.
 func (f *facts) print(a *app.App, k *profileList, p durability.Profile) error {
 	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
 	for _, n := range []int16{-1, 1, 0} {
@@ -122,11 +122,11 @@ func (f *facts) print(a *app.App, k *profileList, p durability.Profile) error {
 	return a.Print(f, &output.Table{Title: strings.Join(append(head, f.seen(k)...), "\n")})
 }
 
-// who must have a record before it is acknowledged.
+// who says which replicas must have a record before it is acknowledged.
 func (f *facts) who(acks int16) string {
 	switch {
 	case acks == 0:
-		return "the producer receives no acknowledgement, so nothing is promised."
+		return "the producer receives no acknowledgement, so nothing is guaranteed."
 	case f.Replicas == 1:
 		return "the producer receives its acknowledgement when the one replica has the record."
 	case acks == 1:
@@ -135,16 +135,16 @@ func (f *facts) who(acks int16) string {
 	return fmt.Sprintf("the producer receives its acknowledgement when all in-sync replicas have the record, at least %d of %d.", min(f.MinISR, f.Replicas), f.Replicas)
 }
 
-// seen is what the admin port measured.
+// seen returns the measurements of the admin port.
 func (f *facts) seen(k *profileList) []string {
 	if k.seen == nil {
-		return []string{"  unknown: no admin port of chronik was asked; name it with --admin"}
+		return []string{"  unknown: no admin port of chronik answered; give it with --admin"}
 	}
 	var lines []string
 	for _, x := range k.seen.Profiles {
 		if x.Name == f.Profile && x.Waits != nil && x.Waits.Count > 0 {
 			f.Waits = x.Waits
-			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average until they counted.", text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
+			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average for their acknowledgement.", text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
 		}
 	}
 	for _, g := range k.seen.Groups {
@@ -154,7 +154,7 @@ func (f *facts) seen(k *profileList) []string {
 		}
 	}
 	if lines == nil {
-		return []string{"  nothing was written yet"}
+		return []string{"  nothing has been written yet"}
 	}
 	return lines
 }

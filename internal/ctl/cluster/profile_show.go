@@ -12,13 +12,13 @@ import (
 
 func showProfile(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: app.Args(1, 1, "one profile"),
+		Use: "show NAME", Short: "Show a profile and what it guarantees on one replica and on three", Args: app.Args(1, 1, "one profile"),
 		Example: "  chronikctl profile show sync",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 || a.Resolve(cmd) != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			k, _ := askProfiles(cmd.Context(), a) // the built-in ones, where nobody answers
+			k, _ := askProfiles(cmd.Context(), a) // the built-in ones without an answer
 			var names []string
 			for _, p := range k.profiles {
 				names = append(names, p.Name)
@@ -42,7 +42,7 @@ func showProfile(a *app.App) *cobra.Command {
 			t := &output.Table{Columns: []string{"REPLICAS#", "ACKS", "AFTER", "PROMISE"}}
 			for _, x := range p.Promises() {
 				if x.Setting.Replicas == 1 && x.Failure == durability.AllButOneLost {
-					continue // there is no other
+					continue // there is no other replica
 				}
 				answer.Promises = append(answer.Promises, promiseOf(x))
 				t.Add(x.Setting.Replicas, acks(x.Setting.Acks), x.Failure, x)
@@ -52,7 +52,7 @@ func showProfile(a *app.App) *cobra.Command {
 	}
 }
 
-// promised is a promise in JSON.
+// promised is a durability promise in JSON.
 type promised struct {
 	Acks     string `json:"acks"`
 	Replicas int    `json:"replicas"`
@@ -72,7 +72,7 @@ func acks(n int16) string {
 	return fmt.Sprint(n)
 }
 
-// earned is when a record counts on a replica.
+// earned says when a record counts on a replica.
 func earned(p durability.Profile) string {
 	if p.Ack == durability.Synced {
 		return "A record counts on a replica when fdatasync has returned for it: it is on disk."
@@ -80,7 +80,7 @@ func earned(p durability.Profile) string {
 	return "A record counts on a replica when the operating system has it: it survives a crash of the process, not a loss of power."
 }
 
-// grouped is who syncs, and when.
+// grouped says when the journal syncs.
 func grouped(p durability.Profile) string {
 	switch {
 	case p.Sync == durability.SyncInterval:
@@ -88,7 +88,7 @@ func grouped(p durability.Profile) string {
 	case p.Sync == durability.SyncOS:
 		return "No record waits for a sync: the journal syncs when another topic asks for it, or after 5 s or 1/8 of the deferred bytes."
 	case p.MaxWait == 0:
-		return fmt.Sprintf("One fdatasync covers all that arrived during the last one; no append waits for others. At most %d records or %d bytes go together.", p.MaxRecords, p.MaxBytes)
+		return fmt.Sprintf("One fdatasync covers everything that arrived during the previous one; no append waits for others. A group has at most %d records and %d bytes.", p.MaxRecords, p.MaxBytes)
 	}
-	return fmt.Sprintf("One fdatasync covers all that arrives within %v, or earlier %d records or %d bytes.", p.MaxWait, p.MaxRecords, p.MaxBytes)
+	return fmt.Sprintf("One fdatasync covers everything that arrives within %v, or fewer if there are %d records or %d bytes earlier.", p.MaxWait, p.MaxRecords, p.MaxBytes)
 }

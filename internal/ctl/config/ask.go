@@ -17,27 +17,27 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// Described is one config of an entity.
+// Described is a config of an entity.
 type Described struct {
 	Key       string    `json:"key"`
-	Value     *string   `json:"value"` // nil for none, and for a secret
+	Value     *string   `json:"value"` // nil without a value, and for secrets
 	Source    string    `json:"source"`
 	Default   *string   `json:"default"`
 	Type      string    `json:"type"`
 	ReadOnly  bool      `json:"readOnly"`
 	Sensitive bool      `json:"sensitive"`
 	Doc       string    `json:"documentation,omitempty"`
-	Synonyms  []Synonym `json:"synonyms"` // where the value is looked for, strongest first
+	Synonyms  []Synonym `json:"synonyms"` // where the value is looked up, highest priority first
 }
 
-// Synonym is a place where a config's value may come from.
+// Synonym is one of the places where a config's value may come from.
 type Synonym struct {
 	Name   string  `json:"name"`
 	Value  *string `json:"value"`
 	Source string  `json:"source"`
 }
 
-// ask describes all configs of an entity, sorted by key.
+// ask returns all configs of an entity, sorted by key.
 func ask(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
 	cl, err := a.Client(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func askOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error)
 		return nil, app.Refused("describe "+e.String(), err, "")
 	}
 	if len(resp.Resources) != 1 {
-		return nil, fmt.Errorf("describe %v: the broker answered for %d things; it was asked for one", e, len(resp.Resources))
+		return nil, fmt.Errorf("describe %v: the broker answered for %d entities instead of one", e, len(resp.Resources))
 	}
 	answer := resp.Resources[0]
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
@@ -87,8 +87,8 @@ func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {
 	return d
 }
 
-// scaled is a synonym's value in the unit of the config: log.retention.hours gives
-// retention.ms its default.
+// scaled converts a synonym's value to the unit of the config: log.retention.hours provides the
+// default of retention.ms.
 func scaled(key, synonym string, value *string) *string {
 	unit := int64(1)
 	switch {
@@ -116,7 +116,7 @@ func orEmpty(s *string) string {
 	return *s
 }
 
-// source says in words who set a value.
+// source names where a value is set.
 func source(s kmsg.ConfigSource) string {
 	switch s {
 	case kmsg.ConfigSourceDynamicTopicConfig:
@@ -137,10 +137,10 @@ func source(s kmsg.ConfigSource) string {
 	return strings.ToLower(strings.ReplaceAll(s.String(), "_", " "))
 }
 
-// byDefault is the source of a value that nobody set.
+// byDefault is the source of a default value.
 const byDefault = "default"
 
-// choose keeps the configs that have these keys; without keys all.
+// choose returns the configs with these keys, or all without keys.
 func choose(e Entity, all []Described, keys []string) ([]Described, error) {
 	if len(keys) == 0 {
 		return all, nil
@@ -160,8 +160,8 @@ func choose(e Entity, all []Described, keys []string) ([]Described, error) {
 	return some, nil
 }
 
-// like names the configs that were probably meant: those that hold the whole of
-// what was written, else the nearest one, else those that share a part with it.
+// like returns a hint with the configs that may be meant: those that contain the key, else the
+// closest one, else those that share a part with it.
 func like(key string, names []string) string {
 	var near, parts []string
 	for _, n := range names {
@@ -179,7 +179,7 @@ func like(key string, names []string) string {
 		near = parts
 	}
 	if len(near) == 0 || len(near) > 8 {
-		return "chronikctl config get without a key lists what there is"
+		return "chronikctl config get without a key lists all configs"
 	}
 	return "did you mean " + strings.Join(near, ", ") + "?"
 }

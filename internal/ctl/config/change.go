@@ -31,29 +31,28 @@ func set(a *app.App) *cobra.Command {
 	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
 		"  chronikctl config set broker default log.retention.ms=1d\n" +
 		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
 	return c
 }
 
 func unset(a *app.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
+	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Reset configs to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
 		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
 	})
 	c.Example = "  chronikctl config unset topic orders retention.ms segment.bytes"
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
 	return c
 }
 
-// Change sets and unsets configs, in one step for each entity: all of its
-// changes are made, or none.
+// Change sets and unsets configs, atomically for each entity.
 func Change(ctx context.Context, a *app.App, entities []Entity, values map[string]string, unset []string, dryRun bool) error {
 	for _, k := range unset {
 		if strings.Contains(k, "=") {
-			return app.Usage("%q is no name of a config: it is unset without a value", k)
+			return app.Usage("%q is not the name of a config: unset takes no value", k)
 		}
 		if _, both := values[k]; both {
-			return app.Usage("%s cannot be set and unset at once", k)
+			return app.Usage("%s cannot be both set and unset", k)
 		}
 	}
 	cl, err := a.Client(ctx)
@@ -66,7 +65,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, values map[strin
 		changed = "would be changed"
 	}
 	var out app.Outcomes
-	var topics []string // that were changed
+	var topics []string // changed topics
 	for _, e := range entities {
 		if err := known(ctx, cl, e, unset); err != nil {
 			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
@@ -101,9 +100,9 @@ func Change(ctx context.Context, a *app.App, entities []Entity, values map[strin
 	return a.Report(&out)
 }
 
-// Unknown is the error of the first key that no topic has, with the one that was probably
-// meant. It asks a topic that is there what topics have; nil where there is none, or
-// where every key is one of a topic.
+// Unknown returns an error for the first key that topics do not have, with the closest one. It
+// looks up the configs of an existing topic. It returns nil if there is none, or if topics have all
+// keys.
 func Unknown(ctx context.Context, adm *kadm.Client, configs map[string]string) error {
 	topics, err := adm.ListTopicsWithInternal(ctx)
 	if err != nil || len(topics) == 0 {
@@ -125,9 +124,9 @@ func Unknown(ctx context.Context, adm *kadm.Client, configs map[string]string) e
 	return nil
 }
 
-// known refuses keys that an entity does not have: brokers take it for done to
-// unset what does not exist. What is set for all brokers is what one of them has,
-// or what is set already: another broker may know more.
+// known returns an error for keys that an entity does not have, because brokers accept unsetting a
+// config that does not exist. The configs of all brokers are those of one broker, and those already
+// set: another broker may know more.
 func known(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
 	if len(keys) == 0 {
 		return nil

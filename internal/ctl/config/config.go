@@ -16,18 +16,18 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// New is the command with all those below it.
+// New returns the command config.
 func New(a *app.App) *cobra.Command {
 	return app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
 }
 
-// Entity is what has configs.
+// Entity is a topic, broker, group or logger with configs.
 type Entity struct {
 	Kind kmsg.ConfigResourceType
 	Name string // a topic, a group, or a broker's id; empty for all brokers
 }
 
-// Topics are entities of topics.
+// Topics returns the entities of topics.
 func Topics(names []string) []Entity {
 	var all []Entity
 	for _, n := range names {
@@ -36,10 +36,10 @@ func Topics(names []string) []Entity {
 	return all
 }
 
-// allBrokers is how people name the configs that every broker has.
+// allBrokers is the name of the configs that apply to all brokers.
 const allBrokers = "default"
 
-// What has configs, as people write it.
+// Kinds of entities, as written on the command line.
 const (
 	topicKind  = "topic"
 	brokerKind = "broker"
@@ -47,11 +47,10 @@ const (
 	loggerKind = "logger"
 )
 
-// kinds is what an entity's first word may be.
+// kinds returns the possible first words of an entity.
 func kinds() []string { return []string{topicKind, brokerKind, groupKind, loggerKind} }
 
-// entity reads "topic NAME", "broker ID", "broker default", "group NAME" or
-// "logger ID".
+// entity parses "topic NAME", "broker ID", "broker default", "group NAME" or "logger ID".
 func entity(kind, name string) (Entity, error) {
 	switch kind {
 	case topicKind:
@@ -63,7 +62,7 @@ func entity(kind, name string) (Entity, error) {
 			return Entity{kmsg.ConfigResourceTypeBroker, ""}, nil
 		}
 		if n, err := strconv.ParseInt(name, 10, 32); err != nil || n < 0 {
-			return Entity{}, app.Usage("%q is no broker's id; chronikctl broker list shows them; broker %s means all brokers", name, allBrokers)
+			return Entity{}, app.Usage("%q is not a broker's id; chronikctl broker list shows the ids; broker %s means all brokers", name, allBrokers)
 		}
 		if kind == loggerKind {
 			return Entity{kmsg.ConfigResourceTypeBrokerLogger, name}, nil
@@ -74,10 +73,10 @@ func entity(kind, name string) (Entity, error) {
 }
 
 func noEntity(kind string) error {
-	return app.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log", kind, allBrokers)
+	return app.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels", kind, allBrokers)
 }
 
-// String names the entity as people write it.
+// String names the entity as on the command line.
 func (e Entity) String() string {
 	switch e.Kind {
 	case kmsg.ConfigResourceTypeTopic:
@@ -93,10 +92,10 @@ func (e Entity) String() string {
 	return brokerKind + " " + e.Name
 }
 
-// command is one below config: its arguments are an entity and what follows.
+// command returns a subcommand of config. Its arguments are an entity and the rest.
 func command(a *app.App, use, short string, least int, wanted string, run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
 	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
-	enough := app.Args(2+least, -1, "what has the configs (topic NAME, broker ID, group NAME, logger ID)"+wanted)
+	enough := app.Args(2+least, -1, "an entity (topic NAME, broker ID, group NAME, logger ID)"+wanted)
 	return &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -136,8 +135,8 @@ func command(a *app.App, use, short string, least int, wanted string, run func(c
 	}
 }
 
-// TopicKeys suggests, for a flag, the configs of the first topic that the command
-// names, each with what follows a key.
+// TopicKeys suggests, for a flag, the configs of the first topic on the command line, each followed
+// by after.
 func TopicKeys(a *app.App, after string) app.Completion {
 	return func(cmd *cobra.Command, topics []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(topics) == 0 {
@@ -147,7 +146,7 @@ func TopicKeys(a *app.App, after string) app.Completion {
 	}
 }
 
-// noSpace keeps the cursor where a value is to be written.
+// noSpace keeps the cursor after the suggestion if a value follows.
 func noSpace(after string) cobra.ShellCompDirective {
 	if after == "" {
 		return 0
@@ -155,7 +154,7 @@ func noSpace(after string) cobra.ShellCompDirective {
 	return cobra.ShellCompDirectiveNoSpace
 }
 
-// keys suggests the configs that an entity has.
+// keys suggests the configs of an entity.
 func keys(a *app.App, cmd *cobra.Command, kind, name, after string) []string {
 	e, err := entity(kind, name)
 	if err != nil || a.Resolve(cmd) != nil {

@@ -12,7 +12,7 @@ import (
 
 func get(a *app.App) *cobra.Command {
 	var changed bool
-	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs, and where they come from", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
+	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs and their sources", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
 		all, err := ask(cmd.Context(), a, e)
 		if err != nil {
 			return err
@@ -32,7 +32,7 @@ func get(a *app.App) *cobra.Command {
 		return a.Print(some, t)
 	})
 	c.Example = "  chronikctl config get topic orders\n  chronikctl config get broker 1 --changed -o wide"
-	c.Flags().BoolVar(&changed, "changed", false, "only those that are not at their default")
+	c.Flags().BoolVar(&changed, "changed", false, "only configs that differ from their defaults")
 	return c
 }
 
@@ -54,7 +54,7 @@ func value(s *string) string {
 }
 
 func describe(a *app.App) *cobra.Command {
-	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, source", 0, "",
+	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show documentation, type, bounds, default and source of configs", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := ask(cmd.Context(), a, e)
 			if err != nil {
@@ -73,7 +73,7 @@ func describe(a *app.App) *cobra.Command {
 	return c
 }
 
-// block is a config for people.
+// block formats a config for people.
 func (d *Described) block() string {
 	var b strings.Builder
 	b.WriteString(d.Key)
@@ -84,7 +84,7 @@ func (d *Described) block() string {
 	b.WriteString("\n  default  " + value(d.Default))
 	b.WriteString("\n  type     " + d.Type)
 	if d.ReadOnly {
-		b.WriteString(", changes only with a restart")
+		b.WriteString(", changing it requires a restart")
 	}
 	for i, s := range d.Synonyms {
 		head := "\n  set by   "

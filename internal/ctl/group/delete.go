@@ -18,7 +18,7 @@ func remove(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete GROUP...", Short: "Delete groups and all their offsets", Args: app.Args(1, -1, "at least one group"), ValidArgsFunction: a.Groups(0),
 		Example: "  chronikctl group delete audit --dry-run\n  chronikctl group delete audit --yes",
-		Long:    "delete removes groups that have no members, with all their offsets. It asks first; --yes answers, --dry-run only says\nwhat would go.",
+		Long:    "delete removes groups without members and all their offsets. It lists the losses and asks; --yes confirms, --dry-run only lists.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			var out app.Outcomes
 			var left, losses []string
@@ -49,7 +49,7 @@ func remove(a *app.App) *cobra.Command {
 	return c
 }
 
-// committed counts the offsets that a group has.
+// committed returns the number of committed offsets.
 func (d *described) committed() (n int) {
 	for _, p := range d.Partitions {
 		if p.Committed != nil {
@@ -81,9 +81,9 @@ func deleteOffsets(a *app.App) *cobra.Command {
 	var topics []string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "delete-offsets GROUP", Short: "Forget a group's offsets of topics", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
+		Use: "delete-offsets GROUP", Short: "Delete a group's offsets of topics", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
 		Example: "  chronikctl group delete-offsets audit --topic orders:0 --dry-run",
-		Long:    "delete-offsets makes a group forget how far it is in topics that none of its members reads. It asks first; --yes answers,\n--dry-run only says what would go.",
+		Long:    "delete-offsets deletes the committed offsets of topics that no member of the group reads. It lists the losses and asks;\n--yes confirms, --dry-run only lists.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			only := map[string][]int32{}
 			for _, s := range topics {
@@ -101,7 +101,7 @@ func deleteOffsets(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().StringArrayVar(&topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to forget; may be repeated")
+	c.Flags().StringArrayVar(&topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS; repeatable")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	app.CompleteFlag(c, "topic", a.Topics(0))
 	return c

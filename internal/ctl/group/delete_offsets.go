@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// forget deletes the offsets of these topics, or of these partitions of them.
+// forget deletes the offsets of topics, or of some of their partitions.
 func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only map[string][]int32, dryRun bool) error {
 	d, err := load(ctx, a, adm, name)
 	if err != nil {

@@ -21,8 +21,8 @@ func describe(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
 		Example: "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
-		Long: "describe shows for each partition that a group has committed, or that a member is assigned, how far it is. The lag of a\n" +
-			"partition without a commit counts from its start.",
+		Long: "describe shows the position and lag of a group in every partition of its topics. If a partition has no committed offset, its\n" +
+			"lag counts from the start of the log if a member is assigned to it. If none is, the lag is not known and not in the total.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			if every {
 				groups, err := adm.ListGroups(ctx)
@@ -54,13 +54,13 @@ func describe(a *app.App) *cobra.Command {
 	return a.Watched(c)
 }
 
-// someOrAll refuses groups beside --all, and neither.
+// someOrAll requires either groups or --all.
 func someOrAll(all *bool) cobra.PositionalArgs {
 	some := app.Args(1, -1, "at least one group, or --all")
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *all && len(args) > 0:
-			return app.Usage("--all and %q: --all are all groups; leave one out", args[0])
+			return app.Usage("--all and %q exclude each other", args[0])
 		case *all:
 			return nil
 		}
@@ -68,7 +68,7 @@ func someOrAll(all *bool) cobra.PositionalArgs {
 	}
 }
 
-// tables is a group for people.
+// tables formats a group for people.
 func (d *described) tables() []*output.Table {
 	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {
@@ -91,7 +91,7 @@ func (d *described) tables() []*output.Table {
 		var parts []string
 		for _, topic := range slices.Sorted(maps.Keys(x.Assignment)) {
 			n += len(x.Assignment[topic])
-			parts = append(parts, topic+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Assignment[topic]), " ", ","), "[]"))
+			parts = append(parts, topic+":"+text.Numbers(x.Assignment[topic]))
 		}
 		m.Add(x.ID, x.Client, x.Host, x.Instance, n, strings.Join(parts, " "))
 	}

@@ -14,17 +14,17 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// exportFirst is the way back of what changes offsets.
-const exportFirst = "Only what chronikctl group export has kept before can be set again."
+// exportFirst is the way back for changes of offsets.
+const exportFirst = "Offsets can be restored only from a file that chronikctl group export wrote before."
 
 func export(a *app.App) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "export GROUP...", Short: "Print the offsets of groups, for reset --from-file", ValidArgsFunction: a.Groups(-1),
-		Long: "export prints where groups go on reading, one line TOPIC,PARTITION,OFFSET for each offset; with several groups, or --all,\n" +
-			"lines GROUP,TOPIC,PARTITION,OFFSET. group reset --from-file reads both, here or on another cluster, and so does Kafka's\n" +
-			"kafka-consumer-groups --reset-offsets --from-file; what that tool exports is read, too. Offsets are places in this\n" +
-			"cluster's logs: they fit another one that has the same records at the same offsets.",
+		Long: "export prints the committed offsets of groups, one line TOPIC,PARTITION,OFFSET each; with several groups, or --all, lines\n" +
+			"GROUP,TOPIC,PARTITION,OFFSET. group reset --from-file reads both, here or on another cluster, and so does Kafka's\n" +
+			"kafka-consumer-groups --reset-offsets --from-file. reset also reads what that tool exports. The offsets fit another cluster\n" +
+			"only if it has the same records at the same offsets.",
 		Example: "  chronikctl group export audit > audit.csv\n  chronikctl --context new group reset audit --from-file audit.csv\n  chronikctl group export --all > groups.csv",
 		Args:    someOrAll(&all),
 	}
@@ -43,8 +43,8 @@ func export(a *app.App) *cobra.Command {
 	return c
 }
 
-// exported are the offsets of groups, with the groups' names where these must be
-// told. A group that has none is an error; the others are there all the same.
+// exported returns the committed offsets of groups, with the groups' names if named. A group
+// without offsets is an error, but does not hide the others.
 func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string, named bool) (list []parse.TopicOffset, err error) {
 	for _, name := range names {
 		var found kadm.OffsetResponses
@@ -74,7 +74,7 @@ func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string,
 	return list, err
 }
 
-// printOffsets prints the file, or what programs want that asked for a format.
+// printOffsets prints the offsets as a file, or in the requested format.
 func printOffsets(a *app.App, list []parse.TopicOffset) error {
 	if f := a.Format(); f == output.JSON || f == output.YAML {
 		if list == nil {

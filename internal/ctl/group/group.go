@@ -12,12 +12,12 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// New is the command with all those below it.
+// New returns the command group.
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
 		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
 	cli.Instead(c, map[string]string{
-		"lag":           "group list shows each group's lag, group describe that of each partition",
+		"lag":           "group list shows each group's lag, group describe the lag of each partition",
 		"members":       "group describe shows the members",
 		"offsets":       "group describe shows the offsets",
 		"seek":          "group reset sets offsets",
@@ -28,4 +28,4 @@ func New(a *app.App) *cobra.Command {
 	return c
 }
 
-const dryRunDoc = "only say what would be done"
+const dryRunDoc = "only list what would be done"

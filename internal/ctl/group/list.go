@@ -16,19 +16,19 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// listed is one group of list.
+// listed is a group in the answer of list.
 type listed struct {
 	Group       string `json:"group"`
 	State       string `json:"state"`
 	Type        string `json:"type,omitempty"` // classic, consumer, …; empty for a broker before Kafka 3.8
 	Protocol    string `json:"protocolType"`   // consumer for consumers, connect for Kafka Connect
 	Coordinator int32  `json:"coordinator"`
-	Members     *int   `json:"members"` // nil where it is not known
+	Members     *int   `json:"members"` // nil if unknown
 	Lag         *int64 `json:"lag"`
-	Error       string `json:"error,omitempty"` // why it is not
+	Error       string `json:"error,omitempty"` // why members and lag are unknown
 }
 
-// states are those that a group may be in, of any protocol.
+// states returns the states of groups in any protocol.
 func states() []string {
 	return []string{"Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"}
 }
@@ -88,8 +88,8 @@ func list(a *app.App) *cobra.Command {
 	return a.Watched(c)
 }
 
-// measure adds the members and the lag of each group. What is not known of one group does
-// not hide the others.
+// measure adds the members and the lag of each group. An error about one group does not hide the
+// others.
 func measure(ctx context.Context, a *app.App, adm *kadm.Client, all []listed) {
 	names := make([]string, len(all))
 	for i, g := range all {

@@ -14,15 +14,15 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// move is one partition of a reset.
+// move is the reset of one partition.
 type move struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	From      *int64 `json:"committed"` // before; nil for nothing
+	From      *int64 `json:"committed"` // committed before; nil if none
 	To        int64  `json:"new"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
-	Note      string `json:"note,omitempty"` // where it is not what was asked for
+	Note      string `json:"note,omitempty"` // why New is not the requested offset
 	Error     string `json:"error,omitempty"`
 }
 
@@ -31,9 +31,9 @@ func reset(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
-		Long: "reset sets from where a group goes on reading. It shows the old and the new offsets first and asks; --yes answers,\n" +
-			"--dry-run ends there. Without --topic it is for all topics of which the group has offsets. An offset that a partition\n" +
-			"does not have is moved to its start or end. The group must have no members: they would commit theirs.",
+		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms, --dry-run\n" +
+			"only lists. Without --topic it resets all topics of which the group has offsets. If a partition does not have an offset,\n" +
+			"reset uses its start or end. The group must have no members, because they would commit their own offsets.",
 		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
 			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -63,7 +63,7 @@ func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *wher
 		return fmt.Errorf("reset group %s: %w", name, err)
 	}
 	if dryRun {
-		return printMoves(a, name, "would go on at", moves)
+		return printMoves(a, name, "would continue at", moves)
 	}
 	var changes []string
 	ask := kadm.Offsets{}
@@ -90,15 +90,15 @@ func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *wher
 			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), err, message)
 		}
 	}
-	if err := printMoves(a, name, "goes on at", moves); err != nil {
+	if err := printMoves(a, name, "continues at", moves); err != nil {
 		return err
 	}
 	return out.Err()
 }
 
-// joined makes NON_EMPTY_GROUP, with a message, of the errors with which a broker refuses
-// offsets of a group that has members: it takes a reset for a commit of an unknown member.
-// Any other error comes back as it is.
+// joined turns the errors with which a broker refuses the offsets of a group with members into
+// NON_EMPTY_GROUP: the broker treats a reset as a commit of an unknown member. It returns any other
+// error unchanged.
 func joined(err error) (message string, refused error) {
 	if k := (*kerr.Error)(nil); errors.As(err, &k) && (k == kerr.UnknownMemberID || k == kerr.RebalanceInProgress) {
 		return "members have joined it meanwhile (" + k.Message + ")", kerr.NonEmptyGroup

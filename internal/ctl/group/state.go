@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// described is a group with its members and how far it is.
+// described is a group with its members and its position in each partition.
 type described struct {
 	Group       string      `json:"group"`
 	State       string      `json:"state"`
@@ -21,7 +21,7 @@ type described struct {
 	Assignor    string      `json:"assignor"`
 	Epoch       *int32      `json:"epoch,omitempty"` // of a consumer group
 	Coordinator int32       `json:"coordinator"`
-	Lag         int64       `json:"lag"` // of all partitions where it is known
+	Lag         int64       `json:"lag"` // sum over the partitions with a known lag
 	Members     []member    `json:"members"`
 	Partitions  []partition `json:"partitions"`
 }
@@ -34,13 +34,13 @@ type member struct {
 	Assignment map[string][]int32 `json:"assignment"`
 }
 
-// partition is one that the group has committed an offset of, or that a member
-// is assigned.
+// partition is a partition of one of the group's topics: those with a committed offset or an
+// assignment.
 type partition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	Committed *int64 `json:"committed"` // nil for nothing
-	Start     *int64 `json:"start"`     // nil where it is not known
+	Committed *int64 `json:"committed"` // nil if none is committed
+	Start     *int64 `json:"start"`     // nil if unknown
 	End       *int64 `json:"end"`
 	Lag       *int64 `json:"lag"`
 	Member    string `json:"memberId,omitempty"`
@@ -48,20 +48,22 @@ type partition struct {
 	Host      string `json:"host,omitempty"`
 	Metadata  string `json:"metadata,omitempty"`
 	Error     string `json:"error,omitempty"`
+
+	unread bool // neither committed nor assigned
 }
 
-// load describes a group. One that does not exist is an error.
+// load describes a group. A group that does not exist is an error.
 func load(ctx context.Context, a *app.App, adm *kadm.Client, name string) (*described, error) {
 	found, failed := loadAll(ctx, a, adm, []string{name})
 	return found[name], failed[name]
 }
 
-// loadAll describes groups, with as many requests as for one. Each name is in found or
-// in failed.
+// loadAll describes groups with as many requests as for one group. Each name is in found or in
+// failed.
 func loadAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
 	found, failed = map[string]*described{}, map[string]error{}
 	left := names
-	_ = a.WhenReady(ctx, func() (again error) { // failed has its error
+	_ = a.WhenReady(ctx, func() (again error) { // failed has the error
 		now, errs := once(ctx, adm, left)
 		left = nil
 		for name, d := range now {
@@ -79,15 +81,15 @@ func loadAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) 
 	return found, failed
 }
 
-// Standing is where a group stands, for who compares it with later.
+// Standing is the position of a group, for comparison with a later one.
 type Standing struct {
 	State     string
 	Members   int
 	Lag       int64
-	Committed int64 // sum of all offsets: it grows while the group reads
+	Committed int64 // sum of all committed offsets: it grows while the group reads
 }
 
-// Describe asks where a group stands.
+// Describe returns the position of a group.
 func Describe(ctx context.Context, a *app.App, adm *kadm.Client, name string) (Standing, error) {
 	d, err := load(ctx, a, adm, name)
 	if err != nil {
@@ -96,7 +98,7 @@ func Describe(ctx context.Context, a *app.App, adm *kadm.Client, name string) (S
 	return d.standing(), nil
 }
 
-// DescribeAll asks where groups stand. Each name is in found or in failed.
+// DescribeAll returns the positions of groups. Each name is in found or in failed.
 func DescribeAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
 	found = map[string]Standing{}
 	if len(names) == 0 {
@@ -119,7 +121,7 @@ func (d *described) standing() Standing {
 	return s
 }
 
-// once asks for groups once.
+// once describes groups without retrying.
 func once(ctx context.Context, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
 	found, failed = members(ctx, adm, names)
 	offsets := adm.FetchManyOffsets(ctx, slices.Sorted(maps.Keys(found))...)
@@ -147,7 +149,8 @@ func once(ctx context.Context, adm *kadm.Client, names []string) (found map[stri
 	return found, failed
 }
 
-// members asks under the new protocol first: classic groups are not known there.
+// members describes groups, first as consumer groups (KIP-848), then as classic groups those that
+// are unknown there.
 func members(ctx context.Context, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
 	found, failed = map[string]*described{}, map[string]error{}
 	answers, err := adm.DescribeConsumerGroups(ctx, names...)
@@ -177,7 +180,7 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 
 func classic(ctx context.Context, adm *kadm.Client, names []string, found map[string]*described, failed map[string]error) {
 	if len(names) == 0 {
-		return // the client would describe all groups
+		return // without names the client describes all groups
 	}
 	answers, err := adm.DescribeGroups(ctx, names...)
 	for _, name := range names {
@@ -224,7 +227,7 @@ func orEmpty(s *string) string {
 	return *s
 }
 
-// gather joins what is committed and what is assigned, and returns the topics of it.
+// gather joins committed and assigned partitions. It returns their topics.
 func (d *described) gather(offsets kadm.OffsetResponses) (topics map[string]bool) {
 	type place struct {
 		topic     string
@@ -261,13 +264,17 @@ func (d *described) gather(offsets kadm.OffsetResponses) (topics map[string]bool
 		topics[k.topic] = true
 		d.Partitions = append(d.Partitions, *p)
 	}
-	slices.SortFunc(d.Partitions, func(x, y partition) int {
-		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
-	})
+	d.sort()
 	return topics
 }
 
-// ends are where the partitions of topics start and end.
+func (d *described) sort() {
+	slices.SortFunc(d.Partitions, func(x, y partition) int {
+		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
+	})
+}
+
+// ends holds the start and end offsets of topics.
 type ends struct{ starts, latest kadm.ListedOffsets }
 
 func askEnds(ctx context.Context, adm *kadm.Client, topics []string) (e ends, err error) {
@@ -283,9 +290,10 @@ func askEnds(ctx context.Context, adm *kadm.Client, topics []string) (e ends, er
 	return e, nil
 }
 
-// measure fills in where the partitions start and end, and adds up the lag. A topic that
-// was deleted keeps its offsets for a while: it has an error, the others not.
+// measure sets the start and end offsets of the partitions and sums the lag. The offsets of a
+// deleted topic remain for a while: only its partitions get an error.
 func (d *described) measure(e ends) {
+	d.addUnread(e)
 	for i := range d.Partitions {
 		p := &d.Partitions[i]
 		if o, ok := e.latest.Lookup(p.Topic, p.Partition); ok && o.Err != nil {
@@ -302,12 +310,35 @@ func (d *described) measure(e ends) {
 	}
 }
 
-// measure is the lag: without a commit, all that there is.
+// addUnread adds the partitions of the group's topics without a committed offset or a member. Their
+// lag is unknown: the group may not want to read them.
+func (d *described) addUnread(e ends) {
+	known := map[string]map[int32]bool{}
+	for _, p := range d.Partitions {
+		if known[p.Topic] == nil {
+			known[p.Topic] = map[int32]bool{}
+		}
+		known[p.Topic][p.Partition] = true
+	}
+	for topic, partitions := range known {
+		for i, o := range e.latest[topic] {
+			if i >= 0 && !partitions[i] && o.Err == nil {
+				d.Partitions = append(d.Partitions, partition{Topic: topic, Partition: i, unread: true})
+			}
+		}
+	}
+	d.sort()
+}
+
+// measure sets the lag. Without a committed offset it counts from the start.
 func (p *partition) measure() {
 	if p.End == nil || p.Start == nil {
 		if p.Error == "" {
-			p.Error = "the topic or partition does not exist any more"
+			p.Error = "the topic or partition no longer exists"
 		}
+		return
+	}
+	if p.unread {
 		return
 	}
 	from := *p.Start

@@ -19,7 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// where says which offsets a reset sets, and to what.
+// where holds the flags of reset: which offsets to set, and to what.
 type where struct {
 	topics   []string
 	earliest bool
@@ -29,30 +29,30 @@ type where struct {
 	shift    int64
 	file     string
 
-	kind string // the flag that was given
+	kind string // the flag that is set
 	at   parse.Position
-	only map[string][]int32 // of topics; no partitions mean all
+	only map[string][]int32 // selected partitions by topic; none means all
 	read []parse.TopicOffset
 }
 
-// kinds are the flags of which one must be given.
+// kinds returns the flags of which exactly one must be given.
 func kinds() []string {
 	return []string{"to-earliest", "to-latest", "to-offset", "to-time", "shift-by", "from-file"}
 }
 
 func (w *where) flags(c *cobra.Command, a *app.App) {
 	f := c.Flags()
-	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; may be repeated")
-	f.BoolVar(&w.earliest, "to-earliest", false, "read everything again")
-	f.BoolVar(&w.latest, "to-latest", false, "read only what is still to come")
-	f.Int64Var(&w.offset, "to-offset", 0, "go on at this offset")
-	f.StringVar(&w.time, "to-time", "", "go on at the first record that is not older than this time, or than 5m, 2h, 7d ago")
-	f.Int64Var(&w.shift, "shift-by", 0, "go on so many offsets later, or earlier with a minus")
-	f.StringVar(&w.file, "from-file", "", "file of lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes them")
+	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; repeatable")
+	f.BoolVar(&w.earliest, "to-earliest", false, "read all records again")
+	f.BoolVar(&w.latest, "to-latest", false, "read only new records")
+	f.Int64Var(&w.offset, "to-offset", 0, "continue at this offset")
+	f.StringVar(&w.time, "to-time", "", "continue at the first record that is not older than this time, or than 5m, 2h, 7d ago")
+	f.Int64Var(&w.shift, "shift-by", 0, "continue this many offsets later, or earlier if negative")
+	f.StringVar(&w.file, "from-file", "", "file with lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes it")
 	app.CompleteFlag(c, "topic", a.Topics(0))
 }
 
-// check reads the flags, and the file, before anything is sent.
+// check validates the flags and reads the file. It sends nothing.
 func (w *where) check(cmd *cobra.Command, group string) error {
 	var given []string
 	for _, k := range kinds() {
@@ -93,10 +93,10 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 	return nil
 }
 
-// open reads the file. Of one that names groups, only this one's lines count.
+// open reads the file. If its lines name groups, it uses only those of this group.
 func (w *where) open(group string) error {
 	if len(w.only) > 0 {
-		return app.Usage("--topic and --from-file: the file names its topics; leave one out")
+		return app.Usage("--topic and --from-file exclude each other: the file names its topics")
 	}
 	f, err := os.Open(w.file)
 	if err != nil {
@@ -112,9 +112,9 @@ func (w *where) open(group string) error {
 	switch {
 	case err != nil:
 	case len(all) == 0:
-		err = errors.New("there is no offset in it; write lines TOPIC,PARTITION,OFFSET")
+		err = errors.New("it has no offsets; write lines TOPIC,PARTITION,OFFSET")
 	case len(w.read) == 0:
-		err = fmt.Errorf("it has offsets of other groups only, as of %s; name one of those, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
+		err = fmt.Errorf("it has only offsets of other groups, such as %s; give one of those groups, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
 	}
 	if err != nil {
 		return app.Usage("--from-file %s: %w", w.file, err)
@@ -122,8 +122,7 @@ func (w *where) open(group string) error {
 	return nil
 }
 
-// loadOrNew is load, but a group that does not exist is an empty one: a reset
-// makes it.
+// loadOrNew is load, but a missing group is an empty one: a reset creates it.
 func loadOrNew(ctx context.Context, a *app.App, adm *kadm.Client, name string) (*described, error) {
 	d, err := load(ctx, a, adm, name)
 	if errors.Is(err, kerr.GroupIDNotFound) {
@@ -132,7 +131,7 @@ func loadOrNew(ctx context.Context, a *app.App, adm *kadm.Client, name string) (
 	return d, err
 }
 
-// plan finds the new offset of each partition.
+// plan determines the new offset of each partition.
 func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]move, error) {
 	committed := map[string]map[int32]*int64{}
 	only := maps.Clone(w.only)
@@ -149,7 +148,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 		only[o.Topic] = append(only[o.Topic], o.Partition)
 	}
 	if len(only) == 0 {
-		return nil, errors.New("it has no offsets; name the topics with --topic")
+		return nil, errors.New("it has no offsets; give the topics with --topic")
 	}
 	ranges, err := app.ListOffsets(ctx, adm, only)
 	if err != nil {
@@ -175,12 +174,12 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 	return moves, nil
 }
 
-// move keeps a new offset within what the partition has.
+// move limits a new offset to the offsets of the partition.
 func (w *where) move(topic string, p int32, x app.OffsetRange, from *int64, to int64) (move, error) {
 	m := move{Topic: topic, Partition: p, From: from, Start: x.Start, End: x.End}
 	if w.kind == "shift-by" {
 		if from == nil {
-			return m, fmt.Errorf("%s partition %d has no offset to shift; name those that have one with --topic", topic, p)
+			return m, fmt.Errorf("%s partition %d has no offset to shift; select partitions that have one with --topic", topic, p)
 		}
 		to = *from + w.shift
 		if w.shift > 0 && to < *from {
@@ -189,7 +188,7 @@ func (w *where) move(topic string, p int32, x app.OffsetRange, from *int64, to i
 	}
 	m.To = min(max(to, x.Start), x.End)
 	if m.To != to {
-		m.Note = fmt.Sprintf("%d is not there", to)
+		m.Note = fmt.Sprintf("%d does not exist", to)
 	}
 	return m, nil
 }

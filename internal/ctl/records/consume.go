@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
@@ -23,19 +24,19 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// NewConsume is the command.
+// NewConsume returns the command consume.
 func NewConsume(a *app.App) *cobra.Command {
 	var o consumeOptions
 	c := &cobra.Command{
-		Use: "consume TOPIC", Short: "Print records",
-		Long: "consume prints what a topic held when it was asked, and ends. With --follow it goes on until it is interrupted.\n" +
-			"Records of one partition come in order. With --group it reads as a member of that group, from where\n" +
-			"the group is, and commits what it has printed. A partition that cannot be read is named at the end, with exit code 1; the\n" +
-			"others are read all the same.\n\n" + formatHelp,
+		Use: "consume TOPIC...", Short: "Print the records of topics",
+		Long: "consume prints the records of topics up to the end that they have when it starts. With --follow it continues until it\n" +
+			"is interrupted. Records of one partition come in order. Several topics: each line starts with its topic. With --group it\n" +
+			"reads as a member of that group and commits the offsets of the records that it printed. If a partition cannot be read,\n" +
+			"consume reads the others, names it at the end, and exits with 1.\n\n" + formatHelp,
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
-			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100\n" +
+			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume --regex 'orders-.*' --follow\n" +
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
-		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Args: app.Args(1, -1, "the names of topics"), ValidArgsFunction: a.Topics(-1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if cmd.Flags().Changed("group") && o.group == "" {
 				return app.Usage("--group is empty; is a variable not set?")
@@ -43,23 +44,29 @@ func NewConsume(a *app.App) *cobra.Command {
 			if err := o.check(a.Format()); err != nil {
 				return err
 			}
-			return runConsume(cmd.Context(), a, &o, names[0])
+			o.several = o.regex || len(names) > 1
+			return runConsume(cmd.Context(), a, &o, names)
 		},
 	}
 	o.flags(c, a)
 	return c
 }
 
-func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topic string) error {
-	r := newReader(a, o, topic)
-	// Questions have a client of their own, which waits no longer than --timeout for an
-	// answer; a member of a group may have to wait longer until it can join.
+func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topics []string) error {
+	r := newReader(a, o, topics)
+	// Metadata requests have a client of their own, which waits at most --timeout for an answer. A
+	// member of a group may have to wait longer before it can join.
 	adm, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer adm.Close()
 	r.admin = adm
+	if o.regex {
+		if r.topics, err = matching(ctx, adm, topics); err != nil {
+			return err
+		}
+	}
 	from, err := r.plan(ctx)
 	if err != nil {
 		return err
@@ -67,7 +74,7 @@ func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topic string
 	if err := r.offered(ctx); err != nil {
 		return err
 	}
-	cl, err := a.Client(ctx, o.client(topic, r)...)
+	cl, err := a.Client(ctx, o.client(r)...)
 	if err != nil {
 		return err
 	}
@@ -77,19 +84,36 @@ func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topic string
 		if len(r.left) == 0 && !o.follow {
 			return r.unread()
 		}
-		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
+		cl.AddConsumePartitions(from)
 	}
-	r.bar = output.NewBar(a.Err, !o.follow && cli.IsTerminal(a.Err) && !cli.IsTerminal(a.Out), topic, r.total())
+	r.bar = output.NewBar(a.Err, !o.follow && cli.IsTerminal(a.Err) && !cli.IsTerminal(a.Out), r.title(), r.total())
 	defer r.bar.End()
 	return errors.Join(r.run(ctx), r.flush(), r.unread())
 }
 
-func newReader(a *app.App, o *consumeOptions, topic string) *reader {
-	return &reader{consumeOptions: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
-		left: map[int32]span{}, lost: map[int32]error{}, paused: map[int32]time.Time{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
+func newReader(a *app.App, o *consumeOptions, topics []string) *reader {
+	return &reader{consumeOptions: o, topics: topics, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
+		left: map[partition]span{}, lost: map[partition]error{}, paused: map[partition]time.Time{}, last: map[partition]*kgo.Record{}, own: map[partition]bool{}}
 }
 
-// flush hands out what was printed.
+// matching returns the names of the topics that the expressions match.
+func matching(ctx context.Context, adm *kadm.Client, expressions []string) (topics []string, err error) {
+	found, missing, err := app.FindTopics(ctx, adm, expressions, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, expression := range expressions {
+		if err := missing[expression]; err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range found {
+		topics = append(topics, t.Topic)
+	}
+	return topics, nil
+}
+
+// flush writes the buffered records to standard output.
 func (r *reader) flush() error {
 	if err := r.out.Flush(); err != nil {
 		return fmt.Errorf("standard output: %w", err)

@@ -9,14 +9,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// contact remembers how the last fetch ended: the client asks again for ever and reports
-// nothing of it. Its methods are called by the client's goroutines.
+// contact records the result of the last fetch, because the client retries forever without
+// reporting errors. The client's goroutines call its methods.
 type contact struct {
 	mu  sync.Mutex
 	err error
 }
 
-// OnBrokerConnect implements kgo.HookBrokerConnect. A connection alone is no answer.
+// OnBrokerConnect implements kgo.HookBrokerConnect. It records failures only: a connection alone is
+// not an answer.
 func (c *contact) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil {
 		c.ended(err)
@@ -36,22 +37,22 @@ func (c *contact) ended(err error) {
 	c.mu.Unlock()
 }
 
-// last is the error of the last fetch, nil for none.
+// last returns the error of the last fetch, or nil.
 func (c *contact) last() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// watchContact tells people when a reader that follows waits for a broker, and when it does
-// no more. A group's member tells of its group, see failure.
+// watchContact reports that a following reader waits for the broker, and that the broker is back.
+// Group members report both in failure.
 func (r *reader) watchContact() {
 	if !r.follow || r.group != "" {
 		return
 	}
 	switch err := r.contact.last(); {
 	case err != nil && !r.away:
-		r.note("note: %v; waiting for the broker until it is interrupted", err)
+		r.note("note: %v; waiting for the broker until interrupted", err)
 		r.away = true
 	case err == nil && r.away:
 		r.note("note: the broker answers again")

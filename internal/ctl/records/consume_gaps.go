@@ -10,15 +10,15 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// Compaction leaves offsets without records, also just before the end, and the
-// client does not tell of them: who waits for the record before the end may wait
-// for one that is gone. So when nothing came for a while each partition that is
-// still waited for is asked what it has there.
+// Compaction leaves offsets without records, even just before the end of the log, and the client
+// does not report them. A reader that waits for the record before the end may wait for one that is
+// gone. So after a poll without records the reader asks each partition that is not finished for its
+// next record.
 
-// probeBytes is how much one question may bring: headers of batches are wanted.
+// probeBytes bounds the answer to a probe: only the headers of batches matter.
 const probeBytes = 64 << 10
 
-// skipGaps drops the partitions of which no record is left below their end.
+// skipGaps drops partitions that have no record left before their end.
 func (r *reader) skipGaps(ctx context.Context) error {
 	for p, s := range r.left {
 		next, err := r.nextRecord(ctx, p, s.next)
@@ -28,36 +28,36 @@ func (r *reader) skipGaps(ctx context.Context) error {
 			}
 			continue
 		}
-		if next >= s.end && s.end <= r.ends[r.topic][p].End {
+		if next >= s.end && s.end <= r.ends[p.topic][p.index].End {
 			delete(r.left, p)
 		}
 	}
 	return nil
 }
 
-// nextRecord is an offset at or after from below which, from there on, no record
-// is left: the base of a batch that has records, or the end.
-func (r *reader) nextRecord(ctx context.Context, partition int32, from int64) (int64, error) {
-	p, err := r.probe(ctx, partition)
+// nextRecord returns the first offset at or after from that may have a record: the base offset of a
+// batch with records, or the end.
+func (r *reader) nextRecord(ctx context.Context, at partition, from int64) (int64, error) {
+	p, err := r.probe(ctx, at)
 	if err != nil {
 		return from, err
 	}
 	return p.next(ctx, from)
 }
 
-// probe asks the leader of a partition what lies at an offset.
+// probe fetches from the leader of a partition to find out what is at an offset.
 type probe struct {
 	leader *kgo.Broker
-	req    *kmsg.FetchRequest // of one partition
+	req    *kmsg.FetchRequest // for one partition
 }
 
-// probe finds the leader of a partition.
-func (r *reader) probe(ctx context.Context, partition int32) (*probe, error) {
-	topics, err := r.admin.ListTopicsWithInternal(ctx, r.topic)
+// probe returns a probe of the partition's leader.
+func (r *reader) probe(ctx context.Context, at partition) (*probe, error) {
+	topics, err := r.admin.ListTopicsWithInternal(ctx, at.topic)
 	if err != nil {
 		return nil, app.Words(err)
 	}
-	d, ok := topics[r.topic].Partitions[partition]
+	d, ok := topics[at.topic].Partitions[at.index]
 	if !ok {
 		return nil, kerr.UnknownTopicOrPartition
 	}
@@ -65,10 +65,10 @@ func (r *reader) probe(ctx context.Context, partition int32) (*probe, error) {
 		return nil, d.Err
 	}
 	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = -1, 0, 0, probeBytes // without waiting for more
+	req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = -1, 0, 0, probeBytes // no wait for more data
 	t, p := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
-	t.Topic, t.TopicID = r.topic, topics[r.topic].ID
-	p.Partition, p.PartitionMaxBytes = partition, probeBytes
+	t.Topic, t.TopicID = at.topic, topics[at.topic].ID
+	p.Partition, p.PartitionMaxBytes = at.index, probeBytes
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
 	return &probe{r.client.Broker(int(d.Leader)), req}, nil
@@ -79,7 +79,7 @@ func (p *probe) next(ctx context.Context, from int64) (int64, error) {
 	for {
 		p.req.Topics[0].Partitions[0].FetchOffset = from
 		resp, err := p.req.RequestWith(ctx, p.leader)
-		if kgo.IsRetryableBrokerErr(err) { // the client has closed the connection to begin its fetches anew
+		if kgo.IsRetryableBrokerErr(err) { // the client closed the connection to restart its fetches
 			resp, err = p.req.RequestWith(ctx, p.leader)
 		}
 		if err != nil {
@@ -103,8 +103,9 @@ func (p *probe) next(ctx context.Context, from int64) (int64, error) {
 	}
 }
 
-// after reads the headers of whole batches: the first offset that a batch with
-// records may have, or the one after the last batch.
+// after reads the headers of complete batches. It returns the first offset at or after from in a
+// batch with records, or the offset after the last batch. full reports whether it found a batch
+// with records, or one that it cannot read.
 func after(batches []byte, from int64) (next int64, full bool) {
 	const baseOffset, lengthAt, countAt, header = 8, 12, 57, 61
 	next = from

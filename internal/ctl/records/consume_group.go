@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,17 +13,17 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// commitTime bounds the last commit of a member that was interrupted.
+// commitTime bounds the last commit of an interrupted member.
 const commitTime = 5 * time.Second
 
-// assigned and revoked are called by the client's goroutine of the group; the
-// reader looks at what they noted after its next poll.
+// assigned and revoked run on the client's group goroutine. reassign handles their notes after the
+// next poll.
 func (r *reader) assigned(_ context.Context, _ *kgo.Client, now map[string][]int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = true
-	r.news = append(r.news, now[r.topic]...)
-	for _, p := range now[r.topic] {
+	for _, p := range flat(now) {
+		r.news = append(r.news, p)
 		r.own[p] = true
 	}
 }
@@ -32,22 +31,33 @@ func (r *reader) assigned(_ context.Context, _ *kgo.Client, now map[string][]int
 func (r *reader) revoked(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gone = append(r.gone, lost[r.topic]...)
-	for _, p := range lost[r.topic] {
+	gone := flat(lost)
+	r.gone = append(r.gone, gone...)
+	for _, p := range gone {
 		delete(r.own, p)
 	}
-	r.news = slices.DeleteFunc(r.news, func(p int32) bool { return slices.Contains(lost[r.topic], p) })
+	r.news = slices.DeleteFunc(r.news, func(p partition) bool { return slices.Contains(gone, p) })
 }
 
-// offered refuses a broker that does not have the protocol which was asked for:
-// the client would join under the other one.
+// flat returns the partitions of all topics.
+func flat(topics map[string][]int32) (all []partition) {
+	for topic, indexes := range topics {
+		for _, i := range indexes {
+			all = append(all, partition{topic, i})
+		}
+	}
+	return all
+}
+
+// offered returns an error if a broker does not support the requested group protocol. The client
+// would otherwise silently join with the other protocol.
 func (r *reader) offered(ctx context.Context) error {
 	if r.protocol != nextGen {
 		return nil
 	}
 	brokers, err := r.admin.ApiVersions(ctx)
 	if err != nil {
-		return app.Refused("consume "+r.topic, app.Words(err), "")
+		return app.Refused("consume "+r.title(), app.Words(err), "")
 	}
 	for _, b := range brokers.Sorted() {
 		if newest, ok := b.KeyMaxVersion(int16(kmsg.ConsumerGroupHeartbeat)); b.Err == nil && (!ok || newest < 1) {
@@ -57,9 +67,9 @@ func (r *reader) offered(ctx context.Context) error {
 	return nil
 }
 
-// awaits says whether partitions are meant for this member that did not come yet.
-// Under the consumer protocol a member begins with none while others still hold
-// them; under the classic one the first assignment is whole.
+// awaits reports whether the group assigns partitions to this member that have not arrived yet.
+// With the consumer protocol a member starts without the partitions that others still have; with
+// the classic protocol the first assignment is complete.
 func (r *reader) awaits(ctx context.Context) (bool, error) {
 	if r.protocol != nextGen {
 		return false, nil
@@ -75,17 +85,18 @@ func (r *reader) awaits(ctx context.Context) (bool, error) {
 		if m.MemberID != id {
 			continue
 		}
-		for p := range m.TargetAssignment[r.topic] {
-			if !r.own[p] {
-				return true, nil
+		for topic, indexes := range m.TargetAssignment {
+			for i := range indexes {
+				if !r.own[partition{topic, i}] {
+					return true, nil
+				}
 			}
 		}
 	}
 	return false, nil
 }
 
-// reassign learns what this member has to read of the partitions that it got,
-// and forgets those that it lost.
+// reassign plans what to read of newly assigned partitions and forgets revoked ones.
 func (r *reader) reassign(ctx context.Context) error {
 	r.mu.Lock()
 	news, gone := r.news, r.gone
@@ -97,26 +108,33 @@ func (r *reader) reassign(ctx context.Context) error {
 	if len(news) == 0 || r.endless() {
 		return nil
 	}
-	committed, err := r.admin.FetchOffsetsForTopics(ctx, r.group, r.topic)
+	committed, err := r.admin.FetchOffsetsForTopics(ctx, r.group, r.topics...)
 	if err != nil {
 		return app.Refused("offsets of group "+r.group, app.Words(err), "")
 	}
-	at := map[int32]int64{}
-	var begun []int32
+	at := map[partition]int64{}
+	begun := app.OffsetRanges{}
 	for _, p := range news {
-		if o, ok := committed.Lookup(r.topic, p); ok && o.Err == nil && o.At >= 0 {
+		if o, ok := committed.Lookup(p.topic, p.index); ok && o.Err == nil && o.At >= 0 {
 			at[p] = o.At
 		} else if r.lost[p] == nil {
-			begun = append(begun, p)
+			if begun[p.topic] == nil {
+				begun[p.topic] = map[int32]app.OffsetRange{}
+			}
+			begun[p.topic][p.index] = r.ends[p.topic][p.index]
 		}
 	}
-	fresh, err := r.fresh(ctx, begun)
+	starts, err := r.find(ctx, begun, r.begin)
 	if err != nil {
 		return err
 	}
-	maps.Copy(at, fresh)
+	for topic, offsets := range starts {
+		for i, offset := range offsets {
+			at[partition{topic, i}] = offset
+		}
+	}
 	for p, next := range at {
-		x := r.ends[r.topic][p]
+		x := r.ends[p.topic][p.index]
 		if next = max(next, x.Start); next < x.End && r.lost[p] == nil {
 			r.left[p] = span{next, x.End}
 		}
@@ -124,17 +142,8 @@ func (r *reader) reassign(ctx context.Context) error {
 	return nil
 }
 
-// fresh is where partitions are begun of which the group has committed nothing.
-func (r *reader) fresh(ctx context.Context, some []int32) (map[int32]int64, error) {
-	own := app.OffsetRanges{r.topic: map[int32]app.OffsetRange{}}
-	for _, p := range some {
-		own[r.topic][p] = r.ends[r.topic][p]
-	}
-	return r.find(ctx, own, r.begin)
-}
-
-// commit stores how far the member has printed. An interrupt does not keep it
-// from that: what was printed would come again.
+// commit commits the offsets of the printed records. It does so even after an interrupt; otherwise
+// the next member would print them again.
 func (r *reader) commit(ctx context.Context) error {
 	if len(r.last) == 0 {
 		return nil
@@ -147,7 +156,7 @@ func (r *reader) commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()
 	if err := r.client.CommitRecords(ctx, all...); err != nil {
-		return app.Refused(fmt.Sprintf("commit for group %s: what was printed last will come again", r.group), err, "")
+		return app.Refused(fmt.Sprintf("commit for group %s: the last printed records will be read again", r.group), err, "")
 	}
 	return nil
 }

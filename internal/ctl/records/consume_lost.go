@@ -17,41 +17,41 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// A partition that cannot be read does not end the reading of the others: it is set
-// aside, and its error is reported at the end. A reader that follows reports it at once
-// and tries again, because the broker may recover.
+// A partition that cannot be read does not stop the others: the reader skips it and reports its
+// error at the end. A following reader reports the error at once and keeps trying, because the
+// broker may recover.
 
-// retryGap is how long a partition is not fetched after an error.
+// retryGap is how long the reader pauses a partition after an error.
 const retryGap = time.Second
 
-// unreadable reports whether an error says that a partition's records cannot be read.
+// unreadable reports whether an error means that the records of a partition cannot be read.
 func unreadable(err error) bool {
 	return errors.Is(err, kerr.KafkaStorageError) || errors.Is(err, kerr.CorruptMessage)
 }
 
-// lose sets a partition aside with the error to report.
-func (r *reader) lose(p int32, err error) {
+// lose stops reading a partition and records the error to report.
+func (r *reader) lose(p partition, err error) {
 	delete(r.left, p)
 	if r.lost[p] != nil {
 		return
 	}
 	r.lost[p] = err
 	if r.follow {
-		r.note("note: %v; the other partitions are read, this one is tried again", err)
+		r.note("note: %v; reading the other partitions and retrying this one", err)
 	}
 }
 
-// found takes a partition back that can be read again.
-func (r *reader) found(p int32) {
+// found resumes a lost partition that can be read again.
+func (r *reader) found(p partition) {
 	if r.lost[p] != nil {
 		delete(r.lost, p)
-		r.note("note: %s is read again", app.PartitionName(r.topic, p))
+		r.note("note: %v can be read again", p)
 	}
 }
 
-// failed decides about an error of one partition: it is lost, or fetched again later.
-// Any other error is returned.
-func (r *reader) failed(ctx context.Context, p int32, err error) error {
+// failed handles an error of one partition: the partition is lost, or paused and fetched again. It
+// returns any other error.
+func (r *reader) failed(ctx context.Context, p partition, err error) error {
 	switch k := (*kerr.Error)(nil); {
 	case r.skipDamaged && errors.Is(err, kerr.CorruptMessage) && r.skip(ctx, p):
 		return nil
@@ -61,54 +61,54 @@ func (r *reader) failed(ctx context.Context, p int32, err error) error {
 		}
 		r.lose(p, err)
 	case !errors.As(err, &k) || !k.Retriable:
-		return app.Refused(app.PartitionName(r.topic, p), err, "")
+		return app.Refused(p.String(), err, "")
 	}
-	// Without a pause the client would ask again at once, for ever.
-	r.client.PauseFetchPartitions(map[string][]int32{r.topic: {p}})
+	// Without a pause the client would fetch again at once, forever.
+	r.client.PauseFetchPartitions(p.asMap())
 	r.paused[p] = time.Now().Add(retryGap)
 	return nil
 }
 
-// resume fetches partitions again whose pause is over. Those that are lost stay so,
-// except for a reader that follows.
+// resume fetches partitions whose pause is over. Only a following reader retries lost partitions.
 func (r *reader) resume() {
 	now := time.Now()
 	for p, until := range r.paused {
 		if now.After(until) && (r.follow || r.lost[p] == nil) {
 			delete(r.paused, p)
-			r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
+			r.client.ResumeFetchPartitions(p.asMap())
 		}
 	}
 }
 
-// explain adds to the error of a damaged batch where the partition can be read again, and the command that does it.
-func (r *reader) explain(ctx context.Context, p int32, err error) error {
+// explain adds to the error of a damaged batch the next offset that can be read, and the command
+// for it.
+func (r *reader) explain(ctx context.Context, p partition, err error) error {
 	message := ""
 	s, known := r.left[p]
-	if end := r.ends[r.topic][p].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
+	if end := r.ends[p.topic][p.index].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
 		message = fmt.Sprintf("nothing can be read from offset %d on", s.next)
 		if next, err := r.beyond(ctx, p, s.next, end); err == nil && next < end {
 			message = fmt.Sprintf("offsets %d to %d cannot be read; ", s.next, next-1) + r.goOn(p, next)
 		}
 	}
-	return app.Refused(app.PartitionName(r.topic, p), err, message)
+	return app.Refused(p.String(), err, message)
 }
 
-// goOn is how to read a partition from an offset on.
-func (r *reader) goOn(p int32, next int64) string {
+// goOn returns how to continue reading a partition at an offset.
+func (r *reader) goOn(p partition, next int64) string {
 	at := strconv.FormatInt(next, 10)
 	if r.group != "" {
-		return health.Command("chronikctl", "group", "reset", r.group, "--topic", fmt.Sprintf("%s:%d", r.topic, p), "--to-offset", at) +
-			", without members, makes the group go on behind them"
+		return health.Command("chronikctl", "group", "reset", r.group, "--topic", fmt.Sprintf("%s:%d", p.topic, p.index), "--to-offset", at) +
+			", while the group has no members, moves the group past them"
 	}
-	return health.Command("chronikctl", "consume", r.topic, "--partition", strconv.Itoa(int(p)), "--from", at) + " reads what follows, --skip-damaged all other records"
+	return health.Command("chronikctl", "consume", p.topic, "--partition", strconv.Itoa(int(p.index)), "--from", at) + " reads the records after them, --skip-damaged all others"
 }
 
-// skip goes on behind the damage that a partition's next record lies in, reports what it
-// passes over, and reports whether it could find out where the damage ends.
-func (r *reader) skip(ctx context.Context, p int32) bool {
+// skip continues after the damage at a partition's next offset and reports the skipped offsets. It
+// returns false if it cannot find the end of the damage.
+func (r *reader) skip(ctx context.Context, p partition) bool {
 	s, known := r.left[p]
-	end := r.ends[r.topic][p].End
+	end := r.ends[p.topic][p.index].End
 	if !known || s.next >= end {
 		return false
 	}
@@ -117,24 +117,24 @@ func (r *reader) skip(ctx context.Context, p int32) bool {
 		return false
 	}
 	next := s.next
-	if _, err := probe.next(ctx, next); errors.Is(err, kerr.CorruptMessage) { // otherwise the answer is of before the last skip
+	if _, err := probe.next(ctx, next); errors.Is(err, kerr.CorruptMessage) { // if it succeeds, the error is older than the last skip
 		if next, err = r.beyond(ctx, p, next, end); err != nil {
 			return false
 		}
-		r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", app.PartitionName(r.topic, p), s.next, next-1, text.Count(int(next-s.next), "record"))
+		r.note("note: %v: offsets %d to %d cannot be read and are skipped, at most %s", p, s.next, next-1, text.Count(int(next-s.next), "record"))
 	}
-	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {p: {Epoch: -1, Offset: next}}})
+	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{p.topic: {p.index: {Epoch: -1, Offset: next}}})
 	if r.left[p] = (span{next, s.end}); next >= s.end && !r.endless() {
 		delete(r.left, p)
 	}
 	return true
 }
 
-// beyond finds an offset after from, below end, that can be read although the one before
-// it cannot: where the damage ends, unless there is more of it; end if there is none. It
-// doubles the distance until a fetch succeeds and then halves the interval, with some
-// twenty small fetches.
-func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, error) {
+// beyond returns an offset after from and below end that can be read although the one before it
+// cannot: the end of the damage, or of one of several damaged ranges. It returns end if there is
+// none. It doubles the distance until a fetch succeeds, then halves the interval: about twenty
+// small fetches.
+func (r *reader) beyond(ctx context.Context, p partition, from, end int64) (int64, error) {
 	probe, err := r.probe(ctx, p)
 	if err != nil {
 		return 0, err
@@ -165,10 +165,10 @@ func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, e
 	return readable, nil
 }
 
-// unread is what could not be read, an error for each partition; nil for nothing.
+// unread returns an error for each partition that could not be read, or nil.
 func (r *reader) unread() error {
 	var all []error
-	for _, p := range slices.Sorted(maps.Keys(r.lost)) {
+	for _, p := range slices.SortedFunc(maps.Keys(r.lost), partition.compare) {
 		all = append(all, r.lost[p])
 	}
 	return errors.Join(all...)

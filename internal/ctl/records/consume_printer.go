@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// printer appends a record's form to p.
+// printer appends the printed form of a record to p.
 type printer func(p []byte, r *kgo.Record) ([]byte, error)
 
 func newPrinter(o *consumeOptions, f output.Format) (printer, error) {
@@ -25,13 +25,13 @@ func newPrinter(o *consumeOptions, f output.Format) (printer, error) {
 	}
 	format, err := kgo.NewRecordFormatter(zeros(o.format))
 	if err != nil {
-		return nil, app.Usage("--format %q: %w; chronikctl consume --help lists what may stand there", o.format, err)
+		return nil, app.Usage("--format %q: %w; chronikctl consume --help lists the placeholders", o.format, err)
 	}
 	return func(p []byte, r *kgo.Record) ([]byte, error) { return format.AppendRecord(p, r), nil }, nil
 }
 
-// zeros writes \0, which the client library's formats lack, as \x00, so that a format has the
-// same escapes as every other flag.
+// zeros replaces \0, which the client library's formats lack, by \x00, so that a format supports
+// the same escapes as the other flags.
 func zeros(format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -49,9 +49,14 @@ func zeros(format string) string {
 	return b.String()
 }
 
-// plain is a line with what the flags ask for.
+// plain appends a line of text as the flags define it.
 func (o *consumeOptions) plain(p []byte, r *kgo.Record) ([]byte, error) {
-	if o.offsets {
+	switch {
+	case o.several && o.offsets:
+		p = fmt.Appendf(p, "%s:%d:%d\t", r.Topic, r.Partition, r.Offset)
+	case o.several:
+		p = fmt.Appendf(p, "%s\t", r.Topic)
+	case o.offsets:
 		p = fmt.Appendf(p, "%d:%d\t", r.Partition, r.Offset)
 	}
 	if o.headers {
@@ -65,13 +70,13 @@ func (o *consumeOptions) plain(p []byte, r *kgo.Record) ([]byte, error) {
 	return append(append(p, r.Value...), '\n'), nil
 }
 
-// printJSON is one line, so that a reader needs no end.
+// printJSON appends one line of JSON, so that a program can read record by record.
 func printJSON(p []byte, r *kgo.Record) ([]byte, error) {
 	line, err := output.EncodeRecord(r)
 	return append(append(p, line...), '\n'), err
 }
 
-// printYAML is one document.
+// printYAML appends one YAML document.
 func printYAML(p []byte, r *kgo.Record) ([]byte, error) {
 	w := appender(append(p, "---\n"...))
 	err := output.Print(&w, output.YAML, output.FromKafka(r))

@@ -2,6 +2,7 @@ package records
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,47 +21,90 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// span is what is still to be read of a partition: next up to, and without, end.
+// partition identifies a partition of one of the topics.
+type partition struct {
+	topic string
+	index int32
+}
+
+func (p partition) String() string { return app.PartitionName(p.topic, p.index) }
+
+func (p partition) compare(q partition) int {
+	return cmp.Or(cmp.Compare(p.topic, q.topic), cmp.Compare(p.index, q.index))
+}
+
+// asMap returns the partition in the form that the client library expects.
+func (p partition) asMap() map[string][]int32 { return map[string][]int32{p.topic: {p.index}} }
+
+// span is the unread part of a partition: from next up to, but not including, end.
 type span struct{ next, end int64 }
 
-// patience is how long nothing may arrive before it is asked whether anything is
-// left at all.
-const patience = 500 * time.Millisecond
+// pollTimeout bounds a poll. After a poll without records the reader asks the broker whether any
+// record is left.
+const pollTimeout = 500 * time.Millisecond
 
-// reader prints one topic.
+// reader prints the records of topics.
 type reader struct {
 	*consumeOptions
-	topic  string
+	topics []string
 	client *kgo.Client
 	admin  *kadm.Client
 	out    *bufio.Writer
-	sink   io.Writer // what out writes to
+	sink   io.Writer // what out writes to, to notice that it is closed
 	bar    *output.Bar
-	note   func(format string, args ...any) // tells people
+	note   func(format string, args ...any) // prints a line for people
 	line   []byte
 
-	left    map[int32]span      // partitions whose end was not reached, or that are followed
-	lost    map[int32]error     // partitions that cannot be read, see lose
-	paused  map[int32]time.Time // partitions that are not fetched until then, see failed
-	ends    app.OffsetRanges    // of the topic when it was asked
-	printed int64               // records
-	away    bool                // it was reported that the broker, or the member's group, is away
+	left    map[partition]span      // partitions that have unread records, or are followed
+	lost    map[partition]error     // partitions that cannot be read, see lose
+	paused  map[partition]time.Time // partitions with fetching paused until then, see failed
+	ends    app.OffsetRanges        // offsets when the command started
+	printed int64                   // number of records
+	away    bool                    // the loss of the broker or the group has been reported
 	contact contact
-	last    map[int32]*kgo.Record // printed by a group's member and not committed yet
+	last    map[partition]*kgo.Record // printed by a group member and not committed yet
 
-	mu      sync.Mutex     // guards what the group's goroutine tells
-	news    []int32        // assigned and not looked at yet
-	gone    []int32        // revoked and not looked at yet
-	started bool           // a first assignment was made
-	own     map[int32]bool // the member's partitions now
+	mu      sync.Mutex         // guards the fields that the client's group callbacks write
+	news    []partition        // assigned, not yet handled by reassign
+	gone    []partition        // revoked, not yet handled by reassign
+	started bool               // the first assignment has arrived
+	own     map[partition]bool // partitions that the member has now
 }
 
-// plan finds where each partition starts and ends. One that the broker does not know the
-// offsets of is lost.
-func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
-	ranges, failed, err := app.AskOffsets(ctx, r.admin, r.committed, map[string][]int32{r.topic: r.some})
+// title names the topics for messages.
+func (r *reader) title() string {
+	if len(r.topics) == 1 {
+		return r.topics[0]
+	}
+	return text.Count(len(r.topics), "topic")
+}
+
+// wanted returns the partitions of each topic that --partition selects, or none for all.
+func (r *reader) wanted() map[string][]int32 {
+	all := map[string][]int32{}
+	for _, topic := range r.topics {
+		all[topic] = r.some
+	}
+	return all
+}
+
+// partitions returns all partitions of ranges, sorted.
+func (r *reader) partitions(ranges app.OffsetRanges) (all []partition) {
+	for _, topic := range slices.Sorted(maps.Keys(ranges)) {
+		for _, i := range ranges.Partitions(topic) {
+			all = append(all, partition{topic, i})
+		}
+	}
+	return all
+}
+
+// plan determines where to start in each partition and fills r.left. It calls lose for partitions
+// whose offsets the broker does not return.
+func (r *reader) plan(ctx context.Context) (map[string]map[int32]kgo.Offset, error) {
+	ranges, failed, err := app.AskOffsets(ctx, r.admin, r.committed, r.wanted())
 	if err != nil {
 		return nil, err
 	}
@@ -79,44 +123,50 @@ func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
 			return nil, err
 		}
 	}
-	from := map[int32]kgo.Offset{}
-	for _, p := range ranges.Partitions(r.topic) {
+	from := map[string]map[int32]kgo.Offset{}
+	for _, p := range r.partitions(ranges) {
 		if r.lost[p] != nil {
 			continue
 		}
-		x, at := ranges[r.topic][p], begin[p]
-		if err := within(r.topic, p, "--from", at, x.Start, x.End); err != nil {
+		x, at := ranges[p.topic][p.index], begin[p.topic][p.index]
+		if err := within(p, "--from", at, x.Start, x.End); err != nil {
 			return nil, err
 		}
 		end := x.End
 		if r.until != "" {
-			end = stop[p]
+			end = stop[p.topic][p.index]
 		}
 		if !r.follow {
 			end = min(end, x.End)
 		}
 		if at < end || r.follow && r.until == "" {
-			from[p] = kgo.NewOffset().At(at)
+			if from[p.topic] == nil {
+				from[p.topic] = map[int32]kgo.Offset{}
+			}
+			from[p.topic][p.index] = kgo.NewOffset().At(at)
 			r.left[p] = span{at, end}
 		}
 	}
 	return from, nil
 }
 
-// find is where a position is in each partition; those without an answer are lost.
-func (r *reader) find(ctx context.Context, in app.OffsetRanges, at parse.Position) (map[int32]int64, error) {
+// find returns the offset of a position in each partition. It calls lose for partitions without an
+// answer.
+func (r *reader) find(ctx context.Context, in app.OffsetRanges, at parse.Position) (map[string]map[int32]int64, error) {
 	found, failed, err := in.Find(ctx, r.admin, at)
 	r.loseAll(failed)
-	return found[r.topic], err
+	return found, err
 }
 
 func (r *reader) loseAll(failed app.OffsetFailures) {
-	for _, p := range slices.Sorted(maps.Keys(failed[r.topic])) {
-		r.lose(p, failed[r.topic][p])
+	for _, topic := range slices.Sorted(maps.Keys(failed)) {
+		for _, i := range slices.Sorted(maps.Keys(failed[topic])) {
+			r.lose(partition{topic, i}, failed[topic][i])
+		}
 	}
 }
 
-// total is how many offsets are to be read, for the bar.
+// total returns the number of offsets to read, for the progress bar.
 func (r *reader) total() (n int64) {
 	for _, s := range r.left {
 		n += max(0, s.end-s.next)
@@ -127,10 +177,10 @@ func (r *reader) total() (n int64) {
 	return n
 }
 
-// endless says whether only an interrupt ends the reading.
+// endless reports whether only an interrupt ends the command.
 func (r *reader) endless() bool { return r.follow && r.until == "" }
 
-// run prints until the ends are reached, the count is full or the context ends.
+// run prints records until it reaches all ends or the count, or ctx ends.
 func (r *reader) run(ctx context.Context) error {
 	for {
 		if r.over() {
@@ -139,7 +189,7 @@ func (r *reader) run(ctx context.Context) error {
 			}
 		}
 		r.resume()
-		poll, cancel := context.WithTimeout(ctx, patience)
+		poll, cancel := context.WithTimeout(ctx, pollTimeout)
 		fetches := r.client.PollFetches(poll)
 		cancel()
 		if ctx.Err() != nil {
@@ -153,7 +203,7 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		}
 		full, err := r.take(fetches)
-		// What was fetched is shown, and only then committed, before waiting for more.
+		// Print first, then commit, before waiting for more records.
 		if err = errors.Join(err, r.flush()); err == nil {
 			err = r.commit(ctx)
 		}
@@ -161,10 +211,10 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		}
 		if fetches.NumRecords() == 0 && cli.ReaderClosed(r.sink) {
-			return fmt.Errorf("standard output: %w", syscall.EPIPE) // as the next record would find it
+			return fmt.Errorf("standard output: %w", syscall.EPIPE) // the next record would get the same error
 		}
 		if r.group != "" {
-			r.client.AllowRebalance() // what was printed is committed
+			r.client.AllowRebalance() // all printed records are committed
 		}
 		if fetches.NumRecords() == 0 && !r.endless() {
 			if err := r.skipGaps(ctx); err != nil && ctx.Err() == nil {
@@ -174,7 +224,7 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// over says whether all is read that was to be read.
+// over reports whether everything is read.
 func (r *reader) over() bool {
 	if r.endless() || len(r.left) > 0 {
 		return false
@@ -187,20 +237,20 @@ func (r *reader) over() bool {
 	return r.started && len(r.news) == 0
 }
 
-// failure handles the errors of a poll, and returns the first one that ends the reading.
+// failure handles the errors of a poll. It returns the first error that ends the command.
 func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 	for _, e := range fetches.Errors() {
 		switch {
 		case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, context.Canceled):
 		case r.follow && passing(e.Err):
 			if !r.away {
-				r.note("note: %v; trying again until it is interrupted", e.Err)
+				r.note("note: %v; retrying until interrupted", e.Err)
 			}
 			r.away = true
 		case e.Topic == "":
-			return app.Refused("consume "+r.topic, e.Err, "")
+			return app.Refused("consume "+r.title(), e.Err, "")
 		default:
-			if err := r.failed(ctx, e.Partition, e.Err); err != nil {
+			if err := r.failed(ctx, partition{e.Topic, e.Partition}, e.Err); err != nil {
 				return err
 			}
 		}
@@ -208,15 +258,15 @@ func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 	return nil
 }
 
-// passing says whether a member is only out of its group until a broker is back:
-// the client goes on trying, as it does where there is no group.
+// passing reports whether a member has left its group only until a broker is back: the client keeps
+// trying, as it does without a group.
 func passing(err error) bool {
 	var session *kgo.ErrGroupSession
 	var k *kerr.Error
 	return errors.As(err, &session) && (!errors.As(err, &k) || k.Retriable)
 }
 
-// take prints what was fetched and reports whether the count is full.
+// take prints the fetched records and reports whether the count is reached.
 func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
 	for it := fetches.RecordIter(); !it.Done(); {
 		if full, err := r.record(it.Next()); err != nil || full {
@@ -226,26 +276,27 @@ func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
 	return false, nil
 }
 
-// record prints one record and reports whether the count is full.
+// record prints one record and reports whether the count is reached.
 func (r *reader) record(rec *kgo.Record) (full bool, err error) {
 	r.away = r.away && r.group == ""
-	r.found(rec.Partition)
-	s, waiting := r.left[rec.Partition]
+	p := partition{rec.Topic, rec.Partition}
+	r.found(p)
+	s, waiting := r.left[p]
 	if r.endless() {
-		r.left[rec.Partition] = span{rec.Offset + 1, s.end}
+		r.left[p] = span{rec.Offset + 1, s.end}
 	} else {
 		if !waiting || rec.Offset >= s.end {
-			delete(r.left, rec.Partition)
-			return false, nil // it came after this partition's end was asked for
+			delete(r.left, p)
+			return false, nil // the record is newer than the end at the start of the command
 		}
 		if s.next = rec.Offset + 1; s.next == s.end {
-			delete(r.left, rec.Partition)
+			delete(r.left, p)
 		} else {
-			r.left[rec.Partition] = s
+			r.left[p] = s
 		}
 	}
 	if r.group != "" {
-		r.last[rec.Partition] = rec
+		r.last[p] = rec
 	}
 	if rec.Attrs.IsControl() {
 		return false, nil

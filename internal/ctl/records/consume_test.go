@@ -28,11 +28,11 @@ func aReader(t *testing.T, o consumeOptions, f output.Format, out *bytes.Buffer)
 	if err := o.check(f); err != nil {
 		t.Fatal(err)
 	}
-	return newReader(app.New("v", app.Streams{Out: out, Err: io.Discard}), &o, "t")
+	return newReader(app.New("v", app.Streams{Out: out, Err: io.Discard}), &o, []string{"t"})
 }
 
-// A member that follows waits for its broker as a reader without a group does, and
-// ends where waiting is of no use.
+// A following member waits for its broker, as a reader without a group does. It fails if waiting is
+// useless.
 func TestAMemberOutlivesItsBroker(t *testing.T) {
 	session := func(err error) error { return &kgo.ErrGroupSession{Err: err} }
 	for _, c := range []struct {
@@ -59,20 +59,20 @@ func TestAMemberOutlivesItsBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(told) != 1 || told[0] != "note: unable to join group session: refused; trying again until it is interrupted" {
+	if len(told) != 1 || told[0] != "note: unable to join group session: refused; retrying until interrupted" {
 		t.Errorf("told %q", told)
 	}
 	r.follow = false
 	if r.failure(t.Context(), down) == nil {
-		t.Error("who does not follow waits for ever")
+		t.Error("a reader without --follow waits forever")
 	}
 }
 
-// Without --follow the output is what the topic held when it was asked.
+// Without --follow consume prints the records that existed when it started.
 func TestOnlyWhatWasThereIsPrinted(t *testing.T) {
 	var out bytes.Buffer
 	r := aReader(t, consumeOptions{}, output.Text, &out)
-	r.left = map[int32]span{0: {0, 2}, 1: {0, 1}, 3: {0, 5}}
+	r.left = map[partition]span{{"t", 0}: {0, 2}, {"t", 1}: {0, 1}, {"t", 3}: {0, 5}}
 	for _, x := range []*kgo.Record{rec(0, 0), rec(1, 0), rec(1, 1), rec(0, 1), rec(0, 2), rec(2, 0), rec(3, 7)} {
 		if full, err := r.record(x); full || err != nil {
 			t.Fatal(full, err)
@@ -128,21 +128,21 @@ func TestABrokenPipeIsAnError(t *testing.T) {
 	}
 }
 
-// What a member was told is looked at in the order in which it was told.
+// reassign handles assignments and revocations in the order of their callbacks.
 func TestAMemberForgetsWhatItLost(t *testing.T) {
 	r := aReader(t, consumeOptions{group: "g", follow: true}, output.Text, &bytes.Buffer{})
-	r.left = map[int32]span{1: {0, 5}, 2: {0, 5}}
+	r.left = map[partition]span{{"t", 1}: {0, 5}, {"t", 2}: {0, 5}}
 	r.assigned(t.Context(), nil, map[string][]int32{"t": {3}})
 	r.revoked(t.Context(), nil, map[string][]int32{"t": {2, 3}})
 	if err := r.reassign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, kept := r.left[1]; !kept || len(r.left) != 1 || len(r.news) != 0 || len(r.own) != 0 {
+	if _, kept := r.left[partition{"t", 1}]; !kept || len(r.left) != 1 || len(r.news) != 0 || len(r.own) != 0 {
 		t.Errorf("left %v, news %v", r.left, r.news)
 	}
 }
 
-// batch is the bytes of a batch that holds so many records from base to last.
+// batch returns the bytes of a batch with the given number of records.
 func batch(base, last int64, records int32) []byte {
 	b := kmsg.RecordBatch{FirstOffset: base, Length: 49, Magic: 2, LastOffsetDelta: int32(last - base), NumRecords: records}
 	return b.AppendTo(nil)

@@ -21,14 +21,14 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// NewProduce is the command.
+// NewProduce returns the command produce.
 func NewProduce(a *app.App) *cobra.Command {
 	var o produceOptions
 	c := &cobra.Command{
-		Use: "produce TOPIC", Short: "Write each line of standard input, or of a file, as a record",
-		Long: "produce writes each line as one record, in order, and ends with 0 when all of them are acknowledged. With -k the part\n" +
-			"before the first separator is the record's key. With --input json a line is a record as consume -o json prints it.\n" +
-			"It keeps its timestamp, and with --same-partition its partition.",
+		Use: "produce TOPIC", Short: "Write each line of standard input or a file as a record",
+		Long: "produce writes each line as a record, in order. It exits with 0 if all of them are acknowledged. With -k the part before\n" +
+			"the first separator is the record's key. With --input json a line is a record as consume -o json prints it: the record\n" +
+			"keeps its timestamp and, with --same-partition, its partition.",
 		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
 			"  chronikctl consume orders -o json | chronikctl produce copy --input json",
 		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
@@ -60,7 +60,7 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 		return err
 	}
 	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
-		a.Note("note: %s cannot be written, records without a key go to the others; chronikctl cluster health names the cause", way)
+		a.Note("note: %s cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause", way)
 	}
 	bar := output.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
@@ -70,28 +70,28 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 	return err
 }
 
-// checkTopic asks for the topic and returns its partitions that take no records. A name that no
-// topic has may be mistaken: at a terminal a person has to confirm it, elsewhere a note says
-// that the first record creates the topic. An error is that of asking, or of a no.
+// checkTopic returns the partitions of the topic that accept no records. If the topic does not
+// exist, its name may be mistyped: a person at a terminal has to confirm that produce creates it,
+// anybody else gets a note.
 func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, err error) {
-	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
+	req := kmsg.NewPtrMetadataRequest() // the client's own metadata request would create the topic
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, app.Refused("ask for topic "+topic, err, "")
+		return nil, app.Refused("look up topic "+topic, err, "")
 	}
 	if len(resp.Topics) != 1 {
 		return nil, nil
 	}
-	// Any other error is the first record's too, which says more of it.
+	// The first record gets any other error too, with more detail.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		missing := app.UnknownTopic(ctx, kadm.NewClient(cl), topic)
-		if cli.IsTerminal(a.In) { // a script has nobody to ask, and relied on it
+		if cli.IsTerminal(a.In) { // a script cannot answer, and may rely on automatic creation
 			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}
-		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", missing)
+		a.Note("note: %s; the first record creates it if the broker allows that (auto.create.topics.enable)", missing)
 	}
 	for _, p := range resp.Topics[0].Partitions {
 		if p.Leader < 0 || slices.Contains(p.OfflineReplicas, p.Leader) {
@@ -102,7 +102,7 @@ func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (
 	return closed, nil
 }
 
-// open is the input and its size, 0 where it is not known.
+// open returns the input and its size, or 0 if the size is unknown.
 func (o *produceOptions) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 	if o.file == "" || o.file == "-" {
 		return io.NopCloser(stdin), 0, nil
@@ -116,7 +116,7 @@ func (o *produceOptions) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 		err = fmt.Errorf("%s is a directory", o.file)
 	}
 	if err != nil {
-		_ = f.Close() // it was not written to
+		_ = f.Close() // opened for reading only
 		return nil, 0, app.Usage("--file: %w", err)
 	}
 	return f, info.Size(), nil

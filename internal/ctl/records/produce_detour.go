@@ -1,31 +1,30 @@
 package records
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// detour is the client's default partitioner, except that records without a key avoid
-// partitions that take no records at present. Kafka's clients do this for partitions
-// without a leader only, and would retry all records on one whose leader has lost its
-// log. A record with a key belongs to one partition and has to wait for it.
+// detour is the client's default partitioner, except that records without a key avoid partitions
+// that accept no records at present. Kafka's clients do this only for partitions without a leader.
+// They would retry all records on a partition whose leader has lost its log. A record with a key
+// belongs to one partition and has to wait for it.
 type detour struct {
-	closed []int32 // sorted; set it before the first record
+	closed []int32 // sorted; set before the first record
 }
 
-// String names the closed partitions.
+// String lists the closed partitions.
 func (d *detour) String() string {
-	name := "partition "
 	if len(d.closed) > 1 {
-		name = "partitions "
+		return "partitions " + text.Numbers(d.closed)
 	}
-	return name + strings.Trim(strings.ReplaceAll(fmt.Sprint(d.closed), " ", ","), "[]")
+	return "partition " + text.Numbers(d.closed)
 }
 
-// ForTopic is called by the client when a topic's first record is produced.
+// ForTopic implements kgo.Partitioner.
 func (d *detour) ForTopic(topic string) kgo.TopicPartitioner {
 	if len(d.closed) == 0 {
 		return kgo.UniformBytesPartitioner(64<<10, true, true, nil).ForTopic(topic) // the client's default
@@ -33,21 +32,21 @@ func (d *detour) ForTopic(topic string) kgo.TopicPartitioner {
 	return &around{closed: d.closed, keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
 }
 
-// around is one batch for each open partition in turn.
+// around fills one batch for each open partition in turn.
 type around struct {
 	closed []int32
-	keyed  kgo.TopicPartitioner // the same hash as the default's
+	keyed  kgo.TopicPartitioner // hashes as the default does
 	turn   int
 }
 
-// RequiresConsistency makes the client pass the number of all partitions, so that a
-// choice is a partition's number.
+// RequiresConsistency implements kgo.TopicPartitioner. With true, the client passes the number of
+// all partitions, so that Partition returns a partition's number.
 func (*around) RequiresConsistency(*kgo.Record) bool { return true }
 
-// OnNewBatch is called by the client when a batch is full.
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch.
 func (a *around) OnNewBatch() { a.turn++ }
 
-// Partition chooses among partitions 0 to n-1.
+// Partition implements kgo.TopicPartitioner.
 func (a *around) Partition(r *kgo.Record, n int) int {
 	if r.Key != nil {
 		return a.keyed.Partition(r, n)
@@ -58,7 +57,7 @@ func (a *around) Partition(r *kgo.Record, n int) int {
 		}
 		a.turn++
 	}
-	return a.turn % n // all are closed: the broker's error says why
+	return a.turn % n // all are closed: the broker's error gives the reason
 }
 
 var _ kgo.TopicPartitionerOnNewBatch = (*around)(nil)

@@ -11,11 +11,11 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// batchOverhead is about what a batch holds beside its records, in bytes.
+// batchOverhead is the approximate size of a batch without its records, in bytes.
 const batchOverhead = 200
 
-// refused says what became of a line. said is what the broker last answered for its
-// partition, nil for no error.
+// refused returns the error for a line that was not acknowledged. said is the broker's last error
+// for its partition, or nil.
 func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err error, said *kerr.Error) error {
 	what := fmt.Sprintf("line %d to %s", line, topic)
 	expired := errors.Is(err, errUnanswered) || errors.Is(err, kgo.ErrRecordTimeout)
@@ -24,14 +24,14 @@ func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err er
 	}
 	switch size := len(rec.Key) + len(rec.Value); {
 	case expired && said != nil:
-		return app.Refused(what, said, strings.TrimRight(said.Description, ".")+", the broker's last answer before --timeout was over")
+		return app.Refused(what, said, strings.TrimRight(said.Description, ".")+", the broker's last answer within --timeout")
 	case expired:
-		return fmt.Errorf("%s: %w; is the broker running? chronikctl cluster health says what is wrong, --timeout allows more time", what, errUnanswered)
+		return fmt.Errorf("%s: %w; is the broker running? chronikctl cluster health shows problems, --timeout allows more time", what, errUnanswered)
 	case errors.Is(err, kerr.MessageTooLarge) && size+batchOverhead > int(o.batchBytes):
-		return fmt.Errorf("%s: its record of %d bytes does not go into a batch of --max-batch-bytes %d; raise that, and the topic's max.message.bytes where it is smaller",
+		return fmt.Errorf("%s: the record of %d bytes exceeds --max-batch-bytes %d; raise it, and the topic's max.message.bytes if that is smaller",
 			what, size, o.batchBytes)
-	case strings.Contains(err.Error(), "invalid record partitioning choice"): // the client's; it has no exported name
-		return fmt.Errorf("%s: the topic has no partition %d; chronikctl topic describe %s shows which there are", what, rec.Partition, topic)
+	case strings.Contains(err.Error(), "invalid record partitioning choice"): // an error of the client without an exported name
+		return fmt.Errorf("%s: the topic has no partition %d; chronikctl topic describe %s shows its partitions", what, rec.Partition, topic)
 	}
 	return app.Refused(what, err, "")
 }

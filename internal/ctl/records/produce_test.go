@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A line is what stands between newlines, byte for byte.
+// A line is everything between line feeds, byte for byte.
 func TestLinesAreKeptByteForByte(t *testing.T) {
 	for in, want := range map[string][]string{
 		"": nil, "a": {"a"}, "a\n": {"a"}, "a\nb": {"a", "b"}, "\n\n": {"", ""}, "a\r\nb\r\n": {"a\r", "b\r"}, "\x00\xff\n": {"\x00\xff"},
@@ -53,12 +53,11 @@ func TestLinesBecomeRecords(t *testing.T) {
 	}
 	o := produceOptions{input: "lines", separator: ":"}
 	if _, err := o.record([]byte("none")); err == nil {
-		t.Error("a line without a separator is a record")
+		t.Error("record accepts a line without a separator")
 	}
 }
 
-// The client's words are kept for each partition, until it is answered without an
-// error.
+// The last error of a partition is kept until the broker answers without an error.
 func TestVerdictsAreOfThePartition(t *testing.T) {
 	v := newVerdicts()
 	v.Log(kgo.LogLevelDebug, "produced", "broker", "1", "to", "a[0{retrying@-1,1(KAFKA_STORAGE_ERROR: Disk error when trying to access log file on the disk.)}, 3{0=>1}]")
@@ -91,18 +90,18 @@ func TestARateIsKept(t *testing.T) {
 			t.Errorf("41 records at 20 a second took %v", took)
 		}
 		if p := newPace(0); p.wait(t.Context()) != nil || time.Since(begin) != 2*time.Second {
-			t.Error("without a rate something waited")
+			t.Error("wait blocks without a rate")
 		}
 	})
 }
 
-// Nothing is said while answers come, however old the records are that wait.
+// stall does not call back while answers arrive, however old the waiting records are.
 func TestAStallIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stall
 		begin, fired := time.Now(), time.Duration(0)
 		s.begin(30*time.Second, func() { fired = time.Since(begin) })
-		time.Sleep(time.Minute) // nothing was asked
+		time.Sleep(time.Minute) // nothing in flight
 		s.sent()
 		s.sent()
 		time.Sleep(20 * time.Second)
@@ -130,6 +129,6 @@ func TestARecordKeepsItsPartition(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := o.record([]byte(`{"value":"v"}`)); err == nil {
-		t.Error("a record without a partition has a place to keep")
+		t.Error("record accepts a record without a partition with --same-partition")
 	}
 }

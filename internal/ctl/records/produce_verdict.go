@@ -10,13 +10,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// verdicts remembers what brokers last answered for each partition. The client
-// repeats what is refused with an error that may pass until the record's time is
-// over, and says then only that it is over. Its log is the one place where it tells
-// the error; where its words change, the errors are as they were without this.
+// verdicts records the broker's last error for each partition. The client retries retriable errors
+// until the record's time is over, and then reports only that. Its debug log is the only place with
+// the error. If the log's wording changes, errors lack this detail.
 type verdicts struct {
-	// answer finds "3{retrying@-1,1(KAFKA_STORAGE_ERROR: …", and "3{" of an answer
-	// without an error.
+	// answer matches "3{retrying@-1,1(KAFKA_STORAGE_ERROR: …", and "3{" of an answer without an
+	// error.
 	answer *regexp.Regexp
 
 	mu   sync.Mutex
@@ -30,10 +29,10 @@ func newVerdicts() *verdicts {
 	}
 }
 
-// Level has the client tell each answer.
+// Level implements kgo.Logger. The client logs each answer at debug level.
 func (*verdicts) Level() kgo.LogLevel { return kgo.LogLevelDebug }
 
-// Log keeps what concerns answers.
+// Log implements kgo.Logger.
 func (v *verdicts) Log(_ kgo.LogLevel, message string, pairs ...any) {
 	if message != "produced" {
 		return
@@ -58,8 +57,8 @@ func (v *verdicts) Log(_ kgo.LogLevel, message string, pairs ...any) {
 	}
 }
 
-// of is what was last answered for a partition; nil where that was no error. A
-// record that went to none yet has that of any.
+// of returns the last error for a partition, or nil. For a record without a partition it returns
+// any partition's error.
 func (v *verdicts) of(partition int32) *kerr.Error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,7 +70,7 @@ func (v *verdicts) of(partition int32) *kerr.Error {
 	return v.last[partition]
 }
 
-// named is the error with a name of the protocol; nil for none.
+// named returns the protocol error with this name, or nil.
 func named(name string) *kerr.Error {
 	if name == "" {
 		return nil

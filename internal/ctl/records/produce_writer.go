@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// writer produces lines. The client calls back from its own goroutine, hence
+// writer produces the lines of the input. The client calls it back on its own goroutines, therefore
 // the lock.
 type writer struct {
 	client *kgo.Client
@@ -23,7 +23,7 @@ type writer struct {
 	o      *produceOptions
 	bar    *output.Bar
 	said   *verdicts
-	// patience is how long nothing may be answered while something is asked.
+	// patience is how long the broker may acknowledge nothing while records are in flight.
 	patience time.Duration
 
 	broken chan struct{} // closed by the first failure
@@ -34,20 +34,20 @@ type writer struct {
 	idle  stall
 }
 
-// errUnanswered is what became of a record that nobody acknowledged in time.
+// errUnanswered is the error of a record that was not acknowledged in time.
 var errUnanswered = errors.New("it was not acknowledged in time, and may or may not be written")
 
-// lines writes until the input ends, a record fails or ctx does, waits for every
-// answer, and returns how many records were acknowledged.
+// lines writes until the input ends, a record fails or ctx ends. It waits for all answers and
+// returns the number of acknowledged records.
 func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
-	// An interrupt ends the reading; what was read has its time to be answered.
+	// An interrupt stops reading; records that were read get their time to be acknowledged.
 	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	w.mu.Lock()
 	w.idle.begin(w.patience, func() { cancel(errUnanswered) })
 	w.mu.Unlock()
-	// A read of a terminal or a pipe cannot be cut short: the reader is left to
-	// itself where it waits for a line that nobody wants any more.
+	// A read from a terminal or a pipe cannot be interrupted, so lines does not wait for the
+	// goroutine that reads.
 	end := make(chan struct{})
 	go func() {
 		defer close(end)
@@ -59,7 +59,7 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 	case <-ctx.Done():
 		w.fail(errors.New("interrupted before the end of the input"))
 	}
-	// Every record is answered or given up: its context ends with the patience.
+	// Flush returns: every record is acknowledged or fails when its context ends.
 	if err := w.client.Flush(context.WithoutCancel(ctx)); err != nil {
 		w.fail(fmt.Errorf("wait for acknowledgements: %w", err))
 	}
@@ -68,8 +68,8 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 	return w.acked, w.err
 }
 
-// read hands each line to the client until the input ends, one is none, or a
-// record has failed.
+// read passes each line to the client until the input ends, a line is invalid, or a record has
+// failed.
 func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 64<<10), maxLine)
@@ -107,18 +107,18 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	}
 }
 
-// record turns a line, which is only lent, into a record.
+// record turns a line into a record. It does not keep the line.
 func (o *produceOptions) record(line []byte) (*kgo.Record, error) {
 	if o.input == "json" {
 		rec, err := output.DecodeRecord(line)
 		if err != nil {
-			return nil, fmt.Errorf("no record in JSON: %w", err)
+			return nil, fmt.Errorf("not a record in JSON: %w", err)
 		}
 		if o.partition >= 0 {
 			rec.Partition = o.partition
 		}
 		if o.keepPlace && rec.Partition < 0 {
-			return nil, errors.New("it names no partition, which --same-partition needs")
+			return nil, errors.New("--same-partition needs a partition in every record")
 		}
 		return rec, nil
 	}
@@ -140,8 +140,8 @@ func (o *produceOptions) record(line []byte) (*kgo.Record, error) {
 	return rec, nil
 }
 
-// sent notes that a record is about to be sent; false says that none is wanted
-// any more.
+// sent counts a record that is about to be sent. It returns false if no more records are to be
+// sent.
 func (w *writer) sent(ctx context.Context) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *writer) done(line int, size int64, rec *kgo.Record, err error) {
 	w.mu.Unlock()
 }
 
-// fail keeps the first failure.
+// fail stores the first error.
 func (w *writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +176,7 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// pace spreads records over time.
+// pace limits the rate of records.
 type pace struct {
 	gap  time.Duration
 	next time.Time
@@ -189,7 +189,7 @@ func newPace(rate float64) *pace {
 	return &pace{gap: max(1, time.Duration(float64(time.Second)/rate)), next: time.Now()}
 }
 
-// wait returns when the next record's time has come.
+// wait blocks until the next record may be sent, or ctx ends.
 func (p *pace) wait(ctx context.Context) error {
 	if p.gap == 0 {
 		return nil
@@ -209,7 +209,7 @@ func (p *pace) wait(ctx context.Context) error {
 	}
 }
 
-// wholeLines is bufio.ScanLines that keeps a carriage return: it is data.
+// wholeLines is bufio.ScanLines, but keeps carriage returns, which are data.
 func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil

@@ -14,13 +14,13 @@ func addPartitions(a *app.App) *cobra.Command {
 	var add, to int
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "add-partitions NAME...", Short: "Give topics more partitions", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Use: "add-partitions NAME...", Short: "Add partitions to topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		Example: "  chronikctl topic add-partitions orders --add 2\n  chronikctl topic add-partitions orders --to 24 --dry-run",
-		Long: "add-partitions gives topics more partitions; there is no way back. Records that have keys may from now on go to other\n" +
-			"partitions than earlier ones with the same key.",
+		Long: "add-partitions adds partitions to topics. This cannot be undone. New records with a key may go to another partition than\n" +
+			"earlier records with the same key.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if (add > 0) == (to > 0) || add < 0 || to < 0 {
-				return app.Usage("give either --add, how many more, or --to, how many altogether; at least 1")
+				return app.Usage("give either --add, the number of new partitions, or --to, the new total; at least 1")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 				send, n := adm.CreatePartitions, add
@@ -36,17 +36,17 @@ func addPartitions(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().IntVar(&add, "add", 0, "how many more")
-	c.Flags().IntVar(&to, "to", 0, "how many altogether")
+	c.Flags().IntVar(&add, "add", 0, "number of partitions to add")
+	c.Flags().IntVar(&to, "to", 0, "total number of partitions afterwards")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
 
-// grow sends one request per topic, so that one which fails keeps no other.
+// grow sends one request per topic, so that a failure does not affect the other topics.
 func grow(ctx context.Context, a *app.App, adm *kadm.Client, names []string, n, to int, dryRun bool,
 	send func(context.Context, int, ...string) (kadm.CreatePartitionsResponses, error),
 ) error {
-	topics, missing, err := lookup(ctx, adm, names)
+	topics, missing, err := app.FindTopics(ctx, adm, names, false)
 	if err != nil {
 		return err
 	}

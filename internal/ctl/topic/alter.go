@@ -13,7 +13,7 @@ func alter(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "alter NAME...", Short: "Change configs of topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Long:    "alter sets configs of topics, or gives them back to their defaults, all in one step per topic. config does the same for one topic or broker.",
+		Long:    "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker.",
 		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			values, err := parse.Configs(set)
@@ -26,8 +26,8 @@ func alter(a *app.App) *cobra.Command {
 			return config.Change(cmd.Context(), a, config.Topics(names), values, unset, dryRun)
 		},
 	}
-	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; may be repeated")
-	c.Flags().StringArrayVar(&unset, "unset", nil, "config to give back to its default; may be repeated")
+	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; repeatable")
+	c.Flags().StringArrayVar(&unset, "unset", nil, "config to reset to its default; repeatable")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	app.CompleteFlag(c, "config", config.TopicKeys(a, "="))
 	app.CompleteFlag(c, "unset", config.TopicKeys(a, ""))

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// wish is the flags of create.
+// wish holds the flags of create.
 type wish struct {
 	partitions  int32
 	replication int16
@@ -49,8 +49,8 @@ func create(a *app.App) *cobra.Command {
 	f := c.Flags()
 	f.Int32VarP(&w.partitions, "partitions", "p", -1, "number of partitions; -1 is the broker's default")
 	f.Int16VarP(&w.replication, "replication-factor", "r", -1, "copies of each partition; -1 is the broker's default")
-	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; may be repeated")
-	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "a topic that exists is no error")
+	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; repeatable")
+	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic exists")
 	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)
 	return c
 }

@@ -15,10 +15,10 @@ func remove(a *app.App) *cobra.Command {
 	var dryRun, regex bool
 	c := &cobra.Command{
 		Use: "delete NAME...", Short: "Delete topics and all their records", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Long:    "delete removes topics with everything in them. It asks first; --yes answers, --dry-run only says what would go.",
+		Long:    "delete removes topics and all their records. It lists the losses and asks; --yes confirms, --dry-run only lists.",
 		Example: "  chronikctl topic delete orders\n  chronikctl topic delete --regex 'tmp-.*' --dry-run",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := choose(ctx, adm, names, regex)
+			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func remove(a *app.App) *cobra.Command {
 			return a.Report(&out)
 		}),
 	}
-	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
+	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }

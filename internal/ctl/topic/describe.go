@@ -21,19 +21,19 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// profileConfig is the config of a chronik topic that says what an ack means.
+// profileConfig is the topic config with the durability profile.
 const profileConfig = "chronik.durability.profile"
 
-// described is one topic of describe.
+// described is a topic in the answer of describe.
 type described struct {
 	Topic       string            `json:"topic"`
 	ID          string            `json:"id,omitempty"`
 	Internal    bool              `json:"internal"`
 	Replication int               `json:"replicationFactor"`
 	Profile     string            `json:"profile,omitempty"` // empty for a broker without profiles
-	Configs     map[string]string `json:"configs"`           // those that somebody set on the topic
+	Configs     map[string]string `json:"configs"`           // configs that are set on the topic
 	Records     int64             `json:"records"`           // offsets between start and end: an upper bound
-	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil where the broker does not say
+	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil if unknown
 	Partitions  []partition       `json:"partitions"`
 }
 
@@ -44,22 +44,22 @@ type partition struct {
 	Replicas  []int32  `json:"replicas"`
 	ISR       []int32  `json:"isr"`
 	Offline   []int32  `json:"offlineReplicas"`
-	Start     *int64   `json:"start"` // nil where it is not known
+	Start     *int64   `json:"start"` // nil if unknown
 	End       *int64   `json:"end"`
 	Size      *int64   `json:"sizeBytes"`
 	Dirs      []string `json:"logDirs"`
-	Retained  string   `json:"retained,omitempty"` // why the oldest segment is still there; empty where the admin port doesn't say
+	Retained  string   `json:"retained,omitempty"` // why the oldest segment has not been deleted; empty if unknown
 	Error     string   `json:"error,omitempty"`
 }
 
 func describe(a *app.App) *cobra.Command {
 	var regex bool
 	c := &cobra.Command{
-		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that are set",
+		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, profile and the configs that are set",
 		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
 		Args:    app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := choose(ctx, adm, names, regex)
+			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
@@ -75,17 +75,17 @@ func describe(a *app.App) *cobra.Command {
 			return errors.Join(failed...)
 		}),
 	}
-	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
+	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)
 	cli.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
 	return a.Watched(c)
 }
 
-// facts is what is asked for beside the metadata.
+// facts is what the broker returns in addition to the metadata.
 type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
-	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
-	logs         map[log]api.Log          // what the admin port has of them, if there is one
+	dirs         kadm.DescribedAllLogDirs // empty if the broker lacks the API
+	logs         map[log]api.Log          // from the admin port, if there is one
 }
 
 type log struct {
@@ -93,8 +93,8 @@ type log struct {
 	partition int32
 }
 
-// logsOf asks the admin port, if there is one, why old segments are still there, and what is
-// wrong with logs.
+// logsOf returns the admin port's information about logs: why old segments remain, and errors. It
+// returns nil without an admin port.
 func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]api.Log, error) {
 	p := app.AdminPortOf(a)
 	if p == nil {
@@ -102,7 +102,7 @@ func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]api.Log, 
 	}
 	logs, err := p.Logs(ctx, topics...)
 	if err != nil && !p.Named {
-		return nil, nil // it is not said that there is one
+		return nil, nil // the settings do not name an admin port
 	}
 	all := map[log]api.Log{}
 	for _, l := range logs {
@@ -111,7 +111,7 @@ func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]api.Log, 
 	return all, err
 }
 
-// ask asks for offsets, sizes and configs.
+// ask fetches offsets, sizes and configs.
 func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (facts, error) {
 	f, err := askHoldings(ctx, adm, topics)
 	if err != nil {
@@ -127,7 +127,7 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 	return f, nil
 }
 
-// askHoldings asks for offsets and sizes.
+// askHoldings fetches offsets and sizes.
 func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
 	var names []string
 	set := kadm.TopicsSet{}
@@ -149,8 +149,8 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	return f, nil
 }
 
-// unanswered reports whether nothing is known because brokers did not answer. Partitions
-// without a leader are no such reason, even if no other one was asked for.
+// unanswered reports whether an error means that no broker answered. Partitions without a leader do
+// not count, even if no others were requested.
 func unanswered(err error) bool {
 	return app.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
@@ -164,7 +164,7 @@ func show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.Topic
 	for i, t := range topics {
 		names[i] = t.Topic
 	}
-	var unasked error // what the broker itself has said is shown all the same
+	var unasked error // reported after the broker's own answer
 	f.logs, unasked = logsOf(ctx, a, names)
 	all := []described{}
 	var tables []*output.Table
@@ -230,7 +230,7 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	return x
 }
 
-// table is a topic for people.
+// table formats a topic for people.
 func (d *described) table() *output.Table {
 	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
 		text.Number(d.Records) + " offsets", size(d.Size)}
@@ -243,7 +243,7 @@ func (d *described) table() *output.Table {
 	}
 	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
 	for _, p := range d.Partitions {
-		t.Add(p.Partition, p.Leader, p.Epoch, numbers(p.Replicas), numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
+		t.Add(p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
 	}
 	return t
 }
@@ -255,7 +255,7 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// ids keeps a list from being null in JSON.
+// ids returns an empty list for nil, so that JSON does not contain null.
 func ids(list []int32) []int32 {
 	if list == nil {
 		return []int32{}
@@ -286,8 +286,4 @@ func size(n *int64) string {
 		return "?"
 	}
 	return text.Bytes(*n)
-}
-
-func numbers(ids []int32) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }

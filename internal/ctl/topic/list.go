@@ -13,19 +13,19 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// listed is one topic of list.
+// listed is a topic in the answer of list.
 type listed struct {
 	Topic       string `json:"topic"`
 	Partitions  int    `json:"partitions"`
 	Replication int    `json:"replicationFactor"`
 	ID          string `json:"id,omitempty"`
 	Internal    bool   `json:"internal"`
-	Size        *int64 `json:"sizeBytes"`         // of all replicas; nil where the broker does not say
+	Size        *int64 `json:"sizeBytes"`         // of all replicas; nil if unknown
 	Records     int64  `json:"records"`           // offsets between start and end: an upper bound
 	Profile     string `json:"profile,omitempty"` // empty for a broker without profiles
 }
 
-// lister is the flags of list.
+// lister holds the flags of list.
 type lister struct {
 	internal, names, regex bool
 }
@@ -33,7 +33,7 @@ type lister struct {
 func list(a *app.App) *cobra.Command {
 	var l lister
 	c := &cobra.Command{
-		Use: "list [NAME...]", Short: "List topics; with -o wide their size, records and profile, too", Args: app.Args(0, -1, "topics"),
+		Use: "list [NAME...]", Short: "List topics; with -o wide also their sizes, records and profiles", Args: app.Args(0, -1, "topics"),
 		ValidArgsFunction: a.Topics(0),
 		Example:           "  chronikctl topic list -o wide\n  chronikctl topic list --regex 'orders-.*'",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
@@ -53,18 +53,18 @@ func list(a *app.App) *cobra.Command {
 			return errors.Join(failed...)
 		}),
 	}
-	c.Flags().BoolVar(&l.internal, "internal", false, "internal topics too")
-	c.Flags().BoolVar(&l.names, "names", false, "only the names, one a line, for scripts")
-	c.Flags().BoolVarP(&l.regex, "regex", "r", false, regexDoc)
+	c.Flags().BoolVar(&l.internal, "internal", false, "include internal topics")
+	c.Flags().BoolVar(&l.names, "names", false, "print only the names, one per line, for scripts")
+	c.Flags().BoolVarP(&l.regex, "regex", "r", false, app.RegexHelp)
 	return a.Watched(c)
 }
 
-// choose finds the topics with these names, all without names.
+// choose returns the topics with these names, or all without names.
 func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (
 	found []kadm.TopicDetail, missing map[string]error, err error,
 ) {
 	if len(names) > 0 {
-		return choose(ctx, adm, names, l.regex)
+		return app.FindTopics(ctx, adm, names, l.regex)
 	}
 	ask := adm.ListTopics
 	if l.internal {
@@ -87,7 +87,7 @@ func (l *lister) show(ctx context.Context, a *app.App, adm *kadm.Client, topics 
 		return nil
 	}
 	var f facts
-	if a.Format() != output.Text && len(topics) > 0 { // the short table shows none of it
+	if a.Format() != output.Text && len(topics) > 0 { // the short table needs no more
 		var err error
 		if f, err = ask(ctx, adm, topics); err != nil {
 			return err

@@ -8,17 +8,18 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// Total is what a topic holds at one moment, for commands that compare it with later.
+// Total is what a topic holds at one moment, for comparison with a later one.
 type Total struct {
 	Topic      string
 	Internal   bool
 	Partitions int
 	Records    int64           // offsets between start and end: an upper bound
-	Ends       map[int32]int64 // the end offset of each partition where it is known
-	Size       *int64          // bytes of all replicas; nil where the broker does not report them
+	Ends       map[int32]int64 // end offsets of the partitions, if known
+	Size       *int64          // bytes of all replicas; nil if unknown
 }
 
-// Totals asks for all topics, internal ones included, by name. The list is nil for an error only.
+// Totals returns the totals of all topics, including internal ones, sorted by name. The list is nil
+// only with an error.
 func Totals(ctx context.Context, adm *kadm.Client) ([]Total, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,13 +18,13 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// cut is one partition of trim.
+// cut is the trim of one partition.
 type cut struct {
 	Partition int32  `json:"partition"`
-	Start     int64  `json:"start"`    // before
-	NewStart  int64  `json:"newStart"` // after; where it failed, what was asked for
+	Start     int64  `json:"start"`    // log start offset before
+	NewStart  int64  `json:"newStart"` // log start offset after; if it failed, the requested one
 	End       int64  `json:"end"`
-	Freed     *int64 `json:"freedBytes,omitempty"` // what left the log; nil where it is not known, as before a trim
+	Freed     *int64 `json:"freedBytes,omitempty"` // bytes that left the log; nil if unknown, and before the trim
 	Error     string `json:"error,omitempty"`
 }
 
@@ -32,13 +33,14 @@ func trim(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
-		Long: "trim moves the start of a topic's partitions up: what lies before is gone at once for all readers, and its space is given\n" +
-			"back by whole segments: records that share one with later records take space until those go, too. FREED shows how much\n" +
-			"left each log. It shows what would go and asks first; --yes answers, --dry-run ends there.",
+		Long: "trim moves the log start offset of a topic's partitions. Readers no longer see the records before it. Space is freed by whole\n" +
+			"segments: a segment stays as long as one of its records does. FREED shows how many bytes left each log; the broker removes\n" +
+			"the files after file.delete.delay.ms (default 1 minute). trim lists what it would delete and asks; --yes confirms,\n" +
+			"--dry-run only lists.",
 		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if before == "" {
-				return app.Usage("--before is missing: an offset, latest for everything, or a time; see %s --help", cmd.CommandPath())
+				return app.Usage("--before is missing: give an offset, latest for all records, or a time; see %s --help", cmd.CommandPath())
 			}
 			at, err := parse.ReadPosition(before, time.Now())
 			if err != nil {
@@ -57,13 +59,13 @@ func trim(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().StringVar(&before, "before", "", "delete what is before: an offset, latest for everything, -N to keep the last N, a time, or 7d for what is older than that")
+	c.Flags().StringVar(&before, "before", "", "first record to keep: an offset, latest to delete all, -N to keep the last N, a time, or 7d to keep that much time")
 	c.Flags().StringVarP(&partitions, "partition", "p", "", "only these partitions: 3 or 0,2,5-7")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
 
-// plan finds the new start of each partition.
+// plan determines the new start of each partition.
 func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
 	r, err := app.ListOffsets(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
@@ -91,7 +93,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 		gone += c.NewStart - c.Start
 	}
 	if gone == 0 {
-		a.Note("nothing of %s lies before that: nothing is deleted", topic)
+		a.Note("%s has no records before that: nothing is deleted", topic)
 	}
 	if dryRun || gone == 0 {
 		return printCuts(a, topic, "WOULD START", cuts)
@@ -133,11 +135,11 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 		}
 	}
 	freed(cuts, before, sizes(ctx, adm, topic, cuts))
-	explainNothingFreed(a, cuts)
+	explainFreed(a, cuts)
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
-// sizes returns the bytes of partitions on all brokers; those that are not reported are missing.
+// sizes returns the bytes of the partitions on all brokers, without those that no broker reports.
 func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[int32]int64 {
 	set := kadm.TopicsSet{}
 	for _, c := range cuts {
@@ -145,7 +147,7 @@ func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[
 	}
 	dirs, err := adm.DescribeAllLogDirs(ctx, set)
 	if err != nil {
-		return nil // sizes are not what the command is for
+		return nil // the sizes are only additional information
 	}
 	found := map[int32]int64{}
 	dirs.Each(func(d kadm.DescribedLogDir) {
@@ -158,8 +160,8 @@ func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[
 	return found
 }
 
-// freed sets what left each log between two looks at the sizes. Records that were written
-// meanwhile make it smaller.
+// freed sets how many bytes left each log between two measurements. Records written meanwhile make
+// the number smaller.
 func freed(cuts []cut, before, after map[int32]int64) {
 	for i := range cuts {
 		c := &cuts[i]
@@ -172,13 +174,15 @@ func freed(cuts []cut, before, after map[int32]int64) {
 	}
 }
 
-// explainNothingFreed explains a trim that freed nothing.
-func explainNothingFreed(a *app.App, cuts []cut) {
+// explainFreed says when the disk gets the freed bytes back, or why there are none.
+func explainFreed(a *app.App, cuts []cut) {
+	if slices.ContainsFunc(cuts, func(c cut) bool { return c.Freed != nil && *c.Freed > 0 }) {
+		a.Note("FREED is what left the logs; the broker removes the files from the disk after file.delete.delay.ms (default 1 minute)")
+	}
 	for _, c := range cuts {
 		if c.Freed != nil && *c.Freed == 0 {
-			a.Note("partition %d: no bytes were freed, because records from %d on are in the same segment; they are freed together, "+
-				"at once with --before latest, which deletes these too", c.Partition, c.NewStart)
-			return // one partition is enough to know it
+			a.Note("partition %d: no bytes were freed, because the same segment holds records from offset %d on; --before latest deletes these too", c.Partition, c.NewStart)
+			return // one partition is enough
 		}
 	}
 }

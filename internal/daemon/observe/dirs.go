@@ -48,7 +48,7 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 	progress := map[*storage.Dir]progressed{}
 	return func(f *checks.Facts) {
 		f.Unopened = unopened
-		latencies := history.add(f.Now, metrics.Observed(measured.SyncSeconds), metrics.Observed(measured.GroupRecords))
+		latencies := history.add(f.Now, metrics.Distributions(measured.SyncSeconds), metrics.Distributions(measured.GroupRecords))
 		for _, d := range m.Dirs() {
 			space, use := d.LastSpace(), d.Usage()
 			x := checks.Dir{

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
@@ -15,7 +15,7 @@ import (
 const censusTime = time.Second
 
 // Coordinators returns the source of coordinators that do not serve their groups.
-func Coordinators(c *groups.Coordinator) checks.Source {
+func Coordinators(c *service.Groups) checks.Source {
 	since := map[int32]time.Time{}
 	return func(f *checks.Facts) {
 		if !f.Serving {
@@ -39,7 +39,7 @@ func Coordinators(c *groups.Coordinator) checks.Source {
 
 // Rebalances returns the source of groups that have been rebalancing in all its calls for at least
 // patience.
-func Rebalances(c *groups.Coordinator, patience time.Duration) checks.SlowSource {
+func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
 	type rebalance struct {
 		state string
 		since time.Time
@@ -49,7 +49,7 @@ func Rebalances(c *groups.Coordinator, patience time.Duration) checks.SlowSource
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
 		defer cancel()
 		now, at := map[string]rebalance{}, time.Now()
-		for _, g := range c.Census(ctx).Groups {
+		for _, g := range c.Overview(ctx).Groups {
 			if !slices.Contains([]string{"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}, g.GroupState) {
 				continue
 			}
@@ -67,11 +67,11 @@ func Rebalances(c *groups.Coordinator, patience time.Duration) checks.SlowSource
 }
 
 // Groups returns the source of the metrics of groups.
-func Groups(c *groups.Coordinator) func() metrics.Groups {
+func Groups(c *service.Groups) func() metrics.Groups {
 	return func() metrics.Groups {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
 		defer cancel()
-		now := c.Census(ctx)
+		now := c.Overview(ctx)
 		shown := metrics.Groups{States: map[metrics.GroupState]int{}, Shards: map[string]int{}}
 		for _, g := range now.Groups {
 			shown.States[metrics.GroupState{Type: g.GroupType, State: g.GroupState}]++

@@ -47,7 +47,7 @@ func TestRequestsAreCountedByAPIAndError(t *testing.T) {
 			t.Errorf("%d APIs have latencies, want the 2 of the table", n)
 		}
 	}
-	if got := metrics.Observed(req.Send)["Metadata"]; got.Count != 1 || got.Sum != 0.001 {
+	if got := metrics.Distributions(req.Send)["Metadata"]; got.Count != 1 || got.Sum != 0.001 {
 		t.Errorf("sent: %+v", got)
 	}
 }

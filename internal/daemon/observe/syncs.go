@@ -21,12 +21,12 @@ type syncHistory struct{ samples []syncSample }
 
 type syncSample struct {
 	at             time.Time
-	syncs, records map[string]metrics.Seen // by log directory
+	syncs, records map[string]metrics.Distribution // by log directory
 }
 
 // add samples the histograms and returns the latency of each directory: over the last minutes or,
 // if those have too few syncs, since the start.
-func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Seen) map[string]checks.Latency {
+func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Distribution) map[string]checks.Latency {
 	h.samples = append(h.samples, syncSample{now, syncs, records})
 	// The first sample that stays is the youngest that is old enough.
 	for len(h.samples) > 2 && now.Sub(h.samples[1].at) >= recently {

@@ -27,12 +27,12 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 	var h syncHistory
 	begin := time.Unix(1000, 0)
 	at := func(after time.Duration, quick, slow uint64) checks.Latency {
-		seen := metrics.Seen{
+		seen := metrics.Distribution{
 			Count:   quick + slow,
 			Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}},
 		}
-		return h.add(begin.Add(after), map[string]metrics.Seen{"/d": seen},
-			map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
+		return h.add(begin.Add(after), map[string]metrics.Distribution{"/d": seen},
+			map[string]metrics.Distribution{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
 	}
 	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
 		t.Helper()
@@ -51,7 +51,7 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 		t.Errorf("%d samples remain", n)
 	}
 	is(at(16*time.Minute, 1000, 380), 1380, time.Millisecond, "since the start")
-	if got := seconds(metrics.Seen{Count: 1}.Quantile(0.5)); got < 100*time.Hour {
+	if got := seconds(metrics.Distribution{Count: 1}.Quantile(0.5)); got < 100*time.Hour {
 		t.Errorf("above every bucket: %v", got)
 	}
 }

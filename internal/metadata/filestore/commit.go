@@ -8,8 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// request is a transaction on its way through the committer, which answers it
-// exactly once; done has room for that.
+// request is a transaction for the committer, which answers it exactly once; done has capacity 1.
 type request struct {
 	txn  metadata.Txn
 	done chan outcome
@@ -20,17 +19,17 @@ type outcome struct {
 	err      error
 }
 
-// group is what one write will hold.
+// group is the content of one write.
 type group struct {
 	requests []*request
 	outcomes []outcome
 	admitted []metadata.Txn
-	written  map[string]int64 // key → revision it will have; 0: deleted
+	written  map[string]int64 // the revision that a key will have; 0: deleted
 	bytes    int
 }
 
-// run is the committer. After a failure it goes on answering, with that failure
-// or healed.
+// run is the committer's goroutine. After a failure it continues, with that failure or a new
+// generation.
 func (s *Store) run() {
 	defer close(s.ended)
 	for {
@@ -44,8 +43,8 @@ func (s *Store) run() {
 	}
 }
 
-// gather takes what waits, up to the size of a group, and decides each in the
-// order of arrival.
+// gather collects waiting transactions, up to the size of a group, and decides each in the order of
+// arrival.
 func (s *Store) gather(first *request) *group {
 	g := &group{written: map[string]int64{}}
 	s.admit(g, first)
@@ -60,8 +59,7 @@ func (s *Store) gather(first *request) *group {
 	return g
 }
 
-// admit decides one transaction against the state as it will be after those
-// before it in the group.
+// admit decides one transaction against the state after those before it in the group.
 func (s *Store) admit(g *group, r *request) {
 	o := outcome{revision: s.state.revision + int64(len(g.admitted))}
 	for _, c := range r.txn.If {
@@ -78,7 +76,7 @@ func (s *Store) admit(g *group, r *request) {
 		o.revision++
 		t := metadata.Txn{Delete: r.txn.Delete}
 		for _, kv := range r.txn.Put {
-			kv.Value = append([]byte{}, kv.Value...) // the caller may do with its own what it likes
+			kv.Value = append([]byte{}, kv.Value...) // the caller may reuse its slice
 			t.Put = append(t.Put, kv)
 			g.written[kv.Key] = o.revision
 			g.bytes += int(size(kv))
@@ -92,18 +90,18 @@ func (s *Store) admit(g *group, r *request) {
 	g.requests, g.outcomes = append(g.requests, r), append(g.outcomes, o)
 }
 
-// commit makes a group durable, then visible, then answers. A conflict is
-// answered then too: what it was decided against may have been in this group.
+// commit makes a group durable, then visible, then answers its requests. Conflicts are answered
+// then, too, because the decision may depend on changes in this group.
 func (s *Store) commit(g *group) {
 	err := s.failed
 	if err != nil && len(g.admitted) > 0 {
-		err = s.heal()
+		err = s.restart()
 	}
 	if err == nil && len(g.admitted) > 0 {
 		if err = s.write(g); err != nil {
 			err = s.latch(err)
 		} else {
-			s.show(g)
+			s.publish(g)
 		}
 	}
 	for i, r := range g.requests {
@@ -119,7 +117,7 @@ func (s *Store) commit(g *group) {
 	}
 }
 
-// write appends the group's transactions and syncs them.
+// write appends and syncs the group's transactions.
 func (s *Store) write(g *group) error {
 	records := make([][]byte, len(g.admitted))
 	for i, t := range g.admitted {
@@ -128,8 +126,8 @@ func (s *Store) write(g *group) error {
 	return s.log.Append(records...)
 }
 
-// show makes a durable group visible.
-func (s *Store) show(g *group) {
+// publish makes a durable group visible.
+func (s *Store) publish(g *group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range g.admitted {
@@ -139,9 +137,9 @@ func (s *Store) show(g *group) {
 	s.moved = make(chan struct{})
 }
 
-// latch remembers why the log takes no more records until a new generation begins.
+// latch stores the error until a new generation begins; no records are written until then.
 func (s *Store) latch(cause error) error {
-	s.opts.Log.Error("metadata store failed: topics and configs cannot be changed until a new file could be written", zap.Error(cause))
+	s.opts.Log.Error("metadata store failed, topics and configs can't be changed until a new file can be written", zap.Error(cause))
 	return s.setFailed(fmt.Errorf("%w: %w", metadata.ErrFailed, cause))
 }
 
@@ -152,20 +150,19 @@ func (s *Store) setFailed(err error) error {
 	return err
 }
 
-// heal begins a new generation from what was confirmed, which leaves the dead
-// file behind: a disk that was full may have room again. Every transaction tries
-// it once; there is no other way on, since a crash may find the old generation or
-// one whose beginning failed.
-func (s *Store) heal() error {
+// restart begins a new generation from the confirmed state and abandons the failed file: a full
+// disk may have space again. Every transaction tries this once. It is the only way to continue,
+// because after a crash the store may find the old generation or an incomplete new one.
+func (s *Store) restart() error {
 	was := s.failed
 	if err := s.log.Rotate(s.state.emit); err != nil {
-		return fmt.Errorf("%w; not yet: %w", was, err)
+		return fmt.Errorf("%w; retry failed: %w", was, err)
 	}
-	s.opts.Log.Info("metadata store takes changes again")
+	s.opts.Log.Info("metadata store accepts changes again")
 	return s.setFailed(nil)
 }
 
-// finish answers what still waits and ends the log.
+// finish answers the waiting requests and closes the log.
 func (s *Store) finish() error {
 	for {
 		select {
@@ -177,7 +174,7 @@ func (s *Store) finish() error {
 		break
 	}
 	if s.failed != nil {
-		_ = s.log.Close() // it has failed already, and loudly
+		_ = s.log.Close() // its failure was logged already
 		return s.failed
 	}
 	return s.log.Close()

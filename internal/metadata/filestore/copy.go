@@ -16,59 +16,58 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A second directory, best on another disk, can hold a copy of the metadata: KeepCopy. A
-// goroutine follows the store as any watcher does and writes what it sees into a state log
-// of its own, with the same revisions.
+// KeepCopy keeps a copy of the metadata in a second directory, preferably on another disk. A
+// goroutine follows the store like any watcher and writes the transactions to a state log of its
+// own, with the same revisions.
 //
 //	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
 //
-// Txn waits for the copy, so that an acknowledged transaction is in both, as long as the
-// copy keeps up: it costs one more fdatasync, which those that came meanwhile share. A copy
-// that fails or takes longer than Options.CopyPatience is behind: transactions go on without it,
-// CopyBehind reports it, and the copier begins it again until it has caught up. The copy is
-// never ahead of what Dir has durably; so one that is proves that Dir was set back, and
-// CheckAgainst refuses that.
+// Txn waits for the copy, so that an acknowledged transaction is in both as long as the copy keeps
+// up. This costs one more fdatasync, which concurrent transactions share. A copy that fails or
+// takes longer than Options.CopyPatience is behind: transactions continue without it, CopyBehind
+// reports it, and the copier starts it again until it has caught up. The copy is never ahead of the
+// durable data in Dir. If it is, Dir was restored to an older state, and CheckAgainst refuses that.
 const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
 	copyClose    = 10 * time.Second // for which Close waits for the copy
 )
 
-// CopyIn returns where a log directory has the copy of the metadata, if it has one.
+// CopyIn returns the path of the metadata copy in a log directory, whether or not there is one.
 func CopyIn(logDir string) string { return path.Join(logDir, "metadata.copy") }
 
 // ErrForeignCopy marks a copy that was written by another cluster. Nothing was changed.
-var ErrForeignCopy = errors.New("the copy is of another cluster's metadata")
+var ErrForeignCopy = errors.New("copy belongs to another cluster")
 
 // ErrOlder marks a store that ends before its copy does.
-var ErrOlder = errors.New("the metadata is older than its copy")
+var ErrOlder = errors.New("metadata is older than its copy")
 
-// copier keeps the copy. One goroutine runs it.
+// copier writes the copy, in one goroutine.
 type copier struct {
 	store  *Store
 	dir    string
 	former []string      // where earlier starts may have kept it
-	log    *statelog.Log // nil: not begun
+	log    *statelog.Log // nil: not open
 
 	ended chan struct{}
 
 	mu     sync.Mutex
-	has    int64         // revision up to which the copy is durable
+	has    int64         // the copy is durable up to this revision
 	behind error         // why transactions don't wait for it
 	moved  chan struct{} // closed and replaced when has or behind changes
 }
 
-var errCopyBegins = errors.New("the copy was not begun yet")
+var errCopyStarting = errors.New("copy not started yet")
 
-// KeepCopy begins to keep a copy of the store in a directory, until Close, and waits until
-// it is complete for at most Options.CopyPatience. A copy of the same cluster that is there already
-// is replaced; one of another cluster is left alone. What prevents the copy is no error of
-// the store: CopyBehind reports it. It must be called at most once.
+// KeepCopy starts to keep a copy of the store in a directory, until Close. It waits until the copy
+// is complete, for at most Options.CopyPatience. It replaces an existing copy of the same cluster,
+// and leaves one of another cluster alone. A failing copy is not an error of the store: CopyBehind
+// reports it. KeepCopy must be called at most once.
 //
-// former names directories in which earlier starts may have kept the copy. When it is complete
-// in dir, it is removed there: it would age, and nothing would show what it lacks.
+// former lists directories in which earlier starts may have kept the copy. When the copy is
+// complete in dir, KeepCopy removes the former ones: they would become outdated without notice.
 func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
-	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
+	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyStarting, moved: make(chan struct{})}
 	s.mu.Lock()
 	s.copy = c
 	s.mu.Unlock()
@@ -76,8 +75,8 @@ func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
 	c.wait(ctx, 0, true)
 }
 
-// CopyBehind returns why the copy lacks transactions that were acknowledged, or may lack
-// some soon; nil if it has all, or none is kept.
+// CopyBehind returns why the copy lacks acknowledged transactions, or may soon lack some. It
+// returns nil if the copy is complete, or none is kept.
 func (s *Store) CopyBehind() error {
 	c := s.copier()
 	if c == nil {
@@ -94,8 +93,8 @@ func (s *Store) copier() *copier {
 	return s.copy
 }
 
-// wait returns when the copy has a revision, or is behind. begins waits for one that is
-// only beginning, too.
+// wait waits until the copy has a revision or is behind. If begins is true, it also waits for a
+// copy that is only starting.
 func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 	patience := time.NewTimer(c.store.opts.CopyPatience)
 	defer patience.Stop()
@@ -103,7 +102,7 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 		c.mu.Lock()
 		has, behind, moved := c.has, c.behind, c.moved
 		c.mu.Unlock()
-		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errCopyBegins)) {
+		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errCopyStarting)) {
 			return
 		}
 		select {
@@ -113,14 +112,14 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 		case <-c.ended:
 			return
 		case <-patience.C:
-			c.slow(revision)
+			c.reportSlow(revision)
 			return
 		}
 	}
 }
 
-// slow notes that the copy has kept a transaction waiting too long.
-func (c *copier) slow(revision int64) {
+// reportSlow notes that the copy has delayed a transaction for too long.
+func (c *copier) reportSlow(revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.behind == nil && c.has < revision {
@@ -128,7 +127,7 @@ func (c *copier) slow(revision int64) {
 	}
 }
 
-// report notes why transactions don't wait for the copy, nil when they do again.
+// report notes why transactions don't wait for the copy, nil if they do again.
 func (c *copier) report(behind error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,10 +136,10 @@ func (c *copier) report(behind error) {
 
 func (c *copier) reportLocked(behind error) {
 	switch was := c.behind; {
-	case behind != nil && (was == nil || errors.Is(was, errCopyBegins)):
-		c.store.opts.Log.Warn("the copy of the metadata is behind", zap.String("dir", c.dir), zap.Error(behind))
-	case behind == nil && was != nil && !errors.Is(was, errCopyBegins):
-		c.store.opts.Log.Info("the copy of the metadata is complete again", zap.String("dir", c.dir))
+	case behind != nil && (was == nil || errors.Is(was, errCopyStarting)):
+		c.store.opts.Log.Warn("metadata copy is behind", zap.String("dir", c.dir), zap.Error(behind))
+	case behind == nil && was != nil && !errors.Is(was, errCopyStarting):
+		c.store.opts.Log.Info("metadata copy is complete again", zap.String("dir", c.dir))
 	}
 	c.behind = behind
 	c.wakeLocked()
@@ -151,9 +150,9 @@ func (c *copier) wakeLocked() {
 	c.moved = make(chan struct{})
 }
 
-// reached notes that the copy is durable up to a revision. One that was behind is complete
-// when it has all that the store shows.
-func (c *copier) reached(revision int64) {
+// advance notes that the copy is durable up to a revision. A copy that was behind is complete when
+// it has everything that the store shows.
+func (c *copier) advance(revision int64) {
 	c.store.mu.RLock()
 	all := revision >= c.store.state.revision
 	c.store.mu.RUnlock()
@@ -167,14 +166,14 @@ func (c *copier) reached(revision int64) {
 	}
 }
 
-// run begins the copy and follows the store, again and again until the store closes.
+// run starts the copy and follows the store, repeatedly, until the store closes.
 func (c *copier) run() {
 	defer close(c.ended)
 	for {
 		err := c.follow()
 		if c.log != nil {
 			if cerr := c.log.Close(); cerr != nil { // after a failure it only closes the file
-				c.store.opts.Log.Warn("close of the copy of the metadata failed", zap.String("dir", c.dir), zap.Error(cerr))
+				c.store.opts.Log.Warn("closing the metadata copy failed", zap.String("dir", c.dir), zap.Error(cerr))
 			}
 			c.log = nil
 		}
@@ -182,7 +181,7 @@ func (c *copier) run() {
 			return
 		}
 		if errors.Is(err, metadata.ErrCompacted) {
-			continue // it was slow: begin with what is there now
+			continue // it was slow: start with the current state
 		}
 		c.report(err)
 		select {
@@ -193,8 +192,8 @@ func (c *copier) run() {
 	}
 }
 
-// follow writes a snapshot of the store, and then every transaction, with another snapshot
-// when the log has grown, until something fails or the store closes.
+// follow writes a snapshot of the store and then every transaction, with another snapshot when the
+// log has grown, until an error or the end of the store.
 func (c *copier) follow() error {
 	if err := c.open(); err != nil {
 		return err
@@ -205,7 +204,7 @@ func (c *copier) follow() error {
 		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
 			return err
 		}
-		c.reached(revision)
+		c.advance(revision)
 		c.dropFormer()
 		if err := c.append(revision + 1); err != nil {
 			return err
@@ -213,8 +212,8 @@ func (c *copier) follow() error {
 	}
 }
 
-// dropFormer removes what earlier starts kept elsewhere. What is not a copy of this cluster's
-// metadata stays.
+// dropFormer removes copies that earlier starts kept elsewhere, but only copies of this cluster's
+// metadata.
 func (c *copier) dropFormer() {
 	for _, dir := range c.former {
 		found, err := Check(c.store.opts.FS, dir)
@@ -222,7 +221,7 @@ func (c *copier) dropFormer() {
 			continue
 		}
 		if err := c.store.opts.FS.RemoveAll(dir); err != nil {
-			c.store.opts.Log.Warn("a former copy of the metadata stays: a repair could take it for the present one", zap.String("dir", dir), zap.Error(err))
+			c.store.opts.Log.Warn("former metadata copy can't be removed, a repair could use it instead of the current one", zap.String("dir", dir), zap.Error(err))
 		}
 	}
 	c.former = nil
@@ -240,14 +239,14 @@ func (c *copier) append(from int64) error {
 		if err := c.log.Append(records...); err != nil {
 			return err
 		}
-		c.reached(revision)
+		c.advance(revision)
 	}
 	return nil
 }
 
-// group waits for the next transaction and returns it and those that follow it by now, up to
-// the size of a group, and the revision of the last one. It returns ErrClosed only when the
-// store has ended: a transaction that is on its way when Close is called is acknowledged, too.
+// group waits for the next transaction and returns it together with those that follow already, up
+// to the size of a group, and the last revision. It returns ErrClosed only when the store has
+// ended: a transaction in progress when Close is called is acknowledged, too.
 func (w *watcher) group() (records [][]byte, revision int64, err error) {
 	for bytes, last := int64(0), false; bytes < maxGroup; {
 		b, later, err := w.poll()
@@ -271,14 +270,14 @@ func (w *watcher) group() (records [][]byte, revision int64, err error) {
 	return records, revision, nil
 }
 
-// all returns all keys in order, and the revision at that moment.
+// all returns all keys in order, and the current revision.
 func (s *Store) all() ([]metadata.KV, int64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.sorted(func(string) bool { return true }), s.state.revision
 }
 
-// open opens the copy's log. A damaged copy is replaced, one of another cluster is not.
+// open opens the copy's log. It replaces a damaged copy, but not one of another cluster.
 func (c *copier) open() error {
 	fsys := c.store.opts.FS
 	found, err := Check(fsys, c.dir)
@@ -298,8 +297,8 @@ func (c *copier) open() error {
 	return err
 }
 
-// stopCopy ends the copy when the store has closed. It does not wait for a disk that hangs
-// longer than copyClose.
+// stopCopy waits for the copy after the store has closed, but no longer than copyClose if a disk
+// hangs.
 func (s *Store) stopCopy() {
 	c := s.copier()
 	if c == nil {
@@ -318,7 +317,7 @@ func (s *Store) cluster() []byte {
 	return s.state.keys[metadata.ClusterKey].Value
 }
 
-// SameCluster reports whether both are of one cluster. What names none is of any.
+// SameCluster reports whether both belong to one cluster. Content without a cluster belongs to any.
 func (c *Content) SameCluster(other *Content) bool { return c.sameCluster(other.cluster()) }
 
 func (c *Content) sameCluster(cluster []byte) bool {
@@ -336,10 +335,9 @@ func (c *Content) cluster() []byte {
 	return nil
 }
 
-// CheckAgainst returns an error that matches ErrOlder if a copy, as KeepCopy has written
-// it, has transactions that the store lacks: the store's files were put back from an older
-// time. Whatever else is wrong with the copy is no error here. It must be called before
-// the first transaction.
+// CheckAgainst returns an error that matches ErrOlder if a copy written by KeepCopy has
+// transactions that the store lacks: the store's files were restored from an older state. It
+// ignores all other problems of the copy. It must be called before the first transaction.
 func (s *Store) CheckAgainst(dir string) error {
 	found, err := Check(s.opts.FS, dir)
 	s.mu.RLock()
@@ -351,13 +349,13 @@ func (s *Store) CheckAgainst(dir string) error {
 	return fmt.Errorf("%w: %s ends at revision %d, %s at %d", ErrOlder, s.opts.Dir, has, dir, found.Revision)
 }
 
-// Write makes a store in a directory, which must be missing or empty, that holds the keys
-// at a revision. It is durable when Write returns.
+// Write creates a store with the given keys and revision in a directory, which must be missing or
+// empty. The store is durable when Write returns.
 func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
 	empty := newState()
 	log, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format}, &empty)
 	if err == nil && found.Used {
-		err = errors.New("it holds a store already")
+		err = errors.New("it already has a store")
 	}
 	if err == nil {
 		log.Restart(uint64(revision))
@@ -372,7 +370,7 @@ func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
 	return nil
 }
 
-// emitKeys returns what emits keys, which are in order, as the records of a snapshot.
+// emitKeys returns a function that emits keys, which must be sorted, as the records of a snapshot.
 func emitKeys(keys []metadata.KV) func(statelog.Emit) error {
 	return func(emit statelog.Emit) error {
 		var record []byte
@@ -386,7 +384,7 @@ func emitKeys(keys []metadata.KV) func(statelog.Emit) error {
 	}
 }
 
-// encodeBatch is encodeTxn for what a watcher sees.
+// encodeBatch is encodeTxn for a watcher's batch.
 func encodeBatch(b metadata.Batch) []byte {
 	var t metadata.Txn
 	for _, e := range b.Events {

@@ -19,10 +19,11 @@ import (
 
 const copyDir = "/c"
 
-// patiently has transactions wait for the copy however busy the machine is.
+// patiently makes transactions wait for the copy, however busy the machine is.
 func patiently(o *Options) { o.CopyPatience = 10 * time.Minute }
 
-// copied is what the copy holds. A generation that the copier replaces meanwhile is read again.
+// copied returns the content of the copy. It reads again if the copier replaces the generation
+// meanwhile.
 func copied(t testing.TB, fsys vfs.FS) string {
 	t.Helper()
 	for tries := 0; ; tries++ {
@@ -38,7 +39,7 @@ func copied(t testing.TB, fsys vfs.FS) string {
 	}
 }
 
-// eventually waits for what must come.
+// eventually waits for a condition that must become true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for begin := time.Now(); !ok(); time.Sleep(time.Millisecond) {
@@ -48,9 +49,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A transaction that was acknowledged is in the copy, whatever generation the copy is in,
-// and a store that is opened again goes on with it.
-func TestTheCopyHasWhatWasAcknowledged(t *testing.T) {
+// An acknowledged transaction is in the copy, whatever generation the copy is in, and after the
+// store is reopened.
+func TestCopyHasAcknowledgedTransactions(t *testing.T) {
 	fsys := vfs.Memory()
 	for range 3 {
 		s := open(t, fsys, patiently, func(o *Options) { o.CompactBytes = 600 })
@@ -70,8 +71,8 @@ func TestTheCopyHasWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// copyRun is crashRun with a copy. It returns how many transactions were acknowledged, and
-// how many of them when the copy was complete.
+// copyRun is crashRun with a copy. It returns how many transactions were acknowledged, and how many
+// of them while the copy was complete.
 func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
 	for _, part := range [][]metadata.Txn{txns[:9], txns[9:]} {
 		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zap.NewNop(), CompactBytes: 600, CopyPatience: 10 * time.Minute})
@@ -94,9 +95,9 @@ func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
 	return acknowledged, inCopy
 }
 
-// Whatever the process was doing when it or the power failed, the copy holds what had been
-// acknowledged, as a whole, and nothing that the store does not have.
-func TestTheCopyAfterACrashAtEverySystemCall(t *testing.T) {
+// Whenever the process or the power fails, the copy has the acknowledged transactions, each
+// complete, and nothing that the store does not have.
+func TestCopyAfterACrashAtEverySystemCall(t *testing.T) {
 	txns := script()
 	want := expectations(txns)
 	whole := crashfs.New(1)
@@ -135,9 +136,9 @@ func TestTheCopyAfterACrashAtEverySystemCall(t *testing.T) {
 	}
 }
 
-// A copy whose disk fails keeps no transaction from being made. It is reported as behind,
-// and complete again once the disk is back.
-func TestAFailedCopyIsBehind(t *testing.T) {
+// A copy with a failing disk does not prevent transactions. It is reported as behind, and complete
+// again when the disk works again.
+func TestFailedCopyIsBehind(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk, patiently)
 	s.KeepCopy(t.Context(), copyDir)
@@ -155,8 +156,8 @@ func TestAFailedCopyIsBehind(t *testing.T) {
 	}
 }
 
-// A copy whose disk hangs holds a transaction for a bounded time, and the next ones not at all.
-func TestAStuckCopyHoldsNoTransaction(t *testing.T) {
+// A copy with a hanging disk delays one transaction for a bounded time, and later ones not at all.
+func TestStuckCopyBlocksNoTransaction(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk)
 	s.KeepCopy(t.Context(), copyDir)
@@ -172,9 +173,9 @@ func TestAStuckCopyHoldsNoTransaction(t *testing.T) {
 	eventually(t, "the copy is complete again", func() bool { return s.CopyBehind() == nil })
 }
 
-// Transactions that come while the disk of the copy is busy share its next datasync, as they
-// share the store's: otherwise a healthy disk would count as one that hangs.
-func TestTheCopyGroupsTransactions(t *testing.T) {
+// Transactions that arrive while the copy's disk is busy share its next fdatasync, as they share
+// the store's: otherwise a healthy disk would count as hanging.
+func TestCopyGroupsTransactions(t *testing.T) {
 	const n = 50
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk, patiently)
@@ -199,15 +200,15 @@ func TestTheCopyGroupsTransactions(t *testing.T) {
 		}
 	}
 	if got := syncs.Hits(); got > 2 {
-		t.Errorf("%d datasyncs of the copy for %d transactions that came together", got, n)
+		t.Errorf("%d datasyncs of the copy for %d concurrent transactions", got, n)
 	}
 	if got, want := copied(t, disk), dump(t, s); got != want || s.CopyBehind() != nil {
 		t.Errorf("the copy has %s, want %s; %v", got, want, s.CopyBehind())
 	}
 }
 
-// A transaction that is on its way when the store is closed, and is acknowledged, is in the copy.
-func TestTheCopyHasTheLastTransaction(t *testing.T) {
+// A transaction in progress when the store is closed, and acknowledged, is in the copy.
+func TestCopyHasTheLastTransaction(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	s := open(t, disk, patiently)
 	s.KeepCopy(t.Context(), copyDir)
@@ -220,7 +221,7 @@ func TestTheCopyHasTheLastTransaction(t *testing.T) {
 	eventually(t, "the transaction is written", func() bool { return syncs.Hits() > 0 })
 	go func() { done <- s.Close() }()
 	<-s.stop
-	select { // the copy must go on; an end would come at once
+	select { // the copy must continue; an end would be immediate
 	case <-s.copier().ended:
 	case <-time.After(20 * time.Millisecond):
 	}
@@ -236,7 +237,7 @@ func TestTheCopyHasTheLastTransaction(t *testing.T) {
 }
 
 // A copy of another cluster is left alone, a damaged one is replaced.
-func TestWhatIsInThePlaceOfTheCopy(t *testing.T) {
+func TestExistingCopies(t *testing.T) {
 	cluster := func(id string) metadata.Txn {
 		return put(metadata.ClusterKey, string(metadata.Cluster{ID: id, FeatureLevel: 1}.Encode()))
 	}
@@ -252,10 +253,10 @@ func TestWhatIsInThePlaceOfTheCopy(t *testing.T) {
 		t.Errorf("behind: %v", err)
 	}
 	if err := s.CheckAgainst(copyDir); err != nil {
-		t.Errorf("a copy of others makes the store old: %v", err)
+		t.Errorf("a copy of another cluster makes the store old: %v", err)
 	}
 	if err := s.Close(); err != nil || copied(t, fsys) != before {
-		t.Errorf("the copy of others is %s, %v", copied(t, fsys), err)
+		t.Errorf("the copy of another cluster is %s, %v", copied(t, fsys), err)
 	}
 	infos, err := fsys.List(copyDir)
 	if err != nil {
@@ -278,8 +279,8 @@ func TestWhatIsInThePlaceOfTheCopy(t *testing.T) {
 	}
 }
 
-// A store that was put back from an older time is recognised by its copy.
-func TestAnOlderStoreIsRecognised(t *testing.T) {
+// A store that was restored to an older state is recognized by its copy.
+func TestOlderStoreIsRecognized(t *testing.T) {
 	fsys := vfs.Memory()
 	s := open(t, fsys, patiently)
 	mustTxn(t, s, put(metadata.ClusterKey, string(metadata.Cluster{ID: "ours"}.Encode())))

@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// script is a workload of transactions, several keys each so that a half one
-// would show, long enough for several generations.
+// script is a workload of transactions with several keys each, so that an incomplete one would
+// show, and long enough for several generations.
 func script() []metadata.Txn {
 	var txns []metadata.Txn
 	for i := range 14 {
@@ -29,7 +29,7 @@ func script() []metadata.Txn {
 	return txns
 }
 
-// expectations are the dumps after the first n transactions, for every n.
+// expectations returns the dumps after the first n transactions, for every n.
 func expectations(txns []metadata.Txn) []string {
 	st := newState()
 	all := func(string) bool { return true }
@@ -41,8 +41,8 @@ func expectations(txns []metadata.Txn) []string {
 	return want
 }
 
-// crashRun runs the script until the file system dies, with a reopening in the
-// middle, and returns how many transactions were acknowledged.
+// crashRun runs the script until the file system dies, reopening the store in the middle, and
+// returns how many transactions were acknowledged.
 func crashRun(fsys vfs.FS, txns []metadata.Txn) int {
 	acknowledged := 0
 	for _, part := range [][]metadata.Txn{txns[:9], txns[9:]} {
@@ -64,8 +64,8 @@ func crashRun(fsys vfs.FS, txns []metadata.Txn) int {
 	return acknowledged
 }
 
-// I6: whatever the process was doing, what was acknowledged is there, and of the
-// transaction under way all or nothing.
+// I6: after a crash at any point, the acknowledged transactions are present, and the one in
+// progress is complete or absent.
 func checkAfterCrash(t *testing.T, fsys *crashfs.FS, acknowledged int, want []string) {
 	t.Helper()
 	s, err := Open(Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
@@ -104,8 +104,8 @@ func TestCrashAtEverySystemCall(t *testing.T) {
 	}
 }
 
-// What the next process shows must hold as well: it is killed while it recovers
-// or after, and then the power goes.
+// The state that the next process shows must persist as well: it is killed during or after
+// recovery, and then the power fails.
 func TestCrashWhileRecovering(t *testing.T) {
 	txns := script()
 	want := expectations(txns)
@@ -119,7 +119,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 			shown := acknowledged
 			if s, err := Open(Options{FS: second, Dir: "/m", Log: zap.NewNop()}); err == nil {
 				if dump(t, s) != want[acknowledged] {
-					shown++ // what was under way is there, and may not vanish again
+					shown++ // the transaction in progress is visible, and must not vanish again
 				}
 				_ = s.Close()
 			}
@@ -130,7 +130,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 }
 
-// A missing sync, or a new one, is a difference here.
+// A missing or additional sync is a difference here.
 func TestSystemCallsOfTheStore(t *testing.T) {
 	fsys := crashfs.New(1)
 	fsys.SetTrace(true)

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// written is a directory with one generation: a snapshot with keys and a log
-// with transactions, stopped cleanly. It returns what the store held.
+// written returns a directory with one generation: a snapshot with keys and a log with
+// transactions, stopped cleanly. It also returns the store's content.
 func written(t testing.TB) (vfs.FS, string) {
 	t.Helper()
 	fsys := vfs.Memory()
@@ -50,7 +50,7 @@ func files(t testing.TB, fsys vfs.FS) map[string][]byte {
 	return m
 }
 
-// with is a file system that holds these files.
+// with returns a file system with these files.
 func with(t testing.TB, files map[string][]byte) vfs.FS {
 	t.Helper()
 	fsys := vfs.Memory()
@@ -72,8 +72,8 @@ func with(t testing.TB, files map[string][]byte) vfs.FS {
 	return fsys
 }
 
-// tryOpen opens a copy of the files and returns what it holds, or the error; in
-// that case it checks that nothing was changed.
+// tryOpen opens a copy of the files and returns the content or the error. After an error it checks
+// that nothing was changed.
 func tryOpen(t testing.TB, content map[string][]byte) (string, error) {
 	t.Helper()
 	fsys := with(t, content)
@@ -98,8 +98,7 @@ func clone(files map[string][]byte) map[string][]byte {
 	return m
 }
 
-// After a clean stop no single bit can be lost without notice, the last
-// transaction included.
+// After a clean stop, no flipped bit goes unnoticed, not even in the last transaction.
 func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
 	fsys, held := written(t)
 	whole := files(t, fsys)
@@ -121,7 +120,7 @@ func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
 	}
 }
 
-// faulty is a file system where one kind of call can be made to fail.
+// faulty is a file system in which one kind of call can be made to fail.
 type faulty struct {
 	vfs.FS
 	broken atomic.Value // string: write, sync or directories
@@ -172,9 +171,9 @@ func generation(t *testing.T, fsys vfs.FS) uint64 {
 	return c.Generation
 }
 
-// I5: after a failure nothing more is written to that file. The store goes on in
-// a new generation, begun from what it had confirmed, once the disk works again.
-func TestAFailureLatchesUntilANewGenerationIsWritten(t *testing.T) {
+// I5: after a failure nothing more is written to that file. When the disk works again, the store
+// continues with a new generation of the confirmed state.
+func TestFailureLatchesUntilANewGenerationIsWritten(t *testing.T) {
 	for _, kind := range []string{"write", "sync", "directories"} {
 		t.Run(kind, func(t *testing.T) {
 			fsys := &faulty{FS: vfs.Memory()}
@@ -182,8 +181,8 @@ func TestAFailureLatchesUntilANewGenerationIsWritten(t *testing.T) {
 			mustTxn(t, s, put("/a", "1"))
 			dead := generation(t, fsys)
 			fsys.broken.Store(kind)
-			// A failed directory sync hits the generation that this transaction begins,
-			// when it has been acknowledged; the next one hears of it.
+			// A failed directory sync affects the generation that this transaction begins, after it
+			// was acknowledged; the next transaction gets the error.
 			_, err := s.Txn(context.Background(), put("/b", string(make([]byte, 300))))
 			acked := err == nil
 			if acked != (kind == "directories") {
@@ -195,7 +194,7 @@ func TestAFailureLatchesUntilANewGenerationIsWritten(t *testing.T) {
 				}
 			}
 			if s.Failed() == nil {
-				t.Error("the store doesn't say that it failed")
+				t.Error("the store does not report its failure")
 			}
 			if kv, _, err := s.Get(context.Background(), "/a"); string(kv.Value) != "1" || err != nil {
 				t.Errorf("reading after the failure: %s, %v", kv.Value, err)
@@ -211,7 +210,7 @@ func TestAFailureLatchesUntilANewGenerationIsWritten(t *testing.T) {
 			again := open(t, fsys)
 			for key, want := range map[string]bool{"/a": true, "/b": acked, "/c": false, "/d": true} {
 				if kv, _, err := again.Get(context.Background(), key); (kv.ModRevision != 0) != want || err != nil {
-					t.Errorf("reopened after the failure: %s at revision %d, %v; want it there: %v", key, kv.ModRevision, err, want)
+					t.Errorf("reopened after the failure: %s at revision %d, %v; want it to exist: %v", key, kv.ModRevision, err, want)
 				}
 			}
 		})

@@ -45,8 +45,8 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// Whatever is on the disk, opening ends with a store or an error, and a store
-// that opened opens again as the same.
+// Whatever is on disk, Open returns a store or an error, and a store that opened opens again with
+// the same content.
 func FuzzOpen(f *testing.F) {
 	fsys, _ := written(f)
 	m := files(f, fsys)
@@ -72,7 +72,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// The store against a map, with conflicts, reopenings and crashes in between.
+// The store is compared with a map, with conflicts, reopenings and crashes in between.
 func TestStoreBehavesLikeAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fsys := crashfs.New(rapid.Uint64().Draw(t, "seed"))

@@ -8,9 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// history is the recent past, for watchers. It is bounded in transactions and in
-// bytes; a watcher that fell out of it reads everything again. No watcher has a
-// buffer of its own.
+// history is the recent past, for watchers. It is bounded in transactions and bytes. A watcher that
+// falls behind it must reread the store. Watchers have no buffers of their own.
 type history struct {
 	limit   int
 	batches []metadata.Batch // revisions without a gap; the last is the store's
@@ -25,7 +24,7 @@ func (h *history) add(b metadata.Batch) {
 		h.bytes -= batchSize(h.batches[drop])
 		drop++
 	}
-	clear(h.batches[:drop]) // the array lives on until append needs a new one
+	clear(h.batches[:drop]) // the array is reused until append needs a new one
 	h.batches = h.batches[drop:]
 }
 
@@ -37,7 +36,7 @@ func batchSize(b metadata.Batch) int64 {
 	return n
 }
 
-// Watch is metadata.Store's. A revision that is still to come is waited for.
+// Watch implements metadata.Store. It may be called for a future revision.
 func (s *Store) Watch(ctx context.Context, from int64) (metadata.Watcher, error) {
 	if err := s.readable(ctx); err != nil {
 		return nil, fmt.Errorf("watch from revision %d: %w", from, err)
@@ -76,7 +75,7 @@ func (w *watcher) Next(ctx context.Context) (metadata.Batch, error) {
 	}
 }
 
-// poll returns the next batch, or what to wait for.
+// poll returns the next batch, or a channel to wait on.
 func (w *watcher) poll() (metadata.Batch, <-chan struct{}, error) {
 	select {
 	case <-w.closed:

@@ -11,12 +11,12 @@ import (
 
 var _ metadata.Store = (*Store)(nil)
 
-// format is that of the store's files.
+// format describes the store's files.
 var format = statelog.Format{Name: "metadata", Magic: "chronikm", Version: 1}
 
-// Open opens the store in a directory, making an empty one where there is none,
-// and starts its committer. ErrDamaged, ErrNewerFormat: nothing was changed. The
-// caller sees to it that no other process has the directory.
+// Open opens the store in a directory, creates an empty one if there is none, and starts its
+// committer. After ErrDamaged or ErrNewerFormat, nothing was changed. The caller must make sure
+// that no other process uses the directory.
 func Open(opts Options) (*Store, error) {
 	if opts.History <= 0 {
 		opts.History = defaultHistory
@@ -38,7 +38,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// recover brings back the state and a log to append to.
+// recover restores the state and opens the log for appending.
 func (s *Store) recover() error {
 	log, content, err := statelog.Open(statelog.Options{
 		FS: s.opts.FS, Dir: s.opts.Dir, Format: format, CompactBytes: s.opts.CompactBytes, Log: s.opts.Log,
@@ -48,7 +48,7 @@ func (s *Store) recover() error {
 	}
 	s.log, s.state.revision = log, int64(content.Sequence)
 	if err := log.Rotate(s.state.emit); err != nil {
-		_ = log.Close() // there is nothing to write
+		_ = log.Close() // nothing was written
 		return err
 	}
 	return nil

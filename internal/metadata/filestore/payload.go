@@ -7,10 +7,9 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-var errPayload = errors.New("malformed payload behind a valid checksum")
+var errPayload = errors.New("malformed payload with a valid checksum")
 
-// encodeTxn returns what a transaction changes; its conditions have been
-// met and are not kept.
+// encodeTxn encodes the changes of a transaction, without its conditions.
 func encodeTxn(t metadata.Txn) []byte {
 	p := binary.AppendUvarint(nil, uint64(len(t.Put)))
 	for _, kv := range t.Put {
@@ -33,8 +32,7 @@ func appendKey(p []byte, kv metadata.KV) []byte {
 	return appendBytes(p, kv.Value)
 }
 
-// parser takes a payload apart; the first fault sticks. What it returns does not
-// alias the payload.
+// parser parses a payload and keeps the first error. Its results do not alias the payload.
 type parser struct {
 	p   []byte
 	bad bool
@@ -50,8 +48,8 @@ func (r *parser) uvarint() uint64 {
 	return n
 }
 
-// count reads how many things follow, each of which takes a byte at least: a
-// count that lies allocates nothing.
+// count reads the number of following elements, each of which has at least one byte: a false count
+// can't cause a large allocation.
 func (r *parser) count() int {
 	n := r.uvarint()
 	if n > uint64(len(r.p)) {
@@ -91,7 +89,7 @@ func parseKey(p []byte) (metadata.KV, error) {
 	return kv, r.end()
 }
 
-// end says what is wrong with a payload that was taken apart.
+// end returns the error of a parsed payload, if any.
 func (r *parser) end() error {
 	if r.bad || len(r.p) > 0 {
 		return errPayload

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// The bytes of the records, so that no change of the format goes unnoticed; and no other
-// length is accepted.
+// Exact bytes of the records, so that no change of the format goes unnoticed. Other lengths are
+// refused.
 func TestBytesOfRecords(t *testing.T) {
 	key := appendKey(nil, metadata.KV{Key: "/a", Value: []byte("xyz"), ModRevision: 300})
 	txn := encodeTxn(metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("xyz")}, {Key: "/b"}}, Delete: []string{"/c"}})

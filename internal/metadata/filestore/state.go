@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 )
 
-// state is what the transactions up to a revision amount to.
+// state is the result of all transactions up to a revision.
 type state struct {
 	keys     map[string]metadata.KV
 	revision int64
@@ -18,8 +18,7 @@ func newState() state { return state{keys: map[string]metadata.KV{}} }
 
 func size(kv metadata.KV) int64 { return int64(len(kv.Key) + len(kv.Value)) }
 
-// apply makes a transaction's changes under the next revision and returns them
-// as events.
+// apply applies a transaction under the next revision and returns its events.
 func (s *state) apply(t metadata.Txn) metadata.Batch {
 	s.revision++
 	b := metadata.Batch{Revision: s.revision, Events: make([]metadata.Event, 0, len(t.Put)+len(t.Delete))}
@@ -39,7 +38,7 @@ func (s *state) apply(t metadata.Txn) metadata.Batch {
 	return b
 }
 
-// Load is statelog.Reader's: a record of a snapshot is a key.
+// Load implements statelog.Reader: a record of a snapshot is a key.
 func (s *state) Load(record []byte) error {
 	kv, err := parseKey(record)
 	if err != nil {
@@ -50,7 +49,7 @@ func (s *state) Load(record []byte) error {
 	return nil
 }
 
-// Apply is statelog.Reader's: a record of the log is a transaction, its number the
+// Apply implements statelog.Reader: a record of the log is a transaction, and its number the
 // revision.
 func (s *state) Apply(sequence uint64, record []byte) error {
 	t, err := parseTxn(record)
@@ -67,7 +66,7 @@ func (s *state) emit(emit statelog.Emit) error {
 	return emitKeys(s.sorted(func(string) bool { return true }))(emit)
 }
 
-// sorted returns all keys with a prefix in order.
+// sorted returns all keys that match, in order.
 func (s *state) sorted(match func(string) bool) []metadata.KV {
 	var kvs []metadata.KV
 	for k, kv := range s.keys {

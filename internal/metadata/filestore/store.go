@@ -18,7 +18,7 @@ import (
 const (
 	maxKey   = 1 << 10 // bytes
 	maxTxn   = 64 << 20
-	maxGroup = 4 << 20 // bytes after which a group takes no further transaction
+	maxGroup = 4 << 20 // bytes after which a group accepts no further transaction
 
 	queueLength = 256 // transactions that wait for the committer
 
@@ -26,51 +26,51 @@ const (
 	historyBytes   = 16 << 20
 )
 
-// Options say where a store lives.
+// Options configure a store.
 type Options struct {
 	FS vfs.FS
 	// Dir is the directory; it belongs to the store. Its parent must exist.
 	Dir string
 	Log *zap.Logger
-	// CompactBytes is the size of the log above which, if the snapshot is not
-	// larger still, a new generation begins. 0: 4 MiB.
+	// CompactBytes is the size of the log at which a new generation begins, unless the snapshot is
+	// larger. 0 means 4 MiB.
 	CompactBytes int64
-	// History is how many transactions a watcher may be behind before it gets
-	// ErrCompacted; at most 16 MiB of them. 0: 4,096.
+	// History is how many transactions, at most 16 MiB, a watcher may be behind before it gets
+	// ErrCompacted. 0 means 4,096.
 	History int
-	// CopyPatience is how long a transaction waits for the copy that KeepCopy keeps before
-	// the copy counts as behind. 0: 1 s.
+	// CopyPatience is how long a transaction waits for the copy of KeepCopy before the copy counts
+	// as behind. 0 means 1 s.
 	CopyPatience time.Duration
 }
 
-// Store is a metadata.Store in a directory. One goroutine, started by Open and
-// ended by Close, writes:
+// Store is a metadata.Store in a directory. One goroutine, started by Open and ended by Close,
+// writes:
 //
 //	Txn ── queue ──▶ committer: compare all, one write, one fdatasync
 //	                    ▼
 //	                 keys, revision, history become visible ──▶ Txn returns, watchers wake
 //
-// Order of locks: there is one, mu, and nothing is waited for under it.
+// The only lock is mu; no code blocks while it holds it.
 type Store struct {
 	opts  Options
 	queue chan *request
 	stop  chan struct{} // closed by Close
 	ended chan struct{} // closed when the committer ended
 	once  sync.Once
-	err   error // of the committer's last acts, valid when ended is closed
+	err   error // error of the committer's end, valid when ended is closed
 
-	// log is the committer's own.
+	// owned by the committer
 	log *statelog.Log
 
 	mu      sync.RWMutex
-	state   state // changed by the committer only, which reads it without mu
+	state   state // only the committer changes it, and reads it without mu
 	history history
 	moved   chan struct{} // closed and replaced when revision grows
-	failed  error         // why nothing is written any more
+	failed  error         // why nothing is written
 	copy    *copier       // nil: none is kept
 }
 
-// Get is metadata.Store's.
+// Get implements metadata.Store.
 func (s *Store) Get(ctx context.Context, key string) (metadata.KV, int64, error) {
 	if err := s.readable(ctx); err != nil {
 		return metadata.KV{}, 0, fmt.Errorf("get %s: %w", key, err)
@@ -82,7 +82,7 @@ func (s *Store) Get(ctx context.Context, key string) (metadata.KV, int64, error)
 	return kv, s.state.revision, nil
 }
 
-// Range is metadata.Store's.
+// Range implements metadata.Store.
 func (s *Store) Range(ctx context.Context, prefix string) ([]metadata.KV, int64, error) {
 	if err := s.readable(ctx); err != nil {
 		return nil, 0, fmt.Errorf("range %s: %w", prefix, err)
@@ -101,9 +101,8 @@ func (s *Store) readable(ctx context.Context) error {
 	}
 }
 
-// Txn is metadata.Store's. It returns when the changes are on disk, and in the copy if one
-// is kept and not behind. Should the context end while they are on their way, they may
-// still be made.
+// Txn implements metadata.Store. It returns when the changes are on disk, and in the copy if there
+// is one that is not behind. If the context ends meanwhile, the changes may still be made.
 func (s *Store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 	revision, err := s.txn(ctx, t)
 	if c := s.copier(); c != nil && err == nil {
@@ -175,15 +174,15 @@ func check(t metadata.Txn) error {
 	return nil
 }
 
-// Failed is why the store takes no more transactions; nil while it does.
+// Failed returns why the store accepts no transactions, nil if it does.
 func (s *Store) Failed() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.failed
 }
 
-// Close is metadata.Store's. It ends the log with the mark of a clean stop and
-// returns what went wrong with that.
+// Close implements metadata.Store. It marks the log as cleanly stopped and returns the error of
+// that.
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	<-s.ended

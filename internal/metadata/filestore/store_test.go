@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a store that the test closes, if nobody did before.
+// open opens a store and closes it at the end of the test, unless the test has done so.
 func open(t testing.TB, fsys vfs.FS, change ...func(*Options)) *Store {
 	t.Helper()
 	opts := Options{FS: fsys, Dir: "/m", Log: zaptest.NewLogger(t)}
@@ -47,7 +47,7 @@ func mustTxn(t testing.TB, s *Store, txn metadata.Txn) int64 {
 	return rev
 }
 
-// dump is everything a store holds, and its revision.
+// dump returns a store's content and revision as text.
 func dump(t testing.TB, s metadata.Store) string {
 	t.Helper()
 	kvs, rev, err := s.Range(context.Background(), "")
@@ -72,7 +72,7 @@ func wantDump(t testing.TB, s metadata.Store, want string) {
 	}
 }
 
-func TestATransactionIsCheckedAndAppliedAsAWhole(t *testing.T) {
+func TestTransactionsAreAtomic(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, vfs.Memory())
 	if rev := mustTxn(t, s, put("/a", "1")); rev != 1 {
@@ -99,7 +99,7 @@ func TestATransactionIsCheckedAndAppliedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestTransactionsThatTheFormatCannotHoldAreRefused(t *testing.T) {
+func TestInvalidTransactionsAreRefused(t *testing.T) {
 	s := open(t, vfs.Memory())
 	long := string(make([]byte, maxKey+1))
 	for name, txn := range map[string]metadata.Txn{
@@ -114,7 +114,7 @@ func TestTransactionsThatTheFormatCannotHoldAreRefused(t *testing.T) {
 	wantDump(t, s, "@0")
 }
 
-func TestTheStoreKeepsItsOwnCopyOfAValue(t *testing.T) {
+func TestStoreCopiesValues(t *testing.T) {
 	s := open(t, vfs.Memory())
 	value := []byte("1")
 	mustTxn(t, s, metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: value}}})
@@ -122,7 +122,7 @@ func TestTheStoreKeepsItsOwnCopyOfAValue(t *testing.T) {
 	wantDump(t, s, "@1 /a=1@1")
 }
 
-func TestEverythingIsThereAfterReopening(t *testing.T) {
+func TestContentSurvivesReopening(t *testing.T) {
 	fsys := vfs.Memory()
 	for i := range 5 {
 		s := open(t, fsys)
@@ -135,16 +135,12 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	wantDump(t, open(t, fsys), "@10 /k0=x@2 /k1=x@4 /k2=x@6 /k3=x@8 /k4=x@10 /n=4@9")
 }
 
-// A hundred waiting transactions share a sync that takes a while, conflicting
-// ones included: each sees those before it in the group.
+// A hundred waiting transactions share one slow sync. Each sees those before it in the group, so
+// all but one conflict.
 func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)
-		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zaptest.NewLogger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := open(t, fsys)
 		fsys.SetSyncLatency(time.Second)
 		before := fsys.Syncs()
 		var wg sync.WaitGroup
@@ -174,14 +170,10 @@ func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 	})
 }
 
-func TestAContextThatEndsFreesTheCaller(t *testing.T) {
+func TestCancelledContextReleasesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)
-		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zaptest.NewLogger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := open(t, fsys)
 		fsys.SetSyncLatency(time.Hour)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -191,7 +183,7 @@ func TestAContextThatEndsFreesTheCaller(t *testing.T) {
 	})
 }
 
-func TestAClosedStoreSaysSo(t *testing.T) {
+func TestClosedStoreReturnsErrClosed(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, vfs.Memory())
 	w, err := s.Watch(ctx, 1)
@@ -213,7 +205,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	}
 }
 
-func TestClosingWhileTransactionsRunAnswersAll(t *testing.T) {
+func TestCloseAnswersRunningTransactions(t *testing.T) {
 	fsys := vfs.Memory()
 	s := open(t, fsys)
 	var wg sync.WaitGroup

@@ -40,7 +40,7 @@ func next(t testing.TB, w metadata.Watcher) string {
 	return out
 }
 
-func TestAWatcherSeesEveryRevisionInOrder(t *testing.T) {
+func TestWatcherSeesEveryRevisionInOrder(t *testing.T) {
 	s := open(t, vfs.Memory())
 	mustTxn(t, s, put("/a", "1"))
 	w := watch(t, s, 1)
@@ -53,15 +53,15 @@ func TestAWatcherSeesEveryRevisionInOrder(t *testing.T) {
 	}
 }
 
-// A slow watcher costs no memory: it loses its place and hears of it.
-func TestASlowWatcherIsToldThatHistoryIsGone(t *testing.T) {
+// A slow watcher costs no memory: it loses its position and gets ErrCompacted.
+func TestSlowWatcherGetsErrCompacted(t *testing.T) {
 	s := open(t, vfs.Memory(), func(o *Options) { o.History = 3 })
 	slow, other := watch(t, s, 2), watch(t, s, 3)
 	for i := range 5 {
 		mustTxn(t, s, put("/a", fmt.Sprint(i)))
 	}
 	if _, err := slow.Next(context.Background()); !errors.Is(err, metadata.ErrCompacted) {
-		t.Errorf("a watcher behind history: %v", err)
+		t.Errorf("a watcher older than the history: %v", err)
 	}
 	if got := next(t, other); got != "3 /a=2" {
 		t.Errorf("the oldest revision kept: %s", got)
@@ -82,11 +82,11 @@ func TestHistoryIsBoundedInBytes(t *testing.T) {
 	}
 	h.add(metadata.Batch{Events: []metadata.Event{{Value: make([]byte, 2*historyBytes)}}})
 	if len(h.batches) != 1 {
-		t.Errorf("%d batches beside one that fills it all", len(h.batches))
+		t.Errorf("%d batches next to one that fills the limit", len(h.batches))
 	}
 }
 
-func TestAWatcherWaitsAndWakes(t *testing.T) {
+func TestWatcherWaitsAndWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(Options{FS: vfs.Memory(), Dir: "/m", Log: zaptest.NewLogger(t)})
 		if err != nil {
@@ -119,7 +119,7 @@ func TestAWatcherWaitsAndWakes(t *testing.T) {
 		synctest.Wait()
 		mustTxn(t, s, put("/a", "1"))
 		if err := <-results; err != nil {
-			t.Errorf("a watcher that has something to see: %v", err)
+			t.Errorf("a watcher with a pending batch: %v", err)
 		}
 	})
 }

@@ -29,10 +29,10 @@ func header(seq uint64) Header {
 	}
 }
 
-// full is a log of which no part is empty.
+// full returns a log with all parts set.
 func full(n byte) Log {
 	l := Log{
-		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", Aside: "frames", Start: 7, Clean: 9,
+		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9,
 		Swapping: true, Swap: 8,
 		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{0, 10}, {50, 20}}}, Producers: []byte("producers"),
 	}
@@ -41,7 +41,7 @@ func full(n byte) Log {
 	return l
 }
 
-// diff compares what two states encode to say.
+// diff describes how the encodings of two states differ.
 func diff(got, want any) string {
 	return cmp.Diff(want, got, cmp.Comparer(func(a, b epochs.Cache) bool { return slices.Equal(a.Entries(), b.Entries()) }))
 }
@@ -64,7 +64,7 @@ func open(t testing.TB, fsys vfs.FS) (*Store, *State) {
 	return s, state
 }
 
-// begun is a store that holds a state.
+// begun returns a store that holds a state.
 func begun(t testing.TB, fsys vfs.FS, logs ...Log) *Store {
 	t.Helper()
 	s, _ := open(t, fsys)
@@ -112,7 +112,7 @@ func TestAChangeIsAppliedOverTheState(t *testing.T) {
 	wantState(t, fsys, &State{header(4), []Log{full(1), moved, full(3), fresh}})
 }
 
-// A large producer state costs nothing to a commit that does not change it.
+// A large producer state costs nothing in a commit that does not change it.
 func TestACommitCostsWhatItChanges(t *testing.T) {
 	fsys := vfs.Memory()
 	large, other := full(1), full(2)
@@ -192,7 +192,7 @@ func TestEverythingIsDueWhenTheChangesHaveGrown(t *testing.T) {
 	for ; n < 100 && !s.NeedsAll(); n++ {
 		must(t, s.Append(&Change{Header: header(n), Logs: []Update{{Log: &one, SameProducers: true}}}))
 	}
-	if n < 10 || n > 20 { // each has 24 bytes of a frame and about 200 of its own
+	if n < 10 || n > 20 { // a frame header of 24 bytes and about 200 bytes of content each
 		t.Errorf("everything is due after %d changes", n)
 	}
 }
@@ -212,7 +212,7 @@ func TestTheCopyReplacesALostCheckpoint(t *testing.T) {
 	wantState(t, fsys, want)
 }
 
-// raw writes records as a checkpoint, whatever they are.
+// raw writes arbitrary records as a checkpoint.
 func raw(t testing.TB, snapshot [][]byte, changes ...[]byte) vfs.FS {
 	t.Helper()
 	fsys := vfs.Memory()
@@ -230,7 +230,7 @@ func raw(t testing.TB, snapshot [][]byte, changes ...[]byte) vfs.FS {
 	return fsys
 }
 
-// A valid checksum proves only that somebody wrote the record.
+// A valid checksum does not prove that the record is well-formed.
 func TestMalformedRecordsAreDamage(t *testing.T) {
 	one := full(1)
 	head, body := header(1), one.append(nil, true)
@@ -263,8 +263,8 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 	}
 }
 
-// A whole state takes the memory of one log: what was written is not needed when the next one is
-// asked for, and the header is asked for at last.
+// A whole state needs the memory of one log: each log is written before the next one is requested,
+// and the header is requested last.
 func TestAWholeStateIsWrittenLogByLog(t *testing.T) {
 	fsys := vfs.Memory()
 	s, _, err := Open(options(fsys))
@@ -290,7 +290,7 @@ func TestAWholeStateIsWrittenLogByLog(t *testing.T) {
 	wantState(t, fsys, want)
 }
 
-// The bytes of the records, so that no change of the format goes unnoticed.
+// The golden bytes detect any change of the format.
 func TestBytesOfACheckpoint(t *testing.T) {
 	l := full(1)
 	c := Change{Header: header(0x11), Logs: []Update{{Log: &l}, {Log: &l, SameProducers: true}}}

@@ -51,12 +51,12 @@ func appendString[T string | []byte](b []byte, s T) []byte {
 const (
 	flagDeleted = 1 << iota
 	flagSwapping
-	flagProducers // they are part of the record
+	flagProducers // the record includes the producers
 
 	flagsKnown = 1<<iota - 1
 )
 
-// append encodes a log, with its producers or without them.
+// append encodes a log, with or without its producers.
 func (l *Log) append(b []byte, producers bool) []byte {
 	flags := byte(0)
 	if l.Deleted {
@@ -69,7 +69,7 @@ func (l *Log) append(b []byte, producers bool) []byte {
 		flags |= flagProducers
 	}
 	b = append(appendID(b, l.ID), flags)
-	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.Aside)
+	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.QuarantineFile)
 	for _, v := range []int64{l.Start, l.Clean, l.Swap} {
 		b = le.AppendUint64(b, uint64(v))
 	}
@@ -96,10 +96,10 @@ func (p *Point) append(b []byte) []byte {
 	return b
 }
 
-var errMalformed = errors.New("malformed record of a checkpoint")
+var errMalformed = errors.New("malformed checkpoint record")
 
-// cursor takes a record apart. The first fault sticks: from then on everything is zero.
-// Nothing that it returns aliases the record.
+// cursor decodes a record. The first error sticks: later reads return zero values. Returned values
+// never alias the record.
 type cursor struct {
 	b   []byte
 	err error
@@ -112,7 +112,7 @@ func (c *cursor) fail(err error) {
 	c.b = nil
 }
 
-// take returns the next n bytes, n zeros if there are fewer; n is at most 16.
+// take returns the next n bytes, or n zeros if fewer are left; n is at most 16.
 func (c *cursor) take(n int) []byte {
 	if n > len(c.b) {
 		c.fail(errMalformed)
@@ -132,7 +132,8 @@ func (c *cursor) id() journal.StreamID {
 	return journal.StreamID{Topic: c.uuid(), Partition: int32(le.Uint32(c.take(4)))}
 }
 
-// count reads how many things of a size follow: a count that lies allocates nothing.
+// count reads how many items of at least size bytes follow. A count that exceeds the record is an
+// error, so it allocates nothing.
 func (c *cursor) count(size int) int {
 	n, width := binary.Uvarint(c.b)
 	if width <= 0 || n > uint64((len(c.b)-width)/size) {
@@ -143,7 +144,7 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// bytes returns nil for an empty string.
+// bytes reads a string as bytes. It returns nil for an empty one.
 func (c *cursor) bytes() []byte {
 	n := c.count(1)
 	p := append([]byte(nil), c.b[:n]...)
@@ -151,7 +152,7 @@ func (c *cursor) bytes() []byte {
 	return p
 }
 
-// end returns the first fault, which may be that something is left.
+// end returns the first error. Trailing bytes are an error.
 func (c *cursor) end() error {
 	if len(c.b) > 0 {
 		c.fail(errMalformed)
@@ -182,8 +183,8 @@ func (c *cursor) point() (p Point) {
 	return p
 }
 
-// log reads a log. Producers that the record lacks are those of the log's last one; known
-// returns nil if there is none.
+// log reads a log. If the record lacks producers, they are those of the log's last record. known
+// returns the last record, nil if there is none.
 func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	l := Log{ID: c.id()}
 	flags := c.u8()
@@ -191,7 +192,7 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 		c.fail(errMalformed)
 	}
 	l.Deleted, l.Swapping = flags&flagDeleted != 0, flags&flagSwapping != 0
-	l.Topic, l.Offline, l.Aside = string(c.bytes()), string(c.bytes()), string(c.bytes())
+	l.Topic, l.Offline, l.QuarantineFile = string(c.bytes()), string(c.bytes()), string(c.bytes())
 	l.Start, l.Clean, l.Swap = c.i64(), c.i64(), c.i64()
 	l.Point = c.point()
 	l.Epochs = c.epochs()

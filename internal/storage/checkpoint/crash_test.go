@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// steps are the states after each of some commits.
+// steps returns the states after each of some commits.
 func steps() []*State {
 	var all []*State
 	logs := []Log{full(1), full(2)}
@@ -29,7 +29,7 @@ func steps() []*State {
 	return all
 }
 
-// change is what leads from one state of steps to the next.
+// change returns the change from one state of steps to the next.
 func change(i int, from, to *State) *Change {
 	c := &Change{Header: to.Header}
 	switch i % 4 {
@@ -45,8 +45,8 @@ func change(i int, from, to *State) *Change {
 	return c
 }
 
-// run commits the steps until the file system dies, and reopens in the middle. It
-// returns how many commits returned without an error.
+// run commits the steps until the file system fails, and reopens the store in the middle. It
+// returns how many commits succeeded.
 func run(fsys vfs.FS, all []*State) int {
 	var s *Store
 	for i, state := range all {
@@ -75,7 +75,8 @@ func run(fsys vfs.FS, all []*State) int {
 	return len(all)
 }
 
-// check accepts what the commits that returned have left, and the one under way.
+// check accepts the state after the commits that succeeded, and the state after the one in
+// progress.
 func check(t *testing.T, what string, got *State, err error, done int, all []*State) {
 	t.Helper()
 	if err != nil {

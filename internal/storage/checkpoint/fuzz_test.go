@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever the records are, they are refused or make a state that comes back when it is
-// written.
+// Arbitrary records are either refused or decode to a state that survives encoding.
 func FuzzRecords(f *testing.F) {
 	one := full(1)
 	head := header(1)

@@ -10,13 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// Header is what a checkpoint says of the directory.
+// Header is the part of a checkpoint that describes the directory.
 type Header struct {
 	Seq     uint64           // grows with every commit
-	Redo    journal.Position // the journal is needed from here on
+	Redo    journal.Position // first journal position that a start reads
 	Durable journal.LSN      // every frame up to it was durable when the checkpoint was written
 	Dir     [16]byte         // identity of the directory
-	Journal [16]byte         // and of its journal
+	Journal [16]byte         // identity of its journal
 	// Clean: a clean stop wrote the checkpoint, and Redo is a file of the journal without frames.
 	Clean bool
 }
@@ -27,40 +27,39 @@ type State struct {
 	Logs []Log
 }
 
-// Log is what a checkpoint says of one log.
+// Log is the checkpoint's entry of one log.
 type Log struct {
-	ID       journal.StreamID
-	Topic    string
-	Deleted  bool   // a start removes it
-	Offline  string // why it was found damaged; empty if it was not
-	Aside    string // file in the directory with its frames beyond the recovery point; empty: they are in the journal
-	Start    int64  // the first offset that may be read
-	Clean    int64  // below it everything was compacted
-	Swapping bool   // the segment with base Swap takes the place of others
-	Swap     int64
+	ID             journal.StreamID
+	Topic          string
+	Deleted        bool   // a start removes it
+	Offline        string // why it was found damaged; empty if it was not
+	QuarantineFile string // quarantine file in the directory with the frames beyond the recovery point; empty: they are in the journal
+	Start          int64  // the log start, the first offset that may be read
+	Clean          int64  // all offsets below it have been compacted
+	Swapping       bool   // the segment with base Swap is replacing others
+	Swap           int64
 	Point
 	Epochs epochs.Cache
-	// Producers is the state of idempotent producers as producers.State encodes it.
+	// Producers is the state of idempotent producers, encoded by producers.State.
 	Producers []byte
 }
 
-// Point is a recovery point: below Offset everything is in Segments. Frames of the
-// journal up to LSN don't count.
+// Point is a recovery point: all records below Offset are in Segments. Frames of the journal up to
+// LSN do not count.
 type Point struct {
 	Offset   int64
 	LSN      journal.LSN
 	Segments []Extent
 }
 
-// Extent is a listed segment and how many of its bytes count.
+// Extent is a listed segment and the number of its bytes that count.
 type Extent struct{ Base, Size int64 }
 
-// String returns topic-partition, as in the directory's name.
+// String returns topic-partition, which is also the directory's name.
 func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.ID.Partition) }
 
-// Above returns an LSN greater than every LSN that the checkpoint names. Recovery
-// points name LSNs that were assigned and may be on no disk; a frame that got one of
-// them again would count as superseded.
+// Above returns an LSN greater than every LSN that the checkpoint names. Recovery points may name
+// LSNs that were assigned and never written. A frame that reused such an LSN would not count.
 func (s *State) Above() journal.LSN {
 	n := max(s.Durable+1, s.Redo.LSN)
 	for i := range s.Logs {
@@ -71,8 +70,8 @@ func (s *State) Above() journal.LSN {
 	return n
 }
 
-// Clone returns a copy of a state. The copy shares epochs and producer states: a caller
-// that changes one must replace it as a whole.
+// Clone returns a copy of a state. The copy shares epochs and producer states: a caller that
+// changes one must replace it as a whole.
 func (s *State) Clone() *State {
 	c := *s
 	c.Logs = slices.Clone(s.Logs)
@@ -82,21 +81,21 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Update is a log as it is from now on.
+// Update is the new entry of a log.
 type Update struct {
 	*Log
-	// SameProducers: the last commit had the same Producers. They are not written, and the
-	// field is not read: of a log with many producers they are nearly everything.
+	// SameProducers: Producers are the same as in the last commit. They are not written, and the
+	// field is not read; they are most of the entry of a log with many producers.
 	SameProducers bool
 }
 
-// Change is what a commit changes.
+// Change is the set of updates of one commit.
 type Change struct {
 	Header
 	Logs []Update
 }
 
-// compare orders logs by their id.
+// compare orders logs by id.
 func compare(a, b journal.StreamID) int {
 	return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
 }

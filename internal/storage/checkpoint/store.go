@@ -14,19 +14,19 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Format is that of the files.
+// Format is the format of the files.
 var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 1}
 
-// Options say where a checkpoint lives.
+// Options describe where a checkpoint is stored.
 type Options struct {
 	FS vfs.FS
-	// Dir is the directory of its files; nothing else may be in it.
+	// Dir is the directory of its files, which must hold nothing else.
 	Dir string
-	// Mirror is the directory of their copies; empty: none.
+	// Mirror is the directory of their copies; empty means no copies.
 	Mirror string
 	Log    *zap.Logger
-	// CompactBytes is the size of the changes above which NeedsAll reports true, unless the
-	// last WriteAll was larger still. 0: 4 MiB.
+	// CompactBytes is the size of the changes above which NeedsAll reports true, unless the last
+	// WriteAll was larger. 0 means 4 MiB.
 	CompactBytes int64
 }
 
@@ -38,9 +38,9 @@ type Store struct {
 	buf   []byte
 }
 
-// Open reads a checkpoint, changing nothing; the state is nil if there is none. The
-// first commit must be a WriteAll. An error that matches statelog.ErrDamaged or
-// statelog.ErrNewerFormat is the files' fault.
+// Open reads a checkpoint and changes nothing; the state is nil if there is none. The first commit
+// must be a WriteAll. If the files are damaged or too new, the error matches statelog.ErrDamaged or
+// statelog.ErrNewerFormat.
 func Open(opts Options) (*Store, *State, error) {
 	to := newLoader()
 	log, c, err := statelog.Open(statelog.Options{
@@ -56,8 +56,8 @@ func Open(opts Options) (*Store, *State, error) {
 	return &Store{log: log, all: true, known: map[journal.StreamID]bool{}}, state, nil
 }
 
-// Read returns the checkpoint in a directory, or the copy in a mirror, nil if there is
-// none. It changes nothing.
+// Read returns the checkpoint in a directory, or the copy in a mirror, nil if there is none. It
+// changes nothing.
 func Read(fsys vfs.FS, dir string) (*State, error) {
 	to := newLoader()
 	c, err := statelog.Read(fsys, dir, Format, to)
@@ -67,7 +67,7 @@ func Read(fsys vfs.FS, dir string) (*State, error) {
 	return to.state(dir, c)
 }
 
-// Restore puts the copy in a mirror in the place of a lost or damaged checkpoint.
+// Restore replaces a lost or damaged checkpoint with the copy in a mirror.
 func Restore(fsys vfs.FS, mirror, dir string) (*State, error) {
 	to := newLoader()
 	c, err := statelog.Restore(fsys, mirror, dir, Format, to)
@@ -77,9 +77,9 @@ func Restore(fsys vfs.FS, mirror, dir string) (*State, error) {
 	return to.state(dir, c)
 }
 
-// NeedsAll reports whether the next commit must or should be a WriteAll: after Open and
-// after an error it must, and it should when the changes have grown so much that a start would read
-// less with it.
+// NeedsAll reports whether the next commit must or should be a WriteAll. It must after Open and
+// after an error. It should after the changes have grown so much that a start would read less with
+// it.
 func (s *Store) NeedsAll() bool { return s.all || s.log.ShouldRotate() }
 
 // WriteAll commits a whole state.
@@ -94,15 +94,15 @@ func (s *Store) WriteAll(state *State) error {
 	return s.WriteEach(logs, func() Header { return state.Header })
 }
 
-// WriteEach commits a whole state: the logs, and the header that is asked for after the last of
-// them. One log at a time is in memory: of many logs with many producers that is little.
+// WriteEach commits a whole state: the logs, and the header, which it requests after the last log.
+// Only one log at a time is in memory, because many logs with many producers need much of it.
 func (s *Store) WriteEach(logs iter.Seq[*Log], header func() Header) error {
 	s.all = true
 	clear(s.known)
 	err := s.log.Rotate(func(emit statelog.Emit) error {
 		for l := range logs {
 			if s.known[l.ID] {
-				return fmt.Errorf("log %v is there twice", l)
+				return fmt.Errorf("log %v occurs twice", l)
 			}
 			s.known[l.ID] = true
 			s.buf = l.append(append(s.buf[:0], kindLog), true)
@@ -127,15 +127,15 @@ var (
 	errDue     = errors.New("the whole state must be written first")
 )
 
-// Append commits a change: one write and one sync, for the mirror another one. It
-// fails if WriteAll must come first. An error that matches statelog.ErrTooLarge means
-// that nothing was written; WriteAll has no such limit for all logs together.
+// Append commits a change with one write and one sync, and one more of each for the mirror. It
+// fails if WriteAll must come first. If the error matches statelog.ErrTooLarge, nothing was
+// written; WriteAll has no such limit for all logs together.
 func (s *Store) Append(c *Change) error {
 	if s.all {
 		return fmt.Errorf("append to checkpoint: %w", errDue)
 	}
 	for _, u := range c.Logs {
-		if u.SameProducers && !s.known[u.ID] { // a start could not load it
+		if u.SameProducers && !s.known[u.ID] { // a start could not load the record
 			return fmt.Errorf("append to checkpoint: log %v: %w", u, errPartial)
 		}
 		s.known[u.ID] = true
@@ -150,7 +150,7 @@ func (s *Store) Append(c *Change) error {
 	return nil
 }
 
-// keptBuffer is the largest buffer that a store keeps between commits.
+// keptBuffer is the capacity above which a store releases its buffer after a commit.
 const keptBuffer = 1 << 20
 
 func (s *Store) release() {
@@ -184,7 +184,7 @@ func (l *loader) Load(record []byte) error {
 	case kind == kindLog:
 		log := c.log(func(journal.StreamID) *Log { return nil })
 		if l.logs[log.ID] != nil {
-			c.fail(fmt.Errorf("log %v is there twice", log))
+			c.fail(fmt.Errorf("log %v occurs twice", log))
 		}
 		l.logs[log.ID] = log
 	default:
@@ -196,7 +196,7 @@ func (l *loader) Load(record []byte) error {
 // Apply implements statelog.Reader.
 func (l *loader) Apply(_ uint64, record []byte) error {
 	if l.header == nil {
-		return errors.New("there is no header in the snapshot")
+		return errors.New("the snapshot has no header")
 	}
 	c := cursor{b: record}
 	h := c.header()
@@ -208,13 +208,13 @@ func (l *loader) Apply(_ uint64, record []byte) error {
 	return c.end()
 }
 
-// state returns what was loaded, in the order of ids; nil if there is no checkpoint.
+// state returns the loaded state, in the order of ids, or nil if there is no checkpoint.
 func (l *loader) state(dir string, c statelog.Content) (*State, error) {
 	if !c.Used {
 		return nil, nil
 	}
 	if l.header == nil {
-		return nil, &statelog.Damage{Name: Format.Name, File: dir, What: "there is no header"}
+		return nil, &statelog.Damage{Name: Format.Name, File: dir, What: "the snapshot has no header"}
 	}
 	s := &State{Header: *l.header}
 	for _, id := range slices.SortedFunc(maps.Keys(l.logs), compare) {

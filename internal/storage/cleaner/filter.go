@@ -4,36 +4,35 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// Filter says what of a batch stays. It is given all batches of a log below the
-// end of the map, in their order, and belongs to one pass.
+// Filter decides what compaction keeps of each batch. It processes all batches of a log below the
+// end of the map, in order, and serves one pass.
 type Filter struct {
-	// Keys holds the last offset of each key in the part of the log that the pass
-	// found dirty, and End is the offset where that part ends: what lies there or
-	// beyond stays as it is.
+	// Keys holds the last offset of each key in the dirty part of the log. End is the end offset of
+	// that part. Records at or beyond End are kept.
 	Keys *KeyMap
 	End  int64
-	// Last is the last offset that was found below End. The batch that it is in stays,
-	// without records if need be: it tells where the log goes on.
+	// Last is the last offset below End that the pass has read. The batch with this offset is kept,
+	// without records if necessary: the log continues behind it.
 	Last int64
-	// Now is the time of the pass; Tombstones is for how long those that it is the
-	// first to find last stay (delete.retention.ms). Milliseconds.
+	// Now is the time of the pass. Tombstones is how long a tombstone stays after the first pass
+	// that found it to be the last record of its key (delete.retention.ms). Both in milliseconds.
 	Now, Tombstones int64
-	// LastOf returns the last offset that a producer wrote, false where nothing is
-	// known of it. The batch that ends there stays, without records if need be.
+	// LastOf returns the last offset that a producer wrote, false if it is unknown. The batch that
+	// ends there is kept, without records if necessary.
 	LastOf func(producer int64) (int64, bool)
-	// MaxInflated bounds what a batch may decompress to, in bytes.
+	// MaxInflated bounds the decompressed size of a batch, in bytes.
 	MaxInflated int64
-	// Transactions follows them.
+	// Transactions knows the outcomes of the log's transactions.
 	Transactions *Transactions
 
 	// Kept and Removed count records.
 	Kept, Removed int64
 
-	stays []uint64 // bits: the records of the batch at hand that stay
+	stays []uint64 // bits: which records of the current batch are kept
 }
 
-// Batch returns what is to stand in the place of a batch, nil for nothing, and
-// whether that is another one. The error is of a batch that can't be read.
+// Batch returns what replaces a batch, nil for nothing, and reports whether that differs from the
+// batch. It fails if the batch cannot be read.
 func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err error) {
 	if b.BaseOffset() >= f.End {
 		f.Kept += int64(b.Records())
@@ -66,7 +65,7 @@ func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err erro
 		return b.Empty(), true, nil
 	}
 	horizon := record.NoHorizon
-	// What lies in part beyond the end may hide a value that this pass doesn't remove.
+	// If the batch extends beyond End, its tombstone may hide a value that this pass keeps.
 	if _, set := b.DeleteHorizon(); !set && b.LastOffset() < f.End && (tombstones || free && b.Control()) {
 		horizon = f.Now + f.Tombstones
 	}
@@ -77,8 +76,8 @@ func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err erro
 	return out, true, err
 }
 
-// free reports whether the records of a batch count for nothing: those of an aborted
-// transaction, and a marker without one.
+// free reports whether a batch has no effect: it belongs to an aborted transaction, or it is a
+// marker of a transaction without records.
 func (f *Filter) free(b record.Batch) (bool, error) {
 	if b.Control() {
 		return f.Transactions.Marker(b)
@@ -86,8 +85,8 @@ func (f *Filter) free(b record.Batch) (bool, error) {
 	return f.Transactions.Data(b), nil
 }
 
-// needed reports whether a batch stays although none of its records does: the last
-// one of a producer tells its sequence, the last one of the pass where the log goes on.
+// needed reports whether a batch is kept even without records. The last batch of a producer has its
+// sequence number, and the log continues behind the last batch of the pass.
 func (f *Filter) needed(b record.Batch) bool {
 	if b.LastOffset() >= f.Last {
 		return true
@@ -99,8 +98,8 @@ func (f *Filter) needed(b record.Batch) bool {
 	return ok && last == b.LastOffset()
 }
 
-// records looks at the records of a batch, notes which stay, and says how many
-// those are, and whether one of them has no value.
+// records finds out which records of a batch are kept. It returns their number, and reports whether
+// one of them is a tombstone.
 func (f *Filter) records(b record.Batch) (kept int32, tombstones bool, err error) {
 	f.stays = f.stays[:0]
 	at, set := b.DeleteHorizon()
@@ -121,8 +120,8 @@ func (f *Filter) records(b record.Batch) (kept int32, tombstones bool, err error
 	return kept, tombstones, err
 }
 
-// last is the rule for a record: it lies beyond the map, or is the last of its
-// key, and not a tombstone whose time is over.
+// last reports whether a record is kept: it is beyond the map, or the last of its key and not an
+// expired tombstone.
 func (f *Filter) last(r *record.Record, expired bool) bool {
 	if r.Offset >= f.End {
 		return true

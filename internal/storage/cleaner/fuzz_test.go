@@ -6,8 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// FuzzPass cleans whatever bytes look like batches: what stays can be read, and
-// every record of it was there before.
+// FuzzPass cleans arbitrary bytes that look like batches: the result can be read, and has no record
+// that was not there before.
 func FuzzPass(f *testing.F) {
 	seed := func(o record.BatchOptions, keys ...string) []byte {
 		w := record.NewBuilder(o)

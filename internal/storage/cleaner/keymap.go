@@ -7,25 +7,24 @@ import (
 )
 
 const (
-	// EntryBytes is what a slot of a KeyMap takes: 16 bytes of hash, 8 of offset.
+	// EntryBytes is the size of a slot of a KeyMap: 16 bytes of hash, 8 of offset.
 	EntryBytes = 24
 
 	shards    = 64
-	firstSize = 8 // slots of a shard's first table
+	firstSize = 8 // slots of a shard's initial table
 
-	// MinMapBytes is the smallest budget with which a map holds a key of each shard.
+	// MinMapBytes is the smallest budget that gives each shard a table.
 	MinMapBytes = shards * firstSize * EntryBytes
 )
 
-// KeyMap maps keys to the last offset that each was seen at. It knows keys by 128
-// bits of their SHA-256: two keys with the same bits, of which a compaction would remove one, can
-// be neither met by accident nor made. It grows with what it holds up to a bound of bytes. One
-// goroutine uses it.
+// KeyMap maps keys to the last offset of each. It identifies a key by 128 bits of its SHA-256. With
+// a collision, compaction would remove one of the keys; it neither happens by chance nor can be
+// constructed. The map grows with its keys up to a budget. It is used by one goroutine.
 //
-// It is made of tables with open addressing, at most three quarters full, so that
-// growing needs the memory of one of them twice, and not of all.
+// It consists of tables with open addressing that are at most three quarters full. Since one table
+// grows at a time, growing needs the memory of one of them twice, not of all.
 type KeyMap struct {
-	budget int64 // bytes that may still be taken
+	budget int64 // bytes that may still be allocated
 	n      int
 	tables [shards]table
 }
@@ -35,10 +34,10 @@ type table struct {
 	n     int
 }
 
-// slot is empty where at is 0; otherwise at is the offset + 1.
+// slot is empty if at is 0; otherwise at is the offset plus 1.
 type slot struct{ lo, hi, at uint64 }
 
-// NewKeyMap returns a map of at most budget bytes, MinMapBytes at least.
+// NewKeyMap returns a map of at most budget bytes, but at least MinMapBytes.
 func NewKeyMap(budget int64) *KeyMap { return &KeyMap{budget: max(budget, MinMapBytes)} }
 
 func hash(key []byte) (lo, hi uint64) {
@@ -46,12 +45,11 @@ func hash(key []byte) (lo, hi uint64) {
 	return binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])
 }
 
-// Len returns how many keys the map holds.
+// Len returns the number of keys.
 func (m *KeyMap) Len() int { return m.n }
 
-// Put notes that a key was seen at an offset, 0 or more and above those before. It
-// returns false, having noted nothing, where the key is a new one and there is no
-// room for it.
+// Put sets the last offset of a key. The offset is at least 0 and above all previous ones. If the
+// key is new and there is no space for it, Put returns false and changes nothing.
 func (m *KeyMap) Put(key []byte, offset int64) bool {
 	lo, hi := hash(key)
 	t := &m.tables[hi>>58]
@@ -85,10 +83,10 @@ func (m *KeyMap) Get(key []byte) (offset int64, ok bool) {
 	return int64(s.at) - 1, s.at != 0
 }
 
-// find returns the slot of a hash, or the empty one where it belongs.
+// find returns the slot of a hash, or the empty slot for it.
 func (t *table) find(lo, hi uint64) *slot {
 	n := uint64(len(t.slots))
-	at, _ := bits.Mul64(lo, n) // lo's upper bits, spread over the slots
+	at, _ := bits.Mul64(lo, n) // the upper bits of lo, scaled to the number of slots
 	for {
 		s := &t.slots[at]
 		if s.at == 0 || s.lo == lo && s.hi == hi {
@@ -100,8 +98,8 @@ func (t *table) find(lo, hi uint64) *slot {
 	}
 }
 
-// grow makes a table larger by half, if the budget allows it beside the old one;
-// towards its end by what there is.
+// grow enlarges a table by half if the budget allows both tables, and near the end of the budget by
+// what is left.
 func (m *KeyMap) grow(t *table) bool {
 	old := t.slots
 	size := max(firstSize, len(old)/2*3)
@@ -121,7 +119,7 @@ func (m *KeyMap) grow(t *table) bool {
 	return true
 }
 
-// Bytes returns how much memory the map takes.
+// Bytes returns the size of the map.
 func (m *KeyMap) Bytes() (n int64) {
 	for i := range m.tables {
 		n += int64(len(m.tables[i].slots)) * EntryBytes

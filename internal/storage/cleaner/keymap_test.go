@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestKeyMapIsAMap: it does as Go's own, until it says that it is full.
+// TestKeyMapIsAMap compares KeyMap with Go's map until it is full.
 func TestKeyMapIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.Int64Range(0, 200<<10).Draw(t, "budget")
@@ -48,7 +48,7 @@ func TestKeyMapIsAMap(t *testing.T) {
 	})
 }
 
-// TestKeyMapUsesItsBudget: a map that is full holds most of what its bytes allow.
+// TestKeyMapUsesItsBudget checks that a full map uses at least half of its budget.
 func TestKeyMapUsesItsBudget(t *testing.T) {
 	const budget = 4 << 20
 	m, k := NewKeyMap(budget), make([]byte, 8)

@@ -6,27 +6,24 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// Mapper fills the map of a pass. It is given the batches of the dirty part of a
-// log in their order.
+// Mapper fills the key map of a pass. It processes the batches of the dirty part of a log in order.
 type Mapper struct {
 	Keys *KeyMap
 	// From is the first dirty offset.
 	From int64
-	// MaxInflated bounds what a batch may decompress to, in bytes.
+	// MaxInflated bounds the decompressed size of a batch, in bytes.
 	MaxInflated int64
-	// Transactions follows them from the first dirty offset on.
+	// Transactions starts at the first dirty offset.
 	Transactions *Transactions
 
-	// End is the offset after what the map covers, Last the one before that.
+	// End is the offset behind the mapped records. Last is the offset before End.
 	End, Last int64
-	// Records counts those that were looked at.
-	Records int64
 }
 
 var errFull = errors.New("the map is full")
 
-// Batch takes the next batch. It returns false where the map has no room for one of
-// its keys: End is the offset of that record then.
+// Batch adds a batch. It returns false if the map has no space for one of its keys; then End is the
+// offset of that record.
 func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
 	if b.LastOffset() < m.From {
 		return true, nil
@@ -42,7 +39,6 @@ func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
 			if r.Key == nil || r.Offset < m.From {
 				return nil
 			}
-			m.Records++
 			if !m.Keys.Put(r.Key, r.Offset) {
 				m.End, m.Last = r.Offset, r.Offset-1
 				return errFull

@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// history is a log of batches, as it is and as it was before anything was cleaned.
+// history is a log of batches, as it is and as it was before any cleaning.
 type history struct {
 	t          *rapid.T
 	all, log   []record.Batch
@@ -21,7 +21,7 @@ type history struct {
 	open       map[int64]bool  // producers with a transaction
 	seqs       map[int64]int32 // by producer
 	last       map[int64]int64 // last offset of each producer
-	since      map[int64]int64 // tombstones by offset: since when a pass had it as the last of its key
+	since      map[int64]int64 // tombstones by offset: when a pass first had it as the last of its key
 }
 
 func newHistory(t *rapid.T) *history {
@@ -31,8 +31,7 @@ func newHistory(t *rapid.T) *history {
 	}
 }
 
-// write appends a batch of a few records, of a producer or none, in a transaction
-// or none.
+// write appends a batch of a few records, with or without a producer and a transaction.
 func (h *history) write() {
 	o := record.BatchOptions{BaseOffset: h.end}
 	if rapid.IntRange(0, 3).Draw(h.t, "has a producer") > 0 {
@@ -80,7 +79,7 @@ func (h *history) finish() {
 	}
 }
 
-// pass cleans the log, up to an offset, and stops at some batch.
+// pass cleans the log up to an offset, and stops at some batch.
 func (h *history) pass(whole bool) {
 	var o Outcomes
 	for _, b := range h.log {
@@ -99,7 +98,7 @@ func (h *history) pass(whole bool) {
 			break
 		}
 		if b.LastOffset() >= stop {
-			m.Keys.budget = 0 // the next new key doesn't fit any more
+			m.Keys.budget = 0 // the next new key does not fit
 		}
 		more, err := m.Batch(b)
 		if h.check(err); !more {
@@ -176,7 +175,7 @@ func (h *history) committed(log []record.Batch, fn func(r record.Record)) {
 	}
 }
 
-// state is what a reader that begins at 0 knows at the end.
+// state returns what a reader from offset 0 knows at the end.
 func (h *history) state(log []record.Batch) map[string]string {
 	m := map[string]string{}
 	h.committed(log, func(r record.Record) {
@@ -187,7 +186,7 @@ func (h *history) state(log []record.Batch) map[string]string {
 	return m
 }
 
-// tombstones checks that those which must stay did.
+// tombstones fails the test unless all tombstones that must stay did.
 func (h *history) tombstones(end int64, left []record.Batch) {
 	last, covered := map[string]record.Record{}, map[string]record.Record{}
 	h.committed(h.all, func(r record.Record) {
@@ -217,7 +216,7 @@ func (h *history) tombstones(end int64, left []record.Batch) {
 	}
 }
 
-// valid checks what holds at any time.
+// valid checks what must hold at any time.
 func (h *history) valid() {
 	if want, got := h.state(h.all), h.state(h.log); !maps.Equal(want, got) {
 		h.t.Fatalf("a reader sees %v, should see %v", got, want)
@@ -250,8 +249,8 @@ func (h *history) valid() {
 	}
 }
 
-// TestPassKeepsLastValues: whatever is written, in transactions or not, and
-// wherever passes end, a reader sees the last value of every key.
+// TestPassKeepsLastValues checks that a reader sees the last value of every key, for any records,
+// with and without transactions, and wherever passes end.
 func TestPassKeepsLastValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -270,13 +269,13 @@ func TestPassKeepsLastValues(t *testing.T) {
 			}
 			h.valid()
 		}
-		h.settle()
+		h.finishAll()
 	})
 }
 
-// settle ends everything and cleans until nothing changes: of what lies below the
-// last batches one record for each key is left, and nothing else.
-func (h *history) settle() {
+// finishAll ends all transactions and cleans until nothing changes. Below the last batches exactly one
+// record per key must be left.
+func (h *history) finishAll() {
 	for len(h.open) > 0 {
 		h.finish()
 	}

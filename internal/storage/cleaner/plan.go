@@ -2,34 +2,35 @@ package cleaner
 
 import "math"
 
-// Segment is what a plan needs to know of a segment that is not the active one.
+// Segment describes a segment other than the active one.
 type Segment struct {
-	Base    int64 // its first offset
-	Next    int64 // that of the segment after it
+	Base    int64 // first offset
+	Next    int64 // first offset of the next segment
 	Bytes   int64
-	Entries int // of its offset index
-	// First is the time of its first batch, Latest the largest in it, ms; they are
-	// asked for only where a policy needs them.
+	Entries int // of the offset index
+	// First returns the time of the first batch, Latest the largest timestamp, both in ms. They are
+	// called only if the policy needs them.
 	First, Latest func() (int64, error)
 }
 
-// Compaction says when a log is compacted. Milliseconds; no lag is 0 or less.
+// Compaction is the policy for when a log is compacted. Lags are in milliseconds; 0 or less means
+// none.
 type Compaction struct {
 	MinDirty       float64 // min.cleanable.dirty.ratio
 	MinLag, MaxLag int64   // min.compaction.lag.ms, max.compaction.lag.ms
 }
 
-// Dirt is how much there is to compact.
+// Dirt is the amount of data to compact.
 type Dirt struct {
 	Clean, Dirty int64 // bytes in segments
-	// From is the first dirty offset, Until the one where what may be compacted ends.
+	// From is the first dirty offset. Until is the end of what may be compacted.
 	From, Until int64
-	// Overdue: the oldest dirty record is older than the largest lag.
+	// Overdue is true if the oldest dirty record is older than the maximum lag.
 	Overdue bool
 	when    Compaction
 }
 
-// Ratio is the part that is dirty, 0 to 1.
+// Ratio returns the dirty part of the data, 0 to 1.
 func (d Dirt) Ratio() float64 {
 	if d.Dirty == 0 {
 		return 0
@@ -37,15 +38,14 @@ func (d Dirt) Ratio() float64 {
 	return float64(d.Dirty) / float64(d.Clean+d.Dirty)
 }
 
-// Due reports whether a pass is worth it.
+// Due reports whether a pass should run.
 func (d Dirt) Due() bool {
 	return d.Dirty > 0 && (d.Overdue || d.Ratio() > d.when.MinDirty)
 }
 
-// Measure looks at the segments of a log, oldest first and without the active one.
-// What lies below from has been compacted; nothing at or above limit may be: a
-// segment counts if it ends there or before, and if its records are as old as the
-// policy wants.
+// Measure measures the segments of a log, oldest first and without the active one. Data below from
+// has been compacted. A segment may be compacted if it ends at or below limit and its records are
+// old enough for the policy.
 func Measure(list []Segment, from, limit, now int64, p Compaction) (d Dirt, err error) {
 	d = Dirt{From: from, Until: from, when: p}
 	oldest := int64(math.MaxInt64)
@@ -82,9 +82,9 @@ func Measure(list []Segment, from, limit, now int64, p Compaction) (d Dirt, err 
 	return d, nil
 }
 
-// Group puts segments, oldest first, into groups that fit into one segment each:
-// by bytes, by entries of the index, and by the offsets that an entry can hold. A
-// segment that doesn't fit by itself is a group.
+// Group divides segments, oldest first, into groups that each fit into one segment: by bytes, by
+// index entries, and by the offset range of an index entry. A segment that is too large by itself
+// is a group.
 func Group(list []Segment, maxBytes int64, maxEntries int) (groups [][]Segment) {
 	for len(list) > 0 {
 		n, bytes, entries := 1, list[0].Bytes, list[0].Entries
@@ -92,7 +92,7 @@ func Group(list []Segment, maxBytes int64, maxEntries int) (groups [][]Segment) 
 			s := &list[n]
 			bytes += s.Bytes
 			entries += s.Entries
-			// One entry more: where two of the old ones end, a third may begin.
+			// One more entry: the boundary between two old segments may need a third.
 			if entries++; bytes > maxBytes || entries > maxEntries || s.Next-1-list[0].Base > math.MaxInt32 {
 				break
 			}

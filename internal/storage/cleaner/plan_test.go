@@ -10,7 +10,7 @@ import (
 
 func at(v int64) func() (int64, error) { return func() (int64, error) { return v, nil } }
 
-// four segments of 100 bytes and 10 offsets, from 0 on.
+// four returns segments of 100 bytes and 10 offsets, starting at 0.
 func four() []Segment {
 	var list []Segment
 	for i := range int64(4) {
@@ -64,8 +64,8 @@ func TestMeasureFailsWithItsSegments(t *testing.T) {
 	}
 }
 
-// TestGroupFits: the groups are the segments in their order, each fits, and none
-// could have taken the next one.
+// TestGroupFits checks that the groups are the segments in order, that each fits, and that none
+// could include the next one.
 func TestGroupFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []Segment

@@ -5,41 +5,40 @@ import (
 	"time"
 )
 
-// Policy is what a topic's configuration says of the age and size of its logs.
+// Policy is the part of a topic's configuration that concerns retention.
 type Policy struct {
-	// Delete: old parts go (cleanup.policy contains delete). Without it only what
-	// lies below the log start does.
+	// Delete enables removal by time and size (cleanup.policy contains delete). Without it, only
+	// parts below the log start are removed.
 	Delete bool
-	// Time is how old the newest record of a part must be for it to go
-	// (retention.ms); negative: no age is too old.
+	// Time is the age of a part's newest record from which the part is removed (retention.ms).
+	// Negative: no limit.
 	Time time.Duration
-	// Bytes is what stays at least (retention.bytes); negative: everything.
+	// Bytes is the minimum size that stays (retention.bytes). Negative: everything stays.
 	Bytes int64
-	// Ahead is how far ahead of the clock a timestamp may lie and still be believed
+	// Ahead is how far ahead of the clock a timestamp may be and still be believable
 	// (message.timestamp.after.max.ms).
 	Ahead time.Duration
 }
 
-// Part is a segment of a log. The last one contains what is not in a segment yet.
+// Part is a segment of a log. The last one includes the data that is not in a segment yet.
 type Part struct {
 	Base, End int64 // offsets [Base, End)
 	Bytes     int64
 	Active    bool // the last one
-	// Newest returns the largest timestamp of the records, in ms since 1970; negative
-	// where there is none. It may read the disk, and is asked only where age decides.
+	// Newest returns the largest timestamp of the records, in ms since 1970, negative if there is
+	// none. It may read the disk, and is called only if age decides.
 	Newest func() (int64, error)
-	// Written returns when the part was last written to. It is asked only where
-	// Newest can't be believed.
+	// Written returns the time of the last write. It is called only if Newest is not believable.
 	Written func() (time.Time, error)
 }
 
-// Bounds are the offsets between which retention may choose.
+// Bounds are the offsets that limit retention.
 type Bounds struct {
-	Start int64 // the log start: parts wholly below it go, whatever the policy
-	High  int64 // a part that ends above it stays (the high watermark)
+	Start int64 // the log start: parts entirely below it are removed under any policy
+	High  int64 // the high watermark: a part that ends above it stays
 }
 
-// Reason is why a part goes. The values are those of the metrics.
+// Reason is the reason for a removal, as a metric label.
 type Reason string
 
 // The reasons.
@@ -49,23 +48,22 @@ const (
 	ByStart Reason = "start"
 )
 
-// Removal is a part that goes, and why, with the numbers that decided it.
+// Removal is a part to remove. Why explains the reason, with the numbers that decided it.
 type Removal struct {
 	Part
 	Reason Reason
 	Why    string
 }
 
-// Verdict is what retention decides of one log.
+// Verdict is the decision of retention for one log.
 type Verdict struct {
-	// Gone are the first parts of the log, in their order.
+	// Gone are the oldest parts of the log, which are to be removed, in order.
 	Gone []Removal
-	kept func() string // nil where nothing is left
+	kept func() string // nil if no part stays
 }
 
-// Kept says in one sentence why the first part that stays does; "" if none does.
-// Nothing is put into words before somebody asks: ten thousand logs are looked at
-// for every one that is asked about.
+// Kept explains in one sentence why the oldest remaining part stays; "" if no part stays. The text
+// is formatted on demand, because it is requested for very few of the logs that retention checks.
 func (v *Verdict) Kept() string {
 	if v.kept == nil {
 		return ""
@@ -73,7 +71,7 @@ func (v *Verdict) Kept() string {
 	return v.kept()
 }
 
-// Start is where the log begins once Gone is gone, at least old.
+// Start returns the log start after the removal of Gone, at least old.
 func (v *Verdict) Start(old int64) int64 {
 	if n := len(v.Gone); n > 0 {
 		return max(old, v.Gone[n-1].End)
@@ -81,10 +79,9 @@ func (v *Verdict) Start(old int64) int64 {
 	return old
 }
 
-// Retain decides which parts of a log go at a moment. parts are all parts, in
-// order and without overlap. From the oldest on, each goes for the first reason
-// that holds, up to the first one for which none does: a younger part never goes
-// before an older one.
+// Retain decides which parts of a log are removed now. parts are all parts in order, without
+// overlap. Starting with the oldest part, each is removed for the first reason that applies; the
+// first part without a reason ends this. So a younger part is never removed before an older one.
 func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	var total int64
 	for i := range parts {
@@ -103,25 +100,25 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	return v
 }
 
-// say puts into words later.
-func say(format string, args ...any) func() string {
+// onDemand formats a text on demand.
+func onDemand(format string, args ...any) func() string {
 	return func() string { return fmt.Sprintf(format, args...) }
 }
 
-// judge decides about the oldest part that is left of a log that has total bytes: the
-// reason for which it goes, empty if it stays, and why.
+// judge decides on the oldest remaining part of a log of total bytes. It returns the reason for its
+// removal, empty if it stays, and an explanation.
 func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, func() string) {
 	switch {
 	case part.Bytes == 0:
-		return "", say("active segment, which is empty")
+		return "", onDemand("the active segment is empty")
 	case part.End <= b.Start:
-		return ByStart, say("it ends at %d, the log starts at %d", part.End, b.Start)
+		return ByStart, onDemand("it ends at %d, the log starts at %d", part.End, b.Start)
 	case part.End > b.High:
-		return "", say("its end %d is above the high watermark %d", part.End, b.High)
+		return "", onDemand("its end %d is above the high watermark %d", part.End, b.High)
 	case !p.Delete:
-		return "", say("cleanup.policy has no delete")
+		return "", onDemand("cleanup.policy does not contain delete")
 	case p.Time < 0 && p.Bytes < 0:
-		return "", say("neither retention.ms nor retention.bytes is set")
+		return "", onDemand("neither retention.ms nor retention.bytes is set")
 	}
 	old, age := p.old(now, part)
 	rest := total - part.Bytes
@@ -131,10 +128,10 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, 
 	case p.Bytes < 0:
 		return "", age
 	case rest >= p.Bytes:
-		return BySize, say("%d bytes stay without it, retention.bytes is %d", rest, p.Bytes)
+		return BySize, onDemand("%d bytes remain without it, retention.bytes is %d", rest, p.Bytes)
 	}
 	return "", func() string {
-		size := fmt.Sprintf("%d bytes would stay without it, less than retention.bytes %d", rest, p.Bytes)
+		size := fmt.Sprintf("%d bytes would remain without it, less than retention.bytes %d", rest, p.Bytes)
 		if p.Time < 0 {
 			return size
 		}
@@ -142,21 +139,21 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, 
 	}
 }
 
-// old reports whether a part is old enough to go, and in words what decided that.
+// old reports whether a part is old enough to be removed, and explains the result.
 func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	if p.Time < 0 {
 		return false, nil
 	}
 	newest, err := part.Newest()
 	if err != nil {
-		return false, say("its timestamps can't be read: %v", err)
+		return false, onDemand("its timestamps cannot be read: %v", err)
 	}
 	at, what, than := time.UnixMilli(newest), "newest record", "younger"
 	if !p.Believable(now, newest) {
 		if at, err = part.Written(); err != nil {
-			return false, say("its newest timestamp %d can't be believed, and when it was written can't be told: %v", newest, err)
+			return false, onDemand("its newest timestamp %d is not believable, and the time of its last write is unknown: %v", newest, err)
 		}
-		what = fmt.Sprintf("newest timestamp %d can't be believed; last write", newest)
+		what = fmt.Sprintf("newest timestamp %d is not believable; last write", newest)
 	}
 	old := now.Sub(at) > p.Time
 	if old {
@@ -167,8 +164,8 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	}
 }
 
-// Believable reports whether a timestamp, in ms since 1970, may be a record's: it is
-// neither negative nor further ahead of the clock than the policy allows.
+// Believable reports whether a timestamp, in ms since 1970, is plausible: not negative and not
+// further ahead of the clock than the policy allows.
 func (p Policy) Believable(now time.Time, ms int64) bool {
 	return ms >= 0 && time.UnixMilli(ms).Sub(now) <= p.Ahead
 }

@@ -14,12 +14,12 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// spec is a part in a table: 10 offsets, some bytes, and how old it is.
+// spec is a part in a table: 10 offsets, some bytes, and its age.
 type spec struct {
 	bytes int64
 	age   time.Duration // of its newest record
 	wrote time.Duration // since its last write
-	ts    int64         // instead of age, where it is not 0
+	ts    int64         // instead of age, unless 0
 	fail  error         // of reading timestamps
 }
 
@@ -69,26 +69,26 @@ func TestRetain(t *testing.T) {
 		{"exactly as old as allowed", week, Bounds{High: all}, []spec{{bytes: 1, age: 7 * day}}, "", "younger"},
 		{"above the high watermark", week, Bounds{High: 19}, []spec{old, old, young}, "time", "its end 20 is above the high watermark 19"},
 		{"the last part reaches above it", week, Bounds{High: 15}, []spec{old, old}, "time", "above the high watermark 15"},
-		{"size", kilo, Bounds{High: all}, []spec{young, young, young}, "size", "600 bytes would stay without it, less than retention.bytes 1000"},
+		{"size", kilo, Bounds{High: all}, []spec{young, young, young}, "size", "600 bytes would remain without it, less than retention.bytes 1000"},
 		{"no size at all", zero, Bounds{High: all}, []spec{young, young}, "size size", ""},
 		{"size above the high watermark", zero, Bounds{High: 10}, []spec{young, young}, "size", "above the high watermark"},
 		{"time, then size", both, Bounds{High: all}, []spec{old, young, young, young}, "time size", "less than retention.bytes"},
 		{"size, then time", both, Bounds{High: all}, []spec{young, old, young, young}, "size time", "younger than retention.ms 604800000; 600 bytes"},
-		{"compacted only", compact, Bounds{High: all}, []spec{old, old}, "", "cleanup.policy has no delete"},
-		{"compacted, below the start", compact, Bounds{Start: 10, High: all}, []spec{old, old}, "start", "cleanup.policy has no delete"},
+		{"compacted only", compact, Bounds{High: all}, []spec{old, old}, "", "cleanup.policy does not contain delete"},
+		{"compacted, below the start", compact, Bounds{Start: 10, High: all}, []spec{old, old}, "start", "cleanup.policy does not contain delete"},
 		{"below the start", none, Bounds{Start: 15, High: all}, []spec{young, young}, "start", "neither"},
 		{"below the start, above the high watermark", none, Bounds{Start: 10, High: 5}, []spec{young, young}, "start", "above the high watermark 5"},
 		{"all below the start", none, Bounds{Start: 20, High: 20}, []spec{young, young}, "start start", ""},
-		{"an empty active segment", week, Bounds{High: all}, []spec{old, {}}, "time", "active segment, which is empty"},
+		{"an empty active segment", week, Bounds{High: all}, []spec{old, {}}, "time", "the active segment is empty"},
 		{"a negative timestamp, written long ago", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: 8 * day}}, "time", ""},
-		{"a negative timestamp, written lately", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: day}}, "", "newest timestamp -1 can't be believed; last write 2026-11-19T12:00:00Z is younger"},
+		{"a negative timestamp, written lately", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: day}}, "", "newest timestamp -1 is not believable; last write 2026-11-19T12:00:00Z is younger"},
 		{"years ahead, written long ago", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: 8 * day}, young}, "time", "younger"},
-		{"years ahead, written lately", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: day}}, "", "can't be believed; last write"},
+		{"years ahead, written lately", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: day}}, "", "is not believable; last write"},
 		{"years ahead, which is allowed", anyTime, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: 8 * day}}, "", "newest record 2029"},
 		{"the largest timestamp there is", week, Bounds{High: all}, []spec{{bytes: 1, ts: math.MaxInt64, wrote: 8 * day}}, "time", ""},
 		{"ahead as far as allowed", week, Bounds{High: all}, []spec{{bytes: 1, age: -time.Hour, wrote: 8 * day}}, "", "newest record 2026-11-20T13:00:00Z is younger"},
 		{"written in the future of a clock that went back", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: -8 * day}}, "", "younger"},
-		{"timestamps that can't be read", week, Bounds{High: all}, []spec{{bytes: 1, fail: broken}}, "", "can't be read: damage"},
+		{"timestamps that can't be read", week, Bounds{High: all}, []spec{{bytes: 1, fail: broken}}, "", "cannot be read: damage"},
 		{"timestamps that can't be read, and size", both, Bounds{High: all}, []spec{{bytes: 600, fail: broken}, young, young}, "size", "less than retention.bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -110,9 +110,9 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// Whatever a log looks like: what goes is its beginning; nothing above the high
-// watermark goes; nothing that is younger than retention.ms goes but for its size,
-// and then retention.bytes stay; what stays first has none of the reasons.
+// For random logs, retention removes the beginning of a log and nothing above the high watermark. A
+// part younger than retention.ms is removed only for its size, and then retention.bytes stay. For
+// the first part that stays no reason applies.
 func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		specs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) spec {
@@ -136,7 +136,7 @@ func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 	})
 }
 
-// fair holds a verdict against the rules, each said in another way than the code does.
+// fair checks a verdict against the rules, each expressed differently than in the code.
 func fair(p Policy, b Bounds, specs []spec, parts []Part, v *Verdict) error {
 	n := len(v.Gone)
 	left := func(from int) (sum int64) {
@@ -148,7 +148,7 @@ func fair(p Policy, b Bounds, specs []spec, parts []Part, v *Verdict) error {
 	aged := func(i int) bool {
 		ts, _ := parts[i].Newest()
 		age := now.Sub(time.UnixMilli(ts))
-		if ts < 0 || age < -p.Ahead { // an age of all too many years has no opposite
+		if ts < 0 || age < -p.Ahead { // the age overflows
 			age = specs[i].wrote
 		}
 		return p.Time >= 0 && age > p.Time

@@ -8,21 +8,21 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// Aborted is a transaction that was taken back: the batches of its producer from
-// First on, up to the marker at Last.
+// Aborted is an aborted transaction: the batches of its producer from First up to the marker at
+// Last.
 type Aborted struct {
 	Producer    int64
 	First, Last int64
 }
 
-// Outcomes finds out how transactions ended. It is given the batches of a log in
-// their order, and needs memory for each transaction that is open or was aborted.
+// Outcomes collects the outcomes of transactions. It processes the batches of a log in order, and
+// needs memory for each open or aborted transaction.
 type Outcomes struct {
 	open    map[int64]int64 // producer → first offset
 	aborted []Aborted
 }
 
-// Batch takes the next batch. The error says that a control record makes no sense.
+// Batch processes the next batch. It fails if a control record is invalid.
 func (o *Outcomes) Batch(b record.Batch) error {
 	id := b.ProducerID()
 	switch {
@@ -49,8 +49,7 @@ func (o *Outcomes) Batch(b record.Batch) error {
 	return nil
 }
 
-// Stable returns the first offset of a transaction whose end was not seen; end if
-// there is none.
+// Stable returns the first offset of the open transactions, or end if none is open below it.
 func (o *Outcomes) Stable(end int64) int64 {
 	for _, first := range o.open {
 		end = min(end, first)
@@ -58,37 +57,36 @@ func (o *Outcomes) Stable(end int64) int64 {
 	return end
 }
 
-// Aborted returns the transactions that were taken back, by their first offset.
+// Aborted returns the aborted transactions, sorted by first offset.
 func (o *Outcomes) Aborted() []Aborted {
 	list := slices.Clone(o.aborted)
 	slices.SortFunc(list, func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
 	return list
 }
 
-// Transactions follows the transactions of a log while its batches are read in
-// their order: which of them count, and which markers are not needed any more.
+// Transactions follows the transactions of a log as its batches are read in order. It reports which
+// batches belong to aborted transactions and which markers are no longer needed.
 type Transactions struct {
-	aborted []Aborted // that begin later; by their first offset
-	back    map[int64]Aborted
+	aborted []Aborted // not begun yet, by first offset
+	active  map[int64]Aborted
 	seen    map[int64]bool // producers with a batch since their last marker
 }
 
-// NewTransactions begins at the start of a log, or after the end of every
-// transaction before.
+// NewTransactions returns the state at an offset at which no transaction is open.
 func NewTransactions(aborted []Aborted) *Transactions {
-	return &Transactions{aborted: aborted, back: map[int64]Aborted{}, seen: map[int64]bool{}}
+	return &Transactions{aborted: aborted, active: map[int64]Aborted{}, seen: map[int64]bool{}}
 }
 
-// Clone returns what goes on from here by itself.
+// Clone returns an independent copy.
 func (t *Transactions) Clone() *Transactions {
-	return &Transactions{aborted: t.aborted, back: maps.Clone(t.back), seen: maps.Clone(t.seen)}
+	return &Transactions{aborted: t.aborted, active: maps.Clone(t.active), seen: maps.Clone(t.seen)}
 }
 
-// Data takes a batch that is no control batch, and reports whether its transaction
-// was aborted, so that none of its records counts.
+// Data processes a batch that is not a control batch, and reports whether its transaction was
+// aborted.
 func (t *Transactions) Data(b record.Batch) (aborted bool) {
 	for len(t.aborted) > 0 && t.aborted[0].First <= b.LastOffset() {
-		t.back[t.aborted[0].Producer] = t.aborted[0]
+		t.active[t.aborted[0].Producer] = t.aborted[0]
 		t.aborted = t.aborted[1:]
 	}
 	if !b.Transactional() {
@@ -96,13 +94,13 @@ func (t *Transactions) Data(b record.Batch) (aborted bool) {
 	}
 	id := b.ProducerID()
 	t.seen[id] = true
-	a, ok := t.back[id]
+	a, ok := t.active[id]
 	return ok && b.BaseOffset() < a.Last
 }
 
-// Marker takes a control batch, and reports whether nothing is left of the
-// transaction that it ends: then it may go once its horizon has passed. A control
-// batch that ends no transaction stays.
+// Marker processes a control batch. It reports whether nothing is left of the transaction that the
+// marker ends; then the marker may be removed after its delete horizon. It returns false for a
+// control batch that does not end a transaction.
 func (t *Transactions) Marker(b record.Batch) (free bool, err error) {
 	kind, err := b.Marker()
 	if err != nil {
@@ -112,8 +110,8 @@ func (t *Transactions) Marker(b record.Batch) (free bool, err error) {
 	case record.Abort, record.Commit:
 		free = !t.seen[id]
 		delete(t.seen, id)
-		delete(t.back, id)
-	case record.NoControl: // it was emptied before
+		delete(t.active, id)
+	case record.NoControl: // an earlier pass removed its record
 		free = true
 	}
 	return free, nil

@@ -1,13 +1,13 @@
-// Package diskguard decides from what file systems report whether a log directory may take
-// records, and how much of a disk its journal may have.
+// Package diskguard decides, based on what file systems report, whether a log directory may accept
+// records, and how much of a disk its journal may use.
 //
-// It is pure: it reads no disk and no clock. The guard of package storage measures, asks
-// Judge, and acts on the result.
+// It is pure: it reads no disk and no clock. Package storage measures the free space, calls Judge,
+// and acts on the result.
 //
-// A measurement is true only for the moment, so that the level alone does not keep a disk from
-// filling up: a fast disk takes hundreds of MiB between two measurements, and on a busy machine
-// or with a slow file system a measurement is late. Allowance bounds what may be appended until
-// the next one, and Owed counts what will be written without another record.
+// A measurement only holds for a moment, so the level alone does not keep a disk from filling up. A
+// fast disk takes hundreds of MiB between two measurements, and on a busy machine or a slow file
+// system a measurement may be late. Allowance bounds what may be appended before the next
+// measurement. Owed counts what will be written even without another record.
 package diskguard
 
 import (
@@ -17,33 +17,33 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// Auto is the threshold that follows from the size of the file system.
+// Auto selects a threshold that depends on the size of the file system.
 const Auto = -1
 
-// The bounds of an automatic threshold: 5 % of the file system within them, and
-// never more than a quarter of it, so that a small one can be used at all.
+// The bounds of an automatic threshold. Within them it is 5 % of the file system, but at most a
+// quarter, so that a small file system stays usable.
 const (
 	autoLow  = 256 << 20
 	autoHigh = 10 << 30
 )
 
-// stride is how many bytes may be appended at least before the next measurement is due.
+// stride is the minimum number of appended bytes between two measurements.
 const stride = 1 << 20
 
-// Level says who may write to a log directory.
+// Level determines who may write to a log directory.
 type Level uint8
 
 const (
-	// OK means that everybody may.
+	// OK: everyone may.
 	OK Level = iota
-	// Low means below the threshold. Records of clients are refused and no
-	// partitions are made for them; internal topics go on.
+	// Low: below the threshold. Clients' records and new partitions are refused; internal topics
+	// still accept records.
 	Low
-	// Critical means below half of the threshold. All records are refused.
+	// Critical: below half of the threshold. All records are refused.
 	Critical
 )
 
-// String is "ok", "low" or "critical".
+// String returns "ok", "low" or "critical".
 func (l Level) String() string { return [...]string{"ok", "low", "critical"}[l] }
 
 // Reading is what the file systems of a log directory and its journal report, in bytes.
@@ -51,32 +51,30 @@ type Reading struct {
 	Free, Total, JournalFree int64
 	// Apart is true if the journal is on another file system than the logs.
 	Apart bool
-	// Owed will be written to the logs' file system without another record.
+	// Owed will be written to the logs' file system even without another record.
 	Owed int64
 	// Growth is how much the journal may still grow.
 	Growth int64
 }
 
-// Space is what was found when a directory was last looked at.
+// Space is the result of a directory's last measurement.
 type Space struct {
 	Level Level
-	// Known is false where the file system did not say, or nobody asked it.
+	// Known is false if the file system reported an error or was not measured yet.
 	Known bool
-	// Free and Total are bytes of the file system that the logs are on, JournalFree
-	// of the one that the journal is on.
+	// Free and Total are those of the logs' file system; JournalFree is that of the journal's.
 	Free, Total, JournalFree int64
-	// Owed are bytes of Free that will be taken without another record: of what is
-	// in memory and not yet in segments, and of the journal's files that are being made.
+	// Owed is the part of Free that will be used even without another record, by records in memory
+	// and by journal files in preparation.
 	Owed int64
-	// MinFree is the threshold in bytes, 0 where the guard is off.
+	// MinFree is the threshold in bytes, 0 if the guard is off.
 	MinFree int64
-	// Message says with the numbers why records are refused, and what helps; empty
-	// while Level is OK.
+	// Message explains with numbers why records are refused, and the remedy; empty if Level is OK.
 	Message string
 }
 
-// Judge returns what a reading means for a directory and its journal, whose paths the message
-// names. minFree is the configured threshold, before the level so far.
+// Judge evaluates a reading of a directory and its journal, whose paths appear in the message.
+// minFree is the configured threshold, before is the previous level.
 func (r *Reading) Judge(minFree int64, before Level, dir, journal string) Space {
 	s := Space{Known: true, Free: r.Free, Total: r.Total, JournalFree: r.JournalFree, MinFree: Threshold(minFree, r.Total)}
 	if s.MinFree == 0 {
@@ -86,8 +84,8 @@ func (r *Reading) Judge(minFree int64, before Level, dir, journal string) Space 
 	if s.Level = levelOf(s.Free-s.Owed, s.MinFree, before); s.Level != OK {
 		s.Message = message("log directory "+dir, s.Free, s.Owed, s.MinFree, s.Level)
 	}
-	// A journal on a disk of its own may fill it: what counts is what it may still
-	// grow by.
+	// A journal on its own disk may fill that disk. It needs no more space than it may still grow
+	// by.
 	if need := min(s.MinFree, r.Growth); r.Apart && need > 0 {
 		if l := levelOf(s.JournalFree, need, before); l > s.Level {
 			s.Level, s.Message = l, message("journal directory "+journal, s.JournalFree, 0, need, l)
@@ -96,10 +94,10 @@ func (r *Reading) Judge(minFree int64, before Level, dir, journal string) Space 
 	return s
 }
 
-// Allowance returns after how many appended bytes the next measurement is due, and how many
-// may be appended until it is made. It is due after a quarter of what is free above the
-// threshold. A record can take its bytes twice, in the journal and in a segment, so that half
-// of it may be all of it.
+// Allowance returns how many bytes may be appended before the next measurement is due, and how many
+// before it is made. A measurement is due after a quarter of the margin above the threshold. Half
+// of the margin may use up all of it, because a record can be written twice, to the journal and to
+// a segment.
 func (s *Space) Allowance() (due, most int64) {
 	if s.MinFree == 0 {
 		return math.MaxInt64, math.MaxInt64
@@ -108,7 +106,7 @@ func (s *Space) Allowance() (due, most int64) {
 	return max(margin/4, stride), max(margin/2, 2*stride)
 }
 
-// Threshold returns the threshold in force on a file system of total bytes.
+// Threshold returns the effective threshold on a file system of total bytes.
 func Threshold(set, total int64) int64 {
 	if set >= 0 {
 		return set
@@ -116,8 +114,8 @@ func Threshold(set, total int64) int64 {
 	return min(max(min(total/20, autoHigh), autoLow), total/4)
 }
 
-// levelOf returns what free bytes mean after a level. A level that was left because of a
-// threshold is reached again at a tenth more.
+// levelOf returns the level for free bytes. To leave a level, free space must exceed its threshold
+// by a tenth.
 func levelOf(free, need int64, before Level) Level {
 	at := func(threshold int64, was bool) bool {
 		if was {
@@ -138,7 +136,7 @@ func levelOf(free, need int64, before Level) Level {
 func message(what string, free, owed, need int64, level Level) string {
 	has := text.Bytes(free) + " free"
 	if owed > 0 && free >= need {
-		has += ", " + text.Bytes(owed) + " of it spoken for by what is in memory and by the journal's next file"
+		has += ", " + text.Bytes(owed) + " of it reserved for records in memory and the journal's next file"
 	}
 	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics go on", text.Bytes(need+need/10))
 	if level == Critical {
@@ -149,7 +147,7 @@ func message(what string, free, owed, need int64, level Level) string {
 		"delete records or topics, lower retention, or enlarge the disk", what, has, text.Bytes(need), refused)
 }
 
-// JournalSizes are the size of a journal file and the bound of all of them, in bytes.
+// JournalSizes are the size of a journal file and the limit of all of them, in bytes.
 type JournalSizes struct{ File, All int64 }
 
 const (
@@ -157,12 +155,12 @@ const (
 	journalMax, journalMin         = 1 << 30, 16 << 20
 )
 
-// LargeDisk are the sizes on a disk that does not report its size.
+// LargeDisk are the sizes for a disk that does not report its size.
 var LargeDisk = JournalSizes{File: journalFileMax, All: journalMax}
 
-// SizesFor returns the sizes on a file system of total bytes: an eighth of one that the logs
-// are on too, half of the journal's own. On a small disk a journal of the usual size would
-// leave no room for logs. A small journal is swept more often.
+// SizesFor returns the sizes for a file system of total bytes: an eighth of it if it also has the
+// logs, half of it otherwise. On a small disk a journal of the usual size would leave no space for
+// logs. A small journal is swept more often.
 func SizesFor(total int64, apart bool) JournalSizes {
 	all := total / 8
 	if apart {

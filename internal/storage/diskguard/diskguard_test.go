@@ -37,8 +37,8 @@ func TestAJournalFitsItsDisk(t *testing.T) {
 	}
 }
 
-// Below the threshold is low, below half of it is critical; each level ends at a tenth more,
-// so that it doesn't change to and fro.
+// Below the threshold the level is low, below half of it critical. Each level ends at a tenth above
+// its threshold, so that it does not alternate.
 func TestALevelEndsATenthHigher(t *testing.T) {
 	level := OK
 	for _, c := range []struct {
@@ -53,15 +53,15 @@ func TestALevelEndsATenthHigher(t *testing.T) {
 	}
 }
 
-// What will be written without another record counts as written; a journal elsewhere needs
-// what it may still grow by, and not more.
+// Bytes that will be written without another record count as used. A journal on another disk needs
+// what it may still grow by, no more.
 func TestWhatWillBeWrittenCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    Reading
 		want string
 	}{
 		"room":                 {Reading{Free: 100 * mib}, ""},
-		"owed":                 {Reading{Free: 100 * mib, Owed: 20 * mib}, "20 MiB of it spoken for"},
+		"owed":                 {Reading{Free: 100 * mib, Owed: 20 * mib}, "20 MiB of it reserved"},
 		"the journal's disk":   {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib, Apart: true}, "journal directory /j has 30 MiB free, the threshold is 40 MiB"},
 		"it need not grow":     {Reading{Free: 900 * mib, Apart: true}, ""},
 		"the journal's is not": {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib}, ""},
@@ -77,7 +77,7 @@ func TestWhatWillBeWrittenCounts(t *testing.T) {
 	}
 }
 
-// Between two looks no more is appended than is free above the threshold, even if every byte
+// Between two measurements no more is appended than is free above the threshold, even if every byte
 // is written twice.
 func TestTheAllowanceStaysAboveTheThreshold(t *testing.T) {
 	for _, margin := range []int64{4 * mib, 100 * mib, 1 << 40} {

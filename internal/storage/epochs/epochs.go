@@ -1,9 +1,9 @@
-// Package epochs is the leader-epoch cache of a log: at which offset each
-// leader's reign began (KIP-101).
+// Package epochs is the leader-epoch cache of a log: the start offset of each leader epoch
+// (KIP-101).
 //
-// It answers where an epoch ended, which is how a follower or a consumer finds
-// the point where two histories part. It is a value without locks or files; the
-// log that owns it guards it and stores it.
+// It returns the end offset of an epoch, with which a follower or a consumer finds the offset where
+// two logs diverge. A Cache is a value without locks or files; the log that owns it guards and
+// stores it.
 package epochs
 
 import (
@@ -12,21 +12,20 @@ import (
 	"sort"
 )
 
-// Entry says that the records from Start on were appended under Epoch, up to
-// the next entry's Start.
+// Entry records that the records from Start up to the next entry's Start were appended in Epoch.
 type Entry struct {
 	Epoch int32
 	Start int64
 }
 
-// Cache holds entries with strictly growing epochs and starts that don't shrink.
+// Cache holds entries with increasing epochs and non-decreasing starts.
 type Cache struct {
 	entries []Entry
 }
 
-// Assign notes that records from start on carry epoch. An epoch that is not
-// above the latest is no news. Entries that would begin at or after start are
-// replaced: nothing was ever appended under them.
+// Assign records that the records from start on have an epoch. It ignores an epoch that is not
+// above the latest. It replaces entries that begin at or after start, since nothing was appended in
+// their epochs.
 func (c *Cache) Assign(epoch int32, start int64) {
 	if epoch < 0 || len(c.entries) > 0 && epoch <= c.entries[len(c.entries)-1].Epoch {
 		return
@@ -37,7 +36,7 @@ func (c *Cache) Assign(epoch int32, start int64) {
 	c.entries = append(c.entries, Entry{epoch, start})
 }
 
-// Latest returns the newest epoch, -1 if there is none.
+// Latest returns the latest epoch, -1 if there is none.
 func (c *Cache) Latest() int32 {
 	if len(c.entries) == 0 {
 		return -1
@@ -45,7 +44,7 @@ func (c *Cache) Latest() int32 {
 	return c.entries[len(c.entries)-1].Epoch
 }
 
-// At returns the epoch of the record at an offset, -1 if it isn't known.
+// At returns the epoch of the record at an offset, -1 if it is unknown.
 func (c *Cache) At(offset int64) int32 {
 	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start > offset })
 	if i == 0 {
@@ -54,10 +53,10 @@ func (c *Cache) At(offset int64) int32 {
 	return c.entries[i-1].Epoch
 }
 
-// End returns the largest known epoch that is not above epoch, and the offset
-// after its last record; logEnd ends the latest epoch. It is (-1, -1) where
-// nothing is known: no entries, or epoch is above the latest. An epoch below
-// all entries answers with itself and the first entry's start (KIP-279).
+// End returns the largest known epoch that is not above epoch, and the offset after its last
+// record; the latest epoch ends at logEnd. It returns (-1, -1) if there are no entries or epoch is
+// above the latest. For an epoch below all entries it returns that epoch and the first entry's
+// start (KIP-279).
 func (c *Cache) End(epoch int32, logEnd int64) (int32, int64) {
 	if len(c.entries) == 0 || epoch < 0 || epoch > c.Latest() {
 		return -1, -1
@@ -73,14 +72,14 @@ func (c *Cache) End(epoch int32, logEnd int64) (int32, int64) {
 	}
 }
 
-// CutEnd forgets what begins at or after end: the log was cut there.
+// CutEnd removes the epochs that begin at or after end, because the log was truncated there.
 func (c *Cache) CutEnd(end int64) {
 	for len(c.entries) > 0 && c.entries[len(c.entries)-1].Start >= end {
 		c.entries = c.entries[:len(c.entries)-1]
 	}
 }
 
-// CutStart forgets epochs that ended at or before start: the log begins there now.
+// CutStart removes the epochs that end at or before start, because the log begins there now.
 func (c *Cache) CutStart(start int64) {
 	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start > start })
 	if i > 1 {
@@ -91,19 +90,20 @@ func (c *Cache) CutStart(start int64) {
 	}
 }
 
-// Clear forgets everything.
+// Clear removes all epochs.
 func (c *Cache) Clear() { c.entries = nil }
 
-// Below returns the part of the cache that begins below end.
+// Below returns a cache with the epochs that begin below end.
 func (c *Cache) Below(end int64) Cache {
 	n := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start >= end })
 	return Cache{slices.Clone(c.entries[:n])}
 }
 
-// Entries returns a copy.
+// Entries returns a copy of the entries.
 func (c *Cache) Entries() []Entry { return slices.Clone(c.entries) }
 
-// Of returns the cache with some entries, which it keeps. It fails if Assign cannot have made them.
+// Of returns a cache that takes ownership of entries. It fails if Assign could not have produced
+// them.
 func Of(entries []Entry) (Cache, error) {
 	last := Entry{Epoch: -1}
 	for _, e := range entries {

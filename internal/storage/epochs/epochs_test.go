@@ -26,16 +26,16 @@ func TestAssign(t *testing.T) {
 	var c Cache
 	c.Assign(-1, 0)
 	c.Assign(3, 5)
-	c.Assign(3, 7) // no news
+	c.Assign(3, 7) // ignored
 	c.Assign(2, 8) // older
 	c.Assign(4, 9)
-	c.Assign(5, 9) // nothing was appended under 4
+	c.Assign(5, 9) // nothing was appended in epoch 4
 	if got := c.Entries(); !slices.Equal(got, []Entry{{3, 5}, {5, 9}}) {
 		t.Errorf("%v", got)
 	}
 }
 
-// A log of which every record's epoch is remembered says what the cache must.
+// The cache agrees with a log that remembers every record's epoch.
 func TestAgainstEveryRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Cache
@@ -93,7 +93,7 @@ func TestAgainstEveryRecord(t *testing.T) {
 						}
 					}
 					if c.Latest() != log[len(log)-1] {
-						continue // a newer epoch began, without records so far
+						continue // a newer epoch began and has no records yet
 					}
 					if got, o := c.End(asked, end()); got != want || o != at {
 						t.Fatalf("End(%d) = %d, %d; want %d, %d: %v", asked, got, o, want, at, c.Entries())

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// write is the writer goroutine: one group after the other, until Close or, for
-// a while, a failure.
+// write is the writer goroutine. It writes one group after the other until Close, and pauses
+// between a failure and Resume.
 func (j *Journal) write() {
 	defer j.done.Done()
-	defer close(j.told)
+	defer close(j.outcomes)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for j.await(timer) {
-		// Whoever is ready to run goes first. On a busy machine those are
-		// connections with requests, and one datasync covers them too (measured:
-		// a sixth less processor time per request with 128 connections); an idle
-		// machine returns at once.
+		// Let runnable goroutines go first. On a busy machine those are connections with requests,
+		// and one datasync covers them too (measured with 128 connections: a sixth less processor
+		// time per request). On an idle machine Gosched returns at once.
 		runtime.Gosched()
 		j.writeAndSync(j.notifyLater)
 		j.mu.Lock()
@@ -26,19 +25,19 @@ func (j *Journal) write() {
 	}
 }
 
-// await sleeps until a group should be written; false ends the writer.
+// await sleeps until a group should be written. It returns false to end the writer.
 func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
-		if j.busy { // a caller of WriteGroup, who pokes if something is left to do
-			j.alarm = time.Time{}
+		if j.busy { // a caller of WriteGroup, which pokes if entries are left to write
+			j.wakeBy = time.Time{}
 			j.sleepLocked(nil)
 			continue
 		}
 		if j.state == closing && j.waiting.entries > 0 && !j.canPlaceLocked() && j.space.stuck() {
 			left := j.emptyLocked(nil)
 			j.mu.Unlock()
-			j.notifyLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
+			j.notifyLater(batch{entries: left, err: fmt.Errorf("write queued entries to journal %s: no space: %w", j.opt.Dir, ErrStopped)})
 			continue
 		}
 		if j.state == closed || j.state == closing && j.waiting.entries == 0 && j.group.unsynced.entries == 0 {
@@ -53,16 +52,16 @@ func (j *Journal) await(timer *time.Timer) bool {
 			j.mu.Unlock()
 			return true
 		}
-		j.alarm = now.Add(wait)
+		j.wakeBy = now.Add(wait)
 		if j.waiting.entries > 0 {
-			j.waiting.wakeAt = j.alarm
+			j.waiting.wakeAt = j.wakeBy
 		}
 		timer.Reset(wait)
 		j.sleepLocked(timer.C)
 	}
 }
 
-// sleepLocked parks the writer until it is poked or alarm comes. It releases the lock.
+// sleepLocked parks the writer until it is poked or alarm fires. It releases the lock.
 func (j *Journal) sleepLocked(alarm <-chan time.Time) {
 	j.parked = true
 	j.mu.Unlock()
@@ -75,8 +74,8 @@ func (j *Journal) sleepLocked(alarm <-chan time.Time) {
 	j.mu.Unlock()
 }
 
-// wakeLocked reports whether to poke the parked writer now, which then counts as awake. A
-// goroutine that is writing asks again when it is done.
+// wakeLocked reports whether to poke the parked writer, and if so, marks it as awake. A busy
+// goroutine calls it again when it has finished.
 func (j *Journal) wakeLocked(now time.Time) bool {
 	wake := j.parked && !j.busy && j.waiting.entries > 0 && j.wantedLocked(now)
 	if wake {
@@ -85,14 +84,14 @@ func (j *Journal) wakeLocked(now time.Time) bool {
 	return wake
 }
 
-// wantedLocked reports whether the parked writer has a reason to look at what waits before it
-// does so by itself.
+// wantedLocked reports whether the parked writer must check the queued entries earlier than it
+// would without being poked.
 func (j *Journal) wantedLocked(now time.Time) bool {
-	if j.roomless {
+	if j.noSpace {
 		return j.waiting.controls > 0
 	}
 	if j.waiting.wakeAt.IsZero() {
-		return true // it doesn't know yet that something waits
+		return true // the writer does not know yet that entries are queued
 	}
 	closed, wait := j.waiting.verdict(now, j.opt.Absent)
 	return closed || now.Add(wait).Before(j.waiting.wakeAt)
@@ -105,34 +104,34 @@ func (j *Journal) poke() {
 	}
 }
 
-// briefLocked reports whether the group closes now, can be written, and won't take long.
-func (j *Journal) briefLocked(now time.Time) bool {
-	if j.state != running || j.waiting.bytes > briefBytes || j.group.pace > briefPace || j.telling.Load() > 0 {
+// inlineLocked reports whether the group closes now, can be written, and will not take long.
+func (j *Journal) inlineLocked(now time.Time) bool {
+	if j.state != running || j.waiting.bytes > inlineBytes || j.group.syncTime > inlineSync || j.notifying.Load() > 0 {
 		return false
 	}
 	write, _ := j.decideLocked(now)
 	return write
 }
 
-// decideLocked reports whether a group is written now, and if not, how long the
-// writer sleeps unless it is woken.
+// decideLocked reports whether to write a group now, and if not, how long the writer may sleep
+// unless it is poked.
 func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
-	j.roomless = false
+	j.noSpace = false
 	if j.state == stopped {
 		return false, time.Hour
 	}
 	sync, until := j.syncDueLocked(now)
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
 	if write || j.state == closing {
-		if write = j.canPlaceLocked(); j.roomless {
-			wait = time.Hour // what makes room pokes
+		if write = j.canPlaceLocked(); j.noSpace {
+			wait = time.Hour // space pokes when there is space again
 		}
 	}
 	return write || sync, min(wait, until)
 }
 
-// syncDueLocked reports whether what is written must be synced now although no entry
-// waits for that, and if not, when it will have to be, at the latest.
+// syncDueLocked reports whether written entries must be synced now although no entry waits for a
+// datasync, and if not, how long that may be delayed.
 func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	u := &j.group.unsynced
 	switch {
@@ -148,33 +147,26 @@ func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	return wait <= 0, max(wait, 0)
 }
 
-func (j *Journal) syncDue() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	due, _ := j.syncDueLocked(time.Now())
-	return due
-}
-
-// lateLocked reports whether the parked writer would sleep beyond the moment at which
-// what is written must be synced.
+// lateLocked reports whether the parked writer would sleep past the time at which written entries
+// must be synced.
 func (j *Journal) lateLocked(now time.Time) bool {
 	at := j.group.unsynced.due
 	due, _ := j.syncDueLocked(now)
-	return due || !at.IsZero() && (j.alarm.IsZero() || at.Before(j.alarm))
+	return due || !at.IsZero() && (j.wakeBy.IsZero() || at.Before(j.wakeBy))
 }
 
-// canPlaceLocked reports whether a write of what waits can be placed. It sets roomless if only
-// control entries can be, for which space is kept.
+// canPlaceLocked reports whether the queued entries can be written. It sets roomless if only
+// control entries, for which space is reserved, can be written.
 func (j *Journal) canPlaceLocked() bool {
-	if j.roomless = !j.space.room(j.needLocked()); !j.roomless {
+	if j.noSpace = !j.space.fits(j.needLocked(), j.opt.MaxBytes); !j.noSpace {
 		return true
 	}
 	n, some := j.needOfControlsLocked()
-	return some && j.space.reserve(n)
+	return some && j.space.fits(n, j.opt.MaxBytes+2*j.opt.FileSize)
 }
 
-// needLocked is an upper bound of the next write's size: what waits, as far as
-// one write takes it, but at least the entry that is first in turn.
+// needLocked returns an upper bound of the next write's size in bytes: that of the queued entries,
+// bounded by the limit of one write, but at least that of the first entry.
 func (j *Journal) needLocked() int64 {
 	n := min(j.waiting.bytes+int64(j.waiting.entries)*(frameHeader+8), j.maxWrite)
 	for _, s := range j.ready.all() {
@@ -185,8 +177,8 @@ func (j *Journal) needLocked() int64 {
 	return n + block
 }
 
-// needOfControlsLocked is needLocked for a write that takes control entries
-// only; false where none is the next of its stream.
+// needOfControlsLocked is needLocked for a write of control entries only. It returns false if no
+// control entry is the first of its stream.
 func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 	var sum int64
 	for _, s := range j.ready.all() {

@@ -15,15 +15,15 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// While a group is being written, a loss of power ruins nothing that was acknowledged
-// before: neither the groups before it nor the file's header.
+// A power loss during the write of a group ruins nothing acknowledged earlier: neither the groups
+// before it nor the file's header.
 func TestAcknowledgedFramesSurviveALossOfPowerDuringTheNextGroup(t *testing.T) {
 	for _, size := range []int{1, 350, 3000, block - frameHeader, block, 3 * block} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := crashing(t, 1)
 			fsys := errfs.New(disk)
 			j := open(t, fsys, nil)
-			s, o := newStream(1), newTold()
+			s, o := newStream(1), newRecorder()
 			var acked []*Entry
 			for i := range 5 {
 				acked = append(acked, entry(s, int64(i), size, eager, o))
@@ -52,8 +52,8 @@ func TestAcknowledgedFramesSurviveALossOfPowerDuringTheNextGroup(t *testing.T) {
 	}
 }
 
-// Whatever a journal is given, and however its files are recycled, no write touches a block
-// that holds synced frames or a synced header of the file's life.
+// For any entries and any recycling of files, no write touches a block that holds synced frames or
+// a synced header of the file's current use.
 func TestNoWriteTouchesASyncedBlock(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestNoWriteTouchesASyncedBlock(t *testing.T) {
 			j := open(t, fsys, func(o *Options) { o.MaxBytes = 16 << 20 })
 			rng := rand.New(rand.NewPCG(seed, 1))
 			streams, at := []*Stream{newStream(0), newStream(1), newStream(2)}, make([]int64, 3)
-			o := newTold()
+			o := newRecorder()
 			for range 120 {
 				for range 1 + rng.IntN(4) {
 					n := rng.IntN(3)
@@ -89,8 +89,8 @@ func TestNoWriteTouchesASyncedBlock(t *testing.T) {
 	}
 }
 
-// guarded is a file system that notices writes to blocks which a completed Datasync covers.
-// Blocks of zeros hold nothing, and a new name begins a new life.
+// guarded is a file system that detects writes to blocks covered by a completed Datasync. Blocks of
+// zeros hold nothing, and a rename begins a new use of the file.
 type guarded struct {
 	vfs.FS
 	mu       sync.Mutex
@@ -99,7 +99,7 @@ type guarded struct {
 	touched  []string
 }
 
-// life is what a file's blocks hold since it got its name.
+// life is what a file's blocks hold since the file got its name.
 type life struct{ written, synced []int64 }
 
 func (g *guarded) Create(name string) (vfs.File, error) {
@@ -120,7 +120,7 @@ func (g *guarded) Rename(from, to string) error {
 	return g.FS.Rename(from, to)
 }
 
-// of returns the life of a file. The lock is held.
+// of returns the life of a file. The caller must hold the lock.
 func (g *guarded) of(name string) *life {
 	if g.files[name] == nil {
 		g.files[name] = new(life)

@@ -1,14 +1,14 @@
 package journal
 
-// Rule is one of the rules that tests take away to see whether anything fails without it. Only a
-// build with the tag breakrules can.
+// Rule is a rule that tests disable, to verify that a test fails without it. Only a build with the
+// tag breakrules can disable rules.
 type Rule uint8
 
 const (
-	// Saltless says that frames of a file's former life count.
+	// Saltless accepts frames of a file's earlier use.
 	Saltless Rule = 1 << iota
-	// Reuse says that a fresh file gives LSNs again that were lost.
+	// Reuse lets a fresh file assign lost LSNs again.
 	Reuse
-	// Unalarmed says that whatever follows the first invalid frame is the ordinary end.
+	// Unalarmed accepts any bytes after the first invalid frame as the ordinary end.
 	Unalarmed
 )

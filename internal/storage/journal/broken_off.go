@@ -2,7 +2,7 @@
 
 package journal
 
-// Broken takes no rule away: has is constant, and the compiler removes what depends on it.
+// Broken disables no rule: has is constant, so the compiler removes the code that depends on it.
 type Broken struct{}
 
 func (Broken) has(Rule) bool { return false }

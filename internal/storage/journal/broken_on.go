@@ -2,7 +2,7 @@
 
 package journal
 
-// Broken names the rules that are taken away, for tests.
+// Broken names the disabled rules, for tests.
 type Broken struct{ Rules Rule }
 
 func (b Broken) has(r Rule) bool { return b.Rules&r != 0 }

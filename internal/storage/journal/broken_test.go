@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each of these rules has a test of its own, which must fail without it.
+// Each of these rules has a test of its own, which must fail without the rule.
 func TestEveryRuleHasItsTest(t *testing.T) {
 	if !staleFrames(t, Broken{Rules: Saltless}) {
 		t.Error("no stale frame came back without the salt")

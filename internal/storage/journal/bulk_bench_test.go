@@ -8,12 +8,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// BenchmarkBulk is the journal's part of a bulk load: 4 MiB in entries of one size, of a profile
-// that acknowledges what is written, on the disk of the machine. CPU is that of the process.
+// BenchmarkBulk is the journal's part of a bulk load on the machine's disk: 4 MiB in entries of one
+// size, with a profile that acknowledges written records. CPU is that of the process.
 func BenchmarkBulk(b *testing.B) {
 	for _, size := range []int{16 << 10, 256 << 10} {
 		b.Run(fmt.Sprintf("entry=%dKiB", size>>10), func(b *testing.B) {
-			j, err := Open(Options{FS: vfs.OS(), Dir: b.TempDir(), ID: testID, FileSize: 16 << 20, MaxBytes: 256 << 20})
+			j, err := Open(Options{
+				FS: vfs.OS(), Dir: b.TempDir(), ID: testID, FileSize: 16 << 20, MaxBytes: 256 << 20,
+				Sweep: func() {}, Failed: func(err error) { b.Error(err) }, Synced: func(GroupStats) {}, DurableThrough: func(LSN) {},
+			})
 			ok(b, err)
 			_, err = j.Fresh(1)
 			ok(b, err)

@@ -1,52 +1,57 @@
-// Package journal is the write-ahead journal of a log directory: it makes the
-// waiting groups of all partitions durable with one fdatasync.
+// Package journal is the write-ahead journal of a log directory. It makes the queued entries of all
+// partitions durable with one fdatasync.
 //
-// # What it owns
+// # Ownership
 //
-// The files below the journal's directory, the order of frames in them (LSNs),
-// and three goroutines: the writer, the notifier, and the preparer of files. It
-// does not know what a log is: it carries entries of streams, notifies each
-// entry's Owner when the entry is written, durable or lost, and returns the entries
-// at a start. It does not decide which files are still needed; the owner of the
-// checkpoint does (Release).
+// The package owns the files in the journal's directory, the order of frames in them (LSNs), and
+// three goroutines: the writer, the notifier, and the preparer of files. It does not know what a
+// log is: it carries entries of streams, notifies each entry's Owner when the entry is written,
+// durable or lost, and returns the entries during recovery. The owner of the checkpoint decides
+// which files are still needed and calls Release.
 //
-// # The way of an entry
+// # The path of an entry
 //
-//	Submit      any goroutine     the entry joins its stream's queue, and the journal the caller's groupcommit.Batch
-//	WriteGroup  the batch's       writes the group in place of the writer if that one sleeps and the disk is quick;
-//	            goroutine         otherwise wakes it
-//	window      writer            the group closes when the first of: an entry does not want to
-//	                              wait, the earliest deadline, the smallest limit, nobody left to wait for,
-//	                              arrivals have dried up
-//	write       who writes        round-robin over streams, LSNs given, ~4 MiB a write, past the page cache
-//	                              unless every entry of the write is acknowledged as written
-//	written     notifier, or      Owner.Written for entries whose profile acknowledges what is written
-//	            who writes
-//	sync        who writes        one datasync for everything written, if an entry of the group waits for it, the
-//	                              shortest interval of a profile has passed, somebody asked (Sync), or much is unsynced
-//	durable     notifier, or      Owner.Durable in LSN order, then DurableThrough for the entries that were
-//	            who writes        reported as written; with the notifier, the writer is already at the next group
+//	Submit      any goroutine   append the entry to its stream's queue, and add the journal to
+//	                            the caller's groupcommit.Batch
+//	WriteGroup  runs the batch  if the writer is parked and the disk is fast, write the group
+//	                            in the calling goroutine; otherwise wake the writer
+//	window      writer          close the group: an entry does not wait, the earliest deadline
+//	                            or the smallest limit is reached, no producer is left to
+//	                            wait for, or arrivals have stopped
+//	write       writer, caller  take entries round-robin over the streams, assign LSNs, write
+//	                            up to 4 MiB at once, past the page cache unless every entry
+//	                            of the write is acknowledged when written
+//	written     notifier, same  call Owner.Written for entries acknowledged when written
+//	sync        writer, caller  call datasync once for everything written, if an entry waits
+//	                            for it, the shortest interval of a profile has passed, Sync
+//	                            was called, or too much is unsynced
+//	durable     notifier, same  call Owner.Durable in LSN order, then DurableThrough for
+//	                            entries reported as written; if the notifier does this, the
+//	                            writer is already working on the next group
 //
-// Four invariants. (1) Owner.Durable reports success only after a datasync that
-// began after the entry's last byte was written, and after every entry with a
-// smaller LSN is durable too. (2) Owner.Written is called only after the write that
-// contains the entry returned, and an entry of a profile with an interval is
-// durable, or the journal has failed, one interval and one datasync later. (3) After
-// the first failed write or datasync nothing is written to that file again, the
-// owner of every entry that was not reported yet receives the error, and the
-// journal stands still until Fresh and Resume. (4) No write touches a 4 KiB block
-// that holds acknowledged frames: a disk that loses power during a write may ruin
-// all of it.
+// "Caller" is the goroutine in WriteGroup; "same" is the goroutine that wrote the group.
 //
-// A design with one goroutine and one file per partition was measured: with
-// 1,000 hot partitions it is 20 times slower, because each pays its own
-// fdatasync.
+// Four invariants:
 //
-// # Life
+//  1. Owner.Durable reports success only after a datasync that began after the entry's last byte
+//     was written, and after every entry with a smaller LSN is durable.
+//  2. Owner.Written is called only after the write that contains the entry returned. An entry whose
+//     profile has an interval is durable one interval and one datasync later, or the journal has
+//     failed.
+//  3. After the first failed write or datasync, the journal writes nothing more to that file. The
+//     owner of every entry that was not reported yet receives the error, and the journal stays
+//     stopped until Fresh and Resume.
+//  4. No write touches a 4 KiB block that holds acknowledged frames: a disk that loses power during
+//     a write may ruin every block of that write.
 //
-//	Open → Scan, Replay (at a start) → Fresh → [checkpoint names the fresh file] → Resume → Submit…
-//	                                     ▲                                                    │ failure
-//	                                     └────────────────────────────────────────────────────┘
+// A design with one goroutine and one file per partition was measured: with 1,000 hot partitions it
+// is 20 times slower, because each partition pays for its own fdatasync.
 //
-// docs/journal.md holds the formats and the rules of recovery.
+// # Life cycle
+//
+//	Open → Scan (recovery) → Fresh → [checkpoint names the fresh file] → Resume → Submit…
+//	                           ▲                                                    │ failure
+//	                           └────────────────────────────────────────────────────┘
+//
+// docs/journal.md describes the formats and the rules of recovery.
 package journal

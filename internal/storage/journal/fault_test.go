@@ -13,9 +13,9 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// A write or a datasync fails, whichever one: what is told durable is on the disk,
-// everything else is told the error, once, the file is never touched again, and
-// after Fresh and Resume the journal goes on with LSNs that were never given.
+// For any failed write or datasync, every entry reported as durable is on disk, and every other
+// entry receives the error, once. The file is never touched again. After Fresh and Resume the
+// journal continues with LSNs that were never assigned.
 func TestAnyFailedCall(t *testing.T) {
 	for _, op := range []errfs.Op{errfs.Write, errfs.Datasync, errfs.Create, errfs.Rename, errfs.SyncDir} {
 		for from := 1; from <= 60; from++ {
@@ -36,9 +36,9 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 		fsys := errfs.New(disk)
 		j := open(t, fsys, nil)
 		defer j.Close()
-		synctest.Wait() // what is prepared at the start is another test's
+		synctest.Wait() // the preparation at the start is the subject of another test
 		fault := fsys.Add(errfs.Rule{Ops: op, From: from, Count: 1, Err: syscall.EIO, Drop: drop})
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		redo, at := j.at, int64(0)
 		var acked []*Entry
 		given := map[LSN]bool{}
@@ -47,8 +47,8 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 			if err := j.give(len(given), e); err != nil {
 				t.Fatalf("%s: submit: %v", name, err)
 			}
-			for o.count() == 0 || !toldOf(o, e) {
-				time.Sleep(time.Second) // a failed preparation is tried again
+			for o.count() == 0 || !recorded(o, e) {
+				time.Sleep(time.Second) // a failed preparation is retried
 				synctest.Wait()
 			}
 			if e.LSN != 0 && given[e.LSN] {
@@ -64,7 +64,7 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 				t.Fatalf("%s: failed with %v", name, err)
 			}
 			if j.Submit(nil, entry(s, at, 10, eager, o)) == nil {
-				t.Fatalf("%s: a journal that stands still took an entry", name)
+				t.Fatalf("%s: a stopped journal accepted an entry", name)
 			}
 			verifyAcked(t, name, disk, redo, acked)
 			before := j.Assigned()
@@ -82,14 +82,14 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 	return hit
 }
 
-func toldOf(o *told, e *Entry) bool {
+func recorded(o *recorder, e *Entry) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, yes := o.errs[e]
 	return yes
 }
 
-// verifyAcked loses power and looks for what was acknowledged since redo.
+// verifyAcked simulates a power loss and verifies the entries acknowledged since redo.
 func verifyAcked(t *testing.T, name string, disk *crashfs.FS, redo Position, acked []*Entry) {
 	t.Helper()
 	for _, m := range allModes() {
@@ -105,7 +105,7 @@ func verifyAcked(t *testing.T, name string, disk *crashfs.FS, redo Position, ack
 	}
 }
 
-// A fresh file whose header did not reach the disk is no fresh file.
+// Fresh must fail if the header of the fresh file did not reach the disk.
 func TestFreshReportsEveryError(t *testing.T) {
 	for _, op := range []errfs.Op{errfs.Create, errfs.Write, errfs.Datasync, errfs.SyncDir} {
 		for from := 1; ; from++ {
@@ -133,13 +133,13 @@ func TestFreshReportsEveryError(t *testing.T) {
 	}
 }
 
-// A full disk shows as waiting commits, never as failed ones, takes no more files
-// each time it is tried, and is forgotten when there is space again.
+// On a full disk commits wait and never fail. Retries take no more files each time, and the journal
+// recovers when there is space again.
 func TestFullDiskMakesCommitsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		ok(t, fsys.SetQuota(testDir, 150<<10, nil))
 		const n = 40
 		for i := range n {
@@ -162,7 +162,7 @@ func TestFullDiskMakesCommitsWait(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if o.count() != n || j.Stalled() != nil {
-			t.Errorf("%d of %d told, stalled: %v", o.count(), n, j.Stalled())
+			t.Errorf("%d of %d reported, stalled: %v", o.count(), n, j.Stalled())
 		}
 		o.verify(t)
 		for e, err := range o.errs {
@@ -174,12 +174,12 @@ func TestFullDiskMakesCommitsWait(t *testing.T) {
 	})
 }
 
-// Close on a full disk comes to an end, and those who wait hear of it.
+// Close on a full disk returns, and the owners of waiting entries receive an error.
 func TestCloseWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		ok(t, fsys.SetQuota(testDir, 100<<10, nil))
 		for i := range 30 {
 			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
@@ -194,13 +194,13 @@ func TestCloseWithoutRoom(t *testing.T) {
 			}
 		}
 		if o.count() != 30 || failed == 0 || len(j.failed) > 0 {
-			t.Errorf("%d told, %d of them that there is no room", o.count(), failed)
+			t.Errorf("%d failed, %d of them for lack of space", o.count(), failed)
 		}
 	})
 }
 
-// A journal fails once in a life, whatever is asked of it afterwards and however long it
-// stands still: a failure that came after Resume would stop a journal that works.
+// A journal reports one failure between two calls of Resume, whatever calls follow it and however
+// long the journal stays stopped: a failure reported after Resume would stop a working journal.
 func TestAJournalFailsOnceInALife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(crashing(t, 1))
@@ -208,7 +208,7 @@ func TestAJournalFailsOnceInALife(t *testing.T) {
 		defer j.Close()
 		synctest.Wait()
 		broken := fsys.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Err: syscall.EIO})
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		for i, p := range []*durability.Profile{ticks, eager, loose} {
 			ok(t, j.give(0, entry(s, int64(i), 100, p, o)))
 		}

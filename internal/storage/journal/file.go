@@ -18,34 +18,34 @@ type file struct {
 	salt     uint64
 	capacity int64
 
-	// zeroed: frames may be put below it, because the blocks are written and
-	// synced; a full disk can't take them away.
+	// Frames may be written below zeroed: the blocks there are written and synced, so a full disk
+	// cannot take them away.
 	zeroed atomic.Int64
 
-	// syncMu serialises datasyncs of the writer and of the preparer, so that an
-	// error that one of them was given is latched before the other asks.
+	// syncMu serializes datasyncs of the writer and of the preparer, so that an error returned to
+	// one of them is latched before the other calls datasync.
 	syncMu sync.Mutex
 	err    error       // the first failed write or datasync, or errClosed; guarded by syncMu
 	closed bool        // guarded by syncMu
 	failed atomic.Bool // err is set, and not errClosed
 
-	// The writer's.
+	// owned by the busy goroutine
 	begun bool // the header is written
 	id    [16]byte
 	first LSN
 	dirty bool
-	// durable: the header is known to be on the disk.
+	// durable: the header is known to be on disk.
 	durable atomic.Bool
 	off     atomic.Int64 // where the next write goes, a multiple of block; the preparer reads it
 }
 
 var (
-	errDeadFile = errors.New("file failed before")
+	errDeadFile = errors.New("an earlier write or sync failed")
 	errClosed   = errors.New("file is closed")
 )
 
-// write puts the staged frames at the end of the file, where they began. The next frames
-// begin at a block of their own.
+// write writes the staged frames at the end of the file, where the stage began. The next frames
+// begin at a new block.
 func (f *file) write(s *stage) error {
 	if !f.begun {
 		if err := f.writeHeader(); err != nil {
@@ -60,12 +60,13 @@ func (f *file) write(s *stage) error {
 	return nil
 }
 
-// writeHeader writes both copies, once in the life of a file. They become durable with the
-// next datasync, the same that covers the first frames. In a recycled file they replace the
-// header of the life before, of which nothing is needed any more: Release or Resume gave
-// it up, after a checkpoint that does not need it was durable, and the file already has
-// its new name. If the power goes now and ruins both copies, no frame of the new life was
-// acknowledged, and frames of the old one have another salt and lower LSNs.
+// writeHeader writes both copies of the header, once for each use of a file. They become durable
+// with the same datasync as the first frames.
+//
+// In a recycled file they replace the previous header, of which nothing is needed: Release or
+// Resume released the file after a checkpoint that does not need it was durable, and the file
+// already has its new name. If a power loss ruins both copies now, no frame of the new use was
+// acknowledged, and frames of the previous use have another salt and lower LSNs.
 func (f *file) writeHeader() error {
 	h := header{seq: f.seq, salt: f.salt, first: f.first, id: f.id, capacity: f.capacity}
 	b := h.encode()
@@ -92,8 +93,8 @@ func (f *file) latchLocked(err error) {
 	}
 }
 
-// sync makes what was written durable. After the first error the file is dead:
-// the kernel may have dropped the pages and would call the next attempt a success.
+// sync makes everything written durable. After the first error the file is dead: the kernel may
+// have dropped the pages and would report the next attempt as a success.
 func (f *file) sync() error {
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
@@ -109,8 +110,8 @@ func (f *file) sync() error {
 	return nil
 }
 
-// zero extends the part that may be written to by up to n bytes of zeros. Its
-// datasync is what makes the promise that frames find their blocks there.
+// zero extends the writable part of the file by up to n bytes of zeros. Its datasync guarantees
+// that the blocks for frames exist.
 func (f *file) zero(n int64) error {
 	from := f.zeroed.Load()
 	if n = min(n, f.capacity-from); n <= 0 {
@@ -127,19 +128,19 @@ func (f *file) zero(n int64) error {
 	}
 	if _, err := f.f.WriteVecAt(bufs, from); err != nil {
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-			f.latchLocked(err) // a full disk kills no file
+			f.latchLocked(err) // a full disk does not make the file unusable
 		}
-		return fmt.Errorf("make room in the journal: %w", err)
+		return fmt.Errorf("extend journal file: %w", err)
 	}
 	if err := f.f.Datasync(); err != nil {
 		f.latchLocked(err)
-		return fmt.Errorf("make room in the journal: %w", err)
+		return fmt.Errorf("extend journal file: %w", err)
 	}
 	f.zeroed.Store(from + n)
 	return nil
 }
 
-// close closes the file, once, and keeps the preparer from using it.
+// close closes the file once and keeps the preparer from using it.
 func (f *file) close() error {
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
@@ -155,30 +156,29 @@ func (f *file) close() error {
 func (f *file) dead() bool { return f.failed.Load() }
 
 const (
-	// block is what is written as a whole.
+	// block is the unit of writes, in bytes.
 	block = vfs.DirectBlock
-	// stageMin and stageMax bound the memory of a stage; larger groups take several
-	// writes.
+	// stageMin and stageMax bound the memory of a stage; larger groups take several writes.
 	stageMin, stageMax = 64 << 10, writeMax + 64<<10
 	// referAt is the size from which a piece of a cached group is not copied.
 	referAt = 8 << 10
 )
 
-// stage gathers the frames of one group and writes them in whole blocks past the system's
-// cache: a copy into warm memory costs less than one into the cache, and than what the
-// cache then has to do for it. A cached group, whose owners wait for no disk, goes through that
-// cache; of it the stage copies only headers and small payloads.
+// stage gathers the frames of one group and writes them in whole blocks, bypassing the page cache:
+// copying into warm memory costs less than copying into the cache and its later write-back. A
+// cached group, for which no owner waits for the disk, goes through the page cache. The stage then
+// copies only headers and small payloads.
 //
-// Zeros fill the last block, and the next group begins at the block after it: a disk that
-// loses power during a write may ruin every sector of that write, so no write may touch a
-// block that holds acknowledged frames. A stage belongs to the goroutine that is busy.
+// Zeros fill the last block, and the next group begins at the following block: a disk that loses
+// power during a write may ruin every sector of that write, so no write may touch a block that
+// holds acknowledged frames. The busy goroutine owns the stage.
 type stage struct {
 	f     *file
-	start int64    // where what is gathered goes to, a multiple of block
-	buf   []byte   // copies of pieces
-	vec   [][]byte // cached groups: pieces in order, of buf[:run] and of others
+	start int64    // file position of the gathered bytes, a multiple of block
+	buf   []byte   // copied pieces
+	vec   [][]byte // cached groups: pieces in order, in buf[:run] and elsewhere
 	run   int
-	size  int64 // of what is gathered
+	size  int64 // number of gathered bytes
 	err   error // of the first write that failed
 
 	cached bool
@@ -194,7 +194,7 @@ func (s *stage) begin(f *file, n int64, cached bool) {
 	*s = stage{f: f, start: f.off.Load(), buf: s.buf[:0], vec: s.vec[:0], cached: cached}
 }
 
-// add appends p. It may refer to p until end.
+// add appends p. It may refer to p until end returns.
 func (s *stage) add(p []byte) {
 	if s.cached && len(p) >= referAt {
 		s.refer()
@@ -212,7 +212,7 @@ func (s *stage) add(p []byte) {
 	}
 }
 
-// refer adds to vec what was copied since it was last called.
+// refer adds to vec the bytes copied since its last call.
 func (s *stage) refer() {
 	if s.run < len(s.buf) {
 		s.vec = append(s.vec, s.buf[s.run:])
@@ -220,11 +220,11 @@ func (s *stage) refer() {
 	}
 }
 
-// pos is the position in the file after what was added.
+// pos returns the position in the file after the added bytes.
 func (s *stage) pos() int64 { return s.start + s.size }
 
-// end fills the last block with zeros and writes what is left. The error is that of the
-// first write that failed.
+// end fills the last block with zeros and writes the rest. It returns the error of the first write
+// that failed.
 func (s *stage) end() error {
 	s.add(zeros[:align(s.pos(), block)-s.pos()])
 	s.flush()
@@ -240,7 +240,7 @@ func (s *stage) flush() {
 	default:
 		_, s.err = vfs.WriteDirect(s.f.f, s.buf, s.start)
 	}
-	clear(s.vec) // memory of others
+	clear(s.vec) // release memory of others
 	s.start, s.size, s.run = s.pos(), 0, 0
 	s.buf, s.vec = s.buf[:0], s.vec[:0]
 }

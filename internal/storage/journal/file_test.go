@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// blocks counts writes and asks that each is behind all before it, and that direct ones are of
-// whole blocks.
+// blocks counts writes and checks that each lies behind all earlier ones, and that direct writes
+// consist of whole blocks.
 type blocks struct {
 	vfs.File
 	t      *rapid.T
@@ -46,8 +46,8 @@ func (b *blocks) wrote(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// Whatever groups are staged, each begins at the block after the one before it, zeros fill
-// its last block, and no write touches a block of an earlier group.
+// For groups of any size, each begins at the block after the previous group, zeros fill its last
+// block, and no write touches a block of an earlier group.
 func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		under, err := vfs.Memory().Create("/j")
@@ -103,8 +103,8 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 	})
 }
 
-// The first write of a group that fails is the group's failure, whatever later ones do.
-func TestAGroupOfWhichAWriteFailsFails(t *testing.T) {
+// The first failed write of a group fails the group, even if later writes succeed.
+func TestAFailedWriteFailsItsGroup(t *testing.T) {
 	under, err := vfs.Memory().Create("/j")
 	ok(t, err)
 	f := &file{f: &failsOnce{File: under}, begun: true}

@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// Layout of a journal file, version 2. All integers are little endian.
+// The layout of a journal file, version 2. All integers are little endian.
 //
 //	0      header, first copy: 512 bytes
 //	4096   header, second copy
@@ -18,9 +18,9 @@ import (
 //	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
 //	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | 0 u32 | prevEnd i64 | nextEnd i64 | payload
 //
-// A write begins at a block of its own, a multiple of 4096, so that it touches no block
-// that holds acknowledged frames. Its frames start on multiples of 8; the last one carries
-// flagLast, and zeros follow it up to the end of its block.
+// A write begins at a new block, a multiple of 4096, so that it touches no block that holds
+// acknowledged frames. Its frames start at multiples of 8; the last one has flagLast, and zeros
+// follow it up to the end of its block.
 const (
 	headerMagic   = 0x31484a43 // "CJH1"
 	frameMagic    = 0x31464a43 // "CJF1"
@@ -35,26 +35,26 @@ const (
 	flagCarried = 1 << 1
 )
 
-// Type says what a frame does to its stream. The numbers are on disk.
+// Type is what a frame does to its stream. The numbers are on disk.
 type Type uint8
 
-// Batches holds the record batches of [PrevEnd, NextEnd). It is the only type:
-// what else happens to a log (birth, truncation, deletion, a new start) is
-// committed by the checkpoint that says so. 2 to 15 are kept for later versions.
+// Batches holds the record batches of [PrevEnd, NextEnd). It is the only type: creation,
+// truncation, deletion and a new start of a log are committed by a checkpoint. 2 to 15 are reserved
+// for later versions.
 const Batches Type = 1
 
-// LSN numbers the frames of a log directory's journal over all files, from 1.
-// It is never reset and never reused.
+// LSN numbers the frames of a log directory's journal over all files, from 1. It is never reset and
+// never reused.
 type LSN uint64
 
-// StreamID names a stream: the log of one partition of one topic incarnation.
+// StreamID identifies a stream: the log of one partition of one topic incarnation.
 type StreamID struct {
 	Topic     [16]byte
 	Partition int32
 }
 
-// ErrDamaged marks damage that is no ordinary torn tail: bytes that were synced
-// are gone. It is never repaired silently.
+// ErrDamaged marks damage that is not an ordinary torn tail: synced bytes are gone. It is never
+// repaired silently.
 var ErrDamaged = errors.New("journal is damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -81,8 +81,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader returns ok=false for bytes that are no header of any version,
-// and an error for a valid header of a version that is not ours.
+// decodeHeader returns ok=false if b holds no header of any version, and an error for a valid
+// header of another version.
 func decodeHeader(b []byte) (h header, ok bool, err error) {
 	le := binary.LittleEndian
 	if len(b) < headerLen || le.Uint32(b) != headerMagic || le.Uint32(b[4:]) != crc32.Checksum(b[8:headerLen], castagnoli) {
@@ -113,8 +113,8 @@ type Frame struct {
 	last bool
 }
 
-// putFrame fills b, frameHeader bytes, for the entry; the payload's checksum
-// continues the header's.
+// putFrame fills b, frameHeader bytes, for the entry. The checksum of the payload continues that of
+// the header.
 func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
 	le := binary.LittleEndian
 	le.PutUint32(b[0:], frameMagic)
@@ -142,8 +142,7 @@ func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
 	le.PutUint32(b[4:], crc)
 }
 
-// Encode appends the frame in the journal's format, with salt 0, for a file that
-// keeps frames aside.
+// Encode appends the frame in the journal's format, with salt 0, for a file of quarantined frames.
 func (f *Frame) Encode(b []byte) []byte {
 	at := len(b)
 	b = append(b, make([]byte, frameHeader)...)
@@ -152,9 +151,8 @@ func (f *Frame) Encode(b []byte) []byte {
 	return append(b, f.Payload...)
 }
 
-// parseFrame decodes the frame at the start of b. ok is false if b does not
-// begin with a whole valid frame of this file's life (its salt). Payload
-// aliases b.
+// parseFrame decodes the frame at the start of b. ok is false if b does not begin with a whole
+// valid frame that has this salt. Payload aliases b.
 func parseFrame(b []byte, salt uint64) (f Frame, ok bool) {
 	le := binary.LittleEndian
 	size, ok := frameLen(b)
@@ -166,7 +164,7 @@ func parseFrame(b []byte, salt uint64) (f Frame, ok bool) {
 	return f, true
 }
 
-// frameFields decodes the header of a frame, whatever its checksum.
+// frameFields decodes the header of a frame without verifying its checksum.
 func frameFields(b []byte) (f Frame) {
 	le := binary.LittleEndian
 	f.Type = Type(b[12])
@@ -181,7 +179,7 @@ func frameFields(b []byte) (f Frame) {
 	return f
 }
 
-// frameLen reads the length that a frame header claims, without trusting it.
+// frameLen returns the length that a frame header claims, unverified.
 func frameLen(b []byte) (int64, bool) {
 	le := binary.LittleEndian
 	if len(b) < frameHeader || le.Uint32(b) != frameMagic {

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// goldenFile compares with a file in testdata.
+// goldenFile compares got with a file in testdata.
 func goldenFile(t *testing.T, name, got string) {
 	t.Helper()
 	golden.File(t, filepath.Join("testdata", name), got, "go test ./internal/storage/journal")
@@ -22,7 +22,7 @@ func testHeader() header {
 	return header{seq: 7, salt: 0x1122334455667788, first: 42, id: testID, capacity: 64 << 10}
 }
 
-// testFile is a file with a header and one write of three frames.
+// testFile returns a file with a header and one write of three frames.
 func testFile() []byte {
 	h := testHeader()
 	b := make([]byte, dataStart, dataStart+block)
@@ -40,8 +40,8 @@ func testFile() []byte {
 	return append(b, make([]byte, align(int64(len(b)), block)-int64(len(b)))...)
 }
 
-// What is on disks must be readable by every later version: these bytes may
-// only change together with formatVersion.
+// Every later version must be able to read existing files: these bytes may change only together
+// with formatVersion.
 func TestFormatIsFixed(t *testing.T) {
 	b := testFile()
 	frameBytes := bytes.TrimRight(b[dataStart:], "\x00")
@@ -93,7 +93,7 @@ func TestOtherVersionsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Every bit of a frame is covered: any flip makes it no frame at all.
+// The checksum covers every bit of a frame: flipping any bit makes the frame invalid.
 func TestAnyFlippedBitIsSeen(t *testing.T) {
 	whole := testFile()[dataStart:]
 	if _, valid := parseFrame(whole, testHeader().salt); !valid {
@@ -112,7 +112,7 @@ func TestAnyFlippedBitIsSeen(t *testing.T) {
 	}
 }
 
-func TestFrameEncodedAsideReadsBack(t *testing.T) {
+func TestQuarantinedFrameReadsBack(t *testing.T) {
 	f := Frame{Stream: StreamID{Partition: 9}, Type: Batches, LSN: 5, PrevEnd: 1, NextEnd: 2, Payload: []byte("aside")}
 	b := f.Encode(nil)
 	got, valid := parseFrame(b, 0)
@@ -151,8 +151,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// Whatever stands in a file, a scan neither panics nor takes more memory than
-// the file has, and gives out only frames that are what was written.
+// For any file content, a scan neither panics nor takes more memory than the file's size, and
+// returns only frames that were written.
 func FuzzScan(f *testing.F) {
 	f.Add(testFile(), uint16(0), byte(0))
 	f.Add(testFile(), uint16(100), byte(1))
@@ -172,8 +172,8 @@ func FuzzScan(f *testing.F) {
 			}
 			return nil
 		})
-		if cap(r.buf) > len(b) {
-			t.Errorf("%d bytes of memory for a file of %d", cap(r.buf), len(b))
+		if cap(r.win.Buf) > len(b) {
+			t.Errorf("%d bytes of memory for a file of %d", cap(r.win.Buf), len(b))
 		}
 	})
 }

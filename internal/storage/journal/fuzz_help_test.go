@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// sealHeader makes the checksum of an encoded header right.
+// sealHeader corrects the checksum of an encoded header.
 func sealHeader(b []byte) {
 	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:headerLen], castagnoli))
 }
@@ -15,7 +15,7 @@ func crcMatches(frame []byte) bool {
 	return binary.LittleEndian.Uint32(frame[4:]) == crc32.Checksum(frame[8:], castagnoli)
 }
 
-// frameIn reports whether the file's bytes hold the frame, checksum included.
+// frameIn reports whether the file's bytes contain the frame, including its checksum.
 func frameIn(file []byte, f *Frame) bool {
 	for at := dataStart; at+frameHeader <= len(file); at += 8 {
 		b := file[at:]

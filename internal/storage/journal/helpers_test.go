@@ -37,8 +37,8 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// told is an Owner that remembers what it was told.
-type told struct {
+// recorder is an Owner that records the outcomes of entries.
+type recorder struct {
 	mu      sync.Mutex
 	entries []*Entry
 	errs    map[*Entry]error
@@ -47,15 +47,15 @@ type told struct {
 	check   func(*Entry, error)
 }
 
-func newTold() *told {
-	o := &told{errs: map[*Entry]error{}}
+func newRecorder() *recorder {
+	o := &recorder{errs: map[*Entry]error{}}
 	o.changed = sync.NewCond(&o.mu)
 	return o
 }
 
-func (o *told) Written(e *Entry) { o.Durable(e, nil) }
+func (o *recorder) Written(e *Entry) { o.Durable(e, nil) }
 
-func (o *told) Durable(e *Entry, err error) {
+func (o *recorder) Durable(e *Entry, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, again := o.errs[e]; again {
@@ -69,8 +69,8 @@ func (o *told) Durable(e *Entry, err error) {
 	o.changed.Broadcast()
 }
 
-// wait waits until n entries were told and returns them in that order.
-func (o *told) wait(n int) []*Entry {
+// wait waits until n outcomes are recorded and returns their entries in that order.
+func (o *recorder) wait(n int) []*Entry {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.entries) < n {
@@ -79,25 +79,25 @@ func (o *told) wait(n int) []*Entry {
 	return append([]*Entry(nil), o.entries...)
 }
 
-func (o *told) count() int {
+func (o *recorder) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.entries)
 }
 
-func (o *told) err(e *Entry) error {
+func (o *recorder) err(e *Entry) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.errs[e]
 }
 
-// verify asks that all were told once, the successes in LSN order.
-func (o *told) verify(t testing.TB) {
+// verify checks that every owner was notified once, and that successes came in LSN order.
+func (o *recorder) verify(t testing.TB) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.twice {
-		t.Error("an owner was told twice")
+		t.Error("an owner was notified twice")
 	}
 	last, at := LSN(0), map[*Stream]int64{}
 	for _, e := range o.entries {
@@ -105,10 +105,10 @@ func (o *told) verify(t testing.TB) {
 			continue
 		}
 		if e.LSN <= last {
-			t.Errorf("LSN %d was told after %d", e.LSN, last)
+			t.Errorf("LSN %d was reported after %d", e.LSN, last)
 		}
 		if e.PrevEnd != at[e.Stream] && !e.Carried {
-			t.Errorf("stream %v: offset %d was told, expected %d", e.Stream.id, e.PrevEnd, at[e.Stream])
+			t.Errorf("stream %v: offset %d was reported, expected %d", e.Stream.id, e.PrevEnd, at[e.Stream])
 		}
 		last, at[e.Stream] = e.LSN, e.NextEnd
 	}
@@ -119,10 +119,10 @@ type opened struct {
 	*Journal
 	failed chan error
 	swept  chan struct{}
-	at     Position // of the fresh file
+	at     Position // position of the fresh file
 }
 
-// open opens a journal on a fresh file and lets entries in.
+// open opens a journal with a fresh file and resumes it.
 func open(t testing.TB, fsys vfs.FS, change func(*Options)) *opened {
 	t.Helper()
 	j := closedIn(t, fsys, change)
@@ -130,12 +130,13 @@ func open(t testing.TB, fsys vfs.FS, change func(*Options)) *opened {
 	return j
 }
 
-// closedIn opens a journal that takes no entries yet.
+// closedIn opens a journal that accepts no entries yet.
 func closedIn(t testing.TB, fsys vfs.FS, change func(*Options)) *opened {
 	t.Helper()
 	j := &opened{failed: make(chan error, 16), swept: make(chan struct{}, 1)}
 	opt := Options{FS: fsys, Dir: testDir, ID: testID, FileSize: 64 << 10, MaxBytes: 4 << 20}
 	opt.Failed = func(err error) { j.failed <- err }
+	opt.Synced, opt.DurableThrough = func(GroupStats) {}, func(LSN) {}
 	opt.Sweep = func() {
 		select {
 		case j.swept <- struct{}{}:
@@ -174,13 +175,13 @@ func crashing(t testing.TB, seed uint64) *crashfs.FS {
 	return f
 }
 
-// allModes returns what a loss of power can do to a file that, like a journal, never writes
-// a sector again that holds acknowledged bytes.
+// allModes returns what a power loss can do to a file that, like a journal, never overwrites a
+// sector that holds acknowledged bytes.
 func allModes() []crashfs.Mode { return append(crashfs.Modes(), crashfs.GarbleSectors) }
 
 func newStream(n int) *Stream { return NewStream(StreamID{Topic: [16]byte{1}, Partition: int32(n)}) }
 
-// give gives the journal an entry in one of three ways, which mean the same.
+// give submits an entry in one of three equivalent ways.
 func (j *opened) give(way int, e *Entry) error {
 	if way%3 == 0 {
 		return j.Submit(nil, e)
@@ -194,7 +195,7 @@ func (j *opened) give(way int, e *Entry) error {
 	return err
 }
 
-// entry makes the entry of one record at an offset.
+// entry returns an entry of one record at an offset.
 func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry {
 	payload := make([]byte, size)
 	for i := range payload {
@@ -203,7 +204,7 @@ func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry
 	return &Entry{Stream: s, Type: Batches, Payload: payload, PrevEnd: at, NextEnd: at + 1, Records: 1, Profile: p, Owner: o}
 }
 
-// lsns scans and returns what the chain holds, checked to be dense.
+// frames scans the journal and returns the frames of the chain, whose LSNs it checks to be dense.
 func frames(fsys vfs.FS, from Position) ([]Frame, Extent, error) {
 	var all []Frame
 	ext, err := scan(&reader{fs: fsys, dir: testDir, id: testID}, from, func(f Frame) error {
@@ -217,7 +218,7 @@ func frames(fsys vfs.FS, from Position) ([]Frame, Extent, error) {
 	return all, ext, err
 }
 
-// holds asks that the frames hold the entry as it was submitted.
+// holds returns an error unless the frames contain the entry as it was submitted.
 func holds(all []Frame, e *Entry) error {
 	for _, f := range all {
 		if f.LSN != e.LSN {

@@ -11,51 +11,51 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// ErrStopped is returned by Submit, and told to owners, while the journal
-// stands still after a failure and after Close.
+// ErrStopped is returned by Submit, and passed to owners, while the journal is stopped after a
+// failure or after Close.
 var ErrStopped = errors.New("journal is stopped")
 
-// ErrDropped is told to the owners of entries that Drop took back.
+// ErrDropped is passed to the owners of entries that Drop removed.
 var ErrDropped = errors.New("entry was dropped before it was written")
 
-// Options are what a journal needs from the log directory that owns it.
+// Options configure a journal; the log directory that owns it provides them. Of the functions, only
+// Absent may be nil.
 type Options struct {
 	FS  vfs.FS
 	Dir string
-	// ID is the journal's identity, written into every file. A file with
-	// another one is foreign and refused.
+	// ID is the journal's identity, written into every file. The journal rejects files with another
+	// ID.
 	ID [16]byte
-	// FileSize is the capacity of a file in bytes, at least 64 KiB. One entry
-	// that needs more gets a larger file of its own.
+	// FileSize is the capacity of a file in bytes, at least 64 KiB. An entry that needs more gets a
+	// larger file of its own.
 	FileSize int64
-	// MaxBytes bounds the files that hold entries still needed; entries wait
-	// for a Release beyond it. At least 4 × FileSize.
+	// MaxBytes bounds the files that hold entries still needed, in bytes, at least 4 × FileSize.
+	// Beyond it, entries wait for a Release.
 	MaxBytes int64
-	// Absent tells how many connections produced lately and have no request
-	// waiting; nil means that it isn't known. See durability.Group. It must not block.
+	// Absent returns how many connections produced recently and have no request waiting; nil means
+	// that the number is unknown. See durability.Group. It must not block.
 	Absent func() int
-	// Sweep is called, from any goroutine and often, when half of MaxBytes is in
-	// use: the directory should make old files unnecessary. It must not block.
+	// Sweep is called, from any goroutine and often, when half of MaxBytes is in use: the directory
+	// should flush logs so that old files can be released. It must not block.
 	Sweep func()
-	// Failed is called once per failure, after every entry that is not durable
-	// was told. It must not block.
+	// Failed is called once per failure, after the owner of every entry that is not durable has
+	// been notified. It must not block.
 	Failed func(error)
-	// UnsyncedBytes bounds the payload that was written and not synced because
-	// nobody's profile asked for that: beyond it the journal syncs on its own
-	// account. Default 8 MiB.
+	// UnsyncedBytes bounds the payload bytes that are written but not synced because no entry's
+	// profile asks for a datasync; beyond it the journal syncs on its own. Default 8 MiB.
 	UnsyncedBytes int64
-	// Synced is called after every datasync with what it made durable.
+	// Synced is called after every datasync with the entries that it made durable.
 	Synced func(GroupStats)
-	// DurableThrough is called after a datasync that made entries durable whose
-	// owners had Written: all of them up to an LSN are. It is called like the
-	// owners, in order with them, and must not block. It may be nil.
+	// DurableThrough is called after a datasync that made entries durable whose owners received
+	// Written: all such entries up to the LSN are durable. It is called in order with the calls to
+	// owners and must not block.
 	DurableThrough func(LSN)
-	// Broken is for tests.
+	// Broken disables rules, for tests.
 	Broken Broken
 }
 
-// unsyncedBytes is the default of Options.UnsyncedBytes. A datasync of that much
-// takes a few milliseconds, and a bulk load needs one for so many bytes only.
+// unsyncedBytes is the default of Options.UnsyncedBytes. A datasync of that much takes a few
+// milliseconds, and a bulk load then needs only one datasync for every 8 MiB.
 const unsyncedBytes = 8 << 20
 
 // GroupStats describes what one datasync made durable.
@@ -65,23 +65,21 @@ type GroupStats struct {
 	Sync    time.Duration // of the datasync
 }
 
-// Owner is notified of an entry's outcome. Exactly one of its methods is called per
-// entry, from the journal's notifier goroutine or from WriteGroup, or for entries that Drop
-// takes back, by Drop. They must not block. From that call on the journal doesn't use
-// the entry or its payload.
+// Owner is notified of an entry's outcome. Exactly one of its methods is called per entry, by the
+// notifier goroutine, by WriteGroup, or by Drop for entries that it removes. The methods must not
+// block. From that call on, the journal does not use the entry or its payload.
 type Owner interface {
-	// Written is called for an entry whose profile acknowledges what is written,
-	// once the write has returned. Options.DurableThrough reports later that
-	// it is durable. Entries of one stream are reported in LSN order.
+	// Written is called for an entry whose profile acknowledges written records, when the write has
+	// returned. Options.DurableThrough reports later that it is durable. Entries of one stream are
+	// reported in LSN order.
 	Written(e *Entry)
-	// Durable is called in LSN order for every other entry when it is durable, and
-	// with an error for an entry that is neither written nor ever will be
-	// acknowledged.
+	// Durable is called in LSN order for every other entry when it is durable. It is called with an
+	// error for an entry that was not acknowledged and never will be.
 	Durable(e *Entry, err error)
 }
 
-// Entry is one frame to be. The submitter sets the exported fields but LSN and
-// must not touch them, nor the payload's bytes, until Owner.Durable.
+// Entry is the content of a future frame. The submitter sets the exported fields except LSN. It
+// must not modify them or the payload until the journal calls the Owner.
 type Entry struct {
 	Stream  *Stream
 	Type    Type
@@ -90,11 +88,11 @@ type Entry struct {
 	PrevEnd int64  // log end before the entry
 	NextEnd int64  // log end after it
 	Records int
-	// Profile gives the window; nil means that the entry does not wait and may
-	// use the space that is kept for carried entries, which make room.
+	// Profile determines the window. nil marks a control entry: it does not wait, and it may use
+	// the space reserved for carried entries, whose writing allows a Release.
 	Profile *durability.Profile
 	Owner   Owner
-	// LSN is set by the journal before Owner.Durable.
+	// LSN is set by the journal before it calls the Owner.
 	LSN LSN
 
 	arrived time.Time
@@ -105,10 +103,10 @@ func (e *Entry) control() bool { return e.Profile == nil }
 // onWrite reports whether the entry is acknowledged when it is written.
 func (e *Entry) onWrite() bool { return e.Profile != nil && e.Profile.Ack == durability.Written }
 
-// patient: the entry does not mind waiting for others.
+// patient reports whether the entry may wait for others.
 func (e *Entry) patient() bool { return e.Profile != nil && e.Profile.MaxWait > 0 }
 
-// size is an upper bound of what the entry takes in a file.
+// size returns an upper bound of the entry's size in a file, in bytes.
 func (e *Entry) size() int64 { return frameHeader + int64(len(e.Payload)) + 8 }
 
 type state uint8
@@ -116,62 +114,63 @@ type state uint8
 const (
 	stopped state = iota // before Resume and after a failure
 	running
-	closing // drains what is queued
+	closing // writes what is queued, then closes
 	closed
 )
 
-// writeMax is how many bytes are written, and synced, at once at most. A request of a bulk
-// load may bring 8 MiB for many partitions, and is answered when the last one is
-// durable (measured with 16 partitions: 622 MB/s at 1 MiB, 695 at 4, no more at 8);
-// what comes meanwhile waits for one such write.
+// writeMax bounds the bytes that one write, and the datasync after it, covers. A request of a bulk
+// load may contain 8 MiB for many partitions and is answered when the last of them is durable. With
+// 16 partitions, 1 MiB gave 622 MB/s and 4 MiB gave 695; 8 MiB gave no more. A request that arrives
+// meanwhile waits for one such write.
 const writeMax = 4 << 20
 
-// Journal is the journal of one log directory. All methods may be called
-// concurrently unless they say otherwise.
+// Journal is the journal of one log directory. All methods may be called concurrently unless they
+// say otherwise.
 type Journal struct {
 	opt      Options
 	maxWrite int64
 	space    space
 
-	mu       sync.Mutex
-	state    state
-	ready    fifo[*Stream] // streams with queued entries, in turn
-	waiting  window        // of all queued entries
-	steps    atomic.Uint64 // writes and datasyncs that ended well
-	busy     bool          // somebody writes a group: the writer, or a caller of WriteGroup
-	idle     *sync.Cond    // busy became false, or telling 0
-	parked   bool          // the writer waits for wake
-	alarm    time.Time     // when the parked writer looks at what waits anyway; zero: never
-	roomless bool          // the writer waits for space: only control entries pass
-	wake     chan struct{}
+	mu      sync.Mutex
+	state   state
+	ready   fifo[*Stream] // streams with queued entries, in round-robin order
+	waiting window        // summary of all queued entries
+	steps   atomic.Uint64 // number of successful writes and datasyncs
+	busy    bool          // a goroutine writes a group: the writer or a caller of WriteGroup
+	idle    *sync.Cond    // signaled when busy becomes false or notifying becomes 0
+	parked  bool          // the writer waits for wake
+	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is poked
+	noSpace bool          // the writer waits for space: only control entries may be written
+	wake    chan struct{}
 
-	next     LSN // the next LSN; the writer's, and Fresh's while stopped
+	next     LSN // the next LSN; owned by the busy goroutine, and by Fresh while stopped
 	assigned atomic.Uint64
 	durable  atomic.Uint64
 	notified atomic.Uint64
 
-	group group // of who is busy
-	// asked: somebody waits for what is written to become durable.
+	group group // owned by the busy goroutine
+	// asked: a caller waits for written entries to become durable.
 	asked bool
 
-	told    chan batch   // to the notifier
-	telling atomic.Int64 // batches for the notifier that it is not through with
-	free    chan []*Entry
-	done    sync.WaitGroup
+	outcomes  chan batch   // to the notifier
+	notifying atomic.Int64 // batches that the notifier has not finished
+	free      chan []*Entry
+	done      sync.WaitGroup
 }
 
-// Open prepares the journal below opt.Dir, which must exist. It writes nothing
-// and takes no entries before Fresh and Resume. Close must be called.
+// Open prepares the journal in opt.Dir, which must exist. It writes nothing and accepts no entries
+// before Fresh and Resume. The caller must call Close.
 func Open(opt Options) (*Journal, error) {
 	opt.FileSize &^= block - 1
 	if opt.FileSize < 64<<10 || opt.MaxBytes < 4*opt.FileSize {
-		return nil, fmt.Errorf("journal %s: file size %d (at least 65536) and total %d (at least 4 files) don't fit", opt.Dir, opt.FileSize, opt.MaxBytes)
+		return nil, fmt.Errorf("open journal %s: file size %d must be at least 65536 bytes, total size %d at least 4 files",
+			opt.Dir, opt.FileSize, opt.MaxBytes)
 	}
 	j := &Journal{
 		opt:      opt,
 		maxWrite: min(writeMax, opt.FileSize/8),
 		wake:     make(chan struct{}, 1),
-		told:     make(chan batch, 8),
+		outcomes: make(chan batch, 8),
 		free:     make(chan []*Entry, 16),
 		next:     1,
 	}
@@ -179,7 +178,7 @@ func Open(opt Options) (*Journal, error) {
 		j.opt.UnsyncedBytes = unsyncedBytes
 	}
 	if j.opt.Absent == nil {
-		j.opt.Absent = func() int { return 1 } // somebody may come
+		j.opt.Absent = func() int { return 1 } // a request may still arrive
 	}
 	j.idle = sync.NewCond(&j.mu)
 	if err := j.space.init(&j.opt, j.poke); err != nil {
@@ -192,12 +191,12 @@ func Open(opt Options) (*Journal, error) {
 	return j, nil
 }
 
-// Drop takes the stream's entries back that are not yet being written and tells
-// their owners ErrDropped. Entries being written are told as usual.
+// Drop removes the stream's entries that are not being written yet and passes ErrDropped to their
+// owners. Entries that are being written are reported as usual.
 func (j *Journal) Drop(s *Stream) {
 	j.mu.Lock()
 	dropped := append([]*Entry(nil), s.queue.all()...)
-	s.queue.reset() // the writer takes it off the list
+	s.queue.reset() // the writer takes the stream off ready
 	for _, e := range dropped {
 		j.waiting.count(e, -1)
 	}
@@ -208,14 +207,14 @@ func (j *Journal) Drop(s *Stream) {
 	}
 }
 
-// Durable returns the highest LSN known synced.
+// Durable returns the highest LSN known to be synced.
 func (j *Journal) Durable() LSN { return LSN(j.durable.Load()) }
 
-// Assigned returns the highest LSN ever given, also to entries that were lost:
-// no frame at or below it will be written any more.
+// Assigned returns the highest LSN ever assigned, including those of lost entries. No frame at or
+// below it will be written from now on.
 func (j *Journal) Assigned() LSN { return LSN(j.assigned.Load()) }
 
-// Sync asks for a datasync of what is queued and written. It doesn't wait for it.
+// Sync requests a datasync of the queued and written entries. It does not wait for it.
 func (j *Journal) Sync() {
 	j.mu.Lock()
 	wake := false
@@ -229,22 +228,22 @@ func (j *Journal) Sync() {
 	}
 }
 
-// Notified returns the LSN through which all owners have been told.
+// Notified returns the LSN through which all owners have been notified.
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
 
-// Pulse returns a number that grows with every write and datasync that ends, and whether one runs or
-// is due. If that stays so and the number stays the same for long, the journal hangs, or its disk
-// does. Entries that wait for others because their profile says so are not due.
+// Pulse returns the number of completed writes and datasyncs, and reports whether one is running or
+// due. If one stays due and the number does not change for long, the journal or its disk hangs.
+// Entries whose profile lets them wait for others are not due.
 func (j *Journal) Pulse() (progress uint64, waiting bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	due := j.waiting.entries > 0 && (j.roomless || !time.Now().Before(j.waiting.wakeAt))
+	due := j.waiting.entries > 0 && (j.noSpace || !time.Now().Before(j.waiting.wakeAt))
 	return j.steps.Load(), due || j.busy || j.asked
 }
 
-// Close writes what is queued, if the journal runs, and stops the goroutines.
-// Entries that only a Release or space on the disk would let pass are told
-// ErrStopped. Submit fails from now on.
+// Close writes the queued entries if the journal is running, and stops the goroutines. Entries that
+// could be written only after a Release, or after space was freed on the disk, fail with
+// ErrStopped. From now on Submit fails.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.state == closed || j.state == closing {

@@ -2,18 +2,17 @@ package journal
 
 import "fmt"
 
-// Fresh prepares a file that no frame was ever put in, above every file and
-// LSN seen, and makes its header durable. The journal must stand still: before
-// the first Resume, or after a failure was told. minNext is the smallest LSN that
-// may be given from now on.
+// Fresh creates a file that holds no frame, with a sequence above every file and an LSN above every
+// LSN seen, and makes its header durable. The journal must be stopped: before the first Resume, or
+// after a failure was reported. minNext is the smallest LSN that may be assigned from now on.
 //
-// The caller makes the returned position its redo pointer, durably, and then
-// calls Resume: no frame of an older file counts any more.
+// The caller must make the returned position its redo pointer, durably, and then call Resume: from
+// then on no frame of an older file counts.
 func (j *Journal) Fresh(minNext LSN) (Position, error) {
 	j.mu.Lock()
 	if j.state != stopped {
 		j.mu.Unlock()
-		return Position{}, fmt.Errorf("journal %s: a fresh file was asked for while it is in use", j.opt.Dir)
+		return Position{}, fmt.Errorf("begin fresh file of journal %s: the journal is in use", j.opt.Dir)
 	}
 	if j.opt.Broken.has(Reuse) {
 		j.next = j.Durable() + 1
@@ -25,7 +24,7 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 	s := &j.space
 	s.names.Lock()
 	defer s.names.Unlock()
-	f, err := s.make(0)
+	f, err := s.newFile(0)
 	if err != nil {
 		return Position{}, err
 	}
@@ -45,19 +44,19 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 	return Position{File: f.seq, LSN: first}, nil
 }
 
-// Position is a place in the journal: a file and the first LSN that matters.
+// Position is a position in the journal: a file and the first LSN that is needed.
 type Position struct {
 	File uint64
 	LSN  LSN
 }
 
-// Resume lets entries in. Files older than the fresh one are given up.
+// Resume lets the journal accept entries and releases all files older than the fresh one.
 func (j *Journal) Resume() error {
 	s := &j.space
 	s.mu.Lock()
 	if s.cur == nil {
 		s.mu.Unlock()
-		return fmt.Errorf("journal %s: no fresh file", j.opt.Dir)
+		return fmt.Errorf("resume journal %s: it has no fresh file", j.opt.Dir)
 	}
 	fresh := s.cur
 	s.mu.Unlock()
@@ -76,43 +75,42 @@ func (j *Journal) Resume() error {
 	return nil
 }
 
-// Release says that no file before the one at a position is needed any more: a
-// checkpoint that names this position is durable. Files go by the one that is
-// named and not by their frames: the one named may hold none that is needed,
-// while its successor's header is not known durable yet.
+// Release reports that no file before at.File is needed any longer: a checkpoint that names this
+// position is durable. Release goes by files, not by frames: the named file may hold no needed
+// frame while the header of its successor is not known to be durable.
 func (j *Journal) Release(at Position) { j.space.release(at.File) }
 
-// Rotate makes the next write begin a file of its own, so that a clean stop
-// leaves a journal whose needed part is empty. It waits for the group that is
-// being written, until what is written is durable, and until every owner of an earlier one was told: a checkpoint that names
-// the new file must cover all that is acknowledged. It fails where the journal has failed, before
-// or meanwhile: that file would say of what was lost that it is durable. Nothing may be queued, and
-// no Owner may call it. Resume must follow, or Close.
+// Rotate makes the next write begin a new file, so that a clean stop leaves a journal whose needed
+// part is empty. It waits until the group being written is durable and every owner of an earlier
+// entry has been notified: a checkpoint that names the new file must cover all acknowledged
+// entries. Rotate fails if the journal has failed or fails meanwhile: the new file would otherwise
+// declare lost entries durable. No entry may be queued, and no Owner may call Rotate. The caller
+// must then call Resume or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
-	for j.busy || j.telling.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
+	for j.busy || j.notifying.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
 		if !j.asked {
-			j.asked = true // what is written shall not wait for its interval
+			j.asked = true // written entries must not wait for their interval
 			j.poke()
 		}
 		j.idle.Wait()
 	}
 	if j.state != running {
 		j.mu.Unlock()
-		return Position{}, fmt.Errorf("journal %s can't begin a new file: %w", j.opt.Dir, ErrStopped)
+		return Position{}, fmt.Errorf("rotate journal %s: %w", j.opt.Dir, ErrStopped)
 	}
 	if j.waiting.entries > 0 {
 		j.mu.Unlock()
-		return Position{}, fmt.Errorf("journal %s: entries wait, so that it can't begin a new file", j.opt.Dir)
+		return Position{}, fmt.Errorf("rotate journal %s: entries are queued", j.opt.Dir)
 	}
 	j.state = stopped
 	j.mu.Unlock()
 	return j.Fresh(0)
 }
 
-// Oldest returns the redo pointer for a checkpoint that needs the frames from
-// lsn on: the newest file that begins at or before lsn, and whose header is known
-// to be on the disk; one that a power loss may take back must not be named.
+// Oldest returns the redo pointer for a checkpoint that needs the frames from lsn on: the newest
+// file that begins at or before lsn and whose header is known to be durable. A checkpoint must not
+// name a file that a power loss could remove.
 func (j *Journal) Oldest(lsn LSN) Position {
 	s := &j.space
 	s.mu.Lock()
@@ -126,21 +124,21 @@ func (j *Journal) Oldest(lsn LSN) Position {
 	return at
 }
 
-// SweepTarget returns the LSN through which frames should become unnecessary so
-// that about half of the files in use can be given up; 0 if only one is in use.
+// SweepTarget returns the LSN through which frames must become unnecessary so that about half of
+// the files in use can be released; 0 if only one is in use.
 func (j *Journal) SweepTarget() LSN {
 	s := &j.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.live) - 1 // the current one is never given up
+	n := len(s.live) - 1 // the current file is never released
 	if n <= 0 {
 		return 0
 	}
-	// By where the next file begins: one that was passed over by a large entry holds no frame.
+	// Use the start of the next file: a file that a large entry skipped holds no frame.
 	return max(min(s.live[(n-1)/2+1].first-1, j.Notified()), 1)
 }
 
-// Used returns the bytes of the files that are in use.
+// Used returns the size of the files in use, in bytes.
 func (j *Journal) Used() int64 {
 	j.space.mu.Lock()
 	defer j.space.mu.Unlock()
@@ -150,7 +148,7 @@ func (j *Journal) Used() int64 {
 // Full reports whether entries wait for a Release.
 func (j *Journal) Full() bool { return j.Used()+j.opt.FileSize > j.opt.MaxBytes }
 
-// Growth returns how many bytes the journal may yet take of its file system.
+// Growth returns how many more bytes the journal may take of its file system.
 func (j *Journal) Growth() int64 {
 	s := &j.space
 	s.mu.Lock()
@@ -165,9 +163,9 @@ func (j *Journal) Growth() int64 {
 	return max(n, 0)
 }
 
-// Preparing returns how many bytes the journal takes of its file system without
-// another entry: what the files that are in use and next have not been zeroed of yet,
-// and a next one that nobody has begun.
+// Preparing returns how many bytes the journal will take of its file system without another entry:
+// the parts of the current and next file that are not zeroed yet, and the next file if it is not
+// prepared yet.
 func (j *Journal) Preparing() (n int64) {
 	s := &j.space
 	s.mu.Lock()
@@ -190,5 +188,9 @@ func (j *Journal) Preparing() (n int64) {
 	return n
 }
 
-// Stalled returns why the journal cannot make room for entries, nil if it can.
-func (j *Journal) Stalled() error { return j.space.stalled() }
+// Stalled returns why the journal cannot make space for entries, or nil if it can.
+func (j *Journal) Stalled() error {
+	j.space.mu.Lock()
+	defer j.space.mu.Unlock()
+	return j.space.lastErr
+}

@@ -2,20 +2,19 @@ package journal
 
 import "fmt"
 
-// batch is what one write or datasync decided.
+// batch is the outcome of one write or datasync.
 type batch struct {
 	entries []*Entry
-	written bool // the entries are written; not set: they are durable, or lost to err
+	written bool // the entries are written; if not set, they are durable, or lost because of err
 	err     error
-	failed  bool // the journal stands still because of err
-	// notified, where it is not 0, is the LSN through which every owner has been
-	// notified after this batch, and through the one through which written
-	// entries have become durable.
+	failed  bool // the journal stopped because of err
+	// notified, if not 0, is the LSN through which every owner has been notified after this batch.
+	// through, if not 0, is the LSN through which written entries have become durable.
 	notified, through LSN
 }
 
-// fail ends a life of the journal: nothing is written to its file again, and
-// every entry that is not durable is told.
+// fail stops the journal after a failed write or datasync: nothing is written to the current file
+// again, and the owner of every entry that was not reported receives the error.
 func (j *Journal) fail(err error) {
 	g := &j.group
 	j.space.abandon()
@@ -29,7 +28,7 @@ func (j *Journal) fail(err error) {
 	j.notifyLater(batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true})
 }
 
-// emptyLocked appends everything queued to lost and empties the queues.
+// emptyLocked appends all queued entries to lost and empties the queues.
 func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
 	for _, s := range j.ready.all() {
 		lost = append(lost, s.queue.all()...)
@@ -41,39 +40,37 @@ func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
 	return lost
 }
 
-// notifyLater leaves a batch to the notifier.
+// notifyLater passes a batch to the notifier.
 func (j *Journal) notifyLater(b batch) {
-	j.telling.Add(1)
-	j.told <- b
+	j.notifying.Add(1)
+	j.outcomes <- b
 }
 
-// notifyNow tells the owners unless the notifier is not through with those before; the
-// caller is busy, so that there will be no more of them.
+// notifyNow calls the owners itself unless the notifier still has earlier batches. The caller must
+// be busy, so that no further batches are added.
 func (j *Journal) notifyNow(b batch) {
-	if j.telling.Load() > 0 {
+	if j.notifying.Load() > 0 {
 		j.notifyLater(b)
 		return
 	}
 	j.notifyOwners(b)
 }
 
-// notify is the notifier goroutine: it tells owners while the writer is at the
-// next group.
+// notify is the notifier goroutine: it calls owners while the writer works on the next group.
 func (j *Journal) notify() {
 	defer j.done.Done()
 	defer j.space.stop()
-	for b := range j.told {
+	for b := range j.outcomes {
 		j.notifyOwners(b)
-		if j.telling.Add(-1) == 0 {
-			j.mu.Lock() // a caller of Rotate that saw the batch waits by now
+		if j.notifying.Add(-1) == 0 {
+			j.mu.Lock() // a caller of Rotate that counted the batch is waiting by now
 			j.idle.Broadcast()
 			j.mu.Unlock()
 		}
 	}
 }
 
-// notifyOwners notifies owners of what became of their entries. Batches are told one after the
-// other.
+// notifyOwners notifies owners of the outcome of their entries, one batch after the other.
 func (j *Journal) notifyOwners(b batch) {
 	for _, e := range b.entries {
 		if b.written {
@@ -85,16 +82,16 @@ func (j *Journal) notifyOwners(b batch) {
 	if b.notified > 0 {
 		j.notified.Store(uint64(b.notified))
 	}
-	if b.through > 0 && j.opt.DurableThrough != nil {
+	if b.through > 0 {
 		j.opt.DurableThrough(b.through)
 	}
-	if b.failed && j.opt.Failed != nil {
+	if b.failed {
 		j.opt.Failed(b.err)
 	}
 	j.recycle(b.entries)
 }
 
-// slice and recycle pass entry slices around instead of allocating them.
+// slice and recycle reuse entry slices instead of allocating new ones.
 func (j *Journal) slice() []*Entry {
 	select {
 	case s := <-j.free:

@@ -13,16 +13,16 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Many goroutines submit to many streams with all profiles, and help to write them or
-// don't: every owner is told once, in LSN order, every stream in the order of Submit, and everything told is
-// durable by then.
+// Many goroutines submit to many streams with all profiles, and some of them write groups
+// themselves. Every owner is notified once, in LSN order, every stream in the order of Submit, and
+// every entry reported as durable is durable.
 func TestOrderUnderConcurrency(t *testing.T) {
 	disk := crashing(t, 1)
 	j := open(t, disk, func(o *Options) { o.MaxBytes = 64 << 20 })
-	o := newTold()
+	o := newRecorder()
 	o.check = func(e *Entry, err error) {
 		if err == nil && e.LSN > j.Durable() {
-			t.Errorf("LSN %d was told, %d is durable", e.LSN, j.Durable())
+			t.Errorf("LSN %d was reported, %d is durable", e.LSN, j.Durable())
 		}
 	}
 	const streams, each = 16, 60
@@ -39,7 +39,7 @@ func TestOrderUnderConcurrency(t *testing.T) {
 	wg.Wait()
 	ok(t, j.Close())
 	if o.count() != streams*each {
-		t.Errorf("%d of %d told", o.count(), streams*each)
+		t.Errorf("%d of %d reported", o.count(), streams*each)
 	}
 	o.verify(t)
 	all, _, err := frames(disk.PowerLossImage(0, 1), j.at)
@@ -54,12 +54,12 @@ func TestOrderUnderConcurrency(t *testing.T) {
 	ok(t, j.Close())
 }
 
-// A datasync is held: nobody is told before it returns, whatever arrives.
-func TestNobodyIsToldBeforeTheSync(t *testing.T) {
+// While a datasync is held up, no owner is notified, whatever arrives.
+func TestNoOwnerIsNotifiedBeforeTheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		hold := make(chan struct{})
 		held := fsys.Add(errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }})
 		const n = 10
@@ -68,26 +68,26 @@ func TestNobodyIsToldBeforeTheSync(t *testing.T) {
 			synctest.Wait()
 		}
 		if o.count() != 0 {
-			t.Errorf("%d were told while the sync was under way", o.count())
+			t.Errorf("%d reported during the sync", o.count())
 		}
 		close(hold)
 		synctest.Wait()
-		// One for the first entry, one for all that came meanwhile.
+		// One for the first entry, one for all that arrived meanwhile.
 		if o.count() != n || held.Hits() != 2 {
-			t.Errorf("%d told with %d syncs", o.count(), held.Hits())
+			t.Errorf("%d reported with %d syncs", o.count(), held.Hits())
 		}
 		o.verify(t)
 		ok(t, j.Close())
 	})
 }
 
-// 50 MB of one stream stand before a small entry of another: it goes out with
-// the next write but one.
+// 50 MB of one stream are queued before a small entry of another stream: the small entry is part of
+// one of the next two writes.
 func TestBulkDoesNotHoldUpSmallEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 16<<20, 128<<20 })
-		bulk, o := newStream(1), newTold()
+		bulk, o := newStream(1), newRecorder()
 		var entries []*Entry
 		for i := range 200 {
 			entries = append(entries, entry(bulk, int64(i), 256<<10, eager, o))
@@ -96,13 +96,13 @@ func TestBulkDoesNotHoldUpSmallEntries(t *testing.T) {
 		rule := fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
 		ok(t, j.Submit(nil, entries...))
 		synctest.Wait() // the first write waits for its sync
-		small := newTold()
+		small := newRecorder()
 		e := entry(newStream(2), 0, 350, eager, small)
 		ok(t, j.Submit(nil, e))
 		close(hold)
 		small.wait(1)
 		if e.LSN > 10 {
-			t.Errorf("%d bulk entries of 256 KiB went first", e.LSN-1)
+			t.Errorf("%d bulk entries of 256 KiB were written first", e.LSN-1)
 		}
 		rule.Off()
 		o.wait(len(entries))
@@ -111,23 +111,23 @@ func TestBulkDoesNotHoldUpSmallEntries(t *testing.T) {
 	})
 }
 
-// Drop takes back what isn't being written, and the rest goes on.
+// Drop removes the entries that are not being written; the others are written as usual.
 func TestDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), func(o *Options) { o.Absent = several })
 		a, b := newStream(1), newStream(2)
-		oa, ob := newTold(), newTold()
+		oa, ob := newRecorder(), newRecorder()
 		ok(t, j.Submit(nil, entry(a, 0, 100, high, oa), entry(a, 1, 100, high, oa)))
 		ok(t, j.Submit(nil, entry(b, 0, 100, high, ob)))
 		j.Drop(a)
 		if oa.count() != 2 || !errors.Is(oa.err(oa.entries[0]), ErrDropped) {
-			t.Errorf("%d were told", oa.count())
+			t.Errorf("%d reported", oa.count())
 		}
 		ok(t, j.Submit(nil, entry(a, 0, 100, high, oa)))
 		time.Sleep(high.MaxWait)
 		synctest.Wait()
 		if ob.count() != 1 || oa.count() != 3 {
-			t.Errorf("%d and %d were told", ob.count(), oa.count())
+			t.Errorf("%d and %d reported", ob.count(), oa.count())
 		}
 		j.Drop(a)
 		j.Drop(newStream(3))
@@ -135,7 +135,7 @@ func TestDrop(t *testing.T) {
 	})
 }
 
-// BenchmarkGroup is the work of 128 producers whose entries share one datasync.
+// BenchmarkGroup measures 128 producers whose entries share one datasync.
 func BenchmarkGroup(b *testing.B) {
 	for _, streams := range []int{1, 128} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
@@ -167,7 +167,7 @@ func BenchmarkGroup(b *testing.B) {
 	}
 }
 
-// counter counts down what it is told.
+// counter counts down with each notification.
 type counter struct{ sync.WaitGroup }
 
 func (c *counter) Written(*Entry) { c.Done() }

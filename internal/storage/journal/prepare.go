@@ -27,9 +27,9 @@ func (s *space) prepare() {
 		s.mu.Unlock()
 		switch {
 		case err != nil:
-			s.poke() // a writer that is about to end must not wait for room
-			// A full disk may have room again. Until then kicks, of which every
-			// look of the writer is one, change nothing.
+			s.poke() // a writer that is about to stop must not wait for space
+			// A full disk may get space again. Until then, kicks change nothing, and every check by
+			// the writer is one.
 			kick = nil
 			retry.Reset(time.Second)
 		case worked:
@@ -41,14 +41,7 @@ func (s *space) prepare() {
 	}
 }
 
-// stalled returns why no room could be made, if that is so.
-func (s *space) stalled() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastErr
-}
-
-// prepareOnce does the most urgent piece of work and reports whether there was any.
+// prepareOnce does the most urgent step and reports whether there was one.
 func (s *space) prepareOnce() (bool, error) {
 	s.mu.Lock()
 	cur, next, want := s.cur, s.next, s.want
@@ -59,8 +52,8 @@ func (s *space) prepareOnce() (bool, error) {
 	off := cur.off.Load()
 	switch {
 	case cur.dead():
-		// The next write finds that and has the journal begin another file. Until then it
-		// is no lack of room: records that are refused for that would never come to it.
+		// The next write fails and makes the journal begin another file. Until then this is no lack
+		// of space: entries that were refused for lack of space would never trigger that write.
 		return false, nil
 	case next != nil && next.dead():
 		return true, s.replace(next, want)
@@ -77,13 +70,13 @@ func (s *space) prepareOnce() (bool, error) {
 	return false, nil
 }
 
-// replace makes a file the next one instead of old, which may be nil, unless
-// the journal moved on meanwhile: files follow one another in the order of their
-// names.
+// replace creates a file and makes it the next one in place of old, which may be nil. If the
+// journal has moved on to a later file meanwhile, the new file is disposed of: files must follow
+// one another in the order of their names.
 func (s *space) replace(old *file, want int64) error {
 	s.names.Lock()
 	defer s.names.Unlock()
-	f, err := s.make(want)
+	f, err := s.newFile(want)
 	if err != nil {
 		return err
 	}
@@ -99,7 +92,7 @@ func (s *space) replace(old *file, want int64) error {
 	return nil
 }
 
-// extend writes zeros ahead. A file that was left meanwhile needs none.
+// extend writes zeros ahead. A file that was closed meanwhile needs none.
 func (s *space) extend(f *file, n int64) (bool, error) {
 	err := f.zero(n)
 	if errors.Is(err, errClosed) {
@@ -108,17 +101,15 @@ func (s *space) extend(f *file, n int64) (bool, error) {
 	return true, err
 }
 
-// dispose closes a file that was made and never put to use. The caller holds
-// names.
+// dispose closes a file that was created and never used. The caller must hold names.
 func (s *space) dispose(f *file) {
 	dead := f.dead()
-	_ = f.close() // nothing of it counts
+	_ = f.close() // no needed frame is in it
 	s.retire(f.name, f.zeroed.Load(), dead || f.capacity != s.opt.FileSize)
 }
 
-// make names a file for use: one that is not needed any more, or a new one. The
-// caller holds names.
-func (s *space) make(want int64) (*file, error) {
+// newFile prepares a file: it renames a spare file or creates a new one. The caller must hold names.
+func (s *space) newFile(want int64) (*file, error) {
 	s.mu.Lock()
 	s.maxSeq++
 	seq := s.maxSeq
@@ -149,25 +140,25 @@ func (s *space) make(want int64) (*file, error) {
 	return f, nil
 }
 
-// open makes the file under its name, out of an old one if there is one.
+// open creates the file under its name, or renames the spare file old to it.
 func (s *space) open(f *file, old spare) (err error) {
 	if old.name == "" {
 		f.f, err = s.opt.FS.Create(s.path(f.name))
 		return err
 	}
 	if err := s.opt.FS.Rename(s.path(old.name), s.path(f.name)); err != nil {
-		return err // a new start finds the old file
+		return err // recovery finds the old file
 	}
 	f.zeroed.Store(min(old.size, f.capacity) &^ (block - 1))
 	if f.f, err = s.opt.FS.Open(s.path(f.name)); err != nil {
-		_ = s.opt.FS.Remove(s.path(f.name)) // it only takes space
+		_ = s.opt.FS.Remove(s.path(f.name)) // it only takes up space
 	}
 	return err
 }
 
-// discard removes a file that could not be prepared, so that trying again on a
-// full disk doesn't fill it.
+// discard removes a file that could not be prepared, so that repeated attempts do not fill a full
+// disk.
 func (s *space) discard(f *file) {
 	_ = f.close()
-	_ = s.opt.FS.Remove(s.path(f.name)) // the next start tries again
+	_ = s.opt.FS.Remove(s.path(f.name)) // recovery tries again
 }

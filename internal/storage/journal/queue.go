@@ -6,31 +6,31 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Stream is a log's queue in the journal. Its fields belong to the journal's lock.
+// Stream is a log's queue in the journal. The journal's lock guards its fields.
 type Stream struct {
 	id     StreamID
 	queue  fifo[*Entry]
-	listed bool // stands in Journal.ready
+	listed bool // is in Journal.ready
 }
 
-// NewStream returns the queue for a log. It outlives failures of the journal.
+// NewStream returns the queue for a log. It stays usable after a failure of the journal.
 func NewStream(id StreamID) *Stream { return &Stream{id: id} }
 
-// keep is the largest capacity that an empty queue holds on to.
-const keep = 1024
+// maxKept is the largest capacity, in elements, that an empty queue retains.
+const maxKept = 1024
 
 // fifo is a queue that reuses its array.
 type fifo[T any] struct {
-	items []T // items[:head] were taken
+	items []T // items[:head] were removed
 	head  int
 }
 
 func (q *fifo[T]) len() int { return len(q.items) - q.head }
 
-// all returns what is queued, oldest first; it is valid until the next change.
+// all returns the queued elements, oldest first. The slice is valid until the next change.
 func (q *fifo[T]) all() []T { return q.items[q.head:] }
 
-// peek returns the oldest; there must be one.
+// peek returns the oldest element; the queue must not be empty.
 func (q *fifo[T]) peek() T { return q.items[q.head] }
 
 func (q *fifo[T]) push(v T) {
@@ -42,7 +42,7 @@ func (q *fifo[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// pop takes the oldest; there must be one.
+// pop removes and returns the oldest element; the queue must not be empty.
 func (q *fifo[T]) pop() T {
 	var none T
 	v := q.items[q.head]
@@ -55,44 +55,44 @@ func (q *fifo[T]) pop() T {
 }
 
 func (q *fifo[T]) reset() {
-	if cap(q.items) > keep {
+	if cap(q.items) > maxKept {
 		q.items = nil
 	}
 	clear(q.items)
 	q.items, q.head = q.items[:0], 0
 }
 
-// minGap is what a shorter gap between arrivals counts as: profiles wait for a small
-// multiple of a gap, and below that a timer costs more than the wait.
+// minGap is the least gap between arrivals that is counted; shorter ones are rounded up to it.
+// Profiles wait for a small multiple of a gap, and below that a timer costs more than the wait.
 const minGap = 25 * time.Microsecond
 
-// window sums up the entries that wait and decides when their group closes. It
-// is guarded by the journal's lock.
+// window summarizes the queued entries and decides when their group closes. The journal's lock
+// guards it.
 type window struct {
 	entries  int
 	controls int
-	// impatient counts the entries that don't want to wait: the group closes at once.
+	// impatient counts the entries that do not wait: they close the group at once.
 	impatient int
 	records   int
 	bytes     int64 // payload
 	profiles  []waiting
 
-	first time.Time     // arrival of the oldest
-	last  time.Time     // arrival of the latest
-	gap   time.Duration // mean between arrivals; 0 while it is unknown
-	// wakeAt is when the parked writer looks by itself; zero while it doesn't
-	// know that something waits.
+	first time.Time     // arrival of the oldest entry
+	last  time.Time     // arrival of the latest entry
+	gap   time.Duration // mean time between arrivals; 0 while it is unknown
+	// wakeAt is when the parked writer wakes without being poked; zero while it does not know that
+	// entries are queued.
 	wakeAt time.Time
 }
 
-// waiting is a profile and how many of its entries wait.
+// waiting is a profile and the number of its queued entries.
 type waiting struct {
 	profile *durability.Profile
 	entries int
 }
 
-// find returns where a profile stands in profiles, -1 if it doesn't. Every log has its own copy
-// of a profile. A Policy may be of a type that can't be compared; it belongs to the name.
+// find returns the index of a profile in profiles, or -1. Every log has its own copy of a profile.
+// find does not compare the Policy, whose type may not be comparable: the name stands for it.
 func (w *window) find(p *durability.Profile) int {
 	for i := range w.profiles {
 		q := w.profiles[i].profile
@@ -113,7 +113,7 @@ func (w *window) add(e *Entry) {
 	w.count(e, 1)
 }
 
-// arrival makes gap an exponential mean over about eight arrivals.
+// arrival updates gap, an exponential mean over about eight arrivals.
 func (w *window) arrival(d time.Duration) {
 	d = max(d, minGap)
 	switch {
@@ -125,7 +125,7 @@ func (w *window) arrival(d time.Duration) {
 	}
 }
 
-// count adds n times an entry: 1, or -1 for one that is no longer queued.
+// count adds an entry n times: n is 1, or -1 for an entry that left its queue.
 func (w *window) count(e *Entry, n int) {
 	w.entries += n
 	w.records += n * e.Records
@@ -149,8 +149,8 @@ func (w *window) count(e *Entry, n int) {
 	}
 }
 
-// taken notes that entries were removed from the queues of some streams. Every queue is in the
-// order of arrival, so that its first entry is the oldest.
+// taken updates first after entries were removed from the queues of streams. Every queue is in
+// arrival order, so its first entry is its oldest.
 func (w *window) taken(streams []*Stream) {
 	if w.entries == 0 {
 		w.clear()
@@ -166,15 +166,15 @@ func (w *window) taken(streams []*Stream) {
 	}
 }
 
-// clear forgets all entries, not what is known of arrivals.
+// clear removes all entries and keeps the mean gap.
 func (w *window) clear() {
 	clear(w.profiles)
 	*w = window{profiles: w.profiles[:0], gap: w.gap}
 }
 
-// verdict reports whether the group closes now, and if not, how long nothing but a
-// new arrival can change that. Every waiting profile is asked about the whole
-// group; the first that wants it closed wins.
+// verdict reports whether the group closes now, and if not, for how long only a new arrival can
+// change that. It asks every waiting profile about the whole group; the first one that wants to
+// close the group decides.
 func (w *window) verdict(now time.Time, absent func() int) (closed bool, wait time.Duration) {
 	if w.entries == 0 {
 		return false, time.Hour
@@ -196,14 +196,14 @@ func (w *window) verdict(now time.Time, absent func() int) (closed bool, wait ti
 	return false, wait
 }
 
-// limits is what one datasync may cover.
+// limits bound what one datasync may cover.
 type limits struct {
 	records int
 	bytes   int64
 }
 
-// limits returns the smallest among the waiting profiles. A profile with a
-// Policy may have none.
+// limits returns the smallest limits of the waiting profiles. A profile with a Policy may have
+// none.
 func (w *window) limits() limits {
 	l := limits{records: 1 << 30, bytes: 1 << 40}
 	for i := range w.profiles {

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// windowed runs a test of windows in fake time: the disk takes none of it.
+// windowed runs a test of windows in fake time, in which the disk takes no time.
 func windowed(t *testing.T, absent func() int, test func(t *testing.T, j *opened, fsys *errfs.FS)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,10 +23,10 @@ func windowed(t *testing.T, absent func() int, test func(t *testing.T, j *opened
 	})
 }
 
-// answered submits an entry and returns how long it waited for its answer.
+// answered submits an entry and returns how long it waited for its outcome.
 func answered(t *testing.T, j *opened, s *Stream, at int64, p *durability.Profile) time.Duration {
 	t.Helper()
-	o, began := newTold(), time.Now()
+	o, began := newRecorder(), time.Now()
 	e := entry(s, at, 350, p, o)
 	ok(t, j.Submit(nil, e))
 	o.wait(1)
@@ -56,7 +56,7 @@ func TestWindowClosesAtTheDeadline(t *testing.T) {
 	}
 }
 
-func TestWindowClosesWhenNobodyIsLeftToWaitFor(t *testing.T) {
+func TestWindowClosesWhenAllConnectionsProduced(t *testing.T) {
 	windowed(t, func() int { return 0 }, func(t *testing.T, j *opened, _ *errfs.FS) {
 		if d := answered(t, j, newStream(1), 0, high); d != 0 {
 			t.Errorf("waited %v", d)
@@ -68,7 +68,7 @@ func TestWindowClosesAtItsLimits(t *testing.T) {
 	limited := &durability.Profile{Name: "limited", MaxWait: time.Second, MaxRecords: 10, MaxBytes: 4 << 10}
 	for _, size := range []int{100, 1 << 10} {
 		windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
-			s, o := newStream(1), newTold()
+			s, o := newStream(1), newRecorder()
 			n := min(10, 4<<10/size)
 			began, syncs := time.Now(), fsys.Calls(errfs.Datasync)
 			for i := range n {
@@ -85,10 +85,10 @@ func TestWindowClosesAtItsLimits(t *testing.T) {
 	}
 }
 
-// One that is missing doesn't make those that came wait for the whole window.
+// A missing connection does not make the others wait for the whole window.
 func TestWindowClosesWhenArrivalsDryUp(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		for i := range 20 {
 			ok(t, j.Submit(nil, entry(s, int64(i), 350, high, o)))
 			time.Sleep(100 * time.Microsecond)
@@ -99,16 +99,16 @@ func TestWindowClosesWhenArrivalsDryUp(t *testing.T) {
 			t.Errorf("the last one waited %v", d)
 		}
 		if o.entries[0].LSN+19 != o.entries[19].LSN {
-			t.Error("not one group")
+			t.Error("not a single group")
 		}
 	})
 }
 
-// A shorter window that begins while the writer sleeps for a longer one ends in time, counted
-// from the first entry of the group, and takes the others along.
+// A shorter window that begins while the writer sleeps for a longer one ends in time, measured from
+// the first entry of the group, and includes the other entries.
 func TestShorterWindowJoins(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		ok(t, j.Submit(nil, entry(s, 0, 350, high, o)))
 		time.Sleep(low.MaxWait * 3 / 4)
 		if d := answered(t, j, newStream(2), 0, low); d != low.MaxWait/4 {
@@ -116,14 +116,14 @@ func TestShorterWindowJoins(t *testing.T) {
 		}
 		synctest.Wait()
 		if o.count() != 1 {
-			t.Error("the patient one was left behind")
+			t.Error("the patient entry was not included")
 		}
 	})
 }
 
 func TestImpatientEntryTakesPatientOnesAlong(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		ok(t, j.Submit(nil, entry(s, 0, 350, high, o), entry(s, 1, 350, high, o)))
 		time.Sleep(time.Millisecond)
 		syncs := fsys.Calls(errfs.Datasync)
@@ -132,17 +132,17 @@ func TestImpatientEntryTakesPatientOnesAlong(t *testing.T) {
 		}
 		synctest.Wait()
 		if o.count() != 2 || fsys.Calls(errfs.Datasync) != syncs+1 {
-			t.Errorf("%d of 2 patient entries went along, %d syncs", o.count(), fsys.Calls(errfs.Datasync)-syncs)
+			t.Errorf("%d of 2 patient entries were included, %d syncs", o.count(), fsys.Calls(errfs.Datasync)-syncs)
 		}
 	})
 }
 
-// A patient group of several writes is synced once; an impatient one after every write.
+// A patient group of several writes is synced once; an impatient group is synced after every write.
 func TestPatientGroupSyncsOnce(t *testing.T) {
 	for _, p := range []*durability.Profile{high, eager} {
 		windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
 			var entries []*Entry
-			o := newTold()
+			o := newRecorder()
 			for i := range 30 {
 				entries = append(entries, entry(newStream(i), 0, 100<<10, p, o))
 			}
@@ -158,7 +158,7 @@ func TestPatientGroupSyncsOnce(t *testing.T) {
 	}
 }
 
-// policy closes a group of three entries of 1 record.
+// policy closes a group of three entries with one record each.
 type policy struct{ asked atomic.Int32 }
 
 func (p *policy) Close(g durability.Group) (bool, time.Duration) {
@@ -170,7 +170,7 @@ func TestPolicyIsAsked(t *testing.T) {
 	var three policy
 	p := &durability.Profile{Name: "three", MaxWait: time.Second, Policy: &three}
 	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		ok(t, j.Submit(nil, entry(s, 0, 100, p, o)))
 		ok(t, j.Submit(nil, entry(s, 1, 100, p, o)))
 		time.Sleep(100 * time.Millisecond)
@@ -180,7 +180,7 @@ func TestPolicyIsAsked(t *testing.T) {
 		ok(t, j.Submit(nil, entry(s, 2, 100, p, o)))
 		synctest.Wait()
 		if o.count() != 3 || three.asked.Load() == 0 {
-			t.Errorf("%d told, asked %d times", o.count(), three.asked.Load())
+			t.Errorf("%d reported, asked %d times", o.count(), three.asked.Load())
 		}
 		if d := answered(t, j, s, 3, p); d != time.Second {
 			t.Errorf("a group that the policy never closes waited %v", d)
@@ -188,11 +188,11 @@ func TestPolicyIsAsked(t *testing.T) {
 	})
 }
 
-// What is left of a group that reached its limit keeps its own deadline.
+// The entries left over when a group reached its limit keep their own deadline.
 func TestRestOfAFullGroupKeepsItsDeadline(t *testing.T) {
 	p := &durability.Profile{Name: "five", MaxWait: time.Second, MaxRecords: 5, MaxBytes: 1 << 20}
 	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		var entries []*Entry
 		for i := range 7 {
 			entries = append(entries, entry(s, int64(i), 100, p, o))
@@ -210,11 +210,11 @@ func TestRestOfAFullGroupKeepsItsDeadline(t *testing.T) {
 	})
 }
 
-// An entry that waits for others, as its profile says, waits for no disk: a journal that hangs under a
-// log is noticed although another one's profile has patience.
+// An entry that waits for others, as its profile allows, does not wait for the disk. A journal that
+// hangs is detected although the profile of another log lets entries wait.
 func TestAPatientEntryDoesNotLookLikeADiskThatHangs(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		before, _ := j.Pulse()
 		ok(t, j.Submit(nil, entry(s, 0, 350, high, o)))
 		time.Sleep(high.MaxWait / 2)
@@ -236,10 +236,10 @@ func TestAPatientEntryDoesNotLookLikeADiskThatHangs(t *testing.T) {
 	})
 }
 
-// Writes that need no datasync are progress: a journal that is busy with them does not hang.
+// Writes that need no datasync count as progress: a journal that is busy with them does not hang.
 func TestWritesWithoutADatasyncAreProgress(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		for i := range 3 {
 			before, _ := j.Pulse()
 			ok(t, j.Submit(nil, entry(s, int64(i), 350, loose, o)))

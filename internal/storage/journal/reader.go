@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -12,23 +11,23 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// FileInfo is what the beginning of a journal file says.
+// FileInfo describes a journal file by its name, size and header.
 type FileInfo struct {
 	Name string
 	Seq  uint64
 	Size int64
-	// Valid: there is a header of this file's own name. What follows means nothing
+	// Valid: the file has a header with the sequence of its name. The fields below mean nothing
 	// without one.
 	Valid  bool
-	Copies int // of the header that are valid, 0 to 2
+	Copies int // number of valid copies of the header, 0 to 2
 	First  LSN
 	ID     [16]byte
 	// Newer is set if a later version of chronik wrote the header.
 	Newer error
 }
 
-// Files describes the files of a journal from a sequence on, in their order, whichever journal
-// they belong to.
+// Files describes the files of a directory from sequence first on, in order, whichever journal they
+// belong to.
 func Files(fsys vfs.FS, dir string, first uint64) (list []FileInfo, err error) {
 	r := reader{fs: fsys, dir: dir, any: true}
 	err = r.each(first, func() (bool, error) { list = append(list, r.FileInfo); return true, nil })
@@ -51,28 +50,25 @@ func sequences(fsys vfs.FS, dir string, first uint64) ([]uint64, error) {
 	return seqs, nil
 }
 
-// reader reads one file at a time, through a window of it.
+// reader reads one file at a time, through a window.
 type reader struct {
 	fs     vfs.FS
 	dir    string
 	id     [16]byte
-	any    bool // files of other journals and versions can be opened too
+	any    bool // also open files of other journals and versions
 	broken Broken
 
 	FileInfo
-	f    vfs.File
 	salt uint64
-	pos  int64 // where the chain stopped
-	buf  []byte
-	at   int64 // position of buf
+	pos  int64 // where the chain ended
+	win  vfs.Window
 }
 
-// readStep is how many bytes are read at a time, at least.
+// readStep is the least number of bytes read at a time.
 const readStep = 1 << 20
 
-// each opens the files from a sequence on, one after the other in their order, and calls fn
-// until that returns false. A file that is gone when its turn comes was a spare one that got
-// another name.
+// each opens the files from sequence first on, one after the other in order, and calls fn until it
+// returns false. It skips a file that no longer exists: it was a spare file and has been renamed.
 func (r *reader) each(first uint64, fn func() (more bool, err error)) error {
 	seqs, err := sequences(r.fs, r.dir, first)
 	if err != nil {
@@ -115,23 +111,25 @@ func (r *reader) open(seq uint64) error {
 	return err
 }
 
-func (r *reader) openFile(name string) (err error) {
-	if r.f, err = r.fs.Open(name); err != nil {
+func (r *reader) openFile(name string) error {
+	f, err := r.fs.Open(name)
+	if err != nil {
 		return err
 	}
-	r.FileInfo, r.salt, r.buf, r.at = FileInfo{}, 0, r.buf[:0], 0
-	if r.Size, err = r.f.Size(); err != nil {
-		r.close()
+	r.FileInfo, r.salt = FileInfo{}, 0
+	if r.Size, err = f.Size(); err != nil {
+		_ = f.Close()
 	}
+	r.win = vfs.Window{File: f, Size: r.Size, Step: readStep, Buf: r.win.Buf[:0]}
 	return err
 }
 
-func (r *reader) close() { _ = r.f.Close() } // it was only read
+func (r *reader) close() { _ = r.win.File.Close() } // it was only read
 
-// header reads both copies of the header. The first one that is valid counts.
+// header reads both copies of the header. The first valid one counts.
 func (r *reader) header() error {
 	for _, at := range []int64{0, secondHeader} {
-		b, err := r.fill(at, headerLen)
+		b, err := r.win.Fill(at, headerLen)
 		if err != nil {
 			return err
 		}
@@ -149,50 +147,30 @@ func (r *reader) header() error {
 	return nil
 }
 
-// adoptSalt takes a file without a header to be of the life of its first frame.
+// adoptSalt uses the salt of the first frame, for a file without a header.
 func (r *reader) adoptSalt() error {
-	b, err := r.fill(dataStart, frameHeader)
+	b, err := r.win.Fill(dataStart, frameHeader)
 	if len(b) >= frameHeader {
 		r.salt = binary.LittleEndian.Uint64(b[16:])
 	}
 	return err
 }
 
-// fill returns what the file has at a position: n bytes or more, less only at its end. They are
-// valid until the next call.
-func (r *reader) fill(pos, n int64) ([]byte, error) {
-	if n = min(n, r.Size-pos); n <= 0 {
-		return nil, nil
-	}
-	if pos < r.at || pos+n > r.at+int64(len(r.buf)) {
-		want := int(min(max(n, readStep), r.Size-pos))
-		if cap(r.buf) < want {
-			r.buf = make([]byte, want)
-		}
-		got, err := r.f.ReadAt(r.buf[:want], pos)
-		r.buf, r.at = r.buf[:got], pos
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("read journal: %w", err)
-		}
-	}
-	return r.buf[pos-r.at:], nil
-}
-
-// frame decodes the frame at pos, if there is a valid one.
+// frame decodes the frame at pos, if it is valid.
 func (r *reader) frame(pos int64) (f Frame, size int64, ok bool, err error) {
-	b, err := r.fill(pos, frameHeader)
+	b, err := r.win.Fill(pos, frameHeader)
 	n, ok := frameLen(b)
 	if err != nil || !ok || pos+n > r.Size {
 		return f, 0, false, err
 	}
-	if b, err = r.fill(pos, n); err != nil {
+	if b, err = r.win.Fill(pos, n); err != nil {
 		return f, 0, false, err
 	}
 	f, ok = parseFrame(b, r.salt)
 	return f, n, ok, nil
 }
 
-// after is the position that follows a frame.
+// after returns the position that follows a frame.
 func after(pos, size int64, f *Frame) int64 {
 	if f.last {
 		return align(pos+size, block)
@@ -200,34 +178,33 @@ func after(pos, size int64, f *Frame) int64 {
 	return align(pos+size, 8)
 }
 
-// At is a valid frame and where it stands in its file.
-type At struct {
+// FrameAt is a valid frame and its position in the file.
+type FrameAt struct {
 	Frame
 	Pos int64
-	// Before is what stands where a frame was expected before this one, with a wrong
-	// checksum: what it says may be true or not. nil where nothing looks like a frame, or
-	// this one follows the one before.
+	// Before is the frame header with a wrong checksum that was found where a frame was expected
+	// before this one; its fields may be wrong. nil if no header was found there, or if this frame
+	// directly follows the previous one.
 	Before *Frame
 }
 
-// Walked is what Walk found beside frames.
-type Walked struct {
+// WalkResult is what Walk found in addition to frames.
+type WalkResult struct {
 	FileInfo
-	End  int64  // where the next frame was expected behind the last one
-	Tail *Frame // what stands there, as At.Before
+	End  int64  // where the next frame was expected after the last one
+	Tail *Frame // the header with a wrong checksum found there; see At.Before
 }
 
-// Walk calls fn for every valid frame of a file's life in the order of their
-// positions, whatever stands between them, also where a start would not read so
-// far. The life of a file without a header is that of its first frame. Payloads are
-// valid during the call.
-func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error) {
+// Walk calls fn for every valid frame of a file in the order of positions. It passes over invalid
+// bytes between frames, where recovery would stop. Without a file header, Walk accepts frames with
+// the salt of the first frame. Payloads are valid during the call.
+func Walk(fsys vfs.FS, dir string, seq uint64, fn func(FrameAt) error) (WalkResult, error) {
 	r := reader{fs: fsys, dir: dir, any: true}
 	if err := r.open(seq); err != nil {
-		return Walked{}, err
+		return WalkResult{}, err
 	}
 	defer r.close()
-	w, err := Walked{FileInfo: r.FileInfo, End: dataStart}, r.Newer
+	w, err := WalkResult{FileInfo: r.FileInfo, End: dataStart}, r.Newer
 	if err == nil && !r.Valid {
 		err = r.adoptSalt()
 	}
@@ -237,7 +214,7 @@ func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error
 		case e != nil:
 			err = e
 		case ok:
-			err = fn(At{Frame: f, Pos: pos, Before: w.Tail})
+			err = fn(FrameAt{Frame: f, Pos: pos, Before: w.Tail})
 			pos = after(pos, size, &f)
 			w.End, w.Tail = pos, nil
 		default:
@@ -250,10 +227,10 @@ func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error
 	return w, err
 }
 
-// claim reads what the bytes at a position say of a frame of the file's life, whatever
-// their checksum; nil if they are no header of one.
+// claim returns the frame header at a position without verifying its checksum, or nil if the bytes
+// are no frame header with the file's salt.
 func (r *reader) claim(pos int64) (*Frame, error) {
-	b, err := r.fill(pos, frameHeader)
+	b, err := r.win.Fill(pos, frameHeader)
 	if _, magic := frameLen(b); !magic || binary.LittleEndian.Uint64(b[16:]) != r.salt {
 		return nil, err
 	}
@@ -261,19 +238,19 @@ func (r *reader) claim(pos int64) (*Frame, error) {
 	return &f, nil
 }
 
-// ReadQuarantine calls fn for the frames in a file that Frame.Encode filled, in order.
-// A payload is valid during the call. Every byte of such a file was synced before
-// anything spoke of it: one that is not a whole valid frame matches ErrDamaged.
+// ReadQuarantine calls fn for the frames in a file written with Frame.Encode, in order. A payload
+// is valid during the call. Every byte of such a file was synced before anything referred to it, so
+// an invalid or incomplete frame is reported as ErrDamaged.
 func ReadQuarantine(fsys vfs.FS, name string, fn func(Frame) error) error {
 	r := reader{fs: fsys}
 	if err := r.openFile(name); err != nil {
-		return fmt.Errorf("read frames that were kept aside: %w", err)
+		return fmt.Errorf("read quarantined frames: %w", err)
 	}
 	defer r.close()
 	for pos := int64(0); pos < r.Size; {
 		f, size, ok, err := r.frame(pos)
 		if err == nil && !ok {
-			err = fmt.Errorf("%w: %s has no whole valid frame at %d", ErrDamaged, name, pos)
+			err = fmt.Errorf("%w: %s has no valid frame at %d", ErrDamaged, name, pos)
 		}
 		if err == nil {
 			err = fn(f)

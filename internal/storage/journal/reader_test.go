@@ -7,13 +7,13 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// twoFiles writes a file that is full and one with some frames, every one synced, and
-// returns where the chain begins and the sequence of the second.
+// twoFiles writes one full file and a second one with some frames, all of them synced. It returns
+// where the chain begins and the sequence of the second file.
 func twoFiles(t *testing.T, inSecond int) (fsys vfs.FS, from Position, second uint64, all []Frame) {
 	t.Helper()
 	fsys = memory(t)
 	j := open(t, fsys, nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	put := func(at int) {
 		ok(t, j.Submit(nil, entry(s, int64(at), 300, eager, o)))
 		o.wait(at + 1)
@@ -50,9 +50,9 @@ func overwrite(t *testing.T, fsys vfs.FS, seq uint64, at int64, p []byte) {
 	ok(t, f.Close())
 }
 
-// A file that lost both copies of its header is damage, where a frame in it knew that
-// one in it was synced; also if it is the last file. Without that its header may never
-// have been there.
+// A file that lost both copies of its header is damaged if a frame in it proves that an earlier
+// frame of the file was synced, even if it is the last file. Otherwise the header may never have
+// been written.
 func TestLostHeaderIsDamage(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		fsys, from, second, all := twoFiles(t, n)
@@ -68,23 +68,23 @@ func TestLostHeaderIsDamage(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		walked := 0
-		w, err := Walk(fsys, testDir, second, func(At) error { walked++; return nil })
+		w, err := Walk(fsys, testDir, second, func(FrameAt) error { walked++; return nil })
 		if err != nil || w.Valid || walked != n {
 			t.Errorf("walk: %+v, %d of %d, %v", w, walked, n, err)
 		}
 	}
 }
 
-// A walk finds every frame but the damaged one, and what that says of itself.
+// A walk finds every frame except the damaged one, and what that frame's header claims.
 func TestWalkPassesDamage(t *testing.T) {
 	fsys, from, second, all := twoFiles(t, 4)
 	var at []int64
-	_, err := Walk(fsys, testDir, second, func(f At) error { at = append(at, f.Pos); return nil })
+	_, err := Walk(fsys, testDir, second, func(f FrameAt) error { at = append(at, f.Pos); return nil })
 	ok(t, err)
 	overwrite(t, fsys, second, at[1]+frameHeader, []byte("damage"))
 	overwrite(t, fsys, second, at[3]+frameHeader, []byte("damage"))
-	var seen []At
-	w, err := Walk(fsys, testDir, second, func(f At) error { seen = append(seen, f); return nil })
+	var seen []FrameAt
+	w, err := Walk(fsys, testDir, second, func(f FrameAt) error { seen = append(seen, f); return nil })
 	ok(t, err)
 	tail := all[len(all)-4:]
 	if len(seen) != 2 || seen[0].LSN != tail[0].LSN || seen[0].Before != nil || seen[1].LSN != tail[2].LSN {
@@ -103,11 +103,12 @@ func TestWalkPassesDamage(t *testing.T) {
 	}
 }
 
-// A file is read through a window: frames at its borders, and larger ones, are found like others.
+// A file is read through a window: frames across its borders, and frames larger than it, are found
+// too.
 func TestFramesLargerThanTheWindow(t *testing.T) {
 	fsys := memory(t)
 	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 8<<20, 64<<20 })
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	var all []*Entry
 	var aside []byte
 	for i, size := range []int{700, 600 << 10, readStep - frameHeader, readStep + 1, 100, 900 << 10, 3} {
@@ -128,7 +129,7 @@ func TestFramesLargerThanTheWindow(t *testing.T) {
 		ok(t, holds(got, e))
 	}
 	walked := 0
-	_, err = Walk(fsys, testDir, j.at.File, func(f At) error { walked++; return holds([]Frame{f.Frame}, all[f.LSN-all[0].LSN]) })
+	_, err = Walk(fsys, testDir, j.at.File, func(f FrameAt) error { walked++; return holds([]Frame{f.Frame}, all[f.LSN-all[0].LSN]) })
 	ok(t, err)
 	kept, err := fsys.Create("/kept")
 	ok(t, err)

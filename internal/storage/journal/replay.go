@@ -9,29 +9,29 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Extent is what Scan found.
+// Extent describes what Scan found.
 type Extent struct {
 	// Next is the LSN after the last valid frame of the chain.
 	Next LSN
-	// Above is greater than every LSN seen in any file, of the chain or not.
+	// Above is greater than every LSN seen in any file, in the chain or not.
 	Above LSN
 	Files []string // names of the files of the chain
 }
 
-// Scan reads the journal from a position on, changing nothing, and calls fn for
-// every frame of the chain in LSN order. A Frame's payload is valid during the call.
+// Scan reads the journal from a position on, without changing it, and calls fn for every frame of
+// the chain in LSN order. A Frame's payload is valid during the call.
 //
-// The chain ends at the first invalid frame s. That is the ordinary end of a
-// journal whose last write was torn, unless a valid frame anywhere behind it
-// says that s was known synced (durableThrough ≥ s): then, and where the first
-// file is missing or not ours, the error matches ErrDamaged.
+// The chain ends at the first invalid frame; let s be its LSN. That is the ordinary end of a
+// journal whose last write was torn, unless a valid frame anywhere after it proves that s was
+// synced (durableThrough ≥ s). In that case, and if the first file is missing or belongs to another
+// journal, the error matches ErrDamaged.
 //
-// A flipped bit in the very last synced group cannot be told from a torn write.
+// A flipped bit in the very last synced group cannot be distinguished from a torn write.
 func (j *Journal) Scan(from Position, fn func(Frame) error) (Extent, error) {
 	return scan(j.reader(), from, fn)
 }
 
-// ScanDir is Scan of a journal that is not open.
+// ScanDir is Scan for a journal that is not open.
 func ScanDir(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) error) (Extent, error) {
 	return scan(&reader{fs: fsys, dir: dir, id: id}, from, fn)
 }
@@ -49,9 +49,9 @@ func scan(r *reader, from Position, fn func(Frame) error) (Extent, error) {
 	return ext, err
 }
 
-// scan reads one file: what of it belongs to the chain, and what else it proves.
+// scan reads one file: its frames in the chain, and what the others prove.
 func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
-	takes, err := c.takes(r)
+	takes, err := c.includes(r)
 	if takes {
 		ext.Files = append(ext.Files, r.Name)
 		err = r.follow(&c.next, fn)
@@ -61,8 +61,8 @@ func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
 	}
 	ext.Next, ext.Above = c.next, max(ext.Above, c.next, r.First)
 	if !r.Valid {
-		// Its header may have been there once: a datasync that covered a frame of the
-		// file covered that too. Frames of a life before are all below what is needed.
+		// The header may have been there once: a datasync that covered a frame of the file covered
+		// the header too. Frames of an earlier use of the file have LSNs below the needed ones.
 		if err := r.adoptSalt(); err != nil {
 			return err
 		}
@@ -70,15 +70,15 @@ func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
 			return err
 		}
 	}
-	return r.behind(c.next, &ext.Above)
+	return r.verifyTail(c.next, &ext.Above)
 }
 
-// Read calls fn for the frames from a position through an LSN of which owners have been
-// notified. Unlike Scan it may run while the journal is written to.
+// Read calls fn for the frames from a position through an LSN whose owners have been notified.
+// Unlike Scan it may run while the journal is being written.
 func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
 	r, c := j.reader(), chain{from: from}
 	err := r.each(from.File, func() (bool, error) {
-		takes, err := c.takes(r)
+		takes, err := c.includes(r)
 		if takes {
 			err = r.follow(&c.next, func(f Frame) error {
 				if f.LSN > through {
@@ -90,7 +90,7 @@ func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
 		return c.next <= through, err
 	})
 	if err == nil && (!c.began || c.next <= through) {
-		err = fmt.Errorf("%w: frames from LSN %d to %d are not to be read", ErrDamaged, max(c.next, from.LSN), through)
+		err = fmt.Errorf("%w: frames from LSN %d to %d cannot be read", ErrDamaged, max(c.next, from.LSN), through)
 	}
 	return err
 }
@@ -103,12 +103,11 @@ type chain struct {
 	ended bool
 }
 
-// takes reports whether the file that r has open belongs to the chain, which must
-// begin with the file of c.from. A file without a header was named and never put to
-// use, or its header and all its frames were lost with the power: neither breaks
-// the chain, for a file that goes on with the expected LSN is only begun when
-// everything before it is synced.
-func (c *chain) takes(r *reader) (bool, error) {
+// includes reports whether the file that r has open belongs to the chain, which must begin with the
+// file of c.from. A file without a header was named and never used, or a power loss removed its
+// header and all its frames. Neither breaks the chain, because a file that continues with the
+// expected LSN is begun only after everything before it is synced.
+func (c *chain) includes(r *reader) (bool, error) {
 	switch {
 	case c.ended:
 		return false, nil
@@ -121,7 +120,7 @@ func (c *chain) takes(r *reader) (bool, error) {
 		return false, &Damage{Kind: NoHeader, File: r.Name, LSN: c.from.LSN, text: fmt.Sprintf("%s in %s has no valid header", r.Name, r.dir)}
 	case r.First > c.from.LSN:
 		return false, &Damage{Kind: BeginsLate, File: r.Name, LSN: c.from.LSN,
-			text: fmt.Sprintf("%s in %s begins at LSN %d, %d is needed", r.Name, r.dir, r.First, c.from.LSN)}
+			text: fmt.Sprintf("%s in %s begins at LSN %d, but LSN %d is needed", r.Name, r.dir, r.First, c.from.LSN)}
 	}
 	c.began, c.next = true, r.First
 	return true, nil
@@ -129,10 +128,10 @@ func (c *chain) takes(r *reader) (bool, error) {
 
 func (c *chain) missing(r *reader) error {
 	name := fileName(c.from.File)
-	return &Damage{Kind: MissingFile, File: name, LSN: c.from.LSN, text: fmt.Sprintf("%s is needed and missing in %s", name, r.dir)}
+	return &Damage{Kind: MissingFile, File: name, LSN: c.from.LSN, text: fmt.Sprintf("required file %s is missing in %s", name, r.dir)}
 }
 
-// follow reads frames from the file's beginning while they are valid and dense.
+// follow reads frames from the file's beginning while they are valid and their LSNs dense.
 func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 	for {
 		f, size, ok, err := r.frame(r.pos)
@@ -149,10 +148,10 @@ func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 	}
 }
 
-// behind checks everything that follows where the chain ended: a valid frame
-// there that knew end to be synced proves damage. A write begins with a frame
-// at the start of a block; its other frames follow.
-func (r *reader) behind(end LSN, above *LSN) error {
+// verifyTail checks the bytes after the end of the chain: a valid frame there that knew end to be
+// synced proves damage. A write begins with a frame at the start of a block; its other frames
+// follow.
+func (r *reader) verifyTail(end LSN, above *LSN) error {
 	for at := align(r.pos, block); at < r.Size; at += block {
 		for pos := at; ; {
 			f, size, ok, err := r.frame(pos)
@@ -165,7 +164,7 @@ func (r *reader) behind(end LSN, above *LSN) error {
 			*above = max(*above, f.LSN+1)
 			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(Unalarmed) {
 				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end,
-					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced", end, r.pos, r.dir, r.Name, f.LSN)}
+					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but the frame with LSN %d records it as synced", end, r.pos, r.dir, r.Name, f.LSN)}
 			}
 			if f.last {
 				break
@@ -176,8 +175,8 @@ func (r *reader) behind(end LSN, above *LSN) error {
 	return nil
 }
 
-// IsUntouched reports whether the file at a position was never written to but for
-// its header, as a clean stop leaves it. LSN 0 stands for any.
+// IsUntouched reports whether the file at a position holds nothing but its header, as after a clean
+// stop. LSN 0 matches any.
 func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error) {
 	r := reader{fs: fsys, dir: dir, id: id}
 	if err := r.open(at.File); err != nil {
@@ -188,12 +187,12 @@ func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error
 	return r.Valid && (r.First == at.LSN || at.LSN == 0) && !ok, err
 }
 
-// Empty reports whether no file holds a frame, of any life. A file whose header
-// did not reach the disk is one of a first start that did not get further.
+// Empty reports whether no file holds a frame of any use. A file without a durable header stems
+// from a first start that was interrupted.
 func (j *Journal) Empty() (bool, error) {
 	r, empty := j.reader(), true
 	err := r.each(0, func() (bool, error) {
-		b, err := r.fill(dataStart, frameHeader)
+		b, err := r.win.Fill(dataStart, frameHeader)
 		_, some := frameLen(b)
 		empty = !some
 		return empty, err
@@ -201,8 +200,8 @@ func (j *Journal) Empty() (bool, error) {
 	return empty, err
 }
 
-// SyncFile makes what was read from a file durable: after the end of a process
-// it reads well and may still be in the page cache only.
+// SyncFile makes the bytes read from a file durable: after the end of the writing process they can
+// be read but may still be only in the page cache.
 func (j *Journal) SyncFile(name string) error {
 	f, err := j.opt.FS.Open(j.space.path(name))
 	if err == nil {
@@ -214,8 +213,8 @@ func (j *Journal) SyncFile(name string) error {
 	return nil
 }
 
-// Exists reports whether a directory holds any journal file; a missing directory
-// holds none.
+// Exists reports whether a directory holds any journal file; it returns false for a missing
+// directory.
 func Exists(fsys vfs.FS, dir string) (bool, error) {
 	seqs, err := sequences(fsys, dir, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -224,38 +223,37 @@ func Exists(fsys vfs.FS, dir string) (bool, error) {
 	return len(seqs) > 0, err
 }
 
-// DamageKind says in which way a journal is damaged.
+// DamageKind is the kind of a journal's damage.
 type DamageKind uint8
 
-// The kinds of damage that make a start refuse a journal.
+// The kinds of damage that keep a log directory from starting.
 const (
-	// MissingFile: the first file that is needed is not there.
+	// MissingFile: the first needed file is missing.
 	MissingFile DamageKind = iota + 1
-	// NoHeader: it has no valid header.
+	// NoHeader: the first needed file has no valid header.
 	NoHeader
-	// BeginsLate: it begins above the first LSN that is needed.
+	// BeginsLate: the first needed file begins above the first needed LSN.
 	BeginsLate
 	// Foreign: a file belongs to another journal.
 	Foreign
-	// InvalidFrame: a frame is not what was written, or not there, and a later one
-	// knew it to be synced.
+	// InvalidFrame: a frame is invalid or missing, and a later one knew it to be synced.
 	InvalidFrame
 )
 
-// Damage is damage, and where it is. It matches ErrDamaged.
+// Damage describes damage and its position. It matches ErrDamaged.
 type Damage struct {
 	Kind DamageKind
 	File string // name in the journal's directory
-	// Pos is where the chain of valid frames ended in File; of InvalidFrame only. LSN
-	// is the first that is missing.
+	// Pos is where the chain of valid frames ended in File, for InvalidFrame only. LSN is the first
+	// missing LSN.
 	Pos int64
 	LSN LSN
 
 	text string
 }
 
-// Error says what is wrong and where.
+// Error implements error.
 func (d *Damage) Error() string { return fmt.Sprintf("%v: %s", ErrDamaged, d.text) }
 
-// Unwrap makes it match ErrDamaged.
+// Unwrap makes Damage match ErrDamaged.
 func (d *Damage) Unwrap() error { return ErrDamaged }

@@ -6,16 +6,16 @@ import (
 	"testing/synctest"
 )
 
-// A journal that was given up begins anew with LSNs that stand in its old files
-// (a repair that gives the journal up), and those are recycled: without the salt a stale frame
-// that stands where the next one is expected would come back as a ghost.
-func TestSaltTellsStaleFrames(t *testing.T) {
+// A repair may discard a journal; the new one then assigns LSNs that its recycled old files contain
+// as well. Without the salt, a stale frame would be accepted if it is where the next frame is
+// expected.
+func TestSaltRejectsStaleFrames(t *testing.T) {
 	if staleFrames(t, Broken{}) {
 		t.Error("stale frames came back")
 	}
 }
 
-// staleFrames reports whether frames of a journal that was given up come back.
+// staleFrames reports whether frames of a discarded journal are read as valid.
 func staleFrames(t *testing.T, b Broken) (ghosts bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,17 +23,17 @@ func staleFrames(t *testing.T, b Broken) (ghosts bool) {
 		options := func(o *Options) { o.Broken = b }
 		j := open(t, fsys, options)
 		put := func(n, size int) {
-			s, o := newStream(1), newTold()
+			s, o := newStream(1), newRecorder()
 			for i := range n {
 				ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
 				synctest.Wait() // the next file is prepared as well
 			}
 		}
-		put(12, 900) // LSN n stands in the n-th block
+		put(12, 900) // the frame with LSN n is in the n-th block
 		ok(t, j.Close())
 
-		j = open(t, fsys, options) // knows nothing of them
-		put(4, 18<<10)             // fill the fresh file and the one that was prepared in the life before
+		j = open(t, fsys, options) // knows nothing of the old frames
+		put(4, 18<<10)             // fill the fresh file and the one that was prepared before the discard
 		put(1, 5*block-200)        // LSN 5 takes five blocks of the recycled first file
 		at := j.Oldest(5)
 		ok(t, j.Close())
@@ -46,15 +46,15 @@ func staleFrames(t *testing.T, b Broken) (ghosts bool) {
 	return ghosts
 }
 
-// Without a look behind the first invalid frame, damage reads like an ordinary
-// end, and what was acknowledged behind it is gone without a word.
-func TestDamageNeedsTheAlarm(t *testing.T) {
+// Without a check of the bytes after the first invalid frame, damage reads like an ordinary end,
+// and acknowledged records behind it are lost silently.
+func TestDamageBehindTheFirstInvalidFrame(t *testing.T) {
 	if err := scanDamaged(t, Broken{}); !errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
 }
 
-// scanDamaged scans four groups, of which the second is damaged.
+// scanDamaged scans four groups, the second of which is damaged.
 func scanDamaged(t *testing.T, b Broken) error {
 	t.Helper()
 	content, from, starts := groups(t, 4, 300)

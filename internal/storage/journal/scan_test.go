@@ -9,13 +9,13 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// groups writes n groups of one entry each, every one synced, and returns the
-// file's bytes, the position and where each write begins.
+// groups writes n groups of one entry each, all synced, and returns the file's bytes, the position
+// and the offset where each write begins.
 func groups(t *testing.T, n, size int) (content []byte, from Position, starts []int) {
 	t.Helper()
 	fsys := memory(t)
 	j := open(t, fsys, nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	for i := range n {
 		j.space.mu.Lock()
 		starts = append(starts, int(j.space.cur.off.Load()))
@@ -32,7 +32,7 @@ func groups(t *testing.T, n, size int) (content []byte, from Position, starts []
 	return content, j.at, starts
 }
 
-// A write that was torn anywhere ends the journal before it, and is no damage.
+// A write torn at any byte ends the journal before it and is not damage.
 func TestTornTailAtEveryByte(t *testing.T) {
 	content, from, starts := groups(t, 3, 300)
 	last := starts[2]
@@ -45,16 +45,16 @@ func TestTornTailAtEveryByte(t *testing.T) {
 		if cut == end {
 			want = 3
 		}
-		// The payload's last bytes may have been zeros anyway.
+		// The last bytes of the payload may be zeros anyway.
 		if err != nil || len(all) < want || cut < end-1 && len(all) > 2 || ext.Next != from.LSN+LSN(len(all)) {
 			t.Fatalf("cut at %d: %d frames, %+v, %v", cut-last, len(all), ext, err)
 		}
 	}
 }
 
-// A group that a later one knew to be synced must be whole; the last group's
-// damage can't be told from a torn write.
-func TestDamageIsToldFromATornTail(t *testing.T) {
+// A group that a later one recorded as synced must be whole. Damage to the last group cannot be
+// distinguished from a torn write.
+func TestDamageIsDistinguishedFromATornTail(t *testing.T) {
 	content, from, starts := groups(t, 4, 300)
 	for i, start := range starts {
 		for _, at := range []int{0, 30, frameHeader - 1, frameHeader + 299} {
@@ -72,12 +72,12 @@ func TestDamageIsToldFromATornTail(t *testing.T) {
 	}
 }
 
-// The writes of one unsynced group reach the disk in any order: a torn one before
-// whole ones is no damage, since none of them was known to be synced.
+// The writes of one unsynced group reach the disk in any order: a torn write before whole ones is
+// not damage, because none of them was recorded as synced.
 func TestTornWriteBeforeWholeOnesIsNoDamage(t *testing.T) {
 	fsys := memory(t)
 	j := open(t, fsys, nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	ok(t, j.Submit(nil, entry(s, 0, 100, eager, o)))
 	o.wait(1)
 	var group []*Entry
@@ -121,11 +121,11 @@ func TestMissingAndForeignFilesAreDamage(t *testing.T) {
 	}
 }
 
-// Frames of a file's former life stand behind the new ones and count for nothing.
+// Stale frames of a file's earlier use follow the new ones and count for nothing.
 func TestStaleFramesOfARecycledFile(t *testing.T) {
 	fsys := memory(t)
 	j := open(t, fsys, nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	n := 0
 	submit := func(count, size int) {
 		for range count {
@@ -136,7 +136,7 @@ func TestStaleFramesOfARecycledFile(t *testing.T) {
 	}
 	submit(100, 2000) // several files
 	j.Release(j.Oldest(j.Notified() + 1))
-	for range 40 { // goes on in recycled files, which hold more old frames than new ones
+	for range 40 { // continues in recycled files, which hold more old frames than new ones
 		submit(10, 500)
 		j.Release(j.Oldest(j.Notified() + 1))
 	}
@@ -155,9 +155,9 @@ func TestStaleFramesOfARecycledFile(t *testing.T) {
 	}
 }
 
-// Whatever sectors of the unsynced writes a loss of power keeps: what was
-// acknowledged is there, in order, and nobody is alarmed. The workload switches
-// files, recycles them, writes large groups, and begins a second life.
+// Whatever sectors of the unsynced writes survive a power loss, the acknowledged entries are there
+// in order, and no damage is reported. The workload switches files, recycles them, writes large
+// groups, and begins a second life.
 func TestPowerLossAtEveryCall(t *testing.T) {
 	total := countOps(t)
 	step := 3
@@ -187,7 +187,7 @@ func countOps(t *testing.T) int {
 	return fsys.Ops() - before
 }
 
-// crashWork is a workload and what of it was acknowledged.
+// crashWork is a workload and its acknowledged entries.
 type crashWork struct {
 	redo  Position // as a checkpoint would hold it
 	acked []*Entry
@@ -208,13 +208,13 @@ func (w *crashWork) run(t *testing.T, fsys *crashfs.FS) {
 	streams := []*Stream{newStream(0), newStream(1), newStream(2)}
 	ends := make([]int64, 3)
 	for i := range 40 {
-		o := newTold()
+		o := newRecorder()
 		batch := make([]*Entry, 0, 6)
 		for k := range 1 + i%6 {
 			n := (i + k) % 3
 			p := eager
 			if i%2 == 1 {
-				p = low // several writes of one sync: whole ones may stand behind torn ones
+				p = low // several writes with one sync: whole ones may follow torn ones
 			}
 			e := entry(streams[n], ends[n], 100+700*(i%9), p, o)
 			ends[n]++
@@ -224,7 +224,7 @@ func (w *crashWork) run(t *testing.T, fsys *crashfs.FS) {
 				return
 			}
 		}
-		for o.count() < len(batch) { // without a disk commits may wait for ever
+		for o.count() < len(batch) { // without a disk, commits may wait forever
 			if fsys.Crashed() {
 				return
 			}
@@ -277,7 +277,7 @@ func (w *crashWork) verify(t *testing.T, fsys *crashfs.FS, at int, how string) {
 			t.Fatalf("crash at call %d, %s: frame %d was never submitted", at, how, f.LSN)
 		}
 	}
-	// A later start must not give these LSNs again.
+	// A later start must not assign these LSNs again.
 	for _, f := range all {
 		if f.LSN >= ext.Above {
 			t.Fatalf("above %d, but frame %d is there", ext.Above, f.LSN)

@@ -24,36 +24,35 @@ func parseName(name string) (uint64, bool) {
 
 const (
 	zeroStep  = 256 << 10 // bytes of zeros between two datasyncs of the current file
-	zeroAhead = 8 << 20   // how far the zeros of the current file are kept ahead of the frames
+	zeroAhead = 8 << 20   // how far the zeros of the current file extend beyond the frames
 )
 
-// space owns the journal's files: which hold entries that are still needed,
-// which can be written over, and the next one. Its preparer goroutine makes
-// room ahead of the writer, so that neither a rename nor writing zeros stands in
-// the way of a group.
+// space owns the journal's files: those that hold needed entries, those that can be overwritten,
+// and the next one. Its preparer goroutine prepares space ahead of the writer, so that neither a
+// rename nor writing zeros delays a group.
 type space struct {
 	opt  *Options
-	poke func() // wakes the writer: there may be room now
+	poke func() // wakes the writer: there may be space now
 
-	// names is held while files are named, renamed and collected for reuse: by the
-	// preparer, Fresh and Resume. The writer never takes it.
+	// names is held while files are named, renamed and collected for reuse: by the preparer, Fresh
+	// and Resume. The writer never takes it.
 	names sync.Mutex
 
 	mu      sync.Mutex
-	live    []*file // oldest first; the last one is current while cur is set
-	cur     *file   // nil while the journal stands still
-	next    *file   // prepared: named, and zeroed where it is new
-	free    []spare // not needed any more
+	live    []*file // oldest first; the last one is cur unless cur is nil
+	cur     *file   // the current file; nil while the journal is stopped
+	next    *file   // prepared: named, and zeroed if it is new
+	free    []spare // no longer needed
 	maxSeq  uint64
-	want    int64 // bytes that the next file must take, more than FileSize for a large entry
-	lastErr error // why the preparer could not make room
+	want    int64 // bytes that the next file must hold; more than FileSize for a large entry
+	lastErr error // why the preparer could not make space
 	ended   bool
 
 	kick chan struct{}
 	quit chan struct{}
 }
 
-// spare is a file whose frames are not needed any more.
+// spare is a file whose frames are no longer needed.
 type spare struct {
 	name string
 	size int64
@@ -76,18 +75,13 @@ func (s *space) init(opt *Options, poke func()) error {
 
 func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
 
-// room reports whether n bytes can be written now by entries of logs. Where they
-// can't, everything that helps has been asked for, and poke follows.
-func (s *space) room(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes) }
-
-// reserve is room for control entries, for which two more files are kept.
-func (s *space) reserve(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes+2*s.opt.FileSize) }
-
-func (s *space) roomWithin(n, limit int64) bool {
+// fits reports whether n bytes can be written now, with limit bytes of files in use at most. If not,
+// it has requested everything that helps, and poke follows.
+func (s *space) fits(n, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cur == nil || s.cur.dead() {
-		return true // the write will say why not
+		return true // the write will return the reason
 	}
 	used := s.usedLocked()
 	if s.cur.off.Load()+n <= s.cur.capacity && used <= limit {
@@ -98,7 +92,7 @@ func (s *space) roomWithin(n, limit int64) bool {
 		return false
 	}
 	if used+s.opt.FileSize > limit {
-		s.sweep()
+		s.opt.Sweep()
 		return false
 	}
 	if s.next != nil && dataStart+n <= s.next.zeroed.Load() {
@@ -109,14 +103,7 @@ func (s *space) roomWithin(n, limit int64) bool {
 	return false
 }
 
-func (s *space) sweep() {
-	if s.opt.Sweep != nil {
-		s.opt.Sweep()
-	}
-}
-
-// stuck reports whether room can only be made by others: by a Release, or by space
-// that comes back on the disk.
+// stuck reports whether only others can make space: by a Release, or by freeing space on the disk.
 func (s *space) stuck() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +124,8 @@ func (s *space) kickLocked() {
 	}
 }
 
-// place returns the file, current from now on, that takes the next n bytes;
-// room or reserve has said yes. Only the writer calls it.
+// place returns the current file for the next n bytes, and makes the next file the current one if
+// necessary. fits must have returned true. Only the busy goroutine calls it.
 func (s *space) place(n int64, first LSN) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +139,7 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 	if s.next == nil {
 		return nil, fmt.Errorf("no journal file is prepared: %w", s.lastErr)
 	}
-	if cur.dirty { // a file is finished before the next is begun
+	if cur.dirty { // a file is synced before the next one begins
 		s.mu.Unlock()
 		err := cur.sync()
 		s.mu.Lock()
@@ -163,44 +150,39 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 	if err := cur.close(); err != nil {
 		return nil, fmt.Errorf("close %s: %w", cur.name, err)
 	}
-	s.beginLocked(first)
+	s.next.first, s.next.id = first, s.opt.ID
+	s.setCurrentLocked(s.next)
 	if s.usedLocked() >= s.opt.MaxBytes/2 {
-		s.sweep()
+		s.opt.Sweep()
 	}
 	s.kickLocked()
 	return s.cur, nil
 }
 
-// beginLocked makes the prepared file the current one.
-func (s *space) beginLocked(first LSN) {
-	f := s.next
-	s.next, s.want = nil, 0
-	f.first, f.id = first, s.opt.ID
+// setCurrentLocked makes f the current file.
+func (s *space) setCurrentLocked(f *file) {
 	f.off.Store(dataStart)
 	s.live = append(s.live, f)
-	s.cur = f
+	s.cur, s.next, s.want = f, nil, 0
 }
 
-// begin makes f, whose header is durable, the current file of a new life. The
-// caller holds names.
+// begin makes f, whose header is durable, the current file after Fresh. The caller must hold names.
 func (s *space) begin(f *file) {
 	s.mu.Lock()
 	cur, next := s.cur, s.next
-	f.off.Store(dataStart)
-	s.next, s.want, s.lastErr = nil, 0, nil
-	s.live = append(s.live, f)
-	s.cur = f
+	s.setCurrentLocked(f)
+	s.lastErr = nil
 	s.mu.Unlock()
 	if cur != nil {
-		_ = cur.close() // everything in it is durable: the journal stood still
+		_ = cur.close() // everything in it is durable: the journal was stopped
 	}
 	if next != nil {
 		s.dispose(next)
 	}
 }
 
-// prepareAhead has room made in time after a sync of the current file: long before the writer
-// would have to wait for it. Only the writer calls it.
+// prepareAhead wakes the preparer after a sync of the current file, long before the writer would
+// have to wait for it. Only the busy goroutine calls it.
 func (s *space) prepareAhead(f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,18 +191,18 @@ func (s *space) prepareAhead(f *file) {
 	}
 }
 
-// abandon ends the use of the current file after a failure.
+// abandon stops using the current file after a failure.
 func (s *space) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cur != nil {
 		_ = s.cur.latch(errDeadFile)
-		_ = s.cur.close() // nothing is written to it any more
+		_ = s.cur.close() // nothing is written to it again
 		s.cur = nil
 	}
 }
 
-// release gives up the files with a sequence below before, but for the current one.
+// release releases the files with a sequence below before, except the current one.
 func (s *space) release(before uint64) {
 	s.mu.Lock()
 	var gone []*file
@@ -235,7 +217,7 @@ func (s *space) release(before uint64) {
 	s.poke()
 }
 
-// retire keeps a file for later use, or removes it.
+// retire keeps a file for reuse, or removes it.
 func (s *space) retire(name string, size int64, remove bool) {
 	s.mu.Lock()
 	keep := int64(len(s.free)+len(s.live)+1)*s.opt.FileSize <= s.opt.MaxBytes
@@ -244,14 +226,13 @@ func (s *space) retire(name string, size int64, remove bool) {
 	}
 	s.mu.Unlock()
 	if remove || !keep {
-		// A file that stays only takes space: its sequence is below the first
+		// A file that could not be removed only takes up space: its sequence is below the first
 		// needed one, and the next start tries again.
 		_ = s.opt.FS.Remove(s.path(name))
 	}
 }
 
-// reclaim makes every file that is older than the fresh one, and not in use,
-// a spare one or removes it.
+// reclaim retires every file that is older than the fresh one and not in use.
 func (s *space) reclaim(fresh *file) error {
 	s.names.Lock()
 	defer s.names.Unlock()

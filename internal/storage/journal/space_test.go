@@ -8,12 +8,12 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// At the limit entries wait, a sweep is asked for, carried entries still pass, and
-// Release lets the others go.
+// At the size limit entries wait, the journal requests a sweep, carried entries can still be
+// written, and Release lets the other entries through.
 func TestLimitAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), func(o *Options) { o.MaxBytes = 256 << 10 })
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		const n = 60
 		for i := range n {
 			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
@@ -23,13 +23,13 @@ func TestLimitAndRelease(t *testing.T) {
 		if passed == n || j.Used() > 256<<10 || len(j.swept) == 0 {
 			t.Fatalf("%d of %d passed, %d bytes in use, %d sweeps", passed, n, j.Used(), len(j.swept))
 		}
-		c, co := newStream(2), newTold()
+		c, co := newStream(2), newRecorder()
 		e := entry(c, 0, 9000, nil, co)
 		e.Carried = true
 		ok(t, j.Submit(nil, e))
 		synctest.Wait()
 		if co.count() != 1 || co.err(e) != nil {
-			t.Fatal("a carried entry waits for the room that it is there to make")
+			t.Fatal("a carried entry waits for the space that it makes available")
 		}
 		target := j.SweepTarget()
 		if target == 0 {
@@ -48,13 +48,13 @@ func TestLimitAndRelease(t *testing.T) {
 	})
 }
 
-// An entry that is larger than a file gets one of its own, and the chain of files
-// can be read although a name in it was given up.
+// An entry larger than a file gets a file of its own, and the chain of files stays readable
+// although a sequence was skipped.
 func TestOversizeEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := memory(t)
 		j := open(t, fsys, nil)
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		sizes := []int{100, 20_000, 300_000, 100, 60_000, 100, 200_000, 30_000}
 		for i, size := range sizes {
 			ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
@@ -72,7 +72,7 @@ func TestOversizeEntry(t *testing.T) {
 			ok(t, holds(all, e))
 		}
 		o.verify(t)
-		// A file that was named and never put to use may still stand in the gap.
+		// A file that was named and never used may still fill the gap.
 		gaps := 0
 		for seq := j.at.File; seq < j.space.maxSeq; seq++ {
 			if f, err := fsys.Create(testDir + "/" + fileName(seq)); err == nil {
@@ -87,11 +87,11 @@ func TestOversizeEntry(t *testing.T) {
 	})
 }
 
-// Files are used again: with steady releases their number stays small.
+// Files are recycled: with steady releases their number stays small.
 func TestFilesAreRecycled(t *testing.T) {
 	fsys := memory(t)
 	j := open(t, fsys, nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	for i := range 300 {
 		ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
 		o.wait(i + 1)
@@ -105,10 +105,10 @@ func TestFilesAreRecycled(t *testing.T) {
 	ok(t, j.Close())
 }
 
-// Read gives the frames of a running journal again.
+// Read returns the frames of a running journal.
 func TestReadWhileWriting(t *testing.T) {
 	j := open(t, memory(t), nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	for i := range 50 {
 		ok(t, j.Submit(nil, entry(s, int64(i), 5000, eager, o)))
 		o.wait(i + 1)
@@ -122,15 +122,15 @@ func TestReadWhileWriting(t *testing.T) {
 		}
 	}
 	if err := j.Read(j.Oldest(1), j.Notified()+1, func(Frame) error { return nil }); err == nil {
-		t.Error("a frame that isn't there was read")
+		t.Error("a missing frame was read")
 	}
 	ok(t, j.Close())
 }
 
-// Rotate leaves a file without frames; a frame in it is seen.
+// Rotate leaves a file without frames; IsUntouched detects a frame in it.
 func TestRotateAndUntouched(t *testing.T) {
 	j := open(t, memory(t), nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	ok(t, j.Submit(nil, entry(s, 0, 100, eager, o)))
 	o.wait(1)
 	at, err := j.Rotate()
@@ -151,17 +151,17 @@ func TestOptionsThatDontFit(t *testing.T) {
 	for _, o := range []Options{{FileSize: 1 << 10, MaxBytes: 1 << 20}, {FileSize: 64 << 10, MaxBytes: 128 << 10}} {
 		o.FS, o.Dir = memory(t), testDir
 		if j, err := Open(o); err == nil {
-			t.Errorf("%+v was taken", o)
+			t.Errorf("%+v was accepted", o)
 			_ = j.Close()
 		}
 	}
 	if _, err := Open(Options{FS: vfs.Memory(), Dir: "/missing", FileSize: 64 << 10, MaxBytes: 1 << 20}); err == nil {
-		t.Error("a directory that isn't there was opened")
+		t.Error("a missing directory was opened")
 	}
 }
 
-// The calls of a first start, a group, a file switch and a clean rotation, in their
-// order: every promise about what is durable when hangs on it.
+// The calls of a first start, a group, a file switch and a clean rotation, in order. Every
+// guarantee of durability depends on this order.
 func TestCallsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashing(t, 1)
@@ -179,7 +179,7 @@ func TestCallsInOrder(t *testing.T) {
 		fsys.SetTrace(true)
 		j := open(t, fsys, nil)
 		step("first start")
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		ok(t, j.Submit(nil, entry(s, 0, 300, eager, o), entry(s, 1, 300, eager, o)))
 		step("a group of two entries")
 		ok(t, j.Submit(nil, entry(s, 2, 300, eager, o)))

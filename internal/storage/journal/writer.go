@@ -9,11 +9,11 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// quantum is how many bytes of one stream are taken before the next stream has
-// its turn, so that 50 MB of one partition don't hold up small ones.
+// quantum is how many bytes of one stream are taken before the next stream is served, so that
+// 50 MB of one partition do not delay small entries.
 const quantum = 64 << 10
 
-// group is what is written together. It belongs to who is busy.
+// group is what is written together. The busy goroutine owns it.
 type group struct {
 	file     *file // of the last write
 	stage    stage
@@ -21,23 +21,22 @@ type group struct {
 	records  int
 	bytes    int64
 	unsynced unsynced
-	pace     time.Duration // exponential mean of datasyncs
+	syncTime time.Duration // exponential mean of datasync times
 }
 
-// unsynced is what was written since the last datasync.
+// unsynced summarizes the entries written since the last datasync.
 type unsynced struct {
 	entries, records int
 	bytes            int64
-	// due is when the first interval of a profile ends; zero if all entries wait for
-	// the datasync.
+	// due is when the first interval of a profile ends; zero if all entries wait for the datasync.
 	due time.Time
 }
 
-// writeBack is how long entries stay unsynced whose profile leaves that to the system:
-// about as long as its own write-back would let them.
+// writeBack is how long entries stay unsynced if their profile leaves that to the system: about as
+// long as the system's own write-back delay.
 const writeBack = 5 * time.Second
 
-// add notes entries that were written.
+// add adds entries that were written.
 func (u *unsynced) add(entries []*Entry) {
 	for _, e := range entries {
 		u.entries++
@@ -56,9 +55,9 @@ func (u *unsynced) add(entries []*Entry) {
 	}
 }
 
-// Submit queues entries of one stream. They are written when batch is run, or soon if batch is
-// nil, and become durable in the order of the calls for their stream. It never blocks. On error,
-// ErrStopped, nothing was queued and no owner is notified.
+// Submit queues entries of one stream. They are written when batch is run, or soon if batch is nil,
+// and become durable in the order of the calls for their stream. Submit never blocks. If it returns
+// an error, ErrStopped, nothing was queued and no owner is notified.
 func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
 	j.mu.Lock()
 	if j.state != running {
@@ -87,20 +86,21 @@ func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
 	return nil
 }
 
-// A caller of WriteGroup writes a group of up to briefBytes itself if datasyncs take
-// no longer than briefPace: beyond that a goroutine's wake-up is not what counts.
+// WriteGroup writes a group of up to briefBytes itself if datasyncs take no longer than briefPace:
+// for longer ones, the wake-up of a goroutine is negligible.
 const (
-	briefBytes = 128 << 10
-	briefPace  = 400 * time.Microsecond
+	inlineBytes = 128 << 10
+	inlineSync  = 400 * time.Microsecond
 )
 
-// WriteGroup is groupcommit.Syncer: it has the entries written that were submitted with a batch.
-// If the writer sleeps and the group will not take long, the caller writes it and notifies its
-// owners. On a machine that is not busy
-// that saves the wake-ups of two goroutines, which on one that has idle processors
-// take as long as the datasync and more processor time (measured: one record at a time
-// 0.24 → 0.16 ms, 160 → 65 µs). What comes while the caller is at it is left to the
-// writer: under load there is always a next group, and it stays with that.
+// WriteGroup implements groupcommit.Syncer: it has the entries written that were submitted with a
+// batch. If the writer is parked and the group will not take long, the caller writes the group and
+// notifies its owners.
+//
+// That saves the wake-ups of two goroutines, which on a machine with idle processors take as long
+// as the datasync and more processor time (measured for one record at a time: 0.24 → 0.16 ms and
+// 160 → 65 µs). Entries that arrive while the caller writes are left to the writer: under load there
+// is always a next group, and the writer stays busy with it.
 func (j *Journal) WriteGroup() {
 	runtime.Gosched() // as the writer does
 	j.mu.Lock()
@@ -109,12 +109,12 @@ func (j *Journal) WriteGroup() {
 		j.mu.Unlock()
 		return
 	}
-	if !j.briefLocked(now) {
+	if !j.inlineLocked(now) {
 		j.mu.Unlock()
 		j.poke()
 		return
 	}
-	j.parked = true // still
+	j.parked = true // wakeLocked expected a poke, which does not follow
 	j.busy, j.waiting.wakeAt = true, time.Time{}
 	j.mu.Unlock()
 
@@ -130,7 +130,7 @@ func (j *Journal) WriteGroup() {
 	}
 }
 
-// Wake is groupcommit.Syncer: it leaves the entries to the writer.
+// Wake implements groupcommit.Syncer: it leaves the entries to the writer.
 func (j *Journal) Wake() {
 	j.mu.Lock()
 	wake := j.wakeLocked(time.Now())
@@ -140,9 +140,9 @@ func (j *Journal) Wake() {
 	}
 }
 
-// writeAndSync writes the group that waits, notifies the owners that count on the
-// write, makes the group durable if an entry needs that, and notifies the others.
-// The caller is busy, and calls freeLocked afterwards.
+// writeAndSync writes the queued group, notifies the owners of entries acknowledged when written,
+// syncs the group if an entry needs that, and notifies the other owners. The caller must be busy
+// and must call freeLocked afterwards.
 func (j *Journal) writeAndSync(tell func(batch)) {
 	err := j.writeWaiting()
 	if err == nil {
@@ -153,15 +153,15 @@ func (j *Journal) writeAndSync(tell func(batch)) {
 	}
 }
 
-// freeLocked ends being busy. Room may have been made, and the writer poked for it, while a
-// caller of WriteGroup was busy.
+// freeLocked ends being busy. It also clears roomless: space may have become available, and the
+// poke for it lost, while a caller of WriteGroup was busy.
 func (j *Journal) freeLocked() {
-	j.busy, j.roomless = false, false
+	j.busy, j.noSpace = false, false
 	j.idle.Broadcast()
 }
 
-// writeWaiting writes up to one group: ~4 MiB of an impatient one, a patient one with
-// several writes up to its limits.
+// writeWaiting writes up to one group: a single write of up to 4 MiB if an entry is impatient,
+// otherwise several writes up to the limits of the group.
 func (j *Journal) writeWaiting() error {
 	g := &j.group
 	j.mu.Lock()
@@ -183,8 +183,8 @@ func (j *Journal) writeWaiting() error {
 	}
 }
 
-// acknowledge notifies the owners of the group, in two steps if it is mixed: no owner
-// who counts on the write waits for the datasync.
+// acknowledge notifies the owners of the group. In a mixed group, owners of entries acknowledged
+// when written do not wait for the datasync.
 func (j *Journal) acknowledge(tell func(batch)) error {
 	g := &j.group
 	written, rest := j.split(g.entries)
@@ -194,10 +194,13 @@ func (j *Journal) acknowledge(tell func(batch)) error {
 		if len(rest) == 0 {
 			b.notified = last
 		}
-		g.entries = rest // what a failure below takes back
+		g.entries = rest // the entries that fail if the sync below fails
 		tell(b)
 	}
-	if len(rest) == 0 && !j.syncDue() {
+	j.mu.Lock()
+	due, _ := j.syncDueLocked(time.Now())
+	j.mu.Unlock()
+	if len(rest) == 0 && !due {
 		g.entries, g.records, g.bytes = rest, 0, 0
 		return nil
 	}
@@ -209,8 +212,8 @@ func (j *Journal) acknowledge(tell func(batch)) error {
 	return nil
 }
 
-// split separates the entries that count on the write. The order of both parts is
-// that of the group; one of them may be the group's own slice.
+// split separates the entries acknowledged when written. Both parts keep the order of the group;
+// one of them may be the group's own slice.
 func (j *Journal) split(entries []*Entry) (written, rest []*Entry) {
 	n := 0
 	for _, e := range entries {
@@ -236,10 +239,10 @@ func (j *Journal) split(entries []*Entry) (written, rest []*Entry) {
 	return written, rest
 }
 
-// sync makes everything durable that is written, which ends with LSN last.
+// sync makes everything written so far durable; last is the LSN of the last written entry.
 func (j *Journal) sync(last LSN) error {
 	j.mu.Lock()
-	j.asked = false // what is asked for from here on may be queued later
+	j.asked = false // later requests may concern entries queued later
 	j.mu.Unlock()
 	start := time.Now()
 	g := &j.group
@@ -248,21 +251,21 @@ func (j *Journal) sync(last LSN) error {
 	}
 	took := time.Since(start)
 	j.space.prepareAhead(g.file)
-	g.pace += (took - g.pace) / 8
+	g.syncTime += (took - g.syncTime) / 8
 	j.durable.Store(uint64(last))
 	j.steps.Add(1)
-	if j.opt.Synced != nil && g.unsynced.entries > 0 {
+	if g.unsynced.entries > 0 {
 		j.opt.Synced(GroupStats{Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
 	}
 	g.unsynced = unsynced{}
 	return nil
 }
 
-// take removes up to one write's worth of entries from the queues, round-robin
-// over the streams. It takes at least one entry if one may be written. patient
-// says that none of them minds waiting for the group's other writes.
+// take removes up to one write's worth of entries from the queues, round-robin over the streams. It
+// takes at least one entry if any may be written. more reports whether entries remain, patient
+// whether every taken entry may wait for the group's other writes.
 //
-// They are numbered here, in one step with leaving the queue: once Drop has
+// take assigns LSNs under the same lock that removes entries from their queues: after Drop has
 // returned, Assigned covers every entry of the stream that may still be written.
 func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	taken, patient = j.slice(), true
@@ -271,12 +274,12 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	if !j.canPlaceLocked() {
 		return taken, false, false
 	}
-	reserved := j.roomless
+	reserved := j.noSpace
 	budget := j.maxWrite
 	for blocked := 0; j.ready.len() > blocked && budget > 0 && l.records > 0 && l.bytes > 0; {
 		s := j.ready.peek()
 		if s.queue.len() > 0 && len(taken) > 0 && s.queue.peek().size() > budget && !reserved {
-			break // first in turn for the next write
+			break // the next write begins with this entry
 		}
 		j.ready.pop()
 		before := len(taken)
@@ -313,8 +316,8 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	return taken, j.waiting.entries > 0, patient
 }
 
-// writeEntries writes the frames of the entries with one write, where they are not
-// many bytes, at the next block.
+// writeEntries writes the frames of the entries at the next block, with one write if they fit in
+// the stage.
 func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	var total int64
 	cached := true // no owner waits for the disk
@@ -346,5 +349,5 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	return nil
 }
 
-// zeros are written ahead of frames and between them.
+// zeros pad frames and blocks and fill new parts of files.
 var zeros [64 << 10]byte

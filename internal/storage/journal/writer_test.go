@@ -11,21 +11,22 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Where the writer sleeps, what was queued is durable and told when WriteGroup returns.
+// While the writer is parked, queued entries are durable and their owners notified when WriteGroup
+// returns.
 func TestWriteGroupWritesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), nil)
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		for i := range 5 {
 			synctest.Wait()
 			ok(t, j.Submit(new(groupcommit.Batch), entry(s, int64(i), 350, eager, o)))
 			synctest.Wait()
 			if o.count() != i {
-				t.Errorf("%d were told before anybody was to write", o.count())
+				t.Errorf("%d reported before the write", o.count())
 			}
 			j.WriteGroup()
 			if o.count() != i+1 || j.Notified() != LSN(i+1) || j.Durable() != LSN(i+1) {
-				t.Errorf("%d told, %d notified, %d durable after %d", o.count(), j.Notified(), j.Durable(), i+1)
+				t.Errorf("%d reported, %d notified, %d durable after %d", o.count(), j.Notified(), j.Durable(), i+1)
 			}
 		}
 		o.verify(t)
@@ -33,13 +34,13 @@ func TestWriteGroupWritesItself(t *testing.T) {
 	})
 }
 
-// What comes while a caller of WriteGroup writes is written by the writer when that one is through.
+// Entries that arrive while a caller of WriteGroup writes are written by the writer afterwards.
 func TestTheWriterTakesOverFromWriteGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
 		synctest.Wait()
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		hold := make(chan struct{})
 		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
 		ok(t, j.Submit(new(groupcommit.Batch), entry(s, 0, 350, eager, o)))
@@ -51,7 +52,7 @@ func TestTheWriterTakesOverFromWriteGroup(t *testing.T) {
 			synctest.Wait()
 		}
 		if o.count() != 0 {
-			t.Errorf("%d were told while the datasync was held", o.count())
+			t.Errorf("%d reported while the datasync was held up", o.count())
 		}
 		close(hold)
 		<-back
@@ -61,12 +62,13 @@ func TestTheWriterTakesOverFromWriteGroup(t *testing.T) {
 	})
 }
 
-// A group that wants to wait, one that is large, and any on a slow disk, are the writer's.
+// A group that waits for others, a large group, and any group on a slow disk are left to the
+// writer.
 func TestWriteGroupDoesNotWait(t *testing.T) {
 	t.Run("for others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			j := open(t, memory(t), func(o *Options) { o.Absent = several })
-			o := newTold()
+			o := newRecorder()
 			synctest.Wait()
 			ok(t, j.Submit(new(groupcommit.Batch), entry(newStream(1), 0, 350, high, o)))
 			j.WriteGroup()
@@ -85,20 +87,20 @@ func TestWriteGroupDoesNotWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		size int
 		took time.Duration
-	}{"for a large group": {briefBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
+	}{"for a large group": {inlineBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fsys := errfs.New(memory(t))
 				j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 16<<20, 128<<20 })
 				synctest.Wait()
 				j.mu.Lock()
-				j.group.pace = c.took
+				j.group.syncTime = c.took
 				j.mu.Unlock()
-				s, o := newStream(1), newTold()
+				s, o := newStream(1), newRecorder()
 				hold := make(chan struct{})
 				fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
 				ok(t, j.Submit(new(groupcommit.Batch), entry(s, 0, c.size, eager, o)))
-				j.WriteGroup() // returns although the disk stands still
+				j.WriteGroup() // returns although the disk hangs
 				close(hold)
 				o.wait(1)
 				ok(t, j.Close())
@@ -107,20 +109,20 @@ func TestWriteGroupDoesNotWait(t *testing.T) {
 	}
 }
 
-// A failure in WriteGroup ends the journal's life as one in the writer does; and Close
-// waits for whoever writes.
+// A failure in WriteGroup stops the journal like a failure in the writer, and Close waits until the
+// group has been written.
 func TestWriteGroupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
 		synctest.Wait()
 		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO})
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		e := entry(s, 0, 350, eager, o)
 		ok(t, j.Submit(new(groupcommit.Batch), e))
 		j.WriteGroup()
 		if err := <-j.failed; !errors.Is(err, syscall.EIO) || !errors.Is(o.err(e), syscall.EIO) {
-			t.Errorf("failed with %v, told %v", err, o.err(e))
+			t.Errorf("failed with %v, reported %v", err, o.err(e))
 		}
 		if err := j.Submit(new(groupcommit.Batch), entry(s, 0, 350, eager, o)); !errors.Is(err, ErrStopped) {
 			t.Errorf("queued after the failure: %v", err)
@@ -145,17 +147,17 @@ func TestWriteGroupFails(t *testing.T) {
 		ok(t, <-closed)
 		ok(t, o.err(last))
 		if o.count() != 2 {
-			t.Errorf("%d were told", o.count())
+			t.Errorf("%d reported", o.count())
 		}
 	})
 }
 
-// What is acknowledged when it is written stays unsynced for the shortest interval that waits, or
-// for about as long as the system's own write-back takes.
+// Entries acknowledged when written stay unsynced for the shortest interval that waits, or for
+// about as long as the system's own write-back delay.
 func TestAnIntervalBoundsWhatIsUnsynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), nil)
-		s, o := newStream(1), newTold()
+		s, o := newStream(1), newRecorder()
 		after := func(wait time.Duration, durable LSN) {
 			t.Helper()
 			time.Sleep(wait)

@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// openCounting opens a journal whose datasyncs are counted from here on, and which
-// reports how far it became durable.
+// openCounting opens a journal whose datasyncs are counted from here on, and which reports through
+// which LSN it became durable.
 func openCounting(t *testing.T, under *errfs.FS, change func(*Options)) (j *opened, syncs *errfs.Fault, through *atomic.Uint64) {
 	t.Helper()
 	through = &atomic.Uint64{}
@@ -28,7 +28,7 @@ func openCounting(t *testing.T, under *errfs.FS, change func(*Options)) (j *open
 	return j, under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal"}), through
 }
 
-// eventually polls for what must come.
+// eventually polls until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
@@ -38,12 +38,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A profile that acknowledges what is written costs no datasync, whichever way an
-// entry takes, and what was acknowledged survives the end of the process.
+// A profile that acknowledges written records costs no datasync, whether the writer or the caller
+// writes, and acknowledged entries survive the end of the process.
 func TestWrittenEntriesNeedNoDatasync(t *testing.T) {
 	disk := crashing(t, 1)
 	j, syncs, through := openCounting(t, errfs.New(disk), nil)
-	o, s := newTold(), newStream(0)
+	o, s := newRecorder(), newStream(0)
 	for i := range 30 {
 		ok(t, j.give(i, entry(s, int64(i), 100, loose, o)))
 		o.wait(i + 1)
@@ -68,8 +68,8 @@ func TestWrittenEntriesNeedNoDatasync(t *testing.T) {
 	}
 }
 
-// One datasync makes the entries of all streams durable, when somebody asks, when
-// an interval has passed, and when too much would be lost otherwise.
+// One datasync makes the entries of all streams durable: on request, when an interval has passed,
+// and when too much would be lost otherwise.
 func TestWhatMakesWrittenEntriesDurable(t *testing.T) {
 	const streams = 20
 	for name, c := range map[string]struct {
@@ -83,7 +83,7 @@ func TestWhatMakesWrittenEntriesDurable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, syncs, through := openCounting(t, errfs.New(memory(t)), c.change)
-			o, p := newTold(), ticks
+			o, p := newRecorder(), ticks
 			if c.loose {
 				p = loose
 			}
@@ -104,14 +104,14 @@ func TestWhatMakesWrittenEntriesDurable(t *testing.T) {
 	}
 }
 
-// An entry that needs only the write does not wait for the datasync of others in its
-// group, which is what makes it durable in the end.
+// An entry that needs only the write does not wait for the datasync of other entries in its group,
+// which finally makes it durable too.
 func TestWrittenEntriesDoNotWaitForTheDatasyncOfTheirGroup(t *testing.T) {
 	under := errfs.New(memory(t))
 	j, _, through := openCounting(t, under, nil)
 	held := make(chan struct{})
 	under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-held }})
-	o, quick := newTold(), newTold()
+	o, quick := newRecorder(), newRecorder()
 	slow, fast := entry(newStream(0), 0, 100, eager, o), entry(newStream(1), 0, 100, loose, quick)
 	ok(t, j.Submit(new(groupcommit.Batch), slow))
 	ok(t, j.Submit(new(groupcommit.Batch), fast))
@@ -126,13 +126,13 @@ func TestWrittenEntriesDoNotWaitForTheDatasyncOfTheirGroup(t *testing.T) {
 	ok(t, j.Close())
 }
 
-// A failed datasync doesn't take back what was acknowledged as written: its owner
-// keeps the bytes. Nothing is written any more until a fresh file was begun.
+// A failed datasync does not revoke acknowledgements of written entries: the owner keeps the bytes.
+// Nothing is written until a fresh file is begun.
 func TestAFailedDatasyncAfterAWrittenEntry(t *testing.T) {
 	under := errfs.New(memory(t))
 	j, _, through := openCounting(t, under, nil)
 	under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
-	o, s := newTold(), newStream(0)
+	o, s := newRecorder(), newStream(0)
 	written := entry(s, 0, 100, loose, o)
 	ok(t, j.Submit(nil, written))
 	o.wait(1)
@@ -141,7 +141,7 @@ func TestAFailedDatasyncAfterAWrittenEntry(t *testing.T) {
 		t.Errorf("failed with %v; the written entry was reported with %v, durable through %d", err, o.err(written), through.Load())
 	}
 	if err := j.Submit(nil, entry(s, 1, 100, loose, o)); err == nil {
-		t.Error("an entry was taken after the failure")
+		t.Error("an entry was accepted after the failure")
 	}
 	j.begin(t, 0)
 	ok(t, j.Submit(nil, entry(s, 1, 100, loose, o)))

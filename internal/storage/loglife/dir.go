@@ -5,55 +5,55 @@ type DirState uint8
 
 // The states of a log directory.
 const (
-	// DirOpening: a start recovers it.
+	// DirOpening: a start recovers the directory.
 	DirOpening DirState = iota
-	// Running: it takes records.
+	// Running: the directory accepts records.
 	Running
-	// Blocked: the journal is full, and the last sweep could free nothing of it. Records
-	// are refused; sweeps go on.
+	// Blocked: the journal is full, and the last sweep could not free any of it. Records are
+	// refused; sweeps continue.
 	Blocked
-	// JournalDead: the journal failed. The logs go back to what was acknowledged, and the
+	// JournalDead: the journal failed. The logs roll back to their acknowledged ends, and the
 	// directory reopens.
 	JournalDead
-	// Stopping: it is being closed.
+	// Stopping: the directory is being closed.
 	Stopping
-	// StoppingDead is Stopping with a journal that failed: the stop is not clean.
+	// StoppingDead is Stopping after a failure of the journal: the stop is not clean.
 	StoppingDead
 )
 
-// DirUse is something that a state of a directory allows.
+// DirUse is a use that a state of a directory allows.
 type DirUse uint16
 
-// What a state of a directory may allow.
+// The uses that a state of a directory may allow.
 const (
-	Records DirUse = 1 << iota // records are taken
-	Journal                    // frames lead from the redo pointer to the end of the journal
-	Stops                      // it is being closed: nothing begins any more
+	Records DirUse = 1 << iota // records are accepted
+	Journal                    // frames link the redo pointer to the end of the journal
+	Stops                      // the directory is being closed: no new work begins
 )
 
-// DirEvent is something that happens to a log directory.
+// DirEvent is an event of a log directory.
 type DirEvent uint8
 
 // The events of a log directory.
 const (
-	Recovered     DirEvent = iota // a start brought everything into synced segments
+	Recovered     DirEvent = iota // a start has brought everything into synced segments
 	JournalFull                   // a sweep failed, and the journal is full
 	JournalFreed                  // a sweep succeeded
 	JournalFailed                 // a write or datasync of the journal failed
-	Reopened                      // a fresh journal file takes records
+	Reopened                      // a new journal file accepts records
 	Stop                          // Close was called
 )
 
-// On returns the state that follows an event, and what the event does.
+// On returns the state that follows an event, and the effect of the event.
 func (s DirState) On(e DirEvent) (DirState, Answer) { return dirs.on(s, e) }
 
-// Allows reports whether the state allows one of some uses.
+// Allows reports whether the state allows at least one of the given uses.
 func (s DirState) Allows(u DirUse) bool { return dirs.rows[s].allows&u != 0 }
 
-// String names the state as the table does.
+// String returns the state's name in the table.
 func (s DirState) String() string { return dirs.rows[s].name }
 
-// String names the event as the table does.
+// String returns the event's name in the table.
 func (e DirEvent) String() string { return dirs.events[e] }
 
 var dirs = table[DirState, DirEvent, DirUse]{

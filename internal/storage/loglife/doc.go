@@ -1,31 +1,31 @@
-// Package loglife is the life of a log and of a log directory: which states they have, what
-// each state allows, and which state follows an event. It is a table without I/O, locks or a
-// clock; package storage asks it before it acts, and notes in it what happened.
+// Package loglife defines the life cycle of a log and of a log directory: their states, the
+// uses that each state allows, and the state that follows each event. It is a pure table without
+// I/O, locks or a clock; package storage consults it before it acts and records events in it.
 //
 // # A log
 //
 //	opening ── opened ──▶ online ── segment failed ──▶ failing ── mended ──▶ online
 //	                                                   failing ── segment failed ──▶ failing
-//	                                                   failing ── frames aside ──▶ aside ── replayed ──▶ failing
-//	                                                                               aside ── segment failed ──▶ aside
+//	                                                   failing ── frames quarantined ──▶ quarantined ── replayed ──▶ failing
+//	                                                                                     quarantined ── segment failed ──▶ quarantined
 //
 //	online ── swap begun ──▶ swapping ── swap done ──▶ online
 //	                         swapping ── swap failed ──▶ swap stuck ── swap done ──▶ online
 //	                                                     swap stuck ── swap failed ──▶ swap stuck
-//	                                                     swap stuck ── frames aside ──▶ aside, swap stuck ── swap done ──▶ aside
-//	                                                                                    aside, swap stuck ── swap failed ──▶ aside, swap stuck
+//	                                                     swap stuck ── frames quarantined ──▶ quarantined, swap stuck ── swap done ──▶ quarantined
+//	                                                                                          quarantined, swap stuck ── swap failed ──▶ quarantined, swap stuck
 //
 //	online ── cut begun ──▶ cutting ── cut done ──▶ online
 //	                        cutting ── cut failed ──▶ cut stuck ── cut done ──▶ online
 //	                                                  cut stuck ── cut failed ──▶ cut stuck
 //
 //	{opening, online, cutting, cut stuck} ── unreadable ──▶ offline
-//	{opening, failing, aside, swap stuck} ── found wrong ──▶ damaged
+//	{opening, failing, quarantined, swap stuck} ── found damaged ──▶ damaged
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
-// A state has one cause, an error: why the log takes no appends. Online and swapping have
-// none. Replicas will add states: a log that follows a leader takes assigned offsets only, and
-// one whose history has diverged takes none until it is truncated.
+// Each state has one cause, an error that says why the log takes no appends. Online and swapping
+// have none. Replicas will add states: a log that follows a leader will take only batches with
+// assigned offsets, and a diverged log will take none until it is truncated.
 //
 // # A log directory
 //
@@ -37,5 +37,5 @@
 //	                               stopping ── journal full ──▶ stopping ── journal freed ──▶ stopping
 //	journal dead ── stop ──▶ stopping, journal dead
 //
-// docs/journal.md has the same as tables, with what each state allows.
+// docs/journal.md shows the same tables, with the uses that each state allows.
 package loglife

@@ -5,95 +5,95 @@ type State uint8
 
 // The states of a log.
 const (
-	// Opening: a start reads its files and replays the journal, or it is being created.
-	// It has no users yet.
+	// Opening: a start reads its files and replays the journal, or it is being created. It is not
+	// in use yet.
 	Opening State = iota
-	// Online: it takes and serves records.
+	// Online: it accepts and serves records.
 	Online
-	// Swapping: a compacted segment replaces others. Writes to segments wait until it has;
-	// appends and reads do not.
+	// Swapping: a compacted segment replaces others. Writes to segments wait for the end of the
+	// swap; appends and reads do not.
 	Swapping
-	// SwapStuck: a swap could not be finished. The maintenance goroutine tries again.
+	// SwapStuck: a step of a swap failed. The maintenance goroutine retries it.
 	SwapStuck
 	// Cutting: the log is truncated in memory; the checkpoint or the files may not be yet.
 	Cutting
-	// CutStuck: a truncation could not be finished. The maintenance goroutine tries again.
+	// CutStuck: a step of a truncation failed. The maintenance goroutine retries it.
 	CutStuck
-	// Failing: a write or datasync of the last segment failed. The maintenance goroutine
-	// is to continue the log in a new one.
+	// Failing: a write or datasync of the last segment failed. The maintenance goroutine will
+	// continue the log in a new one.
 	Failing
-	// Aside: the frames that no segment holds are in a file of their own, from which a
-	// repair or a start replays them. The log holds neither the journal nor memory.
-	Aside
-	// AsideStuck is Aside and SwapStuck.
-	AsideStuck
+	// Quarantined: frames that no segment holds are quarantined in a file, from which a repair or a start
+	// replays them. The log pins neither the journal nor memory.
+	Quarantined
+	// QuarantinedStuck is Quarantined and SwapStuck.
+	QuarantinedStuck
 	// Offline: the system refused to read or change its files. The next start tries again.
 	Offline
-	// Damaged: its stored bytes are wrong. It stays offline over starts.
+	// Damaged: its stored bytes are wrong. It stays offline after restarts.
 	Damaged
 	// Deleted: a deletion has begun.
 	Deleted
 )
 
-// Use is something that a state allows.
+// Use is a use that a state allows.
 type Use uint16
 
-// What a state may allow.
+// The uses that a state may allow.
 const (
-	Append   Use = 1 << iota // records are appended, and the journal may carry them
-	Read                     // records are served
-	Whole                    // all records are in segments or in memory: a read finds each of them
-	Flush                    // any goroutine writes, syncs and rolls segments
-	Change                   // a truncation, a compaction, or a roll for age may begin
-	Start                    // the start of the log may move, and segments below it go
-	Repair                   // the maintenance goroutine has something to finish
-	SetAside                 // frames may be copied to a file of their own
-	Replay                   // frames are in such a file, which checkpoints name
-	AsFound                  // checkpoints repeat what they said when the log went offline
+	Append     Use = 1 << iota // records are appended, and sweeps may carry them forward in the journal
+	Read                       // records are served
+	Whole                      // all records are in segments or in memory, so a read finds each of them
+	Flush                      // any goroutine writes, syncs and rolls segments
+	Change                     // a truncation, a compaction, or a roll for age may begin
+	Start                      // the log start may move, and segments below it are removed
+	Repair                     // the maintenance goroutine has work to finish
+	Quarantine                 // frames may be copied to a quarantine file
+	Replay                     // checkpoints name a quarantine file to replay
+	AsFound                    // checkpoints repeat the entry from when the log went offline
 )
 
-// Event is something that happens to a log.
+// Event is an event of a log.
 type Event uint8
 
 // The events of a log.
 const (
-	Opened        Event = iota // a start or a creation has come to its end
-	SegmentFailed              // a write or datasync of a segment failed, or a replay into one
-	FramesAside                // a file holds the frames that no segment does
-	Replayed                   // synced segments hold what was aside
-	Mended                     // a checkpoint lists the new segment
-	SwapBegun                  // memory lists the compacted segment
-	SwapFailed                 // a step of the swap failed
-	SwapDone                   // a checkpoint says that nothing is left of the swap
-	CutBegun                   // memory says that the log ends earlier
-	CutFailed                  // a step of the truncation failed
-	CutDone                    // checkpoint and files say what memory does
-	Unreadable                 // the system refused a call without which the log cannot be used
-	Found                      // the stored bytes are wrong, or acknowledged records are lost
-	Deletion                   // the log is to go
+	Opened            Event = iota // a start or a creation has ended
+	SegmentFailed                  // a write or datasync of a segment failed, or a replay into one
+	FramesQuarantined              // a quarantine file holds the frames that no segment does
+	Replayed                       // synced segments hold the quarantined frames
+	Mended                         // a checkpoint lists the new segment
+	SwapBegun                      // memory lists the compacted segment
+	SwapFailed                     // a step of the swap failed
+	SwapDone                       // a checkpoint no longer names the swap
+	CutBegun                       // the log ends earlier in memory
+	CutFailed                      // a step of the truncation failed
+	CutDone                        // checkpoint and files match memory
+	Unreadable                     // the system refused a call without which the log cannot be used
+	FoundDamaged                   // the stored bytes are wrong, or acknowledged records are lost
+	Deletion                       // the log is being deleted
 )
 
-// On returns the state that follows an event, and what the event does.
+// On returns the state that follows an event, and the effect of the event.
 func (s State) On(e Event) (State, Answer) { return logs.on(s, e) }
 
-// Allows reports whether the state allows one of some uses.
+// Allows reports whether the state allows at least one of the given uses.
 func (s State) Allows(u Use) bool { return logs.rows[s].allows&u != 0 }
 
-// String names the state as the table does.
+// String returns the state's name in the table.
 func (s State) String() string { return logs.rows[s].name }
 
-// String names the event as the table does.
+// String returns the event's name in the table.
 func (e Event) String() string { return logs.events[e] }
 
 var logs = table[State, Event, Use]{
-	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "set aside", "replay", "as found"},
+	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
 	events: []string{
-		"opened", "segment failed", "frames aside", "replayed", "mended", "swap begun", "swap failed", "swap done",
-		"cut begun", "cut failed", "cut done", "unreadable", "found wrong", "deletion",
+		"opened", "segment failed", "frames quarantined", "replayed", "mended", "swap begun", "swap failed", "swap done",
+		"cut begun", "cut failed", "cut done", "unreadable", "found damaged", "deletion",
 	},
 	rows: []row[State, Event, Use]{
 		Opening: {"opening", Read | Whole | Flush, map[Event]State{
-			Opened: Online, SegmentFailed: ignore, Unreadable: Offline, Found: Damaged,
+			Opened: Online, SegmentFailed: ignore, Unreadable: Offline, FoundDamaged: Damaged,
 		}},
 		Online: {"online", Append | Read | Whole | Flush | Change | Start, map[Event]State{
 			SegmentFailed: Failing, SwapBegun: Swapping, CutBegun: Cutting, Unreadable: Offline, Deletion: Deleted,
@@ -101,8 +101,8 @@ var logs = table[State, Event, Use]{
 		Swapping: {"swapping", Append | Read | Whole, map[Event]State{
 			SwapFailed: SwapStuck, SwapDone: Online, Deletion: Deleted,
 		}},
-		SwapStuck: {"swap stuck", Read | Whole | Repair | SetAside, map[Event]State{
-			SwapFailed: SwapStuck, SwapDone: Online, FramesAside: AsideStuck, Found: Damaged, Deletion: Deleted,
+		SwapStuck: {"swap stuck", Read | Whole | Repair | Quarantine, map[Event]State{
+			SwapFailed: SwapStuck, SwapDone: Online, FramesQuarantined: QuarantinedStuck, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
 		Cutting: {"cutting", Read | Whole | Repair, map[Event]State{
 			CutFailed: CutStuck, CutDone: Online, Unreadable: Offline, Deletion: Deleted,
@@ -110,21 +110,21 @@ var logs = table[State, Event, Use]{
 		CutStuck: {"cut stuck", Read | Whole | Repair, map[Event]State{
 			CutFailed: CutStuck, CutDone: Online, Unreadable: Offline, Deletion: Deleted,
 		}},
-		Failing: {"failing", Read | Whole | Start | Repair | SetAside, map[Event]State{
-			SegmentFailed: Failing, FramesAside: Aside, Mended: Online, Found: Damaged, Deletion: Deleted,
+		Failing: {"failing", Read | Whole | Start | Repair | Quarantine, map[Event]State{
+			SegmentFailed: Failing, FramesQuarantined: Quarantined, Mended: Online, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		Aside: {"aside", Read | Start | Repair | Replay, map[Event]State{
-			SegmentFailed: Aside, Replayed: Failing, Found: Damaged, Deletion: Deleted,
+		Quarantined: {"quarantined", Read | Start | Repair | Replay, map[Event]State{
+			SegmentFailed: Quarantined, Replayed: Failing, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		AsideStuck: {"aside, swap stuck", Read | Repair | Replay, map[Event]State{
-			SwapFailed: AsideStuck, SwapDone: Aside, Deletion: Deleted,
+		QuarantinedStuck: {"quarantined, swap stuck", Read | Repair | Replay, map[Event]State{
+			SwapFailed: QuarantinedStuck, SwapDone: Quarantined, Deletion: Deleted,
 		}},
 		Offline: {"offline", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
 		Damaged: {"damaged", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
-		// What was going on when it was deleted comes to its end, and changes nothing.
+		// Work that was in progress at the deletion ends without effect.
 		Deleted: {"deleted", 0, map[Event]State{
 			SegmentFailed: ignore, Replayed: ignore, Mended: ignore, SwapFailed: ignore, SwapDone: ignore, CutFailed: ignore,
-			CutDone: ignore, Unreadable: ignore, Found: ignore, Deletion: ignore,
+			CutDone: ignore, Unreadable: ignore, FoundDamaged: ignore, Deletion: ignore,
 		}},
 	},
 }

@@ -14,7 +14,7 @@ import (
 
 const again = "go test ./internal/storage/loglife"
 
-// edges lists what moves, as "state ── event ──▶ state".
+// edges lists the transitions of a table as "state ── event ──▶ state".
 func edges[S, E ~uint8, U ~uint16](t *table[S, E, U]) []string {
 	var list []string
 	for _, r := range t.rows {
@@ -28,7 +28,7 @@ func edges[S, E ~uint8, U ~uint16](t *table[S, E, U]) []string {
 	return list
 }
 
-// drawn lists the edges that a part of the package comment draws.
+// drawn lists the transitions that a part of the package comment draws.
 func drawn[S, E ~uint8, U ~uint16](t *table[S, E, U], part string) []string {
 	var list []string
 	states := func(name string) []string {
@@ -90,7 +90,7 @@ func TestTheDocumentShowsTheTable(t *testing.T) {
 	golden.Part(t, "../../../docs/journal.md", "states of a directory", page(&dirs), again)
 }
 
-// page is the table as the document has it.
+// page returns the table as docs/journal.md has it.
 func page[S, E ~uint8, U ~uint16](t *table[S, E, U]) string {
 	var b strings.Builder
 	b.WriteString("| state |")
@@ -154,7 +154,7 @@ func walk[S, E ~uint8, U ~uint16](t *testing.T, x *table[S, E, U], events int, l
 	}
 }
 
-// What package storage relies on.
+// Properties on which package storage relies.
 func TestWhatTheStatesPromise(t *testing.T) {
 	for s := range State(len(logs.rows)) {
 		for _, rule := range []struct {
@@ -165,8 +165,8 @@ func TestWhatTheStatesPromise(t *testing.T) {
 			{s.Allows(Whole) && !s.Allows(Read), "is whole and cannot be read"},
 			{s.Allows(Change) && !(s.Allows(Flush) && s.Allows(Append)), "may be changed and cannot be flushed"},
 			{s.Allows(Repair) && s.Allows(Append|Flush|Change), "is repaired while others write"},
-			{s.Allows(SetAside) && (s.Allows(Replay) || !s.Allows(Repair)), "is set aside and not repaired, or is aside"},
-			{s.Allows(Replay) && (s.Allows(Whole) || !s.Allows(Repair)), "is aside and whole, or not repaired"},
+			{s.Allows(Quarantine) && (s.Allows(Replay) || !s.Allows(Repair)), "may be quarantined and is not repaired, or is quarantined"},
+			{s.Allows(Replay) && (s.Allows(Whole) || !s.Allows(Repair)), "is quarantined and whole, or not repaired"},
 			{s.Allows(AsFound) && s.Allows(Append|Read|Whole|Flush|Repair), "is used, and checkpoints repeat what they said"},
 			{s.Allows(Append) && s != Online && s != Swapping, "takes records"},
 			{s != Opening && s != Deleted && !leads(s, Deletion), "cannot be deleted"},
@@ -194,7 +194,7 @@ func TestWhatTheStatesPromise(t *testing.T) {
 	}
 }
 
-// leads reports whether one of some events moves the state.
+// leads reports whether one of some events changes the state.
 func leads(s State, events ...Event) bool {
 	return slices.ContainsFunc(events, func(e Event) bool {
 		_, answer := s.On(e)
@@ -204,7 +204,7 @@ func leads(s State, events ...Event) bool {
 
 func TestNames(t *testing.T) {
 	for want, got := range map[string]fmt.Stringer{
-		"swap stuck": SwapStuck, "found wrong": Found, "stopping, journal dead": StoppingDead, "journal freed": JournalFreed,
+		"swap stuck": SwapStuck, "found damaged": FoundDamaged, "stopping, journal dead": StoppingDead, "journal freed": JournalFreed,
 	} {
 		if got.String() != want {
 			t.Errorf("%v, want %s", got, want)

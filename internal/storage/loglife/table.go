@@ -1,19 +1,19 @@
 package loglife
 
-// Answer is what an event does in a state.
+// Answer is the effect of an event in a state.
 type Answer uint8
 
-// The answers to an event.
+// The effects of an event.
 const (
-	// Refused: the event cannot happen in this state. If it does, the caller is wrong.
+	// Refused: the event is impossible in this state. If it happens, the caller has a bug.
 	Refused Answer = iota
-	// Ignored: nothing changes, neither the state nor its cause.
+	// Ignored: neither the state nor its cause changes.
 	Ignored
-	// Moved: the next state begins, and with it a new cause, also if it is the same state.
+	// Moved: the next state begins, with a new cause, even if it is the same state.
 	Moved
 )
 
-// ignore stands in the table for an event that changes nothing.
+// ignore marks an event in the table that changes nothing.
 const ignore = 0xff
 
 type table[S, E ~uint8, U ~uint16] struct {

@@ -6,22 +6,22 @@ import (
 	"fmt"
 )
 
-// Size of an encoded producer without its batches, and of a batch.
+// Sizes of an encoded producer without its batches, and of an encoded batch.
 const (
 	producerLen = 8 + 2 + 1 + 8
 	batchLen    = 4 + 4 + 8 + 4 + 8
 )
 
-// Append encodes what is known of batches below offset end: count u32; per producer, the one
-// that was seen last at the end: id i64, epoch i16, seen i64, batch count u8; per batch: first
-// and last sequence i32, last offset i64, delta i32, timestamp i64; little endian.
+// Append encodes the state below offset end, little endian: the number of producers u32; per
+// producer, least recently active first: id i64, epoch i16, seen i64, batch count u8; per batch:
+// first and last sequence i32, last offset i64, delta i32, timestamp i64.
 func (s *State) Append(b []byte, end int64) []byte {
 	le := binary.LittleEndian
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
 	count := uint32(0)
 	for p := s.oldest; p != nil; p = p.newer {
-		s.trim(p, Window) // a producer that is silent after a burst holds what Add would forget
+		s.trim(p, Window) // a producer that is idle after a burst has batches that Add would remove
 		batches := p.window(p.below(end))
 		if len(batches) == 0 {
 			continue
@@ -43,10 +43,10 @@ func (s *State) Append(b []byte, end int64) []byte {
 	return b
 }
 
-var errShort = errors.New("producer state is cut short")
+var errShort = errors.New("producer state is truncated")
 
-// Decode reads what Append wrote into s, replacing what s remembers, and returns the
-// rest of b. After an error s remembers nothing.
+// Decode replaces the state by the one that Append wrote to b, and returns the rest of b. After an
+// error the state is empty.
 func (s *State) Decode(b []byte) ([]byte, error) {
 	s.ids, s.oldest, s.newest = nil, nil, nil
 	if len(b) < 4 {
@@ -60,7 +60,7 @@ func (s *State) Decode(b []byte) ([]byte, error) {
 	for range count {
 		p, rest, err := decodeProducer(b)
 		if err == nil && s.ids[p.id] != nil {
-			err = fmt.Errorf("producer %d stands in the producer state twice", p.id)
+			err = fmt.Errorf("producer %d is in the producer state twice", p.id)
 		}
 		if err != nil {
 			s.ids, s.oldest, s.newest = nil, nil, nil

@@ -1,13 +1,14 @@
-// Package producers is the idempotence state of a log: for every producer id
-// the last five batches, so that a retry is recognised (KIP-98, KIP-360).
+// Package producers is the idempotence state of a log: the last five batches of every producer id,
+// with which a retry is recognized (KIP-98, KIP-360).
 //
-// It is a value without locks, clocks or files; the log that owns it guards it,
-// stores it in the directory's checkpoint and rebuilds it from batches. Check
-// decides, Add remembers; Add is called for every batch that enters the log, also
-// at replay.
+// State is a value without locks, clocks or files. The log that owns it guards it, stores it in the
+// directory's checkpoint and rebuilds it from batches. Check decides whether a batch may be
+// appended. Add records a batch; it is called for every batch that enters the log, also during
+// replay.
 package producers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,11 +24,11 @@ var (
 	ErrInvalidProducerEpoch = errors.New("producer epoch is older than the latest one")
 )
 
-// Window is how many batches of a producer are remembered. A producer that
-// wants no duplicates has at most that many in flight.
+// Window is how many batches of a producer are remembered. An idempotent producer has at most that
+// many in flight.
 const Window = 5
 
-// batch is what is remembered of one batch.
+// batch describes a remembered batch.
 type batch struct {
 	firstSeq, lastSeq int32
 	lastOffset        int64
@@ -36,7 +37,7 @@ type batch struct {
 	epoch             int16
 }
 
-// producer is what is known of one producer id.
+// producer is the state of one producer id.
 type producer struct {
 	id           int64
 	seen         int64   // wall clock, ms, of the latest batch
@@ -46,7 +47,7 @@ type producer struct {
 
 func (p *producer) last() *batch { return &p.batches[len(p.batches)-1] }
 
-// below returns how many batches lie below an offset.
+// below returns the number of batches below an offset.
 func (p *producer) below(end int64) int {
 	n := len(p.batches)
 	for n > 0 && p.batches[n-1].lastOffset >= end {
@@ -55,8 +56,8 @@ func (p *producer) below(end int64) int {
 	return n
 }
 
-// window returns the batches that count where the first n are all that there are:
-// those of the newest one's epoch, at most Window.
+// window returns the batches that Check compares with if the log ended after the first n: those of
+// the latest epoch among them, at most Window.
 func (p *producer) window(n int) []batch {
 	from := n
 	for from > max(n-Window, 0) && p.batches[from-1].epoch == p.batches[n-1].epoch {
@@ -67,32 +68,30 @@ func (p *producer) window(n int) []batch {
 
 // State is the idempotence state of one log.
 //
-// It also answers for an earlier end of the log: the batches from the offset of
-// Settle on may be taken back (Cut), and those that they push out of the window are
-// kept until then. The memory for that is bounded by the number of batches that are not in
-// segments.
+// It is also valid for an earlier end of the log. Cut may remove the batches from the offset of
+// MarkDurable on, so State keeps the batches that they pushed out of the window until they are
+// durable. The batches that are not in segments yet bound the memory for that.
 type State struct {
 	ids            map[int64]*producer
 	oldest, newest *producer // by the time of the latest Add
 	// Expiry is how long a producer is remembered after its latest batch
-	// (producer.id.expiration.ms).
+	// (producer.id.expiration.ms). 0: DefaultExpiry.
 	Expiry time.Duration
-	// Limit is how many producers are remembered at most; 0: DefaultLimit. The one
-	// that was silent for longest is forgotten first; its next batch is taken as that
-	// of an unknown producer. Producers with batches that are not settled are remembered
-	// beyond Limit, up to twice as many: such a batch may be in flight, and be sent again.
+	// Limit is how many producers are remembered; 0: DefaultLimit. The least recently active
+	// producer is forgotten first, and its next batch is accepted like that of an unknown producer.
+	// Producers with batches that are not durable are remembered beyond Limit, up to twice as many,
+	// because such a batch may be in flight and be sent again.
 	Limit int
 
-	settled int64
-	settles bool // otherwise every batch is settled as soon as it is added
+	durableEnd    int64
+	tracksDurable bool // otherwise every batch counts as durable when it is added
 }
 
 // DefaultExpiry is Kafka's producer.id.expiration.ms.
 const DefaultExpiry = 24 * time.Hour
 
-// DefaultLimit bounds the producers of one log. One that wrote a single batch takes
-// about 120 bytes of memory, and 47 of a checkpoint; one that wrote many takes about 350
-// and 159.
+// DefaultLimit bounds the producers of one log. A producer that wrote a single batch takes about
+// 120 bytes of memory and 47 bytes in a checkpoint; one that wrote many takes about 350 and 159.
 const DefaultLimit = 100_000
 
 // Duplicate describes the batch that a retry repeats.
@@ -100,7 +99,7 @@ type Duplicate struct {
 	BaseOffset, LastOffset, Timestamp int64
 }
 
-// Len returns how many producers are remembered.
+// Len returns the number of remembered producers.
 func (s *State) Len() int { return len(s.ids) }
 
 // Knows reports whether a batch below an offset is remembered.
@@ -113,9 +112,9 @@ func (s *State) Knows(end int64) bool {
 	return false
 }
 
-// Check reports whether a batch may be appended. dup is true for a repetition of a
-// remembered batch; it must not be appended again. A batch without a producer
-// id always may. The first batch of an unknown producer is taken as it is.
+// Check reports whether a batch may be appended. dup is true if it repeats a remembered batch and
+// must not be appended again. A batch without a producer id and the first batch of an unknown
+// producer are always accepted.
 func (s *State) Check(b record.Batch) (d Duplicate, dup bool, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -146,7 +145,7 @@ func (s *State) Check(b record.Batch) (d Duplicate, dup bool, err error) {
 	return d, false, nil
 }
 
-// next is the sequence after seq: it wraps to 0 after 2^31-1.
+// next returns the sequence number after seq. It wraps to 0 after 2^31-1.
 func next(seq int32) int32 {
 	if seq == math.MaxInt32 {
 		return 0
@@ -154,8 +153,8 @@ func next(seq int32) int32 {
 	return seq + 1
 }
 
-// Add remembers a batch that stands in the log at its offsets. now is the time at
-// which its producer was seen.
+// Add records a batch that has its offsets in the log. now is the time at which its producer was
+// active.
 func (s *State) Add(b record.Batch, now time.Time) {
 	id := b.ProducerID()
 	if id < 0 || b.Control() {
@@ -169,8 +168,8 @@ func (s *State) Add(b record.Batch, now time.Time) {
 		s.unlink(p)
 	}
 	room := Window
-	if !s.settles {
-		room-- // the new one is settled at once
+	if !s.tracksDurable {
+		room-- // the new batch counts as durable at once
 	}
 	s.trim(p, room)
 	p.batches = append(p.batches, batch{
@@ -180,8 +179,7 @@ func (s *State) Add(b record.Batch, now time.Time) {
 	s.link(p)
 }
 
-// trim forgets batches that are settled and out of the window, so that at most room of
-// the settled ones stay.
+// trim removes durable batches outside the window, so that at most room of the durable ones stay.
 func (s *State) trim(p *producer, room int) {
 	n := s.durableBatches(p)
 	if n == 0 {
@@ -190,26 +188,26 @@ func (s *State) trim(p *producer, room int) {
 	if gone := n - min(len(p.window(n)), room); gone > 0 {
 		p.batches = slices.Delete(p.batches, 0, gone)
 	}
-	if cap(p.batches) > 4*Window && len(p.batches) <= Window { // a burst is over
+	if cap(p.batches) > 4*Window && len(p.batches) <= Window { // after a burst
 		p.batches = slices.Clone(p.batches)
 	}
 }
 
-// durableBatches returns how many batches of a producer are settled.
+// durableBatches returns the number of a producer's durable batches.
 func (s *State) durableBatches(p *producer) int {
-	if !s.settles {
+	if !s.tracksDurable {
 		return len(p.batches)
 	}
-	return p.below(s.settled)
+	return p.below(s.durableEnd)
 }
 
-// MarkDurable says that the batches below end stay: they are in segments.
+// MarkDurable records that the batches below end are in segments and will not be cut.
 func (s *State) MarkDurable(end int64) {
-	s.settled, s.settles = end, true
+	s.durableEnd, s.tracksDurable = end, true
 	s.shrink(s.limit())
 }
 
-// Cut takes back the batches at or beyond end, which is not below what is settled.
+// Cut removes the batches at or beyond end, which is not below the offset of MarkDurable.
 func (s *State) Cut(end int64) {
 	for _, p := range s.ids {
 		if p.batches = p.batches[:p.below(end)]; len(p.batches) == 0 {
@@ -218,7 +216,7 @@ func (s *State) Cut(end int64) {
 	}
 }
 
-// link makes p the newest producer.
+// link makes p the most recently active producer.
 func (s *State) link(p *producer) {
 	if s.ids == nil {
 		s.ids = map[int64]*producer{}
@@ -233,7 +231,7 @@ func (s *State) link(p *producer) {
 	s.newest = p
 }
 
-// unlink takes p out of the list.
+// unlink removes p from the list.
 func (s *State) unlink(p *producer) {
 	if p.older != nil {
 		p.older.newer = p.newer
@@ -252,9 +250,8 @@ func (s *State) forget(p *producer) {
 	delete(s.ids, p.id)
 }
 
-// makeRoom forgets producers that were silent for Expiry, and the oldest one where
-// there are as many as may be. It is asked only when a new one comes: memory grows no
-// other way.
+// makeRoom forgets producers that were idle for Expiry, and the least recently active ones if the
+// limit is reached. It is called only for a new producer, the only time that the state grows.
 func (s *State) makeRoom(now int64) {
 	for s.oldest != nil && s.expired(s.oldest, now) {
 		s.forget(s.oldest)
@@ -265,8 +262,8 @@ func (s *State) makeRoom(now int64) {
 	}
 }
 
-// shrink forgets the oldest producers while there are more than n, up to the first with a
-// batch that is not settled: those that were seen later have such batches, too.
+// shrink forgets the least recently active producers while there are more than n. It stops at the
+// first with a batch that is not durable, since more recent producers have such batches, too.
 func (s *State) shrink(n int) {
 	for len(s.ids) > n && s.durableBatches(s.oldest) == len(s.oldest.batches) {
 		s.forget(s.oldest)
@@ -274,22 +271,13 @@ func (s *State) shrink(n int) {
 }
 
 func (s *State) expired(p *producer, now int64) bool {
-	expiry := s.Expiry
-	if expiry <= 0 {
-		expiry = DefaultExpiry
-	}
-	return now-p.seen > expiry.Milliseconds()
+	return now-p.seen > cmp.Or(s.Expiry, DefaultExpiry).Milliseconds()
 }
 
-func (s *State) limit() int {
-	if s.Limit <= 0 {
-		return DefaultLimit
-	}
-	return s.Limit
-}
+func (s *State) limit() int { return cmp.Or(s.Limit, DefaultLimit) }
 
-// Expire forgets every producer that was silent for Expiry. It looks at all of them,
-// for a state that was rebuilt: the times of batches need not grow along a log.
+// Expire forgets every producer that was idle for Expiry. It checks all of them, for a rebuilt
+// state: the timestamps of batches may not increase along a log.
 func (s *State) Expire(now time.Time) {
 	for _, p := range s.ids {
 		if s.expired(p, now.UnixMilli()) {
@@ -298,8 +286,9 @@ func (s *State) Expire(now time.Time) {
 	}
 }
 
-// Complete adds what the state of the whole log knows to one that was rebuilt from the batches
-// below end: when producers were seen, and producers whose batches are no longer in the log.
+// Complete adds information from the state of the whole log to a state that was rebuilt from the
+// batches below end: the times of activity, and the producers whose batches are no longer in the
+// log.
 func (s *State) Complete(whole *State, end int64) {
 	for q := whole.oldest; q != nil; q = q.newer {
 		p := s.ids[q.id]
@@ -316,7 +305,7 @@ func (s *State) Complete(whole *State, end int64) {
 	s.shrink(s.limit())
 }
 
-// LastOffsets returns the last settled offset of each producer.
+// LastOffsets returns the last durable offset of each producer.
 func (s *State) LastOffsets() map[int64]int64 {
 	m := make(map[int64]int64, len(s.ids))
 	for id, p := range s.ids {

@@ -17,7 +17,7 @@ import (
 
 var now = time.UnixMilli(1_700_000_000_000)
 
-// batch makes a batch of n records of a producer.
+// made returns a batch of n records of a producer.
 func made(t interface{ Fatal(...any) }, base, id int64, epoch int16, seq int32, n int) record.Batch {
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: base, Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: seq}})
 	for range n {
@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		b    record.Batch
-		dup  int64 // base offset of the batch that it repeats
+		dup  int64 // base offset of the batch that it duplicates
 		want error
 	}{
 		"next":                      {made(t, 0, 1, 5, 14, 3), -1, nil},
@@ -135,7 +135,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s State
 		var m model
-		end, settled := int64(0), int64(-1) // -1: Settle was never called
+		end, durable := int64(0), int64(-1) // -1: MarkDurable was not called yet
 		t.Repeat(map[string]func(*rapid.T){
 			"produce": func(t *rapid.T) {
 				id := rapid.Int64Range(0, 2).Draw(t, "id")
@@ -165,24 +165,24 @@ func TestAgainstEveryBatch(t *testing.T) {
 				if err != nil || len(rest) != 2 {
 					t.Fatalf("%d bytes left, %v", len(rest), err)
 				}
-				if s = c; settled >= 0 {
-					settled = end // what was decoded has lost what lies before the window
+				if s = c; durable >= 0 {
+					durable = end // the decoded state has lost the batches before the window
 					s.MarkDurable(end)
 				}
 			},
-			"settle": func(t *rapid.T) {
-				if settled < 0 {
-					settled = end // until the first call every batch is settled, and what it pushed out is gone
+			"mark durable": func(t *rapid.T) {
+				if durable < 0 {
+					durable = end // before the first call every batch counts as durable, and those it pushed out are lost
 				} else {
-					settled = rapid.Int64Range(settled, end).Draw(t, "below")
+					durable = rapid.Int64Range(durable, end).Draw(t, "below")
 				}
-				s.MarkDurable(settled)
+				s.MarkDurable(durable)
 			},
 			"take back": func(t *rapid.T) {
-				if settled < 0 {
-					t.Skip("everything counts as settled")
+				if durable < 0 {
+					t.Skip("everything counts as durable")
 				}
-				for n := rapid.IntRange(0, 4).Draw(t, "batches"); n > 0 && len(m) > 0 && m[len(m)-1].BaseOffset() >= settled; n-- {
+				for n := rapid.IntRange(0, 4).Draw(t, "batches"); n > 0 && len(m) > 0 && m[len(m)-1].BaseOffset() >= durable; n-- {
 					end = m[len(m)-1].BaseOffset()
 					m = m[:len(m)-1]
 				}
@@ -192,7 +192,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 	})
 }
 
-// A snapshot below an offset holds the batches below it only.
+// A snapshot below an offset has only the batches below it.
 func TestAppendBelow(t *testing.T) {
 	var s, c State
 	for i := range int32(4) {
@@ -227,14 +227,14 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// With the limit reached the producer that was silent for longest goes, and its next
-// batch is taken as that of an unknown one.
+// At the limit the least recently active producer is forgotten, and its next batch is accepted like
+// that of an unknown one.
 func TestLimitForgetsTheOldest(t *testing.T) {
 	s := State{Limit: 3}
 	for id := range int64(3) {
 		s.Add(made(t, id, id, 0, 0, 1), now)
 	}
-	s.Add(made(t, 3, 0, 0, 1, 1), now) // 0 is the newest again
+	s.Add(made(t, 3, 0, 0, 1, 1), now) // 0 is the most recent again
 	s.Add(made(t, 4, 7, 0, 0, 1), now)
 	if _, known := s.ids[1]; known || s.Len() != 3 {
 		t.Errorf("%d producers, the oldest among them: %v", s.Len(), known)
@@ -251,7 +251,7 @@ func TestLimitForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// A producer's settled window outlives any number of batches that are taken back.
+// A producer's window of durable batches survives any number of batches that are cut.
 func TestTakenBackBatchesPushNothingOut(t *testing.T) {
 	var s State
 	s.MarkDurable(0)
@@ -276,7 +276,7 @@ func TestTakenBackBatchesPushNothingOut(t *testing.T) {
 	}
 }
 
-// What is silent for longer than the expiry goes, wherever it stands.
+// A producer that was idle for longer than the expiry is forgotten, wherever it is in the list.
 func TestExpireLooksAtAll(t *testing.T) {
 	s := State{Expiry: time.Hour}
 	s.Add(made(t, 0, 1, 0, 0, 1), now)
@@ -318,7 +318,7 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// A new producer costs no look at the others.
+// A new producer costs no search through the others.
 func BenchmarkAddAtTheLimit(b *testing.B) {
 	s := State{Limit: 100_000}
 	x := made(b, 0, 1, 0, 0, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// slowDisk is a file system whose files are read more slowly than memory, and which
-// notes what it is asked to read ahead.
+// slowDisk is a file system whose files are read more slowly than memory, and which records the
+// read-ahead requests.
 type slowDisk struct {
 	vfs.FS
 	asked *[][2]int64
@@ -33,8 +33,8 @@ func (f slowFile) ReadAt(p []byte, off int64) (int, error) {
 
 func (f slowFile) StartRead(off, n int64) { *f.asked = append(*f.asked, [2]int64{off, off + n}) }
 
-// Who reads a segment from the disk in large pieces has what follows read ahead, each
-// byte of it once and none behind the end; who reads small ones hasn't.
+// For a reader that reads a segment from the disk in large pieces, the following bytes are read
+// ahead, each byte once and none beyond the end. For small reads nothing is read ahead.
 func TestLargeReadsFromTheDiskAreReadAhead(t *testing.T) {
 	const n = 40
 	var all []record.Batch

@@ -11,26 +11,25 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Read is ReadInto with memory of its own.
+// Read is ReadInto with newly allocated memory.
 func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, error) {
 	var own bufpool.Pool
 	_, b, err := s.ReadInto(&own, offset, limit, max, atLeastOne)
 	return b, err
 }
 
-// ErrEnd says that a segment holds no batch at or after an offset: what follows, if
-// anything does, is in the next segment.
+// ErrEnd means that a segment holds no batch at or after an offset; the next segment may.
 var ErrEnd = errors.New("no batch at or after the offset in this segment")
 
-// ReadInto returns whole batches, checksums compared, from the one that holds
-// offset on: as many as fit into max bytes and begin below limit, and at least
-// one if atLeastOne. No batches without an error means that the next one does not
-// fit or begins at or beyond limit; ErrEnd means that there is none. An
-// error that matches ErrCorrupt means that stored bytes are damaged. The batches
-// are valid until the caller releases the buffer, which is nil if there are none.
+// ReadInto returns whole batches with verified checksums, beginning with the batch that holds
+// offset. It returns as many as fit in max bytes and begin below limit, and at least one if
+// atLeastOne. No batches and no error means that the next batch does not fit or begins at or beyond
+// limit; ErrEnd means that there is none. An error that matches ErrCorrupt means that stored bytes
+// are damaged. The batches are valid until the caller releases the buffer, which is nil if there
+// are none.
 //
-// A reader that goes on where its last read ended costs one read of the file: the
-// place is remembered. Any other one is found with the index.
+// If a reader continues where its last read ended, ReadInto reads the file once, because it
+// remembers that position. Otherwise it uses the index.
 func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool) (*bufpool.Buffer, []byte, error) {
 	if err := s.inFlaw(offset); err != nil {
 		return nil, nil, err
@@ -47,7 +46,7 @@ func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atL
 			s.places.put(cuts, next, pos+int64(len(b)))
 			return buf, b, nil
 		}
-		// Whatever that was, the index finds the truth.
+		// Whatever went wrong, the index gives the right position.
 	}
 	for {
 		buf, b, err := r.indexed(cuts)
@@ -55,11 +54,11 @@ func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atL
 		if cuts = s.places.count(); err == nil || cuts == was && !errors.Is(err, errMoved) {
 			return buf, b, err
 		}
-		// The file was cut meanwhile, so that the error may be of what is gone.
+		// The file was truncated meanwhile, so the error may concern removed bytes.
 	}
 }
 
-// indexed reads from where the index finds the offset.
+// indexed reads from the position that the index gives for the offset.
 func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
 	pos, size, err := r.s.find(r.h, r.offset)
 	switch {
@@ -78,9 +77,9 @@ func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
 	return buf, b, err
 }
 
-// A read that is slower than aheadPace, in GB/s, came from the disk. Those of at least
-// aheadLeast bytes gain by what is read ahead (4 MiB: 0.8 → 1.1 GB/s); smaller ones lose
-// (1 MiB: 1.0 → 0.8), since the kernel does as much by itself, and in larger pages.
+// A read slower than aheadPace, in GB/s, came from the disk. Reads of at least aheadLeast bytes
+// gain from read-ahead (4 MiB: 0.8 → 1.1 GB/s). Smaller ones lose (1 MiB: 1.0 → 0.8), because the
+// kernel reads as far ahead itself, and in larger pages.
 const (
 	aheadLeast = 2 << 20
 	aheadPace  = 2
@@ -96,15 +95,15 @@ type reading struct {
 	one           bool
 }
 
-// errMoved: the batch is not at the position. The place was a wrong guess, or the file
-// was cut.
+// errMoved: the batch is not at the position, because a remembered position was wrong or the file
+// was truncated.
 var errMoved = errors.New("the batch is not there")
 
-// at reads from the batch at pos, of which at least the first least bytes are
-// wanted, and returns the offset that follows what it returns. A guess must hold the
-// offset itself: of batches after a gap only the index knows the first. No batches
-// without an error means that the batch at pos does not fit or begins at or beyond
-// the limit. The buffer is nil if there are none.
+// at reads from the batch at pos, of which the caller needs at least the first least bytes, and
+// returns the offset after the last returned batch. With guess set, the batch must hold the offset
+// itself: only the index can find the first batch after a gap. No batches and no error means that
+// the batch at pos does not fit or begins at or beyond the limit. The buffer is nil if there are no
+// batches.
 func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
 	n := min(max(r.max, least), end-pos)
@@ -142,9 +141,9 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 	return buf, batches, next, err
 }
 
-// read fills p. Who reads much, and slower than memory is, reads a log from the disk
-// and will go on: as much as that again is begun to be read while the client is busy
-// with this, and so on for who arrives there.
+// read fills p. A large read that is slower than memory is that of a reader that reads a log from
+// the disk and will continue. read then starts reading the same number of bytes ahead, while the
+// client processes this response, and does so again when the reader arrives there.
 func (r *reading) read(p []byte, pos, end int64) error {
 	begin := time.Now()
 	if _, err := r.h.f.ReadAt(p, pos); err != nil {
@@ -170,11 +169,11 @@ func (r *reading) read(p []byte, pos, end int64) error {
 	return nil
 }
 
-// whole trims buf to whole batches that begin below limit and compares their
-// checksums. next is the offset after the last one.
+// whole trims buf to whole batches that begin below limit and verifies their checksums. next is the
+// offset after the last one.
 //
-// No checksum covers base offsets. A batch behind a gap is left to the next read if none follows
-// it here: what follows may show that there is no gap.
+// No checksum covers base offsets. A batch after a gap is left to the next read if no batch follows
+// it in buf: the next batch may show that there is no gap.
 func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int64, err error) {
 	at, before, gap := 0, 0, false // before is where the last batch begins
 	known, last := s.flaws.Load(), s.base
@@ -195,7 +194,7 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 		}
 		if err != nil {
 			if at > 0 {
-				break // hand out what is good; the next read meets the damage first
+				break // return the valid batches; the next read meets the damage first
 			}
 			return nil, 0, s.corrupt(pos, err, known)
 		}
@@ -209,21 +208,20 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 	return buf[:at:at], next, nil
 }
 
-// places remembers where the last few readers will go on: the position at which
-// the batch with an offset begins. It is a guess that every use checks against
-// the bytes.
+// places remembers where the last few readers will continue: the position of the batch that begins
+// with an offset. Every use verifies the position against the bytes.
 type places struct {
 	mu   sync.Mutex
 	list [8]place
-	last int   // the one that was put last
-	cuts int64 // counts forget
+	last int   // the last one that put wrote
+	cuts int64 // counts calls of forget
 }
 
 type place struct {
-	offset, pos int64 // pos 0: none; the first batch needs no guess
+	offset, pos int64 // pos 0: none; the first batch needs no entry
 }
 
-// get returns the position for an offset. cuts is for put.
+// get returns the position for an offset. The caller passes cuts to put.
 func (p *places) get(offset int64) (pos, cuts int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +235,7 @@ func (p *places) get(offset int64) (pos, cuts int64, ok bool) {
 	return 0, p.cuts, false
 }
 
-// put remembers a place, unless the segment was cut since get.
+// put remembers a position, unless the segment was truncated since get.
 func (p *places) put(cuts, offset, pos int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,7 +259,7 @@ func (p *places) count() int64 {
 	return p.cuts
 }
 
-// forget drops all places.
+// forget drops all positions.
 func (p *places) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

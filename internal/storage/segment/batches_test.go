@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// scan reads a segment from front to back, max bytes at a time, and returns all
-// of it and the number of reads.
+// scan reads a segment from front to back, max bytes at a time, and returns its content and the
+// number of reads.
 func scan(t testing.TB, s *Segment, pool *bufpool.Pool, from int64, max int) (all []byte, reads int) {
 	t.Helper()
 	for offset := from; ; reads++ {
@@ -34,9 +34,9 @@ func scan(t testing.TB, s *Segment, pool *bufpool.Pool, from int64, max int) (al
 	}
 }
 
-// Readers that go on where they stopped cost one read of the file each time,
-// whatever other readers do, and all of them give their buffers back.
-func TestAReaderThatGoesOnCostsOneReadOfTheFile(t *testing.T) {
+// A reader that continues where it stopped costs one read of the file each time, whatever other
+// readers do, and all readers release their buffers.
+func TestAContinuingReaderCostsOneReadOfTheFile(t *testing.T) {
 	fsys := errfs.New(memory(t))
 	all := history(t, 0, 2000, 5)
 	s := written(t, fsys, 0, all)
@@ -48,7 +48,7 @@ func TestAReaderThatGoesOnCostsOneReadOfTheFile(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes at a time: %d of %d bytes", max, len(got), len(want))
 		}
-		// Where not even a batch fits it is read in two steps, its size first.
+		// If no batch fits, it is read in two steps, its size first.
 		if n := fsys.Calls(errfs.Read) - before; n > 2*reads+4 || max > 1 && n > reads+4 {
 			t.Errorf("%d bytes at a time: %d reads of the file for %d", max, n, reads)
 		}
@@ -67,21 +67,21 @@ func TestAReaderThatGoesOnCostsOneReadOfTheFile(t *testing.T) {
 		}
 	}
 	if n, most := fsys.Calls(errfs.Read)-before, len(offsets)*(turns+8); n > most {
-		t.Errorf("%d readers side by side: %d reads of the file, want at most %d", len(offsets), n, most)
+		t.Errorf("%d concurrent readers: %d reads of the file, want at most %d", len(offsets), n, most)
 	}
 	if n := pool.Outstanding(); n != 0 {
-		t.Errorf("%d buffers were not given back", n)
+		t.Errorf("%d buffers were not released", n)
 	}
 }
 
-// A read says which it was: the next batch does not fit, it begins at or beyond the
-// limit, or there is none. Each holds on the first read and for a reader that goes on,
-// and costs no batch: the reader gets it once it has room.
-func TestAnEmptyReadSaysWhetherTheSegmentEnds(t *testing.T) {
+// An empty read distinguishes three cases: the next batch does not fit, it begins at or beyond the
+// limit, or there is none. This holds for a first read and for a reader that continues, and skips
+// no batch: the reader gets it when it has space for it.
+func TestAnEmptyReadReportsWhetherTheSegmentEnds(t *testing.T) {
 	all := append(history(t, 0, 20, 3), batch(t, 1000, 1, 1, string(make([]byte, 5000))), batch(t, 1001, 1, 1, "v"))
 	s := written(t, memory(t), 0, all)
 	var pool bufpool.Pool
-	for _, goesOn := range []bool{false, true} {
+	for _, continues := range []bool{false, true} {
 		s.places.forget()
 		for _, c := range []struct {
 			name         string
@@ -100,14 +100,14 @@ func TestAnEmptyReadSaysWhetherTheSegmentEnds(t *testing.T) {
 			{name: "no batch there", at: 1002, limit: 2000, max: 1000, one: true, end: true},
 			{name: "no batch there, no room either", at: 1002, limit: 2000, max: 0, end: true},
 		} {
-			if goesOn { // its last read ended here
+			if continues { // its last read ended here
 				pos, _, err := s.Find(c.at)
 				ok(t, err)
 				s.places.put(s.places.cuts, c.at, pos)
 			}
 			buf, b, err := s.ReadInto(&pool, c.at, c.limit, c.max, c.one)
 			if errors.Is(err, ErrEnd) != c.end || err != nil && !c.end || (len(b) == 0) != (c.nothing || c.end) {
-				t.Errorf("%s, goes on %v: %d bytes, %v", c.name, goesOn, len(b), err)
+				t.Errorf("%s, continues %v: %d bytes, %v", c.name, continues, len(b), err)
 			}
 			if buf != nil {
 				buf.Release()
@@ -119,25 +119,25 @@ func TestAnEmptyReadSaysWhetherTheSegmentEnds(t *testing.T) {
 	}
 }
 
-// The file is cut, and perhaps written again, between two reads of one call: it answers
-// for what stands there then, and takes no bytes that went for damage.
-func TestAReadBesideACutAnswersForWhatIsThereThen(t *testing.T) {
-	for n := 1; n <= 4; n++ { // the read of the file before which it is cut
+// The file is truncated, and perhaps written again, between two reads of one call. The call returns
+// the current content and does not report removed bytes as damage.
+func TestAReadDuringATruncationReturnsTheCurrentContent(t *testing.T) {
+	for n := 1; n <= 4; n++ { // the read of the file before which it is truncated
 		for _, again := range []bool{false, true} {
-			for _, goesOn := range []bool{false, true} {
+			for _, continues := range []bool{false, true} {
 				fsys := errfs.New(memory(t))
 				all := history(t, 0, 30, 6)
 				s := written(t, fsys, 0, all)
 				at := all[20].BaseOffset()
 				pos, _, err := s.Find(at)
 				ok(t, err)
-				if goesOn {
+				if continues {
 					s.places.put(s.places.cuts, at, pos)
 				}
 				cut := false
 				rule := fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "*" + LogSuffix, From: n, Count: 1, Before: func(errfs.Call) {
 					cut = true
-					ok(t, s.Cut(size(all[:19]), all[19].BaseOffset()))
+					ok(t, s.Truncate(size(all[:19]), all[19].BaseOffset()))
 					if again { // batches of another size: old positions are inside of them
 						write(t, s, []record.Batch{batch(t, all[19].BaseOffset(), 40, 1, "a longer value than those that were cut off")})
 					}
@@ -147,17 +147,17 @@ func TestAReadBesideACutAnswersForWhatIsThereThen(t *testing.T) {
 				switch {
 				case !cut: // the call took fewer reads
 				case again && (err != nil || len(b) == 0 || record.Batch(b).LastOffset() < at || record.Batch(b).BaseOffset() > at):
-					t.Errorf("cut and written before read %d (goes on: %v): %d bytes, %v", n, goesOn, len(b), err)
+					t.Errorf("truncated and written before read %d (continues: %v): %d bytes, %v", n, continues, len(b), err)
 				case !again && !errors.Is(err, ErrEnd):
-					t.Errorf("cut before read %d (goes on: %v): %d bytes, %v", n, goesOn, len(b), err)
+					t.Errorf("truncated before read %d (continues: %v): %d bytes, %v", n, continues, len(b), err)
 				}
 			}
 		}
 	}
 }
 
-// What is remembered of a file that is cut and written again leads nobody astray.
-func TestARememberedPlaceDoesNotOutliveACut(t *testing.T) {
+// Positions remembered before a file is truncated and written again do not mislead later reads.
+func TestARememberedPositionDoesNotOutliveATruncation(t *testing.T) {
 	fsys := memory(t)
 	all := history(t, 0, 60, 6)
 	s := written(t, fsys, 0, all)
@@ -168,7 +168,7 @@ func TestARememberedPlaceDoesNotOutliveACut(t *testing.T) {
 		t.Fatalf("read up to %d: %v", at, err)
 	}
 	buf.Release()
-	ok(t, s.Cut(size(all[:20]), all[20].BaseOffset()))
+	ok(t, s.Truncate(size(all[:20]), all[20].BaseOffset()))
 	again := history(t, all[20].BaseOffset(), 60, 7)
 	write(t, s, again)
 	for i := range again {
@@ -191,7 +191,7 @@ func TestARememberedPlaceDoesNotOutliveACut(t *testing.T) {
 	s.places.forget()
 	s.places.put(cuts, 5, 100)
 	if _, _, known := s.places.get(5); known {
-		t.Error("a read that began before the cut left its place behind")
+		t.Error("a read that began before the truncation left its position")
 	}
 }
 
@@ -202,7 +202,7 @@ func asBytes(all []record.Batch) (list [][]byte) {
 	return list
 }
 
-// end is the offset after the last of some batches.
+// end returns the offset after the last of the batches.
 func end(t testing.TB, b []byte) (next int64) {
 	t.Helper()
 	for len(b) > 0 {

@@ -6,35 +6,35 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// buildEvery is the least distance, in bytes, of two entries of the offset index that a
-// lookup builds.
+// buildEvery is the least distance, in bytes, of two entries of the offset index that a lookup
+// builds.
 const buildEvery = 16 << 10
 
-// builder completes indexes with what the headers of batches say, which it passes in
-// order. It begins at or before the batch of the last entry of the time index.
+// builder completes indexes from the headers of batches, which it receives in order. It begins at
+// or before the batch of the last entry of the time index.
 type builder struct {
 	base   int64
 	x      index // its arrays are the builder's own
 	from   int64 // position of the last entry of the offset index
 	last   timeEntry
 	met    bool // the batch of last was passed, or there is no last
-	wrong  bool // that batch is not what last says
+	wrong  bool // that batch contradicts last
 	ts, at int64
 	first  first
 }
 
 func newBuilder(base int64, x index) *builder {
-	n := &builder{base: base, x: x.clone(), ts: -1, at: -1}
+	n := &builder{base: base, x: x.clone(), ts: -1, at: -1, met: true}
 	if k := len(x.offsets); k > 0 {
 		n.from = int64(x.offsets[k-1].pos)
 	}
-	var some bool
-	n.last, some = x.lastTime()
-	n.met = !some
+	if k := len(x.times); k > 0 {
+		n.last, n.met = x.times[k-1], false
+	}
 	return n
 }
 
-// pass notes the header of a batch, and reports whether to go on.
+// pass processes the header of a batch, and reports whether to continue.
 func (n *builder) pass(b record.Batch, pos, _ int64) bool {
 	rel := b.LastOffset() - n.base
 	if pos == 0 {
@@ -60,9 +60,9 @@ func (n *builder) pass(b record.Batch, pos, _ int64) bool {
 	return true
 }
 
-// build completes the indexes, and what is known of the timestamps, in one pass over
-// the headers from the last entry of the time index on. It returns the largest
-// timestamp and the last offset of its batch. What it passed before an error stays.
+// build completes the indexes and the known timestamps in one pass over the headers, beginning at
+// the last entry of the time index. It returns the largest timestamp and the last offset of its
+// batch. Entries built before an error are kept.
 func (s *Segment) build(h *handle) (ts, at int64, err error) {
 	x, changes := s.indexes()
 	for {
@@ -73,7 +73,7 @@ func (s *Segment) build(h *handle) (ts, at int64, err error) {
 		}
 		from, right := s.floor(h, &x, to)
 		if right {
-			err = s.walk(h, from, n.pass)
+			err = s.walk(h, from, false, n.pass)
 		}
 		if right && !n.wrong && (n.met || err != nil) {
 			s.built(n, changes, err == nil)
@@ -83,8 +83,8 @@ func (s *Segment) build(h *handle) (ts, at int64, err error) {
 	}
 }
 
-// built gives the segment what a builder made of its indexes, unless they changed since:
-// who changed them knows more.
+// built stores the result of a builder, unless the indexes changed since it began: the change is
+// more recent.
 func (s *Segment) built(n *builder, changes int, whole bool) {
 	s.mu.Lock()
 	if s.changes != changes {
@@ -92,7 +92,7 @@ func (s *Segment) built(n *builder, changes int, whole bool) {
 		return
 	}
 	s.x = &n.x
-	s.changes++ // what is being read of the files may be half of what is saved below
+	s.changes++ // readers of the files may see half of the entries saved below
 	if n.first.known {
 		s.first = n.first
 	}
@@ -102,12 +102,12 @@ func (s *Segment) built(n *builder, changes int, whole bool) {
 	victims, save := s.cacheIndexLocked(), !s.appending
 	s.mu.Unlock()
 	if save {
-		s.saveIndex()
+		s.SaveIndex()
 	}
 	evict(victims)
 }
 
-// complete returns the indexes, built first if their files do not reach to the end.
+// complete returns the indexes, and builds them first if their files do not reach the end.
 func (s *Segment) complete(h *handle) index {
 	x, _ := s.indexes()
 	s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *Segment) complete(h *handle) index {
 	if known || s.Size()-covered <= 2*buildEvery {
 		return x
 	}
-	// An error is of a batch that this lookup may not need.
+	// The batch that caused an error may not matter for this lookup.
 	_, _, _ = s.build(h)
 	x, _ = s.indexes()
 	return x

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Where the indexes are missing, the first lookup by offset or time builds and saves
-// both, in one pass over the file, and the next ones read little; all find the same.
+// If the indexes are missing, the first lookup by offset or time builds and saves both in one pass
+// over the file. Later lookups read little, and all of them find the same.
 func TestAMissingIndexIsBuiltByTheFirstLookup(t *testing.T) {
 	fsys := errfs.New(memory(t))
 	all := make([]record.Batch, 0, 3000)
@@ -59,9 +59,9 @@ func TestAMissingIndexIsBuiltByTheFirstLookup(t *testing.T) {
 		reads(5)
 		again.forgetIndex()
 		if n := reads(2990); n > 10 {
-			t.Errorf("%s: a lookup with the index that was saved took %d reads", name, n)
+			t.Errorf("%s: a lookup with the saved index took %d reads", name, n)
 		}
-		// One that can't be saved is in memory only.
+		// An index that cannot be saved is only in memory.
 		ok(t, fsys.RemoveAll(s.stem()+".index"))
 		ok(t, fsys.RemoveAll(s.stem()+".timeindex"))
 		again = Open(files, testDir, 0, size)
@@ -76,9 +76,9 @@ func TestAMissingIndexIsBuiltByTheFirstLookup(t *testing.T) {
 	}
 }
 
-// The last entry of a time index is held against the batch: what it says of those
-// before it is not believed if it is another one's.
-func TestALastTimeEntryThatIsWrongIsNotBelieved(t *testing.T) {
+// The last entry of a time index is compared with its batch: if it contradicts the batch, what it
+// implies about earlier batches is not trusted.
+func TestAWrongLastTimeEntryIsNotTrusted(t *testing.T) {
 	fsys := memory(t)
 	all := []record.Batch{batch(t, 0, 1, 9000, "v")}
 	for i := range int64(60) {

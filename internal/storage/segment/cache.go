@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// indexCache bounds the memory of the indexes of segments to which nobody appends: the
-// least recently used ones go. One that is larger than the bound stays until another
-// one is used.
+// indexCache bounds the memory of the indexes of segments without a writer, evicting the least
+// recently used ones. Indexes larger than the bound stay until others are used.
 type indexCache struct {
 	mu    sync.Mutex
 	bound int64
@@ -15,15 +14,15 @@ type indexCache struct {
 	used  list.List // of *Segment, most recently used in front
 }
 
-// cached is what the cache knows of a segment, guarded by indexCache.mu. A segment comes
-// into the cache only while its own mu is held.
+// cached is the cache's state of a segment, guarded by indexCache.mu. A segment enters the cache
+// only while its own mu is held.
 type cached struct {
 	at    *list.Element // nil: not in the cache
 	bytes int64
 }
 
-// use notes that the segment's indexes, of n bytes, are in memory and were used, and
-// returns the segments whose indexes are to go.
+// use records that the segment's indexes, of n bytes, are in memory and were used. It returns the
+// segments whose indexes must be evicted.
 func (c *indexCache) use(s *Segment, n int64) (victims []*Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +40,7 @@ func (c *indexCache) use(s *Segment, n int64) (victims []*Segment) {
 	return victims
 }
 
-// remove takes the segment out of the cache.
+// remove removes the segment from the cache.
 func (c *indexCache) remove(s *Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,19 +61,19 @@ func (c *indexCache) contains(s *Segment) bool {
 	return s.cached.at != nil
 }
 
-// BoundIndexes bounds the memory of the indexes of segments to which nobody appends; of
-// new Files it is 16 MiB. It must be called before the first segment is opened.
+// BoundIndexes bounds the memory of the indexes of segments without a writer, in bytes; the default
+// is 16 MiB. It must be called before the first segment is opened.
 func (s *Files) BoundIndexes(bytes int64) { s.indexes.bound = bytes }
 
-// IndexBytes returns the memory that these indexes take now.
+// IndexBytes returns the memory that these indexes use.
 func (s *Files) IndexBytes() int64 {
 	s.indexes.mu.Lock()
 	defer s.indexes.mu.Unlock()
 	return s.indexes.held
 }
 
-// cacheIndexLocked puts the indexes into the cache, unless they are those of a segment to
-// which somebody appends, and returns what evict is to be called for. The caller holds mu.
+// cacheIndexLocked puts the indexes into the cache, unless the segment has a writer, and returns
+// the segments for which evict must be called. The caller must hold mu.
 func (s *Segment) cacheIndexLocked() []*Segment {
 	if s.appending || s.x == nil {
 		return nil
@@ -82,20 +81,20 @@ func (s *Segment) cacheIndexLocked() []*Segment {
 	return s.files.indexes.use(s, s.x.bytes())
 }
 
-// evict drops the indexes of segments that the cache has let go of. The caller holds no
-// segment's mu.
+// evict drops the indexes of segments that the cache has released. The caller must not hold the mu
+// of any segment.
 func evict(victims []*Segment) {
 	for _, s := range victims {
 		s.mu.Lock()
-		if !s.appending && !s.files.indexes.contains(s) { // otherwise it was used again
+		if !s.appending && !s.files.indexes.contains(s) { // otherwise they were used again
 			s.dropIndexLocked()
 		}
 		s.mu.Unlock()
 	}
 }
 
-// dropIndexLocked drops the indexes from memory. What no file holds must be built
-// again. The caller holds mu.
+// dropIndexLocked drops the indexes from memory. Unsaved entries must be built again. The caller
+// must hold mu.
 func (s *Segment) dropIndexLocked() {
 	s.files.indexes.remove(s)
 	if s.x != nil && !s.x.saved() {
@@ -104,8 +103,8 @@ func (s *Segment) dropIndexLocked() {
 	s.x = nil
 }
 
-// sealed ends the time in which the indexes stay in memory because somebody appends.
-// Those that the files hold go at once.
+// sealed ends the time in which the indexes stay in memory for the writer. It drops saved indexes
+// at once.
 func (s *Segment) sealed() {
 	s.mu.Lock()
 	s.appending = false
@@ -119,7 +118,7 @@ func (s *Segment) sealed() {
 	evict(victims)
 }
 
-// forgetIndex drops the indexes of a segment that nobody is to read any more.
+// forgetIndex drops the indexes of a segment that will not be read again.
 func (s *Segment) forgetIndex() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// sealedOnes makes n sealed segments with indexes, and returns what each one holds.
+// sealedOnes returns n sealed segments with indexes, and the batches of each.
 func sealedOnes(t *testing.T, files *Files, n int) (list []*Segment, all [][]record.Batch) {
 	t.Helper()
 	for i := range n {
@@ -27,8 +27,8 @@ func sealedOnes(t *testing.T, files *Files, n int) (list []*Segment, all [][]rec
 	return list, all
 }
 
-// A sealed segment keeps no index in memory, and lookups keep no more than the bound,
-// whatever is looked up and by how many.
+// A sealed segment keeps no index in memory, and lookups keep no more than the bound, whatever they
+// look up and however many run concurrently.
 func TestIndexesInMemoryAreBounded(t *testing.T) {
 	const bound = 4000
 	files := NewFiles(memory(t), 8)
@@ -67,7 +67,7 @@ func TestIndexesInMemoryAreBounded(t *testing.T) {
 		answers(t, "after eviction", s, all[i])
 	}
 	if held > bound {
-		t.Errorf("%d bytes are in memory", held)
+		t.Errorf("%d bytes in memory", held)
 	}
 	for _, s := range list {
 		ok(t, s.Remove())
@@ -77,9 +77,9 @@ func TestIndexesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// An index that no file holds, since it could not be saved or was cut, is not taken from
-// the files once it is out of memory.
-func TestAnIndexThatNoFileHoldsIsBuiltAgain(t *testing.T) {
+// After an index with unsaved or truncated entries was evicted from memory, it is not read from its
+// files.
+func TestAnUnsavedIndexIsBuiltAgain(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"cut":           {Ops: errfs.Lock},
 		"can't write":   {Ops: errfs.Write, Path: "*index", Err: syscall.ENOSPC},
@@ -98,8 +98,8 @@ func TestAnIndexThatNoFileHoldsIsBuiltAgain(t *testing.T) {
 		s, err := Create(files, testDir, 0, 0)
 		ok(t, err)
 		write(t, s, all)
-		ok(t, s.Seal()) // the files hold all of it
-		ok(t, s.Cut(size(all[:50]), all[50].BaseOffset()))
+		ok(t, s.Seal()) // the files hold all entries
+		ok(t, s.Truncate(size(all[:50]), all[50].BaseOffset()))
 		if name == "cut" {
 			evicts()
 		}
@@ -123,8 +123,8 @@ func TestAnIndexThatNoFileHoldsIsBuiltAgain(t *testing.T) {
 	}
 }
 
-// While a lookup reads index files, the segment is appended to, cut or distrusted:
-// nothing waits, and what was read of the files is not taken for what they say now.
+// While a lookup reads index files, the segment is appended to, truncated or distrusted. None of
+// these waits, and the bytes read from the files are not used after the files changed.
 func TestNothingWaitsWhileAnIndexIsRead(t *testing.T) {
 	for name, change := range map[string]func(s *Segment, all []record.Batch) []record.Batch{
 		"append": func(s *Segment, all []record.Batch) []record.Batch {
@@ -134,11 +134,11 @@ func TestNothingWaitsWhileAnIndexIsRead(t *testing.T) {
 			return append(all, more...)
 		},
 		"cut": func(s *Segment, all []record.Batch) []record.Batch {
-			ok(t, s.Cut(size(all[:30]), all[30].BaseOffset()))
+			ok(t, s.Truncate(size(all[:30]), all[30].BaseOffset()))
 			return all[:30]
 		},
 		"cut and append": func(s *Segment, all []record.Batch) []record.Batch {
-			ok(t, s.Cut(size(all[:30]), all[30].BaseOffset()))
+			ok(t, s.Truncate(size(all[:30]), all[30].BaseOffset()))
 			more := history(t, all[30].BaseOffset(), 90, 3)
 			write(t, s, more)
 			return append(all[:30:30], more...)
@@ -188,8 +188,9 @@ func TestNothingWaitsWhileAnIndexIsRead(t *testing.T) {
 	}
 }
 
-// The largest timestamp is never one from before an append, whoever looks for it beside
-// the append after the index was dropped: retention would take the segment too early.
+// The largest timestamp always includes every append, even if a reader determines it concurrently
+// with the append after the index was evicted. Otherwise retention would delete the segment too
+// early.
 func TestTheLargestTimestampCountsEveryAppend(t *testing.T) {
 	s := written(t, memory(t), 0, nil)
 	for i := range int64(1000) {
@@ -218,8 +219,8 @@ func TestTheLargestTimestampCountsEveryAppend(t *testing.T) {
 	}
 }
 
-// Offsets that an index entry can't hold get none, and the segment is full: lookups
-// find their batches, and the entries before them stay right.
+// Offsets that an index entry cannot hold get no entry, and the segment is full: lookups find their
+// batches, and earlier entries stay right.
 func TestOffsetsBeyondTheRangeOfAnIndexHaveNoEntry(t *testing.T) {
 	fsys := memory(t)
 	all := history(t, 5, 50, 1)
@@ -229,7 +230,7 @@ func TestOffsetsBeyondTheRangeOfAnIndexHaveNoEntry(t *testing.T) {
 	s := written(t, fsys, 5, all)
 	limits := Limits{Bytes: 1 << 30, Ms: 1 << 40, IndexBytes: 1 << 20}
 	if !s.Full(limits, 1, all[99].LastOffset()+1, 1) {
-		t.Error("the segment goes on")
+		t.Error("the segment is not full")
 	}
 	answers(t, "live", s, all)
 	ok(t, s.Seal())

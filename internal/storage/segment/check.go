@@ -10,48 +10,45 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Flaw is a stretch of a segment's file that no reader gets over: it is no valid
-// batch, or one whose offsets cannot stand there.
+// Flaw is a stretch of a segment's file that no reader can pass: it is not a valid batch, or a
+// batch whose offsets are impossible at this position.
 type Flaw struct {
 	Pos, Size int64
-	// From and To bound the offsets that the stretch held or may have held: those
-	// after the batch before it, and before the one behind it.
+	// From and To bound the offsets that the stretch held or may have held: those after the
+	// previous batch and before the next one.
 	From, To int64
-	// Numbering: the batch is whole but for its base offset, which no checksum covers,
-	// and says Base. Where From to To is as many offsets as it has, From is the true
-	// one and nothing is lost.
+	// Numbering: the batch is valid except for its base offset, Base, which no checksum covers. If
+	// From to To is the number of its offsets, From is the right base offset and nothing is lost.
 	Numbering bool
 	Base      int64
-	// Records is how many records the header of the batch says that it holds; 0 if the
-	// stretch is not one batch whose header can be read.
+	// Records is the number of records according to the header of the batch; 0 if the stretch is
+	// not one batch with a readable header.
 	Records int32
 }
 
-// Renumbers reports whether the flaw is mended by giving the batch the offset From.
+// Renumbers reports whether giving the batch the base offset From repairs the flaw.
 func (f *Flaw) Renumbers() bool { return f.Numbering && f.To-f.From == int64(f.Records) }
 
-// Entries is what became of the entries of an index that were held against the
-// batches.
+// Entries is the result of comparing the entries of an index with the batches.
 type Entries struct {
-	Missing bool  // there is no file
-	Wrong   int   // entries that say what the batches don't, and those behind them
-	First   int64 // position in the index file of the first that is wrong
+	Missing bool  // the file does not exist
+	Wrong   int   // number of entries that contradict the batches, and of all entries after them
+	First   int64 // position in the index file of the first wrong entry
 }
 
-// Checked is what Check found.
+// Checked is the result of Check.
 type Checked struct {
 	Flaws        []Flaw
 	Index, Times Entries
 	Batches      int
-	First, Next  int64 // offset of the first batch, -1 for none; offset behind the last one
-	End          int64 // position behind the last valid batch
+	First, Next  int64 // offset of the first batch, -1 for none; offset after the last one
+	End          int64 // position after the last valid batch
 }
 
-// Check reads the first size bytes of a segment's file of batches, changing nothing,
-// and calls fn for every valid batch, in order; limit is above all offsets that may
-// stand there. Indexes are held against the batches too, but for a file that waits
-// to take another's place. It takes the memory of the largest batch and of the
-// indexes. What cannot be read is an error.
+// Check reads the first size bytes of a segment's file of batches, without changing it, and calls
+// fn for every valid batch, in order. limit is above all possible offsets. Check compares the
+// indexes with the batches too, unless the file is waiting to replace another. It uses the memory
+// of the largest batch and of the indexes. Unreadable bytes are an error.
 func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn func(pos int64, b record.Batch) error) (Checked, error) {
 	s := newSegment(nil, dir, base)
 	if waiting {
@@ -64,7 +61,7 @@ func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn fu
 		return c.Checked, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	c.scanner = scanner{f: f, size: size, step: batchStep}
+	c.scanner = newScanner(f, size, batchStep)
 	c.base, c.x = base, &index{}
 	if !waiting {
 		if c.x, err = loadIndex(fsys, s.stem(), size); err != nil {
@@ -80,25 +77,25 @@ func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn fu
 	return c.Checked, c.indexes(fsys, s.stem())
 }
 
-// checker is one Check.
+// checker is the state of one Check.
 type checker struct {
 	scanner
 	Checked
 	x           *index
-	offsets     int // entries of the index that are right
+	offsets     int // entries of the offset index that are right
 	times       int
 	base, limit int64
-	next        int64 // offset that the next batch may have at least
+	next        int64 // least possible offset of the next batch
 	last        struct {
 		pos, size  int64
-		from, base int64 // what next was, and what the batch says
+		from, base int64 // the value of next, and the batch's base offset
 		records    int32
 	}
 	fn func(pos int64, b record.Batch) error
 }
 
-// valid returns the batch at a position if it is whole; its offsets are another
-// question.
+// valid returns the batch at a position if it is whole and its checksum is right; its offsets may
+// still be impossible.
 func (c *checker) valid(pos int64) (record.Batch, error) {
 	head, _, err := c.header(pos)
 	if head == nil || head.LastOffsetDelta() < 0 || head.BaseOffset() < 0 {
@@ -113,7 +110,7 @@ func (c *checker) valid(pos int64) (record.Batch, error) {
 
 // run checks the batches from a position on, until it is beyond last.
 func (c *checker) run(pos, last int64) error {
-	for pos < c.size && pos <= last {
+	for pos < c.Size && pos <= last {
 		b, err := c.valid(pos)
 		switch {
 		case err != nil:
@@ -121,7 +118,7 @@ func (c *checker) run(pos, last int64) error {
 		case b == nil:
 			pos, err = c.skip(pos)
 		case b.BaseOffset() < c.next && c.blamesLast(b):
-			// The one before claimed offsets that are this one's.
+			// The previous batch claimed offsets of this one.
 			c.flaw(Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: b.BaseOffset(), Numbering: true, Base: c.last.base, Records: c.last.records})
 			c.next, c.last.size = c.last.from, 0
 			c.Batches--
@@ -139,8 +136,8 @@ func (c *checker) run(pos, last int64) error {
 	return nil
 }
 
-// blamesLast says which of two batches that overlap is wrong: the first, if the
-// second would stand well without it.
+// blamesLast reports which of two overlapping batches is wrong: the previous one, if this one would
+// be possible without it.
 func (c *checker) blamesLast(b record.Batch) bool {
 	return c.last.size > 0 && b.BaseOffset() > c.last.from && b.LastOffset() < c.limit
 }
@@ -164,7 +161,7 @@ func (c *checker) take(pos int64, b record.Batch) (int64, error) {
 
 func (c *checker) flaw(f Flaw) { c.Flaws = append(c.Flaws, f) }
 
-// misnumbered notes a batch that is whole and says offsets that can't be.
+// misnumbered records a valid batch with impossible offsets.
 func (c *checker) misnumbered(pos int64, b record.Batch) (int64, error) {
 	f := Flaw{Pos: pos, Size: int64(len(b)), From: c.next, Numbering: true, Base: b.BaseOffset(), Records: b.LastOffsetDelta() + 1}
 	end := pos + f.Size
@@ -175,8 +172,8 @@ func (c *checker) misnumbered(pos int64, b record.Batch) (int64, error) {
 	return end, err
 }
 
-// following returns the base offset of the batch at a position, the limit where
-// there is none that can be believed.
+// following returns the base offset of the batch at a position, or the limit if there is no
+// credible one.
 func (c *checker) following(pos int64) (int64, error) {
 	b, err := c.valid(pos)
 	if b == nil || b.BaseOffset() < c.next || b.LastOffset() >= c.limit {
@@ -185,7 +182,7 @@ func (c *checker) following(pos int64) (int64, error) {
 	return b.BaseOffset(), nil
 }
 
-// skip notes a stretch that is no batch and returns where the next one begins.
+// skip records a stretch that is not a batch and returns where the next batch begins.
 func (c *checker) skip(pos int64) (int64, error) {
 	f := Flaw{Pos: pos, From: c.next, To: c.limit}
 	head, size, err := c.header(pos)
@@ -200,9 +197,9 @@ func (c *checker) skip(pos int64) (int64, error) {
 		return 0, err
 	}
 	if f.Size = at - pos; f.Size != size || f.Records < 0 {
-		f.Records = 0 // not that of one batch
+		f.Records = 0 // not the number of one batch
 	}
-	if at < c.size {
+	if at < c.Size {
 		if f.To, err = c.following(at); err != nil {
 			return 0, err
 		}
@@ -212,20 +209,20 @@ func (c *checker) skip(pos int64) (int64, error) {
 	return at, nil
 }
 
-// resume finds the next valid batch behind a position, the end where there is none: first
-// where the damaged one says that it ends, then byte by byte. A wrong length may lead to the end
-// of a later batch, so that one that the offsets don't confirm counts only if no batch before
-// that end has the offset that the damaged one says to follow.
+// resume finds the next valid batch after a position, or the end if there is none: first where the
+// damaged batch claims to end, then byte by byte. A wrong length may lead to the end of a later
+// batch. A batch at the claimed end that its offsets do not confirm therefore counts only if no
+// batch before it has the offset that should follow.
 func (c *checker) resume(pos int64) (int64, error) {
 	end, follows, sure, err := c.claimedEnd(pos)
 	if sure || err != nil {
 		return end, err
 	}
-	until, err := c.f.Size() // it may lack bytes
+	until, err := c.File.Size() // it may lack bytes
 	if err != nil {
 		return 0, fmt.Errorf("read segment: %w", err)
 	}
-	if until = min(c.size, until); end >= 0 {
+	if until = min(c.Size, until); end >= 0 {
 		until = min(until, end)
 	}
 	for at := pos + 1; at+record.HeaderSize <= until; at++ {
@@ -237,19 +234,19 @@ func (c *checker) resume(pos int64) (int64, error) {
 	if end >= 0 {
 		return end, nil
 	}
-	return c.size, nil
+	return c.Size, nil
 }
 
-// claimedEnd returns where the header at a position says that its batch ends, if a batch that
-// may follow or the end of the segment is there, otherwise -1; the offset that it says to
-// follow; and whether that is the one that follows.
+// claimedEnd returns three results: where the batch at a position claims to end, if a possible
+// batch or the end of the segment is there, otherwise -1; the offset that should follow; and
+// whether the batch at the claimed end has this offset.
 func (c *checker) claimedEnd(pos int64) (end, follows int64, sure bool, err error) {
 	head, n, err := c.header(pos)
 	if head == nil {
 		return -1, -1, false, err
 	}
 	end, follows = pos+n, head.LastOffset()+1
-	if end == c.size {
+	if end == c.Size {
 		return end, follows, follows == c.limit, nil
 	}
 	base, err := c.resumes(end)
@@ -259,11 +256,10 @@ func (c *checker) claimedEnd(pos int64) (end, follows int64, sure bool, err erro
 	return end, follows, base >= 0 && base == follows, err
 }
 
-// resumes returns the base offset of a batch at a position that may follow, -1 if there is
-// none. What can be told from its offset comes first: a byte by byte search must not compare
-// checksums everywhere.
+// resumes returns the base offset of a possible next batch at a position, -1 if there is none. It
+// checks the offset first: a byte-by-byte search must not verify checksums everywhere.
 func (c *checker) resumes(pos int64) (base int64, err error) {
-	p, err := c.fill(pos, record.HeaderSize)
+	p, err := c.Fill(pos, record.HeaderSize)
 	if len(p) < record.HeaderSize {
 		return -1, err
 	}
@@ -278,7 +274,7 @@ func (c *checker) resumes(pos int64) (base int64, err error) {
 	return base, err
 }
 
-// checkIndexEntries holds the index entries that point to a batch against it.
+// checkIndexEntries compares the index entries that point to a batch with it.
 func (c *checker) checkIndexEntries(pos int64, b record.Batch) {
 	rel := b.LastOffset() - c.base
 	for c.Index.Wrong == 0 && c.offsets < len(c.x.offsets) && int64(c.x.offsets[c.offsets].pos) <= pos {
@@ -297,11 +293,11 @@ func (c *checker) checkIndexEntries(pos int64, b record.Batch) {
 	}
 }
 
-// indexes says what of the index files was wrong. An entry that no batch came by is
-// as wrong as one that said something else.
+// indexes determines the wrong entries of the index files. An entry without a batch is as wrong as
+// one that contradicts its batch.
 func (c *checker) indexes(fsys vfs.FS, stem string) error {
 	if len(c.Flaws) > 0 {
-		// They are made anew with the batches.
+		// They are rebuilt with the batches.
 		c.Index, c.Times = Entries{}, Entries{}
 		return nil
 	}
@@ -313,12 +309,12 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 		other  bool
 		beyond func(entry []byte) bool
 	}{
-		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.size }},
+		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.Size }},
 		{&c.Times, stem + indexSuffixes[1], c.times, timeEntryLen, len(c.x.offsets) > 0, func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
 	} {
 		info, err := fsys.Stat(x.name)
 		if errors.Is(err, fs.ErrNotExist) {
-			x.e.Missing = x.other || c.size > indexed
+			x.e.Missing = x.other || c.Size > minIndexed
 			continue
 		}
 		if err != nil {
@@ -329,15 +325,14 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 			return err
 		}
 		x.e.First = int64(x.right) * x.len
-		x.e.Wrong = wrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
+		x.e.Wrong = countWrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
 	}
 	return nil
 }
 
-// wrong counts the entries that are wrong, of which the first is not right. Those that
-// speak of what was cut off the file of batches, or is yet to count, stand at the end
-// and are none.
-func wrong(b []byte, size int64, beyond func([]byte) bool) int {
+// countWrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that refer to
+// truncated or not yet valid bytes do not count.
+func countWrong(b []byte, size int64, beyond func([]byte) bool) int {
 	n := int64(len(b)) / size
 	for i := range n {
 		if !beyond(b[i*size:]) {
@@ -350,6 +345,6 @@ func wrong(b []byte, size int64, beyond func([]byte) bool) int {
 	return 0
 }
 
-// indexed is the size from which a segment has an index whatever is configured: an
-// entry stands for a few KiB as a rule.
-const indexed = 1 << 20
+// minIndexed is the size from which a segment has an index whatever the configuration: usually, an
+// entry covers a few KiB.
+const minIndexed = 1 << 20

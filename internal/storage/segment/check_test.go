@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// checkable is a segment of n batches of two records each with its indexes, and where
-// each batch begins.
+// checkable returns a segment of n batches of two records each with its indexes, and where each
+// batch begins.
 func checkable(t testing.TB, n int) (fsys vfs.FS, size int64, at []int64) {
 	t.Helper()
 	fsys = memory(t)
@@ -39,8 +39,8 @@ func change(t testing.TB, fsys vfs.FS, name string, at int64, p ...byte) {
 	ok(t, f.Close())
 }
 
-// Of a whole segment Check sees every batch, finds nothing, and agrees with its
-// indexes, also where the file is longer than what counts.
+// For a whole segment, Check sees every batch, finds no flaw, and agrees with the indexes, even if
+// the file is longer than its valid size.
 func TestCheckOfAWholeSegment(t *testing.T) {
 	fsys, size, at := checkable(t, 30)
 	for _, counts := range []int{30, 17, 1, 0} {
@@ -61,8 +61,8 @@ func TestCheckOfAWholeSegment(t *testing.T) {
 	}
 }
 
-// Each damage of the sixth batch is found where it is, with the offsets that it costs,
-// and the batches behind it are seen.
+// Check finds each damage of the sixth batch at its position, with the lost offsets, and sees the
+// batches after it.
 func TestCheckFindsAFlaw(t *testing.T) {
 	const hurt = 5
 	base := func(b int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(b)) }
@@ -102,8 +102,7 @@ func TestCheckFindsAFlaw(t *testing.T) {
 	}
 }
 
-// A length that leads to the batch behind the next one, or to the end of the segment, takes
-// no whole batch with it.
+// A wrong length that leads to a later batch, or to the end of the segment, hides no whole batch.
 func TestAWrongLengthCostsOneBatch(t *testing.T) {
 	const n, hurt = 12, 5
 	fsys, size, at := checkable(t, n)
@@ -117,8 +116,8 @@ func TestAWrongLengthCostsOneBatch(t *testing.T) {
 	}
 }
 
-// Of bytes that the file lost, nothing is read one by one.
-func TestWhatAFileLostIsNotSearched(t *testing.T) {
+// Check does not search byte by byte through the missing part of a truncated file.
+func TestMissingBytesAreNotSearched(t *testing.T) {
 	fsys, size, at := checkable(t, 40)
 	f, err := fsys.Open(testDir + "/" + Name(100) + LogSuffix)
 	ok(t, err)
@@ -137,7 +136,7 @@ func TestWhatAFileLostIsNotSearched(t *testing.T) {
 }
 
 // An index is wrong from the first entry on that a batch contradicts.
-func TestCheckHoldsIndexes(t *testing.T) {
+func TestCheckComparesIndexes(t *testing.T) {
 	for name, c := range map[string]struct {
 		file   string
 		at     int64
@@ -169,8 +168,8 @@ func TestCheckHoldsIndexes(t *testing.T) {
 	}
 }
 
-// Whatever stands in the files, Check ends, and every byte of the file of batches is of a
-// batch that was seen or of a flaw; two of them never overlap.
+// For any content of the files, Check returns, and every byte of the file of batches belongs to a
+// seen batch or to a flaw. These never overlap.
 func FuzzCheck(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed, uint16(3), false)
@@ -208,7 +207,7 @@ func FuzzCheck(f *testing.F) {
 		for len(spans) > 0 {
 			s, found := spans[at]
 			if !found {
-				t.Fatalf("nothing is said of position %d: %+v", at, got)
+				t.Fatalf("position %d is not covered: %+v", at, got)
 			}
 			delete(spans, at)
 			at = s.to

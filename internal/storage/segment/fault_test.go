@@ -22,16 +22,15 @@ func faulty(t *testing.T, seed uint64) (*crashfs.FS, *errfs.FS) {
 	return disk, errfs.New(disk)
 }
 
-// A write or datasync fails, whichever: the segment is dead from then on, what was
-// synced before is on the disk, and no later sync claims more (I5). A failed open
-// kills nothing.
-func TestAnyFailedCallKillsTheSegment(t *testing.T) {
+// After any failed write or datasync the segment is read-only, the previously synced bytes are on
+// disk, and no later sync reports more (I5). A failed open has no consequence.
+func TestAnyFailedCallFailsTheSegment(t *testing.T) {
 	for _, op := range []errfs.Op{errfs.Write, errfs.Datasync, errfs.Open} {
 		for from := 1; from < 40; from++ {
 			for _, full := range []error{syscall.EIO, syscall.ENOSPC, syscall.EMFILE} {
 				name := fmt.Sprintf("%v %d %v", op, from, full)
 				disk, fsys := faulty(t, uint64(from))
-				files := NewFiles(fsys, 1) // every other file pushes this one out
+				files := NewFiles(fsys, 1) // every other file evicts this one
 				s, err := Create(files, testDir, 0, 0)
 				ok(t, err)
 				other, err := Create(files, testDir, 1000, 0)
@@ -43,10 +42,10 @@ func TestAnyFailedCallKillsTheSegment(t *testing.T) {
 				for _, b := range history(t, 0, 20, uint64(from)) {
 					err := s.Append([][]byte{b}, interval)
 					if err == nil && dead {
-						t.Fatalf("%s: a dead segment took a batch", name)
+						t.Fatalf("%s: a failed segment accepted a batch", name)
 					}
 					if err != nil && op == errfs.Open && s.Err() != nil {
-						t.Fatalf("%s: a file that couldn't be opened is dead", name)
+						t.Fatalf("%s: the segment failed because its file could not be opened", name)
 					}
 					if err != nil {
 						break
@@ -57,7 +56,7 @@ func TestAnyFailedCallKillsTheSegment(t *testing.T) {
 						if err := s.Sync(); err == nil {
 							synced = len(all)
 						} else if s.Err() == nil && op != errfs.Open {
-							t.Fatalf("%s: %v did not kill the segment", name, err)
+							t.Fatalf("%s: the segment did not fail after %v", name, err)
 						}
 					}
 					dead = s.Err() != nil
@@ -78,8 +77,8 @@ func TestAnyFailedCallKillsTheSegment(t *testing.T) {
 	}
 }
 
-// A file that is pushed out is synced first; where that fails the error is not
-// lost, whatever later calls return.
+// An evicted file is synced first. If that fails the error is reported, whatever later calls
+// return.
 func TestEvictionKeepsTheError(t *testing.T) {
 	_, fsys := faulty(t, 1)
 	files := NewFiles(fsys, 2)
@@ -98,7 +97,7 @@ func TestEvictionKeepsTheError(t *testing.T) {
 		t.Errorf("sync after a lost write-back: %v", err)
 	}
 	if s.Append([][]byte{batch(t, 100, 1, 1, "v")}, interval) == nil || s.Synced() != 0 {
-		t.Error("a dead segment goes on")
+		t.Error("a failed segment accepted a batch")
 	}
 	for _, o := range others {
 		ok(t, o.Sync())
@@ -107,7 +106,7 @@ func TestEvictionKeepsTheError(t *testing.T) {
 	if files.Open() > 5 {
 		t.Errorf("%d files are open", files.Open())
 	}
-	ok(t, s.Cut(0, 0)) // to what is synced: nothing
+	ok(t, s.Truncate(0, 0)) // to its synced size: nothing
 	ok(t, files.Close())
 }
 
@@ -149,8 +148,8 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	}
 }
 
-// While one file is being synced to be closed, others are opened and read.
-func TestEvictionHoldsUpNobodyElse(t *testing.T) {
+// While one file is synced before it is closed, others can be opened and read.
+func TestEvictionDelaysNoOtherFile(t *testing.T) {
 	fsys := errfs.New(memory(t))
 	files := NewFiles(fsys, 2)
 	var all []*Segment
@@ -164,7 +163,7 @@ func TestEvictionHoldsUpNobodyElse(t *testing.T) {
 	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { held <- struct{}{}; <-hold }})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s, err := Create(files, testDir, 900, 0) // pushes one out
+		s, err := Create(files, testDir, 900, 0) // evicts one
 		ok(t, err)
 		write(t, s, history(t, 900, 1, 1))
 	})
@@ -177,7 +176,7 @@ func TestEvictionHoldsUpNobodyElse(t *testing.T) {
 	ok(t, files.Close())
 }
 
-// An index that can't be written or read fails neither Sync nor lookups.
+// An index that cannot be written or read fails neither Sync nor lookups.
 func TestIndexErrorsFailNothing(t *testing.T) {
 	fsys := errfs.New(memory(t))
 	all := history(t, 0, 40, 1)

@@ -8,25 +8,23 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Files keeps at most a bounded number of segment files open, closing the least
-// recently used one. A file with bytes that were written and not synced is
-// synced before it is closed: the kernel forgets an error of the write-back that
-// nobody had the file open to hear.
+// Files keeps a bounded number of segment files open and closes the least recently used one. It
+// syncs a file with unsynced bytes before closing it: the kernel reports a write-back error only to
+// processes that have the file open.
 type Files struct {
 	fs      vfs.FS
 	max     int
 	indexes indexCache
 
 	mu   sync.Mutex
-	idle *sync.Cond // a file is no longer busy
+	idle *sync.Cond // signaled when a file is no longer busy
 	open map[string]*handle
-	// Handles that nobody uses, most recently used in front: those with bytes that
-	// are not synced, and the others. To find a victim must not cost a look at
-	// every open file.
+	// Unused handles, most recently used in front: those with unsynced bytes, and the others.
+	// Finding a victim must not require a scan of all open files.
 	clean, dirty list.List
 }
 
-// handle is an open file in use by refs callers.
+// handle is an open file used by refs callers.
 type handle struct {
 	f    vfs.File
 	path string
@@ -35,22 +33,21 @@ type handle struct {
 	refs  int
 	busy  bool       // is being opened or closed, without the lock; others wait
 	dirty bool       // written since the last datasync
-	err   error      // of a datasync before closing; the file is never synced again
+	err   error      // of the datasync before closing; the file is never synced again
 	gone  bool       // forgotten: the last user closes it
 	in    *list.List // clean or dirty; nil while it is in use or busy
 	at    *list.Element
 }
 
-// NewFiles returns a set that keeps about max files open; those in use may
-// exceed it.
+// NewFiles returns a set that keeps about max files open; the files in use may exceed it.
 func NewFiles(fs vfs.FS, max int) *Files {
 	s := &Files{fs: fs, max: max, open: map[string]*handle{}, indexes: indexCache{bound: 16 << 20}}
 	s.idle = sync.NewCond(&s.mu)
 	return s
 }
 
-// idleHandleLocked returns the handle of a path once nobody opens or closes it; nil
-// if it isn't open.
+// idleHandleLocked returns the handle of a path when no goroutine is opening or closing it; nil if
+// it is not open.
 func (s *Files) idleHandleLocked(path string) *handle {
 	h := s.open[path]
 	for h != nil && h.busy {
@@ -60,7 +57,7 @@ func (s *Files) idleHandleLocked(path string) *handle {
 	return h
 }
 
-// acquire opens a file or finds it open. Release must follow.
+// acquire opens a file, or uses the open handle. The caller must call release.
 func (s *Files) acquire(path string, create bool) (*handle, error) {
 	s.mu.Lock()
 	if h := s.idleHandleLocked(path); h != nil {
@@ -104,12 +101,12 @@ func (s *Files) release(h *handle) {
 		s.listLocked(h)
 	}
 	s.mu.Unlock()
-	if last && gone { // otherwise whoever forgets it closes it
-		_ = h.f.Close() // its bytes are not wanted any more, or were synced before
+	if last && gone { // otherwise forget closes it
+		_ = h.f.Close() // its bytes are not needed, or were synced before
 	}
 }
 
-// listLocked puts a handle that nobody uses in front of its list.
+// listLocked puts an unused handle at the front of its list.
 func (s *Files) listLocked(h *handle) {
 	h.in = &s.clean
 	if h.dirty {
@@ -118,7 +115,7 @@ func (s *Files) listLocked(h *handle) {
 	h.at = h.in.PushFront(h)
 }
 
-// unlist takes the handle out of its list, if it stands in one.
+// unlist removes the handle from its list, if it is in one.
 func (h *handle) unlist() {
 	if h.in != nil {
 		h.in.Remove(h.at)
@@ -126,10 +123,9 @@ func (h *handle) unlist() {
 	}
 }
 
-// victimsLocked takes files that nobody uses out of their lists until one more
-// fits: clean ones, and dirty ones only once the set has grown by half, since to
-// sync them stalls the caller. One that could not be synced stays open: whoever
-// closes it would lose the error.
+// victimsLocked removes unused files from their lists until one more fits. It takes clean ones
+// first, and dirty ones only when the set exceeds its bound by half, because syncing them stalls
+// the caller. A file that could not be synced stays open: closing it would lose the error.
 func (s *Files) victimsLocked() (victims []*handle) {
 	take := func(l *list.List, most int) {
 		for e := l.Back(); e != nil && len(s.open)-len(victims) >= most; {
@@ -147,10 +143,10 @@ func (s *Files) victimsLocked() (victims []*handle) {
 	return victims
 }
 
-// evict closes a victim, or puts it back where it could not be synced.
+// evict closes a victim, or lists it again if it could not be synced.
 func (s *Files) evict(h *handle) {
 	var err error
-	if h.dirty { // nobody else touches it while it is busy
+	if h.dirty { // no other goroutine uses it while it is busy
 		err = h.f.Datasync()
 	}
 	if err == nil {
@@ -168,8 +164,8 @@ func (s *Files) evict(h *handle) {
 	s.mu.Unlock()
 }
 
-// forget lets go of a file that is about to be removed, renamed or replaced.
-// Those who use it may go on.
+// forget drops the handle of a file that is about to be removed, renamed or replaced. Callers that
+// use it may continue.
 func (s *Files) forget(path string) {
 	s.mu.Lock()
 	h := s.idleHandleLocked(path)
@@ -183,11 +179,11 @@ func (s *Files) forget(path string) {
 	unused := h.refs == 0
 	s.mu.Unlock()
 	if unused {
-		_ = h.f.Close() // its bytes are not wanted any more, or were synced before
+		_ = h.f.Close() // its bytes are not needed, or were synced before
 	}
 }
 
-// Close closes all files. Nobody may use one.
+// Close closes all files. No file may be in use.
 func (s *Files) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +212,7 @@ func (s *Files) setDirty(h *handle, dirty bool) {
 	s.mu.Unlock()
 }
 
-// latched returns the error of a datasync before closing.
+// latched returns the error of the datasync before closing.
 func (s *Files) latched(h *handle) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

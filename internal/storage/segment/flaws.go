@@ -8,11 +8,10 @@ import (
 	"sort"
 )
 
-// A read that meets damage names the position. Examine then finds out, once, where the
-// damage ends; from then on reads get over it, and a read inside of it costs no call to
-// the disk.
+// A read that meets damage returns its position. Examine then determines, once, where the damage
+// ends. From then on reads skip the damage, and a read inside of it needs no disk I/O.
 
-// DamageError is the error of a read that met bytes that are no valid batch. It matches
+// DamageError is the error of a read that met bytes that are not a valid batch. It matches
 // ErrCorrupt.
 type DamageError struct {
 	Path  string
@@ -21,28 +20,28 @@ type DamageError struct {
 	known *[]Flaw // Segment.flaws when the read began
 }
 
-// Error names the place.
+// Error implements error.
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%v at position %d of %s: %v", ErrCorrupt, e.Pos, e.Path, e.cause)
 }
 
-// Causes of a DamageError besides those of package record.
+// Causes of a DamageError in addition to those of package record.
 var (
-	errNoBatch = errors.New("no valid batch begins there")
-	errOffsets = errors.New("its offsets do not follow those before it")
+	errNoBatch = errors.New("not a valid batch")
+	errOffsets = errors.New("its offsets do not follow the previous batch")
 	errKnown   = errors.New("an earlier read found it damaged")
 )
 
-// Unwrap makes it match ErrCorrupt and what is wrong with the batch.
+// Unwrap makes the error match ErrCorrupt and its cause.
 func (e *DamageError) Unwrap() []error { return []error{ErrCorrupt, e.cause} }
 
-// corrupt is the error of a read that began when the known flaws were these.
+// corrupt returns the error of a read that began with these known flaws.
 func (s *Segment) corrupt(pos int64, cause error, known *[]Flaw) error {
 	return &DamageError{Path: s.Path(), Pos: pos, cause: cause, known: known}
 }
 
-// Flaws returns what Examine has found, in the order of positions. The slice must not be
-// changed.
+// Flaws returns the flaws that Examine has found, in the order of positions. The caller must not
+// modify the slice.
 func (s *Segment) Flaws() []Flaw {
 	if p := s.flaws.Load(); p != nil {
 		return *p
@@ -50,9 +49,8 @@ func (s *Segment) Flaws() []Flaw {
 	return nil
 }
 
-// among returns the flaw of a list, as Segment.flaws has it, for which is holds; nil if there is
-// none.
-func among(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
+// findFlaw returns the first flaw of a list for which is returns true; nil if there is none.
+func findFlaw(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
 	if list == nil {
 		return nil
 	}
@@ -62,17 +60,17 @@ func among(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
 	return nil
 }
 
-// flawAt returns the flaw of a list that begins at a position.
+// flawAt returns the flaw of a list that begins at a position, or nil.
 func flawAt(list *[]Flaw, pos int64) *Flaw {
-	return among(list, func(f *Flaw) bool { return f.Pos == pos })
+	return findFlaw(list, func(f *Flaw) bool { return f.Pos == pos })
 }
 
-// Examine finds the flaw that a read met, and remembers it until the segment is cut below it.
-// size bytes of the file count, and limit is above all their offsets. It reads from the last
-// index entry before the position to the end of the flaw, which is the end of the segment at
-// worst; of readers that meet the same damage one does that and the others wait. It reports
-// whether something is known by now that was not when the read began, so that the read is to
-// be repeated.
+// Examine finds the flaw that a read met, and remembers it until the segment is truncated below it.
+// size bytes of the file are valid, and limit is above all their offsets. Examine reads from the
+// last index entry before the position to the end of the flaw, which is at worst the end of the
+// segment. If several readers meet the same damage, one of them does this and the others wait.
+// Examine reports whether any flaw has been found since the read began, so that the caller should
+// repeat the read.
 func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 	s.examining.Lock()
 	defer s.examining.Unlock()
@@ -86,7 +84,7 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 		return false, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	c := checker{scanner: scanner{f: h.f, size: size, step: batchStep}, base: s.base, x: &index{}, limit: limit, next: s.base}
+	c := checker{scanner: newScanner(h.f, size, batchStep), base: s.base, x: &index{}, limit: limit, next: s.base}
 	from, base := s.before(h, pos)
 	c.next = base
 	if err := c.run(from, pos); err != nil {
@@ -94,14 +92,14 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.places.count() != cuts || s.Size() < size { // what was read may be gone
-		return false, fmt.Errorf("%w: %s was cut", ErrReplaced, s.Path())
+	if s.places.count() != cuts || s.Size() < size { // the bytes that were read may be gone
+		return false, fmt.Errorf("%w: %s was truncated", ErrReplaced, s.Path())
 	}
 	return s.learnFlawsLocked(c.Flaws), nil
 }
 
-// learnFlawsLocked adds flaws to those that are known, in place of those that they
-// overlap, and reports whether any is new.
+// learnFlawsLocked adds flaws to the known ones, replacing those that they overlap, and reports
+// whether any is new.
 func (s *Segment) learnFlawsLocked(found []Flaw) (news bool) {
 	list := slices.Clone(s.Flaws())
 	for _, f := range found {
@@ -118,8 +116,8 @@ func (s *Segment) learnFlawsLocked(found []Flaw) (news bool) {
 	return news
 }
 
-// cutFlawsLocked forgets the flaws that do not lie below a size.
-func (s *Segment) cutFlawsLocked(size int64) {
+// truncateFlawsLocked removes the flaws that end above size.
+func (s *Segment) truncateFlawsLocked(size int64) {
 	list := s.Flaws()
 	if len(list) == 0 {
 		return
@@ -128,9 +126,9 @@ func (s *Segment) cutFlawsLocked(size int64) {
 	s.flaws.Store(&kept)
 }
 
-// before returns the position of a batch that an index entry has before a position, with
-// another entry between them, and its base offset: the start of the file if there is none
-// that its batch confirms. Batches before the one at the position may be what is wrong.
+// before returns the position and base offset of a batch before pos, according to an index entry
+// that the batch confirms, skipping one entry between it and pos. It returns the start of the file
+// if there is no such entry. Batches before the one at pos may be the damaged ones.
 func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 	x, _ := s.indexes()
 	i := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
@@ -141,7 +139,7 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 	if !right || at >= pos {
 		return 0, s.base
 	}
-	sc := scanner{f: h.f, size: s.Size(), step: headerStep}
+	sc := newScanner(h.f, s.Size(), headerStep)
 	b, _, err := sc.header(at)
 	if b == nil || err != nil {
 		return 0, s.base
@@ -149,10 +147,10 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 	return at, b.BaseOffset()
 }
 
-// inFlaw is the error of a read of an offset that a known flaw holds, nil if none does.
+// inFlaw returns the error of reading an offset within a known flaw, or nil.
 func (s *Segment) inFlaw(offset int64) error {
 	known := s.flaws.Load()
-	if f := among(known, func(f *Flaw) bool { return offset >= f.From && offset < f.To }); f != nil {
+	if f := findFlaw(known, func(f *Flaw) bool { return offset >= f.From && offset < f.To }); f != nil {
 		return s.corrupt(f.Pos, errKnown, known)
 	}
 	return nil

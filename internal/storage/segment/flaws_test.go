@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// readAt reads at an offset as a log does: damage is examined, and the read is repeated
-// while that finds something new.
+// readAt reads at an offset as a log does: it examines damage, and repeats the read while that
+// finds new flaws.
 func readAt(t testing.TB, s *Segment, offset, limit int64) ([]byte, error) {
 	t.Helper()
 	return readUpTo(t, s, offset, limit, 1)
 }
 
-// readUpTo is readAt for as many bytes.
+// readUpTo is readAt for a given number of bytes.
 func readUpTo(t testing.TB, s *Segment, offset, limit int64, max int) ([]byte, error) {
 	t.Helper()
 	for {
@@ -35,16 +35,16 @@ func readUpTo(t testing.TB, s *Segment, offset, limit int64, max int) ([]byte, e
 	}
 }
 
-// Wherever bytes are damaged, in headers or behind them, exactly the offsets that Check
-// finds lost cannot be read.
-func TestReadsGetOverDamage(t *testing.T) {
+// For damage anywhere, in headers or after them, exactly the offsets that Check reports as lost
+// cannot be read.
+func TestReadsSkipDamage(t *testing.T) {
 	const n = 40
 	limit := int64(100 + 2*n)
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		fsys, size, at := checkable(t, n)
 		for range 1 + rng.IntN(3) {
-			// The base offset is covered by no checksum.
+			// No checksum covers the base offset.
 			change(t, fsys, Name(100)+LogSuffix, at[rng.IntN(n)]+8+rng.Int64N(size/n-8), byte(rng.IntN(256)))
 		}
 		c, err := Check(fsys, testDir, 100, size, limit, false, nil)
@@ -64,7 +64,7 @@ func TestReadsGetOverDamage(t *testing.T) {
 	}
 }
 
-// A read inside of known damage costs no call to the disk, and a cut forgets the damage.
+// A read inside of known damage needs no disk I/O, and truncating the segment removes the flaw.
 func TestKnownDamageIsNotReadAgain(t *testing.T) {
 	fsys, size, at := checkable(t, 40)
 	change(t, fsys, Name(100)+LogSuffix, at[20]+30, 0xff)
@@ -84,19 +84,19 @@ func TestKnownDamageIsNotReadAgain(t *testing.T) {
 	if f := s.Flaws(); len(f) != 1 || f[0].From != 140 || f[0].To != 142 {
 		t.Errorf("known: %+v", f)
 	}
-	ok(t, s.Cut(at[20], 140))
+	ok(t, s.Truncate(at[20], 140))
 	if f := s.Flaws(); len(f) > 0 {
-		t.Errorf("known after the cut: %+v", f)
+		t.Errorf("known after the truncation: %+v", f)
 	}
 	ok(t, s.Append([][]byte{batch(t, 140, 2, 1, "in its place")}, interval))
 	if b, err := readAt(t, s, 141, 142); err != nil || len(b) == 0 {
-		t.Errorf("what was appended in its place: %d bytes, %v", len(b), err)
+		t.Errorf("appended in its place: %d bytes, %v", len(b), err)
 	}
 }
 
-// No checksum covers a batch's base offset. One that is too high is never handed out where
-// the batches behind it show that it is: a consumer would go on behind it and miss them.
-func TestAWrongOffsetLeadsNoReaderOn(t *testing.T) {
+// No checksum covers a batch's base offset. A base offset that is too high is never returned if the
+// following batches disprove it: a consumer would continue after it and miss those batches.
+func TestAWrongOffsetMisleadsNoReader(t *testing.T) {
 	const n, hurt = 40, 20
 	for _, base := range []int64{150, 178} {
 		for _, size := range []int{1, 300, 1 << 20} {
@@ -107,7 +107,7 @@ func TestAWrongOffsetLeadsNoReaderOn(t *testing.T) {
 			for next := int64(100); next < 180; {
 				b, err := readUpTo(t, s, next, 180, size)
 				if errors.Is(err, ErrCorrupt) {
-					next++ // as one does who was told that it cannot be read
+					next++ // as a client does that received the error
 					continue
 				}
 				ok(t, err)
@@ -131,9 +131,8 @@ func TestAWrongOffsetLeadsNoReaderOn(t *testing.T) {
 	}
 }
 
-// A reader that meets damage while another one finds out how far that reaches gets over it,
-// too.
-func TestDamageThatAnotherReaderFinds(t *testing.T) {
+// A reader that meets damage while another reader examines it skips the damage, too.
+func TestDamageExaminedByAnotherReader(t *testing.T) {
 	fsys, size, at := checkable(t, 40)
 	change(t, fsys, Name(100)+LogSuffix, at[20]+8, 0x7f)
 	s := Open(NewFiles(fsys, 4), testDir, 100, size)
@@ -147,9 +146,39 @@ func TestDamageThatAnotherReaderFinds(t *testing.T) {
 		t.Fatalf("behind the damage: %d bytes, %v", len(b), err)
 	}
 	if news, err := s.Examine(met, size, 180); err != nil || !news {
-		t.Errorf("the other reader hears of nothing new: %t, %v", news, err)
+		t.Errorf("the other reader learns nothing new: %t, %v", news, err)
 	}
-	if news, err := s.Examine(s.inFlaw(140).(*DamageError), size, 180); err != nil || news { //nolint:errorlint // it is one
-		t.Errorf("a read inside of known damage is to be repeated: %t, %v", news, err)
+	if news, err := s.Examine(s.inFlaw(140).(*DamageError), size, 180); err != nil || news { //nolint:errorlint // always of this type
+		t.Errorf("a read inside of known damage must be repeated: %t, %v", news, err)
+	}
+}
+
+// A lookup by time whose answer lies before the damage finds it, whether or not the index files exist.
+// A lookup whose answer lies at or beyond the damage reports it.
+func TestLookupsByTimeBeforeDamage(t *testing.T) {
+	const n = 40
+	for damaged := range n {
+		for _, indexed := range []bool{true, false} {
+			fsys, size, at := checkable(t, n)
+			change(t, fsys, Name(100)+LogSuffix, at[damaged]+16, 0xff) // magic: not a batch
+			if !indexed {
+				for _, suffix := range indexSuffixes {
+					ok(t, fsys.Remove(testDir+"/"+Name(100)+suffix))
+				}
+			}
+			s := Open(NewFiles(fsys, 4), testDir, 100, size)
+			for i := range n {
+				b, err := s.FindTimestamp(int64(1000+i), 0)
+				switch {
+				case i < damaged && (err != nil || len(b) == 0 || b.BaseOffset() != 100+int64(2*i)):
+					t.Fatalf("index files %t, batch %d damaged: lookup of batch %d: %v", indexed, damaged, i, err)
+				case i == damaged && !errors.Is(err, ErrCorrupt):
+					t.Fatalf("index files %t: lookup of the damaged batch %d: %d bytes, %v", indexed, i, len(b), err)
+				case i > damaged && !errors.Is(err, ErrCorrupt) && (err != nil || len(b) == 0 || b.BaseOffset() != 100+int64(2*i)):
+					t.Fatalf("index files %t, batch %d damaged: lookup of batch %d: %v", indexed, damaged, i, err)
+				}
+			}
+			ok(t, s.files.Close())
+		}
 	}
 }

@@ -31,7 +31,7 @@ func memory(t testing.TB) vfs.FS {
 	return m
 }
 
-// batch makes a batch of n records at an offset, all with one timestamp.
+// batch returns a batch of n records at an offset, all with one timestamp.
 func batch(t testing.TB, base int64, n int, ts int64, value string) record.Batch {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: base})
@@ -43,8 +43,7 @@ func batch(t testing.TB, base int64, n int, ts int64, value string) record.Batch
 	return out
 }
 
-// history makes batches of one to three records from base on, with timestamps
-// that go up and down.
+// history returns batches of one to three records from base on, with timestamps that rise and fall.
 func history(t testing.TB, base int64, n int, seed uint64) []record.Batch {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -68,7 +67,7 @@ func write(t testing.TB, s *Segment, all []record.Batch) {
 	}
 }
 
-// written makes a segment that holds the batches.
+// written returns a segment that holds the batches.
 func written(t testing.TB, fsys vfs.FS, base int64, all []record.Batch) *Segment {
 	t.Helper()
 	s, err := Create(NewFiles(fsys, 4), testDir, base, 0)
@@ -109,7 +108,7 @@ func replace(t testing.TB, fsys vfs.FS, name string, b []byte) {
 	ok(t, f.Close())
 }
 
-// answers asks for every lookup to agree with the batches themselves.
+// answers checks that every lookup agrees with the batches.
 func answers(t testing.TB, what string, s *Segment, all []record.Batch) {
 	t.Helper()
 	pos, top, topAt := int64(0), int64(-1), int64(-1)
@@ -147,7 +146,7 @@ func answers(t testing.TB, what string, s *Segment, all []record.Batch) {
 	}
 }
 
-// Find returns where the batch is that holds offset, or the first one after it.
+// Find returns the position and size of the batch that holds offset, or of the first one after it.
 func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
 	h, err := s.open()
 	if err != nil {

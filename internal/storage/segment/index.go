@@ -16,7 +16,7 @@ import (
 // Kafka's index formats, big endian:
 //
 //	.index      relative offset i32 (last offset of a batch - base), position i32 of that batch
-//	.timeindex  timestamp i64 (the largest so far), relative offset i32 (last offset of the batch that has it)
+//	.timeindex  timestamp i64 (the largest so far), relative offset i32 (last offset of its batch)
 const (
 	offsetEntryLen = 8
 	timeEntryLen   = 12
@@ -32,28 +32,27 @@ type timeEntry struct {
 	rel int32
 }
 
-// index holds both indexes of a segment in memory, and how much of them stands
-// in the files.
+// index holds both indexes of a segment in memory, and how many of their entries are in the files.
 type index struct {
 	offsets []offsetEntry
 	times   []timeEntry
-	// entries that the files hold already
+	// entries that the files hold; -1: the files must be rewritten
 	savedOffsets, savedTimes int
 }
 
-// bytes is the memory that the index takes.
+// bytes returns the memory that the index uses.
 func (x *index) bytes() int64 {
 	return int64(unsafe.Sizeof(*x) + uintptr(cap(x.offsets))*unsafe.Sizeof(offsetEntry{}) + uintptr(cap(x.times))*unsafe.Sizeof(timeEntry{}))
 }
 
-// clone returns a copy with arrays of its own.
+// clone returns a copy with its own arrays.
 func (x *index) clone() index {
 	c := *x
 	c.offsets, c.times = slices.Clone(x.offsets), slices.Clone(x.times)
 	return c
 }
 
-// floor returns the position to start reading from in search of an offset.
+// floor returns the last entry at or before an offset.
 func (x *index) floor(rel int32) (offsetEntry, bool) {
 	i := sort.Search(len(x.offsets), func(i int) bool { return x.offsets[i].rel > rel })
 	if i == 0 {
@@ -62,22 +61,14 @@ func (x *index) floor(rel int32) (offsetEntry, bool) {
 	return x.offsets[i-1], true
 }
 
-// floorTime returns the last entry whose timestamp is below ts: everything up
-// to its offset is older than ts.
+// floorTime returns the last entry whose timestamp is below ts: everything up to its offset is
+// older than ts.
 func (x *index) floorTime(ts int64) (timeEntry, bool) {
 	i := sort.Search(len(x.times), func(i int) bool { return x.times[i].ts >= ts })
 	if i == 0 {
 		return timeEntry{}, false
 	}
 	return x.times[i-1], true
-}
-
-// lastTime returns the entry with the largest timestamp.
-func (x *index) lastTime() (timeEntry, bool) {
-	if len(x.times) == 0 {
-		return timeEntry{}, false
-	}
-	return x.times[len(x.times)-1], true
 }
 
 func (x *index) add(o offsetEntry) { x.offsets = append(x.offsets, o) }
@@ -89,23 +80,23 @@ func (x *index) addTime(t timeEntry) {
 	x.times = append(x.times, t)
 }
 
-// cut drops the entries that point at or behind a position. Whoever reads the arrays
-// may go on: what is added afterwards goes to others.
-func (x *index) cut(pos int64, nextRel int32) {
+// truncate removes the entries that point at or beyond a position. Concurrent readers of the arrays are
+// not affected: later entries go to new arrays.
+func (x *index) truncate(pos int64, nextRel int32) {
 	n := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
 	x.offsets = x.offsets[:n:n]
 	t := sort.Search(len(x.times), func(i int) bool { return x.times[i].rel >= nextRel })
 	x.times = x.times[:t:t]
 	if x.savedOffsets > n || x.savedTimes > t {
-		x.savedOffsets, x.savedTimes = -1, -1 // the files hold too much: write them anew
+		x.savedOffsets, x.savedTimes = -1, -1 // the files hold too much: rewrite them
 	}
 }
 
-// load reads the index files as far as they make sense for a log file of the
-// given size. A missing or damaged index is only sparser.
+// loadIndex reads the index files up to the first entry that cannot belong to a log file of this
+// size. A missing or damaged index is merely sparser.
 func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 	x := &index{}
-	// A batch has at least a header, so more entries than that are none of ours.
+	// A batch has at least a header, which bounds the number of entries.
 	most := size/record.HeaderSize + 1
 	b, err := readAll(fsys, base+".index", most*offsetEntryLen)
 	if err != nil {
@@ -138,7 +129,7 @@ func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 	return x, nil
 }
 
-// readAll reads the first limit bytes of a file; a missing one is empty.
+// readAll reads the first limit bytes of a file; a missing file is empty.
 func readAll(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	b, err := vfs.ReadFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,12 +138,12 @@ func readAll(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	return b[:min(int64(len(b)), limit)], err
 }
 
-// saved reports whether the files hold everything.
+// saved reports whether the files hold all entries.
 func (x *index) saved() bool {
 	return x.savedOffsets == len(x.offsets) && x.savedTimes == len(x.times)
 }
 
-// save brings the index files up to date.
+// save updates the index files.
 func (x *index) save(fsys vfs.FS, base string) error {
 	o, t := max(x.savedOffsets, 0), max(x.savedTimes, 0)
 	anew := x.savedOffsets < 0

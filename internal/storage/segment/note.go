@@ -7,10 +7,10 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// learn makes indexes and timestamps of a segment that this process did not
-// begin known, so that what is appended continues them. Where that fails nothing is
-// added to them, and a lookup builds them.
-func (s *Segment) learn(h *handle) {
+// loadForAppend loads the indexes and timestamps of a segment that this process did not create, so that
+// appends can continue them. If that fails, appends add no entries, and a lookup builds the
+// indexes.
+func (s *Segment) loadForAppend(h *handle) {
 	s.mu.Lock()
 	if !s.appending {
 		s.appending = true
@@ -19,12 +19,12 @@ func (s *Segment) learn(h *handle) {
 	known := s.known && s.x != nil
 	s.mu.Unlock()
 	if !known {
-		_, _, _ = s.build(h) // a lookup meets the error
+		_, _, _ = s.build(h) // a lookup reports the error
 	}
 }
 
-// note brings the indexes, the timestamps and the size up to date with batches at a
-// position: all at once, so that who builds indexes misses none of them.
+// note updates the indexes, the timestamps and the size for batches appended at a position: all at
+// once, so that a goroutine that builds indexes misses none of them.
 func (s *Segment) note(chunks [][]byte, at int64, interval int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Segment) noteChunk(c []byte, at int64, interval int) {
 	for len(c) > 0 {
 		b, rest, err := record.Next(c)
 		if err != nil {
-			return // chunks hold whole batches; a reader will meet and name what doesn't parse
+			return // chunks hold whole batches; a reader reports anything that does not parse
 		}
 		s.noteBatch(b, at, interval)
 		at += int64(len(b))
@@ -48,10 +48,10 @@ func (s *Segment) noteChunk(c []byte, at int64, interval int) {
 	}
 }
 
-// noteBatch notes a batch at a position. An offset that is too far from the base for an
-// index entry gets none: a follower's leader may have compacted more than 2^31 offsets
-// away. The segment then ends with the chunk that holds it (Full), so that a lookup
-// reads no more than that.
+// noteBatch updates the indexes for a batch at a position. An offset too far from the base for an
+// index entry gets none: a follower's leader may have removed more than 2^31 offsets by compaction.
+// The segment then ends with the chunk that holds it (Full), so that a lookup reads no more than
+// that.
 func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
 	last := b.LastOffset()
 	if ts := b.Newest(); ts > s.maxTs {
@@ -68,21 +68,21 @@ func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
 	s.since += len(b)
 }
 
-// noteTime adds the largest timestamp so far to the time index. It says that
-// everything up to its offset is as old or older, so it must be that of the
-// whole file. The caller holds mu.
+// noteTime adds the largest timestamp so far to the time index. The entry means that everything up
+// to its offset is as old or older, so the timestamp must be that of the whole file. The caller
+// must hold mu.
 func (s *Segment) noteTime() {
 	if s.x != nil && s.known && s.maxTs >= 0 && s.maxAt-s.base <= math.MaxInt32 {
 		s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
 	}
 }
 
-// saveIndex writes what the index files lack. They are caches: where that fails
-// they are written anew another time, and lookups take longer.
-func (s *Segment) saveIndex() {
+// SaveIndex writes the entries that the index files lack, unless the segment is not installed. The
+// files are caches: after a failure they are rewritten later, and lookups take longer.
+func (s *Segment) SaveIndex() {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	if s.stage.Load() != live || s.unindexed { // the index files are those of another segment
+	if s.stage.Load() != live || s.unindexed { // the index files belong to another segment
 		return
 	}
 	s.mu.Lock()
@@ -106,18 +106,18 @@ func (s *Segment) saveIndex() {
 	x.savedOffsets, x.savedTimes, s.stale = now.savedOffsets, now.savedTimes, false
 }
 
-// cutIndex drops what the indexes say of batches from a position on, at which offset
-// next begins. Files that say something of them go for good before other batches take
-// their place: of those an entry can look right and be wrong.
-func (s *Segment) cutIndex(size, next int64) error {
+// truncateIndex removes the index entries for batches at or beyond size, where offset next begins. Index
+// files with such entries are deleted durably before other batches take that place: for those
+// batches an entry could look right and be wrong.
+func (s *Segment) truncateIndex(size, next int64) error {
 	x, _ := s.indexes()
-	s.saving.Lock() // nobody saves what is cut
+	s.saving.Lock() // the entries must not be saved meanwhile
 	defer s.saving.Unlock()
 	s.mu.Lock()
 	if s.x != nil {
 		x = *s.x
 	}
-	x.cut(size, int32(min(next-s.base, math.MaxInt32)))
+	x.truncate(size, int32(min(next-s.base, math.MaxInt32)))
 	s.x = &x
 	s.changes++
 	victims := s.cacheIndexLocked()
@@ -127,10 +127,10 @@ func (s *Segment) cutIndex(size, next int64) error {
 		return nil
 	}
 	if err := s.removeFiles(indexSuffixes); err != nil {
-		return fmt.Errorf("cut index: %w", err)
+		return fmt.Errorf("truncate index: %w", err)
 	}
 	if err := s.files.fs.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("cut index: %w", err)
+		return fmt.Errorf("truncate index: %w", err)
 	}
 	return nil
 }

@@ -1,26 +1,27 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// indexes returns the indexes as they are now, read from their files if they are not
-// in memory, and what changes was then. What can't be read counts as missing: without
-// an index a lookup only takes longer.
+// indexes returns the current indexes, read from their files if they are not in memory, and the
+// value of changes at that time. It treats unreadable indexes as missing: without an index a lookup
+// only takes longer.
 func (s *Segment) indexes() (x index, changes int) {
 	s.mu.Lock()
 	if s.x == nil {
 		changes, fresh := s.changes, &index{savedOffsets: -1, savedTimes: -1}
 		var err error
-		if !s.stale && s.stage.Load() == live { // otherwise the files are of other batches
+		if !s.stale && s.stage.Load() == live { // otherwise the files describe other batches
 			s.mu.Unlock()
 			fresh, err = loadIndex(s.files.fs, s.stem(), s.Size())
 			s.mu.Lock()
 		}
-		if s.changes != changes && s.x == nil { // it was cut or appended to meanwhile
+		if s.changes != changes && s.x == nil { // it was truncated or appended to meanwhile
 			s.mu.Unlock()
 			return index{savedOffsets: -1, savedTimes: -1}, -1
 		}
@@ -38,8 +39,8 @@ func (s *Segment) indexes() (x index, changes int) {
 	return x, changes
 }
 
-// distrust drops indexes that say what the batches don't, and returns what changes is
-// then. They are not read from the files again.
+// distrust drops indexes that contradict the batches, and returns the new value of changes. They
+// are not read from the files again.
 func (s *Segment) distrust() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +50,8 @@ func (s *Segment) distrust() int {
 	return s.changes
 }
 
-// floor returns a position at or before the batch that holds offset: 0 if no entry
-// helps. right reports whether the entry says what its batch does.
+// floor returns a position at or before the batch that holds offset: 0 if no entry helps. right
+// reports whether the entry matches its batch.
 func (s *Segment) floor(h *handle, x *index, offset int64) (pos int64, right bool) {
 	e, some := x.floor(int32(min(max(offset-s.base, -1), math.MaxInt32)))
 	if !some {
@@ -74,15 +75,15 @@ func (s *Segment) start(h *handle, x *index, offset int64) int64 {
 	return pos
 }
 
-// timeStart returns the position of the last batch that the time index has below a
-// timestamp: what is before it is older.
+// timeStart returns the position of the batch of the last time index entry below a timestamp:
+// everything before it is older.
 func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error) {
 	e, some := x.floorTime(ts)
 	if !some {
 		return 0, nil
 	}
 	at, right := s.base+int64(e.rel), false
-	err = s.walk(h, s.start(h, x, at), func(b record.Batch, p, _ int64) bool {
+	err = s.walk(h, s.start(h, x, at), false, func(b record.Batch, p, _ int64) bool {
 		pos, right = p, b.LastOffset() == at && b.Newest() == e.ts
 		return b.LastOffset() < at
 	})
@@ -93,12 +94,12 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 	return pos, err
 }
 
-// find returns the position and size of the batch that holds offset, or of the
-// first one after it; size 0 means that there is none. One after it must be confirmed by the
-// header of the batch that follows it: no checksum covers its base offset.
+// find returns the position and size of the batch that holds offset, or of the first one after it;
+// size 0 means that there is none. The header of the following batch must confirm a batch after
+// offset: no checksum covers its base offset.
 func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	x := s.complete(h)
-	err = s.walkOver(h, s.start(h, &x, offset), func(b record.Batch, at, n int64) bool {
+	err = s.walk(h, s.start(h, &x, offset), true, func(b record.Batch, at, n int64) bool {
 		switch {
 		case size > 0:
 			return false
@@ -110,7 +111,7 @@ func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	return pos, size, err
 }
 
-// Misnumbered returns the error of a read that found a batch at or after an offset whose own
+// Misnumbered returns the error of a read that found a batch at or after an offset, if the batch's
 // offsets cannot be in the segment.
 func (s *Segment) Misnumbered(offset int64) error {
 	known := s.flaws.Load()
@@ -126,8 +127,8 @@ func (s *Segment) Misnumbered(offset int64) error {
 	return s.corrupt(pos, errOffsets, known)
 }
 
-// MaxTimestamp returns the largest timestamp in the segment and the last offset
-// of the batch that has it; -1, -1 for an empty segment.
+// MaxTimestamp returns the largest timestamp in the segment and the last offset of its batch; -1,
+// -1 for an empty segment.
 func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	s.mu.Lock()
 	known := s.known
@@ -143,8 +144,8 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	return ts, offset, err
 }
 
-// lookup calls fn with the open file. If the file was cut meanwhile the error is ErrReplaced:
-// what was found may be a mixture of what went and of what came after.
+// lookup calls fn with the open file. It returns ErrReplaced if the file was truncated meanwhile:
+// fn may have found a mixture of removed and new batches.
 func (s *Segment) lookup(fn func(h *handle) error) error {
 	h, err := s.open()
 	if err != nil {
@@ -154,16 +155,17 @@ func (s *Segment) lookup(fn func(h *handle) error) error {
 	cuts, end := s.places.count(), s.Size()
 	err = fn(h)
 	if s.places.count() != cuts || s.Size() < end {
-		return fmt.Errorf("%w: %s was cut", ErrReplaced, s.Path())
+		return fmt.Errorf("%w: %s was truncated", ErrReplaced, s.Path())
 	}
 	return err
 }
 
-// FindTimestamp returns the first batch, whole, that has a timestamp of ts or
-// later and reaches up to offset from or beyond; nil if there is none.
+// FindTimestamp returns the first whole batch that has a timestamp of ts or later and whose last
+// offset is at or beyond from; nil if there is none.
 func (s *Segment) FindTimestamp(ts, from int64) (b record.Batch, err error) {
-	if top, _, err := s.MaxTimestamp(); err != nil || top < ts {
-		return nil, err // as a rule without a call to the disk
+	// MaxTimestamp usually needs no disk I/O. Damage in the segment may lie behind the answer.
+	if top, _, err := s.MaxTimestamp(); err != nil && !errors.Is(err, ErrCorrupt) || err == nil && top < ts {
+		return nil, err
 	}
 	err = s.lookup(func(h *handle) (err error) {
 		b, err = s.findTimestamp(h, ts, from)
@@ -180,7 +182,7 @@ func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error)
 	}
 	pos = max(pos, s.start(h, &x, from))
 	var at, size int64
-	err = s.walk(h, pos, func(b record.Batch, p, n int64) bool {
+	err = s.walk(h, pos, false, func(b record.Batch, p, n int64) bool {
 		if b.Newest() < ts || b.LastOffset() < from {
 			return true
 		}
@@ -198,12 +200,12 @@ func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error)
 	return record.Batch(b), err
 }
 
-// Headers calls fn for the header of every batch that begins at or after
-// offset, in order, until fn returns false.
+// Headers calls fn for the header of every batch that begins at or after offset, in order, until fn
+// returns false.
 func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
 	return s.lookup(func(h *handle) error {
 		x, _ := s.indexes()
-		return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _, _ int64) bool {
+		return s.walk(h, s.start(h, &x, offset), false, func(b record.Batch, _, _ int64) bool {
 			return b.BaseOffset() < offset || fn(b)
 		})
 	})

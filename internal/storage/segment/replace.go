@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// ErrReplaced says that another segment, with what a compaction left of this one, has taken
-// its place. Who was reading looks for that.
+// ErrReplaced means that a compacted segment has taken the place of this one. Readers must find the
+// new segment and repeat the read.
 var ErrReplaced = errors.New("segment was replaced")
 
-// CleanedSuffix and SwapSuffix end the names of a segment that a compaction makes,
-// while it is written, and once it is whole and waits to take the place of others.
+// CleanedSuffix and SwapSuffix end the names of a segment that a compaction writes: while it is
+// being written, and when it is complete and about to replace others.
 const (
 	CleanedSuffix = ".cleaned"
 	SwapSuffix    = ".swap"
 )
 
-// What the file of batches of a segment may be called.
+// Names of a segment's file of batches.
 const (
 	live int32 = iota
 	cleaned
@@ -38,15 +38,13 @@ func ParseSwap(name string) (int64, bool) {
 	return ParseName(log)
 }
 
-// IsUnfinished reports whether a name is of a file that a compaction had not come to
-// use.
+// IsUnfinished reports whether name is that of a file that a compaction had not installed.
 func IsUnfinished(name string) bool {
 	return strings.HasSuffix(name, LogSuffix+CleanedSuffix) || strings.HasSuffix(name, LogSuffix+SwapSuffix)
 }
 
-// CreateCleaned makes the file of a segment that is to replace others: it is written
-// with Append, ended with Seal, and comes to stand in the place of the segment with
-// its base offset by Ready and Install.
+// CreateCleaned creates the file of a segment that will replace others. Append writes it, Seal
+// completes it, and Ready and Install put it in the place of the segment with its base offset.
 func CreateCleaned(files *Files, dir string, base int64) (*Segment, error) {
 	s := newSegment(files, dir, base)
 	s.stage.Store(cleaned)
@@ -59,13 +57,12 @@ func CreateCleaned(files *Files, dir string, base int64) (*Segment, error) {
 	return s, nil
 }
 
-// Ready says with the name of the file that the segment is whole. The caller syncs
-// the directory.
+// Ready marks the segment as complete by the name of its file. The caller must sync the directory.
 func (s *Segment) Ready() error { return s.rename(swap) }
 
-// Install gives the file the name of the segment that it replaces, which Replace was
-// called for: readers of this one see nothing of it. It may be called again. The
-// caller syncs the directory.
+// Install gives the file the name of the segment that it replaces. The caller must have called
+// Replace for that segment, and must sync the directory afterwards. Readers of this segment are not
+// affected. Install may be repeated.
 func (s *Segment) Install() error {
 	if s.stage.Load() == live {
 		return nil
@@ -73,22 +70,21 @@ func (s *Segment) Install() error {
 	return s.rename(live)
 }
 
-// rename changes the name of the file while it is read.
+// rename changes the name of the file while readers use it.
 func (s *Segment) rename(to int32) error {
-	s.moving.Store(true)
-	defer s.moving.Store(false)
+	s.renaming.Store(true)
+	defer s.renaming.Store(false)
 	from, name := s.Path(), s.stem()+stages[to]
 	if err := s.files.fs.Rename(from, name); err != nil {
 		return fmt.Errorf("replace segment: %w", err)
 	}
-	s.files.forget(name) // of the file that stood there
+	s.files.forget(name) // of the file that had this name
 	s.stage.Store(to)
 	s.files.forget(from)
 	return nil
 }
 
-// Discard removes the file of a segment that was not installed; a missing one is no
-// error.
+// Discard removes the file of a segment that was not installed. A missing file is not an error.
 func (s *Segment) Discard() error {
 	if s.stage.Load() == live {
 		return nil
@@ -101,19 +97,15 @@ func (s *Segment) Discard() error {
 	return nil
 }
 
-// SaveIndex writes the indexes of an installed segment to their files, as far as
-// that is possible: they are caches.
-func (s *Segment) SaveIndex() { s.saveIndex() }
-
-// Replace makes readers that come from now on fail with ErrReplaced; those who have
-// the file open read on. The log lists what replaces the segment already.
+// Replace makes later reads fail with ErrReplaced; readers that have the file open continue. The
+// log must already list the segments that replace this one.
 func (s *Segment) Replace() {
 	s.replaced.Store(true)
 	s.forgetIndex()
 }
 
-// RemoveIndexes removes the index files, which this segment then never writes again;
-// missing ones are no error.
+// RemoveIndexes removes the index files, which this segment then never writes again. Missing files
+// are not an error.
 func (s *Segment) RemoveIndexes() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -124,7 +116,7 @@ func (s *Segment) RemoveIndexes() error {
 	return nil
 }
 
-// removeFiles removes files of the segment; missing ones are no error.
+// removeFiles removes files of the segment. Missing files are not an error.
 func (s *Segment) removeFiles(suffixes []string) error {
 	for _, suffix := range suffixes {
 		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,9 +126,9 @@ func (s *Segment) removeFiles(suffixes []string) error {
 	return nil
 }
 
-// FinishSwap gives a file that is found as .log.swap its place, and removes the
-// indexes of what stood there. It is repeated where a crash came between. The caller
-// syncs the directory.
+// FinishSwap completes a swap during recovery. It removes the index files of the replaced segment
+// and, if found, renames the .log.swap file. After a crash it may be repeated. The caller must sync
+// the directory.
 func FinishSwap(files *Files, dir string, base int64, found bool) error {
 	s := newSegment(files, dir, base)
 	if err := s.RemoveIndexes(); err != nil || !found {
@@ -146,19 +138,19 @@ func FinishSwap(files *Files, dir string, base int64, found bool) error {
 	return s.rename(live)
 }
 
-// open opens the file of batches under the name that it has.
+// open opens the file of batches under its current name.
 func (s *Segment) open() (*handle, error) {
 	for {
 		at := s.stage.Load()
 		h, err := s.files.acquire(s.stem()+stages[at], false)
-		moving := s.moving.Load()
+		moving := s.renaming.Load()
 		replaced := s.replaced.Load()
 		switch {
 		case !replaced && s.stage.Load() == at && (err == nil || !moving || !errors.Is(err, fs.ErrNotExist)):
 			return h, err
 		case err == nil:
 			s.files.release(h)
-		case !replaced && moving: // the name changes this moment
+		case !replaced && moving: // the file is being renamed
 			time.Sleep(50 * time.Microsecond)
 		}
 		if replaced {
@@ -167,7 +159,7 @@ func (s *Segment) open() (*handle, error) {
 	}
 }
 
-// Entries returns how many entries the offset index has.
+// Entries returns the number of entries in the offset index.
 func (s *Segment) Entries() int {
 	x, _ := s.indexes()
 	return len(x.offsets)

@@ -28,8 +28,8 @@ func fill(t *testing.T, s *Segment, base int64, n, size int) {
 	}
 }
 
-// TestReplacement: whoever reads sees the batches of the old segment, or those of the
-// new one, or is told that it was replaced; the index is that of the file.
+// Concurrent readers see the batches of the old segment, those of the new one, or ErrReplaced; the
+// index matches the file.
 func TestReplacement(t *testing.T) {
 	fsys := vfs.Memory()
 	if err := fsys.MkdirAll("/l"); err != nil {
@@ -63,11 +63,11 @@ func TestReplacement(t *testing.T) {
 					}
 					at := 30 + i%60
 					if b, err := fresh.Read(at, 1000, 10, true); err != nil || record.Batch(b).BaseOffset() != at {
-						t.Errorf("the new one at %d: %v", at, err)
+						t.Errorf("the new segment at %d: %v", at, err)
 						return
 					}
 					if b, err := old.Read(at, 1000, 10, true); err != nil && !errors.Is(err, ErrReplaced) || err == nil && record.Batch(b).BaseOffset() != at {
-						t.Errorf("the old one at %d: %v", at, err)
+						t.Errorf("the old segment at %d: %v", at, err)
 						return
 					}
 					if i == 10 {
@@ -89,10 +89,10 @@ func TestReplacement(t *testing.T) {
 		close(stop)
 		wg.Wait()
 		if _, err := old.Read(50, 1000, 10, true); !errors.Is(err, ErrReplaced) {
-			t.Fatalf("a read of what was replaced: %v", err)
+			t.Fatalf("a read of the replaced segment: %v", err)
 		}
 		if err := old.Batches(0, func(record.Batch) error { return nil }); !errors.Is(err, ErrReplaced) {
-			t.Fatalf("a scan of what was replaced: %v", err)
+			t.Fatalf("a scan of the replaced segment: %v", err)
 		}
 		fresh.SaveIndex()
 		if again := Open(files, "/l", 0, fresh.Size()); again.Entries() != fresh.Entries() || again.Entries() == 0 {
@@ -144,7 +144,7 @@ func TestNamesOfUnfinishedFiles(t *testing.T) {
 			t.Errorf("%s", name)
 		}
 		if _, ok := ParseSwap(name); ok != (want && name == Name(1)+LogSuffix+SwapSuffix) {
-			t.Errorf("%s is taken for a swap", name)
+			t.Errorf("%s parses as a swap file", name)
 		}
 	}
 }

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// DeletedSuffix ends the names of files of a segment that left its log and are
-// removed after a while (file.delete.delay.ms), or by the next start.
+// DeletedSuffix ends the names of files of a segment that was removed from its log. They are
+// deleted after a delay (file.delete.delay.ms), or by the next start.
 const DeletedSuffix = ".deleted"
 
-// ProducersSuffix ends the name of the file that holds the state of the producers at
-// a segment's base. The file goes with the segment; unlike the indexes it is no cache of
-// the batches, so that what removes the indexes leaves it.
+// ProducersSuffix ends the name of the producer snapshot at a segment's base offset. The file is
+// deleted with the segment; unlike the indexes it is not a cache of the batches, so removing the
+// indexes keeps it.
 const ProducersSuffix = ".producers"
 
-// suffixes are those of all files of a segment, indexSuffixes those of its indexes.
+// suffixes are the suffixes of all files of a segment, indexSuffixes those of its indexes.
 var (
 	suffixes      = [...]string{LogSuffix, ".index", ".timeindex", ProducersSuffix}
 	indexSuffixes = suffixes[1:3]
 )
 
-// IsDeleted reports whether a file is left of a segment that left its log.
+// IsDeleted reports whether name is that of a file that Retire left.
 func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }
 
-// Retire takes the segment's files away: that of the batches stays as *.deleted,
-// the others go. Those who read it go on; who comes later finds
-// no file. Missing files are no error.
+// Retire removes the segment's files, except that it renames the file of batches to *.deleted.
+// Readers that have the file open continue; later readers find no file. Missing files are not an
+// error.
 func (s *Segment) Retire() error {
 	s.files.forget(s.Path())
 	if err := s.files.fs.Rename(s.Path(), s.Path()+DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func (s *Segment) Retire() error {
 	return s.Remove()
 }
 
-// RemoveRetired removes what Retire left.
+// RemoveRetired removes the file that Retire left.
 func (s *Segment) RemoveRetired() error {
 	if err := s.files.fs.Remove(s.Path() + DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove retired segment: %w", err)
@@ -45,14 +45,14 @@ func (s *Segment) RemoveRetired() error {
 	return nil
 }
 
-// Newest is the timestamp of MaxTimestamp.
+// Newest returns the timestamp of MaxTimestamp.
 func (s *Segment) Newest() (ts int64, err error) {
 	ts, _, err = s.MaxTimestamp()
 	return ts, err
 }
 
-// KeepAge has Written say of a compacted segment what it says of the youngest of those
-// that it is made of: records don't become younger by being copied.
+// KeepAge gives a compacted segment the modification time of the youngest of its sources: copying
+// records does not make them younger.
 func (s *Segment) KeepAge(of []*Segment) error {
 	var youngest time.Time
 	for _, x := range of {
@@ -67,7 +67,7 @@ func (s *Segment) KeepAge(of []*Segment) error {
 	return s.files.fs.SetModified(s.Path(), youngest)
 }
 
-// Written returns when the file of batches last changed.
+// Written returns when the file of batches was last modified.
 func (s *Segment) Written() (time.Time, error) {
 	in, err := s.files.fs.Stat(s.Path())
 	return in.Modified, err

@@ -7,25 +7,24 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// Limits say when a segment is full.
+// Limits determine when a segment is full.
 type Limits struct {
 	Bytes         int64 // segment.bytes
 	Ms            int64 // segment.ms, between the first batch's timestamp and the new one's
-	JitterMs      int64 // segment.jitter.ms: at most so much less, chosen for each segment
+	JitterMs      int64 // segment.jitter.ms: the maximum reduction of Ms, chosen for each segment
 	IndexInterval int   // index.interval.bytes
 	IndexBytes    int   // segment.index.bytes
 }
 
-// RollMs is the age in ms at which the segment rolls: less than Ms by a part of the
-// jitter that was chosen when it was begun, so that the partitions of a topic
-// don't all roll at once.
+// RollMs returns the age in ms at which the segment rolls: Ms less a part of the jitter, chosen
+// when the segment was created, so that the partitions of a topic do not all roll at once.
 func (s *Segment) RollMs(l Limits) int64 {
-	return l.Ms - int64(s.chance*float64(max(min(l.JitterMs, l.Ms), 0)))
+	return l.Ms - int64(s.jitter*float64(max(min(l.JitterMs, l.Ms), 0)))
 }
 
-// Full reports whether batches of n bytes up to lastOffset, with a largest
-// timestamp ts, belong into a new segment. Its age is counted between timestamps,
-// as in Kafka; in time where its first batch has none.
+// Full reports whether batches of n bytes up to lastOffset, with a largest timestamp ts, belong in
+// a new segment. Its age is measured between timestamps, as in Kafka; if the first batch has no
+// timestamp, by the clock.
 func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
 	size := s.Size()
 	if size == 0 {
@@ -41,14 +40,14 @@ func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
 		s.Entries() >= max(l.IndexBytes/offsetEntryLen, 1)
 }
 
-// first is the largest timestamp of the first batch, from which segment.ms counts.
+// first is the largest timestamp of the first batch, at which segment.ms begins.
 type first struct {
 	ts    int64
 	known bool
 }
 
-// First returns the largest timestamp of the first batch, in ms since 1970, which
-// is negative where the batch has none; false where it can't be told.
+// First returns the largest timestamp of the first batch, in ms since 1970, which is negative if
+// the batch has none. ok is false if the segment is empty or cannot be read.
 func (s *Segment) First() (ts int64, ok bool) {
 	s.mu.Lock()
 	f := s.first
@@ -58,7 +57,7 @@ func (s *Segment) First() (ts int64, ok bool) {
 	}
 	h, err := s.open()
 	if err != nil {
-		return 0, false // the append that follows meets the error
+		return 0, false // the following append reports the error
 	}
 	defer s.files.release(h)
 	var b [record.HeaderSize]byte
@@ -71,5 +70,5 @@ func (s *Segment) First() (ts int64, ok bool) {
 	return s.first.ts, true
 }
 
-// Begun returns when this process made or opened the segment.
+// Begun returns when this process created or opened the segment.
 func (s *Segment) Begun() time.Time { return s.begun }

@@ -38,8 +38,8 @@ func appendAt(t *testing.T, s *Segment, ts int64) {
 	}
 }
 
-// The jitter is another one for each segment, within segment.jitter.ms and
-// segment.ms, and stays what it is.
+// The jitter differs between segments, stays within segment.jitter.ms and segment.ms, and does not
+// change.
 func TestJitter(t *testing.T) {
 	lim := Limits{Ms: 1000, JitterMs: 400}
 	seen := map[int64]bool{}
@@ -65,8 +65,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// As in Kafka: the age is that of the first record's timestamp when the next one
-// comes; where the first has none, it is real time.
+// As in Kafka, the age is measured from the first record's timestamp to that of the next record. If
+// the first record has no timestamp, it is measured by the clock.
 func TestFullByAge(t *testing.T) {
 	lim := Limits{Bytes: 1 << 20, Ms: 1000, IndexBytes: 1 << 20}
 	synctest.Test(t, func(t *testing.T) {
@@ -83,11 +83,11 @@ func TestFullByAge(t *testing.T) {
 		jitter := lim
 		jitter.JitterMs = 900
 		if ms := s.RollMs(jitter); s.Full(jitter, 1, 8, 5000+ms) || !s.Full(jitter, 1, 8, 5001+ms) {
-			t.Errorf("it doesn't roll after %d ms", ms)
+			t.Errorf("no roll after %d ms", ms)
 		}
 		time.Sleep(time.Hour)
 		if s.Full(lim, 1, 8, 6000) {
-			t.Error("time counts although there are timestamps")
+			t.Error("the clock counts although there are timestamps")
 		}
 		none := fresh(t, 7)
 		appendAt(t, none, -1)
@@ -109,8 +109,8 @@ func TestFullByAge(t *testing.T) {
 	})
 }
 
-// A retired segment leaves one file, which is not taken for a segment's; who reads
-// it goes on, who comes later finds nothing.
+// A retired segment leaves one file, whose name is not that of a segment. Current readers continue;
+// later ones find nothing.
 func TestRetire(t *testing.T) {
 	s := fresh(t, 7)
 	appendAt(t, s, 5000)
@@ -142,13 +142,13 @@ func TestRetire(t *testing.T) {
 	}
 	var b [10]byte
 	if _, err := h.f.ReadAt(b[:], 0); err != nil {
-		t.Errorf("who reads it: %v", err)
+		t.Errorf("current reader: %v", err)
 	}
 	s.files.release(h)
 	if _, err := s.Read(7, 8, 100, true); err == nil {
-		t.Error("it can be opened")
+		t.Error("the file can still be opened")
 	}
-	for range 2 { // the second time nothing is there
+	for range 2 { // the second time, no file is left
 		if err := s.RemoveRetired(); err != nil || len(names()) != 0 {
 			t.Errorf("left: %q, %v", names(), err)
 		}
@@ -158,8 +158,7 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// Newest knows its answer without a call once it has found it, whatever became of the
-// index.
+// Newest needs no disk I/O once it has found its answer, whatever happens to the index.
 func TestNewestIsFoundOnce(t *testing.T) {
 	s := fresh(t, 7)
 	appendAt(t, s, 5000)

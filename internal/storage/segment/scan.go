@@ -1,71 +1,46 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// How much is read at a time, at least: if only headers are wanted, and if whole batches are.
+// The least number of bytes read at a time: for headers only, and for whole batches.
 const (
 	headerStep = 32 << 10
 	batchStep  = 256 << 10
 )
 
-// scanner reads the batches of a file one after the other, through a window of it.
-type scanner struct {
-	f    vfs.File
-	size int64 // what lies beyond does not count
-	step int64
-	buf  []byte
-	at   int64 // position of buf
+// scanner reads the batches of a file one after the other, through a window.
+type scanner struct{ vfs.Window }
+
+func newScanner(f vfs.File, size, step int64) scanner {
+	return scanner{vfs.Window{File: f, Size: size, Step: step}}
 }
 
-// fill returns what the file has at a position: n bytes or more, less only at its end. They are
-// valid until the next call.
-func (s *scanner) fill(pos, n int64) ([]byte, error) {
-	if n = min(n, s.size-pos); n <= 0 {
-		return nil, nil
-	}
-	if pos < s.at || pos+n > s.at+int64(len(s.buf)) {
-		want := int(min(max(n, s.step), s.size-pos))
-		if cap(s.buf) < want {
-			s.buf = make([]byte, want)
-		}
-		got, err := s.f.ReadAt(s.buf[:want], pos)
-		s.buf, s.at = s.buf[:got], pos
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("read segment: %w", err)
-		}
-	}
-	return s.buf[pos-s.at:], nil
-}
-
-// header returns the header of the batch at a position, and the size of the batch; nil if none
-// fits there.
+// header returns the header and the size of the batch at a position; nil if there is no whole
+// batch.
 func (s *scanner) header(pos int64) (record.Batch, int64, error) {
-	b, err := s.fill(pos, record.HeaderSize)
+	b, err := s.Fill(pos, record.HeaderSize)
 	if err != nil || len(b) < record.HeaderSize {
 		return nil, 0, err
 	}
 	n, err := record.PeekSize(b)
-	if err != nil || int64(n) > s.size-pos {
+	if err != nil || int64(n) > s.Size-pos {
 		return nil, 0, nil
 	}
 	return record.Batch(b[:record.HeaderSize]), int64(n), nil
 }
 
-// batch returns the batch at a position, whole, valid until the next call; nil
-// if there is none.
+// batch returns the whole batch at a position, valid until the next call; nil if there is none.
 func (s *scanner) batch(pos int64) (record.Batch, error) {
 	h, n, err := s.header(pos)
 	if h == nil {
 		return nil, err
 	}
-	p, err := s.fill(pos, n)
+	p, err := s.Fill(pos, n)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +51,10 @@ func (s *scanner) batch(pos int64) (record.Batch, error) {
 	return b, nil
 }
 
-// prefix calls fn for the batches from a position on that are whole and in order, and
-// returns the offset and the position behind them. An error of fn ends it.
+// prefix calls fn for the whole batches in order from a position on, and returns the offset and the
+// position after them. It stops at an error of fn.
 func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64, int64, error) {
-	for pos < s.size {
+	for pos < s.Size {
 		b, err := s.batch(pos)
 		if err != nil {
 			return 0, 0, err
@@ -96,36 +71,36 @@ func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64,
 	return next, pos, nil
 }
 
-// follows reports whether a header's offsets may come after all below next. No
+// follows reports whether the offsets of a header are possible after all offsets below next. No
 // checksum covers the base offset.
 func follows(b record.Batch, next int64) bool {
 	return b.BaseOffset() >= next && b.LastOffsetDelta() >= 0
 }
 
-// Prefix finds the valid prefix of a file, from a position at which
-// offset next is expected, and changes nothing: it returns the offset and the position
-// behind it. An error of fn ends it.
+// Prefix finds the valid prefix of a file, from a position at which offset next is expected,
+// without changing the file. It returns the offset and the position after the prefix, and stops at
+// an error of fn.
 func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch) error) (int64, int64, error) {
 	f, err := fsys.Open(newSegment(nil, dir, base).Path())
 	if err != nil {
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	s := scanner{f: f, size: size, step: batchStep}
+	s := newScanner(f, size, batchStep)
 	return s.prefix(pos, next, fn)
 }
 
-// Batches calls fn with every batch, whole and its checksum compared, from the one on
-// that holds offset or is the first after it, until fn returns an error, which it
-// returns. The batch is valid during the call. Damage matches ErrCorrupt. It takes
-// the memory of the largest batch.
+// Batches calls fn for every whole batch with a verified checksum, beginning with the batch that
+// holds offset or is the first after it, until fn returns an error, which Batches returns. The
+// batch is valid during the call. Damage matches ErrCorrupt. Batches uses the memory of the largest
+// batch.
 func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	sc := scanner{f: h.f, size: s.Size(), step: batchStep}
+	sc := newScanner(h.f, s.Size(), batchStep)
 	known := s.flaws.Load()
 	x, _ := s.indexes()
 	_, pos, err := sc.prefix(s.start(h, &x, offset), s.base, func(b record.Batch) error {
@@ -134,27 +109,19 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 		}
 		return fn(b)
 	})
-	if err == nil && pos < sc.size {
+	if err == nil && pos < sc.Size {
 		err = s.corrupt(pos, errNoBatch, known)
 	}
 	return err
 }
 
-// walk calls fn for the header of every batch from pos on, until fn returns
-// false or the end of the readable bytes. What is no batch is an error that matches
-// ErrCorrupt; walkOver gets over it where Examine found its end.
-func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
-	return s.walkBy(h, pos, false, fn)
-}
-
-func (s *Segment) walkOver(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
-	return s.walkBy(h, pos, true, fn)
-}
-
-func (s *Segment) walkBy(h *handle, pos int64, over bool, fn func(b record.Batch, pos, size int64) bool) error {
-	sc, next, known := scanner{f: h.f, size: s.Size(), step: headerStep}, s.base, s.flaws.Load()
-	for pos < sc.size {
-		if f := flawAt(known, pos); f != nil && over {
+// walk calls fn for the header of every batch from pos on, until fn returns false or the readable
+// bytes end. Bytes that are not a batch cause an error that matches ErrCorrupt. With skip,
+// walk skips those whose end Examine found.
+func (s *Segment) walk(h *handle, pos int64, skip bool, fn func(b record.Batch, pos, size int64) bool) error {
+	sc, next, known := newScanner(h.f, s.Size(), headerStep), s.base, s.flaws.Load()
+	for pos < sc.Size {
+		if f := flawAt(known, pos); f != nil && skip {
 			pos, next = pos+f.Size, f.To
 			continue
 		}
@@ -163,8 +130,8 @@ func (s *Segment) walkBy(h *handle, pos int64, over bool, fn func(b record.Batch
 			return err
 		}
 		if b == nil || !follows(b, next) {
-			if s.Size() < sc.size {
-				return nil // it was cut meanwhile
+			if s.Size() < sc.Size {
+				return nil // it was truncated meanwhile
 			}
 			return s.corrupt(pos, errNoBatch, known)
 		}

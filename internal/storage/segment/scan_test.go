@@ -8,7 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// A file that ends anywhere, in nothing, in zeros or in garbage, has a prefix of whole
+// For a file that ends anywhere, in nothing, zeros or garbage, the prefix consists of whole
 // batches.
 func TestPrefixAtEveryPoint(t *testing.T) {
 	all := history(t, 50, 8, 1)
@@ -23,7 +23,7 @@ func TestPrefixAtEveryPoint(t *testing.T) {
 			valid, n := int64(0), 0
 			for _, b := range all {
 				if end := valid + int64(len(b)); end > int64(len(file)) || !bytes.Equal(file[:end], whole[:end]) {
-					break // the tail may complete what was cut off
+					break // the tail may complete the truncated batch
 				}
 				valid += int64(len(b))
 				n++
@@ -41,7 +41,7 @@ func TestPrefixAtEveryPoint(t *testing.T) {
 	}
 }
 
-// FuzzPrefix: whatever the file holds, its prefix is whole batches in order.
+// For any file content, the prefix consists of whole batches in order.
 func FuzzPrefix(f *testing.F) {
 	f.Add([]byte(batch(f, 0, 2, 1, "x")))
 	f.Add(bytes.Join(chunks(history(f, 0, 3, 1)), make([]byte, 3)))
@@ -62,7 +62,7 @@ func FuzzPrefix(f *testing.F) {
 	})
 }
 
-// FuzzIndex: no index makes a lookup fail, or find what was not asked for.
+// No index makes a lookup fail or return a wrong batch.
 func FuzzIndex(f *testing.F) {
 	all := history(f, 0, 30, 1)
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 80}, []byte{0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 1})
@@ -77,7 +77,7 @@ func FuzzIndex(f *testing.F) {
 			if p, n, err := s.Find(b.LastOffset()); err != nil || p != pos || n != len(b) {
 				t.Fatalf("Find(%d) = %d+%d, %v", b.LastOffset(), p, n, err)
 			}
-			// An entry of a batch that isn't the newest so far can't be told from a good one.
+			// A wrong entry for a batch that is not the newest so far cannot be detected.
 			if got, err := s.FindTimestamp(b.MaxTimestamp(), 0); err != nil || len(got) > 0 && got.MaxTimestamp() < b.MaxTimestamp() {
 				t.Fatalf("FindTimestamp(%d): %v", b.MaxTimestamp(), err)
 			}

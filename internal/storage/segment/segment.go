@@ -18,8 +18,8 @@ import (
 // LogSuffix ends the name of a segment's file of batches.
 const LogSuffix = ".log"
 
-// Name returns the name without suffix of the segment with a base offset:
-// twenty digits, as Kafka names it.
+// Name returns the name, without suffix, of the segment with a base offset: twenty digits, as in
+// Kafka.
 func Name(base int64) string { return fmt.Sprintf("%020d", base) }
 
 // ParseName returns the base offset in the name of a .log file.
@@ -32,57 +32,57 @@ func ParseName(name string) (int64, bool) {
 	return base, err == nil && base >= 0
 }
 
-// Segment is one file of batches. One goroutine at a time may call the methods
-// that change it; readers may call Find, Read and the lookups at any time.
+// Segment is one file of batches. One goroutine at a time may call the methods that change it;
+// readers may call ReadInto and the lookups at any time.
 type Segment struct {
 	base  int64
 	dir   string
 	files *Files
 
-	stage    atomic.Int32 // what the file is called
-	moving   atomic.Bool  // it is being renamed
-	replaced atomic.Bool  // what stands at the path is another segment's, or about to be
+	stage    atomic.Int32 // which of the names stages the file has
+	renaming atomic.Bool  // the file is being renamed
+	replaced atomic.Bool  // another segment has taken the file's place, or is about to
 
 	size   atomic.Int64 // readable bytes
-	synced atomic.Int64 // bytes that a datasync has covered
+	synced atomic.Int64 // bytes covered by a datasync
 	err    atomic.Pointer[error]
 
-	examining sync.Mutex // held by Examine; before all others
-	saving    sync.Mutex // held while the index files are written or removed; before mu
-	unindexed bool       // they were removed for good; guarded by saving
+	examining sync.Mutex // held by Examine; acquired before all others
+	saving    sync.Mutex // held while the index files are written or removed; acquired before mu
+	unindexed bool       // the index files were removed for good; guarded by saving
 
-	mu        sync.Mutex // guards what follows; never held across a call to the disk
+	mu        sync.Mutex // guards the following fields; never held across disk I/O
 	x         *index     // nil: not in memory
-	appending bool       // x stays in memory
+	appending bool       // a writer appends: x stays in memory
 	stale     bool       // the index files must not be read
-	changes   int        // counts appends, cuts, builds and distrust
+	changes   int        // counts appends, truncations, builds and distrust
 	maxTs     int64      // -1: none
-	maxAt     int64      // last offset of the batch with maxTs
-	known     bool       // x, or its files, and maxTs and maxAt are those of the whole file
+	maxAt     int64      // last offset of the batch with maxTs; -1: none
+	known     bool       // x, or its files, and maxTs and maxAt cover the whole file
 	since     int        // bytes appended since the last index entry
 	first     first
-	cached    cached // of Files.indexes, which guards it
+	cached    cached // state in Files.indexes, which guards it
 
 	allocated bool  // the file is longer than its batches
-	backed    int64 // bytes that are on their way to the disk, or there; of whoever appends
+	backed    int64 // end of the bytes sent to the disk; owned by the writer
 
-	begun  time.Time // by this process: it was made or opened then
-	chance float64   // 0 to 1: which part of the jitter it rolls earlier
+	begun  time.Time // when this process created or opened the segment
+	jitter float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
 
-	flaws  atomic.Pointer[[]Flaw] // that reads met; replaced with mu held
+	flaws  atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
 	places places
-	ahead  atomic.Int64 // up to where the system was asked to read (reading.read)
+	ahead  atomic.Int64 // end of the bytes that the system was asked to read ahead (reading.read)
 }
 
-// Create makes the files of a new segment in dir. The caller syncs dir before
-// anything in the segment is acknowledged.
+// Create creates the files of a new segment in dir. The caller must sync dir before it acknowledges
+// anything in the segment.
 func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
 	return create(files, dir, base, preallocate, false)
 }
 
-// Renew is Create for a start: a file of that name, which the crash left, nobody reads,
-// and nothing in it counts, be it that it comes back; so it is emptied instead of removed.
-// ext4 without a journal makes files slowly where it has just removed as many.
+// Renew is Create for recovery: a leftover file of that name holds nothing valid and has no
+// readers, so Renew truncates it instead of replacing it. Without its journal, ext4 is slow at
+// creating as many files as were just removed.
 func Renew(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
 	return create(files, dir, base, preallocate, true)
 }
@@ -107,11 +107,11 @@ func create(files *Files, dir string, base, preallocate int64, renew bool) (*Seg
 	return s, nil
 }
 
-// create makes the file of batches.
+// create creates the file of batches.
 func (s *Segment) create(renew bool) (*handle, error) {
 	s.files.forget(s.Path())
 	h, err := s.files.acquire(s.Path(), true)
-	// What is there was left by a crash or a failed attempt; nothing in it counts.
+	// A crash or a failed attempt left the existing file; nothing in it is valid.
 	switch {
 	case errors.Is(err, fs.ErrExist) && renew:
 		if h, err = s.files.acquire(s.Path(), false); err == nil {
@@ -130,8 +130,8 @@ func (s *Segment) create(renew bool) (*handle, error) {
 	return h, nil
 }
 
-// Open returns the segment that stands in dir, of which the first size bytes
-// count. It opens no descriptor.
+// Open returns the existing segment in dir, whose first size bytes are valid. It opens no
+// descriptor.
 func Open(files *Files, dir string, base, size int64) *Segment {
 	s := newSegment(files, dir, base)
 	s.size.Store(size)
@@ -140,27 +140,28 @@ func Open(files *Files, dir string, base, size int64) *Segment {
 }
 
 func newSegment(files *Files, dir string, base int64) *Segment {
-	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), chance: rand.Float64()}
+	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), jitter: rand.Float64()}
 }
 
-// Base returns the offset that the segment is named after.
+// Base returns the base offset of the segment.
 func (s *Segment) Base() int64 { return s.base }
 
-// Size returns the bytes that may be read.
+// Size returns the number of readable bytes.
 func (s *Segment) Size() int64 { return s.size.Load() }
 
-// Synced returns the bytes that a datasync has covered.
+// Synced returns the number of bytes covered by a datasync.
 func (s *Segment) Synced() int64 { return s.synced.Load() }
 
 // Path returns the path of the file of batches.
 func (s *Segment) Path() string { return s.stem() + stages[s.stage.Load()] }
 
-// ProducersPath returns the path of the file of producers.
+// ProducersPath returns the path of the producer snapshot.
 func (s *Segment) ProducersPath() string { return s.stem() + ProducersSuffix }
 
 func (s *Segment) stem() string { return path.Join(s.dir, Name(s.base)) }
 
-// Err returns the first failed write or datasync, after which the file is dead.
+// Err returns the error of the first failed write or datasync, after which the segment is
+// read-only.
 func (s *Segment) Err() error {
 	if p := s.err.Load(); p != nil {
 		return *p
@@ -173,17 +174,17 @@ func (s *Segment) latch(err error) error {
 	return err
 }
 
-// Append writes chunks of whole batches, in order, with one vectored write, and
-// then makes them readable. After a failed write the segment is dead; bytes before
-// the append remain readable. A file that can't be opened kills nothing.
+// Append writes chunks of whole batches, in order, with one vectored write, and then makes them
+// readable. After a failed write the segment is read-only; bytes before the append remain readable.
+// A failure to open the file has no such consequence.
 func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
 }
 
-// AppendOnce is Append of many bytes that nobody is expected to read soon: they
-// need not stay in the system's memory.
-func (s *Segment) AppendOnce(chunks [][]byte, indexInterval int) error {
-	return s.append(chunks, indexInterval, vfs.WriteVecOnce)
+// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in the
+// page cache.
+func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
+	return s.append(chunks, indexInterval, vfs.WriteVecUncached)
 }
 
 func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File, [][]byte, int64) (int, error)) error {
@@ -198,7 +199,7 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 	if err := s.files.latched(h); err != nil {
 		return s.latch(err)
 	}
-	s.learn(h)
+	s.loadForAppend(h)
 	s.files.setDirty(h, true)
 	at := s.Size()
 	n, err := write(h.f, chunks, at)
@@ -210,13 +211,13 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 	return nil
 }
 
-// backAt is how many bytes are sent to the disk together, ahead of the next sync.
-// Without that a segment that is written to fast has hundreds of megabytes to sync
-// when a sweep comes to it, and the journal's datasyncs wait behind them.
+// backAt is how many bytes are sent to the disk at once, ahead of the next sync. Otherwise a
+// segment with a high write rate has hundreds of megabytes to sync when a sweep reaches it, and the
+// datasyncs of the journal wait for them.
 const backAt = 1 << 20
 
-// writeBack starts to write what was appended, but for the last page, which the
-// next append may go on with.
+// writeBack starts the write-back of appended bytes, except for the last page, which the next
+// append may extend.
 func (s *Segment) writeBack(h *handle, end int64) {
 	const page = 4 << 10
 	if s.backed = max(s.backed, s.Synced()/page*page); end-s.backed >= backAt {
@@ -225,18 +226,18 @@ func (s *Segment) writeBack(h *handle, end int64) {
 	}
 }
 
-// Sync makes the batches durable and saves the indexes. It is a no-op where
-// nothing was appended since the last one and the indexes are saved. After an error the segment is dead.
+// Sync makes the batches durable and saves the indexes. It does nothing if both were done since the
+// last append. After an error the segment is read-only.
 func (s *Segment) Sync() error {
 	if err := s.SyncBatches(); err != nil {
 		return err
 	}
-	s.saveIndex()
+	s.SaveIndex()
 	return nil
 }
 
-// SyncBatches is Sync that leaves the indexes to the next one: they are two more files
-// to make, which of 10,000 segments takes longer than their datasyncs.
+// SyncBatches is Sync without saving the indexes, which the next Sync does: creating two more files
+// for each of 10,000 segments takes longer than their datasyncs.
 func (s *Segment) SyncBatches() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -257,7 +258,7 @@ func (s *Segment) SyncBatches() error {
 	return nil
 }
 
-// datasync latches its error, and that of a datasync before closing.
+// datasync latches its error, and that of a datasync that Files ran before closing the file.
 func (s *Segment) datasync(h *handle) error {
 	err := s.files.latched(h)
 	if err == nil {
@@ -273,9 +274,8 @@ func (s *Segment) datasync(h *handle) error {
 	return nil
 }
 
-// Seal is called when the next segment begins: the last timestamp enters the
-// time index, space that was allocated and not used is given back, and
-// everything is synced.
+// Seal must be called when the next segment begins. It adds the last timestamp to the time index,
+// frees allocated space that is not used, and syncs the segment.
 func (s *Segment) Seal() error {
 	if err := s.seal(); err != nil {
 		return err
@@ -300,16 +300,16 @@ func (s *Segment) seal() error {
 		return s.latch(fmt.Errorf("seal segment: %w", err))
 	}
 	s.allocated = false
-	s.synced.Store(min(s.Synced(), s.Size()-1)) // the size is not
+	s.synced.Store(min(s.Synced(), s.Size()-1)) // the new size is not synced
 	return s.Sync()
 }
 
-// Cut shortens the file to size bytes, which end where offset next begins, and
-// syncs it. A dead file can be cut to what is synced.
-func (s *Segment) Cut(size, next int64) error {
+// Truncate truncates the file to size bytes, which end where offset next begins, and syncs it. A segment
+// that failed can be truncated to its synced size.
+func (s *Segment) Truncate(size, next int64) error {
 	h, err := s.open()
 	if err != nil {
-		return fmt.Errorf("cut segment: %w", err)
+		return fmt.Errorf("truncate segment: %w", err)
 	}
 	defer s.files.release(h)
 	if err := s.files.latched(h); err != nil && size > s.Synced() {
@@ -319,18 +319,18 @@ func (s *Segment) Cut(size, next int64) error {
 	s.backed = min(s.backed, size)
 	defer s.places.forget()
 	if err := h.f.Truncate(size); err != nil {
-		return s.latch(fmt.Errorf("cut segment: %w", err))
+		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}
 	if err := h.f.Datasync(); err != nil {
-		return s.latch(fmt.Errorf("cut segment: %w", err))
+		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}
 	s.files.setDirty(h, false)
 	s.synced.Store(size)
 	s.allocated = false
-	err = s.cutIndex(size, next)
+	err = s.truncateIndex(size, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cutFlawsLocked(size)
+	s.truncateFlawsLocked(size)
 	if s.maxAt >= next {
 		s.maxTs, s.maxAt, s.known = -1, -1, false
 	}
@@ -340,11 +340,11 @@ func (s *Segment) Cut(size, next int64) error {
 	return err
 }
 
-// Forget closes the segment's descriptor, if it is open: the file is about to be
-// renamed or removed by others.
+// Forget closes the segment's descriptor, if it is open: another component is about to rename or
+// remove the file.
 func (s *Segment) Forget() { s.files.forget(s.Path()) }
 
-// Remove deletes the segment's files; those that are missing are no error.
+// Remove deletes the segment's files. Missing files are not an error.
 func (s *Segment) Remove() error {
 	s.files.forget(s.Path())
 	s.forgetIndex()

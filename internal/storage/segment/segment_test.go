@@ -28,9 +28,9 @@ func TestLookupsAgreeWithTheBatches(t *testing.T) {
 	}
 }
 
-// A segment that is continued after a restart, or after a cut, keeps its time
-// index true: what it says of old batches includes those it didn't see.
-func TestTimeIndexGoesOnAfterRestartAndCut(t *testing.T) {
+// After a restart or a truncation, the time index remains correct: its new entries take into
+// account the batches that were appended before.
+func TestTimeIndexAfterRestartAndTruncation(t *testing.T) {
 	for _, times := range [][3]int64{{900, 100, 500}, {100, 900, 500}, {500, 100, 900}} {
 		fsys := memory(t)
 		var all []record.Batch
@@ -53,7 +53,7 @@ func TestTimeIndexGoesOnAfterRestartAndCut(t *testing.T) {
 		add(s, 30, times[1])
 		answers(t, "restarted", s, all)
 		all, next = all[:40], 40
-		ok(t, s.Cut(size(all), next))
+		ok(t, s.Truncate(size(all), next))
 		add(s, 30, times[2])
 		answers(t, "cut and continued", s, all)
 		ok(t, s.Seal())
@@ -61,7 +61,7 @@ func TestTimeIndexGoesOnAfterRestartAndCut(t *testing.T) {
 	}
 }
 
-// The files are Kafka's, byte for byte.
+// The files match Kafka's formats, byte for byte.
 func TestFormatIsFixed(t *testing.T) {
 	fsys := memory(t)
 	var all []record.Batch
@@ -129,7 +129,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("a batch larger than max: %d bytes, %v", len(got), err)
 	}
 	if got, err := s.Read(0, math.MaxInt64, 10, false); err != nil || len(got) != 0 {
-		t.Errorf("nothing fits: %d bytes, %v", len(got), err)
+		t.Errorf("no batch fits: %d bytes, %v", len(got), err)
 	}
 	if got, err := s.Read(1000, math.MaxInt64, 1000, true); !errors.Is(err, ErrEnd) || len(got) != 0 {
 		t.Errorf("beyond the end: %d bytes, %v", len(got), err)
@@ -144,8 +144,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Damaged bytes are never handed out, wherever the damage is: what is read is
-// what was written, or an error that says so.
+// Damaged bytes are never returned, wherever the damage is: a read returns the bytes that were
+// written, or an error that reports the damage.
 func TestCorruptBatchIsNeverReturned(t *testing.T) {
 	fsys := memory(t)
 	all := history(t, 0, 6, 2)
@@ -163,13 +163,13 @@ func TestCorruptBatchIsNeverReturned(t *testing.T) {
 			if err != nil && !errors.Is(err, ErrCorrupt) {
 				t.Fatalf("byte %d: %v", at-hit, err)
 			}
-			// No checksum covers base offset and leader epoch; of the former only
-			// what doesn't grow is seen.
+			// No checksum covers base offset and leader epoch; a wrong base offset is detected only
+			// if it does not increase.
 			if at-hit < 8 || at-hit >= 12 && at-hit < 16 {
 				continue
 			}
 			if len(got) > 0 && !bytes.HasPrefix(whole, got) && !bytes.HasPrefix(whole[hit+len(all[2]):], got) {
-				t.Fatalf("byte %d: damaged bytes were handed out", at-hit)
+				t.Fatalf("byte %d: damaged bytes were returned", at-hit)
 			}
 			if err == nil && len(got) > hit && from.BaseOffset() == 0 {
 				t.Fatalf("byte %d: read over the damage", at-hit)
@@ -178,8 +178,8 @@ func TestCorruptBatchIsNeverReturned(t *testing.T) {
 	}
 }
 
-// An index that is missing, cut, filled with garbage or another segment's costs
-// time and changes no answer.
+// An index that is missing, truncated, filled with garbage or from another segment costs time and
+// changes no result.
 func TestBadIndexesOnlyCostTime(t *testing.T) {
 	fsys := memory(t)
 	all := history(t, 0, 80, 3)
@@ -192,7 +192,7 @@ func TestBadIndexesOnlyCostTime(t *testing.T) {
 	for _, suffix := range indexSuffixes {
 		files[suffix] = content(t, fsys, s.stem()+suffix)
 	}
-	restore := func() { // lookups replace what is wrong
+	restore := func() { // lookups replace wrong indexes
 		for suffix, good := range files {
 			replace(t, fsys, s.stem()+suffix, good)
 		}
@@ -223,7 +223,7 @@ func TestFull(t *testing.T) {
 	l := Limits{Bytes: 1000, Ms: 100, IndexInterval: interval, IndexBytes: 16}
 	s := written(t, memory(t), 10, nil)
 	if s.Full(l, 5000, 20, 0) {
-		t.Error("an empty segment takes anything")
+		t.Error("an empty segment is full")
 	}
 	write(t, s, []record.Batch{batch(t, 10, 1, 500, "v")})
 	for name, c := range map[string]struct {
@@ -250,7 +250,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Space that was allocated and isn't used is gone when the segment is sealed.
+// Sealing a segment frees allocated space that is not used.
 func TestPreallocatedSegment(t *testing.T) {
 	fsys := memory(t)
 	s, err := Create(NewFiles(fsys, 2), testDir, 0, 10_000)
@@ -265,8 +265,8 @@ func TestPreallocatedSegment(t *testing.T) {
 	answers(t, "sealed", s, all)
 }
 
-// Readers beside a writer see whole batches, in order.
-func TestReadersBesideAWriter(t *testing.T) {
+// Readers concurrent with a writer see whole batches, in order.
+func TestReadersConcurrentWithAWriter(t *testing.T) {
 	all := history(t, 0, 400, 1)
 	s := written(t, memory(t), 0, nil)
 	var wg sync.WaitGroup

@@ -7,9 +7,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// The file of the producers' state goes with its segment, and is none that a new
-// segment finds; what removes the indexes leaves it.
-func TestTheProducersFileGoesWithItsSegment(t *testing.T) {
+// The producer snapshot is removed with its segment, and a new segment finds none; removing the
+// indexes keeps it.
+func TestTheProducerSnapshotIsRemovedWithItsSegment(t *testing.T) {
 	name := Name(7) + ProducersSuffix
 	for what, c := range map[string]struct {
 		do   func(s *Segment) error
@@ -32,11 +32,11 @@ func TestTheProducersFileGoesWithItsSegment(t *testing.T) {
 		infos, err := fsys.List(testDir)
 		ok(t, err)
 		if slices.ContainsFunc(infos, func(in vfs.Info) bool { return in.Name == name }) != c.stay {
-			t.Errorf("%s: the file stays: %v", what, !c.stay)
+			t.Errorf("%s: the file was kept: %v", what, !c.stay)
 		}
 		for _, suffix := range indexSuffixes {
 			if _, err := fsys.Stat(s.stem() + suffix); err == nil {
-				t.Errorf("%s: the index stays", what)
+				t.Errorf("%s: the index was kept", what)
 			}
 		}
 	}

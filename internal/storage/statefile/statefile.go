@@ -1,12 +1,11 @@
-// Package statefile keeps small state in files that are replaced as a whole.
+// Package statefile stores small state in files that are replaced as a whole.
 //
 // A state file is one line
 //
 //	chronik-<kind> <version> <payload length> <CRC-32C of the payload, hex>
 //
-// and the payload. Write replaces it so that a crash leaves the old or the new
-// one; Read refuses anything that is not whole. It knows nothing of what the
-// payload means.
+// and the payload. Write replaces it so that after a crash either the old or the new file exists;
+// Read rejects a file that is not whole. The package does not interpret the payload.
 package statefile
 
 import (
@@ -19,20 +18,19 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// ErrCorrupt marks a state file that is not whole.
+// ErrCorrupt marks a state file that is incomplete or has a wrong checksum.
 var ErrCorrupt = errors.New("state file is damaged")
 
-// ErrNewer marks a state file of a version that this program doesn't know.
+// ErrNewer marks a state file whose version this program does not know.
 var ErrNewer = errors.New("state file has a newer format")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// maxSize bounds what Read takes into memory.
+// maxSize bounds the size of a file that Read reads into memory.
 const maxSize = 1 << 30
 
-// Write makes payload the durable content of a file: temporary name, datasync,
-// rename, sync of the directory. After an error, and after a crash, it is what it was
-// or what it was to be.
+// Write makes payload the durable content of a file: temporary name, datasync, rename, sync of the
+// directory. After an error or a crash the file has its old or its new content.
 func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 	err := vfs.WriteFile(fsys, name+temporary, encode(kind, version, payload), true)
 	if err == nil {
@@ -49,8 +47,8 @@ func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 
 const temporary = ".tmp"
 
-// WriteCache makes payload the content of a file without making it durable: after a crash
-// Read finds all of it, or reports a file that is missing or damaged.
+// WriteCache makes payload the content of a file without making it durable: after a crash Read
+// either returns all of it, or reports a missing or damaged file.
 func WriteCache(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 	if err := vfs.WriteFile(fsys, name, encode(kind, version, payload), false); err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
@@ -58,11 +56,11 @@ func WriteCache(fsys vfs.FS, name, kind string, version int, payload []byte) err
 	return nil
 }
 
-// Read returns the payload of a state file written by a version up to max. A
-// missing file matches fs.ErrNotExist.
+// Read returns the payload of a state file written by a version up to max. If the file is missing,
+// the error matches fs.ErrNotExist.
 func Read(fsys vfs.FS, name, kind string, max int) ([]byte, error) {
 	if in, err := fsys.Stat(name); err == nil && in.Size > maxSize {
-		return nil, fmt.Errorf("%w: %s has %d bytes", ErrCorrupt, name, in.Size)
+		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrCorrupt, name, in.Size, maxSize)
 	}
 	b, err := vfs.ReadFile(fsys, name)
 	if err != nil {

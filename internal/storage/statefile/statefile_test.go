@@ -57,8 +57,8 @@ func TestFormatIsFixed(t *testing.T) {
 	}
 }
 
-// Any byte changed, missing or added is seen.
-func TestAnyDamageIsSeen(t *testing.T) {
+// Read detects any changed, missing or added byte.
+func TestAnyDamageIsDetected(t *testing.T) {
 	payload := []byte("some payload")
 	whole := append(header("test", 1, payload), payload...)
 	for i := range whole {
@@ -75,8 +75,8 @@ func TestAnyDamageIsSeen(t *testing.T) {
 	}
 }
 
-// The process dies at any call, and the power goes or not: the file is the one
-// acknowledged last or the one on its way, never a third thing.
+// If the process dies at any call, with or without a power loss, the file has the content
+// acknowledged last or the content being written.
 func TestCrashAtEveryCall(t *testing.T) {
 	for at := 1; ; at++ {
 		f := disk(t, uint64(at))
@@ -110,7 +110,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 	}
 }
 
-// Every failed call is an error, and leaves a file that can be read.
+// Every failed call returns an error and leaves a readable file.
 func TestAnyFailedCall(t *testing.T) {
 	for from := 1; ; from++ {
 		f := errfs.New(disk(t, 1))
@@ -130,7 +130,7 @@ func TestAnyFailedCall(t *testing.T) {
 	}
 }
 
-func TestReadRefusesAHugeFile(t *testing.T) {
+func TestReadRejectsAHugeFile(t *testing.T) {
 	m := vfs.Memory()
 	ok(t, m.MkdirAll("/d"))
 	f, err := m.Create(name)
@@ -148,14 +148,14 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		payload, err := parse(b, name, "test", 1)
 		if err == nil && !bytes.Equal(b, append(header("test", 1, payload), payload...)) {
-			t.Errorf("%q was taken", b)
+			t.Errorf("%q was accepted", b)
 		}
 	})
 }
 
-// A cache costs no sync. After a loss of power Read finds what was written, or says that
-// the file is missing or damaged.
-func TestCacheIsWholeOrRefused(t *testing.T) {
+// A cache needs no sync. After a power loss Read returns its whole content, or reports that the
+// file is missing or damaged.
+func TestCacheIsWholeOrRejected(t *testing.T) {
 	payload := bytes.Repeat([]byte("cache"), 2000)
 	for seed := range uint64(20) {
 		f := disk(t, seed)

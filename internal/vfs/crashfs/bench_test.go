@@ -2,7 +2,7 @@ package crashfs
 
 import "testing"
 
-// What a group of a journal costs: tests run thousands of them.
+// BenchmarkWriteAndSync measures a journal group: tests run thousands of them.
 func BenchmarkWriteAndSync(b *testing.B) {
 	f := New(1)
 	h, err := f.Create("/journal")
@@ -26,7 +26,7 @@ func BenchmarkWriteAndSync(b *testing.B) {
 	}
 }
 
-// What one image of a small log directory costs.
+// BenchmarkPowerLossImage measures one image of a small log directory.
 func BenchmarkPowerLossImage(b *testing.B) {
 	f := New(1)
 	for _, name := range []string{"a", "b", "c", "e", "f", "g", "h", "i"} {

@@ -1,26 +1,24 @@
-// Package crashfs is a file system in memory that knows what a crash leaves.
+// Package crashfs is a file system in memory that models the effects of a crash.
 //
-// It keeps for every file what reads see (the page cache) apart from what is on
-// the disk, with the writes in between in their order, and the same for the
-// entries of directories. It promises that an image taken with Kill or PowerLoss
-// is one that a Linux file system could show to the next process:
+// For every file it keeps the content that reads see (the page cache) separate from the content of
+// the disk, and the writes in between in order. It does the same for the entries of directories. An
+// image returned by Kill or PowerLoss is one that a Linux file system could show to the next
+// process:
 //
-//   - after Kill everything written is there and nothing more is durable than
-//     before: the page cache is not the disk;
-//   - after PowerLoss a file has what its last Datasync made durable, and of the
-//     writes since then the 512-byte sectors that the Mode lets survive; a name
-//     is there if SyncDir of its directory covered it, or if the Mode lets it
-//     survive. A file whose name is lost is lost, synced or not. A rename happens
-//     as a whole or not at all;
-//   - in the Garble modes a disk loses power in the middle of a write, and what it was
-//     writing may be random bytes afterwards. A sector that a Datasync covered and that
-//     nothing wrote since is never touched.
+//   - after Kill, everything written is readable, and nothing more is durable than before: the
+//     page cache is not the disk;
+//   - after PowerLoss, a file has the content of its last Datasync, and of the later writes the
+//     512-byte sectors that the Mode keeps; a name exists if SyncDir of its directory covered it,
+//     or if the Mode keeps it. A file whose name is lost is lost, synced or not. A rename is atomic;
+//   - in the Garble modes, the disk loses power in the middle of a write, and the sectors being
+//     written may contain random bytes. A sector that a Datasync covered and that was not written
+//     since is never affected.
 //
-// It counts the calls that change something and can stop a workload after any of
-// them. One seed gives one behaviour as long as the calls come in one order.
+// The package counts the calls that change something and can stop a workload after any of them. A
+// seed determines the behaviour, provided that the calls come in the same order.
 //
-// Tests of everything that stores bytes call it. It injects no errors (errfs
-// does) and knows nothing of what is stored.
+// Tests of all code that stores bytes use it. It injects no errors (errfs does) and knows nothing
+// of the stored data.
 package crashfs
 
 import (
@@ -42,7 +40,7 @@ import (
 // ErrCrashed is the error of every call after the crash.
 var ErrCrashed = errors.New("crashfs: the process has crashed")
 
-// size is what Free reports: a disk that never gets full.
+// size is the size that Free reports, that of a disk that never fills up.
 const size = 1 << 40
 
 type (
@@ -55,14 +53,14 @@ type FS struct {
 	mu      sync.Mutex // guards everything, contents included
 	rng     *rand.Rand
 	root    *node
-	durable names        // the names that power loss leaves
+	durable names        // the names that survive a power loss
 	pending []nameChange // changes of names that no SyncDir has covered
 	locks   map[*node]string
 
 	dead     bool
 	ops      int
 	crashAt  int  // the process dies with this call; -1: it does not
-	torn     bool // and that call was under way
+	torn     bool // that call is in progress when the process dies
 	syncs    int
 	dirSyncs int
 	latency  time.Duration
@@ -72,7 +70,7 @@ type FS struct {
 
 var _ vfs.FS = (*FS)(nil)
 
-// New returns an empty file system whose random choices follow from seed.
+// New returns an empty file system whose random choices are determined by seed.
 func New(seed uint64) *FS {
 	root := ram.NewDir[*inode](nil)
 	return &FS{rng: newRand(seed), root: root, durable: newNames(), locks: map[*node]string{}, crashAt: -1}
@@ -80,40 +78,39 @@ func New(seed uint64) *FS {
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x6368726f6e696b)) }
 
-// Ops returns how many calls have changed something: writes (one per IOV_MAX
-// pieces), Datasync, SyncDir, Truncate, Allocate, Create, Rename, and one for
-// every name that MkdirAll makes or RemoveAll removes.
+// Ops returns the number of calls that changed something: writes (one per IOV_MAX buffers),
+// Datasync, SyncDir, Truncate, Allocate, Create, Rename, and one for every name that MkdirAll
+// creates or RemoveAll removes.
 func (f *FS) Ops() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ops
 }
 
-// Syncs returns how many calls of Datasync have succeeded.
+// Syncs returns the number of successful calls of Datasync.
 func (f *FS) Syncs() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.syncs
 }
 
-// DirSyncs returns how many calls of SyncDir have succeeded.
+// DirSyncs returns the number of successful calls of SyncDir.
 func (f *FS) DirSyncs() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dirSyncs
 }
 
-// SetSyncLatency makes every Datasync and SyncDir take at least d. Syncs overlap,
-// and cover what was written before they began.
+// SetSyncLatency makes every Datasync and SyncDir take at least d. Syncs overlap, and cover the
+// writes before they began.
 func (f *FS) SetSyncLatency(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.latency = d
 }
 
-// CrashAt lets n calls that Ops counts happen and then fails every call with
-// ErrCrashed, beginning with the one after. It crashes at once where Ops is n
-// already; a negative n is never.
+// CrashAt lets n calls succeed that Ops counts, and then makes every call fail with ErrCrashed. It
+// crashes at once if Ops is already n; a negative n means never.
 func (f *FS) CrashAt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,9 +118,8 @@ func (f *FS) CrashAt(n int) {
 	f.dead = f.dead || n >= 0 && f.ops >= n
 }
 
-// CrashDuring is CrashAt(n), but the n-th call, counted from 1, is under way when
-// the process dies: it fails with ErrCrashed and has happened or not, a write
-// up to any byte.
+// CrashDuring is CrashAt(n), but the n-th call, counted from 1, is in progress when the process
+// dies: it fails with ErrCrashed and may or may not have had its effect, a write up to any byte.
 func (f *FS) CrashDuring(n int) {
 	f.CrashAt(n)
 	f.mu.Lock()
@@ -145,17 +141,17 @@ func (f *FS) SetTrace(on bool) {
 	f.tracing = on
 }
 
-// Trace returns the calls that Ops counts, since SetTrace, one line each:
-// "write dir/file 512+100", "datasync dir/file", "rename a b", "syncdir dir", …
+// Trace returns the calls that Ops counts, since SetTrace, one line each: "write dir/file 512+100",
+// "datasync dir/file", "rename a b", "syncdir dir", …
 func (f *FS) Trace() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.trace...)
 }
 
-// step is what every call that changes something goes through, with f.mu held,
-// when nothing but a crash can make it fail. happens says whether it takes
-// effect, err what it returns: both where the process dies with the call.
+// step counts a call that changes something and can fail only because of a crash. happens reports
+// whether the call takes effect, err is its result: both may be set if the process dies during the
+// call. The caller must hold f.mu.
 func (f *FS) step(call string, args ...any) (happens bool, err error) {
 	if f.dead {
 		return false, ErrCrashed
@@ -174,20 +170,12 @@ func (f *FS) step(call string, args ...any) (happens bool, err error) {
 	return true, nil
 }
 
-// alive is what every other call begins with, with f.mu held.
+// alive must be called first by every other call. The caller must hold f.mu.
 func (f *FS) alive() error {
 	if f.dead {
 		return ErrCrashed
 	}
 	return nil
-}
-
-// wrap names the call and the path of an error that is not nil.
-func wrap(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // Open implements vfs.FS.
@@ -199,7 +187,7 @@ func (f *FS) Open(name string) (vfs.File, error) {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return nil, wrap("open", name, err)
+		return nil, ram.PathError("open", name, err)
 	}
 	return &file{fs: f, name: name, node: n}, nil
 }
@@ -220,7 +208,7 @@ func (f *FS) List(dir string) ([]vfs.Info, error) {
 		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		return nil, wrap("list", dir, err)
+		return nil, ram.PathError("list", dir, err)
 	}
 	list := make([]vfs.Info, 0, len(n.Entries))
 	for _, name := range n.Names() {
@@ -235,12 +223,12 @@ func (f *FS) Stat(name string) (vfs.Info, error) {
 	defer f.mu.Unlock()
 	n, err := f.find(name)
 	if err != nil {
-		return vfs.Info{}, wrap("stat", name, err)
+		return vfs.Info{}, ram.PathError("stat", name, err)
 	}
 	return info(path.Base(path.Clean(name)), n), nil
 }
 
-// SetModified implements vfs.FS. No crash takes it back.
+// SetModified implements vfs.FS. It survives every crash.
 func (f *FS) SetModified(name string, at time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +240,7 @@ func (f *FS) SetModified(name string, at time.Time) error {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return wrap("chtimes", name, err)
+		return ram.PathError("chtimes", name, err)
 	}
 	n.Data.modified = at
 	return nil
@@ -270,34 +258,34 @@ func (f *FS) Free(dir string) (available, total uint64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.find(dir); err != nil {
-		return 0, 0, wrap("statfs", dir, err)
+		return 0, 0, ram.PathError("statfs", dir, err)
 	}
 	return size, size, nil
 }
 
-// Lock implements vfs.FS. A crash gives the lock back.
+// Lock implements vfs.FS. A crash releases the lock.
 func (f *FS) Lock(name, holder string) (io.Closer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := f.lockFile(name)
 	if err != nil {
-		return nil, wrap("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	if other, held := f.locks[n]; held {
 		return nil, fmt.Errorf("lock %s: %w (%s)", name, vfs.ErrLocked, strings.TrimSpace(other))
 	}
 	h := &file{fs: f, name: name, node: n}
 	if err := h.resize("truncate", change{kind: truncated}, name, 0); err != nil {
-		return nil, wrap("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	if err := h.write([]byte(holder), 0); err != nil {
-		return nil, wrap("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	f.locks[n] = holder
 	return &lock{file: h}, nil
 }
 
-// lockFile finds or makes the file that is locked.
+// lockFile finds or creates the file to lock.
 func (f *FS) lockFile(name string) (*node, error) {
 	n, err := f.find(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -312,7 +300,7 @@ func (f *FS) lockFile(name string) (*node, error) {
 // lock is a held lock.
 type lock struct{ file *file }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (l *lock) Close() error {
 	if err := l.file.Close(); err != nil {
 		return err

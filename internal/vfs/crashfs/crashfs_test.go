@@ -17,7 +17,7 @@ func TestKeepsTheContractOfAFileSystem(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) { return withDir(t), "/d" })
 }
 
-// What a crash leaves is a file system like any other.
+// The image after a crash is a file system like any other.
 func TestImagesKeepTheContractOfAFileSystem(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) { return withDir(t).Kill(), "/d" })
 	for _, m := range Modes() {
@@ -25,7 +25,7 @@ func TestImagesKeepTheContractOfAFileSystem(t *testing.T) {
 	}
 }
 
-// withDir is a file system with a durable directory /d.
+// withDir returns a file system with a durable directory /d.
 func withDir(t testing.TB) *FS {
 	t.Helper()
 	f := New(1)
@@ -66,7 +66,7 @@ func has(t testing.TB, f *FS, name string) bool {
 	return err == nil
 }
 
-// put makes a file that is durable with its name.
+// put creates a file that is durable together with its name.
 func put(t testing.TB, f *FS, name, content string) vfs.File {
 	t.Helper()
 	h := open(t, f, name)
@@ -111,7 +111,7 @@ func TestADeadProcessCanDoNothing(t *testing.T) {
 }
 
 func TestCrashAtStopsAfterExactlyNCalls(t *testing.T) {
-	// One line each: what Ops counts.
+	// The calls that Ops counts, one on each line.
 	workload := func(f *FS) (done int, err error) {
 		var h vfs.File
 		for _, call := range []func() error{
@@ -267,7 +267,7 @@ func TestOneSeedIsOneImage(t *testing.T) {
 	}
 }
 
-// dump is everything in a file system.
+// dump returns the whole content of a file system.
 func dump(t testing.TB, f *FS) string {
 	var s strings.Builder
 	var walk func(dir string)

@@ -54,11 +54,11 @@ func TestThePageCacheIsNotTheDisk(t *testing.T) {
 	}
 	ok(t, open(t, f, "/d/a").Datasync())
 	if got := vfstest.Get(t, f.PowerLoss(DropUnsynced), "/d/a"); got != "new" {
-		t.Errorf("a sync in the next process does not cover what the last one wrote: %q", got)
+		t.Errorf("a sync in the next process does not cover the writes of the last one: %q", got)
 	}
 }
 
-func TestWhatPowerLossLeavesIsDurable(t *testing.T) {
+func TestFilesAfterAPowerLossAreDurable(t *testing.T) {
 	for _, m := range Modes() {
 		f := withDir(t)
 		h := put(t, f, "/d/a", strings.Repeat("old", 1000))
@@ -66,7 +66,7 @@ func TestWhatPowerLossLeavesIsDurable(t *testing.T) {
 		open(t, f, "/d/b")
 		left := f.PowerLoss(m)
 		if before, after := dump(t, left), dump(t, left.PowerLoss(DropUnsynced)); before != after {
-			t.Errorf("%v: a second loss of power loses more", m)
+			t.Errorf("%v: a second power loss loses more", m)
 		}
 	}
 }
@@ -98,9 +98,9 @@ func TestEverySectorIsOldOrNew(t *testing.T) {
 	}
 }
 
-// A disk that was writing when the power went may have ruined what it wrote, also where that
-// repeated what a sync had covered; nothing else.
-func TestOnlyWhatWasBeingWrittenIsGarbled(t *testing.T) {
+// A disk that was writing when the power failed may have ruined the bytes being written, even if
+// they repeated synced bytes, but no others.
+func TestOnlyBytesBeingWrittenAreGarbled(t *testing.T) {
 	before := strings.Repeat("o", 5*sectorSize)
 	for m, ruins := range map[Mode]span{
 		KeepSectors:   {},
@@ -112,7 +112,7 @@ func TestOnlyWhatWasBeingWrittenIsGarbled(t *testing.T) {
 		write(t, h, strings.Repeat("x", sectorSize), 4*sectorSize)
 		ok(t, h.Datasync())
 		whole := vfstest.Get(t, f, "/d/a")
-		write(t, h, whole[:sectorSize], sectorSize+100) // the same bytes once more
+		write(t, h, whole[:sectorSize], sectorSize+100) // the same bytes again
 		ruined := make([]bool, len(whole))
 		as := 0
 		for seed := range uint64(300) {
@@ -130,12 +130,12 @@ func TestOnlyWhatWasBeingWrittenIsGarbled(t *testing.T) {
 			}
 		}
 		if as < 75 {
-			t.Errorf("%v: %d of 300 images are as they would be on another disk", m, as)
+			t.Errorf("%v: %d of 300 images are possible on another disk", m, as)
 		}
 	}
 }
 
-// A write that came while a sync was under way is not covered by it.
+// A write during a sync is not covered by it.
 func TestAWriteDuringASyncMayBeGarbled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := withDir(t)
@@ -151,12 +151,12 @@ func TestAWriteDuringASyncMayBeGarbled(t *testing.T) {
 		for seed := range uint64(50) {
 			got := vfstest.Get(t, f.PowerLossImage(GarbleSectors, seed), "/d/a")
 			if got[:sectorSize] != strings.Repeat("1", sectorSize) {
-				t.Fatal("what the sync covered is garbled")
+				t.Fatal("synced bytes are garbled")
 			}
 			garbled = garbled || strings.Trim(got[sectorSize:], ".2") != ""
 		}
 		if !garbled {
-			t.Error("what was written after the sync began was never garbled")
+			t.Error("bytes written after the sync began were never garbled")
 		}
 	})
 }
@@ -206,8 +206,8 @@ func TestPrefixKeepsTheOrderOfWrites(t *testing.T) {
 	}
 }
 
-// The cache zeroes what lies behind the end of a file, also in the sector where
-// it ends, and a sector reaches the disk as a whole even if the size does not.
+// The cache zeroes the bytes after the end of a file, including those in its last sector, and a
+// sector reaches the disk as a whole even if the size does not.
 func TestASectorReachesTheDiskAsAWhole(t *testing.T) {
 	f := withDir(t)
 	h := put(t, f, "/d/a", strings.Repeat("o", sectorSize))
@@ -230,7 +230,7 @@ func TestASectorReachesTheDiskAsAWhole(t *testing.T) {
 	}
 }
 
-// The kernel reports a page that it could not write once and calls it clean.
+// The kernel reports a page that it could not write once, and marks it as clean.
 func TestDroppedPagesAreNotWrittenByTheNextSync(t *testing.T) {
 	for _, cached := range []bool{true, false} {
 		f := withDir(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// replace writes a small state file anew: temporary name, sync, rename, sync of
-// the directory. Without sync it forgets the first of the two.
+// replace rewrites a small state file: temporary name, sync, rename, sync of the directory. If sync
+// is false it omits the first sync.
 func replace(f vfs.FS, content string, sync bool) error {
 	if err := f.RemoveAll("/state.tmp"); err != nil {
 		return err
@@ -49,8 +49,8 @@ func read(f vfs.FS) (string, error) {
 	return string(p[:n]), h.Close()
 }
 
-// Loses power at every call of a workload, in every mode, and asks whether what
-// was acknowledged is there, or the value that was on its way.
+// The example loses power at every call of a workload, in every mode, and checks that the file has
+// the acknowledged value or the one being written.
 func Example() {
 	for _, sync := range []bool{true, false} {
 		wrong := 0

@@ -6,12 +6,14 @@ import (
 	"io"
 	"io/fs"
 	"syscall"
+
+	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// iovMax is the most pieces of one write call.
+// iovMax is the maximum number of buffers of one write call.
 const iovMax = 1024
 
-// file is an open file. It dies with the process that opened it.
+// file is an open file. It is unusable after its process died.
 type file struct {
 	fs     *FS
 	name   string
@@ -19,8 +21,8 @@ type file struct {
 	closed bool
 }
 
-// check is what every call begins with, with the lock held; at and n are its
-// position and length.
+// check must be called first by every method; at and n are the position and length of the call. The
+// caller must hold the lock.
 func (h *file) check(at, n int64) error {
 	if err := h.fs.alive(); err != nil {
 		return err
@@ -42,7 +44,7 @@ func (h *file) ReadAt(p []byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(off, 0); err != nil {
-		return 0, wrap("read", h.name, err)
+		return 0, ram.PathError("read", h.name, err)
 	}
 	n := h.node.Data.cache.ReadAt(p, off)
 	if n < len(p) {
@@ -56,7 +58,7 @@ func (h *file) Size() (int64, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(0, 0); err != nil {
-		return 0, wrap("stat", h.name, err)
+		return 0, ram.PathError("stat", h.name, err)
 	}
 	return h.node.Data.cache.Size(), nil
 }
@@ -66,13 +68,13 @@ func (h *file) WriteAt(p []byte, off int64) (int, error) {
 	return h.WriteVecAt([][]byte{p}, off)
 }
 
-// WriteVecAt implements vfs.File. Every IOV_MAX pieces are a call of their own,
-// between which the process may die.
+// WriteVecAt implements vfs.File. Each IOV_MAX buffers are a separate call, between which the
+// process may die.
 func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(off, 0); err != nil {
-		return 0, wrap("write", h.name, err)
+		return 0, ram.PathError("write", h.name, err)
 	}
 	total := 0
 	for len(bufs) > 0 {
@@ -80,7 +82,7 @@ func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 		// The copy outlives the call: it is in the log until the next sync.
 		p := bytes.Join(bufs[:k], nil)
 		if err := h.write(p, off+int64(total)); err != nil {
-			return total, wrap("write", h.name, err)
+			return total, ram.PathError("write", h.name, err)
 		}
 		total += len(p)
 		bufs = bufs[k:]
@@ -88,7 +90,7 @@ func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	return total, nil
 }
 
-// write makes one write call of p, which it keeps. The lock is held.
+// write makes one write call with p, which it keeps. The caller must hold the lock.
 func (h *file) write(p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
@@ -108,7 +110,7 @@ type span struct{ off, n int64 }
 
 func (s span) String() string { return fmt.Sprintf("%d+%d", s.off, s.n) }
 
-// resize makes one call that changes the size as c says. The lock is held.
+// resize makes one call that changes the size according to c. The caller must hold the lock.
 func (h *file) resize(call string, c change, args ...any) error {
 	happens, err := h.fs.step(call, args...)
 	if happens {
@@ -125,7 +127,7 @@ func (h *file) Truncate(size int64) error {
 	if err == nil {
 		err = h.resize("truncate", change{kind: truncated, size: size}, h.name, size)
 	}
-	return wrap("truncate", h.name, err)
+	return ram.PathError("truncate", h.name, err)
 }
 
 // Allocate implements vfs.File.
@@ -136,10 +138,10 @@ func (h *file) Allocate(off, n int64) error {
 	if err == nil {
 		err = h.resize("allocate", change{kind: extended, size: off + n}, h.name, span{off, n})
 	}
-	return wrap("fallocate", h.name, err)
+	return ram.PathError("fallocate", h.name, err)
 }
 
-// Datasync implements vfs.File. It covers what was written before it began.
+// Datasync implements vfs.File. It covers the writes before it began.
 func (h *file) Datasync() error {
 	h.fs.mu.Lock()
 	err := h.check(0, 0)
@@ -149,7 +151,7 @@ func (h *file) Datasync() error {
 		h.fs.wait()
 		err = h.datasync(seq)
 	}
-	return wrap("fdatasync", h.name, err)
+	return ram.PathError("fdatasync", h.name, err)
 }
 
 func (h *file) datasync(seq int64) error {
@@ -165,11 +167,10 @@ func (h *file) datasync(seq int64) error {
 	return err
 }
 
-// DropDirty is what a failed Datasync does to the pages that could not be
-// written (errfs calls it): they count as clean, so that the next Datasync
-// succeeds without having written them. With keepCached they stay readable, also
-// after Kill, until power is lost; without it reads see at once what the disk
-// has, as if memory had become short.
+// DropDirty simulates the effect of a failed Datasync on the pages that could not be written (errfs
+// calls it): they count as clean, so the next Datasync succeeds without writing them. With
+// keepCached they stay readable, even after Kill, until a power loss. Without it reads see the
+// content of the disk at once, as if the pages had been evicted.
 func (h *file) DropDirty(keepCached bool) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
@@ -183,7 +184,7 @@ func (h *file) Close() error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(0, 0); err != nil {
-		return wrap("close", h.name, err)
+		return ram.PathError("close", h.name, err)
 	}
 	h.closed = true
 	return nil

@@ -8,38 +8,37 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// Mode is what survives a loss of power besides what was synced.
+// Mode determines what survives a power loss in addition to the synced bytes.
 type Mode uint8
 
 const (
 	// DropUnsynced keeps nothing.
 	DropUnsynced Mode = iota
-	// KeepSectors keeps for every file any subset of the 512-byte sectors written, in
-	// any version since the last sync, under any size since then; any subset of
-	// the changes of names. The page cache writes back in no order.
+	// KeepSectors keeps for every file any subset of the written 512-byte sectors, in any version
+	// since the last sync, and any size since then; and any subset of the changes of names. The
+	// page cache is written back in no particular order.
 	KeepSectors
-	// KeepPrefix keeps for every file the first writes since the last sync, the
-	// last of them cut at a sector; the first changes of names.
+	// KeepPrefix keeps for every file the first writes since the last sync, the last of them
+	// truncated at a sector; and the first changes of names.
 	KeepPrefix
-	// KeepAll keeps everything, but for pages that a failed sync gave up.
+	// KeepAll keeps everything, except pages that a failed sync dropped.
 	KeepAll
-	// GarbleWrites is KeepSectors, and in any of the sectors written since the last sync
-	// the bytes that the writes named may be random: the disk was writing them when the
-	// power went. That they were the same as before, and synced, does not help: so no
-	// file may repeat acknowledged bytes in place. Files that are replaced by a rename never
-	// do, an index may, since it is a cache, and a journal begins each write at a block of
-	// its own.
+	// GarbleWrites is KeepSectors; in addition, in any sector written since the last sync, the
+	// written bytes may be random, because the disk was writing them when the power failed. This
+	// includes bytes that had the same synced content before, so a file must not rewrite
+	// acknowledged bytes in place. Files that are replaced by a rename never do. An index may,
+	// because it is a cache, and a journal begins each write at a new block.
 	GarbleWrites
-	// GarbleSectors is GarbleWrites on a disk that ruins whole sectors: bytes that no write
-	// named may be random too if they share a sector with bytes that a write did name. A
-	// file that is appended to where its synced bytes end does not survive this: the sector
-	// in which they end is at risk. It must rely on the disk (SQLite calls the property
-	// "powersafe overwrite"), or begin each append at a new sector, as the journal does.
+	// GarbleSectors is GarbleWrites on a disk that ruins whole sectors: bytes that no write covered
+	// may be random too if they share a sector with written bytes. A file that appends where its
+	// synced bytes end does not survive this, because the sector in which they end is at risk. Such
+	// a file must rely on the disk (SQLite calls the property "powersafe overwrite"), or begin each
+	// append at a new sector, as the journal does.
 	GarbleSectors
 )
 
-// Modes returns the modes that every file has to withstand, for tests that walk them: all
-// but GarbleSectors.
+// Modes returns the modes that every file must withstand, for tests that iterate over them: all
+// except GarbleSectors.
 func Modes() []Mode { return []Mode{DropUnsynced, KeepSectors, KeepPrefix, KeepAll, GarbleWrites} }
 
 // String returns the name of the mode.
@@ -50,9 +49,8 @@ func (m Mode) String() string {
 	return "Mode(?)"
 }
 
-// Kill ends the process and returns the file system as the next one finds it:
-// with everything that was written, nothing more durable than before, and no
-// lock held.
+// Kill ends the process and returns the file system as the next one finds it: with everything
+// written, nothing more durable than before, and no lock held.
 func (f *FS) Kill() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,8 +58,8 @@ func (f *FS) Kill() *FS {
 	return f.killed(f.rng.Uint64())
 }
 
-// PowerLoss cuts the power and returns the file system as the machine finds it
-// when it is back. All that is there is durable.
+// PowerLoss cuts the power and returns the file system as the machine finds it afterwards.
+// Everything in it is durable.
 func (f *FS) PowerLoss(m Mode) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,17 +67,16 @@ func (f *FS) PowerLoss(m Mode) *FS {
 	return f.unplugged(m, f.rng.Uint64())
 }
 
-// KillImage is what Kill would return now, from a process that lives on; also
-// from a crashed one. The choices of the image follow from seed.
+// KillImage returns what Kill would return now, without ending the process; the process may have
+// crashed. The random choices of the image are determined by seed.
 func (f *FS) KillImage(seed uint64) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.killed(seed)
 }
 
-// PowerLossImage is what PowerLoss would return now, from a process that lives
-// on; also from a crashed one, so that one run of a workload gives many images.
-// What survives follows from seed.
+// PowerLossImage returns what PowerLoss would return now, without ending the process; the process
+// may have crashed. One run of a workload thus gives many images. seed determines what survives.
 func (f *FS) PowerLossImage(m Mode, seed uint64) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +108,7 @@ func (f *FS) killed(seed uint64) *FS {
 	return next
 }
 
-// copyOf returns the copy of n and all below it, one for each node.
+// copyOf returns the copy of n and everything below it, one for each node.
 func copyOf(n *node, copies map[*node]*node) *node {
 	if c := copies[n]; c != nil {
 		return c
@@ -161,8 +158,8 @@ func survivingNames(pending []nameChange, m Mode, rng *rand.Rand) []nameChange {
 	}
 }
 
-// grow fills dir with what disk has in old, in the order of names, so that one
-// seed makes one image. What no surviving name leads to is lost.
+// grow fills dir with the entries that disk has for old, in the order of names, so that a seed
+// determines the image. Nodes without a surviving name are lost.
 func (f *FS) grow(dir *node, disk names, old *node, m Mode) {
 	for _, name := range slices.Sorted(maps.Keys(disk.dirs[old])) {
 		was := disk.dirs[old][name]

@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// sectorSize is what a disk writes as a whole, in bytes.
+// sectorSize is the unit of a disk's writes, in bytes.
 const sectorSize = 512
 
 type changeKind uint8
@@ -15,11 +15,10 @@ type changeKind uint8
 const (
 	wrote     changeKind = iota // data at off
 	truncated                   // to size
-	extended                    // to size, where it was shorter
+	extended                    // to size, if it was shorter
 )
 
-// change is one change of a file that no Datasync has covered. It never changes
-// itself, so images share it.
+// change is one change of a file that no Datasync has covered. It is immutable, so images share it.
 type change struct {
 	kind changeKind
 	seq  int64 // counts the changes of the file
@@ -28,11 +27,11 @@ type change struct {
 	size int64
 }
 
-// sized returns the size of the file after the change, where it was size before.
+// sized returns the size of the file after the change, given its size before.
 func (c change) sized(size int64) int64 {
 	switch c.kind {
 	case wrote:
-		if len(c.data) == 0 { // cut by the crash
+		if len(c.data) == 0 { // truncated by the crash
 			return size
 		}
 		return max(size, c.off+int64(len(c.data)))
@@ -61,18 +60,18 @@ func (c change) sectors() (first, end int64) {
 
 // inode is a file without its name.
 //
-//	base ──log──▶ cache     what reads see
+//	base ──log──▶ cache     seen by reads
 //	  │
-//	durable                 what the disk has
+//	durable                 on disk
 //
-// base is the cache before the first change in the log. It is what the disk has,
-// and then nil here, unless a failed sync made the cache forget that pages were
-// dirty: those are in base and on no disk, and no later sync writes them.
+// base is the cache before the first change in the log. It equals the content of the disk, and is
+// then nil, unless a failed sync marked dirty pages as clean: those are in base and not on disk,
+// and no later sync writes them.
 type inode struct {
 	cache, durable, base *ram.Bytes
 	log                  []change
 	seq                  int64     // of the newest change
-	modified             time.Time // when that was; it survives everything
+	modified             time.Time // time of the newest change; survives everything
 }
 
 func newInode() *inode {
@@ -107,7 +106,7 @@ func (n *inode) sync(seq int64) {
 	n.durable, n.log = disk, append([]change(nil), n.log[k:]...)
 }
 
-// start returns the cache before the first change of the log.
+// start returns the cache before the first change in the log.
 func (n *inode) start() *ram.Bytes {
 	if n.base != nil {
 		return n.base
@@ -115,7 +114,7 @@ func (n *inode) start() *ram.Bytes {
 	return n.durable
 }
 
-// syncAll is sync where cache and disk differ by the log alone.
+// syncAll is sync if cache and disk differ only by the log.
 func (n *inode) syncAll() {
 	for _, c := range n.log {
 		if c.kind == truncated {
@@ -130,9 +129,9 @@ func (n *inode) syncAll() {
 	n.log = nil
 }
 
-// forget is what a failed sync does to the pages that it could not write: they
-// count as clean. keepCached leaves them readable, until power is lost;
-// otherwise reads see what the disk has.
+// forget simulates the effect of a failed sync on the pages that it could not write: they count as
+// clean. keepCached leaves them readable until a power loss; otherwise reads see the content of the
+// disk.
 func (n *inode) forget(keepCached bool) {
 	n.log = nil
 	if keepCached {
@@ -142,7 +141,7 @@ func (n *inode) forget(keepCached bool) {
 	}
 }
 
-// clone is the inode after the process was killed.
+// clone returns the inode after the process was killed.
 func (n *inode) clone() *inode {
 	c := &inode{cache: n.cache.Clone(), durable: n.durable.Clone(), log: append([]change(nil), n.log...), seq: n.seq, modified: n.modified}
 	if n.base != nil {
@@ -151,7 +150,7 @@ func (n *inode) clone() *inode {
 	return c
 }
 
-// afterPowerLoss is the inode after power was lost.
+// afterPowerLoss returns the inode after a power loss.
 func (n *inode) afterPowerLoss(m Mode, rng *rand.Rand) *inode {
 	log, sizes, keep := n.log, len(n.log), always
 	switch m {
@@ -177,11 +176,11 @@ func (n *inode) afterPowerLoss(m Mode, rng *rand.Rand) *inode {
 
 func always() bool { return true }
 
-// someLikelihood is a likelihood to survive, the two extremes included: one file
-// may have everything and another one nothing.
+// someLikelihood returns a likelihood of survival, including both extremes: one file may keep
+// everything and another nothing.
 func someLikelihood(rng *rand.Rand) float64 { return float64(rng.IntN(5)) / 4 }
 
-// garble puts random bytes into some of the sectors that the writes in log touched: in whole
+// garble puts random bytes into some of the sectors that the writes in log touched: into whole
 // sectors, or only where the writes were.
 func garble(disk *ram.Bytes, log []change, whole bool, rng *rand.Rand) {
 	likely := []float64{0, 0.05, 0.25, 1}[rng.IntN(4)]
@@ -203,7 +202,7 @@ func garble(disk *ram.Bytes, log []change, whole bool, rng *rand.Rand) {
 	}
 }
 
-// prefix returns the first changes of log, the last of them cut at a sector.
+// prefix returns the first changes of log, the last of them truncated at a sector.
 func prefix(log []change, rng *rand.Rand) []change {
 	k := rng.IntN(len(log) + 1)
 	if k == len(log) {
@@ -219,11 +218,10 @@ func prefix(log []change, rng *rand.Rand) []change {
 	return append(log[:k:k], c)
 }
 
-// survivors returns what is on a disk that had durable before the changes of log
-// were made to a cache that was base. keep is asked for every sector of every
-// write, in order: did the cache, as it was then, reach the disk? Of the changes
-// of size the first sizes have survived; sectors beyond that size are lost. The
-// cache after the changes is returned too.
+// survivors returns the content of a disk that had durable before the changes of log were applied
+// to the cache base. For every sector of every write, in order, keep decides whether its cached
+// content at that time reached the disk. Of the changes of size, the first sizes survive; sectors
+// beyond that size are lost. It also returns the cache after the changes.
 func survivors(durable, base *ram.Bytes, log []change, sizes int, keep func() bool) (disk, cache *ram.Bytes) {
 	disk, cache = durable.Clone(), base.Clone()
 	size := disk.Size()
@@ -245,7 +243,7 @@ func survivors(durable, base *ram.Bytes, log []change, sizes int, keep func() bo
 	return disk, cache
 }
 
-// copySector writes one sector of the cache, zeros behind the end of the file.
+// copySector writes one sector of the cache, with zeros after the end of the file.
 func copySector(disk, cache *ram.Bytes, sector int64) {
 	var buf [sectorSize]byte
 	off := sector * sectorSize

@@ -13,23 +13,21 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/vfstest"
 )
 
-// modelFile is a file as a list of what it has held: states[0] is durable, the
-// last one is what reads see.
+// modelFile is a file as the list of its states: states[0] is durable, and reads see the last one.
 type modelFile struct {
 	states []string
-	cut    bool   // a truncation is among the changes, which cuts inside sectors
+	cut    bool   // a truncation is among the changes; it may end inside a sector
 	writes []span // since the last sync
 }
 
 func (m *modelFile) now() string { return m.states[len(m.states)-1] }
 
-// machine runs an FS beside a model of one directory, /d.
+// machine runs an FS and a model of one directory, /d.
 type machine struct {
 	fs      *FS
 	now     map[string]*modelFile
 	durable map[string]*modelFile // by the last SyncDir
-	// past has, for every name, the files that stood there since that SyncDir;
-	// nil for none.
+	// past has, for every name, the files that had this name since that SyncDir; nil for none.
 	past map[string][]*modelFile
 }
 
@@ -132,7 +130,7 @@ func (m *machine) Rename(t *rapid.T) {
 
 func (m *machine) Kill(*rapid.T) { m.fs = m.fs.Kill() }
 
-// PowerLoss compares what is left with the model and goes on from there.
+// PowerLoss compares the image with the model and continues with the image.
 func (m *machine) PowerLoss(t *rapid.T) {
 	mode := rapid.SampledFrom(append(Modes(), GarbleSectors)).Draw(t, "mode")
 	m.fs = m.fs.PowerLoss(mode)
@@ -152,13 +150,13 @@ func (m *machine) PowerLoss(t *rapid.T) {
 			got = fmt.Sprintf("%d bytes", len(content))
 		}
 		if !slices.ContainsFunc(stood, func(f *modelFile) bool { return possible(f, left[name], mode) }) {
-			t.Fatalf("%v left %s under %s, which none of %d files that stood there can have become", mode, got, name, len(stood))
+			t.Fatalf("%v left %s under %s, which is not a possible state of the %d files that had this name", mode, got, name, len(stood))
 		}
 	}
 	m.now, m.durable, m.past = left, maps.Clone(left), map[string][]*modelFile{}
 }
 
-// t2 lets the test helpers of this package work inside a property.
+// t2 makes the test helpers of this package usable inside a property.
 func t2(t *rapid.T) testing.TB { return tb{TB: nil, t: t} }
 
 type tb struct {
@@ -170,7 +168,7 @@ func (b tb) Helper()                   { b.t.Helper() }
 func (b tb) Fatal(args ...any)         { b.t.Fatal(args...) }
 func (b tb) Fatalf(s string, a ...any) { b.t.Fatalf(s, a...) }
 
-// possible reports whether power loss in this mode can have made left of f.
+// possible reports whether a power loss in this mode can turn f into left.
 func possible(f, left *modelFile, mode Mode) bool {
 	if f == nil || left == nil {
 		return f == nil && left == nil
@@ -216,7 +214,7 @@ func (m *modelFile) atRisk(at int, mode Mode) bool {
 	})
 }
 
-// tornPrefix reports whether got is one state with some sectors of the next.
+// tornPrefix reports whether got is a state with some sectors of the next one.
 func tornPrefix(states []string, got string) bool {
 	for i := range len(states) - 1 {
 		for cut := 0; cut <= len(states[i+1]); cut += sectorSize {
@@ -232,7 +230,7 @@ func tornPrefix(states []string, got string) bool {
 	return false
 }
 
-// Check compares what reads see with the model.
+// Check compares the visible content with the model.
 func (m *machine) Check(t *rapid.T) {
 	list, err := m.fs.List("/d")
 	check(t, err)
@@ -241,7 +239,7 @@ func (m *machine) Check(t *rapid.T) {
 	}
 	for name, f := range m.now {
 		if vfstest.Get(t2(t), m.fs, "/d/"+name) != f.now() {
-			t.Fatalf("%s does not hold what was written", name)
+			t.Fatalf("%s does not have the written content", name)
 		}
 	}
 }

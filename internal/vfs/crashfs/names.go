@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// names are the entries of all directories as a disk has them. A node stands at
-// one place at most: there are no hard links.
+// names are the entries of all directories on disk. A node has at most one name: there are no hard
+// links.
 type names struct {
 	dirs map[*node]map[string]*node
 	at   map[*node]slot
@@ -29,16 +29,15 @@ func (n names) clone() names {
 	return c
 }
 
-// nameChange is one change of names, which survives as a whole or not at all:
-// node comes to stand in to, where it has a directory, and nothing stands in
-// from any more, where it has one. A rename has both.
+// nameChange is one atomic change of names: if to has a directory, node becomes its entry; if from
+// has a directory, its entry is removed. A rename has both.
 type nameChange struct {
 	node     *node
 	from, to slot
 }
 
-// apply makes the change. Changes may be applied without those before them, so
-// nothing is taken for granted of what stands where.
+// apply makes the change. Changes may be applied without earlier ones, so apply assumes nothing
+// about existing entries.
 func (n names) apply(c nameChange) {
 	if c.from.Dir != nil {
 		n.clear(c.from)
@@ -63,7 +62,7 @@ func (n names) clear(s slot) {
 	}
 }
 
-// changed applies c to the tree that the process sees and remembers it.
+// changed applies c to the tree that the process sees, and records it.
 func (f *FS) changed(c nameChange) {
 	if c.from.Dir != nil {
 		delete(c.from.Dir.Entries, c.from.Name)
@@ -74,11 +73,12 @@ func (f *FS) changed(c nameChange) {
 	f.pending = append(f.pending, c)
 }
 
-// commit makes durable the pending changes in dir, and earlier ones elsewhere
-// that they build on: a journal commits a rename between two directories as one
+// commit makes the pending changes in dir durable, and earlier changes elsewhere that they depend
+// on: a file system journal commits a rename between two directories as one transaction, and never
+// before earlier changes of the same name or file.
 // transaction, and never before what the same name or file went through earlier.
 func (f *FS) commit(dir *node) {
-	slots := map[slot]bool{} // a file's changes are a chain of slots
+	slots := map[slot]bool{} // the changes of a file form a chain of slots
 	needed := make([]bool, len(f.pending))
 	for i := len(f.pending) - 1; i >= 0; i-- {
 		c := f.pending[i]
@@ -108,7 +108,7 @@ func (f *FS) Create(name string) (vfs.File, error) {
 	defer f.mu.Unlock()
 	n, err := f.create(name)
 	if err != nil {
-		return nil, wrap("create", name, err)
+		return nil, ram.PathError("create", name, err)
 	}
 	return &file{fs: f, name: name, node: n}, nil
 }
@@ -135,7 +135,7 @@ func (f *FS) MkdirAll(name string) error {
 	defer f.mu.Unlock()
 	err := f.alive()
 	if err != nil {
-		return wrap("mkdir", name, err)
+		return ram.PathError("mkdir", name, err)
 	}
 	missing, err := f.root.Missing(name)
 	for _, dir := range missing {
@@ -143,7 +143,7 @@ func (f *FS) MkdirAll(name string) error {
 			err = f.mkdir(dir)
 		}
 	}
-	return wrap("mkdir", name, err)
+	return ram.PathError("mkdir", name, err)
 }
 
 func (f *FS) mkdir(dir string) error {
@@ -166,7 +166,7 @@ func (f *FS) Remove(name string) error {
 	if err == nil {
 		err = f.remove(name)
 	}
-	return wrap("remove", name, err)
+	return ram.PathError("remove", name, err)
 }
 
 func (f *FS) remove(name string) error {
@@ -186,13 +186,13 @@ func (f *FS) RemoveAll(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.alive(); err != nil {
-		return wrap("remove", name, err)
+		return ram.PathError("remove", name, err)
 	}
 	n, err := f.root.Find(name)
 	if err != nil {
-		return nil // nothing stands there
+		return nil // there is nothing to remove
 	}
-	return wrap("remove", name, f.removeAll(name, n))
+	return ram.PathError("remove", name, f.removeAll(name, n))
 }
 
 func (f *FS) removeAll(name string, n *node) error {
@@ -237,11 +237,11 @@ func (f *FS) SyncDir(dir string) error {
 	defer f.mu.Unlock()
 	err := f.alive()
 	if err != nil {
-		return wrap("fsync", dir, err)
+		return ram.PathError("fsync", dir, err)
 	}
 	n, err := f.root.FindDir(dir)
 	if err != nil {
-		return wrap("fsync", dir, err)
+		return ram.PathError("fsync", dir, err)
 	}
 	happens, err := f.step("syncdir", dir)
 	if happens {
@@ -250,10 +250,10 @@ func (f *FS) SyncDir(dir string) error {
 	if err == nil {
 		f.dirSyncs++
 	}
-	return wrap("fsync", dir, err)
+	return ram.PathError("fsync", dir, err)
 }
 
-// wait takes the time of a sync, without any lock.
+// wait sleeps for the time of a sync, without any lock.
 func (f *FS) wait() {
 	f.mu.Lock()
 	latency := f.latency

@@ -44,7 +44,7 @@ func TestANewDirectoryNeedsTheSyncOfItsParent(t *testing.T) {
 	}
 	ok(t, f.SyncDir("/"))
 	if next := f.PowerLoss(DropUnsynced); !has(t, next, "/a/b/x") {
-		t.Error("all of the path was synced, and it is lost")
+		t.Error("the whole path was synced, and it is lost")
 	}
 }
 
@@ -60,9 +60,8 @@ func TestARenameDoesNotSyncTheFile(t *testing.T) {
 	}
 }
 
-// The way every small state file is replaced: at no point is it missing, and
-// never does it stand under two names.
-func TestARenameHappensAsAWholeOrNotAtAll(t *testing.T) {
+// Small state files are replaced by a rename: the file is never missing, and never has two names.
+func TestARenameIsAtomic(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(400) {
 		f := withDir(t)
@@ -140,8 +139,8 @@ func TestAHalfRemovedTreeMayBeLeft(t *testing.T) {
 	}
 }
 
-// SyncDir of the one directory commits a rename between two as a whole, and what
-// the same file went through before.
+// SyncDir of either directory commits a rename between the two as a whole, and earlier changes of
+// the same file.
 func TestARenameBetweenDirectoriesIsCommittedByEither(t *testing.T) {
 	for _, dir := range []string{"/d", "/e"} {
 		f := withDir(t)
@@ -160,7 +159,7 @@ func TestARenameBetweenDirectoriesIsCommittedByEither(t *testing.T) {
 	}
 }
 
-func TestAFileStandsUnderOneNameAtMost(t *testing.T) {
+func TestAFileHasAtMostOneName(t *testing.T) {
 	f := withDir(t)
 	put(t, f, "/d/a", "x")
 	ok(t, f.Rename("/d/a", "/d/b"))
@@ -180,7 +179,7 @@ func TestAFileStandsUnderOneNameAtMost(t *testing.T) {
 	}
 }
 
-func TestRenameOfADirectoryTakesItsFilesAlong(t *testing.T) {
+func TestRenameOfADirectoryMovesItsFiles(t *testing.T) {
 	f := withDir(t)
 	ok(t, f.MkdirAll("/d/t"))
 	ok(t, f.SyncDir("/d"))

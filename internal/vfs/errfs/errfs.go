@@ -1,14 +1,13 @@
-// Package errfs makes a file system fail as disks and kernels do.
+// Package errfs injects the failures of disks and kernels into a file system.
 //
-// It wraps any vfs.FS and passes every call through but those that a rule picks:
-// they get an error, take long, write only a part, or lose dirty pages as a
-// failed fdatasync does. Apart from rules it can be a disk that gets full. It
-// promises that without rules and quota it behaves like what it wraps, and that
-// a call that it fails has not reached what it wraps, but for Close and the part
-// of a short write. It counts the calls by their kind.
+// It wraps any vfs.FS and passes every call through, except those that match a rule: they return an
+// error, take long, write only a part, or drop dirty pages as a failed fdatasync does. Independent
+// of rules it can simulate a full disk. Without rules and quota it behaves like the wrapped file
+// system. A call that it fails does not reach the wrapped file system, except Close and the part of
+// a short write. It counts the calls by kind.
 //
-// Tests of everything that stores bytes call it, over crashfs where they need to
-// know what survives. It knows nothing of what is stored.
+// Tests of all code that stores bytes use it, over crashfs if they must know what survives. It
+// knows nothing of the stored data.
 package errfs
 
 import (
@@ -24,11 +23,11 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Op is a kind of call, or several of them or'ed together.
+// Op is a kind of call, or several kinds combined by or.
 type Op uint32
 
-// The kinds of calls: one for each method of vfs.FS and vfs.File, except that
-// Write is WriteAt and WriteVecAt, and Remove is Remove and RemoveAll.
+// The kinds of calls: one for each method of vfs.FS and vfs.File, except that Write stands for
+// WriteAt and WriteVecAt, and Remove for Remove and RemoveAll.
 const (
 	Open Op = 1 << iota
 	Create
@@ -66,63 +65,59 @@ func (o Op) String() string {
 	return strings.Join(set, "|")
 }
 
-// Call is one call as rules see it.
+// Call is a call as rules see it.
 type Call struct {
 	Op   Op
-	Path string // the file's name as it was opened, or the old name of a rename
+	Path string // the file's name when it was opened, or the old name of a rename
 	To   string // the new name of a rename
 	Off  int64  // Read, Write, Allocate; the size for Truncate
 	Len  int64  // Read, Write, Allocate
-	N    int    // the how-manieth call since Add that the rule's Ops, Path and When pick, from 1
+	N    int    // number of calls since Add that match the rule's Ops, Path and When, including this one
 }
 
-// Drop is what a Datasync that a rule fails does to the file's dirty pages. The
-// file system below must know (crashfs does); others keep them dirty.
+// Drop is the effect of a failed Datasync on the file's dirty pages. The wrapped file system must
+// support it (crashfs does); others keep them dirty.
 type Drop uint8
 
 const (
 	// KeepDirty does nothing; the next Datasync writes them.
 	KeepDirty Drop = iota
-	// DropCached makes them count as clean and leaves them readable until power is
-	// lost; the next Datasync succeeds without having written them. This is what
-	// Linux does.
+	// DropCached marks them as clean and leaves them readable until a power loss; the next Datasync
+	// succeeds without writing them. This is what Linux does.
 	DropCached
-	// DropEvicted makes them count as clean and go away; reads see what the disk
-	// has, as Linux does when it needs the memory.
+	// DropEvicted marks them as clean and evicts them; reads see the content of the disk. Linux
+	// does this if it needs the memory.
 	DropEvicted
 )
 
-// Rule says which calls fail, and how.
+// Rule determines which calls fail, and how.
 type Rule struct {
-	// Ops are the kinds of calls; 0 is Any.
+	// Ops are the kinds of calls; 0 means Any.
 	Ops Op
-	// Path is a pattern as path.Match takes it, for the whole path or, where it
-	// has no slash, for its last element; either name of a rename will do. Empty:
-	// every path.
+	// Path is a pattern of path.Match for the whole path, or, if it has no slash, for the last
+	// element; for a rename either name may match. Empty matches every path.
 	Path string
-	// When, where set, must answer true too. It must not call the FS.
+	// When, if set, must return true too. It must not call the FS.
 	When func(Call) bool
-	// From is the first of these calls that the rule acts on, counted from 1; 0
-	// is 1.
+	// From is the number of the first matching call that fails, counted from 1; 0 means 1.
 	From int
-	// Count is how many calls it acts on; 0 is all from From on.
+	// Count is the number of calls that fail; 0 means all from From on.
 	Count int
 
-	// Before, where set, runs before the call, which waits for it: a test holds a
-	// call with it. No lock is held.
+	// Before, if set, runs before the call, which waits for it, so a test can hold up a call. No
+	// lock is held.
 	Before func(Call)
-	// Delay makes the call wait.
+	// Delay delays the call.
 	Delay time.Duration
-	// Err is what the call returns, wrapped with operation and path; nil lets it
-	// pass.
+	// Err is the error of the call, wrapped with operation and path; nil lets the call succeed.
 	Err error
-	// Short is how many bytes a Write writes, or a Read reads, before Err.
+	// Short is the number of bytes that a Write writes, or a Read reads, before Err.
 	Short int
-	// Drop is for Datasync.
+	// Drop applies to Datasync.
 	Drop Drop
 }
 
-// picks reports whether the rule is about c at all.
+// picks reports whether the rule matches c.
 func (r *Rule) picks(c Call) bool {
 	if r.Ops != 0 && r.Ops&c.Op == 0 {
 		return false
@@ -141,7 +136,7 @@ func matches(pattern, name string) bool {
 	return yes && err == nil
 }
 
-// Fault is a rule that was added to an FS. It acts until Off.
+// Fault is a rule that was added to an FS. It is active until Off.
 type Fault struct {
 	fs     *FS
 	rule   Rule
@@ -153,7 +148,7 @@ type Fault struct {
 // Off switches the rule off.
 func (f *Fault) Off() { f.set(true) }
 
-// On switches the rule on again. Calls while it was off are not counted.
+// On switches the rule on again. Calls made while it was off are not counted.
 func (f *Fault) On() { f.set(false) }
 
 func (f *Fault) set(off bool) {
@@ -162,14 +157,14 @@ func (f *Fault) set(off bool) {
 	f.off = off
 }
 
-// Hits returns how many calls the rule has acted on.
+// Hits returns the number of calls that the rule affected.
 func (f *Fault) Hits() int {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	return f.hits
 }
 
-// act counts the call and reports whether the rule acts on it. fs.mu is held.
+// act counts the call and reports whether the rule affects it. The caller must hold fs.mu.
 func (f *Fault) act(c *Call) bool {
 	if f.off || !f.rule.picks(*c) {
 		return false
@@ -189,7 +184,7 @@ type FS struct {
 	under vfs.FS
 	full  quota
 
-	mu     sync.Mutex // guards what follows; not held during calls
+	mu     sync.Mutex // guards the following fields; not held during calls
 	faults []*Fault
 	calls  [ops]int
 }
@@ -199,9 +194,8 @@ var _ vfs.FS = (*FS)(nil)
 // New wraps under.
 func New(under vfs.FS) *FS { return &FS{under: under} }
 
-// Add makes the rule act from the next call on. Where several rules act on a
-// call, their delays add up and the first error counts. A malformed Path matches
-// nothing.
+// Add activates the rule from the next call on. If several rules match a call, their delays add up
+// and the first error counts. A malformed Path matches nothing.
 func (f *FS) Add(r Rule) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,7 +204,7 @@ func (f *FS) Add(r Rule) *Fault {
 	return fault
 }
 
-// Clear takes all rules away.
+// Clear removes all rules.
 func (f *FS) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,7 +214,7 @@ func (f *FS) Clear() {
 	f.faults = nil
 }
 
-// Calls returns how many calls of these kinds were made, failed ones included.
+// Calls returns the number of calls of these kinds, including failed ones.
 func (f *FS) Calls(kinds Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,8 +227,8 @@ func (f *FS) Calls(kinds Op) int {
 	return n
 }
 
-// enter is what every call goes through first. It returns the rule whose error
-// the call gets, or nil.
+// enter must be called first by every call. It returns the rule whose error the call returns, or
+// nil.
 func (f *FS) enter(c Call) *Rule {
 	type action struct {
 		rule *Rule
@@ -266,7 +260,7 @@ func (f *FS) enter(c Call) *Rule {
 	return nil
 }
 
-// fails is enter for calls that a rule can only fail.
+// fails is enter for calls without partial effects.
 func (f *FS) fails(c Call) error {
 	if r := f.enter(c); r != nil {
 		return failed(c, r.Err)
@@ -349,7 +343,7 @@ func (f *FS) Lock(name, holder string) (io.Closer, error) {
 	return f.under.Lock(name, holder)
 }
 
-// Free implements vfs.FS; under a quota it reports what the quota leaves.
+// Free implements vfs.FS; under a quota it reports the rest of the quota.
 func (f *FS) Free(dir string) (available, total uint64, err error) {
 	if err := f.fails(Call{Op: Free, Path: dir}); err != nil {
 		return 0, 0, err

@@ -19,7 +19,7 @@ func TestWithoutRulesItKeepsTheContract(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) { return memory(t), "/d" })
 }
 
-// A quota that is far away changes nothing either.
+// A quota that is not reached changes nothing either.
 func TestWithAQuotaItKeepsTheContract(t *testing.T) {
 	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
 		f := memory(t)
@@ -49,7 +49,7 @@ func create(t testing.TB, f vfs.FS, name string) vfs.File {
 	return h
 }
 
-// every is one call of each kind on one file system.
+// every makes one call of each kind on one file system.
 func every(f *FS, h vfs.File) map[Op]func() error {
 	return map[Op]func() error{
 		Open: func() error { _, err := f.Open("/d/a"); return err }, Create: func() error { _, err := f.Create("/d/new"); return err },
@@ -119,7 +119,7 @@ func TestWhichCallsARuleActsOn(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rule Rule
-		want string // one letter for each of six writes: a, b, a, b, … ; x: it failed
+		want string // one letter for each of six writes: a, b, a, b, … ; x: a failed write
 	}{
 		{"all", Rule{}, "xxxxxx"},
 		{"by name", Rule{Path: "b.log"}, "axaxax"},
@@ -238,8 +238,8 @@ func TestDelaysAddUpAndHooksHold(t *testing.T) {
 	})
 }
 
-// The way Linux treats dirty pages that it could not write: the error is told
-// once, the next fdatasync succeeds, and the bytes are on no disk.
+// Linux handles dirty pages that it could not write like this: it reports the error once, the next
+// fdatasync succeeds, and the bytes are not on disk.
 func TestTheSyncAfterAFailedOneProvesNothing(t *testing.T) {
 	for drop, want := range map[Drop]struct{ read, disk string }{
 		KeepDirty:   {"new", "new"},

@@ -10,7 +10,7 @@ type file struct {
 	under vfs.File
 }
 
-// dropper is a file that knows what becomes of dirty pages: those of crashfs.
+// dropper is a file that can drop dirty pages, as those of crashfs can.
 type dropper interface{ DropDirty(keepCached bool) }
 
 // Name implements vfs.File.
@@ -60,7 +60,7 @@ func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// write writes as much of bufs, c.Len bytes, as the quota allows.
+// write writes as much of bufs, c.Len bytes in all, as the quota allows.
 func (h *file) write(c Call, bufs [][]byte) (int, error) {
 	if c.Len == 0 {
 		return h.under.WriteVecAt(bufs, c.Off)
@@ -113,7 +113,7 @@ func (h *file) Truncate(size int64) error {
 	return h.grow(c, size, func() error { return h.under.Truncate(size) })
 }
 
-// grow makes a call after which the file reaches to end, all of it or nothing.
+// grow makes a call that extends the file to end, entirely or not at all.
 func (h *file) grow(c Call, end int64, call func() error) error {
 	space, err := h.fs.full.reserve(h, end)
 	if err != nil {
@@ -134,8 +134,7 @@ func (h *file) Size() (int64, error) {
 	return h.under.Size()
 }
 
-// Close implements vfs.File. A rule that fails it leaves no file open: a kernel
-// does neither.
+// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does.
 func (h *file) Close() error {
 	fault := h.fs.fails(Call{Op: Close, Path: h.Name()})
 	if err := h.under.Close(); err != nil {

@@ -11,23 +11,23 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// quota is a disk of limited size. A file takes as much as it is long: there are
-// no holes, and a removed file takes nothing even while it is open.
+// quota simulates a disk of limited size. A file uses its length: there are no holes, and a removed
+// file uses nothing even while it is open.
 type quota struct {
-	// mu is held while a file grows, so that two of them do not get the same
-	// space; without a quota it is not.
+	// mu is held while a file grows, so that two files do not get the same space; without a quota
+	// it is not held.
 	mu    sync.Mutex
 	on    bool
 	dir   string
 	bytes int64
 	full  error
-	used  int64 // at least what is used; exact after measure
+	used  int64 // upper bound; exact after measure
 }
 
-// SetQuota limits the files in dir and below to bytes in all, those that are
-// there included. A call that would exceed it fails with full, ENOSPC where that
-// is nil (EDQUOT is the other one that kernels have); a write first writes what
-// fits. Space comes back when files are removed or cut, or by another SetQuota.
+// SetQuota limits the total size of the files in dir, existing ones included, to bytes. A call that
+// would exceed it fails with full, or ENOSPC if that is nil (kernels also use EDQUOT); a write
+// first writes the bytes that fit. Space becomes available when files are removed or truncated, or
+// by another SetQuota.
 func (f *FS) SetQuota(dir string, bytes int64, full error) error {
 	if full == nil {
 		full = syscall.ENOSPC
@@ -39,7 +39,7 @@ func (f *FS) SetQuota(dir string, bytes int64, full error) error {
 	return q.measure(f.under)
 }
 
-// NoQuota takes the limit away.
+// NoQuota removes the limit.
 func (f *FS) NoQuota() {
 	f.full.mu.Lock()
 	defer f.full.mu.Unlock()
@@ -49,12 +49,12 @@ func (f *FS) NoQuota() {
 // space is how far a file may grow.
 type space struct {
 	end  int64
-	full error // why that is less than was asked for
+	full error // why end is less than requested
 	done func()
 }
 
-// reserve takes the space that h needs to reach to end. What it returns as done
-// is called when h has grown.
+// reserve reserves the space that h needs to reach end. The caller must call done after h has
+// grown.
 func (q *quota) reserve(h *file, end int64) (space, error) {
 	q.mu.Lock()
 	if !q.on || !q.covers(h.Name()) {
@@ -90,14 +90,14 @@ func (q *quota) covers(name string) bool {
 	return q.dir == "/" || q.dir == "." || name == q.dir || strings.HasPrefix(name, q.dir+"/")
 }
 
-// measure finds out what is used.
+// measure updates used.
 func (q *quota) measure(under vfs.FS) error {
 	used, err := usage(under, q.dir)
 	q.used = used
 	return err
 }
 
-// usage is the length of all files in dir and below; a missing one has none.
+// usage returns the total length of all files in dir; 0 if it is missing.
 func usage(under vfs.FS, dir string) (int64, error) {
 	list, err := under.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +120,7 @@ func usage(under vfs.FS, dir string) (int64, error) {
 	return sum, nil
 }
 
-// free is what Free reports where the file system below reports these two.
+// free converts the results of the wrapped Free to those under the quota.
 func (q *quota) free(under vfs.FS, dir string, available, total uint64) (uint64, uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -21,7 +21,7 @@ func free(t testing.TB, f *FS) int {
 	return int(available)
 }
 
-func TestAFullDiskTakesWhatFits(t *testing.T) {
+func TestAFullDiskAcceptsWhatFits(t *testing.T) {
 	f := memory(t)
 	ok(t, f.MkdirAll("/d/sub"))
 	vfstest.Put(t, f, "/d/sub/before", strings.Repeat("x", 40))
@@ -33,7 +33,7 @@ func TestAFullDiskTakesWhatFits(t *testing.T) {
 	if n, err := h.WriteAt(make([]byte, 50), 0); n != 50 || err != nil {
 		t.Fatal(n, err)
 	}
-	if n, err := h.WriteAt([]byte("x"), 3); n != 1 || err != nil { // which takes no space and gives none back
+	if n, err := h.WriteAt([]byte("x"), 3); n != 1 || err != nil { // overwriting neither uses nor frees space
 		t.Fatal(n, err)
 	}
 	n, err := h.WriteVecAt([][]byte{[]byte("01234"), []byte("56789"), []byte("abc")}, 50)
@@ -58,11 +58,11 @@ func TestAFullDiskTakesWhatFits(t *testing.T) {
 		}
 	}
 	if size, err := h.Size(); size != 60 || err != nil {
-		t.Errorf("a refused call grew the file: size %d, %v", size, err)
+		t.Errorf("a rejected call extended the file: size %d, %v", size, err)
 	}
 }
 
-func TestSpaceComesBack(t *testing.T) {
+func TestSpaceBecomesAvailable(t *testing.T) {
 	f := memory(t)
 	ok(t, f.SetQuota("/d", 100, syscall.EDQUOT))
 	h := create(t, f, "/d/a")

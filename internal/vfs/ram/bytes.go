@@ -5,19 +5,18 @@ import "bytes"
 // pageSize is the unit of copying, in bytes.
 const pageSize = 4096
 
-// page is 4 KiB of a file. Only the Bytes that has the same owner may write it;
-// a page without its owner is shared and never changes again.
+// page is 4 KiB of a file. Only the Bytes with the same owner may write it; a page without owner is
+// shared and never changes again.
 type page struct {
 	owner *owner
 	data  [pageSize]byte
 }
 
-// owner is an identity; its size keeps two of them at different addresses.
+// owner is an identity; its size gives two owners different addresses.
 type owner struct{ _ byte }
 
-// Bytes is the content of a file. A page that was only ever written with zeros
-// takes no memory. The zero value is empty. Reads may run beside each other,
-// everything else, Clone included, needs to be alone.
+// Bytes is the content of a file. A page with only zeros uses no memory. The zero value is empty.
+// Reads may run concurrently; all other calls, including Clone, need exclusive access.
 type Bytes struct {
 	pages []*page // nil is a page of zeros
 	size  int64
@@ -27,8 +26,7 @@ type Bytes struct {
 // Size returns the length in bytes.
 func (b *Bytes) Size() int64 { return b.size }
 
-// ReadAt copies what stands at off into p and returns how much that was: less
-// than len(p) only at the end.
+// ReadAt copies bytes from off to p and returns their number: fewer than len(p) only at the end.
 func (b *Bytes) ReadAt(p []byte, off int64) int {
 	if off >= b.size {
 		return 0
@@ -47,7 +45,7 @@ func (b *Bytes) ReadAt(p []byte, off int64) int {
 	return len(p)
 }
 
-// WriteAt puts p at off and grows the content where it reaches beyond the end.
+// WriteAt copies p to off and extends the content if necessary.
 func (b *Bytes) WriteAt(p []byte, off int64) {
 	if len(p) == 0 {
 		return
@@ -63,7 +61,7 @@ func (b *Bytes) WriteAt(p []byte, off int64) {
 	}
 }
 
-// zeros reports whether p is all zeros, by comparing it with itself one byte on.
+// zeros reports whether p is all zeros, by comparing it with itself shifted by one byte.
 func zeros(p []byte) bool {
 	return p[0] == 0 && bytes.Equal(p[1:], p[:len(p)-1])
 }
@@ -83,7 +81,7 @@ func (b *Bytes) own(i int64) *page {
 	return pg
 }
 
-// Resize cuts the content, or extends it with zeros.
+// Resize truncates the content, or extends it with zeros.
 func (b *Bytes) Resize(size int64) {
 	count := int((size + pageSize - 1) / pageSize)
 	if size < b.size {
@@ -98,14 +96,14 @@ func (b *Bytes) Resize(size int64) {
 	b.size = size
 }
 
-// Clone returns a copy, which shares the pages until one of the two writes them.
+// Clone returns a copy that shares the pages until either of the two writes them.
 func (b *Bytes) Clone() *Bytes {
 	b.owner = nil
 	return &Bytes{pages: append([]*page(nil), b.pages...), size: b.size}
 }
 
-// Share makes the pages around [off, off+n) what they are in src, growing the
-// content with them, and copies nothing.
+// Share replaces the pages around [off, off+n) by those of src, extending the content if necessary,
+// without copying bytes.
 func (b *Bytes) Share(src *Bytes, off, n int64) {
 	if n <= 0 || off >= src.size {
 		return
@@ -114,8 +112,8 @@ func (b *Bytes) Share(src *Bytes, off, n int64) {
 	b.Resize(max(b.size, min(src.size, (last+1)*pageSize)))
 	for i := off / pageSize; i <= last; i++ {
 		pg := src.pages[i]
-		// A page that src owns is seen by nobody else yet, so its owner may be
-		// written; a shared page is read by others at this moment.
+		// A page that src owns is not shared yet, so its owner may be changed; a shared page may be
+		// read concurrently.
 		if pg != nil && src.owner != nil && pg.owner == src.owner {
 			pg.owner = nil
 		}

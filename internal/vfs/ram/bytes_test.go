@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pair is a Bytes beside what it should hold.
+// pair is a Bytes and its expected content.
 type pair struct {
 	b    *Bytes
 	want []byte
@@ -42,7 +42,7 @@ func (p *pair) check(t *rapid.T) {
 	}
 }
 
-// Clones share pages, and no write to one of them is seen in another.
+// Clones share pages, and a write to one clone does not change another.
 func TestClonesAreIndependent(t *testing.T) {
 	const limit = 5 * pageSize
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +59,7 @@ func TestClonesAreIndependent(t *testing.T) {
 				all = append(all, &pair{p.b.Clone(), bytes.Clone(p.want)})
 			},
 			"share": func(t *rapid.T) {
-				// The whole of one becomes the other's, as after a sync.
+				// One takes over all pages of the other, as after a sync.
 				src, dst := some(), some()
 				dst.b.Share(src.b, 0, src.b.Size())
 				dst.b.Resize(src.b.Size())
@@ -83,7 +83,7 @@ func TestShareTakesWholePages(t *testing.T) {
 	dst.ReadAt(got, 0)
 	want := append(append(bytes.Repeat([]byte{'d'}, pageSize), bytes.Repeat([]byte{'s'}, pageSize)...), bytes.Repeat([]byte{'d'}, pageSize)...)
 	if !bytes.Equal(got, want) {
-		t.Error("Share took other pages than those it was asked for")
+		t.Error("Share replaced other pages")
 	}
 	src.WriteAt([]byte("x"), pageSize)
 	if dst.ReadAt(got[:1], pageSize); got[0] != 's' {
@@ -96,7 +96,7 @@ func TestZerosTakeNoMemory(t *testing.T) {
 	b.WriteAt(make([]byte, 100*pageSize), 10)
 	for i, pg := range b.pages {
 		if pg != nil {
-			t.Errorf("page %d of zeros is held", i)
+			t.Errorf("page %d of zeros uses memory", i)
 		}
 	}
 	if b.Size() != 100*pageSize+10 {
@@ -104,7 +104,7 @@ func TestZerosTakeNoMemory(t *testing.T) {
 	}
 }
 
-// Under the race detector: copies are used by different goroutines.
+// With the race detector: different goroutines use the copies.
 func TestCopiesMayBeUsedConcurrently(t *testing.T) {
 	var b Bytes
 	b.WriteAt(bytes.Repeat([]byte{'x'}, 4*pageSize), 0)

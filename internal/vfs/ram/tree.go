@@ -1,27 +1,36 @@
 package ram
 
 import (
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"syscall"
 )
 
-// Node is a file or a directory; F is what the file system keeps for each.
+// PathError adds the operation and the path to an error that is not nil.
+func PathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// Node is a file or a directory; F is the data of the file system for each.
 type Node[F any] struct {
-	// Entries are the names in a directory; nil for a file.
+	// Entries are the entries of a directory by name; nil for a file.
 	Entries map[string]*Node[F]
 	// Data belongs to the file system.
 	Data F
 }
 
-// Slot is the place of a name: an entry of a directory, taken or not.
+// Slot is a name in a directory, with or without an entry.
 type Slot[F any] struct {
 	Dir  *Node[F]
 	Name string
 }
 
-// Node returns what stands in the slot, or nil.
+// Node returns the entry, or nil.
 func (s Slot[F]) Node() *Node[F] { return s.Dir.Entries[s.Name] }
 
 // NewDir returns an empty directory.
@@ -45,8 +54,8 @@ func (n *Node[F]) Names() []string {
 	return names
 }
 
-// split returns the elements of a path; the root has none. Every path is taken
-// from the root, relative ones too.
+// split returns the elements of a path; the root has none. All paths start at the root, even
+// relative ones.
 func split(name string) []string {
 	clean := path.Clean("/" + name)
 	if clean == "/" {
@@ -55,7 +64,7 @@ func split(name string) []string {
 	return strings.Split(clean[1:], "/")
 }
 
-// Find returns the node at name below n, the root.
+// Find returns the node at path name; n must be the root.
 func (n *Node[F]) Find(name string) (*Node[F], error) {
 	if name == "" {
 		return nil, syscall.ENOENT
@@ -82,21 +91,21 @@ func (n *Node[F]) FindDir(name string) (*Node[F], error) {
 	return dir, err
 }
 
-// Slot returns the place of name, whose directory must exist.
+// Slot returns the slot of name, whose directory must exist.
 func (n *Node[F]) Slot(name string) (Slot[F], error) {
 	parts := split(name)
 	if name == "" {
 		return Slot[F]{}, syscall.ENOENT
 	}
 	if len(parts) == 0 {
-		return Slot[F]{}, syscall.EBUSY // the root stands nowhere
+		return Slot[F]{}, syscall.EBUSY // the root has no slot
 	}
 	last := len(parts) - 1
 	dir, err := n.FindDir("/" + strings.Join(parts[:last], "/"))
 	return Slot[F]{Dir: dir, Name: parts[last]}, err
 }
 
-// ForCreate returns the free slot in which Create puts a file.
+// ForCreate returns the empty slot for Create.
 func (n *Node[F]) ForCreate(name string) (Slot[F], error) {
 	s, err := n.Slot(name)
 	if err == nil && s.Node() != nil {
@@ -105,7 +114,7 @@ func (n *Node[F]) ForCreate(name string) (Slot[F], error) {
 	return s, err
 }
 
-// ForRemove returns the slot that Remove empties.
+// ForRemove returns the slot of the entry to remove.
 func (n *Node[F]) ForRemove(name string) (Slot[F], error) {
 	s, err := n.Slot(name)
 	switch {
@@ -119,8 +128,7 @@ func (n *Node[F]) ForRemove(name string) (Slot[F], error) {
 	return s, nil
 }
 
-// ForRename returns the two slots that Rename changes. They are equal where
-// there is nothing to do.
+// ForRename returns the two slots that Rename changes. They are equal if there is nothing to do.
 func (n *Node[F]) ForRename(oldName, newName string) (from, to Slot[F], err error) {
 	if from, err = n.Slot(oldName); err != nil {
 		return from, to, err
@@ -143,12 +151,12 @@ func (n *Node[F]) ForRename(oldName, newName string) (from, to Slot[F], err erro
 	return from, to, err
 }
 
-// inside reports whether name lies below dir.
+// inside reports whether name is below dir.
 func inside(dir, name string) bool {
 	return strings.HasPrefix(path.Clean("/"+name), path.Clean("/"+dir)+"/")
 }
 
-// Missing returns the paths that MkdirAll(name) makes, parents first.
+// Missing returns the paths that MkdirAll(name) must create, parents first.
 func (n *Node[F]) Missing(name string) ([]string, error) {
 	var missing []string
 	at := n

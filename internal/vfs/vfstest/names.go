@@ -51,7 +51,7 @@ func removeAll(t *testing.T, f vfs.FS, dir string) {
 	ok(t, f.RemoveAll(dir+"/d"))
 	ok(t, f.RemoveAll(dir+"/d/e"))
 	if exists(t, f, dir+"/d") || !exists(t, f, dir+"/dd") {
-		t.Error("RemoveAll took too little or too much")
+		t.Error("RemoveAll removed too little or too much")
 	}
 	ok(t, f.RemoveAll(dir+"/dd"))
 	if exists(t, f, dir+"/dd") {
@@ -102,7 +102,7 @@ func renameRefusals(t *testing.T, f vfs.FS, dir string) {
 		wantErr(t, "Rename "+c.from+" to "+c.to, f.Rename(dir+c.from, dir+c.to), c.want)
 	}
 	if !exists(t, f, dir+"/d/e") || !exists(t, f, dir+"/file") || !exists(t, f, dir+"/empty") {
-		t.Error("a refused rename moved something")
+		t.Error("a rejected rename moved something")
 	}
 }
 
@@ -132,8 +132,8 @@ func list(t *testing.T, f vfs.FS, dir string) {
 	wantErr(t, "List of a file", err, syscall.ENOTDIR)
 }
 
-// modified checks that every change of a file moves the time of its last change,
-// as soon as the system's clock, which may be coarse, has moved.
+// modified checks that every change of a file advances its modification time, as soon as the
+// system's clock, which may be coarse, has advanced.
 func modified(t *testing.T, f vfs.FS, name string, since time.Time) {
 	h, err := f.Open(name)
 	ok(t, err)
@@ -147,7 +147,7 @@ func modified(t *testing.T, f vfs.FS, name string, since time.Time) {
 		var st vfs.Info
 		for begin := time.Now(); !st.Modified.After(since); time.Sleep(100 * time.Microsecond) {
 			if ok(t, change()); time.Since(begin) > 10*time.Second {
-				t.Fatalf("%s: last changed at %v, as before", what, st.Modified)
+				t.Fatalf("%s: last changed at %v, not later", what, st.Modified)
 			}
 			st, err = f.Stat(name)
 			ok(t, err)
@@ -163,7 +163,7 @@ func stat(t *testing.T, f vfs.FS, dir string) {
 		t.Errorf("file: %+v, %v", before, err)
 	}
 	if again, err := f.Stat(dir + "/a"); err != nil || again != before {
-		t.Errorf("file, once more: %+v, %v", again, err)
+		t.Errorf("file, again: %+v, %v", again, err)
 	}
 	modified(t, f, dir+"/a", before.Modified)
 	then := time.UnixMilli(1_000_000_000_123)
@@ -194,7 +194,7 @@ func lock(t *testing.T, f vfs.FS, dir string) {
 	ok(t, err)
 	ok(t, held.Close())
 	if held.Close() == nil {
-		t.Error("a lock can be given back twice")
+		t.Error("a lock can be released twice")
 	}
 	held, err = f.Lock(dir+"/.lock", "pid 42")
 	ok(t, err)

@@ -1,8 +1,7 @@
-// Package vfstest is the behaviour that every vfs.FS has in common, as a test.
+// Package vfstest tests the behaviour that all implementations of vfs.FS have in common.
 //
-// It promises that a file system which passes Run can stand in for another one
-// as long as nothing crashes and no fault is injected. It is called by the tests
-// of vfs, crashfs and errfs, and knows none of them.
+// A file system that passes Run can replace another one as long as nothing crashes and no fault is
+// injected. The tests of vfs, crashfs and errfs call it; it knows none of them.
 package vfstest
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Run tests the file systems that make returns: each call gives an FS and the
-// name of an existing, empty directory in it.
+// Run tests the file systems that make returns: each call returns an FS and the name of an
+// existing, empty directory in it.
 func Run(t *testing.T, make func(t *testing.T) (vfs.FS, string)) {
 	for _, c := range []struct {
 		name string
@@ -52,7 +51,7 @@ func Run(t *testing.T, make func(t *testing.T) (vfs.FS, string)) {
 	}
 }
 
-// Put makes a file with this content.
+// Put creates a file with the given content.
 func Put(t testing.TB, f vfs.FS, name, content string) {
 	t.Helper()
 	h, err := f.Create(name)
@@ -62,7 +61,7 @@ func Put(t testing.TB, f vfs.FS, name, content string) {
 	ok(t, h.Close())
 }
 
-// Get reads a whole file.
+// Get returns the content of a file.
 func Get(t testing.TB, f vfs.FS, name string) string {
 	t.Helper()
 	h, err := f.Open(name)

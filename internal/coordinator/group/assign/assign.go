@@ -1,10 +1,9 @@
-// Package assign computes who of a consumer group gets which partitions: the
-// server-side assignors uniform and range of KIP-848.
+// Package assign computes which member of a consumer group gets which partitions: the server-side
+// assignors uniform and range of KIP-848.
 //
-// It owns the two algorithms, as pure functions: the same input gives the same
-// assignment. They promise that every partition of a topic to which a member
-// subscribes goes to exactly one of its subscribers. The group coordinator calls
-// them; they know neither epochs nor how members get from one assignment to the
+// It owns the two algorithms, as pure functions: the same input gives the same assignment. They
+// assign every partition of a subscribed topic to exactly one of its subscribers. The group
+// coordinator calls them. They know neither epochs nor how members get from one assignment to the
 // next.
 package assign
 
@@ -17,10 +16,10 @@ import (
 // TopicID is a topic's id.
 type TopicID = [16]byte
 
-// Assignment is partitions by topic; each list is sorted and not empty.
+// Assignment maps topics to partitions; each list is sorted and not empty.
 type Assignment map[TopicID][]int32
 
-// Count is how many partitions there are in it.
+// Count returns the number of partitions.
 func (a Assignment) Count() int {
 	n := 0
 	for _, list := range a {
@@ -29,7 +28,7 @@ func (a Assignment) Count() int {
 	return n
 }
 
-// Equal compares two assignments.
+// Equal reports whether two assignments are equal.
 func (a Assignment) Equal(b Assignment) bool {
 	if len(a) != len(b) {
 		return false
@@ -42,7 +41,7 @@ func (a Assignment) Equal(b Assignment) bool {
 	return true
 }
 
-// Topics are the topics in it, sorted.
+// Topics returns the topics, sorted.
 func (a Assignment) Topics() []TopicID {
 	ids := make([]TopicID, 0, len(a))
 	for id := range a {
@@ -58,21 +57,21 @@ func compareTopics(a, b TopicID) int { return bytes.Compare(a[:], b[:]) }
 type Member struct {
 	ID       string
 	Instance string    // empty: not static
-	Topics   []TopicID // that it subscribes to and that exist, each once, in any order
+	Topics   []TopicID // existing topics that it subscribes to, each once, in any order
 	Previous Assignment
 }
 
-// Input is what an assignor works on. It is not changed.
+// Input is the input of an assignor, which does not change it.
 type Input struct {
 	Members    []Member          // in any order, ids are unique
-	Partitions map[TopicID]int32 // how many each topic has
+	Partitions map[TopicID]int32 // number of partitions by topic
 }
 
-// Func is an assignor: the assignments of all members, by id. A member that gets
-// nothing may be missing or have an empty one.
+// Func is an assignor. It returns the assignments of all members, by id. A member without
+// partitions may be missing or have an empty assignment.
 type Func func(Input) map[string]Assignment
 
-// ByName returns a built-in assignor, nil where there is none of that name.
+// ByName returns a built-in assignor, or nil if there is none of that name.
 func ByName(name string) Func {
 	switch name {
 	case "uniform":
@@ -83,7 +82,7 @@ func ByName(name string) Func {
 	return nil
 }
 
-// Cost is how much there is to do: members and partitions.
+// Cost returns the number of members and partitions.
 func (in Input) Cost() int {
 	n := len(in.Members)
 	for _, partitions := range in.Partitions {
@@ -92,8 +91,8 @@ func (in Input) Cost() int {
 	return n
 }
 
-// sorted returns the members in an order that lasts: static ones by instance, so
-// that one that comes back under another id keeps its place.
+// sorted returns the members in a stable order. Static members are sorted by instance, so that a
+// member that returns with another id keeps its position.
 func (in Input) sorted() []Member {
 	list := slices.Clone(in.Members)
 	slices.SortFunc(list, func(a, b Member) int {
@@ -108,8 +107,8 @@ func (in Input) sorted() []Member {
 	return list
 }
 
-// subscribers returns, by topic, the indexes of its subscribers in members, in
-// that order; and the topics sorted.
+// subscribers returns the indexes of each topic's subscribers in members, in that order, and the
+// topics, sorted.
 func (in Input) subscribers(members []Member) (map[TopicID][]int, []TopicID) {
 	by := map[TopicID][]int{}
 	var topics []TopicID
@@ -128,8 +127,8 @@ func (in Input) subscribers(members []Member) (map[TopicID][]int, []TopicID) {
 	return by, topics
 }
 
-// Range gives every subscriber of a topic a run of its partitions, the first ones
-// one more where they don't divide: members that subscribe to the same topics get
+// Range assigns every subscriber a contiguous range of each topic's partitions. If they don't
+// divide evenly, the first subscribers get one more. Members that subscribe to the same topics get
 // the same partition numbers of each.
 func Range(in Input) map[string]Assignment {
 	members := in.sorted()

@@ -9,7 +9,7 @@ import (
 
 func topicID(i int) TopicID { return TopicID{15: byte(i + 1)} }
 
-// draw draws a group. In homogeneous ones everybody subscribes to everything.
+// draw draws a random group. In homogeneous groups all members subscribe to all topics.
 func draw(t *rapid.T, homogeneous bool) Input {
 	in := Input{Partitions: map[TopicID]int32{}}
 	topics := rapid.IntRange(1, 5).Draw(t, "topics")
@@ -31,7 +31,7 @@ func draw(t *rapid.T, homogeneous bool) Input {
 	return in
 }
 
-// check holds what both assignors promise.
+// check checks what both assignors promise.
 func check(t *rapid.T, in Input, out map[string]Assignment) {
 	subscribed := map[TopicID]map[string]bool{}
 	for _, m := range in.Members {
@@ -48,10 +48,10 @@ func check(t *rapid.T, in Input, out map[string]Assignment) {
 			for n, p := range list {
 				key := fmt.Sprint(id, p)
 				if owner[key] != "" {
-					t.Fatalf("%s goes to %s and %s", key, owner[key], member)
+					t.Fatalf("%s is assigned to %s and %s", key, owner[key], member)
 				}
 				if !subscribed[id][member] || p < 0 || p >= in.Partitions[id] || n > 0 && list[n-1] >= p {
-					t.Fatalf("%s got %v of topic %v", member, list, id)
+					t.Fatalf("%s has %v of topic %v", member, list, id)
 				}
 				owner[key] = member
 			}
@@ -72,21 +72,21 @@ func TestEveryPartitionGoesToExactlyOneSubscriber(t *testing.T) {
 		for _, f := range []Func{Uniform, Range} {
 			out := f(in)
 			check(t, in, out)
-			for i, m := range in.Members { // what was assigned is the next run's input
+			for i, m := range in.Members { // the assignment is the input of the next run
 				in.Members[i].Previous = out[m.ID]
 			}
 			again := f(in)
 			check(t, in, again)
 			for _, m := range in.Members {
 				if !out[m.ID].Equal(again[m.ID]) {
-					t.Fatalf("%s had %v, and without a change in the group got %v", m.ID, out[m.ID], again[m.ID])
+					t.Fatalf("%s had %v, and got %v although the group did not change", m.ID, out[m.ID], again[m.ID])
 				}
 			}
 		}
 	})
 }
 
-func TestUniformIsAsEqualAsItCanBe(t *testing.T) {
+func TestUniformIsBalanced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := draw(t, rapid.Bool().Draw(t, "homogeneous"))
 		out := Uniform(in)
@@ -98,7 +98,7 @@ func TestUniformIsAsEqualAsItCanBe(t *testing.T) {
 				for _, poor := range in.Members {
 					for _, s := range poor.Topics {
 						if s == id && out[rich.ID].Count() > out[poor.ID].Count()+1 {
-							t.Fatalf("%s has %d, %s only %d and subscribes to what could move", rich.ID, out[rich.ID].Count(), poor.ID, out[poor.ID].Count())
+							t.Fatalf("%s has %d, %s only %d and subscribes to a topic that could move", rich.ID, out[rich.ID].Count(), poor.ID, out[poor.ID].Count())
 						}
 					}
 				}
@@ -107,7 +107,7 @@ func TestUniformIsAsEqualAsItCanBe(t *testing.T) {
 	})
 }
 
-// change takes a member out or puts one in.
+// change removes or adds a member.
 func change(t *rapid.T, in *Input, previous map[string]Assignment) {
 	for i, m := range in.Members {
 		in.Members[i].Previous = previous[m.ID]
@@ -119,9 +119,9 @@ func change(t *rapid.T, in *Input, previous map[string]Assignment) {
 	in.Members = append(in.Members, Member{ID: "new", Topics: in.Members[0].Topics})
 }
 
-// In a group whose members all subscribe to the same, only as many partitions move
-// as must: those of who left, and those above the new fair shares.
-func TestUniformMovesNoMoreThanItMust(t *testing.T) {
+// If all members subscribe to the same topics, only the necessary partitions move: those of members
+// that left, and those above the new fair shares.
+func TestUniformMovesAsFewAsPossible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := draw(t, true)
 		before := Uniform(in)
@@ -156,7 +156,7 @@ func TestUniformMovesNoMoreThanItMust(t *testing.T) {
 	})
 }
 
-func TestRangeGivesTheSameNumbersOfEachTopic(t *testing.T) {
+func TestRangeAssignsTheSameNumbersOfEachTopic(t *testing.T) {
 	a, b := topicID(0), topicID(1)
 	out := Range(Input{Partitions: map[TopicID]int32{a: 5, b: 5}, Members: []Member{
 		{ID: "m2", Topics: []TopicID{a, b}}, {ID: "m1", Topics: []TopicID{b, a}}, {ID: "m0", Instance: "z", Topics: []TopicID{a, b}}}})
@@ -167,9 +167,9 @@ func TestRangeGivesTheSameNumbersOfEachTopic(t *testing.T) {
 	}
 }
 
-func TestAnAssignorIsFoundByItsName(t *testing.T) {
+func TestByName(t *testing.T) {
 	if ByName("uniform") == nil || ByName("range") == nil || ByName("sticky") != nil {
-		t.Error("there are uniform and range")
+		t.Error("uniform or range not found")
 	}
 	if out := Uniform(Input{}); len(out) != 0 {
 		t.Error(out)

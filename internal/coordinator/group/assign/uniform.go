@@ -2,22 +2,22 @@ package assign
 
 import "slices"
 
-// Uniform gives members numbers of partitions that are as equal as subscriptions
-// allow, and leaves as many partitions as it can where they were.
+// Uniform balances the number of partitions of all members as far as subscriptions allow, and moves
+// as few partitions as possible.
 func Uniform(in Input) map[string]Assignment {
 	u := newUniform(in)
 	if u.homogeneous() {
 		u.keepFair()
-		u.handOut()
+		u.assignRest()
 	} else {
 		u.keepAll()
-		u.handOutSparse()
+		u.assignRestSparse()
 		u.balance()
 	}
 	return u.result()
 }
 
-// partition is one partition to be handed out.
+// partition is one partition to be assigned.
 type partition struct {
 	topic TopicID
 	index int32
@@ -45,7 +45,7 @@ func newUniform(in Input) *uniform {
 	return u
 }
 
-// homogeneous: all members subscribe to the same topics.
+// homogeneous reports whether all members subscribe to the same topics.
 func (u *uniform) homogeneous() bool {
 	for _, subs := range u.by {
 		if len(subs) != len(u.members) {
@@ -55,13 +55,13 @@ func (u *uniform) homogeneous() bool {
 	return true
 }
 
-func (u *uniform) give(p partition, member int) {
+func (u *uniform) assign(p partition, member int) {
 	u.owner[p] = member
 	u.count[member]++
 }
 
-// previous calls fn for what a member had, as far as it exists, the member still
-// subscribes to it and nobody has it yet.
+// previous calls fn for the previous partitions of a member that still exist, that it still
+// subscribes to, and that are not assigned yet. It stops when fn returns false.
 func (u *uniform) previous(member int, fn func(partition) bool) {
 	m := &u.members[member]
 	for _, t := range m.Previous.Topics() {
@@ -80,9 +80,8 @@ func (u *uniform) previous(member int, fn func(partition) bool) {
 	}
 }
 
-// keepFair lets every member keep what it had up to its fair share. There are
-// total%n shares that are one larger; who had more than the small share keeps one
-// while there are some.
+// keepFair lets every member keep previous partitions up to its fair share. total%n members get a
+// share that is one larger; members that had that many keep it while there are such shares.
 func (u *uniform) keepFair() {
 	if len(u.members) == 0 {
 		return
@@ -97,34 +96,34 @@ func (u *uniform) keepFair() {
 			default:
 				return false
 			}
-			u.give(p, m)
+			u.assign(p, m)
 			return true
 		})
 	}
 }
 
-// handOut gives what is left to whoever has the fewest; all members are
-// subscribed to everything.
-func (u *uniform) handOut() {
+// assignRest assigns the remaining partitions to the members with the fewest; all members subscribe to
+// all topics.
+func (u *uniform) assignRest() {
 	order := make([]int, len(u.members))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return u.count[a] - u.count[b] })
-	// order is sorted by count at any time: the member given to is the last of
-	// those with its count before it, and comes behind them.
+	// order stays sorted by count: the member that gets a partition is the last one with its count,
+	// and then precedes all others with the new count.
 	at := 0
 	u.unowned(func(p partition) {
 		if at > 0 && (at == len(order) || u.count[order[at]] > u.count[order[0]]) {
 			at = 0
 		}
-		u.give(p, order[at])
+		u.assign(p, order[at])
 		at++
 	})
 }
 
-// unowned calls fn for every partition that nobody has: topics with the fewest
-// subscribers first, since theirs can go to the fewest.
+// unowned calls fn for every unassigned partition. Topics with the fewest subscribers come first,
+// because they leave the least choice.
 func (u *uniform) unowned(fn func(partition)) {
 	topics := slices.Clone(u.topics)
 	slices.SortStableFunc(topics, func(a, b TopicID) int { return len(u.by[a]) - len(u.by[b]) })
@@ -137,22 +136,22 @@ func (u *uniform) unowned(fn func(partition)) {
 	}
 }
 
-// keepAll lets everybody keep what they had.
+// keepAll lets all members keep their previous partitions.
 func (u *uniform) keepAll() {
 	for m := range u.members {
 		u.previous(m, func(p partition) bool {
-			u.give(p, m)
+			u.assign(p, m)
 			return true
 		})
 	}
 }
 
-// handOutSparse gives what is left to the subscriber with the fewest.
-func (u *uniform) handOutSparse() {
-	u.unowned(func(p partition) { u.give(p, u.poorest(p.topic)) })
+// assignRestSparse assigns each remaining partition to its subscriber with the fewest.
+func (u *uniform) assignRestSparse() {
+	u.unowned(func(p partition) { u.assign(p, u.leastLoaded(p.topic)) })
 }
 
-func (u *uniform) poorest(t TopicID) int {
+func (u *uniform) leastLoaded(t TopicID) int {
 	subs := u.by[t]
 	best := subs[0]
 	for _, m := range subs[1:] {
@@ -163,19 +162,18 @@ func (u *uniform) poorest(t TopicID) int {
 	return best
 }
 
-// balance moves partitions to subscribers that have at least two fewer, until
-// there is none. Every move makes the sum of the squares of the counts smaller, so
-// it ends.
+// balance moves partitions to subscribers that have at least two fewer, until none is left. Every
+// move reduces the sum of the squared counts, so the loop ends.
 func (u *uniform) balance() {
 	for moved := true; moved; {
 		moved = false
 		for _, t := range u.topics {
 			for i := range u.in.Partitions[t] {
 				p := partition{t, i}
-				from, to := u.owner[p], u.poorest(t)
+				from, to := u.owner[p], u.leastLoaded(t)
 				if u.count[from] > u.count[to]+1 {
 					u.count[from]--
-					u.give(p, to)
+					u.assign(p, to)
 					moved = true
 				}
 			}

@@ -2,14 +2,14 @@ package format
 
 import "encoding/binary"
 
-// ClassicGroup is a classic group as of its last generation that was complete, or
-// since it has no members.
+// ClassicGroup is a classic group as of its last completed generation, or as of the time it became
+// empty.
 type ClassicGroup struct {
 	ProtocolType string
 	Generation   int32
 	Protocol     *string
 	Leader       *string
-	Since        int64 // ms since 1970 when it came into its state, -1: not known
+	Since        int64 // ms since 1970 when it entered its state, -1: not known
 	Members      []ClassicMember
 }
 
@@ -20,12 +20,12 @@ type ClassicMember struct {
 	ClientID, ClientHost string
 	RebalanceTimeout     int32 // ms
 	SessionTimeout       int32 // ms
-	// Subscription is its metadata under the group's protocol.
+	// Subscription is the member's metadata for the group's protocol.
 	Subscription, Assignment []byte
 }
 
-// Encode returns the value's bytes, in the version that Kafka 4.3 writes. Strings
-// are at most MaxString bytes long.
+// Encode encodes the value in the version that Kafka 4.3 writes. Strings must not be longer than
+// MaxString bytes.
 func (g ClassicGroup) Encode() []byte {
 	p := make([]byte, 0, 64+128*len(g.Members))
 	p = binary.BigEndian.AppendUint16(p, classicGroupVersion)
@@ -49,8 +49,8 @@ func (g ClassicGroup) Encode() []byte {
 	return p
 }
 
-// DecodeClassic decodes a classic group of any version. Members of the first
-// version have no rebalance timeout: theirs is the session timeout.
+// DecodeClassic decodes a classic group of any version. Version 0 has no rebalance timeout; the
+// session timeout is used instead.
 func DecodeClassic(p []byte) (ClassicGroup, error) {
 	r := &reader{p: p}
 	v := r.version(maxClassicVersion)
@@ -63,7 +63,7 @@ func DecodeClassic(p []byte) (ClassicGroup, error) {
 	if flexible {
 		n = r.count(20)
 	} else if n = int(r.int32()); n > len(r.p)/18 {
-		r.fail("%d members where %d bytes are left", n, len(r.p))
+		r.fail("%d members, but only %d bytes are left", n, len(r.p))
 	}
 	for i := 0; i < n && r.err == nil; i++ {
 		g.Members = append(g.Members, r.classicMember(v))
@@ -112,7 +112,7 @@ func (r *reader) nullableOf(flexible bool) *string {
 	return r.oldNullableString()
 }
 
-// bytesOf are a copy of bytes: what is decoded does not keep its batch in memory.
+// bytesOf returns a copy, so that the decoded value does not keep its whole batch in memory.
 func (r *reader) bytesOf(flexible bool) []byte {
 	if flexible {
 		return append([]byte(nil), r.compact()...)

@@ -5,11 +5,11 @@ import "encoding/binary"
 // Group is a consumer group (KIP-848).
 type Group struct {
 	Epoch int32
-	// Hash is of the subscribed topics' metadata, 0: not computed.
+	// Hash is a hash of the subscribed topics' metadata, 0: not computed.
 	Hash int64
 }
 
-// Encode returns the value's bytes.
+// Encode encodes the value.
 func (g Group) Encode() []byte {
 	p := appendInt32(version0(16), g.Epoch)
 	if g.Hash == 0 {
@@ -31,7 +31,7 @@ func DecodeGroup(p []byte) (g Group, err error) {
 	return g, r.end("consumer group")
 }
 
-// Member is what a member of a consumer group told of itself.
+// Member is the metadata of a member of a consumer group.
 type Member struct {
 	Instance, Rack       *string
 	ClientID, ClientHost string
@@ -39,22 +39,22 @@ type Member struct {
 	Regex                *string
 	RebalanceTimeout     int32 // ms, -1: not given
 	Assignor             *string
-	Classic              *Classic // nil: the member speaks the consumer protocol
+	Classic              *Classic // nil: the member uses the consumer protocol
 }
 
-// Classic is what a member that speaks the classic protocol told.
+// Classic is the metadata of a member that uses the classic protocol.
 type Classic struct {
 	SessionTimeout int32 // ms
 	Protocols      []Protocol
 }
 
-// Protocol is one that such a member supports.
+// Protocol is a protocol that such a member supports.
 type Protocol struct {
 	Name     string
 	Metadata []byte
 }
 
-// Encode returns the value's bytes.
+// Encode encodes the value.
 func (m Member) Encode() []byte {
 	p := appendNullable(version0(128), m.Instance)
 	p = appendNullable(p, m.Rack)
@@ -116,13 +116,13 @@ func decodeClassicMember(r *reader) *Classic {
 	return c
 }
 
-// TargetEpoch is the epoch of the group that the target assignment is for.
+// TargetEpoch is the group epoch of the target assignment.
 type TargetEpoch struct {
 	Epoch int32
 	Time  int64 // ms since 1970 when it was computed, 0: not known
 }
 
-// Encode returns the value's bytes.
+// Encode encodes the value.
 func (t TargetEpoch) Encode() []byte {
 	p := appendInt32(version0(16), t.Epoch)
 	if t.Time == 0 {
@@ -131,7 +131,7 @@ func (t TargetEpoch) Encode() []byte {
 	return appendTag0(p, appendInt64(nil, t.Time))
 }
 
-// DecodeTargetEpoch decodes a target assignment's epoch.
+// DecodeTargetEpoch decodes a target epoch.
 func DecodeTargetEpoch(p []byte) (t TargetEpoch, err error) {
 	r := &reader{p: p}
 	r.version(0)
@@ -144,19 +144,19 @@ func DecodeTargetEpoch(p []byte) (t TargetEpoch, err error) {
 	return t, r.end("target assignment")
 }
 
-// Topic are partitions of one topic.
+// Topic is a set of partitions of one topic.
 type Topic struct {
 	ID         [16]byte
 	Partitions []int32
-	// Epochs, in a current assignment, are the member epochs in which each of the
-	// partitions was assigned to the member (KIP-1251); nil: not known.
+	// Epochs, in a current assignment, are the member epochs in which the member got each of the
+	// partitions (KIP-1251); nil: not known.
 	Epochs []int32
 }
 
 // Target is a member's target assignment.
 type Target []Topic
 
-// Encode returns the value's bytes.
+// Encode encodes the value.
 func (topics Target) Encode() []byte {
 	p := appendUvarint(version0(64), len(topics)+1)
 	for _, t := range topics {
@@ -196,7 +196,7 @@ func (r *reader) topics() (list []Topic) {
 			}
 		})
 		if t.Epochs != nil && len(t.Epochs) != len(t.Partitions) {
-			r.fail("%d epochs of %d partitions", len(t.Epochs), len(t.Partitions))
+			r.fail("%d epochs for %d partitions", len(t.Epochs), len(t.Partitions))
 		}
 		list = append(list, t)
 	}
@@ -215,15 +215,15 @@ func (r *reader) ints() (list []int32) {
 	return list
 }
 
-// Current is where a member stands on its way to its target assignment.
+// Current is a member's current assignment, on its way to the target assignment.
 type Current struct {
 	Epoch, Previous int32
 	State           int8
 	Assigned        []Topic
-	Revoking        []Topic // to be given up before the member's epoch moves on
+	Revoking        []Topic // to be revoked before the member's epoch advances
 }
 
-// Encode returns the value's bytes.
+// Encode encodes the value.
 func (c Current) Encode() []byte {
 	p := appendInt32(version0(128), c.Epoch)
 	p = appendInt32(p, c.Previous)
@@ -256,14 +256,14 @@ func DecodeCurrent(p []byte) (c Current, err error) {
 	return c, r.end("current assignment of a member")
 }
 
-// Regex is what a regular expression that members subscribe to matches.
+// Regex has the topics that a member's regular expression matches.
 type Regex struct {
 	Topics  []string
-	Version int64 // of the metadata that it was matched against
+	Version int64 // of the metadata it was matched against
 	Time    int64 // ms since 1970
 }
 
-// Encode returns the value's bytes.
+// Encode encodes the value.
 func (x Regex) Encode() []byte {
 	p := appendUvarint(version0(64), len(x.Topics)+1)
 	for _, t := range x.Topics {
@@ -286,7 +286,7 @@ func DecodeRegex(p []byte) (x Regex, err error) {
 	return x, r.end("regular expression")
 }
 
-// version0 is the start of a value of version 0.
+// version0 returns the start of a value of version 0.
 func version0(capacity int) []byte {
 	return binary.BigEndian.AppendUint16(make([]byte, 0, capacity), 0)
 }

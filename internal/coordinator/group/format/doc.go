@@ -1,22 +1,19 @@
-// Package format is Kafka's record formats of __consumer_offsets: keys, and the
+// Package format encodes and decodes Kafka's record formats of __consumer_offsets: keys, and the
 // values of classic groups, consumer groups (KIP-848) and committed offsets.
 //
-// It owns bytes to values and back, byte for byte as Kafka 4.3 writes them, so that
-// Kafka's own tools read the topic and a topic that Kafka wrote can be loaded. It
-// promises that decoding never panics and never allocates more than a small
-// multiple of its input. The group coordinator calls it; it must not know what the
-// values mean.
+// It writes the same bytes as Kafka 4.3, so that Kafka's own tools can read the topic, and reads
+// topics that Kafka wrote. Decoding never panics and never allocates more than a small multiple of
+// its input. The group coordinator calls it; the package does not know what the values mean.
 //
-// A key starts with an int16 that names the record's type; strings in it are
-// int16-prefixed. A value starts with an int16, its version. "flexible" values have
-// compact strings and arrays (an unsigned varint of length+1, 0 for null) and end
-// every structure in tagged fields.
+// A key starts with an int16 that names the record's type; strings in it have an int16 length. A
+// value starts with an int16, its version. "flexible" values have compact strings and arrays (an
+// unsigned varint of length+1, 0 for null) and end every structure with tagged fields.
 //
 //	type  key                          value                              flexible
 //	0, 1  group, topic, partition      OffsetCommit, version 0 to 4       from 4
 //	2     group                        ClassicGroup, version 0 to 4        from 4
 //	3     group                        Group                              yes
-//	4     group                        (written by Kafka before 4.0; read past)
+//	4     group                        (written by Kafka before 4.0; ignored)
 //	5     group, member                Member                             yes
 //	6     group                        TargetEpoch                        yes
 //	7     group, member                Target                             yes

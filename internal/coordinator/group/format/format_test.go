@@ -23,8 +23,8 @@ func unhex(t testing.TB, s string) []byte {
 	return p
 }
 
-// The bytes were written by the record classes of Kafka 4.3.1.
-func TestKeysAreThoseOfKafka(t *testing.T) {
+// Kafka 4.3.1's record classes wrote these bytes.
+func TestKeysMatchKafka(t *testing.T) {
 	for want, k := range map[string]Key{
 		"00010001670005746f70696300000007": {Type: TypeOffset, Group: "g", Item: "topic", Partition: 7},
 		"0002000167":                       {Type: TypeClassicGroup, Group: "g"},
@@ -78,8 +78,7 @@ func classicOf(version int16) ClassicGroup {
 	return g
 }
 
-// golden are values as Kafka 4.3.1 writes them. encode is nil where chronik reads
-// that version only.
+// golden has values as Kafka 4.3.1 writes them. encode is nil for versions that chronik only reads.
 func golden() []struct {
 	name, bytes string
 	value       any
@@ -144,7 +143,7 @@ func golden() []struct {
 	}
 }
 
-func TestValuesAreThoseOfKafka(t *testing.T) {
+func TestValuesMatchKafka(t *testing.T) {
 	for _, c := range golden() {
 		got, err := c.decode(unhex(t, c.bytes))
 		if err != nil {
@@ -160,8 +159,8 @@ func TestValuesAreThoseOfKafka(t *testing.T) {
 	}
 }
 
-// A value cut anywhere is an error, never a value with something missing.
-func TestACutValueIsAnError(t *testing.T) {
+// A truncated value is an error, never a value with missing parts.
+func TestTruncatedValueIsAnError(t *testing.T) {
 	for _, c := range golden() {
 		p := unhex(t, c.bytes)
 		for n := range p {
@@ -170,12 +169,12 @@ func TestACutValueIsAnError(t *testing.T) {
 			}
 		}
 		if v, err := c.decode(append(bytes.Clone(p), 0xff)); err == nil {
-			t.Errorf("%s with a byte too many: %+v", c.name, v)
+			t.Errorf("%s with one extra byte: %+v", c.name, v)
 		}
 	}
 }
 
-func TestAVersionThatIsNotKnownIsAnError(t *testing.T) {
+func TestUnknownVersionIsAnError(t *testing.T) {
 	for _, c := range golden() {
 		p := unhex(t, c.bytes)
 		p[1] = 9

@@ -7,11 +7,11 @@ import (
 	"math"
 )
 
-// Type is the type of a record, the first two bytes of its key.
+// Type is the type of a record: the first two bytes of its key.
 type Type int16
 
-// The types that a group coordinator without share and streams groups writes. A
-// commit's key of version 0 is decoded as TypeOffset too.
+// Record types of a group coordinator without share and streams groups. A commit's key of version 0
+// is decoded as TypeOffset, too.
 const (
 	TypeOffset          Type = 1
 	TypeClassicGroup    Type = 2
@@ -26,25 +26,25 @@ const (
 	MaxString                = math.MaxInt16 // bytes of a string in a key
 	maxOffsetVersion         = 4
 	maxClassicVersion        = 4
-	offsetVersion            = 4 // what Kafka 4.3 writes
+	offsetVersion            = 4 // as Kafka 4.3 writes it
 	classicGroupVersion      = 3
 )
 
-// ErrUnknownType is matched by errors about a key of a type that this version doesn't
-// know, such as a share group's.
+// ErrUnknownType reports that this version does not know the type of a key, such as a share
+// group's.
 var ErrUnknownType = errors.New("unknown record type")
 
 // Key is a key of any type.
 type Key struct {
 	Type  Type
 	Group string
-	// Item is the topic, the member id or the regular expression; empty for types
-	// that have one record a group.
+	// Item is the topic, the member id or the regular expression. It is empty for types with one
+	// record per group.
 	Item      string
 	Partition int32 // of TypeOffset
 }
 
-// Encode returns the key's bytes. Strings are at most MaxString bytes long.
+// Encode encodes the key. Strings must not be longer than MaxString bytes.
 func (k Key) Encode() []byte {
 	p := make([]byte, 0, 10+len(k.Group)+len(k.Item))
 	p = binary.BigEndian.AppendUint16(p, uint16(k.Type))
@@ -59,8 +59,8 @@ func (k Key) Encode() []byte {
 	return p
 }
 
-// DecodeKey decodes a key. The error matches ErrUnknownType where the type is not
-// known; the bytes after it are then not looked at.
+// DecodeKey decodes a key. If the type is unknown, it returns an error that matches ErrUnknownType
+// and ignores the remaining bytes.
 func DecodeKey(p []byte) (Key, error) {
 	r := &reader{p: p}
 	k := Key{Type: Type(r.int16())}

@@ -5,17 +5,17 @@ import "encoding/binary"
 // Offset is a committed offset.
 type Offset struct {
 	Offset      int64
-	LeaderEpoch int32 // of the record before it, -1 for none
+	LeaderEpoch int32 // of the preceding record, -1 for none
 	Metadata    string
 	Committed   int64 // ms since 1970
-	// Expires is when the offset expires, in ms since 1970, where the client asked
-	// for a retention of its own (OffsetCommit before version 5); -1: as configured.
+	// Expires is when the offset expires, in ms since 1970, if the client set a retention
+	// (OffsetCommit before version 5); -1: the configured retention applies.
 	Expires int64
 	Topic   [16]byte // zero: not known
 }
 
-// Encode returns the value's bytes: version 1 where it has a time to expire, which
-// later ones have no field for, else the one that Kafka 4.3 writes.
+// Encode encodes the value: in version 1 if it has an expiration time, for which later versions
+// have no field, otherwise in the version that Kafka 4.3 writes.
 func (o Offset) Encode() []byte {
 	if o.Expires >= 0 {
 		p := make([]byte, 0, 28+len(o.Metadata))

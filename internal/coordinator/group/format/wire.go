@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// reader reads from p; the first thing that doesn't fit makes err, and everything
-// after it zero.
+// reader reads from p. The first error is kept in err; all later reads return zero values.
 type reader struct {
 	p   []byte
 	err error
@@ -22,7 +21,7 @@ func (r *reader) fail(format string, args ...any) {
 
 func (r *reader) take(n int) []byte {
 	if n < 0 || n > len(r.p) {
-		r.fail("%d bytes where %d are left", n, len(r.p))
+		r.fail("%d bytes, but only %d are left", n, len(r.p))
 		return nil
 	}
 	b := r.p[:n:n]
@@ -66,17 +65,17 @@ func (r *reader) uuid() (id [16]byte) {
 func (r *reader) uvarint() int {
 	v, n := binary.Uvarint(r.p)
 	if n <= 0 || v > math.MaxInt32 {
-		r.fail("a length is no unsigned varint of 32 bits")
+		r.fail("a length is not an unsigned 32-bit varint")
 		return 0
 	}
 	r.p = r.p[n:]
 	return int(v)
 }
 
-// string is one with an int16 before it.
+// string reads a string with an int16 length.
 func (r *reader) string() string { return string(r.take(int(r.int16()))) }
 
-// compact are bytes with a compact length; nil for null.
+// compact reads bytes with a compact length; nil for null.
 func (r *reader) compact() []byte {
 	n := r.uvarint()
 	if n == 0 {
@@ -88,7 +87,7 @@ func (r *reader) compact() []byte {
 func (r *reader) compactString() string {
 	b := r.compact()
 	if b == nil {
-		r.fail("null where a string has to be")
+		r.fail("null instead of a string")
 	}
 	return string(b)
 }
@@ -102,7 +101,7 @@ func (r *reader) nullableString() *string {
 	return &s
 }
 
-// oldNullableString is one with an int16 before it, -1 for null.
+// oldNullableString reads a string with an int16 length, -1 for null.
 func (r *reader) oldNullableString() *string {
 	n := r.int16()
 	if n == -1 || r.err != nil {
@@ -112,12 +111,12 @@ func (r *reader) oldNullableString() *string {
 	return &s
 }
 
-// count is a compact array's length: at most what the bytes left could hold, with
-// elements of min bytes. A null array is an empty one.
+// count reads a compact array's length. It must not exceed the number of elements of at least min
+// bytes that fit in the remaining bytes. A null array counts as empty.
 func (r *reader) count(min int) int {
 	n := max(r.uvarint()-1, 0)
 	if n > len(r.p)/min {
-		r.fail("an array of %d where %d bytes are left", n, len(r.p))
+		r.fail("an array of %d, but only %d bytes are left", n, len(r.p))
 		return 0
 	}
 	return n
@@ -137,11 +136,11 @@ func (r *reader) tags(fn func(tag int, field *reader)) {
 	}
 }
 
-// version reads a value's version, which may be up to highest.
+// version reads a value's version, which must not exceed highest.
 func (r *reader) version(highest int16) int16 {
 	v := r.int16()
 	if r.err == nil && (v < 0 || v > highest) {
-		r.fail("version %d, known are 0 to %d", v, highest)
+		r.fail("unknown version %d, want 0 to %d", v, highest)
 	}
 	return v
 }
@@ -168,7 +167,7 @@ func appendOldNullable(p []byte, s *string) []byte {
 	return appendString(p, *s)
 }
 
-// appendBytes appends bytes with an int32 before them.
+// appendBytes appends bytes with an int32 length.
 func appendBytes(p, b []byte) []byte { return append(appendInt32(p, int32(len(b))), b...) }
 
 func appendUvarint(p []byte, n int) []byte { return binary.AppendUvarint(p, uint64(n)) }
@@ -188,7 +187,7 @@ func appendInt32(p []byte, v int32) []byte { return binary.BigEndian.AppendUint3
 
 func appendInt64(p []byte, v int64) []byte { return binary.BigEndian.AppendUint64(p, uint64(v)) }
 
-// appendTag0 appends tagged fields that are field 0 alone.
+// appendTag0 appends tagged fields that consist of field 0.
 func appendTag0(p, field []byte) []byte {
 	p = append(p, 1, 0)
 	return append(appendUvarint(p, len(field)), field...)

@@ -1,0 +1,54 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// A consumer of two partitions with a small max.partition.fetch.bytes gets every record, in order:
+// large ones in segments, which do not fit into the answer of the second partition, and small ones
+// after them in memory.
+func TestConsumerWithSmallLimitsGetsEveryRecord(t *testing.T) {
+	fs := vfs.Memory()
+	t.Run("before", func(t *testing.T) {
+		n := newNode(t, func(o *nodeOptions) { o.fs = fs })
+		for _, name := range []string{"a", "b"} {
+			n.topic(t, name, 1)
+			n.put(t, name, 3, strings.Repeat("x", 5000))
+		}
+	})
+	n := newNode(t, func(o *nodeOptions) { o.fs = fs })
+	for _, name := range []string{"a", "b"} {
+		n.put(t, name, 2, "small")
+	}
+	req := fetchRequest(0, named("a", [16]byte{}), named("b", [16]byte{}))
+	for i := range req.Topics {
+		req.Topics[i].Partitions[0].PartitionMaxBytes = 1000
+	}
+	resp := ask[*kmsg.FetchResponse](t, n.dial(t), 12, req)
+	for i, want := range []int{1, 0} {
+		p := resp.Topics[i].Partitions[0]
+		if got := offsets(t, p.RecordBatches); p.ErrorCode != 0 || len(got) != want || want > 0 && got[0] != 0 {
+			t.Errorf("%s answers offset 0 with %v, error %d", resp.Topics[i].Topic, got, p.ErrorCode)
+		}
+	}
+	c := n.client(t, kgo.ConsumeTopics("a", "b"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchMaxPartitionBytes(1000), kgo.FetchMaxWait(20*time.Millisecond))
+	next := map[string]int64{}
+	for next["a"]+next["b"] < 10 {
+		fetches := c.PollFetches(t.Context())
+		must(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			if r.Offset != next[r.Topic] {
+				t.Fatalf("offset %d of %s came where %d should", r.Offset, r.Topic, next[r.Topic])
+			}
+			next[r.Topic]++
+		})
+	}
+}

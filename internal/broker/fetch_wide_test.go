@@ -1,0 +1,74 @@
+package broker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fetchCounter counts the fetches of a client, and those after which it is throttled.
+type fetchCounter struct{ sent, throttled atomic.Int64 }
+
+// OnBrokerWrite implements kgo.HookBrokerWrite.
+func (c *fetchCounter) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == int16(kmsg.Fetch) && err == nil {
+		c.sent.Add(1)
+	}
+}
+
+// OnBrokerThrottle implements kgo.HookBrokerThrottle.
+func (c *fetchCounter) OnBrokerThrottle(kgo.BrokerMetadata, time.Duration, bool) { c.throttled.Add(1) }
+
+var (
+	_ kgo.HookBrokerWrite    = (*fetchCounter)(nil)
+	_ kgo.HookBrokerThrottle = (*fetchCounter)(nil)
+)
+
+// A consumer of more partitions than the memory for parked fetches holds gets their records, and
+// does not fetch in a loop while there are none.
+func TestAConsumerOfMorePartitionsThanCanBeParkedGetsRecords(t *testing.T) {
+	const partitions, records, parked = 4000, 20, 1 << 20
+	if partitions*partCost <= parked {
+		t.Fatalf("%d partitions can be parked", partitions)
+	}
+	n := newNode(t, func(o *nodeOptions) {
+		o.broker = func(b *Options) { b.ParkedBytes, b.SessionBytes = parked, parked }
+	})
+	n.topic(t, "wide", partitions)
+	counter := new(fetchCounter)
+	c := n.client(t, kgo.ConsumeTopics("wide"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.WithHooks(counter),
+		kgo.FetchMaxWait(100*time.Millisecond))
+	producer := n.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	withRecords := 0
+	for i := range records {
+		p := rand.Int32N(partitions)
+		value := fmt.Sprint(i)
+		must(t, producer.ProduceSync(deadline(t), &kgo.Record{Topic: "wide", Partition: p, Value: []byte(value)}).FirstErr())
+		fetches := c.PollFetches(deadline(t))
+		must(t, fetches.Err())
+		for _, r := range fetches.Records() {
+			withRecords++
+			if r.Partition != p || string(r.Value) != value {
+				t.Errorf("record %s of partition %d, want %s of partition %d", r.Value, r.Partition, value, p)
+			}
+		}
+	}
+	if withRecords != records {
+		t.Errorf("%d records came, want %d", withRecords, records)
+	}
+	// One fetch may be in flight, and the throttle time of another one not reported to the hook
+	// yet.
+	if sent, throttled := counter.sent.Load(), counter.throttled.Load(); sent > throttled+records+2 {
+		t.Errorf("%d fetches, of which %d had records and %d were throttled", sent, records, throttled)
+	}
+	c.Close()
+	eventually(t, "no request holds memory", func() bool { return n.Parked().Used == 0 && n.wide.Used() == 0 })
+	if peak := n.wide.Stats().Peak; peak < partitions*partCost || n.Parked().Peak > parked {
+		t.Errorf("at most %d bytes were taken for the fetch, and %d for parked requests", peak, n.Parked().Peak)
+	}
+}

@@ -1,0 +1,64 @@
+package configdef
+
+import "strings"
+
+// remedy is a remedy for configs that Kafka has or had and chronik does not use, for users who
+// bring a server.properties, or scripts that create topics.
+type remedy struct {
+	// names are complete names, and prefixes that end with a dot.
+	names []string
+	// remedy is what to do, without a full stop.
+	remedy string
+}
+
+// remedies returns all remedies; the first match applies.
+func remedies() []remedy {
+	return []remedy{
+		{[]string{"log.dir"}, "use log.dirs, or data.dir alone"},
+		{[]string{"log.flush."},
+			"leave it out: the durability profile determines when records are synced (wal.profile, chronik.durability.profile of a topic)"},
+		{[]string{"process.roles", "controller.", "metadata.", "internal.metadata.", "initial.broker.registration.timeout.ms", "broker.heartbeat.interval.ms",
+			"broker.session.timeout.ms", "controlled.shutdown.", "server.max.startup.time.ms", "early.start.listeners", "zookeeper."},
+			"leave it out: there is no controller to configure"},
+		{[]string{"inter.broker.protocol.version", "log.message.format.version", "log.message.downconversion.enable", "unstable."}, "leave it out: there are no versions to choose from"},
+		{[]string{"ssl.", "sasl.", "security.", "authorizer.", "super.users", "allow.everyone.if.no.acl.found", "password.encoder.", "principal.builder.class", "delegation.token.",
+			"connections.max.reauth.ms", "connection.failed.authentication.delay.ms", "listener.security.protocol.map", "config.providers"},
+			"leave it out: there is no TLS, authentication or authorization yet, so listen where only trusted clients reach"},
+		{[]string{"inter.broker.listener.name", "replica.", "num.replica.", "follower.", "leader.", "auto.leader.rebalance.enable", "alter.log.dirs.",
+			"replication.", "socket.connection.setup.", "request.timeout.ms", "cordoned.log.dirs", "unclean.leader.election.interval.ms"},
+			"leave it out: there is one node, and nothing to replicate or move"},
+		{[]string{"transaction.", "transactional.", "add.partitions.to.txn."}, "leave it out: there are no transactions yet"},
+		{[]string{"group.share.", "share.", "group.streams.", "streams."}, "leave it out: there are no share and streams groups yet"},
+		{[]string{"remote.", "log.local.", "local."}, "leave it out: there is no tiered storage"},
+		{[]string{"quota.", "client.quota.", "max.connection.creation.rate", "max.connections.per.ip.overrides"},
+			"leave it out: there are no quotas; max.connections and max.connections.per.ip bound connections"},
+		{[]string{"queued."}, "leave it out: produce.profile bounds the waiting requests"},
+		{[]string{"num.", "background.threads", "group.coordinator.", "socket."},
+			"leave it out: threads and buffers are not configurable"},
+		{[]string{"metric.", "metrics.", "kafka.metrics.", "telemetry.", "auto.include.jmx.reporter"},
+			"leave it out: metrics are served at /metrics of admin.listen"},
+		{[]string{"host.name", "port", "advertised.host.name", "advertised.port"}, "use listeners in the file, or listen and advertise"},
+		{[]string{"log.message.timestamp.difference.max.ms"},
+			"use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"},
+		{[]string{"alter.config.policy.", "create.topic.policy."}, "leave it out: chronik loads no classes"},
+	}
+}
+
+// Remedy returns what to do about a config that Kafka has or had and chronik does not use. It
+// matches prefixes, so it must not be called with unknown names.
+func Remedy(name string) string {
+	for _, i := range remedies() {
+		for _, n := range i.names {
+			if name == n || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) {
+				return i.remedy
+			}
+		}
+	}
+	return "leave it out"
+}
+
+// refused returns the error for a config that Kafka has and chronik does not use; kind is "Topic",
+// "Group" or "Broker".
+func refused(kind, name string) *Error {
+	return &Error{name, kind + " config " + name + " exists in Kafka, but this version of chronik does not support it; " + Remedy(name)}
+}

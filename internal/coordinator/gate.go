@@ -1,0 +1,122 @@
+package coordinator
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// writeGate rejects events that write while the log would refuse their records. A machine applies
+// records before they are appended, so a failed append costs the whole shard a reload. An event
+// rejected here has changed nothing, and events that only read are still answered.
+//
+// The gate is closed while the log reports that it would refuse an append, and for a pause after an
+// append has failed. The pause doubles with every further failure, from minRetry to maxRetry, until
+// an append is committed.
+type writeGate struct {
+	since      time.Time     // when it was first seen closed; zero: open
+	lastClosed time.Time     // when it was last known to be closed
+	nextCheck  time.Time     // while it is closed, timers are due no earlier than this
+	pause      time.Duration // how long the next failure closes it
+	until      time.Time     // closed until then because an append failed
+	cause      error         // the failed append's error
+}
+
+// gateCheckInterval is how often a shard with due timers checks whether the gate is open.
+const gateCheckInterval = time.Second
+
+// refusal returns an ErrRefused if an event that writes can't be handled now, otherwise nil.
+func (s *shard) refusal(now time.Time) error {
+	d := &s.gate
+	err := d.cause
+	if !now.Before(d.until) {
+		if err = s.log.Ready(s.epoch); err == nil {
+			s.openGate(now)
+			return nil
+		}
+	}
+	if d.since.IsZero() {
+		d.since = now
+	}
+	d.lastClosed = later(d.lastClosed, now)
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// refuse answers a request that writes with err.
+func (s *shard) refuse(r request, err error) {
+	s.count.refused.Add(1)
+	s.r.refused.log(s.logger, zap.WarnLevel,
+		"coordinator log accepts no records, refusing requests that write", zap.Error(err))
+	s.answer(r.done, nil, err)
+}
+
+// openGate ends the time for which the gate was closed. No timer ran meanwhile, because the
+// heartbeats of live members were refused. The log may have refused for up to gateCheckInterval
+// after the last check; timers get that time too.
+func (s *shard) openGate(now time.Time) {
+	d := &s.gate
+	if d.since.IsZero() {
+		return
+	}
+	shut := d.lastClosed.Sub(d.since)
+	if d.lastClosed.After(d.until) {
+		shut += min(now.Sub(d.lastClosed), gateCheckInterval)
+	}
+	d.since, d.lastClosed, d.nextCheck = time.Time{}, time.Time{}, time.Time{}
+	if shut < slowAppend {
+		return
+	}
+	s.timers.delay(shut)
+	s.r.opened.log(s.logger, zap.InfoLevel, "coordinator log accepts records again", zap.Duration("shut", shut))
+}
+
+// closeGate closes the gate after an append has failed.
+func (s *shard) closeGate(now time.Time, err error) {
+	d := &s.gate
+	d.cause, d.until = err, now.Add(d.pause)
+	d.pause = min(2*d.pause, maxRetry)
+	if d.since.IsZero() {
+		d.since = now
+	}
+	d.lastClosed = d.until
+}
+
+// committed resets the pause when an append is committed.
+func (d *writeGate) committed() { d.pause = minRetry }
+
+// holdsTimers reports whether timers must wait because their records would be refused.
+func (s *shard) holdsTimers(now time.Time) bool {
+	if s.refusal(now) == nil {
+		return false
+	}
+	s.gate.nextCheck = now.Add(gateCheckInterval)
+	return true
+}
+
+// limitedLog logs an event that may happen a thousand times a second at most once per
+// limitedLogInterval: the first at once, further ones as a count in the next line. Its methods may
+// be called concurrently.
+type limitedLog struct {
+	mu    sync.Mutex
+	last  time.Time
+	count int64
+}
+
+const limitedLogInterval = time.Minute
+
+func (d *limitedLog) log(to *zap.Logger, level zapcore.Level, msg string, fields ...zap.Field) {
+	d.mu.Lock()
+	now := time.Now()
+	d.count++
+	n, due := d.count, d.last.IsZero() || now.Sub(d.last) >= limitedLogInterval
+	if due {
+		d.last, d.count = now, 0
+	}
+	d.mu.Unlock()
+	if due {
+		to.Log(level, msg, append(fields, zap.Int64("times", n))...)
+	}
+}

@@ -1,0 +1,20 @@
+// Package service runs this broker's coordinators: Service for any internal topic, Groups
+// for consumer groups.
+//
+// A Service connects a coordinator.Runtime to partitions and metadata. It creates the
+// internal topic when a client first asks for a coordinator, runs a shard for every
+// partition that this broker leads, in the leader epoch of the partition, and notifies
+// the shards of metadata changes. A Definition names the topic and makes the machines.
+// Consumer groups have one; transactions and share groups will.
+//
+// A partition is a shard's log: the package builds batches from records, appends them with
+// acks=all under the topic's durability profile, and reads up to the high watermark.
+//
+// Groups is the Service for __consumer_offsets. It adds group configs, closed connections,
+// the memory limit for members, and each group's lag. The meaning of the records belongs
+// to coordinator/group.
+//
+// The daemon subscribes Apply to the metadata after replicas have applied it, and calls
+// Close before it drains connections, because a request may wait for minutes. Handlers
+// call Submit and Ensure; the package knows no requests.
+package service

@@ -1,0 +1,138 @@
+package service
+
+import (
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// OffsetsTopic holds groups and their offsets.
+const OffsetsTopic = "__consumer_offsets"
+
+// GroupsOptions configure Groups.
+type GroupsOptions struct {
+	Self       int32
+	Replicas   *replica.Manager
+	Settings   *replica.TopicSettings
+	Controller *controller.Controller
+	Configs    *configdef.Registry
+	// Static has the broker configs that the configuration file sets, by name.
+	Static map[string]string
+	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
+	MemberBytes int64
+	Logger      *zap.Logger
+}
+
+// Groups is the group coordinator of this broker. Its methods may be called concurrently. Only
+// Close, and Overview and Describe until their context ends, block.
+type Groups struct {
+	*Service
+	opt    GroupsOptions
+	memory *group.MemoryBudget
+
+	mu      sync.Mutex
+	watched map[uint64]struct{} // connections whose end will be sent to the shards
+}
+
+// NewGroups returns a coordinator without partitions; Apply adds them.
+func NewGroups(opt GroupsOptions) (*Groups, error) {
+	conf, err := opt.Configs.ResolveBroker(opt.Static)
+	if err != nil {
+		return nil, fmt.Errorf("group configs: %w", err)
+	}
+	cfg := configOf(&conf)
+	if opt.MemberBytes > 0 {
+		cfg.MemberMemory = group.NewMemoryBudget(opt.MemberBytes)
+	}
+	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
+	o := &conf.Offsets
+	c.Service = New(Options{
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
+	}, Definition{
+		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
+		New: func(int32) coordinator.Machine { return group.New(cfg) },
+		InitialEvent: func(img *metadata.Image) any {
+			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
+		},
+		ChangeEvent: c.changeEvent,
+	})
+	return c, nil
+}
+
+func configOf(conf *configdef.Broker) group.Config {
+	cfg, g, o := group.DefaultConfig(), &conf.Groups, &conf.Offsets
+	cfg.MinSession, cfg.MaxSession, cfg.InitialDelay, cfg.MaxSize = g.MinSession, g.MaxSession, g.InitialDelay, int(g.MaxSize)
+	cfg.ConsumerSession, cfg.ConsumerHeartbeat, cfg.ConsumerMaxSize = g.ConsumerSession, g.ConsumerHeartbeat, int(g.ConsumerMaxSize)
+	cfg.Assignors, cfg.Upgrade, cfg.Downgrade = g.Assignors, g.Upgrade, g.Downgrade
+	cfg.MaxMetadata, cfg.Retention, cfg.RetentionCheck = int(o.MaxMetadata), o.Retention, o.RetentionCheck
+	return cfg
+}
+
+// times returns a function with the timeouts that groups of an image have configured. A group whose
+// configs can't be resolved gets the broker's.
+func (c *Groups) times(img *metadata.Image) func(string) group.Times {
+	return func(id string) group.Times {
+		set := img.GroupConfig(id)
+		if len(set) == 0 {
+			return group.Times{}
+		}
+		g, err := c.opt.Configs.ResolveGroup(configdef.Layers{Group: set, Static: c.opt.Static})
+		if err != nil {
+			c.opt.Logger.Warn("invalid group configs, using the broker's", zap.String("group", id), zap.Error(err))
+			return group.Times{}
+		}
+		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat}
+	}
+}
+
+// changeEvent returns the event that tells shards about a metadata change, nil if it affects no
+// group.
+func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
+	e := group.TopicsChanged{Topics: view{next}}
+	for _, t := range d.Created {
+		e.Changed = append(e.Changed, t.Name)
+	}
+	for _, t := range d.Deleted {
+		e.Changed, e.Deleted = append(e.Changed, t.Name), append(e.Deleted, t.Name)
+	}
+	for _, change := range d.Changed {
+		if change.Prev.Partitions.Len() != change.Next.Partitions.Len() {
+			e.Changed = append(e.Changed, change.Next.Name)
+		}
+	}
+	if len(e.Changed) == 0 && len(d.GroupConfigs) == 0 {
+		return nil
+	}
+	e.Times = c.times(next)
+	return e
+}
+
+// MemberMemory returns the memory budget of group members.
+func (c *Groups) MemberMemory() *group.MemoryBudget { return c.memory }
+
+// WatchConnection notifies the shards when a connection ends, because member ids that its client
+// was given expire with it. onClose registers a function with the connection. It may be called for
+// every request of a connection; it registers once.
+func (c *Groups) WatchConnection(connection uint64, onClose func(func()) (stop func() bool)) {
+	c.mu.Lock()
+	_, known := c.watched[connection]
+	c.watched[connection] = struct{}{}
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	onClose(func() {
+		c.mu.Lock()
+		delete(c.watched, connection)
+		c.mu.Unlock()
+		c.Broadcast(group.Closed{Connection: connection})
+	})
+}

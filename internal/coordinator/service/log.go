@@ -1,0 +1,148 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// partitionLog implements coordinator.Log on a replicated partition. It knows nothing about the
+// meaning of the records. Its methods may be called concurrently.
+type partitionLog struct {
+	part      *replica.Partition
+	purgatory *purgatory.Purgatory
+	minISR    func() int32
+}
+
+// newPartitionLog returns the log of a partition. Loads wait in purgatory for records to be
+// committed; minISR returns the topic's current min.insync.replicas.
+func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *partitionLog {
+	return &partitionLog{part: part, purgatory: park, minISR: minISR}
+}
+
+// Append implements coordinator.Log with acks=all.
+func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
+	b := record.NewBuilder(record.BatchOptions{})
+	for _, r := range records {
+		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		done(fmt.Errorf("append to %s: %w", l.part, err))
+		return
+	}
+	l.part.Append(&replica.Append{
+		LeaderEpoch: epoch, Acks: replica.AcksAll, MinISR: l.minISR(),
+		Batches: record.Accepted{Bytes: batch, Batches: 1, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
+		Done:    func(a *replica.Append) { done(a.Err) },
+	}, nil)
+}
+
+// Ready implements coordinator.Log.
+func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
+
+const (
+	readBytes = 1 << 20
+	// waitTime bounds how long an abandoned wait stays in the purgatory.
+	waitTime = time.Second
+)
+
+// Load implements coordinator.Log.
+func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
+	ends := l.part.Ends()
+	for offset := ends.LogStart; offset < ends.LogEnd; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, err := l.read(offset, ends.LogEnd, epoch, apply)
+		if err != nil {
+			return fmt.Errorf("load %s at offset %d: %w", l.part, offset, err)
+		}
+		if next == offset {
+			l.wait(ctx, offset, epoch)
+		}
+		offset = next
+	}
+	return nil
+}
+
+// read applies the committed records from offset up to end that a single read returns. It returns
+// the offset to continue at, which is the same if no record is committed there yet.
+func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
+	res, err := l.part.Read(replica.ReadRequest{Offset: offset, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: epoch, FetchedEpoch: -1})
+	if err != nil {
+		return offset, err
+	}
+	defer res.Release()
+	next = offset
+	for _, rest := range res.Parts {
+		for len(rest) > 0 {
+			var b record.Batch
+			if b, rest, err = record.Next(rest); err != nil {
+				return next, err
+			}
+			if next, err = applyBatch(b, next, end, apply); err != nil || next >= end {
+				return next, err
+			}
+		}
+	}
+	if next == offset && res.HighWatermark > offset {
+		return min(res.HighWatermark, end), nil // a gap left by compaction
+	}
+	return next, nil
+}
+
+// applyBatch applies the records of a batch that are in [from, end).
+func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) error) (next int64, err error) {
+	switch {
+	case b.Control():
+		return b.LastOffset() + 1, nil
+	case b.Transactional():
+		return from, fmt.Errorf("batch at offset %d is part of a transaction, which this version can't read here", b.BaseOffset())
+	}
+	err = b.Each(0, func(r record.Record) error {
+		if r.Offset < from || r.Offset >= end {
+			return nil
+		}
+		return apply(coordinator.Record{Key: r.Key, Value: r.Value})
+	})
+	return b.LastOffset() + 1, err
+}
+
+// wait waits until the record at offset is committed, the role of the partition changes, or ctx
+// ends.
+func (l *partitionLog) wait(ctx context.Context, offset int64, epoch int32) {
+	w := &waiting{l: l, offset: offset, epoch: epoch, over: make(chan struct{})}
+	id := l.part.Log().ID()
+	l.purgatory.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
+	select {
+	case <-w.over:
+	case <-ctx.Done():
+	}
+}
+
+// waiting is a purgatory.Op.
+type waiting struct {
+	l      *partitionLog
+	offset int64
+	epoch  int32
+	over   chan struct{}
+}
+
+// TryComplete implements purgatory.Op.
+func (w *waiting) TryComplete(int) bool {
+	_, atOnce := w.l.part.Peek(replica.ReadRequest{Offset: w.offset, CurrentEpoch: w.epoch, FetchedEpoch: -1}, 1)
+	if !atOnce && w.l.part.Ends().HighWatermark <= w.offset {
+		return false
+	}
+	close(w.over)
+	return true
+}
+
+// Expire implements purgatory.Op.
+func (w *waiting) Expire() { close(w.over) }

@@ -1,0 +1,286 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+var topicID = [16]byte{0xa}
+
+// cluster is the metadata of one topic with one partition, led by broker 1.
+type cluster struct {
+	dirs  [][16]byte
+	image *metadata.Image
+	rev   int64
+}
+
+func (c *cluster) AssignDirs(_ context.Context, _ int32, dirs map[metadata.TopicPartition][16]byte) (int64, error) {
+	for dir := range maps.Values(dirs) {
+		c.dirs = [][16]byte{dir}
+	}
+	return c.rev + 1, nil
+}
+
+func (c *cluster) RaiseEpochs(context.Context, []metadata.TopicPartition) (int64, error) {
+	return c.rev + 1, nil
+}
+
+func (c *cluster) ForgetDeleted(context.Context, ...[16]byte) (int64, error) { return c.rev + 1, nil }
+
+func (c *cluster) apply(t testing.TB, m *replica.Manager) {
+	t.Helper()
+	c.rev++
+	dirs := c.dirs
+	if dirs == nil {
+		dirs = make([][16]byte, 1)
+	}
+	var kvs []metadata.KV
+	for key, value := range map[string][]byte{
+		metadata.NameKey("o"):             metadata.Name{Topic: "o", ID: topicID}.Encode(),
+		metadata.TopicKey(topicID):        metadata.TopicRecord{Name: "o", Partitions: 1, Internal: true}.Encode(),
+		metadata.PartitionKey(topicID, 0): metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: dirs}.Encode(),
+	} {
+		kvs = append(kvs, metadata.KV{Key: key, Value: value, ModRevision: c.rev})
+	}
+	next, err := metadata.Load(kvs, c.rev)
+	must(t, err)
+	prev := c.image
+	c.image = next
+	must(t, m.Apply(t.Context(), prev, next, metadata.Diff(prev, next)))
+	must(t, m.AwaitApplied(t.Context(), next.Version()))
+}
+
+// open opens the partition on a file system.
+func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.Purgatory) {
+	t.Helper()
+	set, err := durability.NewSet()
+	must(t, err)
+	profile, err := set.Lookup("sync")
+	must(t, err)
+	cfg := storage.Config{Profile: profile, Segment: segment.Limits{Bytes: 4096, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 1 << 20}}
+	s, err := storage.Open([]storage.Place{{Path: "/d"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20, Config: func(string, storage.ID) storage.Config { return cfg }})
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	park := purgatory.New()
+	t.Cleanup(park.Close)
+	m := replica.NewManager(replica.Options{Self: 1, Storage: s, Cluster: c, Park: park, Logger: zap.NewNop(),
+		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg }})
+	t.Cleanup(func() { must(t, m.Close(context.Background())) })
+	c.image = metadata.Empty()
+	c.apply(t, m)
+	c.apply(t, m)
+	p, err := m.Partition(topicID, 0)
+	must(t, err)
+	return p, park
+}
+
+func one() int32 { return 1 }
+
+// put appends records and waits for them.
+func put(t testing.TB, l *partitionLog, epoch int32, words ...string) error {
+	t.Helper()
+	var records []coordinator.Record
+	for _, w := range words {
+		r := coordinator.Record{Key: []byte(w), Value: []byte(strings.ToUpper(w))}
+		if strings.HasPrefix(w, "-") {
+			r.Value = nil
+		}
+		records = append(records, r)
+	}
+	ended := make(chan error, 1)
+	l.Append(epoch, records, time.UnixMilli(1000), func(err error) { ended <- err })
+	return <-ended
+}
+
+// get loads all records.
+func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
+	var all []string
+	err := l.Load(ctx, epoch, func(r coordinator.Record) error {
+		if r.Value == nil {
+			all = append(all, string(r.Key))
+		} else {
+			all = append(all, string(r.Key)+string(r.Value))
+		}
+		return nil
+	})
+	return strings.Join(all, " "), err
+}
+
+func TestAppendedRecordsAreLoaded(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	l := newPartitionLog(p, park, one)
+	if got, err := get(t.Context(), l, 0); got != "" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	must(t, put(t, l, 0, "a", "b"))
+	must(t, put(t, l, 0, "-a"))
+	if got, err := get(t.Context(), l, 0); got != "aA bB -a" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	var want []string
+	for i := range 300 { // more than a segment
+		w := fmt.Sprint("w", i, strings.Repeat("x", 50))
+		must(t, put(t, l, 0, w))
+		want = append(want, w+strings.ToUpper(w))
+	}
+	if got, err := get(t.Context(), l, 0); got != "aA bB -a "+strings.Join(want, " ") || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	l := newPartitionLog(p, park, one)
+	must(t, put(t, l, 0, "a"))
+	p.BecomeLeader(3, []int32{1}, []int32{1})
+	if err := put(t, l, 0, "b"); !errors.Is(err, replica.ErrFencedEpoch) {
+		t.Error(err)
+	}
+	if _, err := get(t.Context(), l, 0); !errors.Is(err, replica.ErrFencedEpoch) {
+		t.Error(err)
+	}
+	if got, err := get(t.Context(), l, 3); got != "aA" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := put(t, l, 3); err == nil {
+		t.Error("an empty batch was accepted")
+	}
+}
+
+// A load waits for records that are not committed yet, because a replica has yet to confirm them.
+func TestLoadWaitsForUncommittedRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, park := open(t, vfs.Memory(), &cluster{})
+		l := newPartitionLog(p, park, one)
+		must(t, put(t, l, 0, "a"))
+		p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
+		p.Acknowledged(2, 1, 1)
+		var appends sync.WaitGroup
+		appends.Go(func() { must(t, put(t, l, 1, "b")) })
+		for p.Ends().LogEnd < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if got, err := get(ctx, l, 1); got != "aA" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%q, %v", got, err)
+		}
+		loaded := make(chan string, 1)
+		go func() {
+			got, err := get(t.Context(), l, 1)
+			loaded <- fmt.Sprint(got, err)
+		}()
+		p.Acknowledged(2, 1, 2)
+		if got := <-loaded; got != "aA bB<nil>" {
+			t.Error(got)
+		}
+		appends.Wait()
+	})
+}
+
+func TestLoadEndsWithLeadership(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	l := newPartitionLog(p, park, one)
+	p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
+	ended := make(chan error, 1)
+	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), func(err error) { ended <- err })
+	for p.Ends().LogEnd < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	loaded := make(chan error, 1)
+	go func() {
+		_, err := get(t.Context(), l, 1)
+		loaded <- err
+	}()
+	p.BecomeFollower(2, 2, []int32{1, 2}, []int32{2})
+	if err := <-loaded; !errors.Is(err, replica.ErrFencedEpoch) {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, replica.ErrNotLeader) {
+		t.Error(err)
+	}
+}
+
+func TestMachineErrorEndsTheLoad(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	l := newPartitionLog(p, park, one)
+	must(t, put(t, l, 0, "a", "b"))
+	wrong := errors.New("wrong")
+	if err := l.Load(t.Context(), 0, func(coordinator.Record) error { return wrong }); !errors.Is(err, wrong) {
+		t.Error(err)
+	}
+}
+
+// Ready refuses, before anything is applied, exactly those appends that would fail.
+func TestReadyPredictsRefusedAppends(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	replicas := int32(1)
+	l := newPartitionLog(p, park, func() int32 { return replicas })
+	must(t, l.Ready(0))
+	for _, epoch := range []int32{0, 7} {
+		if err := l.Ready(epoch); (err == nil) != (put(t, l, epoch, "x") == nil) {
+			t.Errorf("epoch %d: %v", epoch, err)
+		}
+	}
+	replicas = 2
+	p.BecomeLeader(1, []int32{1, 2}, []int32{1})
+	if err := l.Ready(1); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
+		t.Error(err)
+	}
+	p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
+	must(t, l.Ready(1))
+	p.BecomeFollower(2, 2, []int32{1, 2}, []int32{1, 2})
+	if err := l.Ready(1); !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrFencedEpoch) {
+		t.Error(err)
+	}
+}
+
+// A shard over a real log: the next shard loads all acknowledged records.
+func TestShardOverALog(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	words := func(event string) string {
+		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &words{} }})
+		defer rt.Close()
+		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park, one))
+		for {
+			answered := make(chan any, 1)
+			rt.Submit(0, event, func(response any, err error) {
+				if err != nil {
+					response = err
+				}
+				answered <- response
+			})
+			switch got := (<-answered).(type) {
+			case string:
+				return got
+			case error:
+				if !errors.Is(got, coordinator.ErrLoading) {
+					t.Fatal(got)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	words("a")
+	if got := words("b"); got != "a b" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,209 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Options configure a Service.
+type Options struct {
+	Self       int32
+	Replicas   *replica.Manager
+	Controller *controller.Controller
+	Settings   *replica.TopicSettings
+	Logger     *zap.Logger
+}
+
+// Definition is an internal topic and the machines whose state its records hold.
+type Definition struct {
+	// Topic is the topic's name. It is created with Partitions partitions, a number that must not
+	// change because it determines the partition of each key. It gets ReplicationFactor replicas,
+	// or as many as there are brokers.
+	Topic             string
+	Partitions        int32
+	ReplicationFactor int16
+	SegmentBytes      int32
+	// New makes an empty machine for a partition.
+	New func(partition int32) coordinator.Machine
+	// InitialEvent makes the event that a machine gets after it is loaded. ChangeEvent makes the
+	// event for a metadata change, or nil if the change affects no machine. Either may be nil.
+	InitialEvent func(img *metadata.Image) any
+	ChangeEvent  func(next *metadata.Image, d *metadata.Delta) any
+}
+
+// Service runs the coordinators of one Definition. Its methods may be called concurrently,
+// and only Close blocks.
+type Service struct {
+	opt Options
+	def Definition
+	rt  *coordinator.Runtime
+	// image is what the shards know, or are about to be notified of.
+	image  atomic.Pointer[metadata.Image]
+	minISR atomic.Int32
+
+	roleMu sync.Mutex // keeps a shard's role equal to its partition's
+
+	ctx  context.Context // ends the topic's creation at Close
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	creating bool
+}
+
+// New returns a service without partitions; Apply adds them.
+func New(opt Options, def Definition) *Service {
+	s := &Service{opt: opt, def: def}
+	s.image.Store(metadata.Empty())
+	s.minISR.Store(1)
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	rt := coordinator.Options{New: def.New, Logger: opt.Logger}
+	if def.InitialEvent != nil {
+		rt.InitialEvent = func(int32) any { return def.InitialEvent(s.image.Load()) }
+	}
+	s.rt = coordinator.NewRuntime(rt)
+	opt.Replicas.Watch(s.partitionCreated)
+	return s
+}
+
+// Apply is a metadata.Subscriber that must run after the replica manager's. It never fails: a
+// partition that is not available has no shard, and its keys have no coordinator.
+func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	// First, because a shard that finishes loading meanwhile reads it.
+	s.image.Store(next)
+	s.applyTopicChanges(next, d)
+	if t := next.Topic(s.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
+		s.configure(next, t)
+	}
+	if s.def.ChangeEvent != nil {
+		if e := s.def.ChangeEvent(next, d); e != nil {
+			s.rt.Broadcast(e)
+		}
+	}
+	return nil
+}
+
+// applyTopicChanges applies changes of the topic's partitions to the shards.
+func (s *Service) applyTopicChanges(next *metadata.Image, d *metadata.Delta) {
+	s.roleMu.Lock()
+	defer s.roleMu.Unlock()
+	for _, t := range d.Deleted {
+		if t.Name == s.def.Topic {
+			for i := range t.Partitions.All() {
+				s.rt.Remove(i)
+			}
+		}
+	}
+	for _, t := range d.Created {
+		if t.Name == s.def.Topic {
+			s.configure(next, t)
+			for i := range t.Partitions.All() {
+				s.applyRole(t, i)
+			}
+		}
+	}
+	for _, change := range d.Changed {
+		if t := change.Next; t.Name == s.def.Topic {
+			s.configure(next, t)
+			for _, i := range change.Partitions {
+				s.applyRole(t, i)
+			}
+		}
+	}
+}
+
+// partitionCreated applies the role of a partition whose log was just created. If the topic is not
+// the one that Apply last saw, Apply will do it.
+func (s *Service) partitionCreated(t *metadata.Topic, index int32) {
+	s.roleMu.Lock()
+	defer s.roleMu.Unlock()
+	if now := s.image.Load().Topic(s.def.Topic); now != nil && now.ID == t.ID {
+		s.applyRole(now, index)
+	}
+}
+
+// applyRole gives a shard the role of its partition. The partition is asked rather than the
+// metadata, because after an unclean stop it does not lead in its former epoch. The caller holds
+// roleMu.
+func (s *Service) applyRole(t *metadata.Topic, index int32) {
+	part, err := s.opt.Replicas.Partition(t.ID, index)
+	if err != nil {
+		s.rt.Resign(index, t.Partitions.At(index).LeaderEpoch)
+		return
+	}
+	leader, epoch := part.Leader()
+	if leader != s.opt.Self {
+		s.rt.Resign(index, epoch)
+		return
+	}
+	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory(), s.minISR.Load))
+}
+
+// configure updates the topic configs that appends need.
+func (s *Service) configure(img *metadata.Image, t *metadata.Topic) {
+	s.minISR.Store(s.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
+}
+
+// Image returns the metadata that the shards know, or are about to be notified of.
+func (s *Service) Image() *metadata.Image { return s.image.Load() }
+
+// Partition returns the partition of the topic that a key belongs to, false if the topic does not
+// exist yet.
+func (s *Service) Partition(key string) (int32, bool) {
+	t := s.image.Load().Topic(s.def.Topic)
+	if t == nil {
+		return 0, false
+	}
+	return coordinator.PartitionFor(key, t.Partitions.Len()), true
+}
+
+// Submit hands an event about a key to the key's shard; see coordinator.Runtime.Submit.
+func (s *Service) Submit(key string, event any, done func(response any, err error)) {
+	p, ok := s.Partition(key)
+	if !ok {
+		done(nil, coordinator.ErrNotCoordinator)
+		return
+	}
+	s.rt.Submit(p, event, done)
+}
+
+// SubmitTo hands an event to the shard of a partition.
+func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
+	s.rt.Submit(partition, event, done)
+}
+
+// Broadcast hands an event to every loaded shard.
+func (s *Service) Broadcast(event any) { s.rt.Broadcast(event) }
+
+// Partitions returns the partitions that this broker coordinates or has coordinated, in no order.
+func (s *Service) Partitions() []int32 { return s.rt.Partitions() }
+
+// Stats returns the current figures of all shards.
+func (s *Service) Stats() []coordinator.Stats { return s.rt.Stats() }
+
+// Stop answers all waiting and future requests with coordinator.ErrNotCoordinator. It does not
+// block.
+func (s *Service) Stop() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.rt.Stop()
+}
+
+// Close stops the service and waits for loads and for the creation of the topic, which may be
+// blocked on a disk.
+func (s *Service) Close() {
+	s.Stop()
+	s.rt.Close()
+	s.work.Wait()
+}

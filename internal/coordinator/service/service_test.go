@@ -1,0 +1,188 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// words is a machine that answers with all words sent to its shard. Notifications are in
+// parentheses.
+type words struct{ list []string }
+
+func (m *words) Apply(r coordinator.Record) error {
+	m.list = append(m.list, string(r.Key))
+	return nil
+}
+
+func (m *words) Handle(_ time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
+	word := event.(string)
+	switch {
+	case to == 0:
+		m.list = append(m.list, "("+word+")")
+	case word != "":
+		m.list = append(m.list, word)
+		out.Emit(coordinator.Record{Key: []byte(word)})
+	}
+	out.Reply(to, strings.Join(m.list, " "))
+}
+
+func (m *words) Writes(event any) bool                                      { return event != "" }
+func (m *words) Loaded(time.Time, *coordinator.Effects)                     {}
+func (m *words) Fire(time.Time, coordinator.TimerKey, *coordinator.Effects) {}
+func (m *words) End()                                                       {}
+
+// broker is one broker with services on it.
+type broker struct {
+	control  *controller.Controller
+	applier  *metadata.Applier
+	services []*Service
+}
+
+// start starts a broker on a file system; stop ends it.
+func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func()) {
+	t.Helper()
+	profiles, err := durability.NewSet()
+	must(t, err)
+	configs := configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	store, err := filestore.Open(filestore.Options{FS: fs, Dir: "/metadata", Log: zap.NewNop()})
+	must(t, err)
+	b = &broker{control: controller.New(controller.Options{Store: store, Configs: configs, NumPartitions: 1, ReplicationFactor: 1}),
+		applier: metadata.NewApplier(zap.NewNop())}
+	_, err = b.control.Register(t.Context(), controller.BrokerSpec{ID: 1})
+	must(t, err)
+	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: configs, Logger: zap.NewNop()})
+	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
+		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }})
+	must(t, err)
+	park := purgatory.New()
+	replicas := replica.NewManager(replica.Options{Self: 1, Storage: logs, Cluster: b.control, Park: park, Logger: zap.NewNop(),
+		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return settings.Of(img, topic).Log }})
+	b.applier.Subscribe("replicas", replicas.Apply)
+	for _, def := range defs {
+		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Settings: settings, Logger: zap.NewNop()}, def)
+		b.services = append(b.services, h)
+		b.applier.Subscribe(def.Topic, h.Apply)
+	}
+	must(t, b.applier.Start(context.Background(), store))
+	return b, func() {
+		for _, h := range b.services {
+			h.Close()
+		}
+		b.applier.Stop()
+		park.Close()
+		must(t, logs.Close())
+		must(t, store.Close())
+	}
+}
+
+// say sends a word to a key's shard until it is answered; an empty word only reads.
+func say(t testing.TB, h *Service, key, word string) string {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		type result struct {
+			response any
+			err      error
+		}
+		answered := make(chan result, 1)
+		h.Submit(key, word, func(response any, err error) { answered <- result{response, err} })
+		r := <-answered
+		if r.err == nil {
+			return r.response.(string)
+		}
+		h.Ensure()
+		if time.Now().After(end) {
+			t.Fatal(r.err)
+		}
+	}
+}
+
+func definition(topic string) Definition {
+	return Definition{Topic: topic, Partitions: 2, ReplicationFactor: 3, SegmentBytes: 1 << 20,
+		New:          func(int32) coordinator.Machine { return &words{} },
+		InitialEvent: func(*metadata.Image) any { return "hello" },
+		ChangeEvent: func(_ *metadata.Image, d *metadata.Delta) any {
+			if !slices.ContainsFunc(d.Created, func(t *metadata.Topic) bool { return t.Name == "news" }) {
+				return nil
+			}
+			return "news"
+		}}
+}
+
+// Two coordinators on one broker need only a definition each: their topics are created on demand,
+// each has its own state, which survives a restart, and gets the events of its definition.
+func TestTwoDefinitionsOnOneBroker(t *testing.T) {
+	fs := vfs.Memory()
+	must(t, vfs.MakeDir(fs, "/metadata"))
+	must(t, vfs.MakeDir(fs, "/logs"))
+	defs := []Definition{definition("__transaction_state"), definition("__share_group_state")}
+	b, stop := start(t, fs, defs...)
+	for _, h := range b.services {
+		var err error
+		h.Submit("k", "x", func(_ any, e error) { err = e })
+		if !errors.Is(err, coordinator.ErrNotCoordinator) {
+			t.Errorf("before the topic exists: %v", err)
+		}
+	}
+	if got := say(t, b.services[0], "k", "a"); got != "(hello) a" {
+		t.Error(got)
+	}
+	if got := say(t, b.services[1], "k", "b"); got != "(hello) b" {
+		t.Error(got)
+	}
+	made, err := b.control.CreateTopic(t.Context(), controller.TopicSpec{Name: "news", Partitions: 1, ReplicationFactor: 1})
+	must(t, err)
+	must(t, b.applier.WaitFor(t.Context(), made.Revision))
+	if got := say(t, b.services[0], "k", ""); got != "(hello) a (news)" {
+		t.Error(got)
+	}
+	for _, def := range defs {
+		topic := b.applier.Image().Topic(def.Topic)
+		if !topic.Internal || topic.Partitions.Len() != 2 || topic.Configs["cleanup.policy"] != "compact" ||
+			topic.Configs[configdef.DurabilityProfile] != durability.Default || len(topic.Partitions.At(0).Replicas) != 1 {
+			t.Errorf("%+v", topic)
+		}
+	}
+	stop()
+	b, stop = start(t, fs, defs...)
+	defer stop()
+	if got := say(t, b.services[1], "k", "c"); got != "b (hello) c" {
+		t.Error(got)
+	}
+	revision, err := b.control.DeleteTopic(t.Context(), b.applier.Image().Topic(defs[0].Topic).ID)
+	must(t, err)
+	must(t, b.applier.WaitFor(t.Context(), revision))
+	if got := say(t, b.services[0], "k", "d"); got != "(hello) d" {
+		t.Errorf("after the topic was deleted: %s", got)
+	}
+}
+
+func TestNothingIsCreatedAfterClose(t *testing.T) {
+	h := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, definition("__transaction_state"))
+	h.Close()
+	h.Ensure() // there is no controller that could create it
+	h.Close()
+}

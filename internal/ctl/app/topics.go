@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// RegexHelp is the help of the flag --regex of commands that take names of topics.
+const RegexHelp = "the names are regular expressions; they match no internal topic"
+
+// FindTopics returns the topics with the given names or, with regex, each topic whose whole name
+// matches one of them, sorted. missing has an error for each name or expression without a topic.
+func FindTopics(ctx context.Context, adm *kadm.Client, names []string, regex bool) (
+	found []kadm.TopicDetail, missing map[string]error, err error,
+) {
+	if regex {
+		return matchTopics(ctx, adm, names)
+	}
+	return lookupTopics(ctx, adm, names)
+}
+
+func lookupTopics(ctx context.Context, adm *kadm.Client, names []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
+	topics, err := adm.ListTopicsWithInternal(ctx, names...)
+	if err != nil {
+		return nil, nil, Refused("look up topics", Words(err), "")
+	}
+	missing = map[string]error{}
+	for _, name := range names {
+		switch t, ok := topics[name]; {
+		case strings.ContainsAny(name, `*?+|()[]{}^$\`):
+			missing[name] = fmt.Errorf("%q is not a valid name of a topic; --regex treats it as a regular expression", name)
+		case !ok:
+			missing[name] = NoTopic(ctx, adm, name)
+		case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
+			missing[name] = NoTopic(ctx, adm, name)
+		case t.Err != nil:
+			missing[name] = t.Err
+		default:
+			found = append(found, t)
+		}
+	}
+	return found, missing, nil
+}
+
+func matchTopics(ctx context.Context, adm *kadm.Client, patterns []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
+	all := make([]*regexp.Regexp, len(patterns))
+	for i, p := range patterns {
+		if all[i], err = regexp.Compile("^(?:" + p + ")$"); err != nil {
+			return nil, nil, Usage("--regex: %w", err)
+		}
+	}
+	topics, err := adm.ListTopics(ctx)
+	if err != nil {
+		return nil, nil, Refused("look up topics", Words(err), "")
+	}
+	missing = map[string]error{}
+	for _, p := range patterns {
+		missing[p] = fmt.Errorf("no topic matches %q; chronikctl topic list shows the topics", p)
+	}
+	for _, t := range topics.Sorted() {
+		matched := false
+		for i, p := range patterns {
+			if all[i].MatchString(t.Topic) {
+				matched = true
+				delete(missing, p)
+			}
+		}
+		if matched && t.Err == nil {
+			found = append(found, t)
+		}
+	}
+	return found, missing, nil
+}

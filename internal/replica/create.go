@@ -1,0 +1,345 @@
+package replica
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// The pause before a retry doubles with each failure, within these bounds.
+const (
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+)
+
+// backoff returns the pause after a number of consecutive failures.
+func backoff(tries int) time.Duration { return min(retryFirst<<min(tries-1, 10), retryMost) }
+
+// maxFailuresInRow is the number of consecutive logs whose creation fails before the rest of a task
+// is postponed to the next retry.
+const maxFailuresInRow = 8
+
+// missing is a partition of this broker that has no log. Manager.mu guards the fields that change.
+//
+//	                 ┌────────── time.Timer ─────────┐
+//	                 ▼                               │
+//	noteUncreated ─▶ queued ──▶ being created ──▶ failed: err, next
+//	                 │               │               │
+//	                 │               ▼               ▼
+//	                 │           a partition     the topic was deleted: no longer in Manager.missing
+//	                 └───────────────────────────────▲
+//
+// A permanent one is in none of these states: its log was created once and is missing, so it must
+// not be created again. An operator or a change of the metadata ends that.
+type missing struct {
+	wanted // according to the metadata when the entry was made
+
+	dir       *storage.Dir // where the log will be created; nil if not chosen yet
+	queued    bool         // for creation, or being created
+	permanent bool
+	tries     int   // failed attempts
+	err       error // of the last attempt; nil before the first
+	since     time.Time
+	next      time.Time // time of the next attempt
+}
+
+// why returns the error of a partition without a log. It matches ErrOffline.
+func (x *missing) why() error {
+	switch {
+	case x.err == nil:
+		return &CreatingError{Partition: x.String(), Since: x.since}
+	case x.permanent:
+		return x.err
+	default:
+		return fmt.Errorf("%w: the log of %s could not be created: %w", ErrOffline, x, x.err)
+	}
+}
+
+// CreatingError is the error of a partition whose log is being created for the first time. Creation
+// takes milliseconds unless a disk hangs. The error matches ErrOffline.
+type CreatingError struct {
+	Partition string
+	Since     time.Time // time when the creation was queued
+}
+
+func (e *CreatingError) Error() string {
+	return fmt.Sprintf("%v: the log of %s is being created", ErrOffline, e.Partition)
+}
+
+// Is reports whether target is ErrOffline.
+func (e *CreatingError) Is(target error) bool { return target == ErrOffline }
+
+// Failure describes a partition of this broker that has no log.
+type Failure struct {
+	Topic     string
+	TopicID   [16]byte
+	Partition int32
+	Err       error     // matches ErrOffline
+	Since     time.Time // time of the first failure
+	// NextTry is the time of the next attempt to create the log. It is zero if the log must not be
+	// created again, because it was created once and is missing.
+	NextTry time.Time
+}
+
+// String returns topic-partition.
+func (f *Failure) String() string { return fmt.Sprintf("%s-%d", f.Topic, f.Partition) }
+
+// Failed returns the partitions whose logs could not be created or are missing, sorted by topic and
+// partition. Partitions whose first creation is in progress are not included.
+func (m *Manager) Failed() []Failure {
+	m.mu.RLock()
+	var all []Failure
+	for tp, x := range m.missing {
+		if x.err != nil {
+			all = append(all, Failure{x.topic.Name, tp.Topic, tp.Partition, x.why(), x.since, x.next})
+		}
+	}
+	m.mu.RUnlock()
+	slices.SortFunc(all, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return all
+}
+
+// noteUncreated records that a partition has no log, and returns its entry. It returns nil if the
+// creation is already queued or scheduled.
+func (m *Manager) noteUncreated(w wanted) *missing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x := m.missing[w.tp()]; x != nil && !x.permanent {
+		return nil
+	}
+	x := &missing{wanted: w, queued: true, since: time.Now()}
+	m.missing[w.tp()] = x
+	return x
+}
+
+// noteMissing records that a partition's log must not be created, and why it is missing.
+func (m *Manager) noteMissing(w wanted, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing[w.tp()] = &missing{wanted: w, permanent: true, err: err, since: time.Now()}
+}
+
+// forgetMissing records that a partition is not assigned to this broker.
+func (m *Manager) forgetMissing(tp metadata.TopicPartition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.missing, tp)
+}
+
+// place chooses directories for logs and queues their creation.
+func (m *Manager) place(list []*missing, r *round) {
+	if len(list) == 0 {
+		return
+	}
+	specs := make([]storage.Spec, len(list))
+	byID := make(map[storage.ID]*missing, len(list))
+	for i, x := range list {
+		specs[i] = storage.Spec{ID: storage.ID{Topic: x.topic.ID, Partition: x.partition}, Topic: x.topic.Name}
+		byID[specs[i].ID] = x
+	}
+	byDir, err := m.opt.Storage.Place(specs, m.slow())
+	if err != nil {
+		m.noteFailed(list, err)
+		return
+	}
+	for d, specs := range byDir {
+		makes := make([]*missing, len(specs))
+		m.mu.Lock()
+		for i := range specs {
+			makes[i] = byID[specs[i].ID]
+			makes[i].dir = d
+		}
+		m.mu.Unlock()
+		m.queue(d, &task{creates: makes, rounds: m.share(r)})
+	}
+}
+
+// createIn creates logs in a directory, all at once. If that fails, it divides them in halves, so
+// that a log that cannot be created does not affect the others.
+func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.TopicPartition][16]byte) {
+	dirs = map[metadata.TopicPartition][16]byte{}
+	inRow := 0
+	var try func([]*missing)
+	try = func(some []*missing) {
+		some, specs, version := m.specs(some)
+		if len(some) == 0 {
+			return
+		}
+		logs, err := m.opt.Storage.CreateIn(d, specs)
+		switch {
+		case err == nil:
+			inRow = 0
+			m.adoptCreated(logs, version, dirs)
+		case len(some) == 1 || inRow >= maxFailuresInRow || m.unusable(d) != nil:
+			inRow++
+			m.noteFailed(some, err)
+		default:
+			half := len(some) / 2
+			try(some[:half])
+			try(some[half:])
+		}
+	}
+	try(list)
+	return dirs
+}
+
+// specs returns the entries that are still wanted, and their specs under the latest image, with its
+// version.
+func (m *Manager) specs(list []*missing) ([]*missing, []storage.Spec, int64) {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	var still []*missing
+	var specs []storage.Spec
+	for _, x := range list {
+		m.mu.RLock()
+		current := m.missing[x.tp()] == x
+		m.mu.RUnlock()
+		if t := m.image.TopicByID(x.topic.ID); current && t != nil {
+			id := storage.ID{Topic: t.ID, Partition: x.partition}
+			still, specs = append(still, x), append(specs, storage.Spec{ID: id, Topic: t.Name, Config: m.opt.Config(m.image, t)})
+		}
+	}
+	return still, specs, m.image.Version()
+}
+
+// adoptCreated turns created logs into partitions with the role and the configuration of the latest
+// image, and adds their directories to dirs. version is that of the image under which they were
+// created. A log whose topic was deleted meanwhile is skipped; its deletion is queued.
+func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[metadata.TopicPartition][16]byte) {
+	var adopted []wanted
+	m.roles.Lock()
+	for _, l := range logs {
+		tp := metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}
+		m.mu.RLock()
+		x := m.missing[tp]
+		m.mu.RUnlock()
+		t := m.image.TopicByID(tp.Topic)
+		if x == nil || t == nil {
+			continue
+		}
+		if x.tries > 0 {
+			m.opt.Logger.Info("log created", zap.Stringer("partition", x), zap.Int("tries", x.tries+1),
+				zap.Duration("after", time.Since(x.since)))
+		}
+		m.adopt(tp, l)
+		if m.image.Version() != version {
+			l.Configure(m.opt.Config(m.image, t))
+		}
+		w := wanted{t, tp.Partition}
+		m.applyRole(w, dirs)
+		adopted = append(adopted, w)
+	}
+	m.roles.Unlock()
+	m.mu.RLock()
+	watchers := m.watchers
+	m.mu.RUnlock()
+	for _, w := range adopted {
+		for _, tell := range watchers {
+			tell(w.topic, w.partition)
+		}
+	}
+}
+
+// noteFailed records why logs could not be created, and schedules the next attempt.
+func (m *Manager) noteFailed(list []*missing, err error) {
+	now := time.Now()
+	loud := false
+	m.mu.Lock()
+	for _, x := range list {
+		if m.missing[x.tp()] != x {
+			continue
+		}
+		loud = loud || x.err == nil || x.err.Error() != err.Error()
+		if x.err == nil {
+			x.since = now
+		}
+		x.queued, x.err, x.tries = false, err, x.tries+1
+		x.next = now.Add(backoff(x.tries))
+	}
+	m.armLocked()
+	m.mu.Unlock()
+	log := m.opt.Logger.Debug // a repetition
+	if loud {
+		log = m.opt.Logger.Error
+	}
+	log("creating logs failed; retrying until they exist or their topic is deleted",
+		zap.Int("partitions", len(list)), zap.Stringer("first", list[0]), zap.Error(err))
+}
+
+// armLocked schedules retry for the next creation that is due.
+func (m *Manager) armLocked() {
+	var next time.Time
+	for _, x := range m.missing {
+		if !x.queued && !x.permanent && (next.IsZero() || x.next.Before(next)) {
+			next = x.next
+		}
+	}
+	switch {
+	case next.IsZero() || m.closed:
+	case m.again == nil:
+		m.again = time.AfterFunc(time.Until(next), m.startRetry)
+	default:
+		m.again.Reset(time.Until(next))
+	}
+}
+
+// startRetry runs retry on a goroutine for which Close waits.
+func (m *Manager) startRetry() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.work.Go(func() { m.retry(time.Now()) })
+	}
+}
+
+// retry queues the creations that are due. It adopts logs whose creation succeeded after it had
+// been given up because of a hanging disk.
+func (m *Manager) retry(now time.Time) {
+	late := m.retryDue(now)
+	dirs := map[metadata.TopicPartition][16]byte{}
+	m.adoptCreated(late, -1, dirs)
+	m.recorder.add(dirs, nil, nil)
+}
+
+// retryDue is retry except for the logs that exist by now, which it returns. It holds roles, so
+// that no topic is deleted between the choice of a directory and its entry in missing.
+func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	var due []*missing
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	for _, x := range m.missing {
+		if !x.queued && !x.permanent && !x.next.After(now) {
+			x.queued = true
+			due = append(due, x)
+		}
+	}
+	m.armLocked()
+	m.mu.Unlock()
+	due = slices.DeleteFunc(due, func(x *missing) bool {
+		l := m.opt.Storage.Get(storage.ID{Topic: x.topic.ID, Partition: x.partition})
+		if l != nil {
+			late = append(late, l)
+		}
+		return l != nil
+	})
+	m.place(due, nil)
+	return late
+}
+
+// unusable returns why a directory cannot create or delete logs now.
+func (m *Manager) unusable(d *storage.Dir) error {
+	return cmp.Or(m.opt.Storage.Hung(d), d.Err())
+}

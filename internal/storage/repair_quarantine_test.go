@@ -1,0 +1,356 @@
+package storage
+
+import (
+	"errors"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// If the journal fails while a log's frames are quarantined, the log keeps them.
+func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		var reopened atomic.Int32
+		d := mustOpen(t, errs, profile, countReopened(&reopened))
+		logs := makeLogs(t, d, 2, profile)
+		put(t, logs[0], 4, 900)
+		if err := logs[0].flush(); err != nil {
+			t.Fatal(err)
+		}
+		put(t, logs[0], 6, 900)
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		_ = logs[0].sync()
+		eventually(t, "the log is quarantined", logs[0].isQuarantined)
+		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		_ = send(logs[1], testBatch(t, 10, nil))
+		d.journal.Sync()
+		eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 })
+		if e := logs[0].Ends(); e.LogEnd != 10 || logs[0].logEnd.Load() != 10 {
+			t.Errorf("%s: the log ends at %d, %d", profile, e.LogEnd, logs[0].logEnd.Load())
+		}
+		if n := d.memory.deferred.Load(); n < 0 {
+			t.Errorf("%s: %d bytes are deferred", profile, n)
+		}
+		errs.Clear()
+		eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
+		put(t, logs[0], 1, 10)
+		holds(t, logs[0], 11)
+	}
+}
+
+// A repair that fails after a roll continues from that point.
+func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 4, 900)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 4, 900)
+	_ = l.flush()
+	put(t, l, 12, 900)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	cfg := testConfig("sync")
+	cfg.Segment.Bytes = 4000
+	l.Configure(cfg)
+	errs.Clear()
+	late := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/t-0/*.log", From: 3, Count: 1, Err: syscall.EIO})
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if late.Hits() == 0 {
+		t.Error("the repair did not fail half-way")
+	}
+	put(t, l, 1, 10)
+	holds(t, l, 21)
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
+}
+
+// A lookup by time does not skip quarantined records: it fails until they are replayed.
+func TestLookupsDoNotSkipQuarantinedRecords(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
+		t.Errorf("the first record is said to be %+v", at)
+	}
+	if at, err := l.MaxTime(5); err == nil && at.Offset < 0 {
+		t.Errorf("no record is said to be there: %+v", at)
+	}
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if at, err := l.MaxTime(5); err != nil || at.Offset != 0 {
+		t.Errorf("the greatest timestamp is said to be at %+v: %v", at, err)
+	}
+}
+
+// Memory that other logs need may be evicted while a log's frames are being copied to quarantine.
+func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
+	for range 10 {
+		errs := errfs.New(crashfs.New(1))
+		d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+		l := makeLogs(t, d, 1, "sync")[0]
+		for range 40 {
+			put(t, l, 1, 900)
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		done := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					d.memory.evict(l, 1, 0)
+				}
+			}
+		}()
+		_ = l.sync()
+		eventually(t, "the log is quarantined or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
+		close(done)
+		if err := l.Offline(); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.Close()
+	}
+}
+
+// A reader during a repair gets an error for records that have not been replayed yet; it does not
+// find a hole.
+func TestReadersBesideAReplayFindNoHole(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 2<<20, 32<<20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	large := testConfig("sync")
+	large.Segment.Bytes = 64 << 20
+	l.Configure(large)
+	put(t, l, 10, 300_000)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 10, 300_000)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	hold := make(chan struct{})
+	// The frames take several reads.
+	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 2, Count: 1, Before: func(errfs.Call) { <-hold }})
+	bad.Off()
+	eventually(t, "a part is replayed", func() bool { return held.Hits() > 0 })
+	for at := range int64(20) {
+		s, err := l.Read(at, 20, 1, true)
+		if err == nil && s.Size == 0 {
+			t.Errorf("nothing is said to be at %d", at)
+		}
+		s.Release()
+	}
+	close(hold)
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	holds(t, l, 20)
+}
+
+// If the commit after a replay fails, the file is removed after the next repair.
+func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	_ = l.flush()
+	put(t, l, 5, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
+	bad.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	put(t, l, 1, 10)
+	holds(t, l, 11)
+	if left := framesIn(t, disk); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 11)
+}
+
+// A deletion of several logs and a repair of several logs do not wait for each other.
+func TestADeletionBesideARepairEnds(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	logs := makeLogs(t, d, 3, "sync")
+	first, gate, last := logs[0], logs[1], logs[2]
+	for _, l := range logs {
+		put(t, l, 1, 10)
+		l.on(loglife.SegmentFailed, ErrFailed)
+	}
+	gate.flushMu.Lock()
+	copied, deleted := make(chan error, 1), make(chan error, 1)
+	go func() { copied <- d.quarantineLogs([]*Log{first, gate, last}) }()
+	eventually(t, "the copy waits for the second log", func() bool {
+		gate.qmu.Lock()
+		defer gate.qmu.Unlock()
+		return gate.owned
+	})
+	go func() { deleted <- d.Delete(last, first) }()
+	eventually(t, "the deletion waits for the first log", func() bool {
+		first.qmu.Lock()
+		defer first.qmu.Unlock()
+		return first.waiters > 0
+	})
+	gate.flushMu.Unlock()
+	for _, c := range []chan error{copied, deleted} {
+		select {
+		case err := <-c:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("they wait for each other")
+		}
+	}
+}
+
+// A start reads quarantined frames only from the quarantine file: the first of the frames that the
+// journal still has may be gone.
+func TestAStartReadsQuarantinedFramesOnlyFromTheirFile(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 4, 900)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	first := d.journal.Oldest(0).File
+	put(t, l, 10, 20_000) // in several files
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flushAndSync()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	if d.journal.Oldest(0).File == first {
+		t.Fatal("the journal has all its files")
+	}
+	for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
+		holds(t, mustOpen(t, image, "sync").Logs()[0], 14)
+	}
+}
+
+// An unreadable journal file does not keep its directory from being reopened if memory has the
+// frames to quarantine.
+func TestFramesAreQuarantinedFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 4, 900)
+	if err := logs[0].flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, logs[0], 6, 900)
+	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = logs[0].flush()
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = send(logs[1], testBatch(t, 10, nil))
+	d.journal.Sync()
+	eventually(t, "the log is quarantined", logs[0].isQuarantined)
+	eventually(t, "the directory takes records", func() bool { return d.Err() == nil })
+	if unread.Hits() == 0 {
+		t.Error("the journal was not read")
+	}
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
+	put(t, logs[0], 1, 10)
+	holds(t, logs[0], 11)
+}
+
+// If memory lacks the frames in an unreadable journal file, nothing is given up, and the repair is
+// retried.
+func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 10, 900)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	d.memory.evictCached(d.Logs())
+	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the journal refuses twice", func() bool { return unread.Hits() > 1 })
+	if err := l.Offline(); err != nil || l.isQuarantined() {
+		t.Fatalf("quarantined: %v, offline: %v", l.isQuarantined(), err)
+	}
+	unread.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	holds(t, l, 10)
+}
+
+// Quarantined frames that turn out to be damaged take the log offline, once and with the reason.
+func TestADamagedQuarantineFileEndsTheRepair(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 10, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	name := "/d/" + framesIn(t, disk)[0]
+	change(t, disk, name, 100, []byte{0xde, 0xad, 0xbe, 0xef})
+	bad.Off()
+	eventually(t, "the log is offline", func() bool { return l.Offline() != nil })
+	if err := l.Offline(); !errors.Is(err, journal.ErrDamaged) || l.state() != loglife.Damaged {
+		t.Errorf("%v: %v", l.state(), err)
+	}
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := ReadState(disk, "/d"); err != nil || s.Logs[0].Offline == "" || "/d/"+s.Logs[0].QuarantineFile != name {
+		t.Errorf("the checkpoint says %+v: %v", s, err)
+	}
+	again := mustOpen(t, disk.KillImage(1), "sync").Logs()[0]
+	if again.state() != loglife.Damaged {
+		t.Errorf("after a start the log is %v", again.state())
+	}
+	if left := framesIn(t, disk); len(left) != 1 {
+		t.Errorf("kept for a repair: %v", left)
+	}
+}
+
+// A log that is deleted before its repair is committed leaves no frames behind.
+func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is quarantined", l.isQuarantined)
+	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})
+	bad.Off()
+	eventually(t, "the log is replayed, and that can't be committed", func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })
+	full.Off()
+	if err := d.Delete(l); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its frames are gone", func() bool { return len(framesIn(t, disk)) == 0 })
+}
