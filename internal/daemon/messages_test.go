@@ -206,8 +206,8 @@ func somewhere(t *testing.T) map[string]string {
 	})
 	o, u := httptest.NewServer(other), httptest.NewServer(unready)
 	t.Cleanup(func() { close(quiet); o.Close(); u.Close() })
-	// No service uses the port of NOBODY, so a connection is refused.
-	return map[string]string{"TAKEN": l.Addr().String(), "NOBODY": "127.0.0.1:71",
+	// No service uses the port of FREEPORT, so a connection is refused.
+	return map[string]string{"TAKEN": l.Addr().String(), "FREEPORT": "127.0.0.1:71",
 		"OTHER": strings.TrimPrefix(o.URL, "http://"), "UNREADY": strings.TrimPrefix(u.URL, "http://")}
 }
 
@@ -381,8 +381,8 @@ func mismade() []mistake {
 // unheard returns queries that get no response from a broker, or not the expected one.
 func unheard() []mistake {
 	return []mistake{
-		{args: "health --admin-listen NOBODY"},
-		{args: "health --live --admin-listen NOBODY"},
+		{args: "health --admin-listen FREEPORT"},
+		{args: "health --live --admin-listen FREEPORT"},
 		{args: "health --admin-listen off"},
 		{args: "health --admin-listen no.such.host.invalid:9644"},
 		{args: "health --admin-listen TAKEN --timeout 20ms"},

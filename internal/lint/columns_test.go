@@ -37,11 +37,11 @@ type wideLine struct{ number, columns, limit int }
 // piece, so that a search for it finds it.
 var longLiteral = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.){78,}\"|`[^`]{78,}`")
 
-// wideInGo returns the lines of a Go file that are too wide. Directives, addresses and the lines
-// of multi-line raw strings may have any width.
+// wideInGo returns the lines of a Go file that are too wide. Directives, addresses, the lines of
+// multi-line raw strings and the output of examples may have any width.
 func wideInGo(text string) (wide []wideLine) {
 	raw := rawLines(text)
-	number := 0
+	number, output := 0, false
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\n")
@@ -51,6 +51,9 @@ func wideInGo(text string) (wide []wideLine) {
 			limit = maxTextColumns
 		} else {
 			line = longLiteral.ReplaceAllString(line, strings.Repeat("x", literalColumns))
+		}
+		if output = isComment && (output || strings.TrimSpace(comment) == "Output:"); output {
+			continue
 		}
 		directive := isComment && comment != "" && comment[0] != ' '
 		if n := columns(line); n > limit && !raw[number] && !directive && !strings.Contains(line, "://") {
