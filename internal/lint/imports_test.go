@@ -114,9 +114,10 @@ func importRules() map[string]importRule {
 		"internal/bench/report": bench("internal/bench", "internal/text"),
 		"internal/bench/limits": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
 			"internal/bench/report"),
-		"internal/bench/compare": bench("internal/bench/meter", "internal/cli", "internal/bench", "internal/bench/limits", "internal/bench/report"),
-		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
+		"internal/bench/compare": bench("internal/bench/meter", "internal/cli", "internal/bench", "internal/bench/limits",
 			"internal/bench/report"),
+		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report"),
 		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
 		"internal/lint":          {},
 		"pkg/chronik": {may: []string{"internal/daemon/...", "internal/vfs", "pkg/durability"},
@@ -191,8 +192,8 @@ func healthRules() map[string]importRule {
 	}
 }
 
-// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that all
-// of them share.
+// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that
+// all of them share.
 func ctlRules() map[string]importRule {
 	ctl := func(may ...string) importRule {
 		return importRule{may: may, never: []string{koanfPkg}, because: ctlReason}
