@@ -9,7 +9,8 @@ import (
 )
 
 func tree() *cobra.Command {
-	root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+	root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, Args: NoArgs,
+		RunE: func(*cobra.Command, []string) error { return nil }}
 	sub := &cobra.Command{Use: "topic", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
 	root.PersistentFlags().Int("partitions", 1, "")
 	sub.Flags().Duration("wait", 0, "")

@@ -55,7 +55,8 @@ func TestMaskingIsLinear(t *testing.T) {
 func TestTheManifestHasNoSecrets(t *testing.T) {
 	var file bytes.Buffer
 	m := manifest{Brokers: "b:9092", Admin: "http://me:S3cr@host:9644"}
-	members := []bundleMember{{name: "admin/health.json", source: "GET /v1/health?token=hunter22", err: errors.New("http://me:S3cr@host:9644: refused")}}
+	members := []bundleMember{{name: "admin/health.json", source: "GET /v1/health?token=hunter22",
+		err: errors.New("http://me:S3cr@host:9644: refused")}}
 	if err := m.archive(&file, "d", members, &redactor{known: []string{"hunter22"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func TestTheManifestHasNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(r)
-		if err != nil || bytes.Contains(text, []byte("S3cr")) || bytes.Contains(text, []byte("hunter22")) || !bytes.Contains(text, []byte("host:9644")) {
+		if err != nil || bytes.Contains(text, []byte("S3cr")) || bytes.Contains(text, []byte("hunter22")) ||
+			!bytes.Contains(text, []byte("host:9644")) {
 			t.Errorf("%s, %v: %s", head.Name, err, text)
 		}
 	}

@@ -46,7 +46,8 @@ type dirFlags struct {
 
 func (w *dirFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; repeatable")
-	c.Flags().StringArrayVar(&w.journals, "journal", nil, "journal of the log directory, if it is elsewhere (journal.dirs); one for each log directory, in the same order")
+	c.Flags().StringArrayVar(&w.journals, "journal", nil,
+		"journal of the log directory, if it is elsewhere (journal.dirs); one for each log directory, in the same order")
 	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
 	c.Flags().Int32Var(&w.node, "node-id", 1, "node.id of the broker, to rebuild lost metadata from the logs; --config has it")
 	for _, name := range []string{"dir", "journal"} {
