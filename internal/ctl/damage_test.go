@@ -257,7 +257,8 @@ func TestAnOfflinePartition(t *testing.T) {
 	}
 	// Records without a key go to the other partition, even in several batches.
 	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1KiB")
-	if code != 0 || errs != "note: partition 1 cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause\n1,000 records written to a\n" {
+	if code != 0 || errs != "note: partition 1 cannot be written, so records without a key go to the others; chronikctl cluster health "+
+		"shows the cause\n1,000 records written to a\n" {
 		t.Errorf("produce: code %d\n%s", code, errs)
 	}
 	if code, _, errs := run("x\n", "produce", "a", "--partition", "1", "--timeout", "1s"); code != 1 ||

@@ -61,7 +61,9 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			case slices.Contains(offline, p.Leader):
 				c.Add("partition", health.Bad, subject(p),
 					fmt.Sprintf("it can be neither written nor read: the log of its leader, broker %d, is offline", p.Leader),
-					fmt.Sprintf("the log of broker %d shows the cause; chronikctl log verify on its machine reports damage while it is stopped", p.Leader))
+					fmt.Sprintf(
+						"the log of broker %d shows the cause; chronikctl log verify on its machine reports damage while it is stopped",
+						p.Leader))
 			case len(offline) > 0:
 				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+text.Numbers(offline),
 					"start these brokers, or replace their log directories")

@@ -55,8 +55,10 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 		isr, need int
 		want      string
 	}{
-		{1, 2, "bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|check brokers 2,3"},
-		{2, 2, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): if one more fails, acks=all is refused|check brokers 3"},
+		{1, 2,
+			"bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|check brokers 2,3"},
+		{2, 2,
+			"warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): if one more fails, acks=all is refused|check brokers 3"},
 		{2, 1, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|check brokers 3"},
 		{1, 1, "warn|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|check brokers 2,3"},
 	} {

@@ -87,7 +87,9 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 		}
 	}
 	if f.Profile == "" {
-		return nil, fmt.Errorf("explain %s: this broker is not chronik: it has no chronik.durability.profile. Kafka acknowledges records that the operating system has; the profile os guarantees the same: chronikctl profile show os", topic)
+		return nil, fmt.Errorf(
+			"explain %s: this broker is not chronik: it has no chronik.durability.profile. Kafka acknowledges records that the operating system has; the profile os guarantees the same: chronikctl profile show os",
+			topic)
 	}
 	return f, nil
 }

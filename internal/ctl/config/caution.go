@@ -63,7 +63,8 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 	request, ok2 := broker.number("socket.request.max.bytes")
 	if ok1 && ok2 && largest > request {
 		add([]string{maxMessage},
-			fmt.Sprintf("max.message.bytes is %d, but the broker accepts requests of at most %d bytes: a larger batch closes the connection",
+			fmt.Sprintf(
+				"max.message.bytes is %d, but the broker accepts requests of at most %d bytes: a larger batch closes the connection",
 				largest, request), "max.message.bytes=%d, or raise the broker's socket.request.max.bytes", request)
 	}
 	return all

@@ -74,7 +74,9 @@ func entity(kind, name string) (Entity, error) {
 }
 
 func noEntity(kind string) error {
-	return app.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels", kind, allBrokers)
+	return app.Usage(
+		"%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels",
+		kind, allBrokers)
 }
 
 // String names the entity as on the command line.

@@ -31,7 +31,8 @@ func repairCommand(a *app.App) *cobra.Command {
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
-				return app.Usage("--backup is missing: give a new directory, on another disk if possible, for a copy of every file that repair changes; --dry-run lists them")
+				return app.Usage(
+					"--backup is missing: give a new directory, on another disk if possible, for a copy of every file that repair changes; --dry-run lists them")
 			}
 			o, err := w.find(cmd)
 			if err != nil {
@@ -102,7 +103,9 @@ func owner(o inspect.Options) error {
 			continue // Begin reports the error
 		}
 		if st, ok := in.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && st.Uid != 0 {
-			return app.Usage("repair %s: it belongs to user %d, who could not open files that root creates there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
+			return app.Usage(
+				"repair %s: it belongs to user %d, who could not open files that root creates there; run it as that user: sudo -u '#%d' chronikctl log repair …",
+				p.Path, st.Uid, st.Uid)
 		}
 	}
 	return nil

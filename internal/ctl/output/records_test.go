@@ -42,7 +42,8 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 func TestBytesAreNotNull(t *testing.T) {
 	line, err := EncodeRecord(&kgo.Record{Key: []byte{0xff}, Value: []byte{0xfe}, Timestamp: time.UnixMilli(0),
 		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{0xfd}}}})
-	if want := `{"partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","keyBase64":"/w==","valueBase64":"/g==","headers":[{"name":"h","valueBase64":"/Q=="}]}`; err != nil || string(line) != want {
+	if want := `{"partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","keyBase64":"/w==",` +
+		`"valueBase64":"/g==","headers":[{"name":"h","valueBase64":"/Q=="}]}`; err != nil || string(line) != want {
 		t.Errorf("%s, %v", line, err)
 	}
 	if line, err = EncodeRecord(&kgo.Record{Value: []byte("<a>&")}); err != nil ||

@@ -14,7 +14,10 @@ func Time(s string, now time.Time) (time.Time, error) {
 	t, ok := moment(s, now)
 	if !ok || t.UnixMilli() < 0 {
 		return time.Time{},
-			fmt.Errorf("%q is not a time; write 2006-01-02, \"2006-01-02 15:04:05\", 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m, 2h, 7d for that long ago", s)
+			fmt.Errorf(
+				"%q is not a time; write 2006-01-02, \"2006-01-02 15:04:05\", 2006-01-02T15:04:05Z, "+
+					"@MILLISECONDS since 1970, or 5m, 2h, 7d for that long ago",
+				s)
 	}
 	return t.Truncate(time.Millisecond), nil
 }

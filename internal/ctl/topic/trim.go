@@ -184,7 +184,9 @@ func noteFreed(a *app.App, cuts []partitionTrim) {
 	}
 	for _, c := range cuts {
 		if c.Freed != nil && *c.Freed == 0 {
-			a.Note("partition %d: no bytes were freed, because the same segment holds records from offset %d on; --before latest deletes these too", c.Partition, c.NewStart)
+			a.Note(
+				"partition %d: no bytes were freed, because the same segment holds records from offset %d on; --before latest deletes these too",
+				c.Partition, c.NewStart)
 			return // one partition is enough
 		}
 	}
