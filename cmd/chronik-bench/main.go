@@ -1,5 +1,5 @@
-// Command chronik-bench measures brokers that speak the Kafka protocol. What it
-// does is in internal/bench.
+// Command chronik-bench measures brokers that speak the Kafka protocol. Its code is in
+// internal/bench.
 package main
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/command"
 )
 
-// version is what `make build` stamps.
+// version is set by `make build`.
 var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal ends the measured interval and shows what was measured; a
-	// second one ends the process at once.
+	// The first signal ends the measured interval and prints the result; a second signal ends the
+	// process at once.
 	context.AfterFunc(ctx, stop)
 	os.Exit(command.Main(ctx, os.Args[1:], version, os.Stdout, os.Stderr))
 }

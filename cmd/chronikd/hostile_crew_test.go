@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/hostile"
 )
 
-// crew is an attack in a process of its own, with a lower priority than broker and bystanders, so
-// that its own CPU time is not mistaken for its effect on others.
+// crew is an attack in a process of its own. The process has a lower priority than broker and
+// bystanders, so that its own CPU time is not mistaken for its effect on others.
 type crew struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -97,7 +97,7 @@ func attacker() {
 		fmt.Fprintf(os.Stderr, "unknown attack %s\n", o.Attack)
 		os.Exit(2)
 	}
-	m := &hostile.Mob{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
+	m := &hostile.Attacker{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For)
 	var done outcome
 	if err := all[i].Run(ctx, m); err != nil {

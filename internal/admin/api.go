@@ -34,7 +34,7 @@ func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("GET /v1/health", g.named(http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
-	mux.Handle("GET /v1/log", g.own(http.HandlerFunc(a.log)))
+	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))
 	for path, ask := range map[string]func(*View, url.Values) (any, error){
 		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections,
 	} {

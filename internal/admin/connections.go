@@ -39,7 +39,10 @@ func connections(v *View, q url.Values) (any, error) {
 		}
 		s := api.Connection{ID: c.ID, Listener: c.Listener, Address: c.Peer.String(), ClientID: c.ClientID, Software: c.Software.Name,
 			Version: c.Software.Version, Principal: c.Principal, Opened: c.Opened.UTC(), InFlight: c.InFlight,
-			ThrottledMs: max(c.ThrottledUntil.Sub(now).Milliseconds(), 0), Requests: c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut, RecordsIn: c.RecordsIn}
+			ThrottledMs: max(
+				c.ThrottledUntil.Sub(now).Milliseconds(),
+				0,
+			), Requests: c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut, RecordsIn: c.RecordsIn}
 		if c.Requests > 0 {
 			at := c.LastRequest.UTC()
 			s.LastRequest = &at

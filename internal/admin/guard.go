@@ -57,7 +57,13 @@ type guard struct {
 type slots chan struct{}
 
 func newGuard(a Access) *guard {
-	g := &guard{Access: a, hosts: map[string]bool{"localhost": true}, profiles: make(slots, maxCostly), disks: make(slots, maxCostly), reads: make(slots, maxReads)}
+	g := &guard{
+		Access:   a,
+		hosts:    map[string]bool{"localhost": true},
+		profiles: make(slots, maxCostly),
+		disks:    make(slots, maxCostly),
+		reads:    make(slots, maxReads),
+	}
 	add := func(name string) {
 		if name = strings.ToLower(strings.TrimSuffix(name, ".")); name != "" {
 			g.hosts[name] = true
@@ -98,21 +104,31 @@ func hostOf(address string) string {
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
-			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting)
+			g.forbid(
+				w,
+				r,
+				"the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting,
+			)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// own allows requests from the broker's own machine, for data that is not public and for changes.
-func (g *guard) own(h http.Handler) http.Handler {
+// fromThisMachine allows requests from the broker's own machine, for data that is not public and
+// for changes.
+func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case foreignPage(r):
 			g.forbid(w, r, "a page of another site may not do this")
 		case !g.Remote && !local(r):
-			g.forbid(w, r, "only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+" to true if every client that reaches the admin port may")
+			g.forbid(
+				w,
+				r,
+				"only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+
+					" to true if every client that reaches the admin port may",
+			)
 		default:
 			h.ServeHTTP(w, r)
 		}
@@ -121,13 +137,18 @@ func (g *guard) own(h http.Handler) http.Handler {
 
 // control is own for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
-	return g.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case of <- struct{}{}:
 			defer func() { <-of }()
 			h.ServeHTTP(w, r)
 		default:
-			g.refuse(w, r, http.StatusTooManyRequests, "other requests are taking profiles, measuring disks or reading records; retry when they have finished")
+			g.refuse(
+				w,
+				r,
+				http.StatusTooManyRequests,
+				"other requests are taking profiles, measuring disks or reading records; retry when they have finished",
+			)
 		}
 	}))
 }
@@ -168,7 +189,12 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 			}
 			g.send(w, r, a)
 		case <-late.C:
-			g.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("no response after %v: a disk or a lock hangs; see /readyz and /v1/health", most))
+			g.refuse(
+				w,
+				r,
+				http.StatusServiceUnavailable,
+				fmt.Sprintf("no response after %v: a disk or a lock hangs; see /readyz and /v1/health", most),
+			)
 		}
 	})
 }
@@ -180,7 +206,12 @@ func (g *guard) send(w http.ResponseWriter, r *http.Request, a *buffered) {
 	unread := g.unread.Add(n)
 	defer g.unread.Add(-n)
 	if unread > maxUnread && unread > n {
-		g.refuse(w, r, http.StatusServiceUnavailable, "other clients have not read their responses; retry when they have read them or were disconnected")
+		g.refuse(
+			w,
+			r,
+			http.StatusServiceUnavailable,
+			"other clients have not read their responses; retry when they have read them or were disconnected",
+		)
 		return
 	}
 	maps.Copy(w.Header(), a.header)

@@ -69,7 +69,10 @@ func (s *source) Group(ctx context.Context, id string) (page.GroupDetail, error)
 		d.Severity = d.Findings[0].Severity
 	}
 	for _, m := range found.Members {
-		d.Members = append(d.Members, page.Member{ID: m.ID, Instance: m.Instance, ClientID: m.ClientID, Host: m.Host, Assigned: assignedText(m.Assigned)})
+		d.Members = append(
+			d.Members,
+			page.Member{ID: m.ID, Instance: m.Instance, ClientID: m.ClientID, Host: m.Host, Assigned: assignedText(m.Assigned)},
+		)
 	}
 	slices.SortFunc(d.Members, func(a, b page.Member) int {
 		return cmp.Or(cmp.Compare(a.ClientID, b.ClientID), cmp.Compare(a.ID, b.ID))

@@ -43,7 +43,10 @@ func (s *source) Records(ctx context.Context, topic string, partition int32, las
 		c.read(p)
 	}
 	if wanted := min(int64(last), ends.HighWatermark-ends.LogStart); c.note == "" && int64(len(c.list)) < wanted {
-		c.note = fmt.Sprintf("The last %d offsets hold no more records: compaction has removed the others, or they are transaction markers.", wanted)
+		c.note = fmt.Sprintf(
+			"The last %d offsets hold no more records: compaction has removed the others, or they are transaction markers.",
+			wanted,
+		)
 	}
 	return page.Records{Start: ends.LogStart, High: ends.HighWatermark, List: c.list, Note: c.note}, ctx.Err()
 }
@@ -78,7 +81,11 @@ func (c *collector) read(p *replica.Partition) {
 		}
 	}
 	if c.next == before {
-		c.note = fmt.Sprintf("The records from offset %d on are not shown: this page reads at most %d MiB of batches.", c.next, recordBytes>>20)
+		c.note = fmt.Sprintf(
+			"The records from offset %d on are not shown: this page reads at most %d MiB of batches.",
+			c.next,
+			recordBytes>>20,
+		)
 	}
 }
 
@@ -100,7 +107,11 @@ func (c *collector) add(b record.Batch) bool {
 	var refused *record.Error
 	switch {
 	case errors.As(err, &refused) && refused.Kind == record.TooLarge, c.inflated <= 0 && err == nil:
-		c.note = fmt.Sprintf("The records from offset %d on are not shown: this page decompresses at most %d MiB.", b.BaseOffset(), recordInflated>>20)
+		c.note = fmt.Sprintf(
+			"The records from offset %d on are not shown: this page decompresses at most %d MiB.",
+			b.BaseOffset(),
+			recordInflated>>20,
+		)
 	case err != nil:
 		c.note = fmt.Sprintf("The batch at offset %d cannot be shown: %v.", b.BaseOffset(), err)
 	}
@@ -109,7 +120,14 @@ func (c *collector) add(b record.Batch) bool {
 
 // recordOf copies the visible part of a record, whose bytes are valid only during the call.
 func recordOf(r *record.Record) page.Record {
-	x := page.Record{Offset: r.Offset, Key: cut(r.Key), Value: cut(r.Value), KeySize: len(r.Key), ValueSize: len(r.Value), HeaderCount: len(r.Headers)}
+	x := page.Record{
+		Offset:      r.Offset,
+		Key:         cut(r.Key),
+		Value:       cut(r.Value),
+		KeySize:     len(r.Key),
+		ValueSize:   len(r.Value),
+		HeaderCount: len(r.Headers),
+	}
 	if r.Timestamp >= 0 {
 		x.Time = time.UnixMilli(r.Timestamp)
 	}

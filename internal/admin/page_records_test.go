@@ -41,16 +41,20 @@ func TestRecordsAreCutAndCopied(t *testing.T) {
 	for i := range b {
 		b[i] = 0 // the batch's memory is reused
 	}
-	if len(c.list) != 3 || c.list[0].Offset != 11 || c.list[0].Value != nil || c.list[1].Value == nil || len(c.list[2].Value) != page.MaxShown ||
-		c.list[2].ValueSize != len(long) || string(c.list[2].Key) != "key-3" || c.list[2].HeaderCount != 1 || c.list[2].Headers[0].Key != "h" ||
-		c.list[2].Headers[0].Value != nil || c.list[2].Time.UnixMilli() != 1_700_000_000_003 {
+	if len(c.list) != 3 || c.list[0].Offset != 11 || c.list[0].Value != nil || c.list[1].Value == nil ||
+		len(c.list[2].Value) != page.MaxShown ||
+		c.list[2].ValueSize != len(long) || string(c.list[2].Key) != "key-3" || c.list[2].HeaderCount != 1 ||
+		c.list[2].Headers[0].Key != "h" ||
+		c.list[2].Headers[0].Value != nil ||
+		c.list[2].Time.UnixMilli() != 1_700_000_000_003 {
 		t.Errorf("%+v", c.list)
 	}
 	var many []record.Header
 	for range 3 * page.MaxHeaders {
 		many = append(many, record.Header{Key: []byte("h")})
 	}
-	if x := recordOf(&record.Record{Timestamp: -1, Headers: many}); len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) || !x.Time.IsZero() {
+	if x := recordOf(&record.Record{Timestamp: -1, Headers: many}); len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) ||
+		!x.Time.IsZero() {
 		t.Errorf("%+v", x)
 	}
 }

@@ -41,7 +41,15 @@ func (s *source) view() (*View, error) {
 // Broker implements page.Source.
 func (s *source) Broker(ctx context.Context) page.Broker {
 	r := s.o.Health.Report(ctx)
-	b := page.Broker{ID: r.Broker, Version: r.Version, Now: time.Now(), Started: s.started, Phase: r.Phase, Progress: r.Progress, Findings: r.Findings}
+	b := page.Broker{
+		ID:       r.Broker,
+		Version:  r.Version,
+		Now:      time.Now(),
+		Started:  s.started,
+		Phase:    r.Phase,
+		Progress: r.Progress,
+		Findings: r.Findings,
+	}
 	if v, err := s.view(); err == nil {
 		b.Addresses, b.Profile = v.Addresses, v.Default
 		if i := slices.IndexFunc(v.Profiles, func(p durability.Profile) bool { return p.Name == v.Default }); i >= 0 {
@@ -267,9 +275,14 @@ func (s *source) Connections() ([]page.Connection, error) {
 	}
 	var list []page.Connection
 	for _, c := range v.Server.Connections() {
-		list = append(list, page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener, Principal: c.Principal,
-			Software: strings.TrimSpace(c.Software.Name + " " + c.Software.Version), Since: c.Opened, Last: c.LastRequest, Requests: c.Requests,
-			Records: c.RecordsIn, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Waiting: c.InFlight, Throttled: !c.ThrottledUntil.IsZero()})
+		list = append(
+			list,
+			page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener, Principal: c.Principal,
+				Software: strings.TrimSpace(
+					c.Software.Name + " " + c.Software.Version,
+				), Since: c.Opened, Last: c.LastRequest, Requests: c.Requests,
+				Records: c.RecordsIn, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Waiting: c.InFlight, Throttled: !c.ThrottledUntil.IsZero()},
+		)
 	}
 	return list, nil
 }
@@ -287,8 +300,13 @@ func (s *source) totals() (page.Totals, bool) {
 	if err != nil {
 		return page.Totals{}, false
 	}
-	t := page.Totals{BytesIn: metrics.Total(v.Network.BytesIn), BytesOut: metrics.Total(v.Network.BytesOut), Requests: metrics.Total(v.Requests.Count),
-		Produce: metrics.DistributionOf(v.Requests.Seconds, "Produce"), Heap: float64(heapBytes())}
+	t := page.Totals{
+		BytesIn:  metrics.Total(v.Network.BytesIn),
+		BytesOut: metrics.Total(v.Network.BytesOut),
+		Requests: metrics.Total(v.Requests.Count),
+		Produce:  metrics.DistributionOf(v.Requests.Seconds, "Produce"),
+		Heap:     float64(heapBytes()),
+	}
 	for _, records := range metrics.Distributions(v.Measured.GroupRecords) {
 		t.Records += records.Sum
 	}

@@ -37,7 +37,8 @@ func TestBrowsersGetThePage(t *testing.T) {
 	o, health := options()
 	health.is.Phase = "recovering logs"
 	h := paged(t, &o)
-	if w := browse(h, "/", "localhost:9644", near); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Not serving: recovering logs") ||
+	if w := browse(h, "/", "localhost:9644", near); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), "Not serving: recovering logs") ||
 		w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
@@ -48,7 +49,8 @@ func TestBrowsersGetThePage(t *testing.T) {
 		t.Errorf("POST: %d", code)
 	}
 	for _, path := range []string{"/topics", "/topic?name=a", "/records?topic=a&partition=0", "/groups", "/group?id=a", "/connections"} {
-		if w := browse(h, path, "localhost:9644", near); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "recovering logs") {
+		if w := browse(h, path, "localhost:9644", near); w.Code != http.StatusServiceUnavailable ||
+			!strings.Contains(w.Body.String(), "recovering logs") {
 			t.Errorf("%s of a broker that is not serving: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -79,7 +81,8 @@ func TestWhoMaySeeThePage(t *testing.T) {
 			if w.Code != c.want || !strings.HasPrefix(w.Body.String(), "<!doctype html>") {
 				t.Errorf("%s at %s from %s, remote %v: %d, want %d\n%.200s", c.path, c.host, c.peer, remote, w.Code, c.want, w.Body)
 			}
-			if c.want == http.StatusForbidden && (strings.Contains(w.Body.String(), "Broker ") || strings.Contains(w.Body.String(), "draining")) {
+			if c.want == http.StatusForbidden &&
+				(strings.Contains(w.Body.String(), "Broker ") || strings.Contains(w.Body.String(), "draining")) {
 				t.Errorf("a refusal shows the broker: %s", w.Body)
 			}
 			if c.want == http.StatusForbidden && c.host != "evil.example.com" && !strings.Contains(w.Body.String(), "admin.remote") {

@@ -125,7 +125,10 @@ func Handler(o Options) http.Handler {
 	}
 	g := newGuard(o.Access)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})))
+	mux.Handle(
+		"GET /metrics",
+		g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})),
+	)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		report, status := o.Health.Report(r.Context()), http.StatusOK
@@ -136,7 +139,7 @@ func Handler(o Options) http.Handler {
 	})
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", g.named(o.Level))
-	mux.Handle("PUT /loglevel", g.own(http.MaxBytesHandler(o.Level, maxBody)))
+	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
 	for path, profile := range map[string]http.HandlerFunc{
 		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	} {
@@ -189,7 +192,11 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
 
 // index lists the paths as text.
 func index(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/log /loglevel /debug/pprof/\n")
+	writeText(
+		w,
+		http.StatusOK,
+		"chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/log /loglevel /debug/pprof/\n",
+	)
 }
 
 func writeText(w http.ResponseWriter, status int, body string) {

@@ -35,7 +35,13 @@ func (f *fixed) Phase() string                         { return f.is.Phase }
 // options returns those of a starting broker.
 func options() (Options, *fixed) {
 	h := &fixed{health.Report{Broker: 7, Phase: "starting", Findings: []health.Finding{}}}
-	return Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: h, Log: zap.NewNop(), Probe: func(context.Context) error { return nil }}, h
+	return Options{
+		Registry: metrics.NewRegistry(),
+		Level:    zap.NewAtomicLevel(),
+		Health:   h,
+		Log:      zap.NewNop(),
+		Probe:    func(context.Context) error { return nil },
+	}, h
 }
 
 // /readyz is the report as text, with a status that depends on Ready; /healthz is about the process
@@ -43,7 +49,13 @@ func options() (Options, *fixed) {
 func TestReadyzIsTheReport(t *testing.T) {
 	o, h := options()
 	routes := Handler(o)
-	low := health.Finding{Check: "space", Severity: health.Bad, Subject: "disk of /d", Problem: "80 MiB are free", Works: "records can be read"}
+	low := health.Finding{
+		Check:    "space",
+		Severity: health.Bad,
+		Subject:  "disk of /d",
+		Problem:  "80 MiB are free",
+		Works:    "records can be read",
+	}
 	note := health.Finding{Check: "clock", Severity: health.Note, Subject: "clock", Problem: "not synchronized"}
 	for _, c := range []struct {
 		report health.Report
@@ -51,9 +63,11 @@ func TestReadyzIsTheReport(t *testing.T) {
 		body   string
 	}{
 		{health.Report{Phase: "recovering logs", Progress: []string{"/d: partitions read: 3 of 7"},
-			Findings: []health.Finding{{Check: health.CheckServing, Severity: health.Bad}}}, 503, "not ready: recovering logs\n/d: partitions read: 3 of 7\n"},
+			Findings: []health.Finding{{Check: health.CheckServing,
+				Severity: health.Bad}}}, 503, "not ready: recovering logs\n/d: partitions read: 3 of 7\n"},
 		{health.Report{Ready: true, Findings: []health.Finding{note}}, 200, "ready\n"},
-		{health.Report{Ready: true, Findings: []health.Finding{low, note}}, 200, "ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
+		{health.Report{Ready: true, Findings: []health.Finding{low, note}}, 200,
+			"ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
 		{health.Report{Findings: []health.Finding{low}}, 503, "not ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
 	} {
 		h.is = c.report
@@ -177,7 +191,8 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			if far := c.peer == "10.0.0.2:5" || strings.HasPrefix(c.header, "X-"); far && remote {
 				change = 200
 			}
-			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
+			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read,
+				"/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
 				if got := ask("GET", path, ""); got != want {
 					t.Errorf("GET %s from %s at %s, %s, remote %v: %d, want %d", path, c.peer, c.host, c.header, remote, got, want)
 				}

@@ -123,7 +123,11 @@ func (p *admin) knows(ctx context.Context, topic, id string) error {
 			TopicID string `json:"topicId"`
 		} `json:"logs"`
 	}
-	err := p.get(ctx, "/v1/logs?limit=1&topic="+url.QueryEscape(topic), func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) })
+	err := p.get(
+		ctx,
+		"/v1/logs?limit=1&topic="+url.QueryEscape(topic),
+		func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) },
+	)
 	if errors.Is(err, errUnknown) || err == nil && (len(answer.Logs) == 0 || answer.Logs[0].TopicID != id) {
 		return fmt.Errorf("the broker there has no topic %s, or a different topic of this name", topic)
 	}

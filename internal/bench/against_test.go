@@ -21,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// topics are the names of a broker's topics.
+// topics returns the names of a broker's topics.
 func topics(t *testing.T, broker string) []string {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(broker))
@@ -36,11 +36,11 @@ func topics(t *testing.T, broker string) []string {
 	return found.Names()
 }
 
-// A run that fails after it made its topic reports in its error that the topic stays, or
-// deletes it if it is to.
+// If a run fails after it created its topic, its error reports that the topic remains, unless the
+// run deletes it.
 func TestAFailedRunReportsTheTopicThatItMade(t *testing.T) {
 	c := short(t)
-	c.Admin = c.Brokers[0] // refused after the topic was made
+	c.Admin = c.Brokers[0] // rejected after the topic was created
 	_, err := Run(context.Background(), c, nil)
 	if err == nil || !strings.Contains(err.Error(), "Topic "+c.Topic+" was created and remains") {
 		t.Errorf("the error is %v", err)
@@ -55,9 +55,9 @@ func TestAFailedRunReportsTheTopicThatItMade(t *testing.T) {
 	}
 }
 
-// A run without any word about a topic makes its own, reports that it stays, and deletes it
-// if it is to. One that is there is used as it is.
-func TestTheDefaultTopicIsMade(t *testing.T) {
+// A run without flags about a topic creates its own, reports that it remains, and deletes it if the
+// run should. It uses an existing topic as it is.
+func TestTheDefaultTopicIsCreated(t *testing.T) {
 	c := short(t)
 	c.CreateTopic, c.Mode = false, ModeConsume
 	if _, err := Run(context.Background(), c, nil); !errors.Is(err, kerr.UnknownTopicOrPartition) {
@@ -66,11 +66,12 @@ func TestTheDefaultTopicIsMade(t *testing.T) {
 	c.Mode = ModeProduce
 	for _, want := range []string{"Topic chronik-bench was created and remains, with ", "Topic chronik-bench remains, with "} {
 		if notes := run(t, c, nil).Notes; !slices.ContainsFunc(notes, func(n string) bool {
-			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" deletes it, and so does a run with --delete-topic.")
+			return strings.HasPrefix(n, want) &&
+				strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" deletes it, and so does a run with --delete-topic.")
 		}) {
 			t.Errorf("%q not in %q", want, notes)
 		}
-		c.Partitions = 7 // of a topic that is made
+		c.Partitions = 7 // of a created topic
 	}
 	c.DeleteTopic = true
 	if notes := run(t, c, nil).Notes; len(notes) != 0 {
@@ -85,8 +86,8 @@ func TestTheDefaultTopicIsMade(t *testing.T) {
 	}
 }
 
-// A report says what it was measured against. The admin port of a broker that does not
-// have the topic is of another broker.
+// A report describes the broker of the run. An admin port without the topic belongs to another
+// broker.
 func TestAgainst(t *testing.T) {
 	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
 	other := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
@@ -100,7 +101,8 @@ func TestAgainst(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	c.Admin = other.AdminAddr()
-	if _, err := Run(context.Background(), c, nil); err == nil || !strings.Contains(err.Error(), "the broker there has no topic chronik-bench") {
+	if _, err := Run(context.Background(), c, nil); err == nil ||
+		!strings.Contains(err.Error(), "the broker there has no topic chronik-bench") {
 		t.Errorf("the admin port of another broker: %v", err)
 	}
 	c.Admin = adminOff
@@ -135,7 +137,7 @@ chronik_commit_group_records_sum{dir="a"} 4000
 	}
 }
 
-// What is no broker is named: an admin port, or nothing at all.
+// An address without a broker is explained: an admin port, or no listener at all.
 func TestExplainNamesAnAdminPort(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()

@@ -24,7 +24,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Clients != ClientsOwn || c.Concurrency != 128 || c.Pipeline != 1 || c.Acks != AcksAll || c.MessageSize != 256 || c.Mode != ModeProduce {
+	if c.Clients != ClientsOwn || c.Concurrency != 128 || c.Pipeline != 1 || c.Acks != AcksAll || c.MessageSize != 256 ||
+		c.Mode != ModeProduce {
 		t.Errorf("%+v", c)
 	}
 	if c, err := parse(t, "--batched"); err != nil || c.Clients != ClientsBatched || c.Concurrency != 1 {
@@ -36,16 +37,59 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestFlagsReachTheConfig(t *testing.T) {
-	c, err := parse(t, "--bootstrap-servers", "a:1,b:2", "--topic", "x", "--mode", "e2e", "--clients", "shared", "-c", "9", "-d", "3s", "-s", "100",
-		"--acks", "1", "--create-topic", "--partitions", "4", "--replication-factor", "3", "--compression", "zstd", "--rate", "5000", "--warmup", "1s",
-		"--verify", "--topic-config", "a=b", "--topic-config", "c=d=e", "--server-pid", "12", "--delete-topic", "--fetch-max-bytes", "65536", "--consumers", "0")
+	c, err := parse(
+		t,
+		"--bootstrap-servers",
+		"a:1,b:2",
+		"--topic",
+		"x",
+		"--mode",
+		"e2e",
+		"--clients",
+		"shared",
+		"-c",
+		"9",
+		"-d",
+		"3s",
+		"-s",
+		"100",
+		"--acks",
+		"1",
+		"--create-topic",
+		"--partitions",
+		"4",
+		"--replication-factor",
+		"3",
+		"--compression",
+		"zstd",
+		"--rate",
+		"5000",
+		"--warmup",
+		"1s",
+		"--verify",
+		"--topic-config",
+		"a=b",
+		"--topic-config",
+		"c=d=e",
+		"--server-pid",
+		"12",
+		"--delete-topic",
+		"--fetch-max-bytes",
+		"65536",
+		"--consumers",
+		"0",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Join(c.Brokers, " ") != "a:1 b:2" || c.Topic != "x" || c.Mode != ModeE2E || c.Clients != ClientsShared || c.Concurrency != 9 ||
-		c.Duration != 3*time.Second || c.MessageSize != 100 || c.Acks != AcksLeader || !c.CreateTopic || c.Partitions != 4 || c.ReplicationFactor != 3 ||
-		c.Compression != "zstd" || c.Rate != 5000 || c.Warmup != time.Second || !c.Verify || c.TopicConfig["a"] != "b" || c.TopicConfig["c"] != "d=e" ||
-		c.ServerPID != 12 || !c.DeleteTopic || c.FetchMaxBytes != 65536 {
+	if strings.Join(c.Brokers, " ") != "a:1 b:2" || c.Topic != "x" || c.Mode != ModeE2E || c.Clients != ClientsShared ||
+		c.Concurrency != 9 ||
+		c.Duration != 3*time.Second || c.MessageSize != 100 || c.Acks != AcksLeader || !c.CreateTopic || c.Partitions != 4 ||
+		c.ReplicationFactor != 3 ||
+		c.Compression != "zstd" || c.Rate != 5000 || c.Warmup != time.Second || !c.Verify || c.TopicConfig["a"] != "b" ||
+		c.TopicConfig["c"] != "d=e" ||
+		c.ServerPID != 12 || !c.DeleteTopic ||
+		c.FetchMaxBytes != 65536 {
 		t.Errorf("%+v", c)
 	}
 }

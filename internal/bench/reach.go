@@ -28,8 +28,14 @@ func Explain(brokers []string, err error) error {
 			fmt.Errorf("no response from %s (--bootstrap-servers): an HTTP server listens there, perhaps the admin port; "+
 				"name the port for clients", strings.Join(brokers, ",")))
 	case unanswered(err):
-		return cli.WithCode(cli.ExitUnreachable,
-			fmt.Errorf("no response from %s (--bootstrap-servers): %w; check that a broker is running there", strings.Join(brokers, ","), err))
+		return cli.WithCode(
+			cli.ExitUnreachable,
+			fmt.Errorf(
+				"no response from %s (--bootstrap-servers): %w; check that a broker is running there",
+				strings.Join(brokers, ","),
+				err,
+			),
+		)
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("%w; add --create-topic to create it, or name another with --topic", err)
 	case errors.Is(err, kerr.InvalidReplicationFactor):

@@ -7,9 +7,9 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// A broker that is busy answers late: what it received in the meantime is spread over that
-// time, and is not taken for nothing.
-func TestGrowthIsInterpolatedWhereTheBrokerAnswersLate(t *testing.T) {
+// A busy broker responds late: the records that it received in the meantime are distributed over
+// that time instead of being lost.
+func TestGrowthIsInterpolatedIfTheBrokerRespondsLate(t *testing.T) {
 	w := meter.NewWindow(time.Second, 400*time.Millisecond)
 	w.Begin()
 	r := &runner{config: Config{Acks: AcksNone, Mode: ModeProduce, MessageSize: 10}, window: w}
@@ -25,7 +25,7 @@ func TestGrowthIsInterpolatedWhereTheBrokerAnswersLate(t *testing.T) {
 	}
 }
 
-// A point is not reported before an answer covers it.
+// A point is not reported before a response covers it.
 func TestGrowthIsReportedWhenItIsKnown(t *testing.T) {
 	w := meter.NewWindow(0, 400*time.Millisecond)
 	w.Begin()

@@ -97,12 +97,14 @@ func (f *Flow) Max() time.Duration {
 }
 
 // Failed returns the sum of Failures.
-func (f *Flow) Failed() int64 {
-	var n int64
-	for _, c := range f.Failures {
-		n += c
+func (f *Flow) Failed() int64 { return SumFailures(f.Failures) }
+
+// SumFailures returns the sum of the counts of all failures.
+func SumFailures(failures map[string]int64) (sum int64) {
+	for _, n := range failures {
+		sum += n
 	}
-	return n
+	return sum
 }
 
 // Point is one step of a flow.
@@ -168,7 +170,8 @@ type NamedFlow struct {
 // Flows lists the flows of the run in a fixed order.
 func (r *Result) Flows() []NamedFlow {
 	var all []NamedFlow
-	for _, f := range []NamedFlow{{FlowReceived, r.Received}, {FlowProduce, r.Produce}, {FlowConsume, r.Consume}, {FlowEndToEnd, r.EndToEnd}} {
+	for _, f := range []NamedFlow{{FlowReceived, r.Received}, {FlowProduce, r.Produce}, {FlowConsume, r.Consume}, {FlowEndToEnd,
+		r.EndToEnd}} {
 		if f.Flow != nil {
 			all = append(all, f)
 		}

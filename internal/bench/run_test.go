@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// short is a run of a moment against a broker in memory.
+// short returns a short run against a broker in memory.
 func short(t *testing.T) Config {
 	t.Helper()
 	c := Default()
@@ -31,9 +31,9 @@ func short(t *testing.T) Config {
 	return c
 }
 
-// run makes a run that must succeed at something and be enough (nil: that is all),
-// and checks what holds of every one. On a busy machine little may happen in a
-// short interval: then it measures for longer.
+// run makes a run that must have a success and be enough (nil accepts any result), and checks what
+// all runs have in common. On a busy machine a short interval may be too short: then it measures
+// longer.
 func run(t *testing.T, c Config, enough func(*Result) bool) *Result {
 	t.Helper()
 	for ; ; c.Duration *= 4 {
@@ -92,7 +92,7 @@ func TestProduceVerified(t *testing.T) {
 	}
 }
 
-// checkProduced checks a verified run of a topic of its own.
+// checkProduced checks a verified run with a topic of its own.
 func checkProduced(t *testing.T, r *Result) {
 	t.Helper()
 	p, v, c := r.Produce, r.Verify, r.Config
@@ -102,7 +102,7 @@ func checkProduced(t *testing.T, r *Result) {
 	if p.PayloadBytes != p.Records*256 || p.WireBytes <= 0 || !p.WireKnown || p.SentOnly {
 		t.Errorf("bytes of %d records: %d payload, %d on the wire", p.Records, p.PayloadBytes, p.WireBytes)
 	}
-	// The rate cannot be passed by more than what the warm-up left over.
+	// The rate can only be exceeded by the backlog of the warm-up.
 	if limit := int64(c.Rate * (c.Duration + c.Warmup).Seconds()); c.Rate > 0 && p.Records > limit+1 {
 		t.Errorf("%d records at %g a second", p.Records, c.Rate)
 	}
@@ -151,7 +151,7 @@ func TestConsume(t *testing.T) {
 	c.Mode, c.Rate = ModeConsume, 0
 	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
 		c.Clients = clients
-		// It begins again at the end: more is read than is there.
+		// It starts again at the end, so it reads more records than there are.
 		r := run(t, c, func(r *Result) bool { return r.Consume.Records > 2*written })
 		if r.Produce != nil {
 			t.Errorf("%s: a produce flow", clients)
@@ -174,7 +174,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// Every consumer of a fan-out receives every record once, and none is missing in the end.
+// Every consumer of a fan-out receives every record once, and none is missing at the end.
 func TestFanOutReachesEveryConsumer(t *testing.T) {
 	c := short(t)
 	c.Mode, c.Rate, c.Verify, c.Partitions, c.Concurrency, c.Consumers, c.Topic = ModeE2E, 200, true, 1, 1, 20, "fanout"
@@ -246,7 +246,8 @@ func TestVerifyFindsLostAndDuplicatedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Verification{Acknowledged: 3, Found: 4, Lost: 1, Duplicated: 1, Unacknowledged: 2, Foreign: 1}); *got != want || !got.Bad() {
+	if want := (Verification{Acknowledged: 3, Found: 4, Lost: 1, Duplicated: 1, Unacknowledged: 2, Foreign: 1}); *got != want ||
+		!got.Bad() {
 		t.Errorf("%+v, want %+v", *got, want)
 	}
 }
@@ -332,7 +333,7 @@ func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
 		if errors.Is(err, ErrInterrupted) {
 			break
 		}
-		// On a busy machine it may not have begun to warm up by then.
+		// On a busy machine the warm-up may not have begun yet.
 		if err == nil || after > time.Minute {
 			t.Fatalf("interrupted in the warm-up: %v", err)
 		}
@@ -345,7 +346,7 @@ func TestServerCPU(t *testing.T) {
 	}
 	c := short(t)
 	c.ServerPID = os.Getpid()
-	// The system counts CPU time by the hundredth of a second.
+	// The system counts CPU time in hundredths of a second.
 	r := run(t, c, func(r *Result) bool { return r.CPU != nil && r.CPU.Seconds > 0 })
 	if r.CPU.PerRequest <= 0 {
 		t.Errorf("CPU %+v", r.CPU)

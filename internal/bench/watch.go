@@ -32,19 +32,19 @@ func (r *runner) edge(ctx context.Context) (e edge, err error) {
 // at both ends. It returns when the interval ends.
 func (r *runner) watch(ctx context.Context, progress Progress) error {
 	w := r.window
-	sleepUntil(ctx, w, w.From())
+	w.SleepUntil(ctx, w.From())
 	from, err := r.edge(ctx)
 	if err != nil {
 		return err
 	}
 	for n := 1; ctx.Err() == nil && w.From()+time.Duration(n)*w.Step() <= w.Until(); n++ {
-		sleepUntil(ctx, w, w.From()+time.Duration(n)*w.Step())
+		w.SleepUntil(ctx, w.From()+time.Duration(n)*w.Step())
 		if ctx.Err() == nil {
 			r.receive(n, progress)
 			r.passOn(n, progress)
 		}
 	}
-	sleepUntil(ctx, w, w.Until())
+	w.SleepUntil(ctx, w.Until())
 	if ctx.Err() != nil {
 		// The callback that cuts the window may not have run yet.
 		w.Cut()
@@ -71,16 +71,6 @@ func (r *runner) passOn(n int, progress Progress) {
 				progress(f.name, pointOf(p, time.Duration(n-len(points)+i+1)*step, step))
 			}
 		}
-	}
-}
-
-// sleepUntil sleeps until t on the window's clock, or until ctx ends.
-func sleepUntil(ctx context.Context, w *meter.Window, t time.Duration) {
-	timer := time.NewTimer(t - w.Now())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -164,11 +154,17 @@ func (r *runner) notes(res *Result) []string {
 	add(r.unconfirmed(), "acks=0: nothing is acknowledged. The received records are the growth of the topic, by any producer; produce "+
 		"counts writes to sockets, which have large buffers.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes count whole batches.")
-	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads all partitions; a latency is the time between two polls.")
+	add(
+		c.Mode == ModeConsume && c.Clients == ClientsShared,
+		"One kgo consumer reads all partitions; a latency is the time between two polls.",
+	)
 	add(c.Consumers > 0, fmt.Sprintf("The receivers are %d raw connections: each record counts once for each of them.", c.Consumers))
 	add(c.Mode == ModeE2E && c.Consumers == 0, "The receiver is one kgo consumer, whatever the kind of clients.")
 	add(c.Mode == ModeE2E, "End-to-end latencies count from the intended send time if there is a rate, otherwise from the send.")
 	add(c.Mode == ModeMixed, "Consumers read the topic from its start repeatedly while the producers write.")
-	add(c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume, "Unthrottled batches: a latency is mostly the time in the client's own queue.")
+	add(
+		c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume,
+		"Unthrottled batches: a latency is mostly the time in the client's own queue.",
+	)
 	return notes
 }

@@ -30,11 +30,27 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 	if fsys == vfs.OS() {
 		dir = t.TempDir()
 	}
-	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	cfg, err := Load(
+		config.Input{
+			Set:   set,
+			Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = Start(t.Context(), Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	b, err = Start(
+		t.Context(),
+		Options{
+			Config:          cfg,
+			FS:              fsys,
+			Log:             zap.NewNop(),
+			Level:           zap.NewAtomicLevel(),
+			Version:         "test",
+			JournalFileSize: 1 << 20,
+			JournalBytes:    16 << 20,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +116,8 @@ func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
 	}
 	for p := range partitions {
 		for i := range n {
-			if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+			if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"),
+				Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -208,7 +225,8 @@ func TestConnectionsAreListed(t *testing.T) {
 	if seen == 0 || records != 2 || requests < 3 {
 		t.Errorf("%d connections of shop with %v records and %v requests", seen, records, requests)
 	}
-	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x", "/v1/connections?of=shop", "/v1/log?n=3"} {
+	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x",
+		"/v1/connections?of=shop", "/v1/log?n=3"} {
 		if status, v := ask(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
@@ -325,7 +343,8 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections"} {
-		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker is not serving clients: recovering logs" {
+		if status, v := ask(path); status != http.StatusServiceUnavailable ||
+			v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
 	}
@@ -345,21 +364,27 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	b, ask := startHere(t, disk)
 	disk.leave(t, b, 80<<20)
 	report := b.health.Report(t.Context())
-	if !report.Ready || !strings.HasPrefix(report.Text(), "ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
+	if !report.Ready ||
+		!strings.HasPrefix(
+			report.Text(),
+			"ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB",
+		) {
 		t.Errorf("%s", report.Text())
 	}
 	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
 		t.Errorf("status: %s", b.status())
 	}
 	_, v := ask("/v1/dirs")
-	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) || d["freeBytes"] != float64(80<<20) {
+	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) ||
+		d["freeBytes"] != float64(80<<20) {
 		t.Errorf("%v", d)
 	}
 	text, err := prometheusText(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`, `chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
+	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`,
+		`chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("the metrics have no line %s", line)
 		}
@@ -383,7 +408,8 @@ func TestPartitionsAreCountedAndCanBeLeftOut(t *testing.T) {
 		b, _ := startHere(t, vfs.Memory(), "metrics.partitions="+each)
 		fill(t, b, "t", 3, 1)
 		text := scraped(t, b, `chronik_response_send_seconds_count{api="Produce"} 3`)
-		for _, line := range []string{"chronik_partitions_led 3", "chronik_partitions_under_min_isr 0", "chronik_partitions_unavailable 0", "chronik_partitions 3"} {
+		for _, line := range []string{"chronik_partitions_led 3", "chronik_partitions_under_min_isr 0",
+			"chronik_partitions_unavailable 0", "chronik_partitions 3"} {
 			if !strings.Contains(text, "\n"+line+"\n") {
 				t.Errorf("the metrics have no line %s", line)
 			}

@@ -33,7 +33,8 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	if err != nil || answers[0].Err != nil {
 		t.Fatal(err, answers)
 	}
-	if got := *b.components.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20, BytesPerSecond: 1_000_000}) {
+	if got := *b.components.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20,
+		BytesPerSecond: 1_000_000}) {
 		t.Errorf("%+v", got)
 	}
 	described, err := admin.DescribeBrokerConfigs(t.Context(), b.components.conf.NodeID)

@@ -102,7 +102,11 @@ func command(p Process, s *signals) *cobra.Command {
 	}
 	for _, name := range flagged() {
 		first, _, _ := strings.Cut(docs[name].Doc, ". ")
-		c.flags[name] = f.String(flagName(name), "", fmt.Sprintf("%s (%s; default %q)", strings.TrimSuffix(first, "."), config.EnvName(name), docs[name].Default))
+		c.flags[name] = f.String(
+			flagName(name),
+			"",
+			fmt.Sprintf("%s (%s; default %q)", strings.TrimSuffix(first, "."), config.EnvName(name), docs[name].Default),
+		)
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true

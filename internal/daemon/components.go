@@ -248,7 +248,13 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err != nil {
 		return err
 	}
-	partitions := &observe.Partitions{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Settings: r.settings, Storage: r.storage}
+	partitions := &observe.Partitions{
+		Self:     r.conf.NodeID,
+		Image:    r.applier.Image,
+		Replicas: r.replicas,
+		Settings: r.settings,
+		Storage:  r.storage,
+	}
 	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
 		return err
 	}

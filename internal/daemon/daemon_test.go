@@ -44,14 +44,21 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value accepts any setting\n"},
 		{[]string{"start"}, "chronikd: chronikd has no command \"start\"; chronikd --help lists the commands, and chronikd alone starts the broker\n"},
 		{[]string{"config", "chek"}, "chronikd: chronikd config has no command \"chek\"; did you mean check?\n"},
-		{[]string{"config", "check", "--set", "num.partition=1"}, "chronikd: --set: num.partition: unknown key; did you mean num.partitions?\n"},
-		{[]string{"config", "check", "--set", "num.partitions=0"}, "chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
-		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"}, "chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
-		{[]string{"config", "check", "--set", "num.io.threads=8"}, "chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
+		{[]string{"config", "check", "--set", "num.partition=1"},
+			"chronikd: --set: num.partition: unknown key; did you mean num.partitions?\n"},
+		{[]string{"config", "check", "--set", "num.partitions=0"},
+			"chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
+		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"},
+			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
+		{[]string{"config", "check", "--set", "num.io.threads=8"},
+			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
 		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"}, "chronikd: --set: listeners: is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first\n"},
-		{[]string{"config", "check", "--set", "min.insync.replica=1"}, "chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},
-		{[]string{"config", "check", "--wal-profile", "fsync"}, "chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
-		{[]string{"config", "check", "--produce-profile", "max"}, "chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
+		{[]string{"config", "check", "--set", "min.insync.replica=1"},
+			"chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},
+		{[]string{"config", "check", "--wal-profile", "fsync"},
+			"chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
+		{[]string{"config", "check", "--produce-profile", "max"},
+			"chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
 	} {
 		code, out, errs := chronikd(t, nil, c.args...)
 		if code != ExitUsage || errs != c.want || out != "" {
@@ -61,7 +68,16 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 }
 
 func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
-	code, out, errs := chronikd(t, []string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"}, "config", "check", "--data-dir", "/d", "--set", "broker.rack=a")
+	code, out, errs := chronikd(
+		t,
+		[]string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"},
+		"config",
+		"check",
+		"--data-dir",
+		"/d",
+		"--set",
+		"broker.rack=a",
+	)
 	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
 	if code != ExitOK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
@@ -153,7 +169,11 @@ func TestATakenAddressIsNamed(t *testing.T) {
 		"admin.listen (--admin-listen)": {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
 	} {
 		_, err := bind(t.Context(), cfg)
-		want := fmt.Sprintf("cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s", taken, setting)
+		want := fmt.Sprintf(
+			"cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s",
+			taken,
+			setting,
+		)
 		if err == nil || err.Error() != want || ExitCode(err) != ExitAddress {
 			t.Errorf("code %d, %v\nwant %s", ExitCode(err), err, want)
 		}
@@ -169,14 +189,16 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
 	} {
 		got := dataError("data.dir", "/d", err)
-		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") || strings.Contains(got.Error(), "\n") {
+		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
+			strings.Contains(got.Error(), "\n") {
 			t.Errorf("code %d, %v", ExitCode(got), got)
 		}
 	}
 }
 
 func TestAnUnknownErrorIsAFailure(t *testing.T) {
-	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed || ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
+	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed ||
+		ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
 		t.Error("the exit codes are wrong")
 	}
 }

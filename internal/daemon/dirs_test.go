@@ -31,7 +31,8 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	b, ask := startHere(t, errs, two)
 
 	report := b.health.Report(t.Context())
-	if text := report.Text(); !report.Ready || !strings.Contains(text, "bad: log directory /two: ") || !strings.Contains(text, "input/output error") {
+	if text := report.Text(); !report.Ready || !strings.Contains(text, "bad: log directory /two: ") ||
+		!strings.Contains(text, "input/output error") {
 		t.Errorf("%s", text)
 	}
 	text := found(t, ask)
@@ -48,16 +49,18 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`, `chronik_partitions_unavailable 1`} {
+	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`,
+		`chronik_partitions_unavailable 1`} {
 		if !strings.Contains(scrape, line+"\n") {
 			t.Errorf("the metrics have no line %s", line)
 		}
 	}
 
 	for path, texts := range map[string][]string{
-		"/":                            {"(1) ", `<h3><span class="tag bad">bad</span> log directory /two</h3>`, `">not opened</span>`},
-		"/topics":                      {"1 partition offline"},
-		"/topic?name=t":                {`<h3><span class="tag bad">bad</span> log directory /two</h3>`, `<td class="path opt">/two</td>`, "last 10"},
+		"/":       {"(1) ", `<h3><span class="tag bad">bad</span> log directory /two</h3>`, `">not opened</span>`},
+		"/topics": {"1 partition offline"},
+		"/topic?name=t": {`<h3><span class="tag bad">bad</span> log directory /two</h3>`,
+			`<td class="path opt">/two</td>`, "last 10"},
 		"/records?topic=t&partition=0": {"3 records"},
 	} {
 		code, body := browse(t, b, path)
@@ -67,7 +70,8 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 			}
 		}
 	}
-	if code, body := browse(t, b, "/records?topic=t&partition=1"); code != http.StatusInternalServerError || !strings.Contains(body, "input/output error") {
+	if code, body := browse(t, b, "/records?topic=t&partition=1"); code != http.StatusInternalServerError ||
+		!strings.Contains(body, "input/output error") {
 		t.Errorf("records of the offline partition: %d %s", code, body)
 	}
 
@@ -100,14 +104,21 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 	for _, dirs := range []string{"/one", "/one,/two"} {
 		errs := errfs.New(vfs.Memory())
 		b, ask := startHere(t, errs, "log.dirs="+dirs)
-		c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
+		c, err := kgo.NewClient(
+			kgo.SeedBrokers(b.Addrs()...),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.DisableIdempotentWrite(),
+			kgo.RecordRetries(0),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, nil, "t"); err != nil {
 			t.Fatal(err)
 		}
-		fault := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO})
+		fault := errs.Add(
+			errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO},
+		)
 		for i := range int32(2) {
 			_ = c.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: i, Value: []byte("v")})
 		}

@@ -30,7 +30,8 @@ func TestDocsListEveryProfile(t *testing.T) {
 			}
 		}
 		syncs := map[durability.Sync]string{durability.SyncGroup: "the journal, before the acknowledgement",
-			durability.SyncInterval: "the journal, within " + p.Interval.String(), durability.SyncOS: "the journal, with others or within 5s"}[p.Sync]
+			durability.SyncInterval: "the journal, within " +
+				p.Interval.String(), durability.SyncOS: "the journal, with others or within 5s"}[p.Sync]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, p.Ack, syncs, wait, records, bytes, p.Doc)
 	}
 	generated(t, "../../docs/durability.md", "profiles", b.String())
@@ -50,9 +51,20 @@ func TestDocsListEveryProfile(t *testing.T) {
 	generated(t, "../../docs/durability.md", "promises", b.String())
 
 	b.Reset()
-	b.WriteString("| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n",
+	)
 	for _, p := range durability.Presets() {
-		fmt.Fprintf(&b, "| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n", p.Name, p.ProduceBytes>>20, p.ConnectionBytes>>20, p.ConnectionRequests, p.DeferredBytes>>20, p.Doc)
+		fmt.Fprintf(
+			&b,
+			"| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n",
+			p.Name,
+			p.ProduceBytes>>20,
+			p.ConnectionBytes>>20,
+			p.ConnectionRequests,
+			p.DeferredBytes>>20,
+			p.Doc,
+		)
 	}
 	generated(t, "../../docs/durability.md", "presets", b.String())
 }

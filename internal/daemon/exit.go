@@ -96,7 +96,8 @@ func dataRemedy(setting string, flags []string, err error) string {
 	case errors.Is(err, journal.ErrDamaged):
 		return "restore the journal; if it is lost, " + verify + " lists the damage and " + preview + " shows what a repair saves"
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
-		return verify + " lists the damage and " + preview + " shows what a repair does; if it cannot repair everything, restore the whole directory from a backup"
+		return verify + " lists the damage and " + preview +
+			" shows what a repair does; if it cannot repair everything, restore the whole directory from a backup"
 	case errors.Is(err, filestore.ErrNewerFormat):
 		return "start the version that wrote it, or " + remedy
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

@@ -54,10 +54,18 @@ func (c *commandLine) health(ctx context.Context, live bool, timeout time.Durati
 	defer cancel()
 	status, body, err := get(ctx, "http://"+dialable(cfg.AdminListen)+path)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no broker responds at %s: no response within %v (--timeout); check that admin.listen is the broker's own; if it is, the broker hangs: see its log", cfg.AdminListen, timeout)
+		return fmt.Errorf(
+			"no broker responds at %s: no response within %v (--timeout); check that admin.listen is the broker's own; if it is, the broker hangs: see its log",
+			cfg.AdminListen,
+			timeout,
+		)
 	}
 	if err != nil {
-		return fmt.Errorf("no broker responds at %s: %w; check that it is running and that admin.listen is its own", cfg.AdminListen, cause(err))
+		return fmt.Errorf(
+			"no broker responds at %s: %w; check that it is running and that admin.listen is its own",
+			cfg.AdminListen,
+			cause(err),
+		)
 	}
 	if status == http.StatusNotFound {
 		return fmt.Errorf("%s responds but is not a chronik broker; check that admin.listen is the broker's own", cfg.AdminListen)

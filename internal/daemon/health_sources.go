@@ -51,7 +51,13 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 
 // settingsOf returns what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) checks.Settings {
-	s := checks.Settings{DataDir: absolute(cfg.DataDir), WorkingDir: absolute("."), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
+	s := checks.Settings{
+		DataDir:    absolute(cfg.DataDir),
+		WorkingDir: absolute("."),
+		Warnings:   cfg.Warnings,
+		Profile:    cfg.WALProfile,
+		Admin:      checks.Listener{Name: "admin", Listen: cfg.AdminListen},
+	}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
@@ -79,7 +85,11 @@ func absolute(dir string) string {
 func presence(data string, dirs []*storage.Dir) *host.Presence {
 	used := []host.Used{{Role: checks.RoleMetadata, Path: absolute(path.Join(data, metadataDir)), Files: "*.log"}}
 	for _, d := range dirs {
-		used = append(used, host.Used{Role: checks.RoleLogs, Path: absolute(d.Path()), Files: storage.IdentityFile}, host.Used{Role: checks.RoleJournal, Path: absolute(d.JournalPath()), Files: "*.journal"})
+		used = append(
+			used,
+			host.Used{Role: checks.RoleLogs, Path: absolute(d.Path()), Files: storage.IdentityFile},
+			host.Used{Role: checks.RoleJournal, Path: absolute(d.JournalPath()), Files: "*.journal"},
+		)
 	}
 	return host.NewPresence(used...)
 }

@@ -51,7 +51,8 @@ func TestFindingsAreOneList(t *testing.T) {
 	disk.leave(t, b, 80<<20)
 	_, report := ask("/v1/health")
 	x := report["findings"].([]any)[0].(map[string]any)
-	if want := fmt.Sprintf("ready\nbad: %s: %s; %s\n", x["subject"], x["problem"], x["works"]); body(t, b, "/readyz") != want || x["check"] != "space" {
+	if want := fmt.Sprintf("ready\nbad: %s: %s; %s\n", x["subject"], x["problem"], x["works"]); body(t, b, "/readyz") != want ||
+		x["check"] != "space" {
 		t.Errorf("/readyz says %s\nwant %s", body(t, b, "/readyz"), want)
 	}
 	scrape := func(line string) {
@@ -96,7 +97,8 @@ func TestTopicsAreChecked(t *testing.T) {
 	if err := b.components.storage.Delete(b.components.storage.Logs()[0].ID()); err != nil {
 		t.Fatal(err)
 	}
-	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it can be neither written nor read: ") {
+	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") ||
+		!strings.Contains(got, "it can be neither written nor read: ") {
 		t.Errorf("found %s", got)
 	}
 }
@@ -112,7 +114,8 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 	}
 	defer c.Close()
 	profile := "os"
-	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile}, "weak"); err != nil {
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile},
+		"weak"); err != nil {
 		t.Fatal(err)
 	}
 	want := "note profile topics: 1 acknowledge records that are not durable, although the default profile sync does not: weak"
@@ -123,7 +126,16 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 
 // While the broker starts, its configuration is checked; a start that fails logs no findings.
 func TestAStartingBrokerIsChecked(t *testing.T) {
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0", config.KeyWALProfile: "os"}})
+	cfg, err := Load(
+		config.Input{
+			Flags: map[string]string{
+				config.KeyDataDir:     "/data",
+				config.KeyListen:      "127.0.0.1:0",
+				config.KeyAdminListen: "127.0.0.1:0",
+				config.KeyWALProfile:  "os",
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

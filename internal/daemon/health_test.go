@@ -18,7 +18,9 @@ import (
 func TestHealthReportsWhyItIsNotReady(t *testing.T) {
 	m := checks.Start(checks.Options{Log: zap.NewNop()})
 	defer m.Stop(context.Background())
-	s := httptest.NewServer(admin.Handler(admin.Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: m, Log: zap.NewNop()}))
+	s := httptest.NewServer(
+		admin.Handler(admin.Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: m, Log: zap.NewNop()}),
+	)
 	defer s.Close()
 	at := strings.TrimPrefix(s.URL, "http://")
 	check := func(want int, text string, args ...string) {

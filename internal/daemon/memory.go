@@ -111,7 +111,13 @@ const (
 // divide derives the budgets from the configuration, for dirs log directories. It reduces all of
 // them by the same factor if they exceed the memory; memory 0 means that it is unknown.
 func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut budgets) {
-	wanted = budgets{Produce: preset.ProduceBytes, Connection: preset.ConnectionBytes, Other: otherBytes, Deferred: preset.DeferredBytes, Keys: keys}
+	wanted = budgets{
+		Produce:    preset.ProduceBytes,
+		Connection: preset.ConnectionBytes,
+		Other:      otherBytes,
+		Deferred:   preset.DeferredBytes,
+		Keys:       keys,
+	}
 	if memory <= 0 {
 		wanted.Decoded = maxDecoded
 		wanted.Answers, wanted.Parked, wanted.Members, wanted.Sessions = maxAnswers/4, maxParked/4, maxMembers/4, maxSessions
@@ -124,7 +130,8 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	wanted.Decoded = min(max(int64(decodedShare*float64(memory)), minDecoded), maxDecoded)
 	cut = wanted
 	if part := spendable(memory) / float64(wanted.sum(dirs)); part < 1 {
-		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred, &cut.Keys, &cut.Members, &cut.Sessions} {
+		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred,
+			&cut.Keys, &cut.Members, &cut.Sessions} {
 			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
 		}
 	}

@@ -30,7 +30,8 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
 			t.Fatalf("%d bytes for a decoded request, of %d", cut.Decoded, memory)
 		}
-		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members, cut.Sessions} {
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys,
+			cut.Members, cut.Sessions} {
 			if n < leastBudget {
 				t.Fatalf("%+v", cut)
 			}
@@ -44,7 +45,10 @@ func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted, cut := divide(0, preset, 1, 5)
-	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Sessions == 0 || cut.Decoded == 0 || cut.Keys != 5 {
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
+		cut.Sessions == 0 ||
+		cut.Decoded == 0 ||
+		cut.Keys != 5 {
 		t.Errorf("%+v, %+v", wanted, cut)
 	}
 }

@@ -157,11 +157,23 @@ func (r readyEnds) Write(b []byte) (int, error) {
 // used creates a data directory with a topic.
 func used(t *testing.T, dir string) fs.FS {
 	t.Helper()
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}})
+	cfg, err := Load(
+		config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.OS(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	b, err := Start(
+		t.Context(),
+		Options{
+			Config:          cfg,
+			FS:              vfs.OS(),
+			Log:             zap.NewNop(),
+			Level:           zap.NewAtomicLevel(),
+			JournalFileSize: 1 << 20,
+			JournalBytes:    16 << 20,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,10 +244,12 @@ func misset() []mistake {
 		"--advertise x", "--advertise h:0", "--advertise :9092", "--advertise 0.0.0.0:9092", "--advertise http://h:9092",
 		"--admin-listen no", "--admin-listen h:x",
 		"--listen 127.0.0.1:9644 --admin-listen 127.0.0.1:9644", "--listen :9644 --admin-listen 127.0.0.1:9644",
-		"--data-dir EMPTY", "--wal-profile fsync", "--wal-profile EMPTY", "--produce-profile max", "--log-level loud", "--set log.format=xml",
+		"--data-dir EMPTY", "--wal-profile fsync", "--wal-profile EMPTY", "--produce-profile max", "--log-level loud",
+		"--set log.format=xml",
 		"--set x", "--set =3", "--set foo=1", "--set num.partition=1", "--set numpartitions=1",
 		"--set num.partitions=EMPTY", "--set num.partitions=many", "--set num.partitions=0", "--set num.partitions=99999999999",
-		"--set offsets.topic.replication.factor=99999", "--set log.retention.ms=x", "--set log.retention.ms=7w", "--set log.retention.hours=1.5",
+		"--set offsets.topic.replication.factor=99999", "--set log.retention.ms=x", "--set log.retention.ms=7w",
+		"--set log.retention.hours=1.5",
 		"--set log.segment.bytes=1GiBB", "--set log.segment.bytes=1", "--set log.cleaner.min.cleanable.ratio=2",
 		"--set log.cleaner.io.max.bytes.per.second=fast", "--set auto.create.topics.enable=yes", "--set metrics.partitions=yes",
 		"--set log.cleanup.policy=compress", "--set compression.type=zip", "--set group.consumer.assignors=sticky",
@@ -248,7 +262,8 @@ func misset() []mistake {
 		"--set group.consumer.heartbeat.interval.ms=50000", "--set group.consumer.min.heartbeat.interval.ms=16000",
 		"--set group.consumer.max.session.timeout.ms=1", "--set log.cleaner.min.compaction.lag.ms=2 --set log.cleaner.max.compaction.lag.ms=1",
 		"--set log.dirs=a,a/b", "--set log.dirs=a,,b", "--set log.dirs=d", "--set journal.dirs=a,b",
-		"--set log.dirs=a,b --set journal.dirs=j,j", "--set log.dirs=a --set journal.dirs=a", "--set node.id=-1 --set broker.id=-2 --log-level x",
+		"--set log.dirs=a,b --set journal.dirs=j,j", "--set log.dirs=a --set journal.dirs=a",
+		"--set node.id=-1 --set broker.id=-2 --log-level x",
 	} {
 		all = append(all, mistake{args: "config check " + args})
 	}
@@ -268,17 +283,23 @@ func misfiled() []mistake {
 	for _, text := range []string{
 		"num.partitions: [1\n", "- a\n", "hello\n", "\tnum.partitions: 1\n", "num.partitions: 1\nnum.partitions: 2\n",
 		"num.partitions: 1\n---\nnum.partitions: 2\n", "num.partitions:\n", "num.partitions: {a: 1}\n", "num.partitions: [[1]]\n",
-		"num:\n  partitions: 1\n", "num.partition: 1\n", "1: 2\n", "num.partitions: many\nlog.level: loud\n", "data.dir: ''\n", "listen: :9092\n",
+		"num:\n  partitions: 1\n", "num.partition: 1\n", "1: 2\n", "num.partitions: many\nlog.level: loud\n", "data.dir: ''\n",
+		"listen: :9092\n",
 		"advertise: h:9092\n", "connections.max.idle.ms: 10w\n",
 		"listeners: []\n", "listeners:\n", "listeners: {listen: ':1'}\n", "listeners: [{name: a b, listen: x}]\n", "listeners: [3]\n",
 		"listeners: [{listen: ':1'}, {listen: ':2'}]\n", "listeners: [{listn: ':1'}]\n", "listeners: [{listen: [a]}]\n",
 		"listeners: [{listen: ':1'}, {name: default, listen: ':2'}]\n", "listeners: [{listen: ':1'}, {name: b, listen: '127.0.0.1:1'}]\n",
 		"listeners: [{listen: ':1', advertise: ':1'}]\n", "listeners: [{listen: ':1'}, {name: b, listen: '127.0.0.1:9644'}]\nadmin.listen: 127.0.0.1:9644\n",
-		"num.partitions=1\n", "profiles: [a]\n", "profiles: {a: 3}\n", "profiles: {a: {ack: x}}\n", "profiles: {a: {sync: x}}\n", "profiles: {a: {mx_wait: 1s}}\n",
-		"profiles: {a: {ack: synced, sync: os}}\n", "profiles: {a: {ack: written, sync: group}}\n", "profiles: {A b: {}}\n", "profiles: {sync: {}}\n",
-		"profiles: {a: {max_wait: 3h}}\n", "profiles: {a: {max_wait: 5}}\n", "profiles: {a: {max_wait: x}}\n", "profiles: {a: {max_bytes: 1zz}}\n",
-		"profiles: {a: {max_bytes: 9999999999GiB}}\n", "profiles: {a: {max_bytes: 1}}\n", "profiles: {a: {max_records: x}}\n", "profiles: {a: {max_records: 0}}\n",
-		"profiles: {a: {interval: 1s}}\n", "profiles: {a: {ack: written, sync: interval, interval: 1h}}\n", "profiles: {a: {ack: written, max_wait: 1s}}\n",
+		"num.partitions=1\n", "profiles: [a]\n", "profiles: {a: 3}\n", "profiles: {a: {ack: x}}\n",
+		"profiles: {a: {sync: x}}\n", "profiles: {a: {mx_wait: 1s}}\n",
+		"profiles: {a: {ack: synced, sync: os}}\n", "profiles: {a: {ack: written, sync: group}}\n", "profiles: {A b: {}}\n",
+		"profiles: {sync: {}}\n",
+		"profiles: {a: {max_wait: 3h}}\n", "profiles: {a: {max_wait: 5}}\n", "profiles: {a: {max_wait: x}}\n",
+		"profiles: {a: {max_bytes: 1zz}}\n",
+		"profiles: {a: {max_bytes: 9999999999GiB}}\n", "profiles: {a: {max_bytes: 1}}\n", "profiles: {a: {max_records: x}}\n",
+		"profiles: {a: {max_records: 0}}\n",
+		"profiles: {a: {interval: 1s}}\n", "profiles: {a: {ack: written, sync: interval, interval: 1h}}\n",
+		"profiles: {a: {ack: written, max_wait: 1s}}\n",
 	} {
 		all = append(all, mistake{args: "config check", file: text})
 	}
@@ -305,7 +326,11 @@ func misplaced() []mistake {
 		{disk: "e is on a disk that is mounted read-only", fs: failing(errfs.Mkdir, "e", syscall.EROFS), args: "--data-dir e"},
 		{disk: "d belongs to another user", fs: failing(errfs.Lock, "d/.lock", syscall.EACCES)},
 		{disk: "d/logs belongs to another user", fs: failing(errfs.Lock, "d/logs/.lock", syscall.EACCES)},
-		{disk: "e has no room for a journal", fs: failing(errfs.Allocate|errfs.Write, "e/logs/journal/*", syscall.ENOSPC), args: "--data-dir e"},
+		{
+			disk: "e has no room for a journal",
+			fs:   failing(errfs.Allocate|errfs.Write, "e/logs/journal/*", syscall.ENOSPC),
+			args: "--data-dir e",
+		},
 		{disk: "e has no room for metadata", fs: failing(errfs.Write, "e/metadata/*", syscall.ENOSPC), args: "--data-dir e"},
 		{disk: "e is beyond a quota", fs: failing(errfs.Create, "*", syscall.EDQUOT), args: "--data-dir e"},
 		{disk: "the limit of open files is too low", fs: failing(errfs.Open|errfs.Create, "d/logs/*", syscall.EMFILE)},
@@ -323,7 +348,10 @@ func misplaced() []mistake {
 
 // mismade returns directories with content that a broker does not expect.
 func mismade() []mistake {
-	const checkpoint, dirID, journals, journalID = "d/logs/checkpoint", "d/logs/chronik.dir", "d/logs/journal", "d/logs/journal/chronik.journal"
+	const (
+		checkpoint, dirID   = "d/logs/checkpoint", "d/logs/chronik.dir"
+		journals, journalID = "d/logs/journal", "d/logs/journal/chronik.journal"
+	)
 	return []mistake{
 		{disk: "d is of the broker with node.id 1", args: "--set node.id=2"},
 		{disk: "d was made by a newer version", harm: change(dirID, "chronik-directory 1 ", "chronik-directory 99 ")},

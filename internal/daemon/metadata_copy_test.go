@@ -51,7 +51,12 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	if err := filestore.Write(mem, "/data/metadata", older.Keys, older.Revision); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(config.Input{Set: []string{dirs}, Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
+	cfg, err := Load(
+		config.Input{
+			Set:   []string{dirs},
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +128,9 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
+	cfg, err := Load(
+		config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

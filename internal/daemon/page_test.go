@@ -53,15 +53,29 @@ func onThePage(t *testing.T, b *Broker) {
 				rest, ok = after, ok && found
 			}
 		}
-		return ok && strings.Contains(body, "<b>Healthy.</b>") == !slices.ContainsFunc(all, func(f health.Finding) bool { return f.Severity != health.Note })
+		return ok &&
+			strings.Contains(
+				body,
+				"<b>Healthy.</b>",
+			) == !slices.ContainsFunc(
+				all,
+				func(f health.Finding) bool { return f.Severity != health.Note },
+			)
 	})
 }
 
 // consumes joins a group, consumes n records and commits them.
 func consumes(t *testing.T, b *Broker, ctx context.Context, group, topic string, n int) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.WithContext(ctx), kgo.SeedBrokers(b.Addrs()...), kgo.ClientID("reader of "+group), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	c, err := kgo.NewClient(
+		kgo.WithContext(ctx),
+		kgo.SeedBrokers(b.Addrs()...),
+		kgo.ClientID("reader of "+group),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,19 +107,29 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 			twin = fmt.Sprint("twin-", i)
 		}
 	}
-	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), twin, "orders", 10) //nolint:staticcheck // kgo's name
+	consumes(
+		t,
+		b,
+		context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true),
+		twin,
+		"orders",
+		10,
+	) //nolint:staticcheck // kgo's name
 	group := "/group?id=" + url.QueryEscape("billing & more")
 	for path, want := range map[string][]string{
-		"/":       {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`, `<a href="/groups">2</a>`, "produce arriving"},
+		"/": {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`,
+			`<a href="/groups">2</a>`, "produce arriving"},
 		"/topics": {`<a href="/topic?name=orders">orders</a>`, `<td class="num opt">2</td><td class="num">10</td>`, "1 internal topic"},
 		"/topic?name=orders": {"<dd>sync</dd>", "<dd>10</dd>", "retention.ms", "604800000", "configs with the default value",
 			`/records?topic=orders&amp;partition=1&amp;last=10`},
-		"/records?topic=orders&partition=1&last=3": {"3 records", `<span class="offset">4</span>`, `<span class="offset">2</span>`, "<pre>k</pre>", "<pre>4</pre>", "offsets 0 to 5"},
-		"/records?topic=orders&partition=0":        {"5 records", `<span class="offset">0</span>`},
-		"/groups":                                  {"billing &amp; more", "Stable", "classic", "consumer"},
-		group:                                      {"reader of billing &amp; more", "127.0.0.1", "orders 0-1", `<td class="num">5</td><td class="num">5</td><td class="num">0</td>`},
-		"/group?id=" + twin:                        {"reader of " + twin, "orders 0-1", "<dd>consumer</dd>"},
-		"/connections":                             {"reader of " + twin, "kgo", "127.0.0.1:"},
+		"/records?topic=orders&partition=1&last=3": {"3 records", `<span class="offset">4</span>`,
+			`<span class="offset">2</span>`, "<pre>k</pre>", "<pre>4</pre>", "offsets 0 to 5"},
+		"/records?topic=orders&partition=0": {"5 records", `<span class="offset">0</span>`},
+		"/groups":                           {"billing &amp; more", "Stable", "classic", "consumer"},
+		group: {"reader of billing &amp; more", "127.0.0.1", "orders 0-1",
+			`<td class="num">5</td><td class="num">5</td><td class="num">0</td>`},
+		"/group?id=" + twin: {"reader of " + twin, "orders 0-1", "<dd>consumer</dd>"},
+		"/connections":      {"reader of " + twin, "kgo", "127.0.0.1:"},
 	} {
 		code, body := browse(t, b, path)
 		for _, text := range want {
@@ -117,7 +141,8 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	if _, body := browse(t, b, group); strings.Count(body, `<a href="/topic?name=orders">`) != 2 {
 		t.Errorf("the offsets are not those of two partitions: %s", body)
 	}
-	for path, want := range map[string]int{"/topic?name=none": 404, "/group?id=none": 404, "/records?topic=none&partition=0": 404, "/records?topic=orders&partition=2": 404} {
+	for path, want := range map[string]int{"/topic?name=none": 404, "/group?id=none": 404,
+		"/records?topic=none&partition=0": 404, "/records?topic=orders&partition=2": 404} {
 		if code, body := browse(t, b, path); code != want {
 			t.Errorf("%s: %d %s", path, code, body)
 		}

@@ -19,7 +19,11 @@ func checkPlaces(data string, static map[string]string) error {
 		return err
 	}
 	if len(journals) > len(logs) {
-		return fmt.Errorf("journal.dirs has %d entries and log.dirs %d; write one for each entry of log.dirs, in that order", len(journals), len(logs))
+		return fmt.Errorf(
+			"journal.dirs has %d entries and log.dirs %d; write one for each entry of log.dirs, in that order",
+			len(journals),
+			len(logs),
+		)
 	}
 	own := []string{path.Clean(data), path.Join(data, metadataDir)}
 	for i, p := range logs {
@@ -29,7 +33,11 @@ func checkPlaces(data string, static map[string]string) error {
 			}
 		}
 		if slices.Contains(own, p) {
-			return fmt.Errorf("log.dirs names %s, where data.dir keeps its own files; choose a directory of its own, for example %s", p, path.Join(data, logsDir))
+			return fmt.Errorf(
+				"log.dirs names %s, where data.dir keeps its own files; choose a directory of its own, for example %s",
+				p,
+				path.Join(data, logsDir),
+			)
 		}
 	}
 	for i, p := range journals {

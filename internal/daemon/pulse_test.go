@@ -65,11 +65,18 @@ func TestABrokerHangsIfEveryJournalHangs(t *testing.T) {
 
 // The pulse uses the clients' path to the broker, over one connection.
 func TestThePulseUsesTheClientsPath(t *testing.T) {
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}})
+	cfg, err := Load(
+		config.Input{
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "v", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	b, err := Start(
+		t.Context(),
+		Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "v", JournalFileSize: 1 << 20, JournalBytes: 16 << 20},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

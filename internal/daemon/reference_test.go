@@ -60,7 +60,8 @@ func TestDocsListWhatIsRefused(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| names | what to do |\n|---|---|\n")
 	general := configdef.Remedy("")
-	for _, text := range append(slices.DeleteFunc(slices.Sorted(maps.Keys(byRemedy)), func(s string) bool { return s == general }), general) {
+	for _, text := range append(slices.DeleteFunc(slices.Sorted(maps.Keys(byRemedy)),
+		func(s string) bool { return s == general }), general) {
 		row(&b, strings.Join(byRemedy[text], ", "), text)
 	}
 	generated(t, reference, "refused configs", b.String())
@@ -106,7 +107,8 @@ func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
 			if d.Bounds != "" || d.Type == configdef.Boolean {
 				break
 			}
-			if _, numeric := map[configdef.Type]bool{configdef.Int: true, configdef.Short: true, configdef.Long: true, configdef.Double: true}[d.Type]; numeric == (odd == "no such value") {
+			if _, numeric := map[configdef.Type]bool{configdef.Int: true, configdef.Short: true, configdef.Long: true,
+				configdef.Double: true}[d.Type]; numeric == (odd == "no such value") {
 				continue
 			}
 			if err := d.Check(odd); err != nil && !strings.Contains(err.Error(), "Not a number of type") {

@@ -44,9 +44,12 @@ func kafkaSettings(reg *configdef.Registry) []config.Def {
 		if d.Update != configdef.ReadOnly {
 			live = config.LiveByClients
 		}
-		defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault, Type: strings.ToLower(d.Type.String()), Doc: d.Doc,
-			Bounds: d.Bounds, Live: live,
-			Check: func(v string) error { return plain(d, v, d.Check(v)) }})
+		defs = append(
+			defs,
+			config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault, Type: strings.ToLower(d.Type.String()), Doc: d.Doc,
+				Bounds: d.Bounds, Live: live,
+				Check: func(v string) error { return plain(d, v, d.Check(v)) }},
+		)
 	}
 	return defs
 }

@@ -17,7 +17,11 @@ import (
 func TestAStopWhileItStartsIsNoError(t *testing.T) {
 	disk := vfs.Memory()
 	for at := 1; ; at++ {
-		cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+		cfg, err := Load(
+			config.Input{
+				Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +29,15 @@ func TestAStopWhileItStartsIsNoError(t *testing.T) {
 		f := errfs.New(disk)
 		f.Add(errfs.Rule{From: at, Count: 1, Before: func(errfs.Call) { cancel() }})
 		core, logs := logtest.New(zap.InfoLevel)
-		o := Options{Config: cfg, FS: f, Log: zap.New(core), Level: zap.NewAtomicLevel(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20}
+		o := Options{
+			Config:          cfg,
+			FS:              f,
+			Log:             zap.New(core),
+			Level:           zap.NewAtomicLevel(),
+			Version:         "test",
+			JournalFileSize: 1 << 20,
+			JournalBytes:    16 << 20,
+		}
 		err = run(ctx, o)
 		cancel()
 		if err != nil {

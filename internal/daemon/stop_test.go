@@ -73,8 +73,11 @@ func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
-		stop: times{drain: 100 * time.Millisecond, disk: patience, grace: 100 * time.Millisecond}})
+	b, err = Start(
+		t.Context(),
+		Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+			stop: times{drain: 100 * time.Millisecond, disk: patience, grace: 100 * time.Millisecond}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +133,16 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	var opened atomic.Bool
 	errs.Add(errfs.Rule{Ops: errfs.Lock, Path: "/data/logs/*", Before: func(errfs.Call) { opened.Store(true) }})
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/data/metadata/*", When: func(errfs.Call) bool { return opened.Load() }, Err: syscall.EIO})
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	cfg, err := Load(
+		config.Input{
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20}); err == nil {
+	if b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
+		JournalBytes: 16 << 20}); err == nil {
 		t.Error("it started")
 		_ = b.Close()
 	}
@@ -171,12 +179,19 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 	}
 	errs, free := errfs.New(mem), make(chan struct{})
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/data/logs/__consumer_offsets-*/*.log", Before: func(errfs.Call) { <-free }})
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	cfg, err := Load(
+		config.Input{
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
-		stop: times{drain: time.Hour, disk: time.Hour, grace: time.Hour}})
+	b, err = Start(
+		t.Context(),
+		Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+			stop: times{drain: time.Hour, disk: time.Hour, grace: time.Hour}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +200,11 @@ func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	eventually(t, "the groups are being loaded, and a client is there", func() bool { return held.Hits() > 0 && b.components.server.Load().Stats().Connections > 0 })
+	eventually(
+		t,
+		"the groups are being loaded, and a client is there",
+		func() bool { return held.Hits() > 0 && b.components.server.Load().Stats().Connections > 0 },
+	)
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
 	if err := client.SetReadDeadline(time.Now().Add(patience)); err != nil {

@@ -94,7 +94,12 @@ func start(t *testing.T, mem vfs.FS, set []string) *sick {
 	s := &sick{disk: &filling{FS: mem}}
 	s.disk.free.Store(1 << 39)
 	s.errs = errfs.New(s.disk)
-	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	cfg, err := Load(
+		config.Input{
+			Set:   set,
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +123,8 @@ func orders(t *testing.T, b *Broker) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2), Value: []byte(wide)}).FirstErr(); err != nil {
+		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2),
+			Value: []byte(wide)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,14 +176,22 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 	for _, e := range s.logs.All() {
 		if e.LoggerName == "health" {
 			f := e.ContextMap()
-			lines = append(lines, fmt.Sprintf("%s %s: %s (check %s; remedy: %s)\n", e.Level, f["subject"], e.Message, f["check"], f["remedy"]))
+			lines = append(
+				lines,
+				fmt.Sprintf("%s %s: %s (check %s; remedy: %s)\n", e.Level, f["subject"], e.Message, f["check"], f["remedy"]),
+			)
 		}
 	}
 	show("log", strings.Join(lines, ""))
 	shows("the log", strings.Join(lines, ""))
 	for _, args := range [][]string{{"cluster", "health"}, {"doctor", "--wait", "10ms"}} {
 		var stdout, stderr bytes.Buffer
-		code := ctl.Main(t.Context(), append(args, "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()), "test", ctl.Streams{Out: &stdout, Err: &stderr})
+		code := ctl.Main(
+			t.Context(),
+			append(args, "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()),
+			"test",
+			ctl.Streams{Out: &stdout, Err: &stderr},
+		)
 		findings, _, _ := strings.Cut(stdout.String(), "EXAMINED")
 		findings += stderr.String()
 		show(fmt.Sprintf("chronikctl %s: exit code %d", strings.Join(args, " "), code), findings)
@@ -200,7 +214,8 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 		}
 		topic, index, _ := strings.Cut(partition, "-")
 		var stdout, stderr bytes.Buffer
-		if code := ctl.Main(t.Context(), []string{"topic", "describe", topic, "-o", "json", "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()}, "test",
+		if code := ctl.Main(t.Context(), []string{"topic", "describe", topic, "-o", "json", "--brokers", s.Addrs()[0],
+			"--admin", s.AdminAddr()}, "test",
 			ctl.Streams{Out: &stdout, Err: &stderr}); code != ctlapp.ExitOK {
 			t.Errorf("topic describe %s ends with %d: %s", topic, code, &stderr)
 		}
@@ -215,7 +230,13 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 		}
 		for _, p := range topics[0].Partitions {
 			if (p.Error != "") != (strconv.Itoa(p.Partition) == index) {
-				t.Errorf("topic describe has the error %q for partition %d of %s, a finding is about %s", p.Error, p.Partition, topic, partition)
+				t.Errorf(
+					"topic describe has the error %q for partition %d of %s, a finding is about %s",
+					p.Error,
+					p.Partition,
+					topic,
+					partition,
+				)
 			}
 		}
 	}
@@ -224,7 +245,8 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 // normal replaces the parts that differ from run to run.
 func normal(text string) string {
 	for _, x := range [][2]string{
-		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`, "ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`,
+			"ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
 	} {
 		text = regexp.MustCompile(x[0]).ReplaceAllString(text, x[1])
 	}
@@ -235,11 +257,23 @@ func faults() []fault {
 	return append(diskFaults(), []fault{
 		{name: "healthy"},
 		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
-			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Mkdir, Err: syscall.EMFILE, When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") }})
+			s.errs.Add(
+				errfs.Rule{
+					Ops:  errfs.Create | errfs.Mkdir,
+					Err:  syscall.EMFILE,
+					When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") },
+				},
+			)
 			_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new")
 		}},
 		{name: "metadata-copy-behind", checks: []string{"metadata"}, plant: func(t *testing.T, s *sick) {
-			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Write | errfs.Datasync, Err: syscall.EIO, When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, filestore.CopyIn("/data/logs")) }})
+			s.errs.Add(
+				errfs.Rule{
+					Ops:  errfs.Create | errfs.Write | errfs.Datasync,
+					Err:  syscall.EIO,
+					When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, filestore.CopyIn("/data/logs")) },
+				},
+			)
 			if _, err := kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new"); err != nil {
 				t.Error(err)
 			}
@@ -276,20 +310,43 @@ func diskFaults() []fault {
 		{name: "space-nearly-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 15<<30) }},
 		{name: "dir-failed", set: []string{"log.dirs=/one"}, checks: []string{"log_dir"}, plant: fail},
 		{name: "one-dir-of-two-failed", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"}, plant: fail},
-		{name: "dir-not-opened", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"}, damage: func(t *testing.T, fsys vfs.FS) { truncate(t, fsys, "/two/chronik.dir", 3) }},
+		{
+			name:   "dir-not-opened",
+			set:    []string{"log.dirs=/one,/two"},
+			checks: []string{"log_dir"},
+			damage: func(t *testing.T, fsys vfs.FS) { truncate(t, fsys, "/two/chronik.dir", 3) },
+		},
 		{name: "disk-stuck", checks: []string{"stuck_disk"}, plant: func(t *testing.T, s *sick) {
 			free := make(chan struct{})
 			s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/data/logs/journal/*", Before: func(errfs.Call) { <-free }})
 			write(t, s)
 			t.Cleanup(func() { close(free) })
 		}},
-		{name: "segment-short", checks: []string{"partition"}, damage: func(t *testing.T, fsys vfs.FS) { truncate(t, fsys, segment(t, fsys, "orders-0", ".log"), 1000) }},
-		{name: "segment-missing", checks: []string{"partition"}, damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, segment(t, fsys, "orders-0", ".log")) }},
-		{name: "partition-missing", checks: []string{"partition"}, damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, "/data/logs/orders-0") }},
+		{
+			name:   "segment-short",
+			checks: []string{"partition"},
+			damage: func(t *testing.T, fsys vfs.FS) { truncate(t, fsys, segment(t, fsys, "orders-0", ".log"), 1000) },
+		},
+		{
+			name:   "segment-missing",
+			checks: []string{"partition"},
+			damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, segment(t, fsys, "orders-0", ".log")) },
+		},
+		{
+			name:   "partition-missing",
+			checks: []string{"partition"},
+			damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, "/data/logs/orders-0") },
+		},
 		{name: "index-missing", damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, segment(t, fsys, "orders-0", ".index")) }},
-		{name: "batch-damaged", checks: []string{"damage"}, damage: func(t *testing.T, fsys vfs.FS) { flip(t, fsys, segment(t, fsys, "orders-0", ".log"), 50_000) },
+		{
+			name:   "batch-damaged",
+			checks: []string{"damage"},
+			damage: func(t *testing.T, fsys vfs.FS) { flip(t, fsys, segment(t, fsys, "orders-0", ".log"), 50_000) },
 			plant: func(t *testing.T, s *sick) {
-				c, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(0)}}))
+				c, err := kgo.NewClient(
+					kgo.SeedBrokers(s.Addrs()...),
+					kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(0)}}),
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -305,7 +362,8 @@ func diskFaults() []fault {
 					}
 					return false
 				})
-			}},
+			},
+		},
 	}
 }
 

@@ -7,25 +7,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// adminAttacks ask for much at a time of what administrators ask for.
+// adminAttacks send expensive requests of administrators.
 func adminAttacks() []Attack {
-	endless := func(name, aim string, request func(*Mob) kmsg.Request) Attack {
+	endless := func(name, aim string, request func(*Attacker) kmsg.Request) Attack {
 		return Attack{
 			Name: name, Aim: aim, Holds: budget, Keeps: some, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error { return repeat(ctx, m, frame(request(m))) },
+			run: func(ctx context.Context, m *Attacker) error { return repeat(ctx, m, frame(request(m))) },
 		}
 	}
 	return []Attack{
 		endless("configs-of-one-topic", "four clients describe one topic's config 40,000 times in one request",
-			func(m *Mob) kmsg.Request { return describeRepeated(m.some(40_000)) }),
-		endless("topics-to-validate", "four clients have 100,000 topics validated in one request",
-			func(m *Mob) kmsg.Request { return validate(m.some(100_000)) }),
-		endless("topics-that-are-not", "four clients delete 100,000 topics that there are not",
-			func(m *Mob) kmsg.Request { return deleteAbsent(m.some(100_000)) }),
+			func(m *Attacker) kmsg.Request { return describeRepeated(m.some(40_000)) }),
+		endless("topics-to-validate", "four clients validate 100,000 topics in one request",
+			func(m *Attacker) kmsg.Request { return validate(m.some(100_000)) }),
+		endless("topics-that-are-not", "four clients delete 100,000 unknown topics",
+			func(m *Attacker) kmsg.Request { return deleteAbsent(m.some(100_000)) }),
 		endless("records-of-one-partition", "four clients delete records of one partition 70,000 times in one request",
-			func(m *Mob) kmsg.Request { return deleteRepeated(m.some(70_000)) }),
-		endless("metadata-of-absent-topics", "four clients ask for the metadata of 100,000 topics that there are not",
-			func(m *Mob) kmsg.Request { return metadataRequest(m.some(100_000)) }),
+			func(m *Attacker) kmsg.Request { return deleteRepeated(m.some(70_000)) }),
+		endless("metadata-of-absent-topics", "four clients request the metadata of 100,000 unknown topics",
+			func(m *Attacker) kmsg.Request { return metadataRequest(m.some(100_000)) }),
 	}
 }
 

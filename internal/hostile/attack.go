@@ -5,36 +5,39 @@ import (
 	"time"
 )
 
-// Attack is one way in which a client that has not logged in tries to make others pay.
+// Attack is one way in which an unauthenticated client tries to harm others.
 type Attack struct {
 	Name string
-	// Aim is what it is aimed at.
+	// Aim describes the attack.
 	Aim string
-	// Holds is how many bytes the broker may hold at most for it, while its connections are open.
+	// Holds is how many bytes the broker may hold for it while its connections are open.
 	Holds int64
-	// Keeps is how much of that may still be there Lasts after its connections were closed.
+	// Keeps is how many of them the broker may still hold when Lasts has passed since its
+	// connections were closed.
 	Keeps int64
-	// Part is the percentage of the attack that shows in a moment whether its bound on memory holds; 0: there is none.
+	// Part is the percentage of the attack that is enough to show quickly whether its memory limit
+	// holds; 0 means that there is none.
 	Part int
-	// prepare makes what the attack needs of a broker that is not attacked yet; nil is nothing.
-	prepare func(ctx context.Context, c *Conn, m *Mob) error
-	// run attacks until ctx ends, or until everything was sent that is to be held.
-	run func(ctx context.Context, m *Mob) error
+	// prepare creates what the attack needs, before it starts; nil means nothing.
+	prepare func(ctx context.Context, c *Conn, m *Attacker) error
+	// run attacks until ctx ends, or until everything that the broker must hold is sent.
+	run func(ctx context.Context, m *Attacker) error
 }
 
-// Lasts is how long after its connections were closed an attack may hold more than it may keep.
+// Lasts is how long after its connections were closed the broker may hold more for an attack than
+// Keeps.
 const Lasts = 20 * time.Second
 
-// Bounds that most attacks share. A broker's garbage, pools and caches move by the first of them.
+// Limits that most attacks share. A broker's garbage, pools and caches vary by the first of them.
 const (
 	little  = 16 << 20
 	some    = 32 << 20
-	budget  = 64 << 20 // of what a budget counts
-	idleFor = 300_000  // milliseconds; what a client may make the broker wait for at most
+	budget  = 64 << 20 // of the memory that a budget counts
+	idleFor = 300_000  // milliseconds; the longest wait that a client may request
 )
 
-// Prepare makes what the attack needs.
-func (a Attack) Prepare(ctx context.Context, m *Mob) error {
+// Prepare creates what the attack needs.
+func (a Attack) Prepare(ctx context.Context, m *Attacker) error {
 	if a.prepare == nil {
 		return nil
 	}
@@ -42,14 +45,15 @@ func (a Attack) Prepare(ctx context.Context, m *Mob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // what was prepared has been answered
+	defer func() { _ = c.Close() }() // all requests have been answered
 	return a.prepare(ctx, c, m)
 }
 
-// Run attacks until ctx ends, or until everything was sent that is to be held. The mob's connections stay open.
-func (a Attack) Run(ctx context.Context, m *Mob) error { return a.run(ctx, m) }
+// Run attacks until ctx ends, or until everything that the broker must hold is sent. The
+// connections stay open.
+func (a Attack) Run(ctx context.Context, m *Attacker) error { return a.run(ctx, m) }
 
-// Attacks are all attacks.
+// Attacks returns all attacks.
 func Attacks() []Attack {
 	var all []Attack
 	all = append(all, frameAttacks()...)

@@ -17,26 +17,27 @@ import (
 
 const (
 	clientID = "hostile"
-	// maxAnswer is the largest answer that a connection reads.
+	// maxAnswer is the size of the largest response that a connection reads.
 	maxAnswer = 256 << 20
-	// smallWindow is the receive buffer of a client that does not read: what it leaves unread stays with the broker.
+	// smallWindow is the receive buffer of a client that does not read: unread responses stay in
+	// the broker.
 	smallWindow = 4 << 10
 )
 
-// errAnswer is an answer that is not one to the request that was sent.
+// errAnswer is returned for a response that does not match the request.
 var errAnswer = errors.New("malformed answer")
 
-// Conn is a raw connection, used by one goroutine.
+// Conn is a raw connection. One goroutine uses it.
 type Conn struct {
 	net.Conn
-	mob         *Mob        // nil for a bystander's
-	forget      func() bool // that the connection heeds its context
+	attacker    *Attacker   // nil for a bystander's connection
+	forget      func() bool // stops watching the context
 	formatter   *kmsg.RequestFormatter
 	correlation int32
 	out, in     []byte
 }
 
-// Dial connects. Reads and writes fail once ctx has ended; the connection stays open.
+// Dial connects. Reads and writes fail when ctx has ended; the connection stays open.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", addr)
@@ -55,23 +56,23 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Send writes bytes, whatever they are.
+// Send writes any bytes.
 func (c *Conn) Send(p []byte) error {
 	n, err := c.Write(p)
-	if c.mob != nil {
-		c.mob.sent.Add(int64(n))
+	if c.attacker != nil {
+		c.attacker.sent.Add(int64(n))
 	}
 	return err
 }
 
-// Request sends a request of the version that it has.
+// Request sends a request with its version.
 func (c *Conn) Request(req kmsg.Request) error {
 	c.correlation++
 	c.out = c.formatter.AppendRequest(c.out[:0], req, c.correlation)
 	return c.Send(c.out)
 }
 
-// Receive reads an answer without its length; it is valid until the next call.
+// Receive reads a response without its length; it is valid until the next call.
 func (c *Conn) Receive() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -89,7 +90,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	return c.in, err
 }
 
-// Ask sends a request and returns its answer.
+// Ask sends a request and returns its response.
 func (c *Conn) Ask(req kmsg.Request) (kmsg.Response, error) {
 	if err := c.Request(req); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (c *Conn) Ask(req kmsg.Request) (kmsg.Response, error) {
 	return c.answer(req)
 }
 
-// answer reads the answer to req, which must be the next one.
+// answer reads the response to req, which must be the next one.
 func (c *Conn) answer(req kmsg.Request) (kmsg.Response, error) {
 	p, err := c.Receive()
 	if err != nil {
@@ -117,7 +118,8 @@ func (c *Conn) answer(req kmsg.Request) (kmsg.Response, error) {
 	return resp, nil
 }
 
-// reset makes that closing the connection leaves nothing behind in the kernel (TIME_WAIT), which has room for some 28,000.
+// reset makes the kernel discard the connection on close, without TIME_WAIT, of which it can hold
+// some 28,000.
 func (c *Conn) reset() error {
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if !ok {
@@ -135,12 +137,12 @@ func (c *Conn) narrow() error {
 	return tcp.SetReadBuffer(smallWindow)
 }
 
-// frame is a request as it goes over a connection, for attacks that send one many times.
+// frame encodes a request, for attacks that send it many times.
 func frame(req kmsg.Request) []byte {
 	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID)).AppendRequest(nil, req, 1)
 }
 
-// announced is the beginning of a request: that it has size bytes, and its first eight.
+// announced returns the start of a request: its size and its first eight bytes.
 func announced(size int32, key, version int16) []byte {
 	p := binary.BigEndian.AppendUint32(nil, uint32(size))
 	p = binary.BigEndian.AppendUint16(p, uint16(key))
@@ -148,14 +150,17 @@ func announced(size int32, key, version int16) []byte {
 	return binary.BigEndian.AppendUint32(p, 1)
 }
 
-// lost reports whether an error says that the connection is gone, refused, or was not heard in time.
+// lost reports whether an error means that the connection is closed or refused, or that a deadline
+// has passed.
 func lost(err error) bool {
 	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &op)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err,
+		os.ErrDeadlineExceeded) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &op)
 }
 
-// codeName is Kafka's name of an error code.
+// codeName returns Kafka's name of an error code.
 func codeName(code int16) string {
 	if code == 0 {
 		return "NONE"

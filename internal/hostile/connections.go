@@ -9,20 +9,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// connectionAttacks need nothing but connections.
+// connectionAttacks need only connections.
 func connectionAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "idle-connections", Aim: "5,000 connections, each idle after one ApiVersions",
 			Holds: 100 << 20, Keeps: little, Part: 10,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return m.Idle(ctx, 5000)
 			},
 		},
 		{
 			Name: "connect-flood", Aim: "four clients connect and close as fast as they can",
 			Holds: little, Keeps: little,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return m.each(4, func(int) error {
 					for ctx.Err() == nil {
 						c, err := m.dial(ctx)
@@ -42,22 +42,22 @@ func connectionAttacks() []Attack {
 		{
 			Name: "versions-flood", Aim: "16 connections send ApiVersions, 16 in flight each, and read the answers",
 			Holds: little, Keeps: little,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return m.again(ctx, m.connections(16), func(c *Conn, _, _ int) error { return c.burst(frame(versions()), 64) })
 			},
 		},
 		{
 			Name: "unread-versions", Aim: "200 connections send ApiVersions as fast as they can and read nothing",
 			Holds: some, Keeps: little, Part: 10,
-			run: func(ctx context.Context, m *Mob) error {
-				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error { return c.deafly(frame(versions()), 2000) })
+			run: func(ctx context.Context, m *Attacker) error {
+				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error { return c.sendUnread(frame(versions()), 2000) })
 			},
 		},
 	}
 }
 
-// Idle opens n connections, as much of that as the mob makes of an attack, each of which asks for ApiVersions once.
-func (m *Mob) Idle(ctx context.Context, n int) error {
+// Idle opens n connections, scaled to the attacker's part, each of which sends one ApiVersions.
+func (m *Attacker) Idle(ctx context.Context, n int) error {
 	return m.once(ctx, m.connections(n), func(c *Conn, _ int) error {
 		_, err := c.Ask(versions())
 		return err
@@ -70,10 +70,11 @@ func versions() kmsg.Request {
 	return req
 }
 
-// inFlight is how many requests a client that reads its answers has sent before it does. Their answers fit its socket.
+// inFlight is the number of requests that a reading client sends before it reads. Their responses
+// fit into its socket.
 const inFlight = 16
 
-// burst sends a frame n times and reads as many answers, inFlight at a time.
+// burst sends a frame n times and reads as many responses, inFlight at a time.
 func (c *Conn) burst(frame []byte, n int) error {
 	for ; n > 0; n -= inFlight {
 		some := min(n, inFlight)
@@ -86,15 +87,15 @@ func (c *Conn) burst(frame []byte, n int) error {
 			if _, err := c.Receive(); err != nil {
 				return err
 			}
-			c.mob.note("answered")
+			c.attacker.note("answered")
 		}
 	}
 	return nil
 }
 
-// deafly sends a frame n times over a connection that reads nothing. The broker may stop reading before: nothing more is sent
-// once a write has made no progress for a second.
-func (c *Conn) deafly(frame []byte, n int) error {
+// sendUnread sends a frame n times and reads nothing. The broker may stop reading: sendUnread stops
+// when a write has made no progress for a second.
+func (c *Conn) sendUnread(frame []byte, n int) error {
 	if err := c.narrow(); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (c *Conn) deafly(frame []byte, n int) error {
 			return err
 		}
 		if err := c.Send(frame); errors.Is(err, os.ErrDeadlineExceeded) {
-			c.mob.note("no longer read")
+			c.attacker.note("no longer read")
 			return nil
 		} else if err != nil {
 			return err
@@ -112,13 +113,14 @@ func (c *Conn) deafly(frame []byte, n int) error {
 	return nil
 }
 
-// Deaf opens a connection that has requested more than its sockets take and reads nothing. It stays open for as long as ctx.
-func Deaf(ctx context.Context, addr string) error {
+// OpenUnread opens a connection that requests more than its sockets hold and reads nothing. It
+// stays open until ctx ends.
+func OpenUnread(ctx context.Context, addr string) error {
 	c, err := Dial(ctx, addr)
 	if err != nil {
 		return err
 	}
 	context.AfterFunc(ctx, func() { _ = c.Close() })
-	c.mob = new(Mob)
-	return c.deafly(frame(metadataRequest(manyNames)), 1000)
+	c.attacker = new(Attacker)
+	return c.sendUnread(frame(metadataRequest(manyNames)), 1000)
 }

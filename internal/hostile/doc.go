@@ -1,10 +1,13 @@
-// Package hostile attacks a broker over the Kafka protocol, without logging in, and measures what that costs others.
+// Package hostile attacks a broker over the Kafka protocol, without authentication, and measures
+// the effect on others.
 //
-// It owns the attacks (Attacks), each with bounds on what the broker may hold for it and for how long, the clients that
-// suffer (Watch), and the report. An attack uses any means that a client has: it lies about lengths and counts, repeats
-// itself, does not read its answers, and leaves.
+// It owns the attacks (Attacks), each with limits on the memory that the broker may hold for it and
+// for how long, the clients that are affected (Watch), and the report. An attack uses any means
+// that a client has: it sends wrong lengths and counts, repeats itself, does not read responses,
+// and disconnects.
 //
-// It promises that an attack reaches what it is aimed at, or says what became of it (Mob.Outcomes): a broker that closes
-// the connection defends itself, and that is no error here. cmd/chronikd's tests run the attacks against the real binary
-// (`make hostile`, `make hostile-soak`). The package must not know the broker's insides, nor how its memory is measured.
+// It promises that an attack reaches its aim or reports its outcome (Attacker.Outcomes): a broker
+// that closes the connection defends itself, which is not an error here. cmd/chronikd's tests run
+// the attacks against the real binary (`make hostile`, `make hostile-soak`). The package knows
+// neither the broker's internals nor how its memory is measured.
 package hostile

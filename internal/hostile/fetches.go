@@ -11,13 +11,13 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// fetchAttacks make the broker hold what it has read, parked or remembered.
+// fetchAttacks make the broker hold records, waiting requests or sessions.
 func fetchAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "parked-fetches", Aim: "8 fetches that name one partition 400,000 times each and wait for 5 minutes",
 			Holds: budget, Keeps: little, Part: 25, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				request := repeatedFetch(400_000)
 				return m.once(ctx, m.connections(8), func(c *Conn, _ int) error { return c.Send(request) })
 			},
@@ -25,7 +25,7 @@ func fetchAttacks() []Attack {
 		{
 			Name: "many-parked-fetches", Aim: "3,000 fetches of one partition wait for 5 minutes",
 			Holds: budget, Keeps: little, Part: 10, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				request := frame(fetchRequest(victim, idleFor, 1<<20))
 				return m.once(ctx, m.connections(3000), func(c *Conn, _ int) error { return c.Send(request) })
 			},
@@ -33,7 +33,7 @@ func fetchAttacks() []Attack {
 		{
 			Name: "fetch-sessions", Aim: "200 sessions of 20,000 made-up partitions each, whose connections are closed",
 			Holds: budget, Keeps: budget, Part: 20, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				request := session(20_000)
 				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error {
 					defer m.drop(c)
@@ -44,7 +44,7 @@ func fetchAttacks() []Attack {
 		{
 			Name: "many-fetch-sessions", Aim: "20 clients begin 10,000 sessions of 20 made-up partitions each",
 			Holds: some, Keeps: some, Part: 10, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				request := session(20)
 				each := m.some(10_000) / 20
 				return m.once(ctx, 20, func(c *Conn, _ int) error { return c.burst(request, each) })
@@ -53,29 +53,29 @@ func fetchAttacks() []Attack {
 		{
 			Name: "unread-fetches", Aim: "100 clients ask for 50 MiB and read nothing",
 			Holds: 2 * budget, Keeps: budget, Part: 20, prepare: wideTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				request := frame(fetchRequest(wide, 0, 50<<20))
-				return m.once(ctx, m.connections(100), func(c *Conn, _ int) error { return c.deafly(request, 2) })
+				return m.once(ctx, m.connections(100), func(c *Conn, _ int) error { return c.sendUnread(request, 2) })
 			},
 		},
 		{
 			Name: "unread-metadata", Aim: "200 clients ask for 10,000 partitions and read nothing",
 			Holds: 2 * budget, Keeps: some, Part: 5,
-			prepare: func(_ context.Context, c *Conn, m *Mob) error { return c.makeTopic(wide, m.some(10_000)) },
-			run: func(ctx context.Context, m *Mob) error {
+			prepare: func(_ context.Context, c *Conn, m *Attacker) error { return c.makeTopic(wide, m.some(10_000)) },
+			run: func(ctx context.Context, m *Attacker) error {
 				req := kmsg.NewPtrMetadataRequest()
 				req.Version = 9
 				t := kmsg.NewMetadataRequestTopic()
 				t.Topic = kmsg.StringPtr(wide)
 				req.Topics = append(req.Topics, t)
 				request := frame(req)
-				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error { return c.deafly(request, 20) })
+				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error { return c.sendUnread(request, 20) })
 			},
 		},
 	}
 }
 
-// repeatedFetch waits for a partition's first record, and names the partition n times.
+// repeatedFetch waits for a partition's first record and names the partition n times.
 func repeatedFetch(n int) []byte {
 	req := fetchRequest(victim, idleFor, 1<<20)
 	req.Version = 7
@@ -100,8 +100,8 @@ func session(n int) []byte {
 
 const wide = "wide"
 
-// wideTopic makes a topic that holds more than a fetch may return.
-func wideTopic(ctx context.Context, c *Conn, _ *Mob) error {
+// wideTopic creates a topic with more records than a fetch may return.
+func wideTopic(ctx context.Context, c *Conn, _ *Attacker) error {
 	if err := c.makeTopic(wide, 1); err != nil {
 		return err
 	}

@@ -12,26 +12,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// longest is the longest session and rebalance timeout that a member may ask for.
+// longest is the longest session and rebalance timeout that a member may request.
 const longest = 1_800_000
 
 // groupAttacks join groups.
 func groupAttacks() []Attack {
 	return []Attack{
 		{
-			Name: "big-joins", Aim: "20 members join with 16 MiB of metadata each, and leave their connections",
+			Name: "big-joins", Aim: "20 members join with 16 MiB of metadata each, and close their connections",
 			Holds: budget, Keeps: budget, Part: 30,
-			run: func(ctx context.Context, m *Mob) error { return abandon(ctx, m, m.some(20), 16<<20-64) },
+			run: func(ctx context.Context, m *Attacker) error { return abandon(ctx, m, m.some(20), 16<<20-64) },
 		},
 		{
-			Name: "many-joins", Aim: "300 members of a group each join with a million bytes, and leave their connections",
+			Name: "many-joins", Aim: "300 members of a group each join with a million bytes, and close their connections",
 			Holds: budget, Keeps: budget,
-			run: func(ctx context.Context, m *Mob) error { return abandon(ctx, m, m.some(300), 1_000_000) },
+			run: func(ctx context.Context, m *Attacker) error { return abandon(ctx, m, m.some(300), 1_000_000) },
 		},
 		{
-			Name: "pending-members", Aim: "20,000 joins with client ids of 15 kB take a member id and do not use it",
+			Name: "pending-members", Aim: "20,000 joins with client ids of 15 kB get a member id and do not use it",
 			Holds: some, Keeps: little, Part: 25,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				request := pendingJoin()
 				each := m.some(20_000) / 5
 				return m.once(ctx, 5, func(c *Conn, _ int) error { return c.burst(request, each) })
@@ -45,14 +45,14 @@ func groupAttacks() []Attack {
 		{
 			Name: "expressions", Aim: "four members subscribe to expressions of 3 kB that expand to 3 MB",
 			Holds: some, Keeps: little, Part: 100,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return m.again(ctx, 4, func(c *Conn, i, turn int) error { return c.subscribe(m, fmt.Sprintf("expression-%d-%d", i, turn)) })
 			},
 		},
 		{
-			Name: "join-churn", Aim: "8 connections join and leave a group again and again",
+			Name: "join-churn", Aim: "8 connections join and leave a group repeatedly",
 			Holds: some, Keeps: little,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return m.again(ctx, m.connections(8), func(c *Conn, i, turn int) error { return c.churn(m, turn) })
 			},
 		},
@@ -67,8 +67,9 @@ func joinRequest(version int16, group string, metadata []byte) *kmsg.JoinGroupRe
 	return req
 }
 
-// abandon makes members of groups of their own that join with so much metadata; each then closes its connection.
-func abandon(ctx context.Context, m *Mob, n, size int) error {
+// abandon creates members that join groups of their own with so much metadata; each then closes its
+// connection.
+func abandon(ctx context.Context, m *Attacker, n, size int) error {
 	metadata := make([]byte, size)
 	turns := make(chan int, n)
 	for i := range n {
@@ -91,15 +92,17 @@ func abandon(ctx context.Context, m *Mob, n, size int) error {
 	})
 }
 
-// pendingJoin is the first join of a member (KIP-394), which gets an id and is to come again with it.
+// pendingJoin returns the first join of a member (KIP-394), which gets an id and must join again
+// with it.
 func pendingJoin() []byte {
 	req := joinRequest(5, "pending", []byte{0, 0, 0, 0})
 	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(strings.Repeat("c", 15_000))).AppendRequest(nil, req, 1)
 }
 
-// claimPartitions joins groups of the new protocol in the old one, with a subscription whose owned partitions are as many as
-// zeros fit: an array's length is taken at its word, and 4 bytes become 100.
-func claimPartitions(ctx context.Context, m *Mob) error {
+// claimPartitions joins groups of the new protocol in the old one, with a subscription whose owned
+// partitions are as many as zeros fit: a decoder that trusts the array's length turns 4 bytes into
+// 100.
+func claimPartitions(ctx context.Context, m *Attacker) error {
 	const size = 16<<20 - 64
 	metadata := binary.BigEndian.AppendUint16(nil, 1)             // version
 	metadata = binary.BigEndian.AppendUint32(metadata, 0)         // topics
@@ -108,7 +111,8 @@ func claimPartitions(ctx context.Context, m *Mob) error {
 	metadata = append(metadata, make([]byte, size-len(metadata))...)
 	return m.once(ctx, m.connections(6), func(c *Conn, i int) error {
 		group := fmt.Sprintf("claimed-%d", i)
-		if err := c.heartbeat(m, group, func(req *kmsg.ConsumerGroupHeartbeatRequest) { req.SubscribedTopicNames = []string{victim} }); err != nil {
+		if err := c.heartbeat(m, group,
+			func(req *kmsg.ConsumerGroupHeartbeatRequest) { req.SubscribedTopicNames = []string{victim} }); err != nil {
 			return err
 		}
 		resp, err := c.Ask(joinRequest(3, group, metadata))
@@ -119,8 +123,9 @@ func claimPartitions(ctx context.Context, m *Mob) error {
 	})
 }
 
-// heartbeat joins a group of the new protocol (KIP-848), and returns when the coordinator has answered for good.
-func (c *Conn) heartbeat(m *Mob, group string, with func(*kmsg.ConsumerGroupHeartbeatRequest)) error {
+// heartbeat joins a group of the new protocol (KIP-848), and returns when the coordinator has sent
+// a final response.
+func (c *Conn) heartbeat(m *Attacker, group string, with func(*kmsg.ConsumerGroupHeartbeatRequest)) error {
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.RebalanceTimeoutMillis = 1, group, "AAAAAAAAAAAAAAAAAAAAAA", 10_000
 	req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
@@ -138,15 +143,15 @@ func (c *Conn) heartbeat(m *Mob, group string, with func(*kmsg.ConsumerGroupHear
 	}
 }
 
-func (c *Conn) subscribe(m *Mob, group string) error {
+func (c *Conn) subscribe(m *Attacker, group string) error {
 	return c.heartbeat(m, group, func(req *kmsg.ConsumerGroupHeartbeatRequest) {
 		req.SubscribedTopicRegex = kmsg.StringPtr("(" + strings.Repeat("x", 3000) + "){1000}")
 	})
 }
 
-// churn joins a group as a new member, and leaves it.
-func (c *Conn) churn(m *Mob, turn int) error {
-	// Without a first answer that only gives an id (KIP-394): version 3.
+// churn joins a group as a new member and leaves it.
+func (c *Conn) churn(m *Attacker, turn int) error {
+	// Version 3 has no first response that only assigns an id (KIP-394).
 	req := joinRequest(3, "churned", []byte{0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 6000, 1000
 	resp, err := c.Ask(req)
@@ -155,7 +160,7 @@ func (c *Conn) churn(m *Mob, turn int) error {
 	}
 	join := resp.(*kmsg.JoinGroupResponse)
 	m.note(codeName(join.ErrorCode))
-	if join.ErrorCode != 0 || turn%2 == 0 { // every other one stays
+	if join.ErrorCode != 0 || turn%2 == 0 { // every other member stays
 		return nil
 	}
 	leave := kmsg.NewPtrLeaveGroupRequest()

@@ -19,13 +19,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bomb that is no valid batch would be refused before it costs anything.
+// A bomb that is not a valid batch would be rejected before it has any effect.
 func TestABombIsABatchThatInflates(t *testing.T) {
 	const inflated = 1 << 20
 	for _, b := range [][]byte{bomb(0x38, 128<<10, inflated), bomb(0x38, 16000, inflated)} {
 		batch, rest, err := record.Next(b)
 		if err != nil || len(rest) > 0 {
-			t.Fatalf("%d bytes are no batch: %v, %d more", len(b), err, len(rest))
+			t.Fatalf("%d bytes are not a batch: %v, %d more", len(b), err, len(rest))
 		}
 		records := 0
 		err = batch.Each(inflated+1<<10, func(r record.Record) error {
@@ -41,7 +41,8 @@ func TestABombIsABatchThatInflates(t *testing.T) {
 	}
 }
 
-// Bystanders who are let alone are answered, and a broker that is gone is a failure of each.
+// Bystanders without an attack get responses; if the broker is stopped, each of them reports a
+// failure.
 func TestBystandersAreAnswered(t *testing.T) {
 	b := chronik.StartTest(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -69,7 +70,7 @@ func TestBystandersAreAnswered(t *testing.T) {
 	}
 }
 
-// A request that waits delays those that were due meanwhile: each counts from when it was due.
+// A request that waits delays those that become due in the meantime: each counts from its due time.
 func TestAStallCountsForAllThatWereDue(t *testing.T) {
 	const stall = 500 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,10 +78,10 @@ func TestAStallCountsForAllThatWereDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	go func() { // accepts, and closes what it accepted after the stall
+	go func() { // accepts connections, and closes them after the stall
 		c, err := l.Accept()
 		if err == nil {
-			time.Sleep(stall) // is what is measured
+			time.Sleep(stall) // the measured time
 			_ = c.Close()
 			_ = l.Close()
 		}
@@ -95,10 +96,10 @@ func TestAStallCountsForAllThatWereDue(t *testing.T) {
 	}
 }
 
-// An attack's errors are its own; that the broker ends its connection is an outcome.
+// An attack returns its own errors; a connection that the broker closes is an outcome.
 func TestALostConnectionIsAnOutcome(t *testing.T) {
 	b := chronik.StartTest(t)
-	m := &Mob{Addr: b.Addr(), Part: 50, Most: 3}
+	m := &Attacker{Addr: b.Addr(), Part: 50, Most: 3}
 	defer m.Close()
 	if m.some(10) != 5 || m.connections(10) != 3 || m.some(1) != 1 {
 		t.Errorf("of 10: %d things, %d connections; of 1: %d", m.some(10), m.connections(10), m.some(1))
@@ -121,7 +122,10 @@ func TestFaultsNameTheBound(t *testing.T) {
 	ms := time.Millisecond
 	r := Result{
 		Attack: Attack{Name: "a", Holds: 1 << 20, Keeps: 1 << 20}, Held: 1 << 20, Kept: 1 << 20, Peak: 100 << 20,
-		Alone: map[string]Latency{"p": {N: 100, P99: 30 * ms}, "q": {N: 100, P99: ms}}, Beside: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
+		Alone: map[string]Latency{
+			"p": {N: 100, P99: 30 * ms},
+			"q": {N: 100, P99: ms},
+		}, Beside: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
 	}
 	if faults := r.Faults(100 << 20); len(faults) != 0 {
 		t.Errorf("within all bounds: %q", faults)
@@ -130,7 +134,8 @@ func TestFaultsNameTheBound(t *testing.T) {
 	r.Kept++
 	r.Beside = map[string]Latency{"p": {N: 100, P99: 61 * ms}, "q": {N: 100, P99: 51 * ms, Failed: 1, Failure: io.EOF}}
 	faults := strings.Join(r.Faults(99<<20), "\n")
-	for _, want := range []string{"100 MiB resident", "held while", "kept 0s after", "p took 61ms (p99, bound 60ms", "q took 51ms (p99, bound 50ms", "q failed 1 of 100 times, first with: EOF"} {
+	for _, want := range []string{"100 MiB resident", "held during", "kept 0s after", "p took 61ms (p99, limit 60ms",
+		"q took 51ms (p99, limit 50ms", "q failed 1 of 100 times, first with: EOF"} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("no %q in:\n%s", want, faults)
 		}
@@ -141,7 +146,7 @@ func TestFaultsNameTheBound(t *testing.T) {
 	}
 }
 
-// docs/operations.md has every attack with its bounds.
+// docs/operations.md lists every attack with its limits.
 func TestDocsListTheAttacks(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| attack | what it does | may hold | keeps after 20 s |\n|---|---|---|---|\n")

@@ -9,39 +9,39 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// offsetAttacks are about the offsets of groups and partitions.
+// offsetAttacks use the offsets of groups and partitions.
 func offsetAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "commit-metadata", Aim: "four clients commit offsets with 4 MB of text each",
 			Holds: some, Keeps: little, Part: 100,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return repeat(ctx, m, frame(commitRequest("texts", strings.Repeat("m", 4_000_000))))
 			},
 		},
 		{
 			Name: "offsets-of-many-groups", Aim: "four clients fetch the offsets of 400,000 groups in one request",
 			Holds: budget, Keeps: some, Part: 10,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return repeat(ctx, m, frame(manyGroups(m.some(400_000))))
 			},
 		},
 		{
-			Name: "offset-of-one-partition", Aim: "four clients ask for one partition's offset 170,000 times in one request",
+			Name: "offset-of-one-partition", Aim: "four clients request one partition's offset 170,000 times in one request",
 			Holds: budget, Keeps: some, Part: 10, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				return repeat(ctx, m, frame(listRepeated(m.some(170_000))))
 			},
 		},
 	}
 }
 
-// repeatEvery is how long a connection pauses between requests: an attack shows what its requests cost, and not how many
-// bytes a loopback interface carries.
+// repeatEvery is the pause of a connection between requests: an attack must show the cost of its
+// requests, not the bandwidth of a loopback interface.
 const repeatEvery = 20 * time.Millisecond
 
-// repeat sends one request again and again on four connections.
-func repeat(ctx context.Context, m *Mob, request []byte) error {
+// repeat sends one request repeatedly on four connections.
+func repeat(ctx context.Context, m *Attacker, request []byte) error {
 	return m.again(ctx, 4, func(c *Conn, _, _ int) error {
 		pause(ctx, repeatEvery)
 		return c.burst(request, 1)

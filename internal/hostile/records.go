@@ -11,13 +11,13 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// inflated is the bytes that a bomb becomes.
+// inflated is the decompressed size of a bomb in bytes.
 const inflated = 250 << 20
 
-// recordAttacks are made of batches.
+// recordAttacks send record batches.
 func recordAttacks() []Attack {
-	bombs := func(window byte, block int) func(context.Context, *Mob) error {
-		return func(ctx context.Context, m *Mob) error { return bombard(ctx, m, bomb(window, block, inflated)) }
+	bombs := func(window byte, block int) func(context.Context, *Attacker) error {
+		return func(ctx context.Context, m *Attacker) error { return bombard(ctx, m, bomb(window, block, inflated)) }
 	}
 	return []Attack{
 		{
@@ -33,7 +33,7 @@ func recordAttacks() []Attack {
 		{
 			Name: "bombs-that-pass", Aim: "20 connections send zstd batches of 10 kB that become 80 MiB, with windows of 8 MiB, which every broker accepts",
 			Holds: budget, Keeps: some, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				req := produceOf(victim, 1, lateBomb())
 				return m.again(ctx, m.connections(20), func(c *Conn, _, _ int) error {
 					resp, err := c.Ask(req)
@@ -45,9 +45,9 @@ func recordAttacks() []Attack {
 			},
 		},
 		{
-			Name: "times-in-bombs", Aim: "100 clients ask for a time in a zstd batch of 10 kB that becomes 80 MiB",
+			Name: "times-in-bombs", Aim: "100 clients search by time in a zstd batch of 10 kB that becomes 80 MiB",
 			Holds: budget, Keeps: some, Part: 30, prepare: timedBomb,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				req := listRepeated(1)
 				req.Topics[0].Partitions[0].Timestamp = time.Now().Add(bombTime / 2).UnixMilli()
 				request := frame(req)
@@ -60,9 +60,9 @@ func recordAttacks() []Attack {
 			run: bombs(0x38, 16000),
 		},
 		{
-			Name: "producer-ids", Aim: "20,000 producer ids write one record each, and InitProducerId is asked for more",
+			Name: "producer-ids", Aim: "20,000 producer ids write one record each, and request further ids with InitProducerId",
 			Holds: some, Keeps: some, Part: 10, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error {
+			run: func(ctx context.Context, m *Attacker) error {
 				each := m.some(20_000) / 4
 				return m.once(ctx, 4, func(c *Conn, i int) error {
 					for n := range each {
@@ -79,10 +79,10 @@ func recordAttacks() []Attack {
 
 const victim = "victim"
 
-func victimTopic(_ context.Context, c *Conn, _ *Mob) error { return c.makeTopic(victim, 1) }
+func victimTopic(_ context.Context, c *Conn, _ *Attacker) error { return c.makeTopic(victim, 1) }
 
-// strange writes a record as a producer that the broker does not know, after it asked for an id that it does not use.
-func (c *Conn) strange(m *Mob, id int64) error {
+// strange writes a record with an unknown producer id, after requesting an id that it does not use.
+func (c *Conn) strange(m *Attacker, id int64) error {
 	ask := kmsg.NewPtrInitProducerIDRequest()
 	ask.Version = 3
 	resp, err := c.Ask(ask)
@@ -99,8 +99,8 @@ func (c *Conn) strange(m *Mob, id int64) error {
 	return c.produce(m, batch)
 }
 
-// produce writes batches to the victim and notes the answer.
-func (c *Conn) produce(m *Mob, batches []byte) error {
+// produce writes batches to the victim and notes the outcome.
+func (c *Conn) produce(m *Attacker, batches []byte) error {
 	resp, err := c.Ask(produceOf(victim, 1, batches))
 	if err == nil {
 		m.note(codeName(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode))
@@ -108,8 +108,9 @@ func (c *Conn) produce(m *Mob, batches []byte) error {
 	return err
 }
 
-// bombard sends a small batch, so that the broker takes the connection for a small producer's, and then bombs, four in flight.
-func bombard(ctx context.Context, m *Mob, batch []byte) error {
+// bombard sends a small batch, so that the broker treats the connection as a small producer's, and
+// then bombs, four in flight.
+func bombard(ctx context.Context, m *Attacker, batch []byte) error {
 	const bombs = 4
 	b := record.NewBuilder(record.BatchOptions{})
 	b.Append(time.Now().UnixMilli(), nil, []byte("x"), nil)
@@ -140,7 +141,8 @@ func bombard(ctx context.Context, m *Mob, batch []byte) error {
 	})
 }
 
-// bomb is a batch of one record of size zeros, compressed with zstd (RFC 8878) into blocks that each say "so many times this byte".
+// bomb returns a batch of one record of size zeros, compressed with zstd (RFC 8878) into run-length
+// blocks.
 func bomb(window byte, block, size int) []byte {
 	body := append([]byte{0, 0, 0}, binary.AppendVarint([]byte{1}, int64(size))...) // attributes, deltas, no key (-1), a value
 	head := append(binary.AppendVarint(nil, int64(len(body)+size+1)), body...)
@@ -158,8 +160,8 @@ func bomb(window byte, block, size int) []byte {
 	return zstdBatch(z, 1, 0)
 }
 
-// timedBomb makes the victim and writes a lateBomb to it.
-func timedBomb(_ context.Context, c *Conn, _ *Mob) error {
+// timedBomb creates the victim and writes a lateBomb to it.
+func timedBomb(_ context.Context, c *Conn, _ *Attacker) error {
 	if err := c.makeTopic(victim, 1); err != nil {
 		return err
 	}
@@ -173,7 +175,8 @@ func timedBomb(_ context.Context, c *Conn, _ *Mob) error {
 // bombTime is how much later than all others the last record of lateBomb is.
 const bombTime = time.Hour
 
-// lateBomb is a batch of 80 records of 1 MiB in a window of 8 MiB. To find a later record than the others all of it has to be inflated.
+// lateBomb returns a batch of 80 records of 1 MiB in a window of 8 MiB. A search for the latest
+// record must decompress all of it.
 func lateBomb() []byte {
 	const records, size = 80, 1 << 20
 	z := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x68}
@@ -198,13 +201,15 @@ func lateBomb() []byte {
 	return zstdBatch(z, records, bombTime)
 }
 
-// appendBlock appends the header of a block: kind 0 is raw, 2 repeats one byte, and 1 more is the last.
+// appendBlock appends the header of a block: kind 0 is raw, 2 repeats one byte, and 1 more is the
+// last.
 func appendBlock(z []byte, size int, kind uint32) []byte {
 	h := uint32(size)<<3 | kind
 	return append(z, byte(h), byte(h>>8), byte(h>>16))
 }
 
-// zstdBatch is a batch of so many records that are compressed with zstd, whatever its bytes are. Their times span later.
+// zstdBatch returns a batch that claims to hold so many records compressed with zstd in payload.
+// Their timestamps span later.
 func zstdBatch(payload []byte, records int, later time.Duration) []byte {
 	now := time.Now()
 	tail := binary.BigEndian.AppendUint16(nil, uint16(record.Zstd))

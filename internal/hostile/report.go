@@ -10,41 +10,50 @@ import (
 	"time"
 )
 
-// Result is what one attack did. Bytes of memory are the process's (resident) or of its live heap, which is what is left
-// after a garbage collection.
+// Result is the result of one attack. Sizes of memory are of the process (resident) or of its live
+// heap, which remains after a garbage collection.
 type Result struct {
 	Attack Attack
 	Sent   int64
-	// Before, Peak and After are resident: before the attack, at most, and when its connections had been closed.
+	// Before, Peak and After are resident: before the attack, the maximum, and after its
+	// connections were closed.
 	Before, Peak, After int64
-	// Held is the live heap's growth while the connections were open, Kept what was left of it Waited after they were closed.
+	// Held is the live heap's growth while the connections were open; Kept is the rest of it when
+	// Waited had passed since they were closed.
 	Held, Kept int64
 	Waited     time.Duration
-	// Alone and Beside are what bystanders saw without the attack and during it; empty where that was not measured.
-	// Control is what others like them saw during it at another broker on the same machine, which is not attacked: what a
-	// busy machine costs is not the broker's.
+	// Alone and Beside are the latencies of bystanders without the attack and during it; empty if
+	// not measured. Control are those of other bystanders at the same time on a broker on the same
+	// machine that is not attacked: the cost of a busy machine is not the broker's fault.
 	Alone, Beside, Control map[string]Latency
 	Outcomes               string
 }
 
-// Faults are the bounds that the attack broke, in words. limit is the memory that the process may have; 0 is no bound.
+// Faults describes the limits that the attack broke. limit is the memory that the process may have;
+// 0 means no limit.
 func (r Result) Faults(limit int64) []string {
 	var faults []string
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if limit > 0 && r.Peak > limit {
-		bad("%s resident at most, of %s that the process may have", mib(r.Peak), mib(limit))
+		bad("%s resident at the peak, limit %s", mib(r.Peak), mib(limit))
 	}
 	if r.Held > r.Attack.Holds {
-		bad("%s held while it went on, bound %s", mib(r.Held), mib(r.Attack.Holds))
+		bad("%s held during the attack, limit %s", mib(r.Held), mib(r.Attack.Holds))
 	}
 	if r.Kept > r.Attack.Keeps {
-		bad("%s kept %v after its connections were closed, bound %s", mib(r.Kept), r.Waited.Round(time.Second), mib(r.Attack.Keeps))
+		bad("%s kept %v after its connections were closed, limit %s", mib(r.Kept), r.Waited.Round(time.Second), mib(r.Attack.Keeps))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
 		alone, beside, control := r.Alone[name], r.Beside[name], r.Control[name]
 		if bound := Bound(alone, control); beside.P99 > bound {
-			bad("a bystander's %s took %v (p99, bound %v; alone %v, at a broker that is not attacked %v)", name, round(beside.P99), round(bound),
-				round(alone.P99), round(control.P99))
+			bad(
+				"a bystander's %s took %v (p99, limit %v; without attack %v, at a broker that is not attacked %v)",
+				name,
+				round(beside.P99),
+				round(bound),
+				round(alone.P99),
+				round(control.P99),
+			)
 		}
 		if beside.Failed > 0 {
 			bad("a bystander's %s failed %d of %d times, first with: %v", name, beside.Failed, beside.N, beside.Failure)
@@ -53,7 +62,7 @@ func (r Result) Faults(limit int64) []string {
 	return faults
 }
 
-// worst is the bystander that suffered most.
+// worst returns the bystander with the highest p99.
 func (r Result) worst() string {
 	worst := ""
 	for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
@@ -64,21 +73,44 @@ func (r Result) worst() string {
 	return worst
 }
 
-// Table writes results, a line for each.
+// Table writes results, one per line.
 func Table(w io.Writer, results []Result, limit int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "attack\tsent\tresident before, peak, after\theld\tkept (after)\tslowest bystander\talone p50, p99\tbeside p50, p99\tnot attacked p50, p99\tbroken\twhat became of it")
+	fmt.Fprintln(
+		t,
+		"attack\tsent\tresident before, peak, after\theld\tkept (after)\tslowest bystander\tbefore p50, p99\tduring p50, p99\tnot attacked p50, p99\tfaults\toutcome",
+	)
 	for _, r := range results {
 		worst := r.worst()
 		alone, beside, control := r.Alone[worst], r.Beside[worst], r.Control[worst]
-		fmt.Fprintf(t, "%s\t%s\t%s, %s, %s\t%s\t%s (%v)\t%s\t%v, %v\t%v, %v\t%v, %v\t%d\t%s\n", r.Attack.Name, mib(r.Sent), mib(r.Before), mib(r.Peak), mib(r.After),
-			mib(r.Held), mib(r.Kept), r.Waited.Round(time.Second), worst, round(alone.P50), round(alone.P99), round(beside.P50), round(beside.P99), round(control.P50), round(control.P99),
-			len(r.Faults(limit)), r.Outcomes)
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s, %s, %s\t%s\t%s (%v)\t%s\t%v, %v\t%v, %v\t%v, %v\t%d\t%s\n",
+			r.Attack.Name,
+			mib(r.Sent),
+			mib(r.Before),
+			mib(r.Peak),
+			mib(r.After),
+			mib(
+				r.Held,
+			),
+			mib(r.Kept),
+			r.Waited.Round(time.Second),
+			worst,
+			round(alone.P50),
+			round(alone.P99),
+			round(beside.P50),
+			round(beside.P99),
+			round(control.P50),
+			round(control.P99),
+			len(r.Faults(limit)),
+			r.Outcomes,
+		)
 	}
 	return t.Flush()
 }
 
-// Latencies writes what bystanders saw.
+// Latencies writes the latencies of bystanders.
 func Latencies(w io.Writer, seen map[string]Latency) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "request\tsent\tfailed\tp50\tp99")
@@ -93,7 +125,7 @@ func mib(n int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/(1<<20)), ".0") + " MiB"
 }
 
-// round rounds to three digits or so.
+// round rounds to about three digits.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d > time.Second:

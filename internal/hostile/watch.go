@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// Bystanders is the topic and the group that bystanders use.
+	// Bystanders is the topic and the group of the bystanders.
 	Bystanders = "bystanders"
-	// largeValue is too large for a poller; the names of manyNames make a request that takes from the budget of others.
+	// largeValue is too large for a poller; a request with manyNames names counts against the
+	// budget for other requests.
 	largeValue = 64 << 10
 	manyNames  = 1500
 )
@@ -27,11 +28,12 @@ type Probe struct {
 	Name  string
 	every time.Duration
 	req   kmsg.Request
-	// check returns an error where the answer is not what an undisturbed broker gives.
+	// check returns an error unless the response is that of an undisturbed broker.
 	check func(kmsg.Response) error
 }
 
-// Probes are the Bystanders: what ordinary clients do all the time, and which way through the broker each takes.
+// Probes returns the requests of bystanders: the usual requests of ordinary clients, which take
+// different paths through the broker.
 func Probes() ([]Probe, error) {
 	small, err := produceRequest(-1, 256)
 	if err != nil {
@@ -50,13 +52,13 @@ func Probes() ([]Probe, error) {
 	}, nil
 }
 
-// Prepare makes what the bystanders need, and returns when each has been answered.
+// Prepare creates what the bystanders need, and returns when each probe has been answered.
 func Prepare(ctx context.Context, addr string) error {
 	c, err := Dial(ctx, addr)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // what was made has been answered
+	defer func() { _ = c.Close() }() // all requests have been answered
 	if err := c.makeTopic(Bystanders, 1); err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func Prepare(ctx context.Context, addr string) error {
 	}
 }
 
-// Answered sends every probe once, in turn, and returns the first error.
+// Answered sends every probe once, in order, and returns the first error.
 func Answered(ctx context.Context, addr string) error {
 	probes, err := Probes()
 	if err != nil {
@@ -99,23 +101,24 @@ func (p Probe) once(c *Conn) error {
 	return err
 }
 
-// Latency is what one kind of probe saw. Times count from when a request was due, whether or not the one before was answered.
+// Latency summarizes one kind of probe. Times count from when a request was due, whether or not the
+// previous one was answered.
 type Latency struct {
 	N, Failed int
 	P50, P99  time.Duration
-	// Failure is the first error, where there was one.
+	// Failure is the first error, nil if there was none.
 	Failure error
 }
 
-// series is what one client saw of one probe.
+// series are the results of one client of one probe.
 type series struct {
 	times   []time.Duration
 	failed  int
 	failure error
 }
 
-// Watch sends all probes for d and returns what each saw, by name. Each probe is sent by so many clients, which share its
-// rate: it does not grow with them. What is in flight at the end is waited for, at most a minute.
+// Watch sends all probes for d and returns the results by name. Each probe is sent by so many
+// clients, which share its rate. Watch waits up to a minute for requests in flight at the end.
 func Watch(ctx context.Context, addr string, d time.Duration, clients int) (map[string]Latency, error) {
 	probes, err := Probes()
 	if err != nil {
@@ -138,7 +141,8 @@ func Watch(ctx context.Context, addr string, d time.Duration, clients int) (map[
 	return byName, nil
 }
 
-// watch sends a probe for d as client i of n. Requests that were due while one was not answered are sent then, late.
+// watch sends a probe for d as client i of n. Requests that became due during another one are sent
+// late.
 func (p Probe) watch(ctx context.Context, addr string, d time.Duration, i, n int) series {
 	var s series
 	begin := time.Now()
@@ -187,11 +191,11 @@ func latencyOf(all []series) Latency {
 	return l
 }
 
-// floor is a p99 that no bystander has to complain of.
+// floor is a p99 that is always acceptable.
 const floor = 50 * time.Millisecond
 
-// Bound is the p99 that a bystander may have beside an attack: twice what it has without it, before or at the same time
-// at a broker that is not attacked, or 50 ms.
+// Bound returns the p99 that a bystander may have during an attack: twice its p99 without it,
+// before or at the same time at a broker that is not attacked, or 50 ms.
 func Bound(alone, control Latency) time.Duration {
 	return max(2*alone.P99, 2*control.P99, floor)
 }
@@ -219,10 +223,10 @@ func committed(r kmsg.Response) error {
 	return kerr.ErrorForCode(r.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
 }
 
-// Produce is a bystander's small Produce.
+// Produce returns a bystander's small Produce.
 func Produce(acks int16) (*kmsg.ProduceRequest, error) { return produceRequest(acks, 256) }
 
-// Commit is a bystander's commit: offset 1 of partition 0.
+// Commit returns a bystander's commit: offset 1 of partition 0.
 func Commit() *kmsg.OffsetCommitRequest { return commitRequest(Bystanders, "") }
 
 func produceRequest(acks int16, size int) (*kmsg.ProduceRequest, error) {
@@ -235,7 +239,7 @@ func produceRequest(acks int16, size int) (*kmsg.ProduceRequest, error) {
 	return produceOf(Bystanders, acks, batch), nil
 }
 
-// produceOf is a Produce of version 9 with batches as they are.
+// produceOf returns a Produce of version 9 with the given batches.
 func produceOf(topic string, acks int16, batches []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = 9, acks, 30_000
@@ -243,7 +247,8 @@ func produceOf(topic string, acks int16, batches []byte) *kmsg.ProduceRequest {
 	return req
 }
 
-// fetchRequest is a Fetch of version 12 from the start of a topic, without a session, which waits up to wait milliseconds.
+// fetchRequest returns a Fetch of version 12 from the start of a topic, without a session, which
+// waits up to wait milliseconds.
 func fetchRequest(topic string, wait, most int32) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.ReplicaID, req.SessionEpoch = 12, -1, -1
@@ -254,7 +259,7 @@ func fetchRequest(topic string, wait, most int32) *kmsg.FetchRequest {
 	return req
 }
 
-// metadataRequest asks for n topics that there are not.
+// metadataRequest requests n unknown topics.
 func metadataRequest(n int) *kmsg.MetadataRequest {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Version = 9
@@ -276,7 +281,7 @@ func commitRequest(group, metadata string) *kmsg.OffsetCommitRequest {
 	return req
 }
 
-// makeTopic makes a topic and returns when it leads all its partitions.
+// makeTopic creates a topic and returns when the broker leads all its partitions.
 func (c *Conn) makeTopic(name string, partitions int) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.Version, req.TimeoutMillis = 5, 60_000
@@ -294,7 +299,7 @@ func (c *Conn) makeTopic(name string, partitions int) error {
 	return err
 }
 
-// coordinator returns when the group has one that is ready.
+// coordinator returns when the coordinator of the group is ready.
 func (c *Conn) coordinator(group string) error {
 	for {
 		req := kmsg.NewPtrFindCoordinatorRequest()

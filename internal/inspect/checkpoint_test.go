@@ -45,10 +45,11 @@ func plantsOfCheckpoints() []plant {
 			s.write(name, 0, h)
 			s.file = root
 		}},
-		{name: "checkpoint and identity gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.IdentityMissing}, do: func(s *site) {
-			s.remove("chronik.dir")
-			s.remove(dir)
-		}},
+		{name: "checkpoint and identity gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.IdentityMissing},
+			do: func(s *site) {
+				s.remove("chronik.dir")
+				s.remove(dir)
+			}},
 		{name: "checkpoint and its copy gone", kind: inspect.CheckpointMissing, stays: true, do: func(s *site) {
 			s.remove(spare)
 			s.remove(dir)

@@ -118,7 +118,8 @@ func through(t *testing.T, fs *crashfs.FS) (announced []inspect.Loss, calls []in
 		t.Fatal(err)
 	}
 	for n, call := range fs.Trace() {
-		alike := strings.Contains(call, "/backup") || strings.HasPrefix(call, "write ") && (strings.Contains(call, ".frames") || strings.Contains(call, ".journal"))
+		alike := strings.Contains(call, "/backup") || strings.HasPrefix(call, "write ") &&
+			(strings.Contains(call, ".frames") || strings.Contains(call, ".journal"))
 		if !alike || n%37 == 0 {
 			calls = append(calls, n)
 		}

@@ -41,7 +41,8 @@ func dataDir(t *testing.T) *crashfs.FS {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"one", "two", "three"} {
-		kv := metadata.KV{Key: metadata.BrokerConfigKey(int32(len(name))), Value: metadata.EncodeConfigs(map[string]string{name: strings.Repeat(name, 20)})}
+		kv := metadata.KV{Key: metadata.BrokerConfigKey(int32(len(name))),
+			Value: metadata.EncodeConfigs(map[string]string{name: strings.Repeat(name, 20)})}
 		if _, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{kv}}); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,8 @@ func TestMissingLogIsNamed(t *testing.T) {
 	id := [16]byte{99}
 	kvs := []metadata.KV{
 		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "lost", Partitions: 1}.Encode()},
-		{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: [][16]byte{st.Dir}}.Encode()},
+		{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1},
+			Dirs: [][16]byte{st.Dir}}.Encode()},
 	}
 	if _, err := s.Txn(context.Background(), metadata.Txn{Put: kvs}); err != nil {
 		t.Fatal(err)
@@ -209,7 +211,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool { return f.Kind == inspect.Unreadable && f.File == c.path }) || r.Clean() {
+		if !slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool { return f.Kind == inspect.Unreadable && f.File == c.path }) ||
+			r.Clean() {
 			t.Errorf("%s: %+v", name, r.Findings)
 		}
 	}
@@ -259,10 +262,11 @@ func TestDump(t *testing.T) {
 	s.flip(second, 2000)
 	count := func(o inspect.DumpOptions) map[string]int {
 		n := map[string]int{}
-		err := inspect.Dump(context.Background(), inspect.Options{FS: disk, Places: []storage.Place{place}}, o, func(it *inspect.Item) error {
-			n[it.What]++
-			return nil
-		})
+		err := inspect.Dump(context.Background(), inspect.Options{FS: disk, Places: []storage.Place{place}}, o,
+			func(it *inspect.Item) error {
+				n[it.What]++
+				return nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +281,8 @@ func TestDump(t *testing.T) {
 		t.Errorf("%v", some)
 	}
 	s.flip(s.checkpointFile(storage.CheckpointDir, ".snapshot"), 100)
-	if lost := count(inspect.DumpOptions{Checkpoint: true, Partition: -1}); lost["damage"] != 1 || lost["checkpoint"] != 1 || lost["log"] != len(topics) {
+	if lost := count(inspect.DumpOptions{Checkpoint: true, Partition: -1}); lost["damage"] != 1 || lost["checkpoint"] != 1 ||
+		lost["log"] != len(topics) {
 		t.Errorf("with a damaged checkpoint: %v", lost)
 	}
 	some = count(inspect.DumpOptions{Journal: true, Topic: "a", Partition: 0, From: 130, To: 134, Records: true})

@@ -57,7 +57,8 @@ func (d *dir) find(k Kind, l *log, file string, pos int64, format string, args .
 // newFinding returns a finding with the texts of its kind, about no single partition.
 func newFinding(k Kind, dir, file string, pos int64, detail string) Finding {
 	a := Of(k)
-	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
+	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start,
+		Repair: a.Repair}
 	switch {
 	case a.Effect == Heals || a.Repair != "":
 	case a.Effect == Aside:
@@ -168,7 +169,8 @@ func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
 		return
 	}
 	d.state, d.restored = theirs, true
-	d.find(kind, nil, name, pos, "%s; its copy is complete, with checkpoint %d", detail, theirs.Seq).Repair = "replaces it with `checkpoint.copy/`"
+	d.find(kind, nil, name, pos, "%s; its copy is complete, with checkpoint %d", detail,
+		theirs.Seq).Repair = "replaces it with `checkpoint.copy/`"
 }
 
 // place returns the file that an error of a checkpoint names, or dir if it names none, the offset
@@ -192,8 +194,8 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &damage) && damage.Lost
 }
 
-// distrustCopy withdraws the repair of the checkpoint from its copy, because the journal does not match
-// the copy, which may be older.
+// distrustCopy withdraws the repair of the checkpoint from its copy, because the journal does not
+// match the copy, which may be older.
 func (d *dir) distrustCopy() {
 	for i := range d.findings {
 		if f := &d.findings[i]; f.Kind == CheckpointMissing || f.Kind == CheckpointDamaged {
@@ -257,13 +259,15 @@ func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Iden
 		return
 	}
 	if own.Dir != s.Dir || own.Journal != s.Journal && (jerr != nil || theirs.Dir != own.Dir) {
-		d.find(CheckpointForeign, nil, d.path(storage.CheckpointDir), -1, "it was written for directory %x and journal %x, but chronik.dir names %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
+		d.find(CheckpointForeign, nil, d.path(storage.CheckpointDir), -1,
+			"it was written for directory %x and journal %x, but chronik.dir names %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
 		return
 	}
 	d.checkJournalIdentity(own, theirs, jerr, jname)
 }
 
-// checkJournalIdentity compares the journal's identity with those of the directory and the checkpoint.
+// checkJournalIdentity compares the journal's identity with those of the directory and the
+// checkpoint.
 func (d *dir) checkJournalIdentity(own, theirs storage.Identity, jerr error, jname string) {
 	switch s := d.state; {
 	case errors.Is(jerr, fs.ErrNotExist):
@@ -287,7 +291,8 @@ func (d *dir) checkJournalIdentity(own, theirs storage.Identity, jerr error, jna
 		d.find(JournalForeign, nil, jname, -1, "it belongs to log directory %x, but this one is %x", theirs.Dir, own.Dir)
 	case theirs != own || own.Journal != s.Journal:
 		d.halfReplaced, d.newJournal = true, true
-		d.find(JournalHalfReplaced, nil, jname, -1, "it names journal %x, chronik.dir names %x, and the checkpoint names %x", theirs.Journal, own.Journal, s.Journal)
+		d.find(JournalHalfReplaced, nil, jname, -1, "it names journal %x, chronik.dir names %x, and the checkpoint names %x",
+			theirs.Journal, own.Journal, s.Journal)
 	}
 }
 
@@ -329,7 +334,8 @@ func (d *dir) leftovers() error {
 			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
-		case !in.Dir || known[in.Name] || d.state == nil || name == d.place.JournalPath() || !exists(d.fs, path.Join(name, storage.PartitionFile)):
+		case !in.Dir || known[in.Name] || d.state == nil || name == d.place.JournalPath() ||
+			!exists(d.fs, path.Join(name, storage.PartitionFile)):
 		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
 			d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
 		case storage.IsStrayName(in.Name):
@@ -355,7 +361,8 @@ func (d *dir) partitions() []Partition {
 		if l.st.Deleted {
 			continue
 		}
-		p := Partition{Dir: d.place.Path, Topic: l.st.Topic, Partition: l.st.ID.Partition, Start: min(l.st.Start, l.end), Stored: l.st.Offset, End: l.end,
+		p := Partition{Dir: d.place.Path, Topic: l.st.Topic, Partition: l.st.ID.Partition, Start: min(l.st.Start, l.end),
+			Stored: l.st.Offset, End: l.end,
 			Frames: l.frames, Batches: l.batches, Bytes: l.bytes, Missing: merged(l.lost), id: l.st.ID}
 		for i := range d.findings {
 			f := &d.findings[i]

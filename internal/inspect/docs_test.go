@@ -29,7 +29,8 @@ func TestDocsListEveryKind(t *testing.T) {
 	golden.Part(t, "../../docs/log.md", "kinds", b.String(), "go test ./internal/inspect -run Docs")
 	planted := map[inspect.Kind]bool{
 		// Other tests plant these.
-		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataOlder: true, inspect.MetadataTorn: true, inspect.LogMissing: true, inspect.Unreadable: true,
+		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataOlder: true, inspect.MetadataTorn: true,
+		inspect.LogMissing: true, inspect.Unreadable: true,
 	}
 	for _, p := range plants() {
 		planted[p.kind] = true

@@ -219,7 +219,8 @@ func (d *dumper) checkpoint() error {
 		}
 		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.QuarantineFile,
 			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
-		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "quarantined": l.QuarantineFile != "", "swap": l.Swapping} {
+		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "quarantined": l.QuarantineFile != "",
+			"swap": l.Swapping} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}
@@ -252,7 +253,8 @@ func (d *dumper) journal() error {
 	for _, in := range files {
 		name := path.Join(jpath, in.Name)
 		it := &Item{What: "journal-file", File: name, Bytes: in.Size, Journal: &ItemJournal{
-			Sequence: in.Seq, Header: [...]string{"none", "one copy", "ok"}[in.Copies], FirstLSN: uint64(in.First), ID: fmt.Sprintf("%x", in.ID),
+			Sequence: in.Seq, Header: [...]string{"none", "one copy", "ok"}[in.Copies], FirstLSN: uint64(in.First),
+			ID:     fmt.Sprintf("%x", in.ID),
 			Needed: d.state == nil || in.Seq >= d.state.Redo.File,
 		}}
 		if in.Newer != nil {
@@ -264,7 +266,8 @@ func (d *dumper) journal() error {
 		if in.Newer != nil {
 			continue
 		}
-		if _, err := journal.Walk(d.fs, jpath, in.Seq, func(f journal.FrameAt) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
+		if _, err := journal.Walk(d.fs, jpath, in.Seq,
+			func(f journal.FrameAt) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
 			return err
 		}
 	}
@@ -280,7 +283,8 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 		return d.ctx.Err()
 	}
 	if f.Before != nil {
-		if err := d.emit(&Item{What: "damage", File: name, Position: f.Pos, Damage: fmt.Sprintf("before LSN %d: the frame with LSN %d does not match its checksum", f.LSN, f.Before.LSN)}); err != nil {
+		if err := d.emit(&Item{What: "damage", File: name, Position: f.Pos,
+			Damage: fmt.Sprintf("before LSN %d: the frame with LSN %d does not match its checksum", f.LSN, f.Before.LSN)}); err != nil {
 			return err
 		}
 	}
@@ -319,8 +323,8 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 			return nil
 		}
 		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
-			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: len(r.Headers), Control: b.Control(),
-				Raw: &r}}
+			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: len(r.Headers),
+				Control: b.Control(), Raw: &r}}
 		d.of(it, topic, id, r.Offset, r.Offset+1)
 		stop = d.emit(it)
 		return stop
@@ -405,7 +409,8 @@ func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, n
 			return d.ctx.Err()
 		}
 		it := &Item{What: "batch", File: name, Position: pos, Bytes: int64(len(b)), Batch: &ItemBatch{
-			Records: b.Records(), Epoch: b.LeaderEpoch(), MaxTimestamp: b.MaxTimestamp(), Codec: b.Codec().String(), Producer: b.ProducerID(),
+			Records: b.Records(), Epoch: b.LeaderEpoch(), MaxTimestamp: b.MaxTimestamp(), Codec: b.Codec().String(),
+			Producer:   b.ProducerID(),
 			ProducerEp: b.ProducerEpoch(), Sequence: b.BaseSequence(), Control: b.Control(), Txn: b.Transactional(),
 		}}
 		d.of(it, topic, id, b.BaseOffset(), b.LastOffset()+1)

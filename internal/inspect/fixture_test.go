@@ -41,7 +41,8 @@ func profileOf(topic string) durability.Profile {
 }
 
 func configOf(topic string) storage.Config {
-	c := storage.Config{Profile: profileOf(topic), Segment: segment.Limits{Bytes: 8 << 10, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 10 << 20}}
+	c := storage.Config{Profile: profileOf(topic),
+		Segment: segment.Limits{Bytes: 8 << 10, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 10 << 20}}
 	if topic == "compacted" {
 		c.Cleanup = storage.Cleanup{Compact: true, TimestampAfter: time.Hour, Tombstones: time.Hour}
 	}
@@ -49,8 +50,9 @@ func configOf(topic string) storage.Config {
 }
 
 func options(fsys vfs.FS) storage.Options {
-	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20, Cleaning: storage.Cleaning{Backoff: time.Millisecond},
-		Config: func(topic string, _ storage.ID) storage.Config { return configOf(topic) }}
+	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20,
+		Cleaning: storage.Cleaning{Backoff: time.Millisecond},
+		Config:   func(topic string, _ storage.ID) storage.Config { return configOf(topic) }}
 }
 
 func open(t testing.TB, fsys vfs.FS) *storage.Dir {
@@ -181,7 +183,8 @@ func makeUsed(t testing.TB) *crashfs.FS {
 	put(t, logs["flushed"], 100)
 	eventually(t, "records are in segments", func() bool {
 		infos, err := disk.List(root + "/flushed-0")
-		return err == nil && slices.ContainsFunc(infos, func(in vfs.Info) bool { return strings.HasSuffix(in.Name, segment.LogSuffix) && in.Size > 0 })
+		return err == nil && slices.ContainsFunc(infos,
+			func(in vfs.Info) bool { return strings.HasSuffix(in.Name, segment.LogSuffix) && in.Size > 0 })
 	})
 	for !proven(t, disk) {
 		put(t, logs["flushed"], 1)

@@ -77,7 +77,8 @@ const (
 )
 
 func isLogDir(fsys vfs.FS, dir string) bool {
-	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointDir, "journal"}, func(name string) bool { return exists(fsys, path.Join(dir, name)) })
+	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointDir, "journal"},
+		func(name string) bool { return exists(fsys, path.Join(dir, name)) })
 }
 
 func exists(fsys vfs.FS, name string) bool {

@@ -193,7 +193,8 @@ func (d *dir) findTornWrite(ext journal.Extent) error {
 			return fmt.Errorf("journal: %w", err)
 		}
 		if torn || w.Tail != nil && w.Tail.LSN == ext.Next {
-			d.find(JournalTorn, nil, path.Join(d.place.JournalPath(), in.Name), w.End, "the last write is incomplete; the journal ends before LSN %d", ext.Next)
+			d.find(JournalTorn, nil, path.Join(d.place.JournalPath(), in.Name), w.End,
+				"the last write is incomplete; the journal ends before LSN %d", ext.Next)
 		}
 	}
 	return nil
@@ -233,7 +234,8 @@ func (d *dir) salvageable() error {
 func (d *dir) spread() {
 	for i := range d.findings {
 		f := &d.findings[i]
-		if f.Topic != "" || !slices.Contains([]Kind{JournalMissing, JournalFileMissing, JournalFileForeign, JournalHeaderLost, JournalFrameDamaged, JournalOlder, JournalHalfReplaced}, f.Kind) {
+		if f.Topic != "" || !slices.Contains([]Kind{JournalMissing, JournalFileMissing, JournalFileForeign, JournalHeaderLost,
+			JournalFrameDamaged, JournalOlder, JournalHalfReplaced}, f.Kind) {
 			continue
 		}
 		for _, l := range d.logs {

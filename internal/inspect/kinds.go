@@ -120,48 +120,75 @@ func directoryKinds() []About {
 		costsOfCopy = "nothing; if that is impossible: " + oneBackup
 	)
 	return []About{
-		{IdentityMissing, Refuses, "`chronik.dir` is missing from a directory that was used", refuses, "rebuilds it from the checkpoint, which holds the same ids", nothing},
+		{IdentityMissing, Refuses, "`chronik.dir` is missing from a directory that was used", refuses,
+			"rebuilds it from the checkpoint, which holds the same ids", nothing},
 		{IdentityDamaged, Refuses, "`chronik.dir` does not match its checksum", refuses, "rebuilds it from the checkpoint", nothing},
-		{FormatNewer, Refuses, "a file has a format version that this program does not know", refuses, toBackup, "nothing: use the version that wrote it"},
-		{CheckpointMissing, Refuses, "there are partitions or journal files, but `checkpoint/` or a file in it is missing", refuses, byCopy, costsOfCopy},
-		{CheckpointDamaged, Refuses, "a file in `checkpoint/` does not match its checksums or cannot be decoded", refuses, byCopy, costsOfCopy},
-		{CheckpointForeign, Refuses, "the checkpoint names other ids than `chronik.dir`", refuses, toBackup, "restore files that belong together"},
-		{CheckpointCopy, Heals, "`checkpoint.copy/` or a file in it is missing or damaged; only a repair reads it", "writes it again", "", nothing},
+		{FormatNewer, Refuses, "a file has a format version that this program does not know", refuses, toBackup,
+			"nothing: use the version that wrote it"},
+		{CheckpointMissing, Refuses, "there are partitions or journal files, but `checkpoint/` or a file in it is missing", refuses, byCopy,
+			costsOfCopy},
+		{CheckpointDamaged, Refuses, "a file in `checkpoint/` does not match its checksums or cannot be decoded", refuses, byCopy,
+			costsOfCopy},
+		{CheckpointForeign, Refuses, "the checkpoint names other ids than `chronik.dir`", refuses, toBackup,
+			"restore files that belong together"},
+		{CheckpointCopy, Heals, "`checkpoint.copy/` or a file in it is missing or damaged; only a repair reads it", "writes it again", "",
+			nothing},
 	}
 }
 
 func journalKinds() []About {
 	const salvage = "copies the readable frames of the journal to a quarantine file for each partition, and begins a new journal"
 	return []About{
-		{JournalIdentityMissing, Refuses, "`chronik.journal` is missing, but the journal's files exist", refuses, "rebuilds it from `chronik.dir`", nothing},
-		{JournalIdentityDamaged, Refuses, "`chronik.journal` does not match its checksum", refuses, "rebuilds it from `chronik.dir`", nothing},
-		{JournalForeign, Refuses, "`chronik.journal` belongs to another log directory", refuses, toBackup, "nothing: set `journal.dirs` (`--journal`) to the journal of this directory"},
-		{JournalHalfReplaced, Refuses, "a repair was interrupted while it replaced the journal: the files name two journals", refuses, "completes it with the readable frames of the old journal", "the unreadable frames of the old journal"},
-		{JournalMissing, Refuses, "the journal's directory is empty", refuses, "begins a new journal after the end of the segments", "all records that only the journal held"},
-		{JournalFileMissing, Refuses, "a file that a start needs is missing, or later files do not continue an earlier one", refuses, salvage, "the records that only that file held"},
+		{JournalIdentityMissing, Refuses, "`chronik.journal` is missing, but the journal's files exist", refuses,
+			"rebuilds it from `chronik.dir`", nothing},
+		{JournalIdentityDamaged, Refuses, "`chronik.journal` does not match its checksum", refuses, "rebuilds it from `chronik.dir`",
+			nothing},
+		{JournalForeign, Refuses, "`chronik.journal` belongs to another log directory", refuses, toBackup,
+			"nothing: set `journal.dirs` (`--journal`) to the journal of this directory"},
+		{JournalHalfReplaced, Refuses, "a repair was interrupted while it replaced the journal: the files name two journals", refuses,
+			"completes it with the readable frames of the old journal", "the unreadable frames of the old journal"},
+		{JournalMissing, Refuses, "the journal's directory is empty", refuses, "begins a new journal after the end of the segments",
+			"all records that only the journal held"},
+		{JournalFileMissing, Refuses, "a file that a start needs is missing, or later files do not continue an earlier one", refuses,
+			salvage, "the records that only that file held"},
 		{JournalFileForeign, Refuses, "a file belongs to another journal", refuses, "renames the file", nothing},
 		{JournalHeaderCopy, Heals, "one of the two copies of a file's header is damaged", "reads the other copy", "", nothing},
-		{JournalHeaderLost, Refuses, "both copies of a file's header are damaged, and the file holds synced frames", refuses, salvage, nothing},
-		{JournalFrameDamaged, Refuses, "a frame is invalid, and a later one proves that it was synced", refuses, salvage, "the records of that frame"},
-		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged", "ends the journal there", "", "nothing (a flipped bit in the last synced group looks the same)"},
-		{JournalOlder, Refuses, "the journal ends before the LSN that the checkpoint has as durable: it is an older copy, or files are missing", refuses, salvage, "all later records"},
-		{FramesUnknown, Aside, "the journal has frames of a log that the checkpoint does not list", "quarantines them in `unknown-….frames`", "", nothing},
+		{JournalHeaderLost, Refuses, "both copies of a file's header are damaged, and the file holds synced frames", refuses, salvage,
+			nothing},
+		{JournalFrameDamaged, Refuses, "a frame is invalid, and a later one proves that it was synced", refuses, salvage,
+			"the records of that frame"},
+		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged", "ends the journal there", "",
+			"nothing (a flipped bit in the last synced group looks the same)"},
+		{JournalOlder, Refuses,
+			"the journal ends before an LSN that the checkpoint has as durable: it is an older copy, or files are missing", refuses,
+			salvage, "all later records"},
+		{FramesUnknown, Aside, "the journal has frames of a log that the checkpoint does not list",
+			"quarantines them in `unknown-….frames`", "", nothing},
 	}
 }
 
 func logKinds() []About {
 	return []About{
-		{LogOffline, Offline, "the checkpoint says that a start found the partition damaged", offline, "puts it online with the remaining records, after repairing the causes", "the losses of the causes"},
-		{LogMissing, Offline, "the metadata places the partition here, but the checkpoint does not list it", offline, toBackup, "restore this directory and the metadata from the same backup, or delete the topic"},
-		{ProducersDamaged, Offline, "the state of idempotent producers in the checkpoint cannot be decoded", offline, "resets it", "no records; a producer's retry of an earlier batch is not recognised"},
-		{FramesGap, Offline, "the journal's frames do not continue the segments", offline, "continues after the gap", "the offsets of the gap"},
-		{FramesKept, Aside, "frames were quarantined in a file, and no log replays them", "ignores them", "replays them if their log is offline and they continue it", nothing},
+		{LogOffline, Offline, "the checkpoint says that a start found the partition damaged", offline,
+			"puts it online with the remaining records, after repairing the causes", "the losses of the causes"},
+		{LogMissing, Offline, "the metadata places the partition here, but the checkpoint does not list it", offline, toBackup,
+			"restore this directory and the metadata from the same backup, or delete the topic"},
+		{ProducersDamaged, Offline, "the state of idempotent producers in the checkpoint cannot be decoded", offline, "resets it",
+			"no records; a producer's retry of an earlier batch is not recognised"},
+		{FramesGap, Offline, "the journal's frames do not continue the segments", offline, "continues after the gap",
+			"the offsets of the gap"},
+		{FramesKept, Aside, "frames were quarantined in a file, and no log replays them", "ignores them",
+			"replays them if their log is offline and they continue it", nothing},
 		{FramesKeptMissing, Offline, "the quarantine file of an offline log is missing", offline, "continues without it", "its frames"},
-		{FramesKeptDamaged, Offline, "the quarantine file of an offline log is damaged", offline, "continues with its valid frames", "the other frames"},
-		{PartitionMissing, Offline, "the directory of a partition is missing", offline, "creates an empty partition that continues at the known end", "all records in its segments"},
-		{PartitionIDMissing, Heals, "`partition.metadata` is missing; only the deletion of the partition reads it", "does not need it", "writes it again", nothing},
+		{FramesKeptDamaged, Offline, "the quarantine file of an offline log is damaged", offline, "continues with its valid frames",
+			"the other frames"},
+		{PartitionMissing, Offline, "the directory of a partition is missing", offline,
+			"creates an empty partition that continues at the known end", "all records in its segments"},
+		{PartitionIDMissing, Heals, "`partition.metadata` is missing; only the deletion of the partition reads it", "does not need it",
+			"writes it again", nothing},
 		{PartitionIDWrong, Heals, "`partition.metadata` has another topic's id", "does not need it", "writes it again", nothing},
-		{PartitionStray, Aside, "a partition directory that the checkpoint does not list", "renames it to `…-stray` and ignores it", "", nothing},
+		{PartitionStray, Aside, "a partition directory that the checkpoint does not list", "renames it to `…-stray` and ignores it", "",
+			nothing},
 	}
 }
 
@@ -169,13 +196,19 @@ func segmentKinds() []About {
 	const reads = "does not notice; a read there fails with CORRUPT_MESSAGE"
 	return []About{
 		{SegmentMissing, Offline, "a segment that the checkpoint lists is missing", offline, "continues without it", "its offsets"},
-		{SegmentShort, Offline, "a segment is shorter than the checkpoint says", offline, "continues with its whole batches", "the missing offsets"},
-		{SegmentTail, Heals, "a segment has bytes beyond its size in the checkpoint: not acknowledged, or also in the journal", "cuts them off", "", nothing},
+		{SegmentShort, Offline, "a segment is shorter than the checkpoint says", offline, "continues with its whole batches",
+			"the missing offsets"},
+		{SegmentTail, Heals, "a segment has bytes beyond its size in the checkpoint: not acknowledged, or also in the journal",
+			"cuts them off", "", nothing},
 		{SegmentUnlisted, Heals, "a segment that the checkpoint does not list", "ignores or removes it", "", nothing},
 		{SwapUnfinished, Heals, "a compaction was interrupted while it replaced segments", "completes the replacement", "", nothing},
-		{BatchDamaged, Serves, "stored bytes are not a valid record batch", reads, "rewrites the segment without them", "the offsets of the batch"},
-		{BatchOffset, Serves, "a batch is valid, but its offset, which no checksum covers, is impossible there", reads, "renumbers it if only one offset is possible, otherwise leaves it out", "nothing, or the offsets of the batch if it is left out"},
-		{BatchEpoch, Serves, "a batch is valid, but its leader epoch differs from the checkpoint's for its offset", "does not notice and serves the batch", "writes the epoch of the checkpoint", nothing},
+		{BatchDamaged, Serves, "stored bytes are not a valid record batch", reads, "rewrites the segment without them",
+			"the offsets of the batch"},
+		{BatchOffset, Serves, "a batch is valid, but its offset, which no checksum covers, is impossible there", reads,
+			"renumbers it if only one offset is possible, otherwise leaves it out",
+			"nothing, or the offsets of the batch if it is left out"},
+		{BatchEpoch, Serves, "a batch is valid, but its leader epoch differs from the checkpoint's for its offset",
+			"does not notice and serves the batch", "writes the epoch of the checkpoint", nothing},
 		{IndexMissing, Heals, "an index of a segment is missing", "rebuilds it when it is needed", "", nothing},
 		{IndexDamaged, Heals, "an index does not match the batches", "drops the wrong entries", "", nothing},
 	}
@@ -183,15 +216,19 @@ func segmentKinds() []About {
 
 func otherKinds() []About {
 	const (
-		byCopy = "replaces it with the copy in a log directory, `metadata.copy/`; creates topics that the copy lacks, or all topics if there is no copy, from the logs"
-		costs  = "nothing, if the copy is complete; the configs of topics that are created from their logs; without a copy also the configs of brokers and groups and the cluster id"
+		byCopy = "replaces it with the copy in a log directory, `metadata.copy/`; " +
+			"creates topics that the copy lacks, or all topics if there is no copy, from the logs"
+		costs = "nothing, if the copy is complete; the configs of topics that are created from their logs; " +
+			"without a copy also the configs of brokers and groups and the cluster id"
 	)
 	return []About{
 		{MetadataMissing, Refuses, "a file of the metadata is missing", refuses, byCopy, costs},
 		{MetadataDamaged, Refuses, "a file of the metadata is damaged", refuses, byCopy, costs},
-		{MetadataOlder, Refuses, "the metadata ends before its copy does: an older version of it was restored", refuses, "replaces it with the copy", nothing},
+		{MetadataOlder, Refuses, "the metadata ends before its copy does: an older version of it was restored", refuses,
+			"replaces it with the copy", nothing},
 		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "cuts it off", "", nothing},
 		{Leftover, Heals, "a file that a crash or a deletion left", "removes or replaces it", "", nothing},
-		{Unreadable, Offline, "the system returns an error for a read", "depends on the unreadable file", toBackup, "copy the readable files to another disk, and check that copy"},
+		{Unreadable, Offline, "the system returns an error for a read", "depends on the unreadable file", toBackup,
+			"copy the readable files to another disk, and check that copy"},
 	}
 }

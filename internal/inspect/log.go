@@ -113,7 +113,8 @@ func (l *log) list() error {
 	infos, err := d.fs.List(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.absent = true
-		f := d.find(PartitionMissing, l, l.path, -1, "the directory is missing; its segments held offsets %d to %d", l.st.Start, l.st.Offset)
+		f := d.find(PartitionMissing, l, l.path, -1, "the directory is missing; its segments held offsets %d to %d", l.st.Start,
+			l.st.Offset)
 		l.lose(f, l.st.Start, l.st.Offset)
 		return l.readQuarantine()
 	}
@@ -186,7 +187,8 @@ func (l *log) tail(base, from, next, size int64) error {
 		return l.unreadable(l.segmentPath(base), err)
 	}
 	if pos < size {
-		l.dir.find(SegmentTail, l, l.segmentPath(base), pos, "%d bytes beyond the size in the checkpoint that are not a whole batch", size-pos)
+		l.dir.find(SegmentTail, l, l.segmentPath(base), pos, "%d bytes beyond the size in the checkpoint that are not a whole batch",
+			size-pos)
 	}
 	return nil
 }
@@ -280,8 +282,10 @@ func (l *log) flaw(name string, base int64, w segment.Flaw) {
 func (l *log) epoch(name string, base, pos int64, b record.Batch) {
 	want := l.st.Epochs.At(b.BaseOffset())
 	if got := b.LeaderEpoch(); want >= 0 && got != want {
-		l.dir.find(BatchEpoch, l, name, pos, "the batch at offset %d has leader epoch %d, but the checkpoint has %d", b.BaseOffset(), got, want)
-		l.flaws[base] = append(l.flaws[base], flaw{segment.Flaw{Pos: pos, Size: int64(len(b)), From: b.BaseOffset(), To: b.LastOffset() + 1}, want})
+		l.dir.find(BatchEpoch, l, name, pos, "the batch at offset %d has leader epoch %d, but the checkpoint has %d", b.BaseOffset(), got,
+			want)
+		l.flaws[base] = append(l.flaws[base],
+			flaw{segment.Flaw{Pos: pos, Size: int64(len(b)), From: b.BaseOffset(), To: b.LastOffset() + 1}, want})
 	}
 }
 

@@ -38,10 +38,16 @@ func (r *Report) metadata(opt Options) error {
 				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are not a whole transaction", c.Torn))
 			}
 			if copied := r.newerCopy(opt, &c); copied != "" {
-				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1, fmt.Sprintf("it ends at revision %d, before its copy in %s", c.Revision, copied)))
+				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1,
+					fmt.Sprintf("it ends at revision %d, before its copy in %s", c.Revision, copied)))
 				continue
 			}
-			r.checkPartitions(at, &c)
+			img, err := metadata.Load(c.Keys, c.Revision)
+			if err != nil { // every checksum matches, but a start cannot use the contents
+				r.lost(opt, at, &c, r.find(MetadataDamaged, at, c.Log, -1, err.Error()))
+				continue
+			}
+			r.checkPartitions(img)
 		}
 	}
 	return nil
@@ -57,7 +63,7 @@ func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) 
 	r.rebuilds = append(r.rebuilds, b)
 	f.Repair = b.what()
 	f.Restore = ""
-	r.checkPartitions(at, &filestore.Content{Keys: b.sorted(), Revision: b.next, Log: at})
+	r.checkPartitions(b.image)
 }
 
 // newerCopy returns the directory of a copy of the metadata with transactions that the metadata
@@ -86,12 +92,7 @@ func (r *Report) unused(fsys vfs.FS, at string) *Finding {
 
 // checkPartitions reports the partitions that the metadata places in one of the directories and
 // whose logs that directory does not have.
-func (r *Report) checkPartitions(at string, c *filestore.Content) {
-	img, err := metadata.Load(c.Keys, c.Revision)
-	if err != nil {
-		r.find(MetadataDamaged, at, c.Log, -1, err.Error())
-		return
-	}
+func (r *Report) checkPartitions(img *metadata.Image) {
 	dirs := map[[16]byte]*dir{}
 	for _, d := range r.dirs {
 		if d.state != nil {
@@ -105,7 +106,8 @@ func (r *Report) checkPartitions(at string, c *filestore.Content) {
 				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil {
 					continue
 				}
-				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1, "the metadata places the partition here, but the checkpoint does not list it")
+				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1,
+					"the metadata places the partition here, but the checkpoint does not list it")
 				f.Topic, f.Partition = t.Name, i
 				f.Lost = []Loss{{Topic: t.Name, Partition: i, From: 0, To: Unknown}}
 			}

@@ -219,7 +219,8 @@ func (l *log) describe(base int64) string {
 	case out > 0:
 		held = ", not all with a readable header"
 	}
-	return fmt.Sprintf("%s left out%s, %d batches renumbered, %d with a corrected leader epoch", text.Plural(out, "stretch", "stretches"), held, numbered, epochs)
+	return fmt.Sprintf("%s left out%s, %d batches renumbered, %d with a corrected leader epoch", text.Plural(out, "stretch", "stretches"),
+		held, numbered, epochs)
 }
 
 // flawLoss returns the losses of leaving out the flaws of a segment.

@@ -234,9 +234,12 @@ func plantsOfDirectories() []plant {
 func plantsOfJournals() []plant {
 	return []plant{
 		{name: "journal identity gone", kind: inspect.JournalIdentityMissing, do: func(s *site) { s.remove("journal/chronik.journal") }},
-		{name: "journal identity flipped", kind: inspect.JournalIdentityDamaged, do: func(s *site) { s.flip("journal/chronik.journal", -5) }},
-		{name: "another directory's journal", kind: inspect.JournalForeign, stays: true, do: func(s *site) { s.identity("journal/chronik.journal", "journal", 9, 9) }},
-		{name: "half replaced", kind: inspect.JournalHalfReplaced, do: func(s *site) { s.identity("journal/chronik.journal", "journal", 0, 9) }},
+		{name: "journal identity flipped", kind: inspect.JournalIdentityDamaged,
+			do: func(s *site) { s.flip("journal/chronik.journal", -5) }},
+		{name: "another directory's journal", kind: inspect.JournalForeign, stays: true,
+			do: func(s *site) { s.identity("journal/chronik.journal", "journal", 9, 9) }},
+		{name: "half replaced", kind: inspect.JournalHalfReplaced,
+			do: func(s *site) { s.identity("journal/chronik.journal", "journal", 0, 9) }},
 		{name: "journal gone", kind: inspect.JournalMissing, do: func(s *site) { s.remove("journal") }},
 		{name: "journal files gone", kind: inspect.JournalMissing, do: func(s *site) {
 			infos, err := s.fs.List(root + "/journal")
@@ -254,12 +257,14 @@ func plantsOfJournals() []plant {
 			s.remove(live[1])
 			s.at(live[2])
 		}},
-		{name: "foreign file in the middle", kind: inspect.JournalFileForeign, do: func(s *site) { s.headers(s.live()[1], func(b []byte) { b[40] ^= 1 }) }},
+		{name: "foreign file in the middle", kind: inspect.JournalFileForeign,
+			do: func(s *site) { s.headers(s.live()[1], func(b []byte) { b[40] ^= 1 }) }},
 		{name: "foreign file at the end", kind: inspect.JournalFileForeign, do: func(s *site) {
 			live := s.live()
 			s.headers(live[len(live)-1], func(b []byte) { b[40] ^= 1 })
 		}},
-		{name: "file of a later version", kind: inspect.FormatNewer, stays: true, do: func(s *site) { s.headers(s.live()[1], func(b []byte) { b[8] = 9 }) }},
+		{name: "file of a later version", kind: inspect.FormatNewer, stays: true,
+			do: func(s *site) { s.headers(s.live()[1], func(b []byte) { b[8] = 9 }) }},
 		{name: "one header", kind: inspect.JournalHeaderCopy, do: func(s *site) { s.flip(s.live()[0], 20) }},
 		{name: "both headers of the first file", kind: inspect.JournalHeaderLost, do: func(s *site) {
 			name := s.live()[0]
@@ -314,18 +319,19 @@ func plantsOfJournals() []plant {
 			s.at("journal")
 			s.topic = ""
 		}},
-		{name: "frames of nobody", kind: inspect.FramesUnknown, stays: true, also: []inspect.Kind{inspect.PartitionStray}, do: func(s *site) {
-			s.edit("journalonly", func(st *checkpoint.State, l *checkpoint.Log) {
-				st.Logs = slices.DeleteFunc(st.Logs, func(x checkpoint.Log) bool { return x.Topic == "journalonly" })
-			})
-			s.at("journal")
-			s.topic = ""
-		}},
+		{name: "frames of nobody", kind: inspect.FramesUnknown, stays: true, also: []inspect.Kind{inspect.PartitionStray},
+			do: func(s *site) {
+				s.edit("journalonly", func(st *checkpoint.State, l *checkpoint.Log) {
+					st.Logs = slices.DeleteFunc(st.Logs, func(x checkpoint.Log) bool { return x.Topic == "journalonly" })
+				})
+				s.at("journal")
+				s.topic = ""
+			}},
 	}
 }
 
-// keep copies the frames of a topic to a quarantine file, as a start does.
-func (s *site) keep(topic, name string) {
+// quarantine copies the frames of a topic to a quarantine file, as a start does.
+func (s *site) quarantine(topic, name string) {
 	st := s.state()
 	var b []byte
 	for i := range st.Logs {
@@ -361,22 +367,24 @@ func plantsOfLogs() []plant {
 			s.at("a-0-3.frames")
 		}},
 		{name: "kept frames flipped", kind: inspect.FramesKeptDamaged, do: func(s *site) {
-			s.keep("a", "a-0-3.frames")
+			s.quarantine("a", "a-0-3.frames")
 			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile = "a-0-3.frames"; none(l) })
 			s.flip("a-0-3.frames", 3000)
 		}},
 		{name: "offline with kept frames", kind: inspect.LogOffline, also: []inspect.Kind{inspect.FramesKept}, do: func(s *site) {
-			s.keep("a", "a-0/recovery-3.frames")
+			s.quarantine("a", "a-0/recovery-3.frames")
 			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Offline = "a segment was missing"; l.LSN = 1<<63 - 1 })
 			s.at("a-0")
 		}},
 		{name: "kept frames of nobody", kind: inspect.FramesKept, stays: true, do: func(s *site) {
-			s.keep("a", "unknown-0a-0-3.frames")
+			s.quarantine("a", "unknown-0a-0-3.frames")
 			s.topic = "a"
 		}},
 		{name: "partition gone", kind: inspect.PartitionMissing, do: func(s *site) { s.remove("a-0"); s.topic = "a" }},
-		{name: "partition id gone", kind: inspect.PartitionIDMissing, do: func(s *site) { s.remove("a-0/partition.metadata"); s.topic = "a" }},
-		{name: "partition id of another", kind: inspect.PartitionIDWrong, do: func(s *site) { s.flip("a-0/partition.metadata", 30); s.topic = "a" }},
+		{name: "partition id gone", kind: inspect.PartitionIDMissing,
+			do: func(s *site) { s.remove("a-0/partition.metadata"); s.topic = "a" }},
+		{name: "partition id of another", kind: inspect.PartitionIDWrong,
+			do: func(s *site) { s.flip("a-0/partition.metadata", 30); s.topic = "a" }},
 		{name: "swap under way", kind: inspect.SwapUnfinished, do: func(s *site) {
 			s.must(s.fs.Rename(root+"/a-0/00000000000000000038.log", s.at("a-0/00000000000000000038.log.swap")))
 			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Swapping, l.Swap = true, 38 })
@@ -399,9 +407,12 @@ func plantsOfSegments() []plant {
 		{name: "segment in the middle short", kind: inspect.SegmentShort, do: on(second, func(s *site) { s.truncate(second, -1000) })},
 		{name: "last segment short", kind: inspect.SegmentShort, do: on(last, func(s *site) { s.truncate(last, 5000) })},
 		{name: "segment emptied", kind: inspect.SegmentShort, do: on(second, func(s *site) { s.truncate(second, 0) })},
-		{name: "garbage behind a segment", kind: inspect.SegmentTail, do: on(last, func(s *site) { s.write(s.at(last), int64(len(read(s, s.fs, s.file))), []byte("garbage")) })},
-		{name: "segment that nobody lists", kind: inspect.SegmentUnlisted, do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log", []byte("x")) }},
-		{name: "segment removed half", kind: inspect.Leftover, do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log.deleted", []byte("x")) }},
+		{name: "garbage behind a segment", kind: inspect.SegmentTail,
+			do: on(last, func(s *site) { s.write(s.at(last), int64(len(read(s, s.fs, s.file))), []byte("garbage")) })},
+		{name: "segment that nobody lists", kind: inspect.SegmentUnlisted,
+			do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log", []byte("x")) }},
+		{name: "segment removed half", kind: inspect.Leftover,
+			do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log.deleted", []byte("x")) }},
 		{name: "bit in the middle", kind: inspect.BatchDamaged, do: on(second, func(s *site) { s.flip(second, 2000) })},
 		{name: "bit in the first segment", kind: inspect.BatchDamaged, do: on(first, func(s *site) { s.flip(first, 100) })},
 		{name: "bit in the last batch", kind: inspect.BatchDamaged, do: on(last, func(s *site) { s.flip(last, -10) })},
@@ -409,7 +420,8 @@ func plantsOfSegments() []plant {
 			_, at := s.batch(second, 5)
 			s.flip(second, at+10)
 		})},
-		{name: "sectors of zeros", kind: inspect.BatchDamaged, do: on(second, func(s *site) { s.write(s.at(second), 1024, make([]byte, 1536)) })},
+		{name: "sectors of zeros", kind: inspect.BatchDamaged,
+			do: on(second, func(s *site) { s.write(s.at(second), 1024, make([]byte, 1536)) })},
 		{name: "offset too high", kind: inspect.BatchOffset, do: on(second, func(s *site) { s.base(second, 4, 16) })},
 		{name: "offset far too high", kind: inspect.BatchOffset, do: on(second, func(s *site) { s.base(second, 4, 1<<40) })},
 		{name: "offset too low", kind: inspect.BatchOffset, do: on(second, func(s *site) { s.base(second, 4, -32) })},
@@ -419,10 +431,14 @@ func plantsOfSegments() []plant {
 			s.flip(second, at+15)
 		})},
 		{name: "index gone", kind: inspect.IndexMissing, do: func(s *site) { s.topic = "a"; s.remove("a-0/00000000000000000038.index") }},
-		{name: "time index gone", kind: inspect.IndexMissing, do: func(s *site) { s.topic = "a"; s.remove("a-0/00000000000000000038.timeindex") }},
-		{name: "index wrong", kind: inspect.IndexDamaged, do: func(s *site) { s.topic = "a"; s.flip("a-0/00000000000000000038.index", 23) }},
-		{name: "half an entry", kind: inspect.IndexDamaged, do: func(s *site) { s.topic = "a"; s.truncate("a-0/00000000000000000038.index", -3) }},
-		{name: "time index wrong", kind: inspect.IndexDamaged, do: func(s *site) { s.topic = "a"; s.flip("a-0/00000000000000000038.timeindex", 5) }},
+		{name: "time index gone", kind: inspect.IndexMissing,
+			do: func(s *site) { s.topic = "a"; s.remove("a-0/00000000000000000038.timeindex") }},
+		{name: "index wrong", kind: inspect.IndexDamaged,
+			do: func(s *site) { s.topic = "a"; s.flip("a-0/00000000000000000038.index", 23) }},
+		{name: "half an entry", kind: inspect.IndexDamaged,
+			do: func(s *site) { s.topic = "a"; s.truncate("a-0/00000000000000000038.index", -3) }},
+		{name: "time index wrong", kind: inspect.IndexDamaged,
+			do: func(s *site) { s.topic = "a"; s.flip("a-0/00000000000000000038.timeindex", 5) }},
 	}
 }
 

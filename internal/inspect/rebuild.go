@@ -25,11 +25,12 @@ type rebuild struct {
 	revision int64     // of the base
 	next     int64     // of the result: above those of the base and of all copies
 	keys     map[string]metadata.KV
-	made     []string // topics that were created from logs, with their partitions
-	partly   []string // their partitions that no directory has
-	skipped  []string // logs for which no topic could be created, and why
-	dropped  []string // topics of the base that were replaced
-	behind   bool     // the base lacks transactions, or may lack some
+	image    *metadata.Image // of keys
+	made     []string        // topics that were created from logs, with their partitions
+	partly   []string        // their partitions that no directory has
+	skipped  []string        // logs for which no topic could be created, and why
+	dropped  []string        // topics of the base that were replaced
+	behind   bool            // the base lacks transactions, or may lack some
 }
 
 // Configs of a topic that is created from its logs. They keep all records until an operator has
@@ -81,7 +82,8 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *re
 	b.addTopics(r.dirs, max(opt.Node, 0))
 	b.raiseEpochs(r.dirs)
 	b.skipProducerIDs(r.dirs)
-	if _, err := metadata.Load(b.sorted(), b.next); err != nil {
+	var err error
+	if b.image, err = metadata.Load(b.sorted(), b.next); err != nil {
 		return nil
 	}
 	return b
@@ -184,7 +186,8 @@ func (b *rebuild) addTopics(dirs []*dir, node int32) {
 		}
 		if other, taken := b.nameOf(logs[id][0].st.Topic); taken {
 			if len(logs[other]) > 0 {
-				b.skipped = append(b.skipped, fmt.Sprintf("%s (topic id %s): another topic has that name", logs[id][0].st, metadata.FormatID(id)))
+				b.skipped = append(b.skipped,
+					fmt.Sprintf("%s (topic id %s): another topic has that name", logs[id][0].st, metadata.FormatID(id)))
 				continue
 			}
 			b.drop(other)
@@ -300,7 +303,8 @@ func (b *rebuild) what() string {
 		act = fmt.Sprintf("keep the readable part of the metadata, up to revision %d", b.revision)
 	}
 	if len(b.made) > 0 {
-		act += "; create " + text.Plural(len(b.made), "topic", "topics") + " from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
+		act += "; create " + text.Plural(len(b.made), "topic", "topics") +
+			" from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
 	}
 	return act
 }
@@ -326,7 +330,11 @@ func (b *rebuild) gone() string {
 	for _, x := range []struct {
 		what  string
 		names []string
-	}{{"records of partitions that no directory has: ", b.partly}, {"topics whose names belong to newer topics: ", b.dropped}, {"access to ", b.skipped}} {
+	}{
+		{"records of partitions that no directory has: ", b.partly},
+		{"topics whose names belong to newer topics: ", b.dropped},
+		{"access to ", b.skipped},
+	} {
 		if len(x.names) > 0 {
 			list = append(list, x.what+strings.Join(x.names, ", "))
 		}

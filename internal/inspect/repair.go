@@ -185,7 +185,8 @@ func (m *apply) commit() error {
 			if err := m.sync(l); err != nil {
 				return err
 			}
-			s.Segments, s.Offset, s.Epochs, s.Producers = l.tailBeyond.segments, l.tailBeyond.end, l.tailBeyond.epochs, l.tailBeyond.producers
+			s.Segments, s.Offset, s.Epochs, s.Producers =
+				l.tailBeyond.segments, l.tailBeyond.end, l.tailBeyond.epochs, l.tailBeyond.producers
 		}
 		changed = m.segments(l, s) || changed
 		if l.reset {

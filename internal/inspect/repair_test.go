@@ -67,7 +67,8 @@ func TestRepairLosesWhatItAnnounces(t *testing.T) {
 func covers(announced, losses []inspect.Loss) bool {
 	return !slices.ContainsFunc(losses, func(l inspect.Loss) bool {
 		return !slices.ContainsFunc(announced, func(a inspect.Loss) bool {
-			return a.Topic == l.Topic && a.Partition == l.Partition && a.From <= l.From && (a.To == inspect.Unknown || l.To != inspect.Unknown && l.To <= a.To)
+			return a.Topic == l.Topic && a.Partition == l.Partition && a.From <= l.From &&
+				(a.To == inspect.Unknown || l.To != inspect.Unknown && l.To <= a.To)
 		})
 	})
 }

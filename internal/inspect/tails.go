@@ -88,9 +88,9 @@ func (l *log) findTail() error {
 	return nil
 }
 
-// unreadableTail handles an error of reading a tail. Batches of another history are ignored. An unreadable
-// tail may be the only copy of records: it blocks the new journal, because the next start would cut
-// the tail off.
+// unreadableTail handles an error of reading a tail. Batches of another history are ignored. An
+// unreadable tail may be the only copy of records: it blocks the new journal, because the next
+// start would cut the tail off.
 func (l *log) unreadableTail(name string, err error) error {
 	if errors.Is(err, errFound) {
 		return nil

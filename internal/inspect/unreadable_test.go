@@ -46,7 +46,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 		},
 		"frames that were kept": {
 			do: func(s *site) {
-				s.keep("a", "a-0-3.frames")
+				s.quarantine("a", "a-0-3.frames")
 				s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile, l.LSN = "a-0-3.frames", 1<<62 })
 			},
 			faulty: root + "/a-0-3.frames", names: []inspect.Kind{inspect.Unreadable},

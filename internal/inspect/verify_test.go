@@ -125,7 +125,8 @@ func same(t *testing.T, topic string, was, is map[int64][]byte, missing []inspec
 	t.Helper()
 	for base, b := range was {
 		if bytes.Equal(is[base], b) || slices.ContainsFunc(missing, func(l inspect.Loss) bool {
-			return l.From <= base && (is[base] == nil || l.To == inspect.Unknown) && (l.To == inspect.Unknown || record.Batch(b).LastOffset() < l.To)
+			return l.From <= base && (is[base] == nil || l.To == inspect.Unknown) &&
+				(l.To == inspect.Unknown || record.Batch(b).LastOffset() < l.To)
 		}) {
 			continue
 		}

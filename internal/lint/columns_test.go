@@ -14,6 +14,7 @@ const (
 	maxTextColumns = 100 // lines that hold only a comment, and lines of pages
 	maxCodeColumns = 140
 	tabColumns     = 4
+	literalColumns = 80
 )
 
 // columns returns the width of a line in columns.
@@ -32,15 +33,15 @@ func columns(line string) int {
 // wideLine is a line with more columns than its kind may have.
 type wideLine struct{ number, columns, limit int }
 
-// oneLiteral matches a line that holds nothing but one string literal, with a key in front of it at
-// most: a message stays in one piece so that a search for it finds it.
-var oneLiteral = regexp.MustCompile("^\\s*([\\w.]+:\\s*)?(\"[^\"]*\"|`[^`]*`)[,)}+ ]*$")
+// longLiteral matches a string literal that counts as literalColumns only: a message stays in one
+// piece, so that a search for it finds it.
+var longLiteral = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.){78,}\"|`[^`]{78,}`")
 
-// wideInGo returns the lines of a Go file that are too wide. Directives, addresses, single string
-// literals and the lines of multi-line raw strings may have any width.
+// wideInGo returns the lines of a Go file that are too wide. Directives, addresses, the lines of
+// multi-line raw strings and the output of examples may have any width.
 func wideInGo(text string) (wide []wideLine) {
 	raw := rawLines(text)
-	number := 0
+	number, output := 0, false
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\n")
@@ -48,9 +49,14 @@ func wideInGo(text string) (wide []wideLine) {
 		comment, isComment := strings.CutPrefix(strings.TrimSpace(line), "//")
 		if isComment {
 			limit = maxTextColumns
+		} else {
+			line = longLiteral.ReplaceAllString(line, strings.Repeat("x", literalColumns))
+		}
+		if output = isComment && (output || strings.TrimSpace(comment) == "Output:"); output {
+			continue
 		}
 		directive := isComment && comment != "" && comment[0] != ' '
-		if n := columns(line); n > limit && !raw[number] && !directive && !oneLiteral.MatchString(line) && !strings.Contains(line, "://") {
+		if n := columns(line); n > limit && !raw[number] && !directive && !strings.Contains(line, "://") {
 			wide = append(wide, wideLine{number, n, limit})
 		}
 	}
@@ -97,7 +103,8 @@ func wideInPage(text string) (wide []wideLine) {
 		case strings.HasPrefix(trimmed, "<!--") && strings.Contains(trimmed, "end"):
 			generated = false
 		}
-		free := fenced || generated || strings.HasPrefix(line, "    ") || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "<") ||
+		free := fenced || generated || strings.HasPrefix(line, "    ") || strings.HasPrefix(trimmed, "|") ||
+			strings.HasPrefix(trimmed, "<") ||
 			regexp.MustCompile(`^\[[^\]]+\]: `).MatchString(trimmed)
 		if n := utf8.RuneCountInString(linkTarget.ReplaceAllString(line, "]()")); n > maxTextColumns && !free {
 			wide = append(wide, wideLine{number, n, maxTextColumns})
@@ -126,12 +133,15 @@ func TestLinesFitOnAScreen(t *testing.T) {
 func TestAWideLineIsFound(t *testing.T) {
 	long := strings.Repeat("word ", 30)
 	text := "package x\n\n// " + long + "\n//go:generate " + long + "\n// https://example.com " + long +
-		"\n\t// short\nconst a = `" + long + "\n" + long + "`\nconst b = \"" + long + "\"\n\tkey: \"" + long + "\",\n"
+		"\n\t// short\nconst a = `" + long + "\n" + long + "`\nvar b = f(" + strings.Repeat("1, ", 60) + ")\n\tkey: \"" + long + "\",\n"
 	got := wideInGo(text)
 	if len(got) != 2 || got[0].number != 3 || got[0].limit != maxTextColumns || got[1].number != 9 || got[1].limit != maxCodeColumns {
 		t.Errorf("wide lines of a Go file: %+v, want lines 3 and 9", got)
 	}
-	page := long + "\n\n| " + long + "|\n\n```\n" + long + "\n```\n\n    " + long + "\n[name](https://example.com/" + strings.Repeat("x", 100) + ")\n- " + long + "\n"
+	page := long + "\n\n| " + long + "|\n\n```\n" + long + "\n```\n\n    " + long + "\n[name](https://example.com/" + strings.Repeat(
+		"x",
+		100,
+	) + ")\n- " + long + "\n"
 	got = wideInPage(page)
 	if len(got) != 2 || got[0].number != 1 || got[1].number != 11 {
 		t.Errorf("wide lines of a page: %+v, want lines 1 and 11", got)

@@ -11,17 +11,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployment is what deploy/docker says, read once, and what is wrong with it.
+// deployment holds the content of deploy/docker, read once, and its faults.
 type deployment struct {
 	root   string
 	image  dockerfile
 	stack  compose
 	faults []string
-	// neighbours are the services of stack that neighbours.yaml adds.
+	// neighbours are the services that neighbours.yaml adds to stack.
 	neighbours []string
 }
 
-// compose is the part of deploy/docker/compose.yaml that names something elsewhere.
+// compose is the part of deploy/docker/compose.yaml that refers to other files or services.
 type compose struct {
 	Services map[string]service
 	Volumes  map[string]any
@@ -37,8 +37,8 @@ type service struct {
 	Ulimits     map[string]any
 }
 
-// dockerfile is what the last stage of deploy/docker/Dockerfile sets, and what
-// all stages take from the build's context.
+// dockerfile holds the settings of the last stage of deploy/docker/Dockerfile, and the files that
+// all stages copy from the build's context.
 type dockerfile struct {
 	from, copied []string
 	env          map[string]string
@@ -47,7 +47,7 @@ type dockerfile struct {
 	text         string
 }
 
-// stackDir is where compose.yaml lies; its paths are relative to that.
+// stackDir is the directory of compose.yaml, to which its paths are relative.
 const stackDir = "deploy/docker"
 
 func readDeployment(root string) (*deployment, error) {
@@ -60,7 +60,7 @@ func readDeployment(root string) (*deployment, error) {
 	if err := readYAML(filepath.Join(root, stackDir, "compose.yaml"), &d.stack); err != nil {
 		return nil, err
 	}
-	// They are started together with the stack, so their names and ports must fit into it.
+	// They are started together with the stack, so their names and ports must not conflict with it.
 	var beside compose
 	if err := readYAML(filepath.Join(root, stackDir, "neighbours.yaml"), &beside); err != nil {
 		return nil, err
@@ -90,13 +90,13 @@ func (d *deployment) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
-// exists says whether a path of the repository is there.
+// exists reports whether a path of the repository exists.
 func (d *deployment) exists(p string) bool {
 	_, err := os.Stat(filepath.Join(d.root, p))
 	return err == nil
 }
 
-// isDir says whether a path of the repository is a directory.
+// isDir reports whether a path of the repository is a directory.
 func (d *deployment) isDir(p string) bool {
 	info, err := os.Stat(filepath.Join(d.root, p))
 	return err == nil && info.IsDir()
@@ -136,8 +136,8 @@ func parseDockerfile(text string) dockerfile {
 	return f
 }
 
-// mount is one entry of a service's volumes. What is bound has a path of the
-// repository as its source, anything else the name of a volume.
+// mount is one entry of a service's volumes. The source of a bound mount is a path of the
+// repository, that of any other the name of a volume.
 type mount struct {
 	source, target  string
 	bound, readonly bool
@@ -160,7 +160,7 @@ func (s service) mounts() []mount {
 	return all
 }
 
-// below is the rest of a path in a container below a mount.
+// below returns the part of a path in a container below a mount.
 func (m mount) below(p string) (string, bool) {
 	if p == m.target {
 		return "", true
@@ -168,8 +168,8 @@ func (m mount) below(p string) (string, bool) {
 	return strings.CutPrefix(p, m.target+"/")
 }
 
-// inside finds the file of the repository that a path in the service's container
-// is: the longest mount that covers it has it.
+// inside returns the file of the repository that a path in the service's container refers to, by
+// the longest mount that covers it.
 func (s service) inside(p string) (string, bool) {
 	all := s.mounts()
 	slices.SortFunc(all, func(a, b mount) int { return len(b.target) - len(a.target) })
@@ -181,7 +181,7 @@ func (s service) inside(p string) (string, bool) {
 	return "", false
 }
 
-// flag is the value of a flag of the service's command, as --name=value or as two words.
+// flag returns the value of a flag of the service's command, as --name=value or as two words.
 func (s service) flag(name string) string {
 	for i, arg := range s.Command {
 		if value, ok := strings.CutPrefix(arg, name+"="); ok {
@@ -194,7 +194,7 @@ func (s service) flag(name string) string {
 	return ""
 }
 
-// published are the pairs of host address and port in the container.
+// published returns the pairs of host address and container port.
 func (s service) published() map[string]string {
 	all := map[string]string{}
 	for _, p := range s.Ports {

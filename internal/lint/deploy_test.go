@@ -14,11 +14,10 @@ import (
 	"testing"
 )
 
-// The files in deploy name each other: paths on both sides of a mount, ports,
-// names in a network. Whoever starts them finds out what does not fit; these
-// tests find it without an engine.
+// The files in deploy refer to each other: paths on both sides of a mount, ports, names in a
+// network. These tests find references that do not match without a container engine.
 
-// taggers are the files beside compose.yaml that build or run the image.
+// taggers are the files, other than compose.yaml, that build or run the image.
 var taggers = []string{"deploy/docker/Dockerfile", "scripts/image.sh", "docs/quickstart.md", "docs/operations.md", "Makefile"}
 
 func TestDeploymentFitsTogether(t *testing.T) {
@@ -34,7 +33,7 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		neighboursFile = "deploy/docker/neighbours.yaml"
 	)
 	for _, c := range []struct{ file, was, is, fault string }{
-		{imageFile, "COPY pkg pkg", "COPY pkgs pkg", "pkgs, which is not there"},
+		{imageFile, "COPY pkg pkg", "COPY pkgs pkg", "pkgs, which does not exist"},
 		{imageFile, "COPY pkg pkg", "COPY deploy pkg", "which .dockerignore leaves out"},
 		{imageFile, "golang:1.26", "golang:1.20", "go.mod asks for"},
 		{imageFile, "USER 65532", "USER 1000", "its passwd does not have"},
@@ -42,7 +41,7 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{imageFile, "EXPOSE 9092 9644", "EXPOSE 9092", "does not expose it"},
 		{imageFile, "./cmd/chronikctl", "./cmd/ctl", "builds ./cmd/ctl"},
 		{imageFile, "CHRONIK_LISTEN=:9092", "CHRONIK_LISTEN=:9093", "first listener"},
-		{imageFile, "CHRONIK_ADMIN_LISTEN=:9644", "CHRONIK_ADMIN_LISTEN=:9092", "no service's admin port"},
+		{imageFile, "CHRONIK_ADMIN_LISTEN=:9644", "CHRONIK_ADMIN_LISTEN=:9092", "which is not a service's admin port"},
 		{imageFile, "docker.io/library/golang", "golang", "go.mod asks for"},
 		{composeFile, "docker.io/prom/", "prom/", "without its registry"},
 		{neighboursFile, "chronik:19092", "chronik:9092", "where no service listens for containers"},
@@ -55,27 +54,27 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{"docs/quickstart.md", "-t chronik", "-t broker", "quickstart.md names the image broker"},
 		{"docs/operations.md", "--stop-timeout 90 chronik", "--stop-timeout 90 broker", "operations.md names the image broker"},
 		{"scripts/image.sh", "chronik:dev", "broker:dev", "image.sh names the image broker:dev"},
-		{composeFile, "- data:/var", "- dat:/var", "which is no volume"},
-		{composeFile, "- data:/var", "- prometheus:/var", "nobody mounts the volume data"},
-		{composeFile, "./chronikd.yaml:", "./chronik.yaml:", "chronik.yaml, which is not there"},
-		{composeFile, "/etc/prometheus/targets.yml:ro", "/etc/prometheus/hosts.yml:ro", "no hosts.yml to put it on"},
+		{composeFile, "- data:/var", "- dat:/var", "which is not a volume"},
+		{composeFile, "- data:/var", "- prometheus:/var", "no service mounts the volume data"},
+		{composeFile, "./chronikd.yaml:", "./chronik.yaml:", "chronik.yaml, which does not exist"},
+		{composeFile, "/etc/prometheus/targets.yml:ro", "/etc/prometheus/hosts.yml:ro", "no hosts.yml as its mount point"},
 		{composeFile, "context: ../..", "context: ..", "is built from"},
 		{composeFile, "127.0.0.1:3000:3000", "3000:3000", "not on loopback"},
 		{composeFile, "127.0.0.1:3000:3000", "127.0.0.1:9090:3000", "both published at"},
 		{composeFile, "[--config, /etc/chronik/chronikd.yaml]", "[--config, /etc/chronikd.yaml]", "which nothing mounts"},
 		{composeFile, "127.0.0.1:9092:9092", "127.0.0.1:9094:9092", "which compose does not publish"},
-		{composeFile, "../prometheus/targets-compose.yml", "../prometheus/targets.yml", "no service's admin port"},
+		{composeFile, "../prometheus/targets-compose.yml", "../prometheus/targets.yml", "which is not a service's admin port"},
 		{composeFile, "--config.file=/etc/prometheus/", "--config.file=/prometheus/", "prometheus reads /prometheus/"},
 		{composeFile, "dashboards:/var/lib/grafana/dashboards", "dashboards:/dashboards", "looks for dashboards in"},
 		{composeFile, "dashboards/overview.json", "dashboards/home.json", "grafana's home"},
 		{composeFile, "CHRONIK_ADVERTISE: 127.0.0.1:9092", "CHRONIK_ADVERTISE: 127.0.0.1:9094", "first listener"},
 		{composeFile, "read_only: true", "ulimits: {nofile: 1048576}", "which not every engine may give"},
 		{"deploy/docker/chronikd.yaml", "127.0.0.1:9092", "localhost:9092", "which may be ::1"},
-		{"deploy/docker/chronikd.yaml", "chronik:19092", "broker:19092", "which is no service"},
+		{"deploy/docker/chronikd.yaml", "chronik:19092", "broker:19092", "which is not a service"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "chronik:19093", "and it listens on"},
 		{"deploy/prometheus/prometheus.yml", "- rules.yml", "- alerts.yml", "names alerts.yml"},
 		{"deploy/prometheus/prometheus.yml", "[targets.yml]", "[]", "scrapes nothing"},
-		{"deploy/prometheus/targets-compose.yml", "chronik:9644", "localhost:9644", "no service's admin port"},
+		{"deploy/prometheus/targets-compose.yml", "chronik:9644", "localhost:9644", "which is not a service's admin port"},
 		{"deploy/grafana/provisioning/datasources/prometheus.yml", "prometheus:9090", "prometheus:9091", "where no service listens"},
 		{"deploy/grafana/dashboards/topics.json", `"uid": "chronik-topics"`, `"uid": "chronik-groups"`, "has the id"},
 		{"deploy/grafana/dashboards/topics.json", `"uid": "${datasource}"`, `"uid": "P1809F7CD0C75ACF3"`, "only its author has"},
@@ -103,7 +102,7 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 	}
 }
 
-// rewrite copies a file, with every was in it an is.
+// rewrite copies a file and replaces every was with is.
 func rewrite(t *testing.T, from, to, was, is string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
@@ -138,8 +137,8 @@ func deployFaults(t *testing.T, root string) []string {
 	return d.faults
 }
 
-// checkImage: what the Dockerfile takes is there and not ignored, and what it
-// promises is what it sets.
+// checkImage checks that the files that the Dockerfile copies exist and are not ignored, and that
+// its declarations agree with its settings.
 func (d *deployment) checkImage() {
 	ignore, err := os.ReadFile(filepath.Join(d.root, ".dockerignore"))
 	if err != nil {
@@ -147,7 +146,7 @@ func (d *deployment) checkImage() {
 	}
 	for _, source := range d.image.copied {
 		if !d.exists(source) {
-			d.fault("Dockerfile copies %s, which is not there", source)
+			d.fault("Dockerfile copies %s, which does not exist", source)
 		}
 		if !strings.Contains("\n"+string(ignore)+"\n", "\n!"+source+"\n") {
 			d.fault("Dockerfile copies %s, which .dockerignore leaves out", source)
@@ -175,15 +174,15 @@ func (d *deployment) checkImage() {
 	}
 	for _, program := range regexp.MustCompile(`\./cmd/[a-z-]+`).FindAllString(d.image.text, -1) {
 		if !d.isDir(program) {
-			d.fault("Dockerfile builds %s, which is not there", program)
+			d.fault("Dockerfile builds %s, which does not exist", program)
 		}
 	}
 }
 
-// tagged finds an image's name where it is built and where it is run.
+// tagged matches an image's name where it is built and where it is run.
 var tagged = regexp.MustCompile(`(?m)docker build .*-t (\S+)|docker run .* (\S+)$|tag="\$\{1:-([^}]+)\}|scripts/image\.sh (chronik\S*)`)
 
-// checkTag: whoever builds the image gives it the name by which others run it.
+// checkTag checks that the image has the same name where it is built and where it is run.
 func (d *deployment) checkTag() {
 	wanted, _, _ := strings.Cut(d.stack.Services["chronik"].Image, ":")
 	for _, file := range taggers {
@@ -204,8 +203,8 @@ func (d *deployment) checkTag() {
 	}
 }
 
-// checkMounts: what is mounted is there; volumes are declared and used; a mount
-// inside a read-only one finds a place to be put on.
+// checkMounts checks that mounted files exist, that volumes are declared and used, and that a mount
+// inside a read-only mount has a mount point.
 func (d *deployment) checkMounts() {
 	used := map[string]bool{}
 	for name, s := range d.stack.Services {
@@ -215,32 +214,38 @@ func (d *deployment) checkMounts() {
 		}
 		for _, m := range s.mounts() {
 			if _, declared := d.stack.Volumes[m.source]; !m.bound && !declared {
-				d.fault("compose: %s mounts %s, which is no volume of the file", name, m.source)
+				d.fault("compose: %s mounts %s, which is not a volume of the file", name, m.source)
 			}
 			used[m.source] = true
 			if m.bound && !d.exists(m.source) {
-				d.fault("compose: %s mounts %s, which is not there", name, m.source)
+				d.fault("compose: %s mounts %s, which does not exist", name, m.source)
 			}
 			for _, outer := range s.mounts() {
 				rest, ok := outer.below(m.target)
 				if place := path.Join(outer.source, rest); ok && rest != "" && outer.bound && outer.readonly && !d.exists(place) {
-					d.fault("compose: %s mounts %s in the read-only %s, which has no %s to put it on", name, m.target, outer.source, rest)
+					d.fault(
+						"compose: %s mounts %s in the read-only %s, which has no %s as its mount point",
+						name,
+						m.target,
+						outer.source,
+						rest,
+					)
 				}
 			}
 		}
 		if s.Build.Context != "" && !d.exists(path.Join(stackDir, s.Build.Context, s.Build.Dockerfile)) {
-			d.fault("compose: %s is built from %s in %s, which is not there", name, s.Build.Dockerfile, s.Build.Context)
+			d.fault("compose: %s is built from %s in %s, which does not exist", name, s.Build.Dockerfile, s.Build.Context)
 		}
 	}
 	for name := range d.stack.Volumes {
 		if !used[name] {
-			d.fault("compose: nobody mounts the volume %s", name)
+			d.fault("compose: no service mounts the volume %s", name)
 		}
 	}
 }
 
-// checkPorts: nothing here has authentication, so everything is published on
-// loopback; and no two services want the same port.
+// checkPorts checks that every port is published on loopback, because nothing here has
+// authentication, and that no two services publish the same port.
 func (d *deployment) checkPorts() {
 	taken := map[string]string{}
 	for name, s := range d.stack.Services {
@@ -256,11 +261,11 @@ func (d *deployment) checkPorts() {
 	}
 }
 
-// checkBroker: the broker's file is where its command says, and what it tells
-// clients to dial leads to it, from the host and from containers.
+// checkBroker checks that the broker's file is where its command expects it, and that the
+// advertised addresses lead to it, from the host and from containers.
 func (d *deployment) checkBroker() {
 	s := d.stack.Services["chronik"]
-	// An engine without root may not go above its own limits, and starts nothing then.
+	// An engine without root may not exceed its own limits, and then starts nothing.
 	if len(s.Ulimits) > 0 {
 		d.fault("compose: chronik asks for limits of its own, which not every engine may give")
 	}
@@ -278,8 +283,9 @@ func (d *deployment) checkBroker() {
 	}
 	env := maps.Clone(d.image.env)
 	maps.Copy(env, s.Environment)
-	if len(config.Listeners) == 0 || config.Listeners[0].Listen != env["CHRONIK_LISTEN"] || config.Listeners[0].Advertise != env["CHRONIK_ADVERTISE"] {
-		d.fault("%s: the first listener is not the one that the variables say", file)
+	if len(config.Listeners) == 0 || config.Listeners[0].Listen != env["CHRONIK_LISTEN"] ||
+		config.Listeners[0].Advertise != env["CHRONIK_ADVERTISE"] {
+		d.fault("%s: the first listener is not that of the variables", file)
 	}
 	for _, l := range config.Listeners {
 		host, port, err := net.SplitHostPort(l.Advertise)
@@ -287,19 +293,19 @@ func (d *deployment) checkBroker() {
 		case err != nil:
 			d.fault("%s: advertise: %v", file, err)
 		case host == "127.0.0.1" && s.published()[l.Advertise] != portOf(l.Listen):
-			d.fault("%s: clients on the host are told %s, which compose does not publish", file, l.Advertise)
+			d.fault("%s: clients on the host receive %s, which compose does not publish", file, l.Advertise)
 		case host == "localhost":
-			d.fault("%s: clients on the host are told %s, which may be ::1, where nothing is published", file, l.Advertise)
+			d.fault("%s: clients on the host receive %s, which may be ::1, where nothing is published", file, l.Advertise)
 		case host != "127.0.0.1" && !known:
-			d.fault("%s: clients are told %s, which is no service", file, l.Advertise)
+			d.fault("%s: clients receive %s, which is not a service", file, l.Advertise)
 		case host != "127.0.0.1" && port != portOf(l.Listen):
-			d.fault("%s: clients are told %s, and it listens on %s", file, l.Advertise, l.Listen)
+			d.fault("%s: clients receive %s, and it listens on %s", file, l.Advertise, l.Listen)
 		}
 	}
 }
 
-// checkPrometheus: its files are where they say, on this machine and in the
-// container, and what it scrapes there is the broker's admin port.
+// checkPrometheus checks that its files are where others expect them, on this machine and in the
+// container, and that it scrapes the broker's admin port there.
 func (d *deployment) checkPrometheus() {
 	s := d.stack.Services["prometheus"]
 	inside := s.flag("--config.file")
@@ -323,7 +329,7 @@ func (d *deployment) checkPrometheus() {
 	}
 	for _, name := range append(named, targets...) {
 		if _, ok := s.inside(path.Join(path.Dir(inside), name)); !ok || !d.exists(path.Join(path.Dir(file), name)) {
-			d.fault("%s names %s, which is not beside it", file, name)
+			d.fault("%s names %s, which is not in the same directory", file, name)
 		}
 	}
 	if len(targets) == 0 {
@@ -344,13 +350,13 @@ func (d *deployment) checkTargets(s service, inside string) {
 		for _, target := range g.Targets {
 			host, port, _ := net.SplitHostPort(target)
 			if _, known := d.stack.Services[host]; !known || port != portOf(d.image.env["CHRONIK_ADMIN_LISTEN"]) {
-				d.fault("compose: prometheus scrapes %s of %s, which is no service's admin port", target, file)
+				d.fault("compose: prometheus scrapes %s of %s, which is not a service's admin port", target, file)
 			}
 		}
 	}
 }
 
-// checkGrafana: it finds its provisioning, the dashboards that this names, and
+// checkGrafana checks that it finds its provisioning, the dashboards of the provisioning, and
 // Prometheus.
 func (d *deployment) checkGrafana() {
 	s := d.stack.Services["grafana"]
@@ -385,14 +391,15 @@ func (d *deployment) checkGrafana() {
 		}
 		target := d.stack.Services[u.Hostname()]
 		if !slices.Contains(slices.Collect(maps.Values(target.published())), u.Port()) {
-			d.fault("grafana asks %s, where no service listens", source.URL)
+			d.fault("grafana queries %s, where no service listens", source.URL)
 		}
 	}
 	d.checkDashboards()
 }
 
-// checkNeighbours: each address in the environment of a neighbour leads to a service: to a listener of the broker whose
-// clients are told that address, or to a port that another service publishes.
+// checkNeighbours checks that each address in the environment of a neighbour leads to a service: to
+// a listener of the broker that advertises that address, or to a port that another service
+// publishes.
 func (d *deployment) checkNeighbours() {
 	listeners, err := os.ReadFile(filepath.Join(d.root, stackDir, "chronikd.yaml"))
 	if err != nil {
@@ -419,8 +426,8 @@ func (d *deployment) checkNeighbours() {
 	}
 }
 
-// checkDashboards: each has an id of its own, and takes the data source that is
-// chosen and none that only its author had.
+// checkDashboards checks that each dashboard has its own id and uses the selected data source
+// instead of its author's.
 func (d *deployment) checkDashboards() {
 	files, _ := filepath.Glob(filepath.Join(d.root, "deploy", "grafana", "dashboards", "*.json"))
 	ids := map[string]string{}
@@ -443,12 +450,12 @@ func (d *deployment) checkDashboards() {
 				d.fault("%s asks the data source %q, which only its author has", file, uid)
 			}
 		}
-		// Old versions of Grafana took null for "by itself"; its schema knows numbers only.
+		// Old versions of Grafana accepted null for "automatic"; its schema knows numbers only.
 		if m := regexp.MustCompile(`"(?:min|max|decimals)":\s*null`).Find(b); m != nil {
 			d.fault("%s has %s: leave it out", file, m)
 		}
 	}
 }
 
-// portOf is the port of a HOST:PORT whose host may be missing.
+// portOf returns the port of a HOST:PORT whose host may be missing.
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }

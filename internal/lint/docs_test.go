@@ -35,7 +35,7 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// prose is a page without its code: fenced, indented and between backticks.
+// prose returns a page without its code: fenced, indented and between backticks.
 func prose(text string) string {
 	var b strings.Builder
 	fenced := false
@@ -50,7 +50,7 @@ func prose(text string) string {
 	return b.String()
 }
 
-// anchors are the names that headings get on a web page.
+// anchors returns the names that headings get on a web page.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	fenced := false
@@ -76,7 +76,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// A link inside the documentation leads to a file and a heading that are there.
+// A link inside the documentation leads to an existing file and heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	links := regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -114,8 +114,11 @@ func TestReadmeNamesEveryPage(t *testing.T) {
 	}
 }
 
-// What pages tell people to look at or to type is there: metrics, alerts, commands.
-func TestPagesNameWhatThereIs(t *testing.T) {
+// commandName matches a command of chronikctl in a page.
+var commandName = regexp.MustCompile("(?m)(?:^    |`|\\$ (?:bin/)?)chronikctl ([a-z][a-z-]*(?: [a-z][a-z-]*)?)")
+
+// Pages name only existing metrics, alerts and commands.
+func TestPagesNameOnlyWhatExists(t *testing.T) {
 	all := pages(t)
 	rules, err := os.ReadFile("../../deploy/prometheus/rules.yml")
 	if err != nil {
@@ -133,7 +136,7 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 				t.Errorf("%s: there is no alert %s", page, name)
 			}
 		}
-		for _, m := range regexp.MustCompile("(?m)(?:^    |`|\\$ (?:bin/)?)chronikctl ([a-z][a-z-]*(?: [a-z][a-z-]*)?)").FindAllStringSubmatch(text, -1) {
+		for _, m := range commandName.FindAllStringSubmatch(text, -1) {
 			first, second, _ := strings.Cut(m[1], " ")
 			line := regexp.MustCompile(`(?m)^    chronikctl ` + first + `( ` + second + `\b| [A-Z[]|$)`)
 			if !line.MatchString(commands) && first != "completion" {
@@ -143,8 +146,8 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// What troubleshooting.md says that chronik says, in blocks marked as said, is in its
-// code or in its golden files. A … stands for what differs from case to case.
+// The messages in blocks marked "said" of troubleshooting.md are in the code or in golden files. A
+// … stands for variable parts.
 func TestQuotedMessagesExist(t *testing.T) {
 	corpus := sources(t)
 	quoted := 0
@@ -157,7 +160,7 @@ func TestQuotedMessagesExist(t *testing.T) {
 				}
 				quoted++
 				if !strings.Contains(corpus, part) {
-					t.Errorf("docs/troubleshooting.md quotes %q, which nothing says", part)
+					t.Errorf("docs/troubleshooting.md quotes %q, which is in no message", part)
 				}
 			}
 		}
@@ -167,8 +170,8 @@ func TestQuotedMessagesExist(t *testing.T) {
 	}
 }
 
-// sources are all texts of the code, added up where the code adds them up, and the
-// golden files.
+// sources returns all texts of the code, concatenated if the code concatenates them, and the golden
+// files.
 func sources(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -209,8 +212,7 @@ func sources(t *testing.T) string {
 	return b.String()
 }
 
-// constant is the text of a literal or of a sum of them; what else is in a sum ends
-// the line.
+// constant returns the text of a literal or of a sum of literals; any other operand ends the line.
 func constant(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.BasicLit:

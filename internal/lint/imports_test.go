@@ -67,8 +67,20 @@ func importRules() map[string]importRule {
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
 		"internal/configdef":   leaf("pkg/durability"),
 
-		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
-			never: noProtocol, because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
+		"internal/inspect": {
+			may: []string{
+				"internal/text",
+				"internal/statelog",
+				"internal/storage/...",
+				"internal/storage",
+				"internal/metadata",
+				"internal/metadata/filestore",
+				"internal/record",
+				"internal/vfs",
+			},
+			never:   noProtocol,
+			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line",
+		},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations without knowing their kinds"},
 		"internal/metadata": {never: noProtocol,
@@ -102,18 +114,39 @@ func importRules() map[string]importRule {
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
-			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
-		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
-		"internal/bench/wire":     bench("internal/record"),
-		"internal/bench/meter":    bench(),
-		"internal/bench/load":     bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench":          bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
-		"internal/bench/report":   bench("internal/bench"),
-		"internal/bench/limits":   bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
-		"internal/bench/compare":  bench("internal/cli", "internal/bench", "internal/bench/limits", "internal/bench/report"),
-		"internal/bench/grouping": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
-		"internal/bench/command":  bench("internal/bench/...", "internal/cli"),
-		"internal/lint":           {},
+			never: []string{
+				kmsgPkg,
+			}, because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
+		"internal/daemon":       {may: []string{"internal/...", "pkg/durability"}},
+		"internal/bench/wire":   bench("internal/record"),
+		"internal/bench/meter":  bench(),
+		"internal/bench/load":   bench("internal/bench/wire", "internal/bench/meter"),
+		"internal/bench":        bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench/report": bench("internal/bench", "internal/text"),
+		"internal/bench/limits": bench(
+			"internal/cli",
+			"internal/bench",
+			"internal/bench/wire",
+			"internal/bench/meter",
+			"internal/bench/report",
+		),
+		"internal/bench/compare": bench(
+			"internal/bench/meter",
+			"internal/cli",
+			"internal/bench",
+			"internal/bench/limits",
+			"internal/bench/report",
+		),
+		"internal/bench/grouping": bench(
+			"internal/bench/load",
+			"internal/cli",
+			"internal/bench",
+			"internal/bench/wire",
+			"internal/bench/meter",
+			"internal/bench/report",
+		),
+		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
+		"internal/lint":          {},
 		"pkg/chronik": {may: []string{"internal/daemon/...", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
 		"cmd/chronikd":           {may: []string{"internal/daemon/..."}, because: "a main of at most 40 lines"},
@@ -121,13 +154,26 @@ func importRules() map[string]importRule {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
-		"internal/cli":           {may: []string{"internal/text"}, never: []string{koanfPkg, kmsgPkg}, because: "it holds the parts that three command lines share and knows no command"},
-		"internal/text":          {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: it formats texts without interpreting them"},
-		"internal/logtail":       {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
-		"internal/golden":        {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it compares the output of tests with files"},
+		"internal/cli": {
+			may:     []string{"internal/text"},
+			never:   []string{koanfPkg, kmsgPkg},
+			because: "it holds the parts that three command lines share and knows no command",
+		},
+		"internal/text": {
+			never:   append([]string{kmsgPkg}, noDisk...),
+			because: "a leaf: it formats texts without interpreting them",
+		},
+		"internal/logtail": {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
+		"internal/golden": {
+			never:   []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
+			because: "a leaf: it compares the output of tests with files",
+		},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
 			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
-		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"}, because: "it collects the texts of the tools and adds none of its own"},
+		"scripts/man": {
+			may:     []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"},
+			because: "it collects the texts of the tools and adds none of its own",
+		},
 	}
 	maps.Copy(all, storageRules())
 	maps.Copy(all, healthRules())
@@ -164,10 +210,16 @@ func healthRules() map[string]importRule {
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},
-		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
-			because: "it reads the machine and knows nothing of the broker"},
-		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
-			because: "the page shows what its Source returns, so that a test shows it any broker"},
+		"internal/health/host": {
+			may:     []string{"internal/health/checks", "internal/vfs"},
+			never:   []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			because: "it reads the machine and knows nothing of the broker",
+		},
+		"internal/admin/page": {
+			may:     []string{"internal/health", "internal/metrics", "internal/text"},
+			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			because: "the page shows what its Source returns, so that a test shows it any broker",
+		},
 		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
@@ -175,8 +227,8 @@ func healthRules() map[string]importRule {
 	}
 }
 
-// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that all
-// of them share.
+// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that
+// all of them share.
 func ctlRules() map[string]importRule {
 	ctl := func(may ...string) importRule {
 		return importRule{may: may, never: []string{koanfPkg}, because: ctlReason}
@@ -190,16 +242,33 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/contexts": ctl("internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
-		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/health",
-			"internal/text", "pkg/durability"),
+		"internal/ctl/app": ctl(
+			"internal/admin/api",
+			"internal/ctl/contexts",
+			"internal/ctl/output",
+			"internal/ctl/parse",
+			"internal/cli",
+			"internal/health",
+			"internal/text",
+			"pkg/durability",
+		),
 		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config"),
 		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":   command(),
 		"internal/ctl/records": command("internal/health"),
-		"internal/ctl/cluster": command("internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/health", "pkg/durability"),
-		"internal/ctl/top":     command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
-		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text", "internal/inspect", "internal/health",
-			"internal/storage", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
-			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
+		"internal/ctl/cluster": command(
+			"internal/ctl/config",
+			"internal/ctl/contexts",
+			"internal/ctl/group",
+			"internal/health",
+			"pkg/durability",
+		),
+		"internal/ctl/top": command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
+		"internal/ctl/logs": {
+			may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text", "internal/inspect", "internal/health",
+				"internal/storage", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"},
+			never:   []string{koanfPkg, kmsgPkg},
+			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats",
+		},
 	}
 }

@@ -26,7 +26,7 @@ const (
 type step struct {
 	file    string
 	funcs   []string
-	returns bool // the next step is begun by another caller
+	returns bool // another caller begins the next step
 }
 
 var pathRow = regexp.MustCompile("(?m)^\\| `([^`]+\\.go)` \\| ([^|]+) \\|")
@@ -47,8 +47,8 @@ func steps(page string) (all []step) {
 	return all
 }
 
-// leads returns for every function of a file the names that its body mentions; methods of the
-// same name count as one.
+// leads returns for every function of a file the names in its body; methods of the same name count
+// as one.
 func leads(path string) (map[string]map[string]bool, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -75,7 +75,7 @@ func leads(path string) (map[string]map[string]bool, error) {
 	return funcs, nil
 }
 
-// pathBreaks returns where the steps don't lead from the first one to the fdatasync.
+// pathBreaks returns the places at which the steps do not lead from the first one to the fdatasync.
 func pathBreaks(root string, all []step) (wrong []string) {
 	if len(all) == 0 || all[0].file != pathBegin {
 		return []string{"the table does not begin with " + pathBegin}
@@ -104,7 +104,7 @@ func pathBreaks(root string, all []step) (wrong []string) {
 	return wrong
 }
 
-// The write path is short, and the page that describes it is true.
+// The write path is short, and its page describes it correctly.
 func TestWritePathIsAsDescribed(t *testing.T) {
 	page, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {

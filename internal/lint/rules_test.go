@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The switches that take a rule away exist only with the tag breakrules: an ordinary build has
-// broken_off.go, where their type is empty, as that package's own test says.
+// The switches that disable a durability rule exist only with the tag breakrules: an ordinary build
+// uses broken_off.go, in which their type is empty, as that package's own test checks.
 func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
 	all, err := listed()
 	if err != nil {

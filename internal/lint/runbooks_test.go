@@ -37,8 +37,9 @@ func TestARunbookThatIsMissingIsFound(t *testing.T) {
 	}
 }
 
-// runbookFaults compares the alerts of Prometheus's rules with the sections of the runbooks' page: each alert has one with
-// text, at which its runbook_url points, and each section is one of an alert.
+// runbookFaults compares the alerts of Prometheus's rules with the sections of the runbooks' page:
+// each alert must have a section with text, to which its runbook_url points, and each section must
+// belong to an alert.
 func runbookFaults(rules, page string) (faults []string) {
 	var alerts []string
 	for _, part := range strings.Split(rules, "- alert: ")[1:] {

@@ -18,7 +18,7 @@ import (
 
 const module = "github.com/chronik-io/chronik"
 
-// pkg is the part of `go list -json` that the rules look at.
+// pkg is the part of the output of `go list -json` that the rules use.
 type pkg struct {
 	ImportPath   string
 	Dir          string
@@ -29,10 +29,10 @@ type pkg struct {
 	Imports      []string
 }
 
-// name is the import path without the module's.
+// name returns the import path without the module path.
 func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
 
-// files are the paths of all Go files, tests included.
+// files returns the paths of all Go files, tests included.
 func (p pkg) files() []string {
 	var all []string
 	for _, group := range [][]string{p.GoFiles, p.TestGoFiles, p.XTestGoFiles} {
@@ -43,7 +43,7 @@ func (p pkg) files() []string {
 	return all
 }
 
-// listed is asked once per test binary: `go list` takes a second.
+// listed runs once per test binary: `go list` takes a second.
 var listed = sync.OnceValues(func() ([]pkg, error) {
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Doc,GoFiles,TestGoFiles,XTestGoFiles,Imports", module+"/...")
 	out, err := cmd.Output()
@@ -74,7 +74,7 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// matches reports whether path is pattern, or below it where it ends in "/...".
+// matches reports whether path is pattern or, if pattern ends in "/...", lies below it.
 func matches(path, pattern string) bool {
 	base, tree := strings.CutSuffix(pattern, "/...")
 	return path == base || tree && strings.HasPrefix(path, base+"/")
@@ -89,7 +89,7 @@ func inAny(path string, patterns []string) bool {
 	return false
 }
 
-// breaches says what is wrong with the imports of package name.
+// breaches returns the forbidden imports of package name.
 func breaches(name string, imports []string, r importRule) []string {
 	var wrong []string
 	for _, imp := range imports {
@@ -272,7 +272,7 @@ func TestFilesAndFunctionsFitInAHead(t *testing.T) {
 	}
 }
 
-// unowned returns the markers of unfinished work that name nobody.
+// unowned returns the markers of unfinished work without an owner.
 func unowned(file *ast.File) []string {
 	var found []string
 	for _, group := range file.Comments {
@@ -286,7 +286,7 @@ func unowned(file *ast.File) []string {
 	return found
 }
 
-// A main starts something that lives elsewhere and can be tested there.
+// A main starts code of another package, which can be tested there.
 func TestMainsAreShort(t *testing.T) {
 	mains, err := filepath.Glob("../../cmd/*/main.go")
 	if err != nil || len(mains) == 0 {

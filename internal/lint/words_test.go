@@ -233,7 +233,8 @@ func dropped(name string) string {
 }
 
 func TestADroppedNameIsFound(t *testing.T) {
-	for _, name := range []string{"settle", "Settled", "settleOld", "look", "lookAround", "lookClassic", "tidy", "bringHome", "setAside", "keep", "storageRooms", "nobody", "tell"} {
+	for _, name := range []string{"settle", "Settled", "settleOld", "look", "lookAround", "lookClassic", "tidy", "bringHome",
+		"setAside", "keep", "storageRooms", "nobody", "tell"} {
 		if dropped(name) == "" {
 			t.Errorf("%s is not found", name)
 		}

@@ -67,7 +67,7 @@ func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForAcksNone(t *testing.T) {
+func TestAcksNoneDoesNotWait(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)
 	a := begin(t, p, AcksNone, 1)
@@ -115,7 +115,7 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 	}
 }
 
-func TestAnISRThatShrankIsTold(t *testing.T) {
+func TestAShrunkISRIsReported(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)
 	strict, lax := begin(t, p, AcksAll, 1), begin(t, p, AcksAll, 1)
@@ -128,7 +128,7 @@ func TestAnISRThatShrankIsTold(t *testing.T) {
 	must(t, lax.wait(t))
 }
 
-func TestLosingTheLeadEndsWhatWaits(t *testing.T) {
+func TestLosingLeadershipEndsWaitingAppends(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(1, pair, pair)
 	a := begin(t, p, AcksAll, 1)
@@ -157,7 +157,7 @@ func holdCommit(t *testing.T, p *Partition) (first *outcome, release chan struct
 	return first, release
 }
 
-func TestAnAppendThatIsNumberedAfterItsLeaderLostTheLead(t *testing.T) {
+func TestAnAppendGetsOffsetsAfterLeadershipIsLost(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(1, pair, pair)
 	first, release := holdCommit(t, p)
@@ -190,7 +190,8 @@ func TestExpireInEachPhase(t *testing.T) {
 	}
 	// Waiting for its condition.
 	waits := begin(t, p, AcksAll, 1)
-	if !waits.Expire() || waits.pending() || waits.Expire() || waits.times != 1 || !errors.Is(waits.Err, ErrTimedOut) || waits.BaseOffset != -1 {
+	if !waits.Expire() || waits.pending() || waits.Expire() || waits.times != 1 || !errors.Is(waits.Err, ErrTimedOut) ||
+		waits.BaseOffset != -1 {
 		t.Fatalf("waiting: %+v, Done ran %d times", &waits.Append, waits.times)
 	}
 	again(waits)
@@ -253,7 +254,7 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 	}
 }
 
-func TestWhatAFailedJournalTakesBackIsAnError(t *testing.T) {
+func TestRecordsThatAFailedJournalDiscardsAreErrors(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
 	p.BecomeLeader(0, []int32{1}, []int32{1})
@@ -329,7 +330,8 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 			if len(isr) == 2 && e.HighWatermark > max(high, acked) {
 				t.Errorf("the high watermark is %d, it was %d and the follower has %d", e.HighWatermark, high, acked)
 			}
-			if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark > e.Ack || e.Ack > e.LogEnd || e.HighWatermark < high {
+			if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark > e.Ack || e.Ack > e.LogEnd ||
+				e.HighWatermark < high {
 				t.Errorf("ends %+v, high watermark was %d", e, high)
 			}
 			high = e.HighWatermark

@@ -19,8 +19,8 @@ func TestEveryConfigOfATopicReachesItsLogs(t *testing.T) {
 	resolved, err := configdef.New(configdef.Options{Profiles: profiles}).ResolveTopic(configdef.Layers{Topic: map[string]string{
 		"cleanup.policy": "compact,delete", "retention.ms": "11", "retention.bytes": "12", "message.timestamp.after.max.ms": "13",
 		"file.delete.delay.ms": "14", "min.cleanable.dirty.ratio": "0.15", "min.compaction.lag.ms": "16", "max.compaction.lag.ms": "17",
-		"delete.retention.ms": "18", "segment.bytes": "1900000", "segment.ms": "20", "segment.jitter.ms": "21", "index.interval.bytes": "22",
-		"segment.index.bytes": "23", "preallocate": "true",
+		"delete.retention.ms": "18", "segment.bytes": "1900000", "segment.ms": "20", "segment.jitter.ms": "21",
+		"index.interval.bytes": "22", "segment.index.bytes": "23", "preallocate": "true",
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,8 @@ func TestEveryConfigOfATopicReachesItsLogs(t *testing.T) {
 	if c.Cleanup != want {
 		t.Errorf("got  %+v\nwant %+v", c.Cleanup, want)
 	}
-	if s := c.Segment; s.Bytes != 1_900_000 || s.Ms != 20 || s.JitterMs != 21 || s.IndexInterval != 22 || s.IndexBytes != 23 || !c.Preallocate {
+	if s := c.Segment; s.Bytes != 1_900_000 || s.Ms != 20 || s.JitterMs != 21 || s.IndexInterval != 22 || s.IndexBytes != 23 ||
+		!c.Preallocate {
 		t.Errorf("%+v", c)
 	}
 	if v := reflect.ValueOf(c.Cleanup); v.NumField() != 11 {

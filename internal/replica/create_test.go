@@ -55,7 +55,7 @@ func (g *gate) open() {
 
 // A log that could not be created is listed with its cause and does not keep other logs from being
 // created. When the cause is gone, it is created without a restart.
-func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
+func TestAFailedCreationIsRetried(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
 	fault := errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/d/a-1", Err: syscall.EMFILE})
@@ -65,7 +65,8 @@ func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
 		t.Error("the others were not made")
 	}
 	all := l.Failed()
-	if len(all) != 1 || all[0].String() != "a-1" || all[0].TopicID != idA || !errors.Is(all[0].Err, syscall.EMFILE) || !errors.Is(all[0].Err, ErrOffline) {
+	if len(all) != 1 || all[0].String() != "a-1" || all[0].TopicID != idA || !errors.Is(all[0].Err, syscall.EMFILE) ||
+		!errors.Is(all[0].Err, ErrOffline) {
 		t.Fatalf("failed: %+v", all)
 	}
 	if wait := all[0].NextTry.Sub(all[0].Since); wait <= 0 || wait > retryMost {
@@ -87,7 +88,7 @@ func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
 }
 
 // Retries run automatically at growing intervals, and end when the topic is deleted.
-func TestTriesBackOffAndEndWithTheTopic(t *testing.T) {
+func TestRetriesBackOffAndEndWithTheTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
 		l := start(t, errs, c)
@@ -118,7 +119,7 @@ func TestTriesBackOffAndEndWithTheTopic(t *testing.T) {
 // While a deletion hangs on one disk, logs are created in the other directory, and roles and
 // configurations change, also for partitions on that disk. The directory's own tasks run in order
 // when the disk responds again.
-func TestADirectoryThatIsStuckInADeletionHoldsUpNothingElse(t *testing.T) {
+func TestAStuckDeletionDelaysNothingElse(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := twoDirs(t, errs, c)
 	c.topic("a", idA, 4)
@@ -171,7 +172,7 @@ func TestADirectoryThatIsStuckInADeletionHoldsUpNothingElse(t *testing.T) {
 
 // A directory whose disk hangs gets no new logs. The logs that it was to create are listed, and are
 // created there when the disk responds. AwaitApplied returns meanwhile.
-func TestWhatADiskThatHangsWasToMakeIsMadeLater(t *testing.T) {
+func TestLogsOfAHungDiskAreCreatedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
 		l := twoDirs(t, errs, c)
@@ -209,7 +210,7 @@ func TestWhatADiskThatHangsWasToMakeIsMadeLater(t *testing.T) {
 
 // A directory with a slow deletion gets no new logs if there is another directory, long before it
 // counts as hung.
-func TestNewLogsGoWhereTheyNeedNotWait(t *testing.T) {
+func TestNewLogsAvoidASlowDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
 		l := twoDirs(t, errs, c)
@@ -233,7 +234,7 @@ func TestNewLogsGoWhereTheyNeedNotWait(t *testing.T) {
 
 // A topic is deleted while a hung disk is to create its log. Nothing is left of it: the deletion
 // waits for the disk.
-func TestADeletionWaitsForADiskThatHangs(t *testing.T) {
+func TestADeletionWaitsForAHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
 		l := start(t, errs, c)
@@ -257,7 +258,7 @@ func TestADeletionWaitsForADiskThatHangs(t *testing.T) {
 
 // A failed deletion is retried until it succeeds. Until then the topic's tombstone stays, its logs
 // serve no request, and a topic of the same name can be created.
-func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
+func TestAFailedDeletionIsRetried(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"directory":  {Ops: errfs.Rename, Path: "/d/a-*", Err: syscall.EIO},
 		"sync":       {Ops: errfs.SyncDir, Path: "/d", Err: syscall.EIO},
@@ -298,7 +299,7 @@ func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 }
 
 // A watcher is notified of partitions that get their logs after Apply, when they can be used.
-func TestAWatcherHearsOfLogsThatAreMadeLater(t *testing.T) {
+func TestAWatcherIsNotifiedOfLogsCreatedLater(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
 	heard := make(chan string, 8)
@@ -325,7 +326,7 @@ func TestAWatcherHearsOfLogsThatAreMadeLater(t *testing.T) {
 }
 
 // Changes that the metadata store does not accept are retried, and the store delays no log.
-func TestAStoreThatFailsIsToldAgain(t *testing.T) {
+func TestAFailedMetadataUpdateIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		l := start(t, vfs.Memory(), c)
@@ -347,7 +348,7 @@ func TestAStoreThatFailsIsToldAgain(t *testing.T) {
 
 // A directory runs its tasks in the order of the images: the log of a deleted topic is gone before
 // another one takes its place.
-func TestALogGoesBeforeAnotherTakesItsName(t *testing.T) {
+func TestALogIsDeletedBeforeItsNameIsReused(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
 	c.topic("a", idA, 1)
@@ -371,7 +372,7 @@ func TestALogGoesBeforeAnotherTakesItsName(t *testing.T) {
 
 // A change of its partition finds a created log before the directory's goroutine adopts it. The log
 // gets the configuration that changed during its creation.
-func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
+func TestALogFoundByAChangeHasTheLatestConfig(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
 	slow := hold(t, errs, errfs.Mkdir, "/d/a-0")

@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// ErrPolicy: the topic is only compacted, so clients may not delete its records.
+// ErrPolicy reports that the topic is only compacted, so clients may not delete its records.
 var ErrPolicy = errors.New("cleanup.policy is compact: only compaction removes records")
 
 // HighWatermark as the offset of a Deletion selects the partition's high watermark, as in the

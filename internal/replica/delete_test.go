@@ -20,7 +20,7 @@ func TestDeleteRecords(t *testing.T) {
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 	}
 	p.Acknowledged(2, 0, 6)
-	watch := &told{}
+	watch := &completions{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
 	compact, both := p.log.Config(), p.log.Config()
@@ -57,7 +57,7 @@ func TestDeleteRecords(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, e)
 		}
 		if e.LogStart > old && watch.n == before {
-			t.Errorf("%s: nobody who waits was told", c.name)
+			t.Errorf("%s: the waiting operation was not completed", c.name)
 		}
 	}
 	for offset, want := range map[int64]error{5: storage.ErrOffsetOutOfRange, 6: nil, 8: nil, 9: storage.ErrOffsetOutOfRange} {
@@ -78,24 +78,24 @@ func TestDeleteRecords(t *testing.T) {
 
 // Retention moves the log start without involving the partition. A reader that waits below it is
 // answered nevertheless, even if the checkpoint fails.
-func TestRetentionTellsWhoWaits(t *testing.T) {
+func TestRetentionAnswersWaitingReaders(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
 	p.BecomeLeader(0, pair, pair)
 	must(t, begin(t, p, AcksLeader, 4).wait(t))
-	watch := &told{}
+	watch := &completions{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
 	before := watch.n
 	must(t, moveStart(p.log, 2))
 	if watch.n == before {
-		t.Error("nobody who waits was told")
+		t.Error("the waiting operation was not completed")
 	}
 	fault := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	defer fault.Off()
 	before = watch.n
 	if err := moveStart(p.log, 3); !errors.Is(err, storage.ErrFailed) || watch.n == before {
-		t.Errorf("with a failed checkpoint: %v, told %d times", err, watch.n-before)
+		t.Errorf("with a failed checkpoint: %v, completed %d times", err, watch.n-before)
 	}
 }
 

@@ -45,7 +45,7 @@ func unreadable(fs vfs.FS, dir string, all bool) vfs.FS {
 // The partitions of a directory that cannot be opened are offline and listed with the reason. Other
 // and new partitions work. None is created again elsewhere. A start that can open the directory has
 // them again.
-func TestPartitionsOfABadDirectoryAreOfflineAndMadeNowhereElse(t *testing.T) {
+func TestPartitionsOfABadDirectoryAreOfflineAndNotCreatedElsewhere(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		fs, c := vfs.Memory(), newCluster()
 		split(t, fs, c)
@@ -85,7 +85,7 @@ func TestPartitionsOfABadDirectoryAreOfflineAndMadeNowhereElse(t *testing.T) {
 
 // A partition whose directory was not recorded may be in the directory that cannot be opened, so it
 // is not created elsewhere.
-func TestAnUnrecordedPartitionIsNotMadeBesideABadDirectory(t *testing.T) {
+func TestAnUnrecordedPartitionIsNotCreatedNextToABadDirectory(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	c.fail = errors.New("store is gone")
 	l := twoDirs(t, fs, c)

@@ -29,7 +29,7 @@ func grow(t testing.TB, p *Partition) {
 	must(t, begin(t, p, AcksAll, 1).wait(t))
 }
 
-func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
+func TestATopicsLogsAreCreatedAndPlaced(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
 	c.topic("a", idA, 3)
@@ -53,7 +53,7 @@ func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
 	}
 }
 
-func TestACleanRestartGoesOnInItsEpoch(t *testing.T) {
+func TestACleanRestartContinuesItsEpoch(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)
 	c.topic("a", idA, 1)
@@ -121,7 +121,7 @@ func TestEpochsThatCannotBeRaisedAreNotLed(t *testing.T) {
 	}
 }
 
-func TestAMissingLogIsOfflineAndNamed(t *testing.T) {
+func TestAMissingLogIsOfflineAndListed(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)
 	c.topic("a", idA, 1)
@@ -181,7 +181,7 @@ func TestADeletedTopicLeavesNothingAndMayComeBack(t *testing.T) {
 	}
 }
 
-func TestATombstoneBuriesWhatAStartFinds(t *testing.T) {
+func TestATombstoneDeletesLogsThatAStartFinds(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)
 	c.topic("a", idA, 1)
@@ -241,18 +241,19 @@ func TestTheMetadataMovesTheRole(t *testing.T) {
 	grow(t, p)
 }
 
-func TestAPartitionOfOthersIsNotMade(t *testing.T) {
+func TestAPartitionOfOtherBrokersIsNotCreated(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
 	c.topic("a", idA, 1)
-	must(t, c.change(metadata.TopicPartition{Topic: idA}, func(p *metadata.Partition) { p.Leader, p.Replicas, p.ISR = 2, []int32{2}, []int32{2} }))
+	must(t, c.change(metadata.TopicPartition{Topic: idA},
+		func(p *metadata.Partition) { p.Leader, p.Replicas, p.ISR = 2, []int32{2}, []int32{2} }))
 	must(t, c.apply(t, l.Manager))
 	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrUnknownPartition) || len(c.assigned) != 0 || len(l.storage.Logs()) != 0 {
 		t.Errorf("%v, placed %v", err, c.assigned)
 	}
 }
 
-func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
+func TestAFailedCreationAffectsNoOtherLog(t *testing.T) {
 	c, fs := newCluster(), vfs.Memory()
 	l := start(t, fs, c)
 	f, err := fs.Create("/d/b-1") // at the path of the new directory
@@ -262,7 +263,8 @@ func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 	c.topic("b", idB, 3)
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
-	for _, tp := range []metadata.TopicPartition{{Topic: idA}, {Topic: idA, Partition: 1}, {Topic: idA, Partition: 2}, {Topic: idB}, {Topic: idB, Partition: 2}} {
+	for _, tp := range []metadata.TopicPartition{{Topic: idA}, {Topic: idA, Partition: 1}, {Topic: idA, Partition: 2}, {Topic: idB},
+		{Topic: idB, Partition: 2}} {
 		grow(t, l.partition(t, tp.Topic, tp.Partition))
 	}
 	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be created") {

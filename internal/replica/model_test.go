@@ -49,7 +49,8 @@ func (w *walk) step(t *testing.T, errs *errfs.FS) {
 	case op < 5:
 		topic.partitions++
 		w.put(metadata.TopicKey(topic.id), metadata.TopicRecord{Name: name, Partitions: topic.partitions}.Encode())
-		w.partition(topic.id, topic.partitions-1, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self}, Dirs: make([][16]byte, 1)})
+		w.partition(topic.id, topic.partitions-1, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self},
+			Dirs: make([][16]byte, 1)})
 	case op < 6:
 		topic.profile = []string{"sync", "os", "interval"}[w.rnd.IntN(3)]
 		w.put(metadata.TopicConfigKey(topic.id), metadata.EncodeConfigs(map[string]string{"profile": topic.profile}))
@@ -127,12 +128,13 @@ func (w *walk) differs(l life) string {
 // Images follow each other at random while disks fail and block. Apply waits for none of that. When
 // the disks work again, every partition of the last image has its log, role and configuration, and
 // nothing is left of deleted topics, also after the next start.
-func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
+func TestRandomImagesOverDisksThatFailAndHang(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			mem := vfs.Memory()
 			errs := errfs.New(mem)
-			w := &walk{cluster: newCluster(), rnd: rand.New(rand.NewPCG(seed, 4)), topics: map[string]*walked{}} //nolint:gosec // repeatable
+			//nolint:gosec // repeatable
+			w := &walk{cluster: newCluster(), rnd: rand.New(rand.NewPCG(seed, 4)), topics: map[string]*walked{}}
 			for _, path := range []string{"/d/x-*", "/e/y-*", "/?/?-1", "/d/*"} {
 				f := errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: path, Err: syscall.EMFILE})
 				f.Off()

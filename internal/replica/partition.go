@@ -109,7 +109,8 @@ func (p *Partition) Ends() Ends {
 	high := p.high.Load()
 	e := p.log.Ends()
 	ack := max(p.log.AckEnd(), high)
-	return Ends{LogStart: e.LogStart, LastStable: max(high, e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack, LogEnd: max(e.LogEnd, ack)}
+	return Ends{LogStart: e.LogStart, LastStable: max(high, e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack,
+		LogEnd: max(e.LogEnd, ack)}
 }
 
 // LeaderEpoch returns the epoch of the current role, -1 before the first.

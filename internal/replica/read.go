@@ -73,14 +73,16 @@ func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err
 		epoch, end := p.epochEnd(role, r.FetchedEpoch)
 		switch {
 		case end < 0:
-			return res, 0, fmt.Errorf("%w: %s does not know the end of epoch %d, which offset %d follows", storage.ErrOffsetOutOfRange, p, r.FetchedEpoch, r.Offset)
+			return res, 0, fmt.Errorf("%w: %s does not know the end of epoch %d, which offset %d follows",
+				storage.ErrOffsetOutOfRange, p, r.FetchedEpoch, r.Offset)
 		case r.Offset >= e.LogStart && (epoch < r.FetchedEpoch || end < r.Offset):
 			res.DivergingEpoch, res.DivergingEnd = epoch, end
 			return res, 0, nil
 		}
 	}
 	if r.Offset > e.LogEnd || r.Offset < e.LogStart {
-		return res, 0, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", storage.ErrOffsetOutOfRange, r.Offset, p, e.LogStart, e.LogEnd)
+		return res, 0, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", storage.ErrOffsetOutOfRange, r.Offset, p, e.LogStart,
+			e.LogEnd)
 	}
 	if r.Committed {
 		return res, e.LastStable, nil

@@ -11,22 +11,22 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// told counts events.
-type told struct{ n int }
+// completions counts events.
+type completions struct{ n int }
 
-func (c *told) TryComplete(i int) bool {
-	if i != purgatory.Everything {
+func (c *completions) TryComplete(i int) bool {
+	if i != purgatory.AnyKey {
 		c.n++
 	}
 	return false
 }
 
-func (c *told) Expire() {}
+func (c *completions) Expire() {}
 
-func TestNobodyReadsAboveTheHighWatermark(t *testing.T) {
+func TestNoReadReturnsRecordsAboveTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)
-	watch := &told{}
+	watch := &completions{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
 	for range 3 {
@@ -36,7 +36,7 @@ func TestNobodyReadsAboveTheHighWatermark(t *testing.T) {
 		before := watch.n
 		p.Acknowledged(2, 0, high)
 		if moved := high > 0; (watch.n > before) != moved {
-			t.Errorf("the high watermark moved to %d: told %d times", high, watch.n-before)
+			t.Errorf("the high watermark moved to %d: completed %d times", high, watch.n-before)
 		}
 		for offset := int64(0); offset <= 6; offset++ {
 			res, err := p.Read(ReadRequest{Offset: offset, MaxBytes: 1 << 20, CurrentEpoch: -1, FetchedEpoch: -1})

@@ -70,7 +70,7 @@ func TestSettingsAreResolvedOncePerChange(t *testing.T) {
 
 // With log.cleaner.enable=false logs are not compacted, and the rules for clients' records stay the
 // same.
-func TestWithoutACleanerLogsKeepAll(t *testing.T) {
+func TestDisabledCleanerCompactsNothing(t *testing.T) {
 	s, _ := settings(t, true)
 	c := s.Of(metadata.Empty(), &metadata.Topic{ID: idA, Configs: map[string]string{"cleanup.policy": "compact"}})
 	if c.Log.Cleanup.Compact || !c.Conf.Compact || !c.Rules.RequireKeys {
@@ -79,11 +79,12 @@ func TestWithoutACleanerLogsKeepAll(t *testing.T) {
 }
 
 // An invalid configuration is logged once, and the broker's defaults apply.
-func TestAConfigurationThatCannotBeUsedIsSaidOnce(t *testing.T) {
+func TestAnInvalidConfigurationIsLoggedOnce(t *testing.T) {
 	s, logs := settings(t, false)
 	topic := &metadata.Topic{ID: idA, Name: "a", Internal: true, Configs: map[string]string{configdef.DurabilityProfile: "gone"}}
 	for range 3 {
-		if c := s.Of(metadata.Empty(), topic); c.Err == nil || c.Conf.MinInSyncReplicas != 3 || c.Log.Profile.Name == "" || !c.Log.Cleanup.Internal {
+		if c := s.Of(metadata.Empty(), topic); c.Err == nil || c.Conf.MinInSyncReplicas != 3 || c.Log.Profile.Name == "" ||
+			!c.Log.Cleanup.Internal {
 			t.Errorf("%+v", c)
 		}
 	}

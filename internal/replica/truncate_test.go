@@ -33,20 +33,20 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	p.mu.Lock()
 	p.leaderHigh = 4
 	p.mu.Unlock()
-	watch := &told{}
+	watch := &completions{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
 	before := watch.n
 	must(t, cut(p.log, 3, false))
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 3 || watch.n == before {
-		t.Errorf("after a truncation: %+v, told %d times", e, watch.n-before)
+		t.Errorf("after a truncation: %+v, completed %d times", e, watch.n-before)
 	}
-	told := make(chan error, 1)
-	p.AppendReplicated(1, 3, at(t, 3), func(err error) { told <- err }) // the leader sends 3, but sent 4 before
-	must(t, <-told)
+	numbered := make(chan error, 1)
+	p.AppendReplicated(1, 3, at(t, 3), func(err error) { numbered <- err }) // the leader sends 3, but sent 4 before
+	must(t, <-numbered)
 	must(t, cut(p.log, 4, false)) // waits until the batch is durable
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 4 {
-		t.Errorf("after the leader told a high watermark of 3: %+v", e)
+		t.Errorf("after the leader sent a high watermark of 3: %+v", e)
 	}
 	must(t, cut(p.log, 2, true))
 	if e := p.Ends(); e.HighWatermark != 2 || e.LogStart != 2 || e.LogEnd != 2 {
@@ -55,6 +55,6 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	before = watch.n
 	must(t, cut(p.log, 9, true))
 	if e := p.Ends(); e.HighWatermark != 9 || e.LogStart != 9 || e.LogEnd != 9 || watch.n == before {
-		t.Errorf("after a reset to a later start: %+v, told %d times", e, watch.n-before)
+		t.Errorf("after a reset to a later start: %+v, completed %d times", e, watch.n-before)
 	}
 }

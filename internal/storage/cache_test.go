@@ -83,7 +83,7 @@ func (f *onceFile) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 
 // A bulk load bypasses the page cache if its readers, if any, are served from the tail. Small
 // writes do not, nor do writes that a lagging reader will need.
-func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
+func TestABulkLoadBypassesThePageCache(t *testing.T) {
 	f := &onceFS{FS: vfs.Memory()}
 	const bound, size, n = 2 << 20, 16 << 10, 64
 	d := mustOpen(t, f, "sync", func(o *Options) {

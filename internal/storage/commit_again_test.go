@@ -14,7 +14,7 @@ import (
 
 // A log is deleted while its new start waits for the commit. The commit does not overwrite the log
 // that was created under its id since.
-func TestACommitSaysNothingOfADeletedLogWhoseIDIsUsedAgain(t *testing.T) {
+func TestACommitIgnoresADeletedLogWhoseIDIsReused(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	logs := makeLogs(t, d, 2, "sync")
@@ -132,7 +132,7 @@ func TestACreationThatFailsLeavesTheTombstone(t *testing.T) {
 }
 
 // A deletion that returns without an error is durable, even if the first attempt failed.
-func TestADeletionThatIsAskedForAgainIsDurable(t *testing.T) {
+func TestARepeatedDeletionIsDurable(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync")
@@ -151,7 +151,7 @@ func TestADeletionThatIsAskedForAgainIsDurable(t *testing.T) {
 }
 
 // A log whose deletion failed is out of use and holds no memory.
-func TestADeletionThatFailsGivesTheMemoryBack(t *testing.T) {
+func TestAFailedDeletionReleasesMemory(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 2, "sync")

@@ -98,10 +98,7 @@ func (l *Log) measureDirt(now time.Time) (cleaner.Dirt, error) {
 	l.mu.RUnlock()
 	segments := make([]cleaner.Segment, len(list))
 	for i, s := range list {
-		segments[i] = cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Latest: s.Newest, First: func() (int64, error) {
-			ts, _ := s.First() // the pass reports a read error
-			return ts, nil
-		}}
+		segments[i] = s.plan()
 	}
 	return cleaner.Measure(segments, clean, limit, now.UnixMilli(), cleaner.Compaction{
 		MinDirty: c.MinDirty, MinLag: c.MinLag.Milliseconds(), MaxLag: c.MaxLag.Milliseconds(),
@@ -112,6 +109,17 @@ func (l *Log) measureDirt(now time.Time) (cleaner.Dirt, error) {
 type part struct {
 	*segment.Segment
 	next int64
+}
+
+// plan describes the segment to package cleaner, without the number of its index entries.
+func (s part) plan() cleaner.Segment {
+	return cleaner.Segment{
+		Base: s.Base(), Next: s.next, Bytes: s.Size(), Latest: s.Newest,
+		First: func() (int64, error) {
+			ts, _ := s.First() // the pass reports a read error
+			return ts, nil
+		},
+	}
 }
 
 // inactiveLocked returns all segments but the active one.
@@ -186,7 +194,8 @@ func (p *pass) checkWanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
+	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact ||
+		l.logStart.Load() > p.dirt.Until {
 		return fmt.Errorf("%w: %s", errAbandoned, l)
 	}
 	return nil
@@ -238,7 +247,8 @@ func (p *pass) fill() error {
 // mapKeys fills the map from the dirty batches below limit. If aborted is nil, it stops at the
 // first batch of a transaction.
 func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit int64) (*cleaner.Mapper, error) {
-	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1, MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
+	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1,
+		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
 	for _, s := range p.list {
 		if s.next <= p.dirt.From {
 			continue
@@ -308,7 +318,9 @@ func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 	var list []cleaner.Segment
 	for _, s := range p.list {
 		if s.Base() < p.filter.End {
-			list = append(list, cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Entries: s.Entries()})
+			next := s.plan()
+			next.Entries = s.Entries()
+			list = append(list, next)
 		}
 	}
 	var groups [][]*segment.Segment

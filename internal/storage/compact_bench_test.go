@@ -20,7 +20,8 @@ func BenchmarkCompaction(b *testing.B) {
 		cfg := compacted("os")
 		cfg.Segment.Bytes, cfg.Segment.IndexInterval = 64<<20, 4096
 		d, err := OpenDir(Place{Path: b.TempDir()}, Options{
-			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, Cleaning: Cleaning{KeyBytes: 128 << 20}, Config: func(string, ID) Config { return cfg },
+			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, Cleaning: Cleaning{KeyBytes: 128 << 20},
+			Config: func(string, ID) Config { return cfg },
 		})
 		if err != nil {
 			b.Fatal(err)

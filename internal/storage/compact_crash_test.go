@@ -36,7 +36,8 @@ type compactScript struct {
 func (s *compactScript) options(f *crashfs.FS) Options {
 	cfg := compacted(s.profile)
 	cfg.Segment.Bytes, cfg.Cleanup.Tombstones = 1<<10, 0
-	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4, broken: s.broken, Config: func(string, ID) Config { return cfg }}
+	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4,
+		broken: s.broken, Config: func(string, ID) Config { return cfg }}
 }
 
 // set writes one record for each of n keys, starting with first. If tombstones is set, every third
@@ -320,7 +321,8 @@ func TestFault21CrashInsideRecovery(t *testing.T) {
 		tried++
 		for call, crashed := 1, true; crashed; call++ {
 			crashed = false
-			for i, first := range []*crashfs.FS{f.KillImage(1), f.PowerLossImage(crashfs.KeepSectors, uint64(call)), f.PowerLossImage(crashfs.DropUnsynced, 1)} {
+			for i, first := range []*crashfs.FS{f.KillImage(1), f.PowerLossImage(crashfs.KeepSectors, uint64(call)),
+				f.PowerLossImage(crashfs.DropUnsynced, 1)} {
 				first.CrashDuring(call)
 				if d, err := OpenDir(Place{Path: "/d"}, s.options(first)); err == nil {
 					_ = d.Close()

@@ -121,8 +121,7 @@ func (w *rewriting) flush() error {
 // pace limits the rate of compaction's reads and writes.
 type pace struct {
 	mu     sync.Mutex
-	begun  time.Time // when spent was last 0
-	spent  float64   // bytes since then
+	next   time.Time // when the bytes spent so far are within the limit
 	perSec float64   // 0: no limit
 }
 
@@ -139,11 +138,11 @@ func (x *pace) spend(d *Dir, n int) bool {
 		return true
 	}
 	now := time.Now()
-	if now.Sub(x.begun) > x.allowed()+paceMost {
-		x.begun, x.spent = now, 0
+	if now.Sub(x.next) > paceMost {
+		x.next = now
 	}
-	x.spent += float64(n)
-	wait := x.allowed() - now.Sub(x.begun)
+	x.next = x.next.Add(time.Duration(float64(n) / x.perSec * float64(time.Second)))
+	wait := x.next.Sub(now)
 	x.mu.Unlock()
 	return wait < paceLeast || d.sleep(wait)
 }
@@ -153,10 +152,5 @@ func (x *pace) spend(d *Dir, n int) bool {
 func (x *pace) limit(perSec float64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.perSec, x.begun, x.spent = perSec, time.Time{}, 0
-}
-
-// allowed returns the time for which the spent bytes suffice.
-func (x *pace) allowed() time.Duration {
-	return time.Duration(x.spent / x.perSec * float64(time.Second))
+	x.perSec, x.next = perSec, time.Time{}
 }

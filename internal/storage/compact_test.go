@@ -34,7 +34,9 @@ func compacted(profile string) Config {
 
 func compactLog(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, *Log) {
 	t.Helper()
-	d := mustOpen(t, fsys, profile, append(change, func(o *Options) { o.Config = func(string, ID) Config { return compacted(profile) } })...)
+	d := mustOpen(t, fsys, profile, append(change, func(o *Options) {
+		o.Config = func(string, ID) Config { return compacted(profile) }
+	})...)
 	if logs := d.Logs(); len(logs) > 0 {
 		logs[0].Observe(idle{})
 		return d, logs[0]
@@ -203,7 +205,7 @@ func TestCompactionKeepsTheAge(t *testing.T) {
 	}
 }
 
-func TestNoCompactionOnACrampedDisk(t *testing.T) {
+func TestNoCompactionWithoutDiskSpace(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	for _, suffix := range []string{"a", "b", "c"} {
 		set(t, l, 50, suffix)

@@ -38,8 +38,10 @@ const (
 var scriptID, againID = ID{Topic: [16]byte{9}, Partition: 0}, ID{Topic: [16]byte{10}, Partition: 0}
 
 func scriptOptions(f *crashfs.FS, profile string) Options {
-	cfg := Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 2 << 10, Ms: 1 << 40, IndexInterval: 256, IndexBytes: 4096}}
-	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4, Config: func(string, ID) Config { return cfg }}
+	cfg := Config{Profile: modelProfiles()[profile],
+		Segment: segment.Limits{Bytes: 2 << 10, Ms: 1 << 40, IndexInterval: 256, IndexBytes: 4096}}
+	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4,
+		Config: func(string, ID) Config { return cfg }}
 }
 
 var errScript = errors.New("the script ended early")
@@ -262,7 +264,8 @@ func TestFault01PowerLossInsideRecovery(t *testing.T) {
 					t.Fatalf("crash at %d, start: %v", at, err)
 				}
 				crashed = crashed || first.Crashed()
-				for _, second := range []*crashfs.FS{first.KillImage(2), first.PowerLossImage(crashfs.KeepSectors, 3), first.PowerLossImage(crashfs.DropUnsynced, 4)} {
+				for _, second := range []*crashfs.FS{first.KillImage(2), first.PowerLossImage(crashfs.KeepSectors, 3),
+					first.PowerLossImage(crashfs.DropUnsynced, 4)} {
 					if err := guard(func() error { return s.check(second) }); err != nil {
 						t.Fatalf("crash at %d, mode %d, and at call %d of the start: %v", at, i, call, err)
 					}

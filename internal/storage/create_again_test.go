@@ -31,7 +31,8 @@ func TestACreationAfterAFailedOneTakesNoLogsDirectory(t *testing.T) {
 				if first != nil {
 					_, _ = d.Create(spec)
 				}
-				for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1), disk.PowerLossImage(crashfs.KeepAll, 1)} {
+				for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1),
+					disk.PowerLossImage(crashfs.KeepAll, 1)} {
 					for _, l := range mustOpen(t, image, "sync").Logs() {
 						if err := l.Offline(); err != nil {
 							t.Fatalf("sync %d of the directory fails, then %v: %v", failing, next, err)

@@ -70,7 +70,8 @@ func TestFault06TornAndForeignTails(t *testing.T) {
 		image := served(t, profile)
 		size := int64(len(readFile(t, image, firstSegment)))
 		whole := readFile(t, image, firstSegment)[:300]
-		for name, tail := range map[string][]byte{"torn batch": whole, "zeros": make([]byte, 4096), "garbage": []byte("no batch at all, and then some more of it to have a header's length ........")} {
+		for name, tail := range map[string][]byte{"torn batch": whole, "zeros": make([]byte, 4096),
+			"garbage": []byte("no batch at all, and then some more of it to have a header's length ........")} {
 			next := image.KillImage(2)
 			change(t, next, firstSegment, size, tail)
 			d := mustOpen(t, next, profile)
@@ -109,7 +110,7 @@ func TestFault06DamagedIndexes(t *testing.T) {
 
 // A partition whose segment is missing or too short is taken offline and listed, the others work,
 // and the next start does the same.
-func TestFault08MissingSegmentIsNamed(t *testing.T) {
+func TestFault08MissingSegmentIsReported(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		image := served(t, "sync")
 		if cut {
@@ -181,7 +182,7 @@ func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 }
 
 // Damage in the journal below the known durable LSN is never taken for its end.
-func TestFault07DamagedJournalIsNamed(t *testing.T) {
+func TestFault07DamagedJournalIsReported(t *testing.T) {
 	image, name := damagedJournal(t)
 	refused(t, image, journal.ErrDamaged, name)
 }

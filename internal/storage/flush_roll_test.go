@@ -11,7 +11,7 @@ import (
 
 // The active segment of a compacted log rolls within max.compaction.lag.ms, even if no record
 // follows, and even if the records are only in the journal.
-func TestACompactedLogRollsByItself(t *testing.T) {
+func TestACompactedLogRollsWithoutAppends(t *testing.T) {
 	for name, size := range map[string]int{"in a segment": 700, "in the journal": 10} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := crashfs.New(1)

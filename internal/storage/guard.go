@@ -29,7 +29,7 @@ type Space = diskguard.Space
 type spaceGuard struct {
 	last           atomic.Pointer[Space]
 	allowance      atomic.Int64  // bytes that may be appended until the next measurement
-	allowanceFloor atomic.Int64  // lower bound of left until a due measurement is made
+	allowanceFloor atomic.Int64  // lower bound of allowance until a due measurement is made
 	wake           chan struct{} // requests an early measurement
 	lastReclaim    time.Time     // time of the last request for retention; used by the goroutine only
 	failing        bool          // the last measurement failed; used by the goroutine only
@@ -142,18 +142,19 @@ func (d *Dir) measureSpace() {
 
 // reportSpace logs a change, and requests retention while space is low.
 func (d *Dir) reportSpace(before diskguard.Level, s *Space) {
-	if s.Level == diskguard.OK {
-		if before != diskguard.OK {
-			d.log.Info("the disk has enough free space again; accepting records", zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
-		}
-		return
+	fields := []zap.Field{zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed),
+		zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree)}
+	switch s.Level {
+	case before:
+	case diskguard.OK:
+		d.log.Info("the disk has enough free space again; accepting records", fields...)
+	case diskguard.Critical:
+		d.log.Error(s.Message, fields...)
+	default:
+		d.log.Warn(s.Message, fields...)
 	}
-	if before != s.Level {
-		log := d.log.Warn
-		if s.Level == diskguard.Critical {
-			log = d.log.Error
-		}
-		log(s.Message, zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
+	if s.Level == diskguard.OK {
+		return
 	}
 	if now := time.Now(); before == diskguard.OK || now.Sub(d.guard.lastReclaim) >= reclaimInterval {
 		d.guard.lastReclaim = now

@@ -96,7 +96,7 @@ func ours(t *testing.T, d *Dir) (client, internal *Log) {
 
 // Below the threshold clients' records are refused, below half of it all records. Each level ends
 // at a tenth above its threshold. Refused records get no offset.
-func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
+func TestALowDiskRefusesRecordsUntilItHasSpace(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, internal := ours(t, d)
@@ -145,14 +145,15 @@ func TestALowDiskIsExplained(t *testing.T) {
 	client, _ := ours(t, d)
 	err := send(client, testBatch(t, 10, nil)).Err
 	want := "free space reserve reached: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
-		"all records are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or topics, lower retention, or enlarge the disk"
+		"all records are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or " +
+		"topics, lower retention, or enlarge the disk"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
 // Records that got offsets before space ran low count, and everything except new records works.
-func TestALowDiskLeavesTheRestAlone(t *testing.T) {
+func TestALowDiskAffectsNothingElse(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	faults := errfs.New(fsys)
 	d := mustOpen(t, faults, "sync", guarded)
@@ -190,7 +191,7 @@ func TestALowDiskLeavesTheRestAlone(t *testing.T) {
 }
 
 // A change is logged once. Retention is requested at once, and again at intervals.
-func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
+func TestALowDiskIsLoggedOnceAndRequestsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := logtest.New(zapcore.InfoLevel)
 		fsys := newGauge(1000 * mib)
@@ -266,7 +267,7 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 
 // A late measurement, as on a busy machine, costs space that the disk may not have. No more is
 // accepted than the last measurement allowed. Internal topics are not affected.
-func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
+func TestALateMeasurementBoundsAppends(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, internal := ours(t, d)
@@ -290,7 +291,7 @@ func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
 }
 
 // Records in memory and journal files in preparation will be on the disk, so they count as used.
-func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
+func TestReservedBytesCountAsUsed(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
@@ -310,7 +311,8 @@ func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
 // A journal on its own disk needs space to grow, no more: it may fill that disk.
 func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	fsys := newGauge(1000 * mib)
-	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig("sync") }}
+	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
+		Config: func(string, ID) Config { return testConfig("sync") }}
 	guarded(&opt)
 	d, err := OpenDir(Place{Path: "/d", Journal: "/j"}, opt)
 	if err != nil {
@@ -344,7 +346,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 }
 
 // Fast writes cause early measurements, since a disk can fill within a second.
-func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
+func TestFastWritesAreMeasuredSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := newGauge(104 * mib)
 		d, err := openDir(fsys, "sync", guarded)
@@ -366,10 +368,11 @@ func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
 }
 
 // With several directories a new partition goes where there is space.
-func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
+func TestPartitionsAreCreatedWhereThereIsSpace(t *testing.T) {
 	fsys := &twoDisks{FS: vfs.Memory()}
 	fsys.full.Store("/b")
-	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}}, Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
+	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}},
+		Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +381,8 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 		t.Errorf("/a has room: %v", err)
 	}
 	place := func(topic byte) string {
-		logs, err := m.Create([]Spec{{ID: ID{Topic: [16]byte{topic}}, Topic: string('a' + rune(topic)), Config: Config{Profile: modelProfiles()["sync"], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40}}}})
+		logs, err := m.Create([]Spec{{ID: ID{Topic: [16]byte{topic}}, Topic: string('a' + rune(topic)),
+			Config: Config{Profile: modelProfiles()["sync"], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -417,7 +421,7 @@ func (f *twoDisks) Free(dir string) (available, total uint64, err error) {
 }
 
 // When the guard reports a change of the free space, appends already find the new state.
-func TestWhatTheGuardFoundIsInForce(t *testing.T) {
+func TestAReportedMeasurementIsInForce(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)

@@ -21,12 +21,14 @@ type sink chan *Append
 func (s sink) OffsetsAssigned(a *Append) { s <- a }
 
 func testConfig(profile string) Config {
-	return Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
+	return Config{Profile: modelProfiles()[profile],
+		Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
 }
 
 // openDir opens /d with small journal files. The logs found there get profile.
 func openDir(fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, error) {
-	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig(profile) }}
+	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
+		Config: func(string, ID) Config { return testConfig(profile) }}
 	for _, f := range change {
 		f(&opt)
 	}

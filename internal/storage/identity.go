@@ -130,10 +130,11 @@ func (d *Dir) identify() error {
 	return writeIdentity(fsys, d.place(), d.ident, true)
 }
 
-// refuseForeignDir refuses a directory of another program before anything is written to it: Kafka no
-// longer starts if its directory holds a journal.
+// refuseForeignDir refuses a directory of another program before anything is written to it: Kafka
+// no longer starts if its directory holds a journal.
 func (d *Dir) refuseForeignDir() error {
-	for _, ours := range []string{path.Join(d.path, IdentityFile), path.Join(d.path, CheckpointDir), path.Join(d.jpath, JournalIdentityFile)} {
+	for _, ours := range []string{path.Join(d.path, IdentityFile), path.Join(d.path, CheckpointDir),
+		path.Join(d.jpath, JournalIdentityFile)} {
 		if _, err := d.opt.FS.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
 			return nil // ours, or unreadable: the code that reads it reports the error
 		}

@@ -71,12 +71,13 @@ func (m *meter) interrupt(o *Options) {
 
 func (m *meter) on(disk vfs.FS) vfs.FS {
 	watched := errfs.New(disk)
-	watched.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Datasync | errfs.Rename | errfs.Remove | errfs.Truncate, When: func(errfs.Call) bool {
-		if m.due(m.asked.Load(), m.changed.Add(1)) {
-			m.late.Add(1)
-		}
-		return false
-	}})
+	watched.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Datasync | errfs.Rename | errfs.Remove | errfs.Truncate,
+		When: func(errfs.Call) bool {
+			if m.due(m.asked.Load(), m.changed.Add(1)) {
+				m.late.Add(1)
+			}
+			return false
+		}})
 	return watched
 }
 
@@ -94,7 +95,8 @@ func TestARecoveryCanBeInterruptedAnywhere(t *testing.T) {
 		"when it asks": {func(at int64) func(int64, int64) bool { return func(asked, _ int64) bool { return asked >= at } }, 4 * logs, 4},
 		// A step writes one log to its segment, or one checkpoint with its copy: up to 20 calls
 		// after the first. The mark at the end of the files takes four more.
-		"when it writes": {func(at int64) func(int64, int64) bool { return func(_, changed int64) bool { return changed >= at } }, 2 * logs, 24},
+		"when it writes": {func(at int64) func(int64, int64) bool { return func(_, changed int64) bool { return changed >= at } },
+			2 * logs, 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at := int64(1); ; at++ {

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -297,6 +299,45 @@ func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
 	}
 	if a := send(again, second); a.Duplicate || a.Err != nil || a.Base != 1 {
 		t.Errorf("retry of what was lost: %+v", a)
+	}
+}
+
+// While a segment write hangs, an append becomes durable, memory is read, and a checkpoint is
+// written.
+func TestI14AFlushHoldsNoLock(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 1, 100)
+	hold, writing := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Count: 1, Before: func(errfs.Call) { close(writing); <-hold }})
+	flushed, done := make(chan error, 1), make(chan error, 1)
+	go func() { flushed <- l.flush() }()
+	<-writing
+	batch := testBatch(t, 100, nil)
+	go func() {
+		a := send(l, batch)
+		for a.Err == nil && l.AckEnd() < a.Next {
+			runtime.Gosched()
+		}
+		s, _, err := l.ReadMemory(0, 2, 1000, true)
+		s.Release()
+		done <- errors.Join(a.Err, err, d.checkpoint(nil))
+	}()
+	var err error
+	eventually(t, "requests complete during the write", func() bool {
+		select {
+		case err = <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	release()
+	if err = errors.Join(err, <-flushed); err != nil {
+		t.Error(err)
 	}
 }
 

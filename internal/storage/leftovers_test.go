@@ -46,7 +46,8 @@ func TestAStartRemovesAbandonedFrames(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/d/t-1", Err: syscall.EIO})
 	mustOpen(t, errs, "sync")
 	left := namesIn(t, image, "/d", ".frames")
-	for name, want := range map[string]bool{"t-0-1.": false, "t-2-9.": false, "t-1-1.": true, "unknown-01-0-3.": true, "other-0-1.": true, "t-0.": true} {
+	for name, want := range map[string]bool{"t-0-1.": false, "t-2-9.": false, "t-1-1.": true, "unknown-01-0-3.": true,
+		"other-0-1.": true, "t-0.": true} {
 		if strings.Contains(left, name) != want {
 			t.Errorf("%sframes is there: %v, left: %s", name, !want, left)
 		}

@@ -74,10 +74,11 @@ func (v *lived) compacting(t *testing.T) *stage {
 
 // Calls that scenes make fail.
 var (
-	segmentCalls = errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached}
-	framesCalls  = errfs.Rule{Ops: errfs.Create, Path: "*.frames", Err: syscall.EIO}
-	placeCalls   = errfs.Rule{Ops: errfs.Rename, Path: "*.swap", From: 2, Err: syscall.EIO} // the first rename gives it that name
-	commitCalls  = errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint*/*", Err: syscall.EIO}
+	segmentCalls = errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+		Drop: errfs.DropCached}
+	framesCalls = errfs.Rule{Ops: errfs.Create, Path: "*.frames", Err: syscall.EIO}
+	placeCalls  = errfs.Rule{Ops: errfs.Rename, Path: "*.swap", From: 2, Err: syscall.EIO} // the first rename gives it that name
+	commitCalls = errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint*/*", Err: syscall.EIO}
 )
 
 // hold blocks the next call that matches a rule. It returns when the call is blocked, with a
@@ -437,7 +438,8 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 	if err := s.d.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, e := range []loglife.DirEvent{loglife.JournalFull, loglife.JournalFreed, loglife.JournalFailed} { // of goroutines that were still running
+	// Goroutines that are still running may report these events.
+	for _, e := range []loglife.DirEvent{loglife.JournalFull, loglife.JournalFreed, loglife.JournalFailed} {
 		s.d.on(e, ErrFailed)
 	}
 

@@ -110,13 +110,14 @@ type Log struct {
 	scheduled       atomic.Bool // the log is in the directory's flush queue
 	unsynced        bool        // the log is in Dir.unsynced
 	committed       int64       // recovery point in the checkpoint; guarded by Dir.ckptMu
-	listed          bool        // the log is in memory.clean; guarded by memory.mu
+	listed          bool        // the log is in memory.cachedLogs; guarded by memory.mu
 }
 
 func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
 	l := &Log{id: id, topic: topic, dir: d, stream: journal.NewStream(id), committed: -1}
 	l.path = path.Join(d.path, l.String())
 	l.cfg.Store(&cfg)
+	l.Observe(noopObserver{})
 	l.queueState.init()
 	l.producers = l.noProducers()
 	return l
@@ -137,12 +138,7 @@ func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.topic, l.id.Partit
 // Observe sets the log's only observer.
 func (l *Log) Observe(o Observer) { l.obs.Store(&o) }
 
-func (l *Log) observer() Observer {
-	if p := l.obs.Load(); p != nil {
-		return *p
-	}
-	return noopObserver{}
-}
+func (l *Log) observer() Observer { return *l.obs.Load() }
 
 type noopObserver struct{}
 

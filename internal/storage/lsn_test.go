@@ -14,7 +14,7 @@ import (
 // The redo pointer of a checkpoint includes the last assigned LSN, even if its frame never reached
 // a disk. That LSN is never assigned again: a frame with it would count as superseded, and an
 // acknowledged record would be lost. The frame is lost in a power loss or a failed fdatasync.
-func TestLostLSNsAreNeverGivenAgain(t *testing.T) {
+func TestLostLSNsAreNeverReassigned(t *testing.T) {
 	if wrong := lostLSNs(t, broken{}); wrong != "" {
 		t.Error(wrong)
 	}
@@ -68,7 +68,8 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			}
 			for _, l := range mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 2), "sync").Logs() {
 				if e := l.Ends(); l.Offline() != nil || e.LogEnd != want[l.id] {
-					wrong += fmt.Sprintf("%s, failing %v: %s was acknowledged up to %d, now %+v, %v\n", name, failing, l, want[l.id], e, l.Offline())
+					wrong += fmt.Sprintf("%s, failing %v: %s was acknowledged up to %d, now %+v, %v\n", name, failing, l,
+						want[l.id], e, l.Offline())
 				}
 			}
 		}

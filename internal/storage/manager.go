@@ -97,7 +97,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 			errs = append(errs, o.err)
 		case <-ctx.Done():
 			for d := range open {
-				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time; the next start recovers it: %w", d.path, ctx.Err()))
+				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time; the next start recovers it: %w", d.path,
+					ctx.Err()))
 			}
 			return errors.Join(errs...)
 		}

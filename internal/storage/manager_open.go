@@ -59,7 +59,8 @@ func (o *Options) share(dirs int) {
 // memory. The operator corrects it, or a later start succeeds; until then no partition should be
 // offline because of it.
 func refusesStart(err error) bool {
-	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) || errors.Is(err, syscall.ENOTDIR) ||
+	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) ||
+		errors.Is(err, syscall.ENOTDIR) ||
 		shortage(err) && !noSpace(err)
 }
 

@@ -213,7 +213,8 @@ func TestReopenWaitsOutAShortage(t *testing.T) {
 		d := mustOpen(t, errs, "sync")
 		logs := makeLogs(t, d, 2, "sync")
 		put(t, logs[0], 3, 1000)
-		lack := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, When: func(c errfs.Call) bool { return !strings.HasSuffix(c.Path, ".journal") }, Err: short})
+		lack := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create,
+			When: func(c errfs.Call) bool { return !strings.HasSuffix(c.Path, ".journal") }, Err: short})
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = send(logs[1], testBatch(t, 10, nil))
 		eventually(t, "several attempts", func() bool { return lack.Hits() > 20 })

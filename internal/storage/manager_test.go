@@ -88,10 +88,13 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 	}{
 		"its disk does not read": {rule: errfs.Rule{Ops: errfs.Read | errfs.Open | errfs.List | errfs.Stat,
 			Path: "/b/*", Err: syscall.EIO}, want: syscall.EIO},
-		"its checkpoint is not read": {rule: errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint/*", Err: syscall.EIO}, want: syscall.EIO, id: true},
-		"its disk is full":           {rule: errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/b/*", Err: syscall.ENOSPC}, want: syscall.ENOSPC, id: true},
-		"its disk is not mounted":    {rule: errfs.Rule{Path: "/b*", Err: syscall.EACCES}, want: syscall.EACCES},
-		"its journal is gone":        {harm: func(t *testing.T, disk *crashfs.FS) { moved(t, disk, "/b/journal") }, want: ErrForeign, id: true},
+		"its checkpoint is not read": {rule: errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint/*", Err: syscall.EIO}, want: syscall.EIO,
+			id: true},
+		"its disk is full": {rule: errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/b/*", Err: syscall.ENOSPC},
+			want: syscall.ENOSPC, id: true},
+		"its disk is not mounted": {rule: errfs.Rule{Path: "/b*", Err: syscall.EACCES}, want: syscall.EACCES},
+		"its journal is gone": {harm: func(t *testing.T, disk *crashfs.FS) { moved(t, disk, "/b/journal") }, want: ErrForeign,
+			id: true},
 		"its checkpoint is damaged": {harm: func(t *testing.T, disk *crashfs.FS) {
 			change(t, disk, newestSnapshot(t, disk, "/b/checkpoint"), 60, []byte{0xff, 0xff})
 		},
@@ -226,7 +229,8 @@ func TestAStartWithoutAnyDirectoryIsRefused(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/a/checkpoint/*", Err: syscall.EIO})
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint/*", Err: syscall.EROFS})
 	_, err := openManager(errs)
-	if !errors.Is(err, syscall.EIO) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "/a") || !strings.Contains(err.Error(), "/b") {
+	if !errors.Is(err, syscall.EIO) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "/a") ||
+		!strings.Contains(err.Error(), "/b") {
 		t.Errorf("opened with %v", err)
 	}
 }

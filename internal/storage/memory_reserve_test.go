@@ -9,7 +9,7 @@ import (
 
 // Records of an internal topic are accepted although clients' records fill the memory and segments
 // are blocked. Their additional memory is limited, too, and all appends succeed in the end.
-func TestInternalTopicsHaveMemoryThatClientsCannotFill(t *testing.T) {
+func TestClientsCannotFillTheMemoryOfInternalTopics(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound })

@@ -14,7 +14,8 @@ import (
 
 // fault makes the disk fail for a while.
 func (w *world) fault() {
-	r := errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, From: 1 + w.rng.IntN(3), Short: w.rng.IntN(700), Drop: errfs.Drop(w.rng.IntN(3))}
+	r := errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, From: 1 + w.rng.IntN(3),
+		Short: w.rng.IntN(700), Drop: errfs.Drop(w.rng.IntN(3))}
 	what := "journal"
 	switch w.rng.IntN(4) {
 	case 0:
@@ -188,7 +189,7 @@ func (w *world) start(image *crashfs.FS) {
 	}
 	for _, m := range w.logs {
 		w.resetSequences(m)
-		w.say("%s is back: %s", m.topic, w.told(m))
+		w.say("%s is back: %s", m.topic, w.describe(m))
 		w.retry(m)
 	}
 }

@@ -24,7 +24,7 @@ func (w *world) step() {
 		w.compact(m)
 	case n < 55:
 		w.append(m, 1+w.rng.IntN(5))
-		w.say("append to %s, %s", m.topic, w.told(m))
+		w.say("append to %s, %s", m.topic, w.describe(m))
 		if w.rng.IntN(3) == 0 {
 			w.acked(m)
 		}
@@ -65,16 +65,18 @@ func (w *world) step() {
 	}
 }
 
-// told describes a log for the story.
-func (w *world) told(m *mlog) string {
+// describe describes a log for the story.
+func (w *world) describe(m *mlog) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return fmt.Sprintf("%s [%d, %d), durable %d, written %d, sequences %v", m.profile, m.cur.start, m.cur.end(), m.cur.synced, m.cur.written, m.seqs)
+	return fmt.Sprintf("%s [%d, %d), durable %d, written %d, sequences %v", m.profile, m.cur.start, m.cur.end(), m.cur.synced,
+		m.cur.written, m.seqs)
 }
 
 func (w *world) create() {
 	w.ids++
-	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true, seqs: map[int64]int32{}, pids: 3, says: w.say}
+	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true,
+		seqs: map[int64]int32{}, pids: 3, says: w.say}
 	for _, o := range w.logs {
 		if o.topic == m.topic {
 			return
@@ -86,7 +88,8 @@ func (w *world) create() {
 	}
 	w.logs = append(w.logs, m)
 	w.say("create %s %s", m.topic, m.profile)
-	logs, err := w.dir.Create([]Spec{{ID: m.id, Topic: m.topic, Config: Config{Profile: modelProfiles()[m.profile], Segment: w.limits()}, LogStart: m.cur.start}})
+	logs, err := w.dir.Create([]Spec{{ID: m.id, Topic: m.topic,
+		Config: Config{Profile: modelProfiles()[m.profile], Segment: w.limits()}, LogStart: m.cur.start}})
 	if err != nil {
 		w.diskError("create", err)
 		w.drop(m)
@@ -180,7 +183,8 @@ func (s *modelSink) OffsetsAssigned(a *Append) {
 	b.SetBaseOffset(a.Base)
 	b.SetLeaderEpoch(a.LeaderEpoch)
 	m.alts = nil
-	m.cur.bs = append(m.cur.bs[:len(m.cur.bs):len(m.cur.bs)], mbatch{base: a.Base, next: a.Next, data: b, records: recordsOf(b), pid: s.pid, seq: b.BaseSequence(), epoch: b.LeaderEpoch()})
+	m.cur.bs = append(m.cur.bs[:len(m.cur.bs):len(m.cur.bs)],
+		mbatch{base: a.Base, next: a.Next, data: b, records: recordsOf(b), pid: s.pid, seq: b.BaseSequence(), epoch: b.LeaderEpoch()})
 	if s.pid >= 0 {
 		m.seqs[s.pid] = b.LastSequence() + 1
 	}
@@ -203,7 +207,8 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.owned, m.l.waiters)
 		m.l.qmu.Unlock()
 		failf("%s: an append was never answered: crashed %v, %s, deferred %d, journal %d, sweep target %d of %d, log: %v, directory: %v",
-			m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), w.dir.journal.Used(), w.dir.journal.SweepTarget(), w.dir.journal.Notified(), m.l.Err(), w.dir.Err())
+			m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), w.dir.journal.Used(), w.dir.journal.SweepTarget(),
+			w.dir.journal.Notified(), m.l.Err(), w.dir.Err())
 	}
 	if a.Err != nil {
 		w.diskError("append", a.Err)
@@ -243,7 +248,8 @@ func (w *world) retry(m *mlog) {
 		same := pids == m.pids
 		m.mu.Unlock()
 		if same && a.Err == nil && (!a.Duplicate || a.Base != b.base || a.Next != b.next) {
-			failf("%s: the batch of producer %d at %d, sequence %d, was sent again and is not known: %+v", m.topic, b.pid, b.base, b.seq, a.Base)
+			failf("%s: the batch of producer %d at %d, sequence %d, was sent again and is not known: %+v", m.topic, b.pid, b.base,
+				b.seq, a.Base)
 		}
 		if same && a.Err != nil && m.l.Err() == nil && !w.disk.Crashed() && !w.cfg.faults {
 			failf("%s: retry of producer %d, sequence %d: %v", m.topic, b.pid, b.seq, a.Err)

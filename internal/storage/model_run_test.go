@@ -23,11 +23,11 @@ func TestModel(t *testing.T) {
 	}
 	for seed := first; seed < first+uint64(runs); seed++ {
 		cfg.faults = seed%2 == 0
-		var told []string
-		cfg.say = func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
+		var story []string
+		cfg.say = func(format string, args ...any) { story = append(story, fmt.Sprintf(format, args...)) }
 		if err := runModel(seed, cfg); err != nil {
 			t.Errorf("%v (CHRONIK_MODEL_SEED=%d)", err, seed)
-			for _, line := range told {
+			for _, line := range story {
 				t.Log(line)
 			}
 			break

@@ -210,7 +210,8 @@ func (w *world) options() Options {
 	}
 	segments := w.limits()
 	return Options{
-		FS: fsys, Logger: w.logger(), JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8, broken: w.cfg.broken,
+		FS: fsys, Logger: w.logger(), JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8,
+		broken: w.cfg.broken,
 		Config: func(topic string, id ID) Config {
 			for _, m := range w.logs {
 				if m.id == id {
@@ -290,7 +291,8 @@ func (w *world) poll() {
 		}
 		wrong := m.wrong
 		if wrong == "" && (written > end || start > end) {
-			wrong = fmt.Sprintf("%s: start %d, durable %d, written %d, but the log ends at %d", m.topic, start, durable, written, m.cur.end())
+			wrong = fmt.Sprintf("%s: start %d, durable %d, written %d, but the log ends at %d", m.topic, start, durable, written,
+				m.cur.end())
 		}
 		m.mu.Unlock()
 		if wrong != "" {

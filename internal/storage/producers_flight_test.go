@@ -17,7 +17,8 @@ func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
 	l := makeLogs(t, d, 1, "sync")[0]
 	hold := make(chan struct{})
 	var on atomic.Bool
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", When: func(errfs.Call) bool { return on.Load() }, Before: func(errfs.Call) { <-hold }})
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", When: func(errfs.Call) bool { return on.Load() },
+		Before: func(errfs.Call) { <-hold }})
 	on.Store(true)
 	first := send(l, testBatch(t, 10, &record.Producer{ID: 1, Sequence: 0}))
 	for id := range int64(15) {

@@ -11,7 +11,7 @@ import (
 
 // A directory whose disk hangs has waiting records and makes no progress. A directory that failed
 // or is idle has none waiting.
-func TestPulseStandsWhileTheDiskHangs(t *testing.T) {
+func TestPulseStopsWhileTheDiskHangs(t *testing.T) {
 	disk := errfs.New(crashfs.New(1))
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -32,7 +32,7 @@ func TestPulseStandsWhileTheDiskHangs(t *testing.T) {
 }
 
 // A recovery reports its progress, so that an observer sees that it continues.
-func TestARecoverySaysHowFarItIs(t *testing.T) {
+func TestARecoveryReportsItsProgress(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	put(t, makeLogs(t, d, 1, "sync")[0], 20, 100)

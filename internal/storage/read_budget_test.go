@@ -74,7 +74,7 @@ func TestAReadNeverPassesABatchThatDoesNotFit(t *testing.T) {
 
 // However small the budget is, a reader that continues where the last answer ended gets every batch
 // once and in order.
-func TestAReaderWithLittleRoomGetsEveryBatch(t *testing.T) {
+func TestAReaderWithASmallBudgetGetsEveryBatch(t *testing.T) {
 	l := uneven(t, mustOpen(t, vfs.Memory(), "sync"))
 	for max := 0; max < 6000; max += 37 {
 		var got []int64
@@ -95,7 +95,7 @@ func TestAReaderWithLittleRoomGetsEveryBatch(t *testing.T) {
 
 // A read with an empty budget does not read the disk, and still reports an offset that is out of
 // range.
-func TestAReadWithoutRoomNeverAsksTheDisk(t *testing.T) {
+func TestAReadWithoutBudgetNeverReadsTheDisk(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	l := uneven(t, mustOpen(t, disk, "sync"))
 	calls := disk.Calls(errfs.Read | errfs.Open)

@@ -22,7 +22,8 @@ type Damage struct {
 
 // Error returns the offsets and the location. The error matches ErrCorrupt.
 func (d *Damage) Error() string {
-	return fmt.Sprintf("%v: offsets %d to %d are unreadable, the next readable one is %d; position %d of %s", ErrCorrupt, d.From, d.Next-1, d.Next, d.Position, d.File)
+	return fmt.Sprintf("%v: offsets %d to %d are unreadable, the next readable one is %d; position %d of %s", ErrCorrupt, d.From,
+		d.Next-1, d.Next, d.Position, d.File)
 }
 
 // Unwrap returns ErrCorrupt.
@@ -91,7 +92,8 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 		l.dir.logOnce(l, "finding the extent of damaged bytes failed", errors.Join(met, err))
 	case news:
 		l.flawed.Store(true)
-		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l), zap.Error(l.damageAt(s, at.Pos)))
+		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l),
+			zap.Error(l.damageAt(s, at.Pos)))
 	}
 	return news
 }

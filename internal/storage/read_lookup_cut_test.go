@@ -32,7 +32,7 @@ func putStamps(t testing.TB, l *Log, size int, stamps ...int64) {
 }
 
 // Records that are truncated during a lookup are no damage.
-func TestALookupByTimeBesideATruncation(t *testing.T) {
+func TestALookupByTimeDuringATruncation(t *testing.T) {
 	for n := 1; n < 6; n++ {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
@@ -66,7 +66,7 @@ func TestALookupByTimeBesideATruncation(t *testing.T) {
 }
 
 // The record with the largest timestamp may be removed during the search; then another one has it.
-func TestMaxTimeBesideADeletionOfRecords(t *testing.T) {
+func TestMaxTimeDuringADeletionOfRecords(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		for n := 1; n < 5; n++ {
 			disk := crashfs.New(1)

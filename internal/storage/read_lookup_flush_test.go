@@ -10,7 +10,7 @@ import (
 
 // A lookup by time finds records that are flushed while it reads the segments, to the active
 // segment or to a new one.
-func TestLookupsByTimeFindWhatIsFlushedMeanwhile(t *testing.T) {
+func TestLookupsByTimeFindRecordsFlushedMeanwhile(t *testing.T) {
 	for _, rolls := range []bool{false, true} {
 		for name, lookup := range map[string]func(l *Log) (Timestamp, error){
 			"FindTime": func(l *Log) (Timestamp, error) { return l.FindTime(2500, 3) },

@@ -11,7 +11,7 @@ import (
 )
 
 // ReadMemory returns what Read returns, or reports that it cannot, and never reads the disk.
-func TestReadMemoryNeverAsksTheDisk(t *testing.T) {
+func TestReadMemoryNeverReadsTheDisk(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]

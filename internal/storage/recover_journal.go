@@ -17,7 +17,8 @@ import (
 // must continue their logs.
 func (r *recovery) verify() error {
 	d := r.d
-	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.Redo.File), zap.Uint64("lsn", uint64(r.ckpt.Redo.LSN)))
+	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.Redo.File),
+		zap.Uint64("lsn", uint64(r.ckpt.Redo.LSN)))
 	ext, err := d.journal.Scan(r.ckpt.Redo, func(f journal.Frame) error {
 		if err := d.interrupted(); err != nil {
 			return err
@@ -37,7 +38,8 @@ func (r *recovery) verify() error {
 		return err
 	}
 	if ext.Next <= r.ckpt.Durable {
-		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint has LSN %d as durable: an older copy of the journal was restored, or files are missing",
+		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint has LSN %d as durable: "+
+			"an older copy of the journal was restored, or files are missing",
 			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.Durable)
 	}
 	r.extent, r.above = ext, max(r.above, ext.Above)
@@ -81,7 +83,8 @@ func (f *Follower) Take(fr *journal.Frame) error {
 	case fr.Carried && fr.NextEnd <= f.end:
 		return nil // a copy of earlier frames
 	case fr.Type != journal.Batches || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
-		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd, fr.NextEnd, f.end)
+		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd,
+			fr.NextEnd, f.end)
 	}
 	f.end = fr.NextEnd
 	return nil
@@ -106,7 +109,8 @@ func (r *recovery) apply() error {
 		return nil
 	})
 	if err == nil && ext.Next != r.extent.Next {
-		err = fmt.Errorf("%w: the journal ended at LSN %d in the first pass and at %d in the second", journal.ErrDamaged, r.extent.Next, ext.Next)
+		err = fmt.Errorf("%w: the journal ended at LSN %d in the first pass and at %d in the second", journal.ErrDamaged, r.extent.Next,
+			ext.Next)
 	}
 	return err
 }

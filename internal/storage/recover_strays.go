@@ -14,8 +14,8 @@ import (
 
 const framesSuffix, unknownFrames = ".frames", "unknown-"
 
-// removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either the
-// checkpoint that would have named the file was never written, or the log has replayed it and a
+// removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either
+// the checkpoint that would have named the file was never written, or the log has replayed it and a
 // crash prevented the removal. Files of offline and unknown logs stay, because an operator may need
 // them.
 func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
@@ -55,7 +55,8 @@ func (d *Dir) quarantineDir(dirName string) error {
 	for _, in := range infos {
 		if in.Name != PartitionFile && in.Size > 0 {
 			to := fmt.Sprintf("%s.%x-stray", from, newID())
-			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from), zap.String("to", to))
+			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from),
+				zap.String("to", to))
 			return d.opt.FS.Rename(from, to)
 		}
 	}

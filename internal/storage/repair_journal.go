@@ -104,8 +104,8 @@ func (l *Log) drain() error {
 	return l.flushAndSync()
 }
 
-// isSystemError reports whether an error came from the system and not from the stored bytes, so that the
-// next start may succeed.
+// isSystemError reports whether an error came from the system and not from the stored bytes, so
+// that the next start may succeed.
 func isSystemError(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && errno != syscall.ENOENT

@@ -26,7 +26,8 @@ func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, logs[0], 6, 900)
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+			Drop: errfs.DropCached})
 		_ = logs[0].sync()
 		eventually(t, "the log is quarantined", logs[0].isQuarantined)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
@@ -110,7 +111,8 @@ func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+			Drop: errfs.DropCached})
 		done := make(chan struct{})
 		go func() {
 			for {
@@ -146,7 +148,8 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, l, 10, 300_000)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+		Drop: errfs.DropCached})
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	hold := make(chan struct{})
@@ -175,7 +178,8 @@ func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	_ = l.flush()
 	put(t, l, 5, 900)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+		Drop: errfs.DropCached})
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
@@ -292,7 +296,8 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	}
 	d.memory.evictCached(d.Logs())
 	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
-	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO,
+		Drop: errfs.DropCached})
 	_ = l.sync()
 	eventually(t, "the journal refuses twice", func() bool { return unread.Hits() > 1 })
 	if err := l.Offline(); err != nil || l.isQuarantined() {
@@ -310,7 +315,8 @@ func TestADamagedQuarantineFileEndsTheRepair(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 10, 900)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+		Drop: errfs.DropCached})
 	_ = l.flush()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	name := "/d/" + framesIn(t, disk)[0]
@@ -342,12 +348,14 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 5, 900)
-	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO,
+		Drop: errfs.DropCached})
 	_ = l.flush()
 	eventually(t, "the log is quarantined", l.isQuarantined)
 	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})
 	bad.Off()
-	eventually(t, "the log is replayed, and that can't be committed", func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })
+	eventually(t, "the log is replayed, and that can't be committed",
+		func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })
 	full.Off()
 	if err := d.Delete(l); err != nil {
 		t.Fatal(err)

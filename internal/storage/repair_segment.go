@@ -74,13 +74,14 @@ func (d *Dir) replaceFailedSegments(logs ...*Log) error {
 	return first
 }
 
-// needsReplay reports whether the log must be replayed: its segment has failed and had bytes that were
-// not synced.
+// needsReplay reports whether the log must be replayed: its segment has failed and had bytes that
+// were not synced.
 func (l *Log) needsReplay() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
+	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset &&
+		!l.dir.opt.broken.has(forgetfulFail)
 }
 
 // resume lets the log accept records again, after a checkpoint that holds the repair and no longer
@@ -215,9 +216,9 @@ func (l *Log) replayQuarantine(name string, at int64) error {
 	return l.writeFlushable()
 }
 
-// cutToSynced cuts the last of the old segments to its synced bytes, because the bytes beyond are in an
-// unknown state and must never be read as batches. It also cuts it to the recovery point, which may
-// be earlier and is where the new segment begins.
+// cutToSynced cuts the last of the old segments to its synced bytes, because the bytes beyond are
+// in an unknown state and must never be read as batches. It also cuts it to the recovery point,
+// which may be earlier and is where the new segment begins.
 func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 	if len(old) == 0 {
 		return nil

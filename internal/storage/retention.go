@@ -96,7 +96,8 @@ func (l *Log) partsLocked() []cleaner.Part {
 	n := len(l.segments)
 	parts := make([]cleaner.Part, n, n+1)
 	for i, s := range l.segments {
-		parts[i] = cleaner.Part{Base: s.Base(), End: l.end(i), Bytes: s.Size(), Newest: func() (int64, error) { return l.newest(s) }, Written: s.Written}
+		parts[i] = cleaner.Part{Base: s.Base(), End: l.end(i), Bytes: s.Size(),
+			Newest: func() (int64, error) { return l.newest(s) }, Written: s.Written}
 	}
 	rest := l.tail.chunks[l.tail.flushed:]
 	if n == 0 {

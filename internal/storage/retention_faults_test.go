@@ -110,7 +110,7 @@ func TestFault17ClockGoesBack(t *testing.T) {
 }
 
 // A log whose timestamps cannot be read stays as it is and reports that; others are not affected.
-func TestRetentionBesideADamagedSegment(t *testing.T) {
+func TestRetentionWithADamagedSegment(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	logs := []*Log{kept(t, d, keeping("sync", hour, -1))}
@@ -163,7 +163,7 @@ func TestRetentionTriesAgain(t *testing.T) {
 
 // Readers at all offsets of a log, writers, flushes and rolls run while its start moves repeatedly.
 // A reader gets the requested records, or an error that they are gone.
-func TestReadersWhileRecordsGo(t *testing.T) {
+func TestReadersDuringRetention(t *testing.T) {
 	disk := vfs.Memory()
 	d := mustOpen(t, disk, "sync", func(o *Options) { o.DeferredBytes = 8 << 10; o.OpenFiles = 4 })
 	l := kept(t, d, keeping("sync", -1, 6<<10))
@@ -185,7 +185,8 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 				case s.Size == 0 && at < e.Durable && at >= l.Ends().LogStart:
 					t.Errorf("nothing at %d of %+v", at, l.Ends())
 				case s.Size > 0:
-					if b, _, err := record.Next(s.Parts[0]); err != nil || b.CheckCRC() != nil || b.BaseOffset() > at || b.LastOffset() < at {
+					if b, _, err := record.Next(s.Parts[0]); err != nil || b.CheckCRC() != nil || b.BaseOffset() > at ||
+						b.LastOffset() < at {
 						t.Errorf("at %d stands %d to %d: %v", at, b.BaseOffset(), b.LastOffset(), err)
 					}
 				}
@@ -219,7 +220,7 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 
 // A full disk keeps the log from writing its segment. Retention still removes its old records:
 // nothing else would ever free space.
-func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
+func TestRetentionAfterAFullDisk(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	l := kept(t, d, keeping("sync", -1, 2000))

@@ -24,7 +24,7 @@ type retentionLoop struct {
 
 	mu      sync.Mutex
 	pending []pendingDelete // bounded by what is removed within the longest file.delete.delay.ms
-	waiting int64           // bytes in graves
+	waiting int64           // bytes in pending
 }
 
 // pendingDelete is a segment that was removed from its log and whose file still exists.
@@ -199,6 +199,6 @@ func (d *Dir) reportRemoved(m *StartMove, base, end, bytes int64, file bool) {
 		d.stats.removed.WithLabelValues(d.path, reason).Inc()
 		what = "segment removed"
 	}
-	d.log.Info(what, zap.String("topic", m.Log.topic), zap.Int32("partition", m.Log.id.Partition), zap.Int64("from", base), zap.Int64("to", end),
-		zap.Int64("bytes", bytes), zap.String("reason", reason), zap.String("why", why))
+	d.log.Info(what, zap.String("topic", m.Log.topic), zap.Int32("partition", m.Log.id.Partition), zap.Int64("from", base),
+		zap.Int64("to", end), zap.Int64("bytes", bytes), zap.String("reason", reason), zap.String("why", why))
 }

@@ -75,7 +75,8 @@ func TestAnIdleRoundReadsNothing(t *testing.T) {
 // rounds counts the calls from now on, except those that are independent of retention: measuring
 // the free space, and preparing the next journal file.
 func rounds(errs *errfs.FS) *errfs.Fault {
-	return errs.Add(errfs.Rule{Ops: errfs.Any &^ errfs.Free, When: func(c errfs.Call) bool { return !strings.HasPrefix(c.Path, "/d/journal") }})
+	return errs.Add(errfs.Rule{Ops: errfs.Any &^ errfs.Free,
+		When: func(c errfs.Call) bool { return !strings.HasPrefix(c.Path, "/d/journal") }})
 }
 
 // BenchmarkIdleRound measures a retention run over 10,000 logs that removes nothing.

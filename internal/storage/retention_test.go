@@ -132,7 +132,7 @@ func TestRetentionByTime(t *testing.T) {
 // The records of a small quiet partition are only in the journal, and are carried from file to
 // file. When all of them are old they are removed without ever reaching a segment, and the next
 // records begin an empty log.
-func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
+func TestRetentionOfRecordsOnlyInTheJournal(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	l := kept(t, d, keeping("sync", hour, -1))
@@ -224,7 +224,8 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 		who   Observer
 		start int64
 		why   string
-	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
+	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"},
+		{idle{}, 8, ""}} {
 		l.Observe(c.who)
 		d.applyRetention()
 		if start := l.Ends().LogStart; start != c.start {
@@ -278,7 +279,7 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 }
 
 // Each removal is logged and counted with its reason.
-func TestARemovalIsSaidAndCounted(t *testing.T) {
+func TestARemovalIsLoggedAndCounted(t *testing.T) {
 	core, said := observer.New(zap.InfoLevel)
 	m := metrics.NewStorage(nil)
 	d := mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.Logger, o.Metrics = zap.New(core), m })
@@ -293,7 +294,7 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, e := range said.FilterMessageSnippet("went from a log").All() {
+	for _, e := range said.FilterMessage("segment removed").All() {
 		f := e.ContextMap()
 		got = append(got, fmt.Sprint(f["topic"], "-", f["partition"], " ", f["from"], "-", f["to"], " ", f["reason"]))
 		if f["bytes"].(int64) < 1500 || f["why"] == "" {
@@ -316,7 +317,7 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 
 // The files of removed segments stay for file.delete.delay.ms under another name. Close does not
 // wait for that, and a start deletes them.
-func TestFilesGoAfterTheDelay(t *testing.T) {
+func TestFilesAreDeletedAfterTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		d, err := openDir(disk, "sync")
@@ -373,7 +374,7 @@ func TestFilesGoAfterTheDelay(t *testing.T) {
 }
 
 // Retention runs at intervals, and at once when the configuration changes.
-func TestTheKeeperLooks(t *testing.T) {
+func TestRetentionRunsAtIntervalsAndOnChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = time.Minute })
 		if err != nil {
@@ -407,7 +408,7 @@ func TestTheKeeperLooks(t *testing.T) {
 }
 
 // A start removes segments that an unfinished removal left below the log start.
-func TestAStartRemovesWhatLiesBelowTheStart(t *testing.T) {
+func TestAStartRemovesSegmentsBelowTheLogStart(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
 		d := mustOpen(t, disk, profile)
@@ -433,7 +434,7 @@ func TestAStartRemovesWhatLiesBelowTheStart(t *testing.T) {
 
 // The start of a log with the os profile moved to its end, and the log was written to before its
 // segment was removed. The segment stays, also after a kill.
-func TestWhatIsWrittenBehindTheNewStartStays(t *testing.T) {
+func TestRecordsBehindTheNewStartStay(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "os")
 	cfg := keeping("os", -1, -1)
@@ -459,7 +460,7 @@ func TestWhatIsWrittenBehindTheNewStartStays(t *testing.T) {
 
 // Segments that a compaction is about to replace stay until then: a removal in between leaves them
 // to the next run.
-func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
+func TestNothingIsRemovedDuringASwap(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := kept(t, d, keeping("sync", -1, -1))
 	putAt(t, l, 8, 700, ago(0))
@@ -487,7 +488,7 @@ func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
 
 // The records for which a segment was rolled are discarded before they reach it. Later records are
 // written behind it, and the acknowledged ones are there after a kill.
-func TestWhatFollowsADiscardedSegmentStays(t *testing.T) {
+func TestRecordsBehindADiscardedSegmentStay(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	l := kept(t, d, keeping("sync", -1, -1))

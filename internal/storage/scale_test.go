@@ -64,7 +64,7 @@ func TestFault10StartWithManyPartitions(t *testing.T) {
 
 // A disk whose fdatasyncs take arbitrarily long affects one directory only: its memory stays
 // bounded, all its records are acknowledged in the end, and other directories are not affected.
-func TestFault09SlowDiskIsItsOwnTrouble(t *testing.T) {
+func TestFault09SlowDiskAffectsNoOtherDirectory(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	const bound = 256 << 10
 	opt := Options{FS: errs, JournalFileSize: 1 << 20, JournalBytes: 4 << 20, DeferredBytes: bound}

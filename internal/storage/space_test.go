@@ -36,10 +36,11 @@ func TestTheSameDiskUnderLoad(t *testing.T) {
 
 // A small disk that was full accepts records again when its topics are deleted: the journal does
 // not keep the space.
-func TestASmallDiskHasRoomAgain(t *testing.T) {
+func TestASmallDiskHasSpaceAgain(t *testing.T) {
 	fsys := newGauge(150 * mib)
 	fsys.total.Store(150 * mib)
-	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto }, Config: func(string, ID) Config { return testConfig("sync") }})
+	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto },
+		Config: func(string, ID) Config { return testConfig("sync") }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,8 @@ func TestJoin(t *testing.T) {
 	} {
 		tl := tail{}
 		to := &chunk{buf: page, data: page.Bytes()[0:50:50], base: 0, next: 5, maxTs: 10, firstTs: 10, records: 5, cap: 50, ready: true}
-		last := &chunk{buf: page, at: 50, data: page.Bytes()[50:100:100], base: 5, next: 7, maxTs: 20, firstTs: 20, records: 2, cap: 50, ready: true}
+		last := &chunk{buf: page, at: 50, data: page.Bytes()[50:100:100], base: 5, next: 7, maxTs: 20, firstTs: 20, records: 2,
+			cap: 50, ready: true}
 		to.setLSN(3)
 		last.setLSN(9)
 		for _, k := range []*chunk{to, last} {
@@ -91,7 +92,8 @@ func TestJoin(t *testing.T) {
 		chunks := 2
 		if c.want {
 			chunks = 1
-			if to.first != 3 || to.last != 9 || to.next != 7 || to.records != 7 || to.cap != 100 || len(to.data) != 100 || to.maxTs != max(last.maxTs, 10) {
+			if to.first != 3 || to.last != 9 || to.next != 7 || to.records != 7 || to.cap != 100 || len(to.data) != 100 ||
+				to.maxTs != max(last.maxTs, 10) {
 				t.Errorf("%s: it became %+v", c.name, to)
 			}
 		}
@@ -136,12 +138,13 @@ func TestPages(t *testing.T) {
 
 // The sum on which evictions are based is that of the chunks, whatever happens to them, and evicted
 // chunks are not kept alive.
-func TestTheTailKnowsWhatItsCacheAccountsFor(t *testing.T) {
+func TestTheTailCountsItsCache(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var tl tail
 		end := int64(0)
 		add := func(rt *rapid.T) {
-			c := &chunk{base: end, next: end + rapid.Int64Range(1, 5).Draw(rt, "records"), cap: rapid.Int64Range(1, 100).Draw(rt, "bytes"), ready: true}
+			c := &chunk{base: end, next: end + rapid.Int64Range(1, 5).Draw(rt, "records"),
+				cap: rapid.Int64Range(1, 100).Draw(rt, "bytes"), ready: true}
 			end = c.next
 			tl.add(c)
 		}

@@ -36,14 +36,31 @@ func run(args []string) error {
 		return err
 	}
 	see := cli.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
-	pages = append(pages,
-		cli.ManPage{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol",
+	pages = append(
+		pages,
+		cli.ManPage{
+			Name:    "chronikctl",
+			Section: 1,
+			Version: version,
+			Short:   "administer a broker that speaks the Kafka protocol",
 			Command: ctl.Root(app.New(version, ctl.Streams{})),
-			Sections: []cli.ManSection{{Title: "ENVIRONMENT",
-				Items: []cli.ManItem{{Term: contexts.EnvBrokers, Text: "Bootstrap brokers, if --brokers is not given."}}}, see}},
-		cli.ManPage{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol",
+			Sections: []cli.ManSection{
+				{
+					Title: "ENVIRONMENT",
+					Items: []cli.ManItem{{Term: contexts.EnvBrokers, Text: "Bootstrap brokers, if --brokers is not given."}},
+				},
+				see,
+			},
+		},
+		cli.ManPage{
+			Name:     "chronik-bench",
+			Section:  1,
+			Version:  version,
+			Short:    "measure a broker that speaks the Kafka protocol",
 			Command:  command.New(version),
-			Sections: []cli.ManSection{see}})
+			Sections: []cli.ManSection{see},
+		},
+	)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

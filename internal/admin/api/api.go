@@ -1,7 +1,7 @@
 // Package api declares the JSON of the admin port that both the broker and chronikctl use.
 //
-// It owns the names that docs/admin.md promises and holds no code. The admin package writes these types
-// and chronikctl reads them; it imports no other package of the broker.
+// It owns the names that docs/admin.md promises and holds no code. The admin package writes these
+// types and chronikctl reads them; it imports no other package of the broker.
 package api
 
 import "time"

@@ -77,7 +77,9 @@ func empty() (*fake, *History) {
 		broker: Broker{ID: 1, Version: "v1.0.0", Now: now(), Started: now().Add(-42 * time.Second), Profile: "sync",
 			Promise: "nothing acknowledged is lost", Addresses: []string{"localhost:9092"}},
 		overview: Overview{
-			Dirs:    []Dir{{Path: "/var/lib/chronik/logs", State: "ok", Free: 82 * gib, Total: 100 * gib, Reserve: 5 * gib, JournalLimit: gib}},
+			Dirs: []Dir{
+				{Path: "/var/lib/chronik/logs", State: "ok", Free: 82 * gib, Total: 100 * gib, Reserve: 5 * gib, JournalLimit: gib},
+			},
 			Budgets: budgets(0), Heap: 14 << 20, MemoryLimit: 2 * gib,
 		},
 	}
@@ -117,23 +119,68 @@ func loaded() (*fake, *History) {
 		{Name: "payments", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417, Profile: "sync", Cleanup: "delete"},
 		{Name: "customers", Partitions: 3, Records: 90_211, Bytes: 41 << 20, Ends: 412_000, Profile: "medium", Cleanup: "compact"},
 		{Name: "clickstream", Partitions: 4, Records: 310_000_518, Bytes: 36 * gib, Ends: 310_000_518, Profile: "os", Cleanup: "delete"},
-		{Name: "__consumer_offsets", Internal: true, Partitions: 2, Records: 812, Bytes: 91 << 10, Ends: 6120, Profile: "sync", Cleanup: "compact"},
+		{
+			Name:       "__consumer_offsets",
+			Internal:   true,
+			Partitions: 2,
+			Records:    812,
+			Bytes:      91 << 10,
+			Ends:       6120,
+			Profile:    "sync",
+			Cleanup:    "compact",
+		},
 	}
 	f.detail = TopicDetail{Topic: f.topics[1], ID: "nNmFUAjzS9a4LbCYMlTAGQ"}
 	for i := range int32(6) {
-		f.detail.Partitions = append(f.detail.Partitions, Partition{Number: i, Leader: 1, Epoch: 3, Start: 120, High: 200_000 + int64(i)*4127,
-			End: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: 1, InSync: 1, Dir: "/var/lib/chronik/logs"})
+		f.detail.Partitions = append(
+			f.detail.Partitions,
+			Partition{Number: i, Leader: 1, Epoch: 3, Start: 120, High: 200_000 + int64(i)*4127,
+				End: 200_000 + int64(i)*4127, Bytes: 88 << 20, Segments: 2, Replicas: 1, InSync: 1, Dir: "/var/lib/chronik/logs"},
+		)
 	}
 	f.detail.Configs = []Config{
-		{Name: "chronik.durability.profile", Value: "sync", Default: "sync", Source: "broker's file", Set: true, Doc: "How an acknowledgement is earned."},
-		{Name: "retention.ms", Value: "604800000", Default: "604800000", Source: "default", Doc: "How long records are kept, in milliseconds."},
-		{Name: "segment.bytes", Value: "268435456", Default: "1073741824", Source: "this topic", Set: true, Doc: "The size at which a segment is rolled, in bytes."},
+		{
+			Name:    "chronik.durability.profile",
+			Value:   "sync",
+			Default: "sync",
+			Source:  "broker's file",
+			Set:     true,
+			Doc:     "How an acknowledgement is earned.",
+		},
+		{
+			Name:    "retention.ms",
+			Value:   "604800000",
+			Default: "604800000",
+			Source:  "default",
+			Doc:     "How long records are kept, in milliseconds.",
+		},
+		{
+			Name:    "segment.bytes",
+			Value:   "268435456",
+			Default: "1073741824",
+			Source:  "this topic",
+			Set:     true,
+			Doc:     "The size at which a segment is rolled, in bytes.",
+		},
 	}
 	at := time.Date(2026, 11, 21, 16, 29, 58, 123e6, time.UTC)
 	f.records = Records{Start: 120, High: 224_762, List: []Record{
-		{Offset: 224_760, Time: at, Key: []byte("customer-17"), KeySize: 11, Value: []byte(`{"amount": 12.50, "currency": "EUR"}`), ValueSize: 36,
-			Headers: []Header{{Key: "trace", Value: []byte("4bf92f3577b34da6"), ValueSize: 16}}, HeaderCount: 1},
-		{Offset: 224_761, Time: at, Value: []byte{0x00, 0x00, 0x00, 0x00, 0x07, 0x02, 0x14, 0xff, 0x80, 'a', 'v', 'r', 'o', 0, 1, 2, 3, 4, 5}, ValueSize: 19},
+		{
+			Offset:      224_760,
+			Time:        at,
+			Key:         []byte("customer-17"),
+			KeySize:     11,
+			Value:       []byte(`{"amount": 12.50, "currency": "EUR"}`),
+			ValueSize:   36,
+			Headers:     []Header{{Key: "trace", Value: []byte("4bf92f3577b34da6"), ValueSize: 16}},
+			HeaderCount: 1,
+		},
+		{
+			Offset:    224_761,
+			Time:      at,
+			Value:     []byte{0x00, 0x00, 0x00, 0x00, 0x07, 0x02, 0x14, 0xff, 0x80, 'a', 'v', 'r', 'o', 0, 1, 2, 3, 4, 5},
+			ValueSize: 19,
+		},
 	}}
 	f.groups = []Group{
 		{ID: "billing", Kind: "consumer", State: "Stable", Lag: 12},
@@ -142,15 +189,31 @@ func loaded() (*fake, *History) {
 	}
 	f.group = GroupDetail{Group: f.groups[0], Assignor: "uniform", Members: []Member{
 		{ID: "2f0c1c1e-9a7e-4b1f-9be0-2ad1cf6ba121", ClientID: "billing-1", Host: "10.0.3.17", Assigned: []string{"payments 0-2"}},
-		{ID: "8a4cf0a1-5e43-4c11-87a9-3ba1a2b4c0de", Instance: "b2", ClientID: "billing-2", Host: "10.0.3.18", Assigned: []string{"payments 3-5"}},
-	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1, Committed: 204_127, End: 204_127}}}
+		{
+			ID:       "8a4cf0a1-5e43-4c11-87a9-3ba1a2b4c0de",
+			Instance: "b2",
+			ClientID: "billing-2",
+			Host:     "10.0.3.18",
+			Assigned: []string{"payments 3-5"},
+		},
+	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1,
+		Committed: 204_127, End: 204_127}}}
 	for i, c := range []Connection{
-		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka 2.6.0", Requests: 81_201, BytesIn: 9 << 20, BytesOut: 600 << 20, Waiting: 1},
-		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004, Records: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
-		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib, BytesOut: 90 << 20, Throttled: true},
+		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka 2.6.0", Requests: 81_201, BytesIn: 9 << 20,
+			BytesOut: 600 << 20, Waiting: 1},
+		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004,
+			Records: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
+		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib,
+			BytesOut: 90 << 20, Throttled: true},
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
-		c.ID, c.Listener, c.Principal, c.Since, c.Last = uint64(i), "PLAINTEXT", anonymous, now().Add(-3*time.Hour), now().Add(-time.Duration(i)*time.Second)
+		c.ID, c.Listener, c.Principal, c.Since, c.Last = uint64(
+			i,
+		), "PLAINTEXT", anonymous, now().Add(
+			-3*time.Hour,
+		), now().Add(
+			-time.Duration(i)*time.Second,
+		)
 		f.conns = append(f.conns, c)
 	}
 	return f, busyHour(1)
@@ -219,11 +282,15 @@ func ill() (*fake, *History) {
 	}
 	f.overview.Dirs[0].Free, f.overview.Dirs[0].State, f.overview.Dirs[0].Severity = 4198<<20, "low space", health.Warn
 	f.overview.Dirs[0].Problem, f.overview.Dirs[0].Offline = f.broker.Findings[3].Problem, 2
-	f.overview.Dirs = append(f.overview.Dirs, Dir{Path: "/mnt/b/logs", State: "failed", Severity: health.Bad, Problem: f.broker.Findings[0].Problem, Logs: 9, Offline: 9})
+	f.overview.Dirs = append(
+		f.overview.Dirs,
+		Dir{Path: "/mnt/b/logs", State: "failed", Severity: health.Bad, Problem: f.broker.Findings[0].Problem, Logs: 9, Offline: 9},
+	)
 	f.topics[0].Severity, f.topics[0].Problem = health.Bad, "1 partition damaged, 4 offline"
 	f.topics[1].Severity, f.topics[1].Problem = health.Bad, "1 partition offline"
 	f.detail.Topic, f.detail.Findings = f.topics[1], f.broker.Findings[2:3]
-	f.detail.Partitions[5].Severity, f.detail.Partitions[5].Problem = health.Bad, "offline: write segment 00000000000000204127.log: input/output error"
+	f.detail.Partitions[5].Severity = health.Bad
+	f.detail.Partitions[5].Problem = "offline: write segment 00000000000000204127.log: input/output error"
 	f.detail.Partitions[5].Leader, f.detail.Partitions[5].InSync = -1, 0
 	f.groups[1].Severity, f.groups[1].State, f.groups[1].Problem = health.Warn, "PreparingRebalance", f.broker.Findings[4].Problem
 	return f, busyHour(9)

@@ -10,15 +10,19 @@ import (
 
 func TestNumbersAreReadable(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{bytesText(0), "0 B"}, {bytesText(999), "999 B"}, {bytesText(1000), "0.98 KiB"}, {bytesText(1024), "1.00 KiB"}, {bytesText(1 << 20), "1.00 MiB"},
+		{bytesText(0), "0 B"}, {bytesText(999), "999 B"}, {bytesText(1000), "0.98 KiB"}, {bytesText(1024),
+			"1.00 KiB"}, {bytesText(1 << 20), "1.00 MiB"},
 		{bytesText(12.34 * (1 << 30)), "12.3 GiB"}, {bytesText(1 << 60), "1024 PiB"}, {bytesText(math.NaN()), "–"}, {bytesText(-1), "–"},
-		{shortText(0), "0"}, {shortText(0.25), "0.2"}, {shortText(9), "9"}, {shortText(999.6), "1.00k"}, {shortText(92_000), "92.0k"}, {shortText(4e12), "4T"}, {shortText(math.NaN()), "–"},
-		{secondsText(0), "0 s"}, {secondsText(25e-6), "25 µs"}, {secondsText(0.00142), "1.42 ms"}, {secondsText(0.9), "900 ms"}, {secondsText(12), "12.0 s"}, {secondsText(math.NaN()), "–"},
+		{shortText(0), "0"}, {shortText(0.25), "0.2"}, {shortText(9), "9"}, {shortText(999.6), "1.00k"}, {shortText(92_000),
+			"92.0k"}, {shortText(4e12), "4T"}, {shortText(math.NaN()), "–"},
+		{secondsText(0), "0 s"}, {secondsText(25e-6), "25 µs"}, {secondsText(0.00142), "1.42 ms"}, {secondsText(0.9),
+			"900 ms"}, {secondsText(12), "12.0 s"}, {secondsText(math.NaN()), "–"},
 		{spanText(0), "0 s"}, {spanText(59 * time.Second), "59 s"}, {spanText(61 * time.Second), "1 min"}, {spanText(3 * time.Hour), "3 h"},
 		{spanText(3*time.Hour + 5*time.Minute), "3 h 5 min"}, {spanText(76 * time.Hour), "3 d 4 h"}, {spanText(-time.Second), "0 s"},
 		{ago(now(), now()), "now"}, {ago(now(), now().Add(-3*time.Minute)), "3 min ago"}, {ago(now(), time.Time{}), "–"},
 		{moment(time.Time{}), "–"},
-		{name("orders"), "orders"}, {name("a\x00\u202eb\xff"), `a\x00\u202eb\xff`}, {name(strings.Repeat("x", 300)), strings.Repeat("x", 200) + "…"},
+		{name("orders"), "orders"}, {name("a\x00\u202eb\xff"), `a\x00\u202eb\xff`}, {name(strings.Repeat("x", 300)),
+			strings.Repeat("x", 200) + "…"},
 		{prose(strings.Repeat("y", 300)), strings.Repeat("y", 300)},
 	} {
 		if c.got != c.want {

@@ -96,7 +96,13 @@ func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
 	})
 	fields := []field{
 		{"client", "Client", "", false}, {"address", "Address", "", false}, {"software", "Software", "opt", false},
-		{"requests", "Requests", "num", true}, {"records", "Records in", "num opt", true}, {"in", "In", "num", true}, {"out", "Out", "num", true}, {"waiting", "Unanswered", "num opt", true},
+		{
+			"requests",
+			"Requests",
+			"num",
+			true,
+		}, {"records", "Records in", "num opt", true}, {"in", "In", "num", true}, {"out", "Out", "num", true}, {"waiting",
+			"Unanswered", "num opt", true},
 		{"last", "Last request", "num opt", true}, {"since", "Open for", "num opt", true},
 	}
 	if body.Principals = slices.ContainsFunc(all, func(c Connection) bool { return c.Principal != anonymous }); body.Principals {

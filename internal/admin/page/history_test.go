@@ -72,7 +72,8 @@ func TestHistoryIsBounded(t *testing.T) {
 			t.Fatalf("sample %d comes %d ms after the one before", i, l.at[i]-l.at[i-1])
 		}
 	}
-	if last, first := l.values[bytesIn][Points-1], l.values[bytesIn][0]; last != float32(19997)/5 || math.Abs(float64(last-first)-2*(Points-1)/5.) > 0.01 {
+	if last, first := l.values[bytesIn][Points-1], l.values[bytesIn][0]; last != float32(19997)/5 ||
+		math.Abs(float64(last-first)-2*(Points-1)/5.) > 0.01 {
 		t.Errorf("from %v to %v", first, last)
 	}
 	if n := testing.AllocsPerRun(100, func() { h.Add(now(), Totals{}) }); n > 4 {

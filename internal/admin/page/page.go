@@ -52,7 +52,16 @@ type Route struct {
 func New(src Source, history *History) (*Page, error) {
 	p := &Page{src: src, history: history, pages: map[string]*template.Template{}}
 	for _, name := range []string{"overview", "topics", "topic", "records", "groups", "group", "connections", "failed"} {
-		t, err := template.New("layout.html").Funcs(functions()).ParseFS(assets, "assets/layout.html", "assets/parts.html", "assets/"+name+".html")
+		t, err := template.New(
+			"layout.html",
+		).Funcs(
+			functions(),
+		).ParseFS(
+			assets,
+			"assets/layout.html",
+			"assets/parts.html",
+			"assets/"+name+".html",
+		)
 		if err != nil {
 			return nil, fmt.Errorf("parse the page %s: %w", name, err)
 		}
@@ -216,7 +225,11 @@ func explain(err error) *failure {
 	}
 	switch text := err.Error(); {
 	case errors.Is(err, ErrNotServing):
-		return &failure{http.StatusServiceUnavailable, text, "The overview shows the progress; this page is available when the broker serves clients."}
+		return &failure{
+			http.StatusServiceUnavailable,
+			text,
+			"The overview shows the progress; this page is available when the broker serves clients.",
+		}
 	default:
 		return &failure{http.StatusInternalServerError, text, "The broker's log may have details."}
 	}
@@ -251,8 +264,10 @@ func asset(w http.ResponseWriter, r *http.Request) {
 // functions returns the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText, "seconds": secondsText,
-		"ago": ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose, "commands": commands, "content": contentOf,
+		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText,
+		"seconds": secondsText,
+		"ago":     ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
+		"commands": commands, "content": contentOf,
 		"span":  func(now, then time.Time) string { return spanText(now.Sub(then)) },
 		"clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}

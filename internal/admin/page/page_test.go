@@ -43,7 +43,9 @@ var assetsVersion = regexp.MustCompile(`\?v=[0-9a-f]{12}`)
 func TestPagesMatchTheGoldenFiles(t *testing.T) {
 	starting := func() (*fake, *History) {
 		f, h := empty()
-		f.err, f.broker.Phase, f.broker.Progress = ErrNotServing, "recovering logs", []string{"/var/lib/chronik/logs: 12 of 40 journal files"}
+		f.err, f.broker.Phase, f.broker.Progress = ErrNotServing, "recovering logs", []string{
+			"/var/lib/chronik/logs: 12 of 40 journal files",
+		}
 		return f, h
 	}
 	for name, broker := range map[string]func() (*fake, *History){"empty": empty, "load": loaded, "ill": ill, "starting": starting} {
@@ -58,7 +60,12 @@ func TestPagesMatchTheGoldenFiles(t *testing.T) {
 		}
 		for page, path := range paths {
 			_, body := get(t, h, path)
-			golden.File(t, filepath.Join("testdata", name+"-"+page+".html"), assetsVersion.ReplaceAllString(body, "?v=0"), "go test ./internal/admin/page -run Golden")
+			golden.File(
+				t,
+				filepath.Join("testdata", name+"-"+page+".html"),
+				assetsVersion.ReplaceAllString(body, "?v=0"),
+				"go test ./internal/admin/page -run Golden",
+			)
 		}
 	}
 }
@@ -99,27 +106,39 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	src.broker.Findings = []health.Finding{{Severity: health.Bad, Subject: evil, Problem: evil, Works: evil, Remedy: evil}}
 	src.broker.Version, src.broker.Addresses = markup, []string{markup}
 	src.topics = []Topic{{Name: evil, Profile: markup, Problem: evil, Severity: health.Bad}}
-	src.detail = TopicDetail{Topic: src.topics[0], ID: markup, Configs: []Config{{Name: markup, Value: evil, Default: evil, Source: markup, Doc: markup, Set: true}},
-		Partitions: []Partition{{Dir: evil, Problem: evil, Severity: health.Bad, High: 1}, {Dir: "other"}}, Findings: src.broker.Findings}
+	src.detail = TopicDetail{
+		Topic:      src.topics[0],
+		ID:         markup,
+		Configs:    []Config{{Name: markup, Value: evil, Default: evil, Source: markup, Doc: markup, Set: true}},
+		Partitions: []Partition{{Dir: evil, Problem: evil, Severity: health.Bad, High: 1}, {Dir: "other"}},
+		Findings:   src.broker.Findings,
+	}
 	src.records.Note = evil
-	src.records.List = []Record{{Key: []byte(evil), KeySize: len(evil), Value: []byte("<script>alert(3)</script>"), ValueSize: 25, HeaderCount: 1,
-		Headers: []Header{{Key: evil, Value: []byte("<img src=x onerror=alert(4)>"), ValueSize: 28}}}}
+	src.records.List = []Record{
+		{Key: []byte(evil), KeySize: len(evil), Value: []byte("<script>alert(3)</script>"), ValueSize: 25, HeaderCount: 1,
+			Headers: []Header{{Key: evil, Value: []byte("<img src=x onerror=alert(4)>"), ValueSize: 28}}},
+	}
 	src.groups = []Group{{ID: evil, State: markup, Kind: markup, Problem: evil, Severity: health.Warn}}
 	src.group = GroupDetail{Group: src.groups[0], Assignor: evil, Findings: src.broker.Findings,
-		Members: []Member{{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}}}, Offsets: []Offset{{Topic: evil}}}
+		Members: []Member{
+			{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}},
+		}, Offsets: []Offset{{Topic: evil}}}
 	src.conns = []Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
 	src.overview.Dirs[0].Path, src.overview.Dirs[0].Problem, src.overview.Dirs[0].Severity = evil, evil, health.Bad
 	h := handlerOf(t, src, history)
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
-	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked, "/topic?name=" + asked,
-		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked, "/groups", "/groups?filter=" + asked, "/group?id=" + asked, "/group?id=x" + asked,
+	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked,
+		"/topic?name=" + asked,
+		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked, "/groups", "/groups?filter=" +
+			asked, "/group?id=" + asked, "/group?id=x" + asked,
 		"/connections", "/connections?filter=" + asked} {
 		code, body := get(t, h, path)
 		if n := strings.Count(strings.ToLower(body), "<script"); n != 1 || strings.Contains(body, "<img") {
 			t.Errorf("%s (%d) has %d scripts:\n%s", path, code, n, body)
 		}
 		for _, line := range strings.Split(body, "\n") {
-			if strings.ContainsAny(line, "\x00\x1b\u202e\ufffd") && !strings.Contains(line, `type="search"`) && !strings.Contains(line, `type="hidden"`) {
+			if strings.ContainsAny(line, "\x00\x1b\u202e\ufffd") && !strings.Contains(line, `type="search"`) &&
+				!strings.Contains(line, `type="hidden"`) {
 				t.Errorf("%s: control characters in %q", path, line)
 			}
 		}
@@ -130,12 +149,14 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 func TestNothingExternalAndNothingInline(t *testing.T) {
 	src, history := ill()
 	h := handlerOf(t, src, history)
-	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/topic?name=none", "/records?topic=a&partition=x", "/groups", "/group?id=billing", "/connections",
+	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/topic?name=none", "/records?topic=a&partition=x",
+		"/groups", "/group?id=billing", "/connections",
 		"/assets/page.css", "/assets/page.js", "/assets/icon.svg"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		head := w.Header()
-		if p := head.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none';") || strings.Contains(p, "unsafe") || !strings.Contains(p, "frame-ancestors 'none'") {
+		if p := head.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none';") || strings.Contains(p, "unsafe") ||
+			!strings.Contains(p, "frame-ancestors 'none'") {
 			t.Errorf("%s: %q", path, p)
 		}
 		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "no-referrer" {
@@ -143,7 +164,8 @@ func TestNothingExternalAndNothingInline(t *testing.T) {
 		}
 		body := w.Body.String()
 		for _, bad := range []string{"http://", "https://", "//cdn", " style=", "<style", " onclick", "javascript:"} {
-			if strings.HasPrefix(path, "/assets/icon") || !strings.Contains(body, bad) || bad == "http://" && strings.Contains(body, "http://www.w3.org/2000/svg") && strings.Count(body, bad) == 1 {
+			if strings.HasPrefix(path, "/assets/icon") || !strings.Contains(body, bad) ||
+				bad == "http://" && strings.Contains(body, "http://www.w3.org/2000/svg") && strings.Count(body, bad) == 1 {
 				continue
 			}
 			t.Errorf("%s has %s", path, bad)
@@ -161,7 +183,10 @@ func TestLongListsArePaged(t *testing.T) {
 	src, history := loaded()
 	src.topics, src.groups, src.conns, src.broker.Findings = nil, nil, nil, nil
 	for i := range 10_000 {
-		src.topics = append(src.topics, Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"})
+		src.topics = append(
+			src.topics,
+			Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"},
+		)
 		src.groups = append(src.groups, Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)})
 		src.conns = append(src.conns, Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
 		src.broker.Findings = append(src.broker.Findings, health.Finding{Severity: health.Note, Subject: fmt.Sprintf("subject-%05d", i)})
@@ -229,7 +254,8 @@ func TestListsAreSorted(t *testing.T) {
 		}
 	}
 	_, body := get(t, h, "/topics?sort=records&filter=e&page=2")
-	for _, link := range []string{`<th scope="col" class="num" aria-sort="descending"><a href="/topics?filter=e&amp;order=reversed&amp;sort=records">`, `<a href="/topics?filter=e&amp;sort=bytes">`} {
+	for _, link := range []string{`<th scope="col" class="num" aria-sort="descending"><a href="/topics?filter=e&amp;order=reversed&amp;sort=records">`,
+		`<a href="/topics?filter=e&amp;sort=bytes">`} {
 		if !strings.Contains(body, link) {
 			t.Errorf("no %s", link)
 		}
@@ -256,13 +282,15 @@ func TestErrorsAreExplained(t *testing.T) {
 		}
 	}
 	src.err = fmt.Errorf("%w: draining", ErrNotServing)
-	for path, want := range map[string]int{"/": http.StatusOK, "/topics": http.StatusServiceUnavailable, "/group?id=a": http.StatusServiceUnavailable} {
+	for path, want := range map[string]int{"/": http.StatusOK, "/topics": http.StatusServiceUnavailable,
+		"/group?id=a": http.StatusServiceUnavailable} {
 		if code, _ := get(t, h, path); code != want {
 			t.Errorf("%s of a stopping broker: %d", path, code)
 		}
 	}
 	src.err = fmt.Errorf("a disk that burns")
-	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/records?topic=a&partition=0", "/groups", "/group?id=billing", "/connections"} {
+	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/records?topic=a&partition=0", "/groups",
+		"/group?id=billing", "/connections"} {
 		if code, body := get(t, h, path); code != http.StatusInternalServerError || !strings.Contains(body, "a disk that burns") {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
@@ -289,6 +317,9 @@ func TestNoLockIsHeldDuringCallsOfTheSource(t *testing.T) {
 		}
 	}
 	for _, h := range append(p.Routes(), Route{Handler: p.Overview()}) {
-		h.Handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?name=payments&id=billing&topic=payments&partition=0", nil))
+		h.Handler.ServeHTTP(
+			httptest.NewRecorder(),
+			httptest.NewRequest("GET", "/?name=payments&id=billing&topic=payments&partition=0", nil),
+		)
 	}
 }

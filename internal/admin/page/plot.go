@@ -97,7 +97,13 @@ func plotsOf(l *lines, now time.Time) []Plot {
 }
 
 func (f *figure) draw(l *lines, now time.Time, over span) Plot {
-	p := Plot{Title: f.title, End: now.UnixMilli(), Step: over.of.Milliseconds() / int64(over.columns), Columns: over.columns, Minutes: int(over.of / time.Minute)}
+	p := Plot{
+		Title:   f.title,
+		End:     now.UnixMilli(),
+		Step:    over.of.Milliseconds() / int64(over.columns),
+		Columns: over.columns,
+		Minutes: int(over.of / time.Minute),
+	}
 	columns := make([][]float64, len(f.of))
 	top := f.least
 	for i, s := range f.of {

@@ -73,7 +73,8 @@ func TestPlotScaleIsRound(t *testing.T) {
 		top  float64
 		size bool
 		want float64
-	}{{10, false, 10}, {11, false, 20}, {0.0012, false, 0.002}, {5, false, 5}, {510, false, 1000}, {10 << 10, true, 10 << 10}, {11 << 10, true, 20 << 10},
+	}{{10, false, 10}, {11, false, 20}, {0.0012, false, 0.002}, {5, false, 5}, {510, false, 1000}, {10 << 10, true,
+		10 << 10}, {11 << 10, true, 20 << 10},
 		{600 << 20, true, 1000 << 20}, {1001 << 10, true, 1 << 20}} {
 		if got := niceTop(c.top, c.size); math.Abs(got-c.want) > 1e-9*c.want {
 			t.Errorf("%v: %v, want %v", c.top, got, c.want)

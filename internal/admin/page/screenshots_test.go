@@ -73,8 +73,17 @@ func TestTheScriptRefreshesThePage(t *testing.T) {
 	}
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	out, err := exec.CommandContext(t.Context(), chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
-		"--virtual-time-budget=12000", "--dump-dom", server.URL+"/").Output()
+	out, err := exec.CommandContext(
+		t.Context(),
+		chromium,
+		"--headless=new",
+		"--no-sandbox",
+		"--disable-gpu",
+		"--user-data-dir="+t.TempDir(),
+		"--virtual-time-budget=12000",
+		"--dump-dom",
+		server.URL+"/",
+	).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +114,10 @@ func (m *moving) Broker(ctx context.Context) Broker {
 func framed(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /frame", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(`<!doctype html><body style="margin:0;background:#888"><iframe src="` + html.EscapeString(r.URL.Query().Get("src")) +
-			`" style="border:0;width:390px;height:2600px"></iframe>`))
+		_, _ = w.Write(
+			[]byte(`<!doctype html><body style="margin:0;background:#888"><iframe src="` + html.EscapeString(r.URL.Query().Get("src")) +
+				`" style="border:0;width:390px;height:2600px"></iframe>`),
+		)
 	})
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
 		rec := httptest.NewRecorder()

@@ -46,7 +46,13 @@ func (p *Page) topics(r *http.Request, b *Broker) (any, string, error) {
 	}
 	rate := p.rates.measure(b.Now, all)
 	q := r.URL.Query()
-	body := &topicsBody{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), Internal: q.Get("internal") == "show", All: len(all)}
+	body := &topicsBody{
+		Filter:   q.Get("filter"),
+		Sort:     q.Get("sort"),
+		Order:    q.Get("order"),
+		Internal: q.Get("internal") == "show",
+		All:      len(all),
+	}
 	filter := strings.ToLower(body.Filter)
 	var lines []topicLine
 	for i := range all {
@@ -68,7 +74,12 @@ func (p *Page) topics(r *http.Request, b *Broker) (any, string, error) {
 	body.InternalLink = link("/topics", q, "internal", show, "page", "")
 	var order sorting
 	body.Columns, order = columnsFor([]field{
-		{"name", "Topic", "", false}, {"state", "State", "", true}, {"partitions", "Partitions", "num opt", true}, {"records", "Records", "num", true},
+		{
+			"name",
+			"Topic",
+			"",
+			false,
+		}, {"state", "State", "", true}, {"partitions", "Partitions", "num opt", true}, {"records", "Records", "num", true},
 		{"bytes", "Size", "num", true}, {"rate", "Records/s", "num", true}, {"profile", "Durability", "opt", false},
 	}, "/topics", "state", q)
 	sortTopics(lines, order)

@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// call runs the command line and returns its status and what it printed.
+// call runs the command line and returns its status and its output.
 func call(args ...string) (status int, out, errOut string) {
 	var o, e bytes.Buffer
 	status = Main(context.Background(), args, "v1", &o, &e)
 	return status, o.String(), e.String()
 }
 
-// small are the flags of a run of a moment against a broker in memory.
+// small returns the flags of a short run against a broker in memory.
 func small(t *testing.T) []string {
 	t.Helper()
 	return []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "-c", "2", "-d", "700ms", "--warmup", "10ms", "--create-topic"}
@@ -62,7 +62,8 @@ func TestOutputs(t *testing.T) {
 	if status, out, _ := call(append(flags, "--csv")...); status != 0 || len(strings.Split(strings.TrimSpace(out), "\n")) != 2 {
 		t.Errorf("status %d, CSV %q", status, out)
 	}
-	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 || !strings.Contains(errOut, "cannot be written") {
+	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 ||
+		!strings.Contains(errOut, "cannot be written") {
 		t.Errorf("a report that cannot be written: status %d, %s", status, errOut)
 	}
 }

@@ -27,12 +27,47 @@ func parse(t *testing.T, args ...string) (Plan, error) {
 	return p, err
 }
 
-// The flags of the load are of both sides, before and behind "--"; each side has
-// its own brokers, process and changes.
+// The flags of the load apply to both sides, before and after "--"; each side has its own brokers,
+// process and changes.
 func TestCommandPlans(t *testing.T) {
-	p, err := parse(t, "--a", "x:1,y:2", "--b", "z:3", "--pid-a", "7", "--pid-b", "8", "--name-a", "chronik", "--name-b", "kafka", "--rounds", "9",
-		"--discard", "1", "--pause", "2s", "--echo", "--acks", "all", "--topic-config", "a=b", "--create-topic",
-		"--set-a", "topic=mine", "--set-b", "acks=1", "--set-b", "topic-config=flush.messages=1", "--", "-c", "16", "-d", "3s")
+	p, err := parse(
+		t,
+		"--a",
+		"x:1,y:2",
+		"--b",
+		"z:3",
+		"--pid-a",
+		"7",
+		"--pid-b",
+		"8",
+		"--name-a",
+		"chronik",
+		"--name-b",
+		"kafka",
+		"--rounds",
+		"9",
+		"--discard",
+		"1",
+		"--pause",
+		"2s",
+		"--echo",
+		"--acks",
+		"all",
+		"--topic-config",
+		"a=b",
+		"--create-topic",
+		"--set-a",
+		"topic=mine",
+		"--set-b",
+		"acks=1",
+		"--set-b",
+		"topic-config=flush.messages=1",
+		"--",
+		"-c",
+		"16",
+		"-d",
+		"3s",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +80,8 @@ func TestCommandPlans(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if !slices.Equal(a.Brokers, []string{"x:1", "y:2"}) || a.ServerPID != 7 || a.Topic != "mine" || a.Acks != bench.AcksAll || !maps.Equal(a.TopicConfig, map[string]string{"a": "b"}) {
+	if !slices.Equal(a.Brokers, []string{"x:1", "y:2"}) || a.ServerPID != 7 || a.Topic != "mine" || a.Acks != bench.AcksAll ||
+		!maps.Equal(a.TopicConfig, map[string]string{"a": "b"}) {
 		t.Errorf("A %+v", a)
 	}
 	if !slices.Equal(b.Brokers, []string{"z:3"}) || b.ServerPID != 8 || b.Topic != bench.Default().Topic || b.Acks != bench.AcksLeader ||

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// plan is of two brokers that the tests only name.
+// plan returns a plan of two brokers that the tests never contact.
 func plan(rounds int) Plan {
 	a, b := bench.Default(), bench.Default()
 	a.Brokers, b.Brokers = []string{"a:1"}, []string{"b:1"}
@@ -41,15 +41,19 @@ func plan(rounds int) Plan {
 	return Plan{A: Side{Config: a}, B: Side{Config: b}, Rounds: rounds}
 }
 
-// measured is a result of records in a second, each with this latency.
+// measured returns a result of records per second, each with this latency.
 func measured(c bench.Config, records int64, latency time.Duration) *bench.Result {
 	h := meter.NewHistogram()
 	_ = h.RecordValues(latency.Microseconds(), records)
-	return &bench.Result{Config: c, Elapsed: time.Second, CPU: &bench.CPU{Seconds: 1, PerRequest: time.Second / time.Duration(max(records, 1))},
-		Produce: &bench.Flow{Requests: records, Records: records, PayloadBytes: records * 256, Latency: h, Series: []bench.Point{{At: 1}}}}
+	return &bench.Result{
+		Config:  c,
+		Elapsed: time.Second,
+		CPU:     &bench.CPU{Seconds: 1, PerRequest: time.Second / time.Duration(max(records, 1))},
+		Produce: &bench.Flow{Requests: records, Records: records, PayloadBytes: records * 256, Latency: h, Series: []bench.Point{{At: 1}}},
+	}
 }
 
-// script answers A's and B's runs from lists and notes the order.
+// script returns the results of A's and B's runs from lists and records the order.
 type script struct {
 	a, b  []int64
 	order []string
@@ -76,9 +80,9 @@ func (s *script) compare() compare {
 	}
 }
 
-// Sides take turns, discarded rounds do not count, and ratios are of a round:
-// the median of the ratios is not the ratio of the medians.
-func TestRatiosAreTakenWithinRounds(t *testing.T) {
+// Sides alternate, discarded rounds do not count, and ratios are of a round: the median of the
+// ratios is not the ratio of the medians.
+func TestRatiosAreComputedWithinRounds(t *testing.T) {
 	s := &script{a: []int64{9999, 200, 800, 300}, b: []int64{1, 100, 1000, 100}}
 	p := plan(3)
 	p.Discard, p.Echo = 1, true
@@ -92,7 +96,11 @@ func TestRatiosAreTakenWithinRounds(t *testing.T) {
 	if got := strings.Join(s.order, ""); got != "abeabeabeabe" {
 		t.Errorf("turns %s", got)
 	}
-	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false", "A3false", "B3false", "echo3false"}; !slices.Equal(turns, want) {
+	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false",
+		"A3false", "B3false", "echo3false"}; !slices.Equal(
+		turns,
+		want,
+	) {
 		t.Errorf("told of %v", turns)
 	}
 	if len(r.Rounds) != 3 {
@@ -140,16 +148,17 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A run that failed, succeeded in nothing, or lost something gives no ratio.
-func TestNoRatioStandsOnFailures(t *testing.T) {
+// A run that failed, had no success, or lost a record gives no ratio.
+func TestNoRatioIsBasedOnFailures(t *testing.T) {
 	broken := errors.New("no broker answers")
 	for name, tc := range map[string]struct {
 		result *bench.Result
 		err    error
 		want   string
 	}{
-		"error":     {nil, broken, "no broker answers"},
-		"nothing":   {&bench.Result{Elapsed: 1, Produce: &bench.Flow{Failures: map[string]int64{"NOT_LEADER_OR_FOLLOWER": 3}}}, nil, "nothing succeeded; produce failed 3 times: NOT_LEADER_OR_FOLLOWER"},
+		"error": {nil, broken, "no broker answers"},
+		"nothing": {&bench.Result{Elapsed: 1, Produce: &bench.Flow{Failures: map[string]int64{"NOT_LEADER_OR_FOLLOWER": 3}}},
+			nil, "nothing succeeded; produce failed 3 times: NOT_LEADER_OR_FOLLOWER"},
 		"loss":      {verified(1, 0), nil, "VERIFICATION FAILED"},
 		"duplicate": {verified(0, 1), nil, "VERIFICATION FAILED"},
 	} {
@@ -174,7 +183,7 @@ func verified(lost, duplicated int64) *bench.Result {
 	return r
 }
 
-// An interrupt drops the round that it cuts short and keeps those before.
+// An interrupt drops the current round and keeps the earlier ones.
 func TestInterrupted(t *testing.T) {
 	for _, complete := range []int{0, 2} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -202,7 +211,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// The pause lies between runs, and an interrupt ends it.
+// The pause is between runs, and an interrupt ends it.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{a: []int64{1, 1}, b: []int64{1, 1}}
@@ -243,8 +252,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// The table names both sides with their clients and has a line for each measure;
-// what failed beside successes is said.
+// The table names both sides with their clients and has a line for each measure. It reports
+// failures next to successes.
 func TestTable(t *testing.T) {
 	s := &script{a: []int64{200}, b: []int64{100}}
 	p := plan(1)
@@ -270,7 +279,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A figure that one side does not have is left out, not divided by.
+// A figure that one side does not have is left out.
 func TestMissingFiguresAreLeftOut(t *testing.T) {
 	c := compare{run: func(_ context.Context, c bench.Config, _ bench.Progress) (*bench.Result, error) {
 		r := measured(c, 10, time.Millisecond)

@@ -71,7 +71,10 @@ func (p Plan) complete() (Plan, error) {
 	}
 	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
 		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
-			errs = append(errs, errors.New("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load"))
+			errs = append(
+				errs,
+				errors.New("--echo: an echo is only comparable with mode produce, clients own, without a rate; remove it for this load"),
+			)
 			break
 		}
 	}

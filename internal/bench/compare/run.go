@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/limits"
+	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 	"github.com/chronik-io/chronik/internal/cli"
 )
@@ -66,7 +66,7 @@ func (c compare) all(ctx context.Context, p Plan, each func(Turn)) (*Comparison,
 		if turn.Discarded = i < p.Discard; turn.Discarded {
 			turn.Round = i + 1
 		}
-		if i > 0 && pause(ctx, p.Pause) != nil {
+		if i > 0 && !meter.Sleep(ctx, p.Pause) {
 			break
 		}
 		round, err := c.round(ctx, p, turn, each)
@@ -93,7 +93,8 @@ func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) 
 		into *report.Document
 	}{{p.A, &r.A}, {p.B, &r.B}} {
 		if i > 0 {
-			if err := pause(ctx, p.Pause); err != nil {
+			meter.Sleep(ctx, p.Pause)
+			if err := ctx.Err(); err != nil {
 				return r, err
 			}
 		}
@@ -106,7 +107,8 @@ func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) 
 	if !p.Echo {
 		return r, nil
 	}
-	if err := pause(ctx, p.Pause); err != nil {
+	meter.Sleep(ctx, p.Pause)
+	if err := ctx.Err(); err != nil {
 		return r, err
 	}
 	if r.Echo, err = c.echo(ctx, limits.EchoOf(p.A.Config)); err != nil {
@@ -156,15 +158,4 @@ func failures(d report.Document) string {
 		}
 	}
 	return text
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

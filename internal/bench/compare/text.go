@@ -28,7 +28,14 @@ func (t Turn) Text() string {
 
 func flowText(f report.Flow) string {
 	l := f.Latency
-	return fmt.Sprintf("  %.0f/s, p50 %.3f p99 %.3f p99.9 %.3f max %.3f ms", f.RecordsPerSecond, l.P50/1000, l.P99/1000, l.P999/1000, l.Max/1000)
+	return fmt.Sprintf(
+		"  %.0f/s, p50 %.3f p99 %.3f p99.9 %.3f max %.3f ms",
+		f.RecordsPerSecond,
+		l.P50/1000,
+		l.P99/1000,
+		l.P999/1000,
+		l.Max/1000,
+	)
 }
 
 func cpuText(c *report.CPU) string {
@@ -43,8 +50,15 @@ func (c *Comparison) Table(w io.Writer) error {
 	var b strings.Builder
 	p := c.Plan
 	for _, s := range []Side{p.A, p.B} {
-		fmt.Fprintf(&b, "%s: clients %s\n   %s, %v measured after %v of warm-up\n", s.Name, report.ClientsText(s.Config), report.LoadText(s.Config),
-			s.Config.Duration, s.Config.Warmup)
+		fmt.Fprintf(
+			&b,
+			"%s: clients %s\n   %s, %v measured after %v of warm-up\n",
+			s.Name,
+			report.ClientsText(s.Config),
+			report.LoadText(s.Config),
+			s.Config.Duration,
+			s.Config.Warmup,
+		)
 	}
 	fmt.Fprintf(&b, "medians of %d rounds (min..max); ratios are computed within a round\n", len(c.Rounds))
 	if len(c.Rounds) < p.Rounds {

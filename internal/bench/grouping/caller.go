@@ -80,28 +80,6 @@ const busyPause = 100 * time.Millisecond
 
 // busy reports whether err means that the coordinator is not ready yet.
 func busy(err error) bool {
-	return errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator)
-}
-
-// failureName sorts an error into one of a few names.
-func failureName(err error) string {
-	if ke := (*kerr.Error)(nil); errors.As(err, &ke) {
-		return ke.Message
-	}
-	if errors.Is(err, wire.ErrAnswer) || errors.Is(err, wire.ErrOther) {
-		return "answer: malformed"
-	}
-	return "connection"
-}
-
-// sleep waits, and says whether it was for the whole time.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) ||
+		errors.Is(err, kerr.NotCoordinator)
 }

@@ -60,7 +60,12 @@ func measurement(use, short, long string, t *Target, run func(context.Context) (
 	f.SortFlags = false
 	t.Brokers = bench.Default().Brokers
 	f.StringSliceVar(&t.Brokers, "bootstrap-servers", t.Brokers, "initial brokers, host:port,…")
-	f.StringVar(&t.Topic, "topic", "chronik-bench-groups", "topic to subscribe to; it is created if it is missing, and groups are named after it")
+	f.StringVar(
+		&t.Topic,
+		"topic",
+		"chronik-bench-groups",
+		"topic to subscribe to; it is created if it is missing, and groups are named after it",
+	)
 	f.IntVar(&t.ServerPID, "server-pid", 0, "process id of the broker on this machine: shows its CPU time (Linux)")
 	f.BoolVar(&t.Keep, "keep", false, "keep the topic and the groups; otherwise they are deleted afterwards")
 	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
@@ -94,19 +99,28 @@ func heartbeatsCommand() *cobra.Command {
 
 func rebalanceCommand() *cobra.Command {
 	var c RebalanceConfig
-	cmd := measurement("rebalance", "Measure how long a large group takes to become stable after a join or a leave",
+	cmd := measurement(
+		"rebalance",
+		"Measure how long a large group takes to become stable after a join or a leave",
 		"rebalance lets all members but one join at once, then one of them leave, then the last one join, and measures the time until the group is stable.\n"+
 			"Members learn of a rebalance from their next heartbeat, so the figures include its interval.",
-		&c.Target, func(ctx context.Context) (output, error) {
+		&c.Target,
+		func(ctx context.Context) (output, error) {
 			if c.Partitions == 0 {
 				c.Partitions = 2 * c.Members
 			}
 			return Rebalance(ctx, c)
-		})
+		},
+	)
 	f := cmd.Flags()
 	protocolFlag(f, &c.Protocol)
 	f.IntVar(&c.Members, "members", 500, "members of the group")
-	f.DurationVar(&c.Interval, "heartbeat", 3*time.Second, "interval of heartbeats in the classic protocol; in the new protocol the broker sets it")
+	f.DurationVar(
+		&c.Interval,
+		"heartbeat",
+		3*time.Second,
+		"interval of heartbeats in the classic protocol; in the new protocol the broker sets it",
+	)
 	f.IntVar(&c.Partitions, "partitions", 0, "partitions of the topic (default two per member)")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
@@ -38,7 +39,7 @@ func (c CommitsConfig) check() error {
 // CommitsResult counts the acknowledged commits.
 type CommitsResult struct {
 	Config   CommitsConfig    `json:"config"`
-	Measured Span             `json:"measured"`
+	Measured meter.Span       `json:"measured"`
 	Requests int64            `json:"requests"`
 	Offsets  int64            `json:"offsets"`
 	Failures map[string]int64 `json:"failures,omitempty"`
@@ -82,7 +83,7 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 		if err != nil {
 			return err
 		}
-		workers[i] = &committer{caller: caller, window: window, lane: m.Lane(), req: commitOf(c, groups[g], i)}
+		workers[i] = &committer{caller: caller, window: window, recorder: m.NewRecorder(), req: commitOf(c, groups[g], i)}
 	}
 	window.Begin()
 	var wg sync.WaitGroup
@@ -90,15 +91,15 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 	for i, w := range workers {
 		wg.Go(func() { errs[i] = w.run(ctx) })
 	}
-	sleep(ctx, window.From()-window.Now())
-	watch, err := startWatch(c.ServerPID)
-	if !sleep(ctx, window.Until()-window.Now()) {
+	window.SleepUntil(ctx, window.From())
+	watch, err := meter.StartWatch(c.ServerPID)
+	if !window.SleepUntil(ctx, window.Until()) {
 		window.Cut()
 	}
 	if err == nil {
-		r.Measured, err = watch.stop()
+		r.Measured, err = watch.Stop()
 	}
-	r.Measured = r.Measured.over(window.Elapsed())
+	r.Measured = r.Measured.Over(window.Elapsed())
 	wg.Wait()
 	t := m.Totals()
 	r.Requests, r.Offsets, r.Failures, r.Latency = t.Requests, t.Records, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
@@ -122,11 +123,11 @@ func commitOf(c CommitsConfig, group string, i int) *kmsg.OffsetCommitRequest {
 
 // committer is one connection.
 type committer struct {
-	caller *caller
-	window *meter.Window
-	lane   *meter.Lane
-	req    *kmsg.OffsetCommitRequest
-	offset int64
+	caller   *caller
+	window   *meter.Window
+	recorder *meter.Recorder
+	req      *kmsg.OffsetCommitRequest
+	offset   int64
 }
 
 // run commits one offset after the other. It continues if a commit is rejected, and ends if the
@@ -148,17 +149,17 @@ func (w *committer) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			w.lane.Fail(began, w.window.Now(), failureName(err), 1)
+			w.recorder.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			return fmt.Errorf("commit offsets of %s: %w", w.req.Group, err)
 		}
 		if err := refused(got.(*kmsg.OffsetCommitResponse)); err != nil {
-			w.lane.Fail(began, w.window.Now(), failureName(err), 1)
+			w.recorder.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			if busy(err) {
-				sleep(ctx, busyPause)
+				meter.Sleep(ctx, busyPause)
 			}
 			continue
 		}
-		w.lane.Done(began, w.window.Now(), meter.Amount{Requests: 1, Records: int64(len(list))})
+		w.recorder.Done(began, w.window.Now(), meter.Amount{Requests: 1, Records: int64(len(list))})
 	}
 	return nil
 }

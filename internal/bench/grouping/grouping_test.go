@@ -16,12 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/load"
+	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// broker starts one whose members are told to send heartbeats often.
+// broker starts a broker whose members send heartbeats often.
 func broker(t *testing.T) *chronik.Broker {
 	t.Helper()
 	return chronik.StartTest(t, chronik.Options{Settings: map[string]string{
@@ -42,7 +44,7 @@ func admin(t *testing.T, b *chronik.Broker) *kadm.Client {
 	return kadm.NewClient(cl)
 }
 
-// nothingIsLeft: groups and topic are gone.
+// nothingIsLeft checks that groups and topic are deleted.
 func nothingIsLeft(t *testing.T, b *chronik.Broker) {
 	t.Helper()
 	groups, err := admin(t, b).ListGroups(t.Context())
@@ -59,10 +61,17 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 	b := broker(t)
 	for _, p := range []Protocol{Classic, Consumer} {
 		t.Run(string(p), func(t *testing.T) {
-			c := HeartbeatsConfig{Target: target(b, 4), Protocol: p, Groups: 3, Members: 2, Interval: 10 * time.Millisecond, Duration: 100 * time.Millisecond}
+			c := HeartbeatsConfig{
+				Target:   target(b, 4),
+				Protocol: p,
+				Groups:   3,
+				Members:  2,
+				Interval: 10 * time.Millisecond,
+				Duration: 100 * time.Millisecond,
+			}
 			r, err := Heartbeats(t.Context(), c)
 			for ; err == nil && r.Heartbeats == 0 && c.Duration < time.Minute; r, err = Heartbeats(t.Context(), c) {
-				c.Duration *= 4 // the machine has other things to do
+				c.Duration *= 4 // the machine is busy
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -79,11 +88,14 @@ func TestRebalancesComeToRest(t *testing.T) {
 	b := broker(t)
 	for _, p := range []Protocol{Classic, Consumer} {
 		t.Run(string(p), func(t *testing.T) {
-			r, err := Rebalance(t.Context(), RebalanceConfig{Target: target(b, 11), Protocol: p, Members: 5, Interval: 20 * time.Millisecond})
+			r, err := Rebalance(
+				t.Context(),
+				RebalanceConfig{Target: target(b, 11), Protocol: p, Members: 5, Interval: 20 * time.Millisecond},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, s := range map[string]Span{"join": r.Join, "leave": r.Leave, "one more": r.More} {
+			for name, s := range map[string]meter.Span{"join": r.Join, "leave": r.Leave, "one more": r.More} {
 				if s.Seconds <= 0 {
 					t.Errorf("%s took %v", name, s)
 				}
@@ -115,7 +127,7 @@ func TestCommitsAreCountedAndThere(t *testing.T) {
 	}
 }
 
-// A measurement ends when the broker does, with an error and without goroutines.
+// If the broker ends, the measurement ends with an error and without goroutines.
 func TestABrokerThatEnds(t *testing.T) {
 	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 	if err != nil {
@@ -156,7 +168,7 @@ func TestAnInterruptEndsIt(t *testing.T) {
 	}
 }
 
-// awaitState returns when a group is in a state.
+// awaitState returns when a group is in the given state.
 func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 	t.Helper()
 	adm := admin(t, b)
@@ -165,7 +177,7 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if groups[group].State == state || !sleep(t.Context(), time.Millisecond) {
+		if groups[group].State == state || !meter.Sleep(t.Context(), time.Millisecond) {
 			return
 		}
 	}
@@ -174,16 +186,17 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 func TestSettingsThatCannotBe(t *testing.T) {
 	ok := Target{Brokers: []string{"h:1"}, Topic: "t", Partitions: 1}
 	for want, c := range map[string]interface{ check() error }{
-		"--bootstrap-servers": CommitsConfig{Target: Target{Brokers: []string{"h"}, Topic: "t", Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--topic":             CommitsConfig{Target: Target{Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--partitions":        CommitsConfig{Target: Target{Topic: "t"}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--each":              CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 2, Duration: 1},
-		"--concurrency":       CommitsConfig{Target: ok, Groups: 1, Each: 1, Duration: 1},
-		"--duration":          CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1},
-		"--protocol":          RebalanceConfig{Target: ok, Protocol: "x", Members: 2, Interval: 1},
-		"--members":           RebalanceConfig{Target: ok, Protocol: Classic, Members: 1, Interval: 1},
-		"--heartbeat":         RebalanceConfig{Target: ok, Protocol: Classic, Members: 2},
-		"--groups times":      HeartbeatsConfig{Target: ok, Protocol: Classic, Groups: 10_000, Members: 10, Interval: 1, Duration: 1},
+		"--bootstrap-servers": CommitsConfig{Target: Target{Brokers: []string{"h"}, Topic: "t", Partitions: 1}, Concurrency: 1,
+			Groups: 1, Each: 1, Duration: 1},
+		"--topic":        CommitsConfig{Target: Target{Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
+		"--partitions":   CommitsConfig{Target: Target{Topic: "t"}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
+		"--each":         CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 2, Duration: 1},
+		"--concurrency":  CommitsConfig{Target: ok, Groups: 1, Each: 1, Duration: 1},
+		"--duration":     CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1},
+		"--protocol":     RebalanceConfig{Target: ok, Protocol: "x", Members: 2, Interval: 1},
+		"--members":      RebalanceConfig{Target: ok, Protocol: Classic, Members: 1, Interval: 1},
+		"--heartbeat":    RebalanceConfig{Target: ok, Protocol: Classic, Members: 2},
+		"--groups times": HeartbeatsConfig{Target: ok, Protocol: Classic, Groups: 10_000, Members: 10, Interval: 1, Duration: 1},
 	} {
 		if err := c.check(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", want, err)
@@ -193,8 +206,10 @@ func TestSettingsThatCannotBe(t *testing.T) {
 
 func TestARefusedCommitIsNoSuccess(t *testing.T) {
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	resp.Topics = []kmsg.OffsetCommitResponseTopic{{Partitions: []kmsg.OffsetCommitResponseTopicPartition{{}, {ErrorCode: kerr.NotCoordinator.Code}}}}
-	if err := refused(resp); err == nil || failureName(err) != "NOT_COORDINATOR" || !busy(err) {
+	resp.Topics = []kmsg.OffsetCommitResponseTopic{
+		{Partitions: []kmsg.OffsetCommitResponseTopicPartition{{}, {ErrorCode: kerr.NotCoordinator.Code}}},
+	}
+	if err := refused(resp); err == nil || load.FailureName(err) != "NOT_COORDINATOR" || !busy(err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -220,7 +235,8 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 		{[]string{"heartbeats", at, "--groups=1", "--members=2", "--heartbeat=10ms", "-d=300ms", "--warmup=0s"},
 			[]string{"1 groups of 2 members", "heartbeats/s", "per heartbeat", "unknown"}},
 		{[]string{"rebalance", at, "--members=2", "--heartbeat=10ms"}, []string{"2 members on 4 partitions", "one leaves"}},
-		{[]string{"commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=300ms", "--warmup=0s"}, []string{"1 connections", "offsets/s"}},
+		{[]string{"commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=300ms", "--warmup=0s"}, []string{"1 connections",
+			"offsets/s"}},
 	} {
 		out, err := run(t, c.args...)
 		if err != nil {
@@ -242,7 +258,7 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 	}
 }
 
-// A measurement that counted nothing is shown, and is a failure.
+// A measurement without results is shown, and is a failure.
 func TestNothingMeasuredIsNoSuccess(t *testing.T) {
 	for _, r := range []output{&CommitsResult{}, &HeartbeatsResult{}} {
 		cmd := measurement("x", "", "", &Target{}, func(context.Context) (output, error) { return r, nil })
@@ -258,7 +274,11 @@ func TestNothingMeasuredIsNoSuccess(t *testing.T) {
 
 func TestATableNamesFailuresAndCPU(t *testing.T) {
 	cpu := 0.5
-	r := &HeartbeatsResult{Measured: Span{10, &cpu}, Heartbeats: 1000, Failures: map[string]int64{"NOT_COORDINATOR": 3}}
+	r := &HeartbeatsResult{
+		Measured:   meter.Span{Seconds: 10, CPUSeconds: &cpu},
+		Heartbeats: 1000,
+		Failures:   map[string]int64{"NOT_COORDINATOR": 3},
+	}
 	var out bytes.Buffer
 	if err := r.Table(&out); err != nil {
 		t.Fatal(err)

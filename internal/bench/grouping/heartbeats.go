@@ -22,8 +22,20 @@ type HeartbeatsConfig struct {
 }
 
 func (c HeartbeatsConfig) check() error {
-	return usage(c.Target.check(), c.Protocol.check(), within("groups", c.Groups, 1, MaxMembers), within("members", c.Members, 1, MaxMembers),
-		within("groups times --members", c.Groups*c.Members, 1, MaxMembers), positive("heartbeat", c.Interval), positive("duration", c.Duration))
+	return usage(
+		c.Target.check(),
+		c.Protocol.check(),
+		within("groups", c.Groups, 1, MaxMembers),
+		within("members", c.Members, 1, MaxMembers),
+		within(
+			"groups times --members",
+			c.Groups*c.Members,
+			1,
+			MaxMembers,
+		),
+		positive("heartbeat", c.Interval),
+		positive("duration", c.Duration),
+	)
 }
 
 func (p Protocol) check() error {
@@ -44,8 +56,8 @@ func positive(flag string, d time.Duration) error {
 type HeartbeatsResult struct {
 	Config HeartbeatsConfig `json:"config"`
 	// Setup is the time from the first join until all groups were stable.
-	Setup      Span             `json:"setup"`
-	Measured   Span             `json:"measured"`
+	Setup      meter.Span       `json:"setup"`
+	Measured   meter.Span       `json:"measured"`
 	Heartbeats int64            `json:"heartbeats"`
 	Failures   map[string]int64 `json:"failures,omitempty"`
 	// Rejoins counts how often a member had to join again; in stable groups none has to.
@@ -53,8 +65,8 @@ type HeartbeatsResult struct {
 	Latency report.Latency `json:"latency"`
 }
 
-// lanes is the number of recorders that all members share.
-const lanes = 32
+// sharedRecorders is the number of recorders that all members share.
+const sharedRecorders = 32
 
 // Succeeded reports whether a heartbeat was answered.
 func (r *HeartbeatsResult) Succeeded() bool { return r.Heartbeats > 0 }
@@ -76,57 +88,57 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	crowd, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members)
+	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members)
 	if err != nil {
 		return nil, err
 	}
-	crowd.interval, crowd.fixed = c.Interval, true
-	for _, b := range crowd.boards {
+	all.interval, all.fixed = c.Interval, true
+	for _, b := range all.states {
 		b.expect(c.Members)
 	}
 	r := &HeartbeatsResult{Config: c}
-	watch, err := startWatch(c.ServerPID)
+	watch, err := meter.StartWatch(c.ServerPID)
 	if err != nil {
 		return nil, err
 	}
-	crowd.start(ctx, crowd.members...)
-	if err := crowd.await(ctx); err != nil {
-		return nil, errors.Join(err, crowd.disband())
+	all.start(ctx, all.members...)
+	if err := all.await(ctx); err != nil {
+		return nil, errors.Join(err, all.disband())
 	}
-	if r.Setup, err = watch.stop(); err == nil {
-		err = r.measure(ctx, crowd)
+	if r.Setup, err = watch.Stop(); err == nil {
+		err = r.measure(ctx, all)
 	}
-	err = errors.Join(err, crowd.disband())
-	for _, m := range crowd.members {
+	err = errors.Join(err, all.disband())
+	for _, m := range all.members {
 		r.Rejoins += m.rejoins
 	}
 	return r, err
 }
 
 // measure counts the heartbeats in the interval. It reads the server's CPU time at both ends.
-func (r *HeartbeatsResult) measure(ctx context.Context, crowd *crowd) error {
+func (r *HeartbeatsResult) measure(ctx context.Context, all *memberSet) error {
 	c := r.Config
 	window := meter.NewWindow(c.Warmup, c.Duration)
 	m := meter.New(window)
-	rec := &recorder{window: window}
-	for range lanes {
-		rec.lanes = append(rec.lanes, m.Lane())
+	rec := &heartbeatRecorder{window: window}
+	for range sharedRecorders {
+		rec.recorders = append(rec.recorders, m.NewRecorder())
 	}
 	window.Begin()
-	crowd.record.Store(rec)
-	sleep(ctx, window.From()-window.Now())
-	watch, err := startWatch(c.ServerPID)
+	all.heartbeats.Store(rec)
+	window.SleepUntil(ctx, window.From())
+	watch, err := meter.StartWatch(c.ServerPID)
 	if err != nil {
 		return err
 	}
-	if !sleep(ctx, window.Until()-window.Now()) {
+	if !window.SleepUntil(ctx, window.Until()) {
 		return context.Cause(ctx)
 	}
-	if r.Measured, err = watch.stop(); err != nil {
+	if r.Measured, err = watch.Stop(); err != nil {
 		return err
 	}
-	crowd.record.Store(nil)
-	r.Measured = r.Measured.over(window.Elapsed())
+	all.heartbeats.Store(nil)
+	r.Measured = r.Measured.Over(window.Elapsed())
 	t := m.Totals()
 	r.Heartbeats, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
 	return nil

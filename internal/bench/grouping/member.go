@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
 // Protocol is the protocol of a group's members.
@@ -177,12 +179,12 @@ func (m *classic) leave() error {
 // consumer is a member of a consumer group.
 type consumer struct {
 	*caller
-	topic     *topic
-	group, id string
-	epoch     int32
-	interval  time.Duration
-	has       []kmsg.ConsumerGroupHeartbeatRequestTopic
-	tell      bool // it has not confirmed its assignment yet
+	topic       *topic
+	group, id   string
+	epoch       int32
+	interval    time.Duration
+	has         []kmsg.ConsumerGroupHeartbeatRequestTopic
+	unconfirmed bool // it has not confirmed its assignment yet
 }
 
 func (m *consumer) heartbeat() time.Duration { return m.interval }
@@ -210,8 +212,8 @@ func (m *consumer) request(epoch int32) *kmsg.ConsumerGroupHeartbeatRequest {
 
 func (m *consumer) beat() (again, rejoin bool, err error) {
 	req := m.request(m.epoch)
-	if m.tell {
-		req.Topics, m.tell = m.has, false
+	if m.unconfirmed {
+		req.Topics, m.unconfirmed = m.has, false
 		if req.Topics == nil {
 			req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 		}
@@ -222,7 +224,7 @@ func (m *consumer) beat() (again, rejoin bool, err error) {
 	case err != nil:
 		return false, false, err
 	}
-	return m.tell, false, nil
+	return m.unconfirmed, false, nil
 }
 
 // send sends a heartbeat and applies the response.
@@ -239,7 +241,7 @@ func (m *consumer) send(req *kmsg.ConsumerGroupHeartbeatRequest) error {
 	if resp.Assignment == nil {
 		return nil
 	}
-	m.has, m.tell = nil, true
+	m.has, m.unconfirmed = nil, true
 	for _, t := range resp.Assignment.Topics {
 		has := kmsg.NewConsumerGroupHeartbeatRequestTopic()
 		has.TopicID, has.Partitions = t.TopicID, t.Partitions
@@ -263,7 +265,7 @@ func joinPatiently(ctx context.Context, p player) error {
 		if err == nil || !busy(err) {
 			return err
 		}
-		if !sleep(ctx, busyPause) {
+		if !meter.Sleep(ctx, busyPause) {
 			return ctx.Err()
 		}
 	}

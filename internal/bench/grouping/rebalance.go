@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
 // RebalanceConfig configures Rebalance.
@@ -24,9 +26,9 @@ func (c RebalanceConfig) check() error {
 // distributed evenly: after all joins, after a leave, and after one more join.
 type RebalanceResult struct {
 	Config RebalanceConfig `json:"config"`
-	Join   Span            `json:"join"`
-	Leave  Span            `json:"leave"`
-	More   Span            `json:"one_more"`
+	Join   meter.Span      `json:"join"`
+	Leave  meter.Span      `json:"leave"`
+	More   meter.Span      `json:"one_more"`
 }
 
 // Succeeded returns true: a group that does not become stable is an error.
@@ -49,38 +51,38 @@ func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err 
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	crowd, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members+1)
+	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members+1)
 	if err != nil {
 		return nil, err
 	}
-	crowd.interval = c.Interval
+	all.interval = c.Interval
 	r := &RebalanceResult{Config: c}
-	err = r.measure(ctx, crowd)
-	return r, errors.Join(err, crowd.disband())
+	err = r.measure(ctx, all)
+	return r, errors.Join(err, all.disband())
 }
 
-func (r *RebalanceResult) measure(ctx context.Context, crowd *crowd) error {
-	n, b := r.Config.Members, crowd.boards[0]
-	last, leaver := crowd.members[n], crowd.members[n/2]
+func (r *RebalanceResult) measure(ctx context.Context, all *memberSet) error {
+	n, b := r.Config.Members, all.states[0]
+	last, leaver := all.members[n], all.members[n/2]
 	for _, step := range []struct {
-		span    *Span
+		span    *meter.Span
 		members int
 		do      func()
 	}{
-		{&r.Join, n, func() { crowd.start(ctx, crowd.members[:n]...) }},
+		{&r.Join, n, func() { all.start(ctx, all.members[:n]...) }},
 		{&r.Leave, n - 1, func() { close(leaver.quit) }},
-		{&r.More, n, func() { crowd.start(ctx, last) }},
+		{&r.More, n, func() { all.start(ctx, last) }},
 	} {
 		b.expect(step.members)
-		watch, err := startWatch(r.Config.ServerPID)
+		watch, err := meter.StartWatch(r.Config.ServerPID)
 		if err != nil {
 			return err
 		}
 		step.do()
-		if err := crowd.await(ctx); err != nil {
+		if err := all.await(ctx); err != nil {
 			return err
 		}
-		if *step.span, err = watch.stop(); err != nil {
+		if *step.span, err = watch.Stop(); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
 	"github.com/chronik-io/chronik/internal/cli"
 )
@@ -102,7 +103,7 @@ func (c *cluster) makeTopic(ctx context.Context) error {
 		case c.target.Partitions:
 			return nil
 		case 0: // not all brokers know it yet
-			if !sleep(ctx, busyPause) {
+			if !meter.Sleep(ctx, busyPause) {
 				return fmt.Errorf("wait for topic %s: %w", c.target.Topic, ctx.Err())
 			}
 		default:
@@ -120,7 +121,7 @@ func (c *cluster) coordinators(ctx context.Context, groups []string) ([]string, 
 		if err == nil || !busy(err) {
 			return addrs, err
 		}
-		if !sleep(ctx, busyPause) {
+		if !meter.Sleep(ctx, busyPause) {
 			return nil, err
 		}
 	}

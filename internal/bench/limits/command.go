@@ -17,7 +17,14 @@ import (
 func Command() *cobra.Command {
 	d := bench.Default()
 	o := options{
-		echo: EchoConfig{Connections: 128, Pipeline: 1, MessageSize: d.MessageSize, Topic: d.Topic, Warmup: 2 * time.Second, Duration: 5 * time.Second},
+		echo: EchoConfig{
+			Connections: 128,
+			Pipeline:    1,
+			MessageSize: d.MessageSize,
+			Topic:       d.Topic,
+			Warmup:      2 * time.Second,
+			Duration:    5 * time.Second,
+		},
 		disk: DiskConfig{Duration: 2 * time.Second, FileSize: DefaultFileSize},
 	}
 	cmd := &cobra.Command{
@@ -45,7 +52,13 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.noEcho, "no-echo", false, "measure only the disk")
 	f.IntVarP(&o.echo.Connections, "concurrency", "c", o.echo.Connections, "connections of the echo")
 	f.IntVar(&o.echo.Pipeline, "pipeline", o.echo.Pipeline, "requests in flight on each connection")
-	f.IntVarP(&o.echo.MessageSize, "message-size", "s", o.echo.MessageSize, "size of the value in each request in bytes, to which Kafka's Produce adds its headers")
+	f.IntVarP(
+		&o.echo.MessageSize,
+		"message-size",
+		"s",
+		o.echo.MessageSize,
+		"size of the value in each request in bytes, to which Kafka's Produce adds its headers",
+	)
 	f.DurationVarP(&o.echo.Duration, "duration", "d", o.echo.Duration, "measured time of the echo")
 	f.DurationVar(&o.echo.Warmup, "warmup", o.echo.Warmup, "time before the measured time, not counted")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")

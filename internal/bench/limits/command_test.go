@@ -20,7 +20,21 @@ func limits(t *testing.T, args ...string) (string, error) {
 }
 
 func TestCommandPrintsTables(t *testing.T) {
-	out, err := limits(t, "-c", "2", "-d", "50ms", "--warmup", "0s", "--dir", t.TempDir(), "--disk-duration", "1ms", "--file-size", "1048576")
+	out, err := limits(
+		t,
+		"-c",
+		"2",
+		"-d",
+		"50ms",
+		"--warmup",
+		"0s",
+		"--dir",
+		t.TempDir(),
+		"--disk-duration",
+		"1ms",
+		"--file-size",
+		"1048576",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Every measured time is that of a write and the sync after it, of what was
-// measured, and the bandwidth is the bytes over exactly these.
+// Every measured time is that of a write and the following sync of the measured file, and the
+// bandwidth is the bytes divided by exactly these times.
 func TestDiskCountsWritesAndSyncsAlone(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestDiskCountsWritesAndSyncsAlone(t *testing.T) {
 	}
 }
 
-// checkPatterns sees that the written file kept its size and the appended one
-// grew with each sync, at most to its bound.
+// checkPatterns checks that the written file kept its size and that the appended file grew with
+// each sync, at most to its limit.
 func checkPatterns(t *testing.T, syncs map[string][]int64) {
 	t.Helper()
 	const bound = 4 << 20
@@ -77,7 +77,7 @@ func checkPatterns(t *testing.T, syncs map[string][]int64) {
 	}
 }
 
-// A sync that fails gives no figure.
+// A failed sync gives no figure.
 func TestDiskFailsWithTheSync(t *testing.T) {
 	dir, broken := t.TempDir(), errors.New("input/output error")
 	r, err := disk(t.Context(), DiskConfig{Dir: dir, Duration: time.Millisecond, FileSize: 1 << 20}, func(*os.File) error { return broken })

@@ -31,7 +31,14 @@ type EchoConfig struct {
 
 // EchoOf returns the echo that corresponds to a run of c.
 func EchoOf(c bench.Config) EchoConfig {
-	return EchoConfig{Connections: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Topic: c.Topic, Warmup: c.Warmup, Duration: c.Duration}
+	return EchoConfig{
+		Connections: c.Concurrency,
+		Pipeline:    c.Pipeline,
+		MessageSize: c.MessageSize,
+		Topic:       c.Topic,
+		Warmup:      c.Warmup,
+		Duration:    c.Duration,
+	}
 }
 
 // EchoResult is the result of Echo.
@@ -64,7 +71,10 @@ func (c EchoConfig) check() error {
 		errs = append(errs, fmt.Errorf("--topic: the name has %d bytes, not 1 to %d", len(c.Topic), longestName))
 	}
 	if c.Duration <= 0 || c.Warmup < 0 {
-		errs = append(errs, fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup))
+		errs = append(
+			errs,
+			fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup),
+		)
 	}
 	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }
@@ -108,7 +118,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 		}
 	}()
 	for range c.Connections {
-		e, err := newEchoer(ctx, addr, c, w, m.Lane())
+		e, err := newEchoer(ctx, addr, c, w, m.NewRecorder())
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +127,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	w.Begin()
 	cut := context.AfterFunc(ctx, w.Cut)
 	defer cut()
-	run := &lanes{window: w, clients: clients}
+	run := &connections{window: w, clients: clients}
 	var wg sync.WaitGroup
 	for _, e := range clients {
 		wg.Go(func() {
@@ -128,19 +138,18 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	}
 	cpu := watchCPU(ctx, w, pid)
 	wg.Wait()
-	used, err := cpu.end()
-	if err := errors.Join(run.err, err); err != nil {
+	if err := errors.Join(cpu.end(), run.err); err != nil {
 		return nil, err
 	}
 	if w.Elapsed() <= 0 {
 		return nil, fmt.Errorf("echo: nothing was measured: %w", context.Cause(ctx))
 	}
-	return result(c, clients[0].request, w, m.Totals(), used), nil
+	return result(c, clients[0].request, w, m.Totals(), cpu), nil
 }
 
-// lanes closes all connections of a run when the first of them fails: a run with fewer connections
-// measures something else.
-type lanes struct {
+// connections closes all connections of a run when the first of them fails: a run with fewer
+// connections measures something else.
+type connections struct {
 	window  *meter.Window
 	clients []*echoer
 	once    sync.Once
@@ -150,7 +159,7 @@ type lanes struct {
 // fail records the first failure and closes every connection. Ending the window is not enough: a
 // connection that waits for a response would wait until its deadline, which is after the interval.
 // The resulting errors of the other connections are ignored.
-func (l *lanes) fail(err error) {
+func (l *connections) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
 		l.window.Cut()
@@ -160,13 +169,11 @@ func (l *lanes) fail(err error) {
 	})
 }
 
-func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, used *usage) *EchoResult {
+func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, cpu *cpuWatch) *EchoResult {
 	f := &bench.Flow{Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
 		Unanswered: t.Unanswered, Oldest: t.Oldest, Failures: t.Failures, Latency: t.Latency}
 	r := &EchoResult{Config: c, Request: request, Response: answerSize(c.Topic), Elapsed: w.Elapsed().Seconds(),
 		Flow: report.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
-	if used != nil && t.Requests > 0 {
-		r.Server, r.Client = used.cpu(used.server, w.Elapsed(), t.Requests), used.cpu(used.client, w.Elapsed(), t.Requests)
-	}
+	r.Server, r.Client = perRequest(cpu.server, w, t.Requests), perRequest(cpu.client, w, t.Requests)
 	return r
 }

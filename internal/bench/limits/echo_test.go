@@ -19,12 +19,18 @@ import (
 )
 
 func short() EchoConfig {
-	return EchoConfig{Connections: 4, Pipeline: 1, MessageSize: 256, Topic: "bench", Warmup: 20 * time.Millisecond, Duration: 100 * time.Millisecond}
+	return EchoConfig{
+		Connections: 4,
+		Pipeline:    1,
+		MessageSize: 256,
+		Topic:       "bench",
+		Warmup:      20 * time.Millisecond,
+		Duration:    100 * time.Millisecond,
+	}
 }
 
-// measured runs an echo that must count something. On a busy machine there may be no
-// answer in a short interval, and the system counts CPU time by the hundredth of a
-// second: then it measures for longer.
+// measured runs an echo that must count something. On a busy machine a short interval may have no
+// response, and the system counts CPU time in hundredths of a second: then it measures longer.
 func measured(t *testing.T, c EchoConfig) *EchoResult {
 	t.Helper()
 	for ; ; c.Duration *= 4 {
@@ -39,8 +45,8 @@ func measured(t *testing.T, c EchoConfig) *EchoResult {
 	}
 }
 
-// An echo counts every answer once, with its latency, its bytes and the CPU of
-// both processes.
+// An echo counts every response once, with its latency, its bytes and the CPU time of both
+// processes.
 func TestEcho(t *testing.T) {
 	for _, pipeline := range []int{1, 5} {
 		c := short()
@@ -51,7 +57,14 @@ func TestEcho(t *testing.T) {
 			t.Errorf("pipeline %d: %+v", pipeline, f)
 		}
 		if f.Wire == nil || *f.Wire != f.Requests*int64(r.Request+r.Response) {
-			t.Errorf("pipeline %d: wire bytes of %d requests of %d and answers of %d: %v", pipeline, f.Requests, r.Request, r.Response, f.Wire)
+			t.Errorf(
+				"pipeline %d: wire bytes of %d requests of %d and answers of %d: %v",
+				pipeline,
+				f.Requests,
+				r.Request,
+				r.Response,
+				f.Wire,
+			)
 		}
 		if r.Elapsed != r.Config.Duration.Seconds() || f.RequestsPerSecond != float64(f.Requests)/r.Elapsed {
 			t.Errorf("pipeline %d: %f requests/s of %d in %f s", pipeline, f.RequestsPerSecond, f.Requests, r.Elapsed)
@@ -62,9 +75,10 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// The answers are as long as those of a broker, by the protocol's definition.
+// The size of the responses is that of a broker, by the protocol's definition.
 func TestAnswerSize(t *testing.T) {
-	for _, topic := range []string{"t", "chronik-bench", strings.Repeat("x", 126), strings.Repeat("x", 127), strings.Repeat("x", longestName)} {
+	for _, topic := range []string{"t", "chronik-bench", strings.Repeat("x", 126), strings.Repeat("x", 127), strings.Repeat("x",
+		longestName)} {
 		a := kmsg.NewPtrProduceResponse()
 		a.Version = 9
 		rt := kmsg.NewProduceResponseTopic()
@@ -90,7 +104,7 @@ func TestEchoOfARun(t *testing.T) {
 	}
 }
 
-// An answer that is none, or none at all, ends the measurement without a figure.
+// An invalid or missing response ends the measurement without a figure.
 func TestEchoIsStrict(t *testing.T) {
 	size := uint32(answerSize("bench"))
 	frame := func(length uint32, id uint32) []byte {
@@ -123,7 +137,7 @@ func TestEchoIsStrict(t *testing.T) {
 	}
 }
 
-// answering is a server that answers the first request of each connection so and
+// answering is a server that responds to the first request of each connection with answer and
 // closes it.
 func answering(t *testing.T, answer []byte) string {
 	t.Helper()
@@ -151,8 +165,7 @@ func answering(t *testing.T, answer []byte) string {
 	return l.Addr().String()
 }
 
-// A connection that fails ends the run of the others: with fewer it measures
-// something else.
+// If a connection fails, the run of the others ends: fewer connections measure something else.
 func TestEchoEndsWithOneConnection(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,8 +192,8 @@ func TestEchoEndsWithOneConnection(t *testing.T) {
 	}
 }
 
-// A connection that waits for an answer ends with one that fails, although its own
-// deadline is after the interval.
+// A connection that waits for a response ends when another one fails, although its own deadline is
+// after the interval.
 func TestEchoFailsWhileAnotherWaits(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -204,7 +217,7 @@ func TestEchoFailsWhileAnotherWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	// The request was sent, so that this connection waits for its answer.
+	// The request was sent, so this connection waits for its response.
 	if _, err := io.ReadFull(silent, make([]byte, smallestFrame)); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +246,7 @@ func TestEchoRefuses(t *testing.T) {
 	}
 }
 
-// An interrupt shortens the interval, and in the warm-up leaves none.
+// An interrupt shortens the interval; in the warm-up it leaves none.
 func TestEchoEndsWithItsContext(t *testing.T) {
 	c := short()
 	c.Connections, c.Warmup, c.Duration = 1, 0, time.Hour
@@ -249,8 +262,7 @@ func TestEchoEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// cancelling is an echo server of one connection that cancels when it has
-// answered n requests, and goes on.
+// cancelling is an echo server of one connection that cancels after n responses, and continues.
 func cancelling(t *testing.T, n int, cancel func()) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ const lastAnswer = 10 * time.Second
 type echoer struct {
 	conn     *wire.Conn
 	window   *meter.Window
-	lane     *meter.Lane
+	recorder *meter.Recorder
 	requests *wire.Requests
 	// Sizes of a request and of a response in bytes.
 	request, answer int
@@ -30,7 +30,7 @@ type echoer struct {
 	next, due uint64
 }
 
-func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, l *meter.Lane) (*echoer, error) {
+func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, l *meter.Recorder) (*echoer, error) {
 	requests, err := wire.NewRequests(wire.Produce{Version: wire.MinProduce, Topic: c.Topic, Acks: -1, Timeout: lastAnswer,
 		Value: make([]byte, c.MessageSize)}, c.Pipeline)
 	if err != nil {
@@ -44,7 +44,7 @@ func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, 
 	if err != nil {
 		return nil, fmt.Errorf("echo: %w", err)
 	}
-	e := &echoer{conn: conn, window: w, lane: l, requests: requests, request: size, answer: answerSize(c.Topic),
+	e := &echoer{conn: conn, window: w, recorder: l, requests: requests, request: size, answer: answerSize(c.Topic),
 		began: make([]time.Duration, c.Pipeline)}
 	e.each = meter.Amount{Requests: 1, Records: 1, Payload: int64(c.MessageSize), Wire: int64(e.request + e.answer)}
 	return e, nil
@@ -104,9 +104,15 @@ func (e *echoer) receive() error {
 		}
 		id, due := int32(binary.BigEndian.Uint32(frame)), correlation(e.due)
 		if len(frame)+4 != e.answer || id != due || e.next == e.due {
-			return fmt.Errorf("echo: got a response of %d bytes to request %d, want %d bytes to request %d", len(frame)+4, id, e.answer, due)
+			return fmt.Errorf(
+				"echo: got a response of %d bytes to request %d, want %d bytes to request %d",
+				len(frame)+4,
+				id,
+				e.answer,
+				due,
+			)
 		}
-		e.lane.Done(e.began[e.due%uint64(len(e.began))], now, e.each)
+		e.recorder.Done(e.began[e.due%uint64(len(e.began))], now, e.each)
 		e.due++
 	}
 }

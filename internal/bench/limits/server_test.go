@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// serve starts an echo server in the test and returns its address and the error
-// it ends with.
+// serve starts an echo server in the test and returns its address and the error that it ends with.
 func serve(t *testing.T, ctx context.Context, response int) (string, <-chan error) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -33,8 +32,8 @@ func dial(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// A request of any size is answered with exactly the bytes that were asked for
-// and its correlation id; ending the server ends its connections.
+// The response to a request of any size has exactly the configured size and the correlation id of
+// the request. When the server ends, its connections end.
 func TestServeAnswersEachFrame(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -88,7 +87,7 @@ func TestServeBoundsFrames(t *testing.T) {
 }
 
 // A connection that was accepted while the server ended is closed.
-func TestServerTakesNothingAfterItsEnd(t *testing.T) {
+func TestServerAcceptsNothingAfterItsEnd(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +111,7 @@ func TestServeRefusesSizes(t *testing.T) {
 	}
 }
 
-// The server of StartServer is another process, which ends with Close and with
-// its context.
+// The server of StartServer is another process, which ends with Close and with its context.
 func TestStartServer(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -25,22 +25,22 @@ type Receiver interface {
 type arrivals struct {
 	run      uint64
 	meter    *meter.Meter
-	lane     *meter.Lane
+	recorder *meter.Recorder
 	received atomic.Int64
 }
 
 func newArrivals(o *Options, m *meter.Meter) arrivals {
-	return arrivals{run: o.Run, meter: m, lane: m.Lane()}
+	return arrivals{run: o.Run, meter: m, recorder: m.NewRecorder()}
 }
 
 // take counts a value that arrived; it ignores values of other programs.
-func (a *arrivals) take(lane *meter.Lane, value []byte, now time.Duration) {
+func (a *arrivals) take(recorder *meter.Recorder, value []byte, now time.Duration) {
 	s, ok := ReadStamp(value)
 	if !ok || s.Run != a.run {
 		return
 	}
 	a.received.Add(1)
-	lane.Done(s.Sent, now, meter.Amount{Records: 1, Payload: int64(len(value))})
+	recorder.Done(s.Sent, now, meter.Amount{Records: 1, Payload: int64(len(value))})
 }
 
 // Received implements Receiver.
@@ -49,5 +49,5 @@ func (a *arrivals) Received() int64 { return a.received.Load() }
 // Missing implements Receiver.
 func (a *arrivals) Missing(n int64) {
 	w := a.meter.Window()
-	a.lane.Fail(w.From(), max(w.Until()-1, w.From()), "acknowledged and not received", n)
+	a.recorder.Fail(w.From(), max(w.Until()-1, w.From()), "acknowledged and not received", n)
 }

@@ -42,7 +42,7 @@ func (g *Consume) Run(ctx context.Context) error {
 	partitions := g.o.Cluster.Partitions()
 	errs := make([]error, g.o.Concurrency)
 	for i := range g.o.Concurrency {
-		r := &rewinder{window: g.meter.Window(), lane: g.meter.Lane(), topic: g.o.Cluster.Topic, offsets: g.offsets,
+		r := &rewinder{window: g.meter.Window(), recorder: g.meter.NewRecorder(), topic: g.o.Cluster.Topic, offsets: g.offsets,
 			mine: share(partitions, i, g.o.Concurrency), next: make(map[int32]int64)}
 		wg.Go(func() { errs[i] = r.run(ctx, &g.o, g.meter) })
 	}
@@ -67,7 +67,7 @@ func share(partitions []int32, i, n int) []int32 {
 }
 
 // consumerClient returns a kgo consumer of partitions from the given offsets on.
-func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int32]int64) (*kgo.Client, error) {
+func consumerClient(o *Options, recorder *meter.Recorder, w *meter.Window, from map[int32]int64) (*kgo.Client, error) {
 	at := make(map[int32]kgo.Offset)
 	for p, offset := range from {
 		at[p] = kgo.NewOffset().At(offset)
@@ -75,7 +75,7 @@ func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int3
 	cl, err := kgo.NewClient(
 		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{o.Cluster.Topic: at}),
-		kgo.WithHooks(&wireHook{key: kmsg.Fetch.Int16(), window: w, lane: lane}),
+		kgo.WithHooks(&wireHook{key: kmsg.Fetch.Int16(), window: w, recorder: recorder}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)
@@ -85,11 +85,11 @@ func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int3
 
 // rewinder is a consumer that starts again when it reaches the end.
 type rewinder struct {
-	window  *meter.Window
-	lane    *meter.Lane
-	topic   string
-	offsets Offsets
-	mine    []int32
+	window   *meter.Window
+	recorder *meter.Recorder
+	topic    string
+	offsets  Offsets
+	mine     []int32
 	// next is the offset after the last read record of each partition; left is the number of
 	// partitions that are not read to their end.
 	next map[int32]int64
@@ -101,7 +101,7 @@ func (r *rewinder) run(ctx context.Context, o *Options, m *meter.Meter) error {
 	for _, p := range r.mine {
 		from[p] = r.offsets.Start[p]
 	}
-	cl, err := consumerClient(o, r.lane, m.Window(), from)
+	cl, err := consumerClient(o, r.recorder, m.Window(), from)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (r *rewinder) take(fetches kgo.Fetches, began, now time.Duration) {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if p.Err != nil {
 			if !errors.Is(p.Err, context.Canceled) {
-				r.lane.Fail(began, now, failureName(p.Err), 1)
+				r.recorder.Fail(began, now, FailureName(p.Err), 1)
 			}
 			return
 		}
@@ -161,7 +161,7 @@ func (r *rewinder) take(fetches kgo.Fetches, began, now time.Duration) {
 		}
 	})
 	if a.Records > 0 {
-		r.lane.Done(began, now, a)
+		r.recorder.Done(began, now, a)
 	}
 }
 

@@ -32,7 +32,7 @@ func (k *maker) paced(ctx context.Context, send func(began time.Duration) error)
 	defer context.AfterFunc(ctx, timer.wake)()
 	plan := scheduleOf(k.o.Rate, int(k.index), k.o.Concurrency)
 	var n int64
-	defer func() { plan.unsent(k.lane, k.window.Until(), n) }()
+	defer func() { plan.unsent(k.recorder, k.window.Until(), n) }()
 	now := k.window.Now()
 	for ctx.Err() == nil {
 		due := plan.due(n)

@@ -18,10 +18,10 @@ import (
 const noOffset = "answer: no valid offset"
 
 // codeName returns Kafka's name of an error code other than 0.
-func codeName(code int16) string { return failureName(kerr.ErrorForCode(code)) }
+func codeName(code int16) string { return FailureName(kerr.ErrorForCode(code)) }
 
-// failureName maps an error to one of a few names, so that a table of failures stays short.
-func failureName(err error) string {
+// FailureName maps an error to one of a few names, so that a table of failures stays short.
+func FailureName(err error) string {
 	var kafka *kerr.Error
 	var timeout net.Error
 	switch {

@@ -18,29 +18,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reply is what a fake broker does with a Produce or Fetch request.
+// reply is the reaction of a fake broker to a Produce or Fetch request.
 type reply struct {
 	code   int16
 	offset int64
-	raw    []byte // sent instead of an answer, then the connection ends
-	quit   bool   // the connection ends without an answer
-	silent bool   // no answer, and the connection stays
-	// cut shortens the answer to so many bytes behind a length that is right.
+	raw    []byte // sent instead of a response, then the connection ends
+	quit   bool   // the connection ends without a response
+	silent bool   // no response, and the connection stays
+	// cut shortens the response to so many bytes after a correct length.
 	cut int
-	// other changes the answer's correlation id.
+	// other changes the response's correlation id.
 	other bool
-	// records are of a fetch.
+	// records is the content of a fetch.
 	records []byte
 	mark    int64 // high watermark of a fetch
 }
 
-// fake is a broker that answers as the test says.
+// fake is a broker with responses from the test.
 type fake struct {
 	t          *testing.T
 	l          net.Listener
 	partitions int32
 	produceMax int16
-	// peer leads the partitions that leads says; nil for none.
+	// peer leads the partitions for which leads returns true; nil for none.
 	peer  *fake
 	leads func(partition int32) bool
 	// on is called for each Produce or Fetch, one at a time, with their number.
@@ -106,7 +106,7 @@ func (f *fake) serve(c net.Conn) {
 	}
 }
 
-// answer decodes a request and makes what is sent for it.
+// answer decodes a request and returns the bytes to send for it.
 func (f *fake) answer(p []byte) (out []byte, more bool) {
 	req := kmsg.RequestForKey(int16(binary.BigEndian.Uint16(p)))
 	req.SetVersion(int16(binary.BigEndian.Uint16(p[2:])))
@@ -170,7 +170,8 @@ func (f *fake) next(req kmsg.Request) reply {
 }
 
 func (f *fake) versions(res *kmsg.ApiVersionsResponse) {
-	for key, top := range map[kmsg.Key]int16{kmsg.Produce: f.produceMax, kmsg.Fetch: 12, kmsg.ListOffsets: 6, kmsg.Metadata: 9, kmsg.ApiVersions: 3} {
+	for key, top := range map[kmsg.Key]int16{kmsg.Produce: f.produceMax, kmsg.Fetch: 12, kmsg.ListOffsets: 6, kmsg.Metadata: 9,
+		kmsg.ApiVersions: 3} {
 		k := kmsg.NewApiVersionsResponseApiKey()
 		k.ApiKey, k.MaxVersion = key.Int16(), top
 		res.ApiKeys = append(res.ApiKeys, k)
@@ -201,7 +202,7 @@ func (f *fake) metadata(res *kmsg.MetadataResponse) {
 	res.Topics = append(res.Topics, rt)
 }
 
-// offsets says that each partition holds 10 to 20.
+// offsets reports that each partition holds offsets 10 to 20.
 func (f *fake) offsets(req *kmsg.ListOffsetsRequest, res *kmsg.ListOffsetsResponse) {
 	for _, t := range req.Topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
@@ -237,7 +238,7 @@ func fetched(req *kmsg.FetchRequest, res *kmsg.FetchResponse, r reply) {
 	res.Topics = append(res.Topics, rt)
 }
 
-// options are a run of one worker against the fake.
+// options are those of a run of one worker against the fake.
 func (f *fake) options() Options {
 	f.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(f.l.Addr().String()), Fresh())
@@ -252,11 +253,10 @@ func (f *fake) options() Options {
 	return Options{Cluster: c, Concurrency: 1, Pipeline: 1, MessageSize: 100, Acks: -1, Compression: "none", FetchMaxBytes: 1 << 20}
 }
 
-// window is one that begins now and is cut by the test.
+// window returns a window that begins now and is cut by the test.
 func window() *meter.Window { return meter.NewWindow(0, time.Hour) }
 
-// runOwn runs a raw producer until the fake cuts the window, and returns its
-// figures.
+// runOwn runs a raw producer until the fake cuts the window, and returns its figures.
 func runOwn(t *testing.T, o Options, w *meter.Window) meter.Totals {
 	t.Helper()
 	m := meter.New(w)

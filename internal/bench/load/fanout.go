@@ -15,7 +15,9 @@ import (
 
 // ErrPartitions is returned for a topic with several partitions if every consumer must receive
 // every record.
-var ErrPartitions = errors.New("a fan-out needs a topic with one partition, of which each consumer receives every record; name another topic, or use --partitions 1 with --create-topic")
+var ErrPartitions = errors.New(
+	"a fan-out needs a topic with one partition, of which each consumer receives every record; name another topic, or use --partitions 1 with --create-topic",
+)
 
 const (
 	// parkedMillis is how long a broker may hold a fetch without records: consumers must wait for
@@ -34,11 +36,11 @@ type Fanout struct {
 
 // waiter is one consumer.
 type waiter struct {
-	fanout  *Fanout
-	link    link
-	lane    *meter.Lane
-	request *wire.FetchRequest
-	topic   string
+	fanout   *Fanout
+	link     link
+	recorder *meter.Recorder
+	request  *wire.FetchRequest
+	topic    string
 
 	correlation int32
 	next        int64 // offset to fetch next
@@ -61,7 +63,7 @@ func NewFanout(ctx context.Context, o Options, m *meter.Meter) (*Fanout, error) 
 	g := &Fanout{arrivals: newArrivals(&o, m)}
 	for i := range o.Consumers {
 		g.consumers = append(g.consumers, &waiter{
-			fanout: g, link: link{cluster: o.Cluster, index: i, of: o.Consumers}, lane: m.Lane(), topic: o.Cluster.Topic,
+			fanout: g, link: link{cluster: o.Cluster, index: i, of: o.Consumers}, recorder: m.NewRecorder(), topic: o.Cluster.Topic,
 			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), parkedMillis), next: offsets.End[partition],
 		})
 	}
@@ -112,7 +114,7 @@ func (c *waiter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c.failed {
 			c.failed = false
-			pause(ctx, retryPause)
+			meter.Sleep(ctx, retryPause)
 		}
 		began := w.Now()
 		_, err := c.link.ready(ctx)
@@ -120,7 +122,7 @@ func (c *waiter) run(ctx context.Context) {
 			err = c.fetch(w, began)
 		}
 		if err != nil && ctx.Err() == nil {
-			c.lane.Fail(began, w.Now(), failureName(err), 1)
+			c.recorder.Fail(began, w.Now(), FailureName(err), 1)
 			c.link.close()
 			c.failed = true
 		}
@@ -140,12 +142,12 @@ func (c *waiter) fetch(w *meter.Window, began time.Duration) error {
 	if err != nil {
 		return err
 	}
-	c.lane.Count(now, meter.Amount{Requests: 1, Wire: int64(len(out) + 4 + len(frame))})
+	c.recorder.Count(now, meter.Amount{Requests: 1, Wire: int64(len(out) + 4 + len(frame))})
 	if a.Code != 0 {
-		c.lane.Fail(began, now, codeName(a.Code), 1)
+		c.recorder.Fail(began, now, codeName(a.Code), 1)
 		c.failed = true
 		return nil
 	}
-	c.next, err = wire.EachValue(a.Batches, c.next, func(value []byte) { c.fanout.take(c.lane, value, now) })
+	c.next, err = wire.EachValue(a.Batches, c.next, func(value []byte) { c.fanout.take(c.recorder, value, now) })
 	return err
 }

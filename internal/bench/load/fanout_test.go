@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// stampedAt is a batch of n records of a run, sent a millisecond before now, at an offset.
+// stampedAt returns a batch of n records of a run at an offset, sent a millisecond before now.
 func stampedAt(t *testing.T, run uint64, offset int64, n int, now time.Duration) []byte {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: offset})
@@ -28,9 +28,10 @@ func stampedAt(t *testing.T, run uint64, offset int64, n int, now time.Duration)
 	return out
 }
 
-// A consumer goes on after the last record that it received, counts those of its run, asks again
-// after a refusal, and connects again where the broker closed its connection or answered nonsense.
-func TestFanOutConsumersGoOnWhereTheyWere(t *testing.T) {
+// A consumer continues after the last record that it received and counts only records of its run.
+// It retries after an error response, and reconnects after a lost connection or a malformed
+// response.
+func TestFanOutConsumersContinueWhereTheyWere(t *testing.T) {
 	const run, bad = 7, "answer: malformed"
 	w := window()
 	var asked []int64
@@ -49,7 +50,10 @@ func TestFanOutConsumersGoOnWhereTheyWere(t *testing.T) {
 		case 4:
 			return reply{records: stampedAt(t, run, 23, 1, w.Now())[:70], mark: 24} // cut short: no record of it
 		case 5:
-			return reply{records: []byte("this is no batch of records at all, though it is long enough to hold the header of one"), mark: 24}
+			return reply{
+				records: []byte("this is no batch of records at all, though it is long enough to hold the header of one"),
+				mark:    24,
+			}
 		case 6:
 			return reply{records: append(stampedAt(t, run+1, 23, 1, w.Now()), stampedAt(t, run, 24, 2, w.Now())...), mark: 26}
 		}
@@ -73,9 +77,16 @@ func TestFanOutConsumersGoOnWhereTheyWere(t *testing.T) {
 	}
 	got := m.Totals()
 	if got.Records != 5 || g.Received() != 5 || got.Latency.TotalCount() != 5 || got.Latency.Min() < 900 || g.Copies() != 1 {
-		t.Errorf("%d records, %d received, %d samples, at least %d µs", got.Records, g.Received(), got.Latency.TotalCount(), got.Latency.Min())
+		t.Errorf(
+			"%d records, %d received, %d samples, at least %d µs",
+			got.Records,
+			g.Received(),
+			got.Latency.TotalCount(),
+			got.Latency.Min(),
+		)
 	}
-	if got.Failures["KAFKA_STORAGE_ERROR"] != 1 || got.Failures["connection: closed by the broker"] != 1 || got.Failures[bad] != 1 || len(got.Failures) != 3 {
+	if got.Failures["KAFKA_STORAGE_ERROR"] != 1 || got.Failures["connection: closed by the broker"] != 1 || got.Failures[bad] != 1 ||
+		len(got.Failures) != 3 {
 		t.Errorf("failures: %v", got.Failures)
 	}
 	for i, want := range []int64{20, 23, 23, 23, 23, 23, 26} {

@@ -26,13 +26,13 @@ const fetchWaitMillis = 500
 type RawFetch struct{ workers []*fetcher }
 
 type fetcher struct {
-	link    link
-	window  *meter.Window
-	lane    *meter.Lane
-	request *wire.FetchRequest
-	topic   string
-	offsets Offsets
-	idle    bool
+	link     link
+	window   *meter.Window
+	recorder *meter.Recorder
+	request  *wire.FetchRequest
+	topic    string
+	offsets  Offsets
+	idle     bool
 
 	correlation int32
 	turn        int
@@ -58,7 +58,7 @@ func NewRawFetch(ctx context.Context, o Options, m *meter.Meter) (*RawFetch, err
 	g := &RawFetch{}
 	for i := range o.Concurrency {
 		f := &fetcher{
-			link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, window: m.Window(), lane: m.Lane(),
+			link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, window: m.Window(), recorder: m.NewRecorder(),
 			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), fetchWaitMillis),
 			topic:   o.Cluster.Topic, offsets: offsets, idle: o.Idle, next: make(map[int32]int64),
 		}
@@ -93,14 +93,14 @@ func (f *fetcher) run(ctx context.Context) {
 		began := now
 		if err := f.ready(ctx); err != nil {
 			now = f.window.Now()
-			f.lane.Fail(began, now, failureName(err), 1)
+			f.recorder.Fail(began, now, FailureName(err), 1)
 			f.failed = true
 			continue
 		}
 		partition, ok := f.choose()
 		if !ok {
 			// Other workers' partitions have records, those of this one do not.
-			pause(ctx, min(f.window.Until()-now, time.Second))
+			meter.Sleep(ctx, min(f.window.Until()-now, time.Second))
 			now = f.window.Now()
 			continue
 		}
@@ -112,7 +112,7 @@ func (f *fetcher) run(ctx context.Context) {
 func (f *fetcher) ready(ctx context.Context) error {
 	if f.failed {
 		f.failed = false
-		pause(ctx, retryPause)
+		meter.Sleep(ctx, retryPause)
 	}
 	if f.moved {
 		f.moved = false
@@ -151,11 +151,11 @@ func (f *fetcher) fetch(partition int32, began time.Duration) time.Duration {
 	now := f.window.Now()
 	if err == nil {
 		frame, _ := f.link.conn.Next()
-		f.lane.Count(now, meter.Amount{Wire: int64(len(out) + 4 + len(frame))})
+		f.recorder.Count(now, meter.Amount{Wire: int64(len(out) + 4 + len(frame))})
 		err = f.answer(frame, partition, offset, began, now)
 	}
 	if err != nil {
-		f.lane.Fail(began, now, failureName(err), 1)
+		f.recorder.Fail(began, now, FailureName(err), 1)
 		f.link.close()
 		f.failed = true
 	}
@@ -176,10 +176,10 @@ func (f *fetcher) answer(frame []byte, partition int32, offset int64, began, now
 		return err
 	}
 	if c.Next > offset {
-		f.lane.Done(began, now, meter.Amount{Requests: 1, Records: c.Records, Payload: c.Bytes})
+		f.recorder.Done(began, now, meter.Amount{Requests: 1, Records: c.Records, Payload: c.Bytes})
 	} else {
 		// A response without records is valid; its duration is that of the wait.
-		f.lane.Count(now, meter.Amount{Requests: 1})
+		f.recorder.Count(now, meter.Amount{Requests: 1})
 	}
 	f.next[partition] = c.Next
 	if c.Next >= a.HighWatermark {
@@ -192,7 +192,7 @@ func (f *fetcher) answer(frame []byte, partition int32, offset int64, began, now
 }
 
 func (f *fetcher) refused(code int16, partition int32, began, now time.Duration) {
-	f.lane.Fail(began, now, codeName(code), 1)
+	f.recorder.Fail(began, now, codeName(code), 1)
 	f.failed = true
 	switch err := kerr.ErrorForCode(code); {
 	case errors.Is(err, kerr.OffsetOutOfRange):

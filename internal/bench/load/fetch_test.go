@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// batchAt is a batch of n records at an offset.
+// batchAt returns a batch of n records at an offset.
 func batchAt(t *testing.T, offset int64, n int) []byte {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: offset})
@@ -53,7 +53,7 @@ func TestRawFetchReadsToTheEndAndBeginsAgain(t *testing.T) {
 		if n == 9 {
 			w.Cut()
 		}
-		// Three to a fetch, the last one alone: 10, 13, 16, 19.
+		// Three records per fetch, the last one alone: 10, 13, 16, 19.
 		return reply{records: batchAt(t, offset, int(min(3, 20-offset))), mark: 20}
 	})
 	got := runFetch(t, f.options(), w)

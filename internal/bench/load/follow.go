@@ -29,7 +29,7 @@ func NewFollow(ctx context.Context, o Options, m *meter.Meter) (*Follow, error) 
 // Run implements Generator.
 func (g *Follow) Run(ctx context.Context) error {
 	w := g.meter.Window()
-	cl, err := consumerClient(&g.o, g.lane, w, g.offsets.End)
+	cl, err := consumerClient(&g.o, g.recorder, w, g.offsets.End)
 	if err != nil {
 		return err
 	}
@@ -39,10 +39,10 @@ func (g *Follow) Run(ctx context.Context) error {
 		now := w.Now()
 		for _, e := range fetches.Errors() {
 			if !errors.Is(e.Err, context.Canceled) {
-				g.lane.Fail(now, now, failureName(e.Err), 1)
+				g.recorder.Fail(now, now, FailureName(e.Err), 1)
 			}
 		}
-		fetches.EachRecord(func(r *kgo.Record) { g.take(g.lane, r.Value, now) })
+		fetches.EachRecord(func(r *kgo.Record) { g.take(g.recorder, r.Value, now) })
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 
 // wireHook counts the requests and bytes of one API of a kgo client.
 type wireHook struct {
-	key    int16
-	window *meter.Window
-	lane   *meter.Lane
+	key      int16
+	window   *meter.Window
+	recorder *meter.Recorder
 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E.
@@ -28,7 +28,7 @@ func (h *wireHook) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E)
 	if e.Err() == nil {
 		a.Requests = 1
 	}
-	h.lane.Count(h.window.Now(), a)
+	h.recorder.Count(h.window.Now(), a)
 }
 
 // closeWait bounds how long the end of a client waits for its in-flight records.
@@ -46,7 +46,7 @@ func producerClient(o *Options, m *meter.Meter, extra ...kgo.Opt) (*kgo.Client, 
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID), kgo.DefaultProduceTopic(o.Cluster.Topic),
 		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec(o.Compression)), kgo.RecordDeliveryTimeout(answerTimeout),
-		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), lane: m.Lane()}),
+		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), recorder: m.NewRecorder()}),
 	}
 	if o.Acks >= 0 {
 		// Idempotence needs acks=all.
@@ -97,17 +97,17 @@ type message struct {
 
 // maker creates the records of one worker of a kgo producer.
 type maker struct {
-	o       *Options
-	window  *meter.Window
-	lane    *meter.Lane
-	account *Account
-	values  *values
-	index   uint32
+	o        *Options
+	window   *meter.Window
+	recorder *meter.Recorder
+	account  *Account
+	values   *values
+	index    uint32
 }
 
 // newMaker returns the maker of worker i; all share the pool of from.
 func newMaker(o *Options, m *meter.Meter, i int, from *values) *maker {
-	k := &maker{o: o, window: m.Window(), lane: m.Lane(), values: from.startingAt(i), index: uint32(i)}
+	k := &maker{o: o, window: m.Window(), recorder: m.NewRecorder(), values: from.startingAt(i), index: uint32(i)}
 	if o.Ledger != nil {
 		k.account = o.Ledger.Worker(i)
 	}
@@ -137,14 +137,14 @@ func (k *maker) fill(m *message, began time.Duration) error {
 func (k *maker) delivered(m *message, now time.Duration, offset int64, err error) {
 	switch {
 	case err != nil:
-		k.lane.Fail(m.began, now, failureName(err), 1)
+		k.recorder.Fail(m.began, now, FailureName(err), 1)
 	case k.o.Acks != 0 && offset < 0:
-		k.lane.Fail(m.began, now, noOffset, 1)
+		k.recorder.Fail(m.began, now, noOffset, 1)
 	default:
 		if k.account != nil && k.o.Acks != 0 {
 			k.account.Acked(m.sequence)
 		}
 		// The client's requests are counted by its hook.
-		k.lane.Done(m.began, now, meter.Amount{Records: 1, Payload: int64(len(m.rec.Value))})
+		k.recorder.Done(m.began, now, meter.Amount{Records: 1, Payload: int64(len(m.rec.Value))})
 	}
 }

@@ -66,18 +66,8 @@ func scheduleOf(rate float64, worker, workers int) schedule {
 func (s schedule) due(k int64) time.Duration { return time.Duration(s.first + float64(k)*s.every) }
 
 // unsent records how many records from the k-th on were due before the interval ended.
-func (s schedule) unsent(lane *meter.Lane, until time.Duration, k int64) {
+func (s schedule) unsent(recorder *meter.Recorder, until time.Duration, k int64) {
 	if due := s.due(k); due < until {
-		lane.Unsent(due, int64(float64(until-due-1)/s.every)+1)
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		recorder.Unsent(due, int64(float64(until-due-1)/s.every)+1)
 	}
 }

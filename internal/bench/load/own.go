@@ -25,8 +25,8 @@ type producer struct {
 	link     link
 	o        *Options
 	window   *meter.Window
-	lane     *meter.Lane // both
-	account  *Account    // both; nil without a ledger
+	recorder *meter.Recorder // both
+	account  *Account        // both; nil without a ledger
 	requests *wire.Requests
 	value    []byte // of every record; stamped if Stamped is set
 	index    uint32
@@ -79,7 +79,7 @@ func newProducer(o *Options, m *meter.Meter, i int, version int16) (*producer, e
 		slots *= 2
 	}
 	p := &producer{
-		link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, o: o, window: m.Window(), lane: m.Lane(),
+		link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, o: o, window: m.Window(), recorder: m.NewRecorder(),
 		index: uint32(i), ring: make([]flight, slots), value: text(uint64(i), o.MessageSize),
 	}
 	if o.Ledger != nil {
@@ -193,7 +193,7 @@ func (p *producer) sent(now time.Duration, out []byte) time.Duration {
 // lost closes the connection and counts its in-flight requests as failed.
 func (p *producer) lost(now time.Duration, err error) {
 	for ; p.pending > 0; p.pending-- {
-		p.lane.Fail(p.oldest().began, now, failureName(err), 1)
+		p.recorder.Fail(p.oldest().began, now, FailureName(err), 1)
 	}
 	p.link.close()
 	p.failed.Store(true)
@@ -251,12 +251,12 @@ func (p *producer) answer(f flight, frame []byte, now time.Duration) error {
 }
 
 func (p *producer) done(f flight, now time.Duration, answer int) {
-	p.lane.Done(f.began, now, meter.Amount{Requests: 1, Records: 1, Payload: int64(p.o.MessageSize), Wire: int64(f.size + answer)})
+	p.recorder.Done(f.began, now, meter.Amount{Requests: 1, Records: 1, Payload: int64(p.o.MessageSize), Wire: int64(f.size + answer)})
 }
 
 func (p *producer) refused(f flight, now time.Duration, name string, answer int) {
-	p.lane.Fail(f.began, now, name, 1)
-	p.lane.Count(now, meter.Amount{Wire: int64(f.size + 4 + answer)})
+	p.recorder.Fail(f.began, now, name, 1)
+	p.recorder.Count(now, meter.Amount{Wire: int64(f.size + 4 + answer)})
 	p.failed.Store(true)
 }
 
@@ -266,7 +266,7 @@ func (p *producer) refused(f flight, now time.Duration, name string, answer int)
 func (p *producer) ready(ctx context.Context) bool {
 	if p.failed.Load() && p.pending == 0 {
 		p.failed.Store(false)
-		pause(ctx, retryPause)
+		meter.Sleep(ctx, retryPause)
 		if p.stale.Load() {
 			p.stale.Store(false)
 			p.link.close()
@@ -278,7 +278,7 @@ func (p *producer) ready(ctx context.Context) bool {
 		p.turn = 0
 	}
 	if err != nil {
-		p.lane.Fail(began, p.window.Now(), failureName(err), 1)
+		p.recorder.Fail(began, p.window.Now(), FailureName(err), 1)
 		p.failed.Store(true)
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// cutAfter answers with each of replies in turn and with success after them, and
-// cuts the window when total requests have come: the last is then answered late.
+// cutAfter responds with each of replies in order and then with success, and cuts the window when
+// total requests have arrived: the response to the last one is late.
 func cutAfter(w *meter.Window, total int, replies ...reply) func(int, kmsg.Request) reply {
 	return func(n int, _ kmsg.Request) reply {
 		if n == total {
@@ -151,8 +151,8 @@ func TestRecordsGoRoundThePartitions(t *testing.T) {
 	}
 }
 
-// TestAStallIsCharged: with a rate, a broker that stops for a while is charged for
-// every record that was due meanwhile, not for the one that it held.
+// TestAStallIsCharged checks that with a rate a stalled broker is charged for every record that was
+// due during the stall, not only for the one that it held.
 func TestAStallIsCharged(t *testing.T) {
 	w := window()
 	const rate, stall = 1000.0, 200 * time.Millisecond
@@ -168,8 +168,7 @@ func TestAStallIsCharged(t *testing.T) {
 	o := f.options()
 	o.Rate = rate
 	got := runOwn(t, o, w)
-	// Records due in the first half of the stall waited half of it at least: about
-	// 100 of 400.
+	// Records due in the first half of the stall waited at least half of it: about 100 of 400.
 	if p := got.Latency.ValueAtQuantile(82); p < int64(stall/2/time.Microsecond) {
 		t.Errorf("p82 is %d µs: the stall is charged to too few", p)
 	}
@@ -184,8 +183,8 @@ func TestAWorkerComesBackToABrokerThatWasAway(t *testing.T) {
 	}
 }
 
-// TestWorkersSendToLeaders: with two brokers each gets the partitions that it
-// leads, and a worker follows a partition to its new leader.
+// TestWorkersSendToLeaders checks that each of two brokers gets the partitions that it leads, and
+// that a worker follows a partition to its new leader.
 func TestWorkersSendToLeaders(t *testing.T) {
 	w := window()
 	var moved atomic.Bool
@@ -195,7 +194,7 @@ func TestWorkersSendToLeaders(t *testing.T) {
 		if p%2 == 0 && !moved.Load() {
 			t.Errorf("partition %d sent to the second broker", p)
 		}
-		if p%2 == 0 && n >= 30 { // not before the worker that has to move has come
+		if p%2 == 0 && n >= 30 { // not before the worker that has to move has arrived
 			w.Cut()
 		}
 		return reply{offset: 1}

@@ -26,7 +26,7 @@ func (p *producer) paced(ctx context.Context) error {
 			return err
 		}
 	}
-	plan.unsent(p.lane, p.window.Until(), k)
+	plan.unsent(p.recorder, p.window.Until(), k)
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (p *producer) launch(flights chan<- flight, slots <-chan struct{}, due, now
 	}
 	<-slots
 	if now = p.window.Now(); err != nil {
-		p.lane.Fail(due, now, name, 1)
+		p.recorder.Fail(due, now, name, 1)
 	} else {
 		p.done(f, now, 0)
 	}
@@ -111,7 +111,7 @@ func (p *producer) receive(flights <-chan flight, slots <-chan struct{}) {
 // land counts the outcome of one request.
 func (p *producer) land(f flight) {
 	if name := p.broken.Load(); name != nil {
-		p.lane.Fail(f.began, p.window.Now(), *name, 1)
+		p.recorder.Fail(f.began, p.window.Now(), *name, 1)
 		return
 	}
 	frame, ok := p.link.conn.Next()
@@ -126,13 +126,13 @@ func (p *producer) land(f flight) {
 		err = p.answer(f, frame, now)
 	}
 	if err != nil {
-		p.lane.Fail(f.began, now, p.giveUp(err), 1)
+		p.recorder.Fail(f.began, now, p.giveUp(err), 1)
 	}
 }
 
 // giveUp closes the connection after either goroutine saw it fail, and returns the first failure.
 func (p *producer) giveUp(err error) string {
-	name := failureName(err)
+	name := FailureName(err)
 	if !p.broken.CompareAndSwap(nil, &name) {
 		if first := p.broken.Load(); first != nil {
 			return *first

@@ -112,15 +112,15 @@ func TestUnsentIsWhatWasDue(t *testing.T) {
 	w.Begin()
 	for _, c := range []struct{ k, want int64 }{{0, 100}, {40, 60}, {99, 1}, {100, 0}} {
 		m := meter.New(w)
-		scheduleOf(100, 0, 1).unsent(m.Lane(), w.Until(), c.k)
+		scheduleOf(100, 0, 1).unsent(m.NewRecorder(), w.Until(), c.k)
 		if got := m.Totals().Unanswered; got != c.want {
 			t.Errorf("from record %d of 100: %d unsent, want %d", c.k, got, c.want)
 		}
 	}
 }
 
-// TestPlacesCoverThePartitions: workers connect to leaders of their partitions,
-// and where there are enough of them every partition has one.
+// TestPlacesCoverThePartitions checks that workers connect to leaders of their partitions, and that
+// with enough workers every partition has one.
 func TestPlacesCoverThePartitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &Cluster{}
@@ -188,7 +188,7 @@ func TestFailureNames(t *testing.T) {
 		"connection: other":                errors.New("anything"),
 		"client: gave up after retries":    kgo.ErrRecordTimeout,
 	} {
-		if got := failureName(err); got != want {
+		if got := FailureName(err); got != want {
 			t.Errorf("%v is named %q, want %q", err, got, want)
 		}
 	}
@@ -243,7 +243,8 @@ func TestADeliveryWithoutAnOffsetIsNone(t *testing.T) {
 		err    error
 		want   int64
 	}{
-		{-1, 0, nil, 1}, {1, -1, nil, 0}, {-1, -1, nil, 0}, {-1, 5, kerr.NotEnoughReplicas, 0}, {0, -1, nil, 1}, {0, 5, errors.New("lost"), 0},
+		{-1, 0, nil, 1}, {1, -1, nil, 0}, {-1, -1, nil, 0}, {-1, 5, kerr.NotEnoughReplicas, 0}, {0, -1, nil, 1}, {0, 5,
+			errors.New("lost"), 0},
 	} {
 		m := meter.New(w)
 		o := &Options{Acks: c.acks, Ledger: NewLedger(1, 1), Stamped: true, MessageSize: StampSize}

@@ -28,8 +28,8 @@ type Point struct {
 type Meter struct {
 	window *Window
 
-	lanesMu sync.Mutex
-	lanes   []*Lane
+	recordersMu sync.Mutex
+	recorders   []*Recorder
 
 	// mu is taken inside a recorder's lock.
 	mu     sync.Mutex
@@ -49,12 +49,12 @@ func New(w *Window) *Meter {
 // Window returns the interval that the meter measures.
 func (m *Meter) Window() *Window { return m.window }
 
-// Lane returns a recorder for another worker.
-func (m *Meter) Lane() *Lane {
-	l := &Lane{meter: m, samples: make([]uint32, 0, bunch)}
-	m.lanesMu.Lock()
-	m.lanes = append(m.lanes, l)
-	m.lanesMu.Unlock()
+// NewRecorder returns a recorder for another worker.
+func (m *Meter) NewRecorder() *Recorder {
+	l := &Recorder{meter: m, samples: make([]uint32, 0, bunch)}
+	m.recordersMu.Lock()
+	m.recorders = append(m.recorders, l)
+	m.recordersMu.Unlock()
 	return l
 }
 
@@ -98,9 +98,9 @@ func (m *Meter) histogram(at int) *hdrhistogram.Histogram {
 // worker took before the end of a point and hands over after Close still counts, but not for the
 // point's percentiles.
 func (m *Meter) Close(n int) []Point {
-	m.lanesMu.Lock()
-	lanes := m.lanes
-	m.lanesMu.Unlock()
+	m.recordersMu.Lock()
+	lanes := m.recorders
+	m.recordersMu.Unlock()
 	for _, l := range lanes {
 		l.mu.Lock()
 		if l.point < n {
@@ -152,13 +152,13 @@ type Totals struct {
 func (m *Meter) Totals() Totals {
 	w := m.window
 	m.Close(int((w.Elapsed() + w.step - 1) / w.step))
-	m.lanesMu.Lock()
-	defer m.lanesMu.Unlock()
+	m.recordersMu.Lock()
+	defer m.recordersMu.Unlock()
 	t := Totals{Latency: m.total, Points: m.points, Failures: make(map[string]int64)}
 	for _, p := range m.points {
 		t.add(p.Amount)
 	}
-	for _, l := range m.lanes {
+	for _, l := range m.recorders {
 		for name, n := range l.byName {
 			t.Failures[name] += n
 		}

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// begun is a meter whose window has begun: one second of warm-up, then 2.5 s.
+// begun returns a meter whose window has begun: one second of warm-up, then 2.5 s.
 func begun() *Meter {
 	w := NewWindow(time.Second, 2500*time.Millisecond)
 	w.step = time.Second
@@ -25,11 +25,11 @@ var one = Amount{Requests: 1, Records: 1, Payload: 10, Wire: 30}
 
 func TestOnlyWhatEndsInsideTheIntervalCounts(t *testing.T) {
 	m := begun()
-	l := m.Lane()
+	l := m.NewRecorder()
 	l.Done(900*ms, 999*ms, one)   // warm-up
-	l.Done(900*ms, 1000*ms, one)  // began in it, ended inside
+	l.Done(900*ms, 1000*ms, one)  // began in the warm-up, ended inside
 	l.Done(3400*ms, 3499*ms, one) // the last
-	l.Done(3400*ms, 3500*ms, one) // ended with the interval's end: late
+	l.Done(3400*ms, 3500*ms, one) // ended at the end of the interval: late
 	l.Fail(900*ms, 950*ms, "EARLY", 2)
 	l.Fail(1200*ms, 1300*ms, "INSIDE", 3)
 	l.Fail(3450*ms, 4000*ms, "LATE", 1)
@@ -52,7 +52,7 @@ func TestOnlyWhatEndsInsideTheIntervalCounts(t *testing.T) {
 
 func TestWhatBeganAfterTheIntervalIsNotInFlightAtItsEnd(t *testing.T) {
 	m := begun()
-	l := m.Lane()
+	l := m.NewRecorder()
 	l.Done(3500*ms, 3600*ms, one)
 	if got := m.Totals(); got.Unanswered != 0 {
 		t.Errorf("%d in flight", got.Unanswered)
@@ -61,7 +61,7 @@ func TestWhatBeganAfterTheIntervalIsNotInFlightAtItsEnd(t *testing.T) {
 
 func TestWhatWasDueAndNotSentIsCounted(t *testing.T) {
 	m := begun()
-	m.Lane().Unsent(3000*ms, 7)
+	m.NewRecorder().Unsent(3000*ms, 7)
 	if got := m.Totals(); got.Unanswered != 7 || got.Oldest != 500*ms {
 		t.Errorf("%d unsent, oldest %v", got.Unanswered, got.Oldest)
 	}
@@ -72,7 +72,7 @@ func TestEverySampleIsRecorded(t *testing.T) {
 	var wg sync.WaitGroup
 	const workers, each = 8, 3*bunch + 17
 	for range workers {
-		l := m.Lane()
+		l := m.NewRecorder()
 		wg.Go(func() {
 			for i := range each {
 				now := 1000*ms + time.Duration(i)*2490*ms/each
@@ -99,7 +99,7 @@ func TestEverySampleIsRecorded(t *testing.T) {
 
 func TestPointsHoldTheirSecond(t *testing.T) {
 	m := begun()
-	l := m.Lane()
+	l := m.NewRecorder()
 	for i := range 100 {
 		l.Done(1100*ms, 1100*ms+time.Duration(i+1)*ms, one)
 	}
@@ -111,8 +111,8 @@ func TestPointsHoldTheirSecond(t *testing.T) {
 	if p99 := first[0].P99.Round(ms); p99 != 99*ms {
 		t.Errorf("p99 %v", p99)
 	}
-	// A worker that was slow to tell counts all the same.
-	l2 := m.Lane()
+	// A late sample of a slow worker counts, too.
+	l2 := m.NewRecorder()
 	l2.Done(1000*ms, 1500*ms, one)
 	got := m.Totals()
 	if p := got.Points[0]; p.Records != 101 || p.Max.Round(ms) != 500*ms || got.Latency.TotalCount() != 101 {
@@ -123,10 +123,10 @@ func TestPointsHoldTheirSecond(t *testing.T) {
 	}
 }
 
-// The histogram rounds up; the quantiles of a point are not above its exact maximum.
+// The histogram rounds up; the quantiles of a point do not exceed its exact maximum.
 func TestQuantilesOfAPointAreNotAboveItsMaximum(t *testing.T) {
 	m := begun()
-	m.Lane().Done(1100*ms, 1100*ms+37_220*time.Microsecond, one)
+	m.NewRecorder().Done(1100*ms, 1100*ms+37_220*time.Microsecond, one)
 	if p := m.Totals().Points[0]; p.Max != 37_220*time.Microsecond || p.P50 != p.Max || p.P99 != p.Max {
 		t.Errorf("%+v", p)
 	}
@@ -134,7 +134,7 @@ func TestQuantilesOfAPointAreNotAboveItsMaximum(t *testing.T) {
 
 func TestLongSamplesAreAnHour(t *testing.T) {
 	m := begun()
-	m.Lane().Done(-100*time.Hour, 1100*ms, one)
+	m.NewRecorder().Done(-100*time.Hour, 1100*ms, one)
 	if top := m.Totals().Latency.Max(); top < highest*999/1000 {
 		t.Errorf("longest %d µs", top)
 	}
@@ -144,7 +144,7 @@ func TestCutEndsTheIntervalNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := begun()
 		w := m.Window()
-		l := m.Lane()
+		l := m.NewRecorder()
 		time.Sleep(1700 * ms)
 		l.Done(1500*ms, w.Now(), one)
 		time.Sleep(100 * ms)
@@ -184,7 +184,7 @@ func TestCutAfterTheEndChangesNothing(t *testing.T) {
 func BenchmarkDone(b *testing.B) {
 	w := NewWindow(0, time.Hour)
 	w.Begin()
-	l := New(w).Lane()
+	l := New(w).NewRecorder()
 	b.ReportAllocs()
 	for b.Loop() {
 		now := w.Now()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Meaning explains a number of the report.
@@ -70,7 +71,10 @@ func AgainstText(a *bench.Against, program string) []string {
 	switch {
 	case a.Syncs != nil:
 		s := a.Syncs
-		broker = append(broker, fmt.Sprintf("%.0f fdatasyncs/s of %.3f ms, each for %.1f records", s.PerSecond, s.Mean.Seconds()*1000, s.Records))
+		broker = append(
+			broker,
+			fmt.Sprintf("%.0f fdatasyncs/s of %.3f ms, each for %.1f records", s.PerSecond, s.Mean.Seconds()*1000, s.Records),
+		)
 	case a.Admin != "":
 		broker = append(broker, "no fdatasync in the interval")
 	case a.Profile != "":
@@ -82,7 +86,7 @@ func AgainstText(a *bench.Against, program string) []string {
 	if program != "" {
 		from += " chronik-bench " + program + " on"
 	}
-	machine := []string{fmt.Sprintf("%s %s", from, a.System), count(a.CPUs, "CPU")}
+	machine := []string{fmt.Sprintf("%s %s", from, a.System), text.Count(a.CPUs, "CPU")}
 	if a.Load != nil {
 		machine = append(machine, fmt.Sprintf("load average %.2f before", *a.Load))
 	}

@@ -102,10 +102,24 @@ func (d Document) Flow(name string) *Flow {
 
 // FlowOf returns f, measured over elapsed.
 func FlowOf(f bench.NamedFlow, elapsed time.Duration) Flow {
-	s := Flow{Name: f.Name, Requests: f.Requests, Records: f.Records, Failures: f.Failures, Unanswered: f.Unanswered, Oldest: micros(f.Oldest),
-		SentOnly: f.SentOnly, Payload: f.PayloadBytes, PayloadIsBatches: f.PayloadIsBatches,
-		RequestsPerSecond: per(f.Requests, elapsed), RecordsPerSecond: per(f.Records, elapsed), PayloadPerSecond: per(f.PayloadBytes, elapsed),
-		Latency: LatencyOf(f.Latency, bench.LatencyUnit)}
+	s := Flow{
+		Name:             f.Name,
+		Requests:         f.Requests,
+		Records:          f.Records,
+		Failures:         f.Failures,
+		Unanswered:       f.Unanswered,
+		Oldest:           micros(f.Oldest),
+		SentOnly:         f.SentOnly,
+		Payload:          f.PayloadBytes,
+		PayloadIsBatches: f.PayloadIsBatches,
+		RequestsPerSecond: per(
+			f.Requests,
+			elapsed,
+		),
+		RecordsPerSecond: per(f.Records, elapsed),
+		PayloadPerSecond: per(f.PayloadBytes, elapsed),
+		Latency:          LatencyOf(f.Latency, bench.LatencyUnit),
+	}
 	if s.Failures == nil {
 		s.Failures = map[string]int64{}
 	}
@@ -114,8 +128,20 @@ func FlowOf(f bench.NamedFlow, elapsed time.Duration) Flow {
 		s.Wire, s.WirePerSecond = &f.WireBytes, &rate
 	}
 	for _, p := range f.Series {
-		s.Series = append(s.Series, Point{At: p.At.Seconds(), Width: p.Width.Seconds(), Requests: p.Requests, Records: p.Records, Failures: p.Failures, Payload: p.PayloadBytes,
-			P50: micros(p.P50), P99: micros(p.P99), Max: micros(p.Max)})
+		s.Series = append(
+			s.Series,
+			Point{
+				At:       p.At.Seconds(),
+				Width:    p.Width.Seconds(),
+				Requests: p.Requests,
+				Records:  p.Records,
+				Failures: p.Failures,
+				Payload:  p.PayloadBytes,
+				P50:      micros(p.P50),
+				P99:      micros(p.P99),
+				Max:      micros(p.Max),
+			},
+		)
 	}
 	return s
 }

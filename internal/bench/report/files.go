@@ -14,10 +14,43 @@ import (
 // CSV writes a line of names and a line for each flow of r, for collecting runs.
 func CSV(w io.Writer, r *bench.Result) error {
 	c, d := csv.NewWriter(w), Of(r)
-	header := []string{"started", "clients", "mode", "flow", "topic", "concurrency", "pipeline", "message_size", "acks", "compression", "rate",
-		"elapsed_seconds", "requests", "records", "failures", "payload_bytes", "wire_bytes", "requests_per_second", "records_per_second",
-		"payload_bytes_per_second", "min_us", "mean_us", "p50_us", "p90_us", "p95_us", "p99_us", "p99_9_us", "p99_99_us", "max_us",
-		"unanswered", "server_cpu_us_per_request", "lost", "duplicated", "fdatasyncs_per_second", "fdatasync_mean_us"}
+	header := []string{
+		"started",
+		"clients",
+		"mode",
+		"flow",
+		"topic",
+		"concurrency",
+		"pipeline",
+		"message_size",
+		"acks",
+		"compression",
+		"rate",
+		"elapsed_seconds",
+		"requests",
+		"records",
+		"failures",
+		"payload_bytes",
+		"wire_bytes",
+		"requests_per_second",
+		"records_per_second",
+		"payload_bytes_per_second",
+		"min_us",
+		"mean_us",
+		"p50_us",
+		"p90_us",
+		"p95_us",
+		"p99_us",
+		"p99_9_us",
+		"p99_99_us",
+		"max_us",
+		"unanswered",
+		"server_cpu_us_per_request",
+		"lost",
+		"duplicated",
+		"fdatasyncs_per_second",
+		"fdatasync_mean_us",
+	}
 	if err := c.Write(header); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
@@ -53,7 +86,12 @@ func csvRow(d Document, f Flow) []string {
 	c, l := d.Config, f.Latency
 	row := []string{d.Started.Format(time.RFC3339Nano), string(c.Clients), string(c.Mode), f.Name, c.Topic, strconv.Itoa(c.Concurrency),
 		strconv.Itoa(c.Pipeline), strconv.Itoa(c.MessageSize), string(c.Acks), c.Compression, number(c.Rate),
-		strconv.FormatFloat(d.Elapsed, 'f', 6, 64), whole(f.Requests), whole(f.Records), whole(f.failed()), whole(f.Payload), wire,
+		strconv.FormatFloat(
+			d.Elapsed,
+			'f',
+			6,
+			64,
+		), whole(f.Requests), whole(f.Records), whole(bench.SumFailures(f.Failures)), whole(f.Payload), wire,
 		number(f.RequestsPerSecond), number(f.RecordsPerSecond), number(f.PayloadPerSecond)}
 	for _, v := range []float64{l.Min, l.Mean, l.P50, l.P90, l.P95, l.P99, l.P999, l.P9999, l.Max} {
 		row = append(row, number(v))

@@ -54,7 +54,9 @@ func HTML(w io.Writer, r *bench.Result) error {
 	p := page{
 		Title:   fmt.Sprintf("%s, clients %s", r.Config.Mode, kind),
 		Clients: d.Clients, Load: LoadText(r.Config),
-		Started: d.Started.Format("2006-01-02 15:04:05 MST"), Elapsed: fmt.Sprintf("%.3f s, after %v of warm-up", d.Elapsed, r.Config.Warmup),
+		Started: d.Started.Format(
+			"2006-01-02 15:04:05 MST",
+		), Elapsed: fmt.Sprintf("%.3f s, after %v of warm-up", d.Elapsed, r.Config.Warmup),
 		Against: AgainstText(d.Against, d.Program), Legend: d.Legend, Remarks: remarks(d),
 		Bad:      d.Verify != nil && d.Verify.Bad() || !r.Succeeded(),
 		Settings: settings,
@@ -186,7 +188,14 @@ func percentiles(r *bench.Result) template.HTML {
 }
 
 func overTime(f Flow, elapsed float64) template.HTML {
-	p := plot{xName: "seconds", yName: "latency, ms", xUnit: " s", yUnit: " ms", caption: "latency of " + f.Name + " over time", x: linear(elapsed)}
+	p := plot{
+		xName:   "seconds",
+		yName:   "latency, ms",
+		xUnit:   " s",
+		yUnit:   " ms",
+		caption: "latency of " + f.Name + " over time",
+		x:       linear(elapsed),
+	}
 	p50, p99, most := line{name: "p50"}, line{name: "p99"}, line{name: "max"}
 	low, high := math.Inf(1), 0.0
 	for _, at := range f.Series {

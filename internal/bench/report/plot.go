@@ -67,16 +67,39 @@ func (p plot) axes(b *strings.Builder) {
 	bottom, right := marginTop+areaHeight, marginLeft+areaWidth
 	for _, m := range p.y.marks {
 		y := p.top(m.at)
-		fmt.Fprintf(b, `<line class="grid" x1="%g" y1="%.1f" x2="%g" y2="%.1f"/><text class="mark" x="%g" y="%.1f" text-anchor="end" dominant-baseline="middle">%s</text>`,
-			marginLeft, y, right, y, marginLeft-labelGap, y, html.EscapeString(m.text))
+		fmt.Fprintf(
+			b,
+			`<line class="grid" x1="%g" y1="%.1f" x2="%g" y2="%.1f"/><text class="mark" x="%g" y="%.1f" text-anchor="end" dominant-baseline="middle">%s</text>`,
+			marginLeft,
+			y,
+			right,
+			y,
+			marginLeft-labelGap,
+			y,
+			html.EscapeString(m.text),
+		)
 	}
 	for _, m := range p.x.marks {
 		x := p.left(m.at)
-		fmt.Fprintf(b, `<line class="grid" x1="%.1f" y1="%g" x2="%.1f" y2="%g"/><text class="mark" x="%.1f" y="%g" text-anchor="middle">%s</text>`,
-			x, marginTop, x, bottom, x, bottom+lineOfText, html.EscapeString(m.text))
+		fmt.Fprintf(
+			b,
+			`<line class="grid" x1="%.1f" y1="%g" x2="%.1f" y2="%g"/><text class="mark" x="%.1f" y="%g" text-anchor="middle">%s</text>`,
+			x,
+			marginTop,
+			x,
+			bottom,
+			x,
+			bottom+lineOfText,
+			html.EscapeString(m.text),
+		)
 	}
 	fmt.Fprintf(b, `<text class="axis" x="%g" y="%g" text-anchor="end">%s</text>`, right, bottom+2*lineOfText+2, html.EscapeString(p.xName))
-	fmt.Fprintf(b, `<text class="axis" transform="translate(14 %g) rotate(-90)" text-anchor="middle">%s</text>`, marginTop+areaHeight/2, html.EscapeString(p.yName))
+	fmt.Fprintf(
+		b,
+		`<text class="axis" transform="translate(14 %g) rotate(-90)" text-anchor="middle">%s</text>`,
+		marginTop+areaHeight/2,
+		html.EscapeString(p.yName),
+	)
 }
 
 func (p plot) line(b *strings.Builder, i int, l line) {
@@ -115,7 +138,17 @@ func (p plot) legend(b *strings.Builder) {
 	y := marginTop + areaHeight + 2*lineOfText
 	for i, l := range p.lines {
 		x := legendStart + float64(i)*legendWidth
-		fmt.Fprintf(b, `<line class="line c%d" x1="%g" y1="%g" x2="%g" y2="%g"/><text class="mark" x="%g" y="%g" dominant-baseline="middle">%s</text>`,
-			i, x, y, x+18, y, x+24, y, html.EscapeString(l.name))
+		fmt.Fprintf(
+			b,
+			`<line class="line c%d" x1="%g" y1="%g" x2="%g" y2="%g"/><text class="mark" x="%g" y="%g" dominant-baseline="middle">%s</text>`,
+			i,
+			x,
+			y,
+			x+18,
+			y,
+			x+24,
+			y,
+			html.EscapeString(l.name),
+		)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every scale holds what it was made for, and its marks are in it, in order,
-// each with a text of its own.
+// Every scale contains its values, and its marks are inside it, in order, each with its own text.
 func TestScalesHoldTheirValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := math.Pow(10, rapid.Float64Range(-6, 12).Draw(t, "low"))
@@ -56,18 +55,22 @@ func TestScalePlaces(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.05: "0.05", 1: "1", 999: "999", 1000: "1k", 82600: "82.6k", 1.5e6: "1.5M", 2e9: "2G", 0.0001234: "0.0001234", 12345: "12.35k"} {
+	for v, want := range map[float64]string{0: "0", 0.05: "0.05", 1: "1", 999: "999", 1000: "1k", 82600: "82.6k", 1.5e6: "1.5M",
+		2e9: "2G", 0.0001234: "0.0001234", 12345: "12.35k"} {
 		if got := short(v); got != want {
 			t.Errorf("%g is written %q, not %q", v, got, want)
 		}
 	}
 }
 
-// A plot is well-formed XML whatever its names say, has a line for each series
-// and a place to point at for each value, and says so when it is empty.
+// A plot is well-formed XML for any names, has a line for each series and a dot for each value, and
+// says so if it is empty.
 func TestPlotIsWellFormed(t *testing.T) {
 	p := plot{x: linear(3), y: decades(1, 50), xName: "a < b & \"c\"", yName: "<script>", caption: `"><script>`, empty: "nothing & no one",
-		lines: []line{{name: "<one>", points: []point{{x: 1, y: 2, text: "<b>"}, {x: 2, y: 30}}}, {name: "two", points: []point{{x: 3, y: 50}}}}}
+		lines: []line{
+			{name: "<one>", points: []point{{x: 1, y: 2, text: "<b>"}, {x: 2, y: 30}}},
+			{name: "two", points: []point{{x: 3, y: 50}}},
+		}}
 	got := p.svg()
 	if n := strings.Count(got, `class="dot one c1"`); n != 1 {
 		t.Errorf("a line of one place shows it %d times", n)
@@ -81,8 +84,8 @@ func TestPlotIsWellFormed(t *testing.T) {
 	}
 }
 
-// The value of a stretch is drawn over all of it: a curve begins where the interval does.
-func TestAStretchIsDrawnFromItsBeginning(t *testing.T) {
+// The value of an interval is drawn over all of it: a curve starts at the start of the interval.
+func TestAValueIsDrawnOverItsInterval(t *testing.T) {
 	p := plot{x: linear(2), y: linear(10), lines: []line{{name: "rate", points: []point{{x: 1, y: 5, width: 1}, {x: 2, y: 10, width: 1}}}}}
 	got := p.svg()
 	begin, middle := fmt.Sprintf(`points="%.1f,`, p.left(0)), fmt.Sprintf(`cx="%.1f"`, p.left(0.5))

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// flow has n records of 100 bytes a second for two seconds, with latencies of
-// 1 to 2000 µs.
+// flow returns a flow with n records of 100 bytes per second for two seconds, with latencies of 1
+// to 2000 µs.
 func flow(t *testing.T, n int64) *bench.Flow {
 	t.Helper()
 	h := hdrhistogram.New(1, 3_600_000_000, 3)
@@ -29,13 +29,16 @@ func flow(t *testing.T, n int64) *bench.Flow {
 	}
 	f := &bench.Flow{Requests: 2 * n, Records: 2 * n, PayloadBytes: 200 * n, WireBytes: 800 * n, WireKnown: true, Latency: h}
 	for i := range 2 {
-		f.Series = append(f.Series, bench.Point{At: time.Duration(i+1) * time.Second, Width: time.Second, Requests: n, Records: n, PayloadBytes: 100 * n,
-			P50: time.Millisecond, P99: 1980 * time.Microsecond, Max: 2 * time.Millisecond})
+		f.Series = append(
+			f.Series,
+			bench.Point{At: time.Duration(i+1) * time.Second, Width: time.Second, Requests: n, Records: n, PayloadBytes: 100 * n,
+				P50: time.Millisecond, P99: 1980 * time.Microsecond, Max: 2 * time.Millisecond},
+		)
 	}
 	return f
 }
 
-// full is a result with everything in it.
+// full returns a result with all fields.
 func full(t *testing.T) *bench.Result {
 	t.Helper()
 	c := bench.Default()
@@ -45,9 +48,19 @@ func full(t *testing.T) *bench.Result {
 	p := flow(t, 1000)
 	p.Failures = map[string]int64{"NOT_ENOUGH_REPLICAS": 3, "connection: reset": 40}
 	p.SentOnly, p.Unanswered, p.Oldest = true, 5, 7*time.Millisecond
-	return &bench.Result{Config: c, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Elapsed: 2 * time.Second, Produce: p, EndToEnd: end,
-		CPU: &bench.CPU{Seconds: 0.5, PerRequest: 250 * time.Microsecond}, Verify: &bench.Verification{Acknowledged: 2000, Found: 1999, Lost: 1},
-		Notes: []string{"a note & more"}}
+	return &bench.Result{
+		Config:   c,
+		Started:  time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Elapsed:  2 * time.Second,
+		Produce:  p,
+		EndToEnd: end,
+		CPU: &bench.CPU{
+			Seconds:    0.5,
+			PerRequest: 250 * time.Microsecond,
+		},
+		Verify: &bench.Verification{Acknowledged: 2000, Found: 1999, Lost: 1},
+		Notes:  []string{"a note & more"},
+	}
 }
 
 // Every form names the kind of clients.
@@ -93,12 +106,16 @@ func TestTableSaysEverything(t *testing.T) {
 	}
 }
 
-// words has one space wherever s has any.
+// words replaces all whitespace in s with single spaces.
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// A run in which nothing succeeded says so in every form and divides by nothing.
+// A run without a success says so in every form and divides by nothing.
 func TestNothingSucceeded(t *testing.T) {
-	r := &bench.Result{Config: bench.Default(), Elapsed: time.Second, Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}}}
+	r := &bench.Result{
+		Config:  bench.Default(),
+		Elapsed: time.Second,
+		Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}},
+	}
 	var table, page, doc, hdr bytes.Buffer
 	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r), HDR(&hdr, r)); err != nil {
 		t.Fatal(err)
@@ -129,7 +146,9 @@ func TestJSONIsReadBack(t *testing.T) {
 	if p == nil || e == nil || d.Flow("consume") != nil {
 		t.Fatalf("flows %+v", d.Flows)
 	}
-	if p.RecordsPerSecond != 1000 || p.PayloadPerSecond != 100_000 || p.WirePerSecond == nil || *p.WirePerSecond != 400_000 || e.Wire != nil || e.WirePerSecond != nil {
+	if p.RecordsPerSecond != 1000 || p.PayloadPerSecond != 100_000 || p.WirePerSecond == nil || *p.WirePerSecond != 400_000 ||
+		e.Wire != nil ||
+		e.WirePerSecond != nil {
 		t.Errorf("rates %+v, %+v", p, e)
 	}
 	if l := p.Latency; l.Count != 2000 || l.P50 != 1000 || l.P99 < 1979 || l.P99 > 1982 || l.Max < 1999 || l.Max > 2001 {
@@ -148,7 +167,7 @@ func TestCSVHasALineForEachFlow(t *testing.T) {
 	if err := CSV(&b, full(t)); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := csv.NewReader(&b).ReadAll() // it checks that all lines are of one length
+	rows, err := csv.NewReader(&b).ReadAll() // it checks that all lines have the same number of fields
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%d lines, %v", len(rows), err)
 	}
@@ -166,9 +185,9 @@ func TestCSVHasALineForEachFlow(t *testing.T) {
 	}
 }
 
-// What a closed loop has in flight at the end is no remark; more, or one that
-// waits longer than any answer took, is.
-func TestStallAtTheEndIsSaid(t *testing.T) {
+// There is no remark about the requests that a closed loop always has in flight at the end; there
+// is one about more, or about one that waits longer than any response took.
+func TestAStallAtTheEndIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		unanswered int64
 		oldest     time.Duration
@@ -192,16 +211,16 @@ func TestHDRText(t *testing.T) {
 	if err := HDR(&b, full(t)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"#[produce, ", "#[end-to-end, ", "1/(1-Percentile)", "       1.000     0.500000         1000         2.00\n", "Total count    =         2000]"} {
+	for _, want := range []string{"#[produce, ", "#[end-to-end, ", "1/(1-Percentile)",
+		"       1.000     0.500000         1000         2.00\n", "Total count    =         2000]"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 }
 
-// The page stands alone: well-formed, nothing from elsewhere, no script, and
-// names are text.
-func TestHTMLStandsAlone(t *testing.T) {
+// The page is self-contained: it is well-formed, loads nothing, has no script, and names are text.
+func TestHTMLIsSelfContained(t *testing.T) {
 	var b bytes.Buffer
 	if err := HTML(&b, full(t)); err != nil {
 		t.Fatal(err)
@@ -209,7 +228,11 @@ func TestHTMLStandsAlone(t *testing.T) {
 	text := b.String()
 	n := wellFormed(t, strings.Replace(text, "<!DOCTYPE html>", "", 1))
 	if n["svg"] != 4 || n["polyline"] != 2+2+3+3 {
-		t.Errorf("%d plots of %d lines: throughput and percentiles of two flows, and three lines over time for each", n["svg"], n["polyline"])
+		t.Errorf(
+			"%d plots of %d lines: throughput and percentiles of two flows, and three lines over time for each",
+			n["svg"],
+			n["polyline"],
+		)
 	}
 	if n["script"]+n["link"]+n["img"]+n["iframe"] > 0 {
 		t.Errorf("elements %v", n)
@@ -219,7 +242,8 @@ func TestHTMLStandsAlone(t *testing.T) {
 			t.Errorf("the page has %q", never)
 		}
 	}
-	for _, want := range []string{"prefers-color-scheme: dark", "<h1>chronik-bench: e2e, clients shared</h1>", "&lt;script&gt;", "VERIFICATION FAILED",
+	for _, want := range []string{"prefers-color-scheme: dark", "<h1>chronik-bench: e2e, clients shared</h1>", "&lt;script&gt;",
+		"VERIFICATION FAILED",
 		"<td class=\"soft\">duration</td><td>30s</td>", "99.9%", "2 s: 1k/s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the page", want)
@@ -238,11 +262,18 @@ func TestSilentSecondIsNoZero(t *testing.T) {
 	}
 }
 
-// The line shows the second just measured, each flow of it, and goes away.
+// The line shows the last second of each flow, and is removed at the end.
 func TestLive(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b, bench.Default(), true)
-	p := bench.Point{At: 3 * time.Second, Width: 500 * time.Millisecond, Records: 100, PayloadBytes: 1e6, P50: time.Millisecond, P99: 2 * time.Millisecond}
+	p := bench.Point{
+		At:           3 * time.Second,
+		Width:        500 * time.Millisecond,
+		Records:      100,
+		PayloadBytes: 1e6,
+		P50:          time.Millisecond,
+		P99:          2 * time.Millisecond,
+	}
 	l.Progress("produce", p)
 	p.Failures = 7
 	l.Progress("consume", p)
@@ -259,7 +290,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Without a terminal there is a line every ten seconds, which has every flow.
+// Without a terminal there is a line every ten seconds with every flow.
 func TestLiveWithoutATerminal(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b, bench.Default(), false)
@@ -276,24 +307,37 @@ func TestLiveWithoutATerminal(t *testing.T) {
 	}
 }
 
-// A report says what was measured against and what its numbers mean, in every form for
-// readers; with acks=0 what the broker received comes first, in table and plot.
+// A report describes the broker of the run and explains its numbers, in every form for readers;
+// with acks=0 the received records come first, in table and plot.
 func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	load := 1.5
 	r := full(t)
 	r.Config.Mode, r.Config.Acks, r.EndToEnd = bench.ModeProduce, bench.AcksNone, nil
 	r.Program = "v9"
 	r.Received = &bench.Flow{Records: 500, PayloadBytes: 50_000, Series: []bench.Point{
-		{At: time.Second, Width: time.Second, Records: 300, PayloadBytes: 30_000}, {At: 2 * time.Second, Width: time.Second, Records: 200, PayloadBytes: 20_000}}}
-	r.Against = &bench.Against{Broker: "v1.2", Profile: "sync", Syncs: &bench.Syncs{PerSecond: 1200, Mean: 700 * time.Microsecond, Records: 45}, Local: true,
-		System: "linux/amd64", CPUs: 2, Load: &load}
+		{
+			At:           time.Second,
+			Width:        time.Second,
+			Records:      300,
+			PayloadBytes: 30_000,
+		}, {At: 2 * time.Second, Width: time.Second, Records: 200, PayloadBytes: 20_000}}}
+	r.Against = &bench.Against{
+		Broker:  "v1.2",
+		Profile: "sync",
+		Syncs:   &bench.Syncs{PerSecond: 1200, Mean: 700 * time.Microsecond, Records: 45},
+		Local:   true,
+		System:  "linux/amd64",
+		CPUs:    2,
+		Load:    &load,
+	}
 	var table, page, doc bytes.Buffer
 	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r)); err != nil {
 		t.Fatal(err)
 	}
 	const against = "against chronik v1.2, durability profile sync, 1200 fdatasyncs/s of 0.700 ms, each for 45.0 records"
 	const from = "from chronik-bench v9 on linux/amd64, 2 CPUs, load average 1.50 before, shared with the broker"
-	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records", "received records appended to the topic, by any producer"} {
+	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records",
+		"received records appended to the topic, by any producer"} {
 		if !strings.Contains(words(table.String()), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}
@@ -307,12 +351,14 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 		t.Error("the page plots a latency that there is not")
 	}
 	var d Document
-	if err := json.Unmarshal(doc.Bytes(), &d); err != nil || d.Flow("received") == nil || d.Flow("received").RecordsPerSecond != 250 || d.Against.Syncs.PerSecond != 1200 || len(d.Legend) < 6 {
+	if err := json.Unmarshal(doc.Bytes(), &d); err != nil || d.Flow("received") == nil || d.Flow("received").RecordsPerSecond != 250 ||
+		d.Against.Syncs.PerSecond != 1200 ||
+		len(d.Legend) < 6 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
 
-// A broker that reports nothing of itself is said to.
+// The report mentions a broker that reports nothing about itself.
 func TestAgainstText(t *testing.T) {
 	for want, a := range map[string]*bench.Against{
 		"against a broker that reports neither version nor durability profile": {},
@@ -328,7 +374,7 @@ func TestAgainstText(t *testing.T) {
 	}
 }
 
-// A consume run sends no values and asks for no acknowledgement.
+// A consume run sends no values and requests no acknowledgement.
 func TestTheLoadOfAConsumeRun(t *testing.T) {
 	c := bench.Default()
 	c.Mode, c.Compression = bench.ModeConsume, "zstd"

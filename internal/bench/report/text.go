@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // ClientsText describes the kind and number of clients of c.
@@ -17,23 +18,16 @@ func ClientsText(c bench.Config) string {
 	switch c.Clients {
 	case bench.ClientsOwn:
 		if c.Pipeline > 1 {
-			return fmt.Sprintf("own: %s, each with %d raw requests in flight", count(n, "connection"), c.Pipeline)
+			return fmt.Sprintf("own: %s, each with %d raw requests in flight", text.Count(n, "connection"), c.Pipeline)
 		}
-		return fmt.Sprintf("own: %s, each with one raw request in flight", count(n, "connection"))
+		return fmt.Sprintf("own: %s, each with one raw request in flight", text.Count(n, "connection"))
 	case bench.ClientsShared:
-		return fmt.Sprintf("shared: %s on one producer without linger, each waiting for its record's delivery", count(n, "task"))
+		return fmt.Sprintf("shared: %s on one producer without linger, each waiting for its record's delivery", text.Count(n, "task"))
 	case bench.ClientsBatched:
-		return fmt.Sprintf("batched: %s of kgo with its defaults, without a limit of records in flight", count(n, "client"))
+		return fmt.Sprintf("batched: %s of kgo with its defaults, without a limit of records in flight", text.Count(n, "client"))
 	default:
 		return fmt.Sprintf("%s: %d", c.Clients, n)
 	}
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // LoadText describes the load of c in a line, without its clients.
@@ -87,12 +81,13 @@ func Table(w io.Writer, r *bench.Result) error {
 	return err
 }
 
-func columns(w io.Writer) *tabwriter.Writer {
+// Columns returns a writer of tables whose columns are aligned to the right.
+func Columns(w io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
 
 func rates(w io.Writer, d Document) error {
-	t := columns(w)
+	t := Columns(w)
 	fmt.Fprintln(t, "throughput\trequests/s\trecords/s\tpayload MB/s\twire MB/s\tfailures\t")
 	for _, f := range d.Flows {
 		fmt.Fprintln(t, strings.Join(rateRow(f), "\t")+"\t")
@@ -111,11 +106,11 @@ func rateRow(f Flow) []string {
 		requests, wire = "-", "-" // its requests are those of the sender
 	}
 	return []string{f.Name, requests, fmt.Sprintf("%.0f", f.RecordsPerSecond),
-		fmt.Sprintf("%.2f", f.PayloadPerSecond/1e6), wire, fmt.Sprint(f.failed())}
+		fmt.Sprintf("%.2f", f.PayloadPerSecond/1e6), wire, fmt.Sprint(bench.SumFailures(f.Failures))}
 }
 
 func latencies(w io.Writer, d Document) error {
-	t := columns(w)
+	t := Columns(w)
 	fmt.Fprintln(t, "latency, ms\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tmean\tsamples\t")
 	for _, f := range d.Flows {
 		if f.Name != bench.FlowReceived {
@@ -146,15 +141,6 @@ func millis(us ...float64) []string {
 	return out
 }
 
-// failed returns the sum of the failures.
-func (f Flow) failed() int64 {
-	var n int64
-	for _, c := range f.Failures {
-		n += c
-	}
-	return n
-}
-
 // failures lists the errors of f, the most frequent first.
 func (f Flow) failures() []string {
 	var list []string
@@ -179,7 +165,10 @@ func remarks(d Document) []string {
 			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
 		}
 		if f.stalled(d.Config) {
-			out = append(out, fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
+			out = append(
+				out,
+				fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]),
+			)
 		}
 	}
 	if d.CPU != nil {

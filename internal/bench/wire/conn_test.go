@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pair is a connection and what serves it.
+// pair returns a connection whose other end serve handles.
 func pair(t *testing.T, serve func(net.Conn)) *Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -72,7 +72,7 @@ func TestReadFetched(t *testing.T) {
 	}
 }
 
-// batch is one with so many records from offset on.
+// batch returns a batch with so many records from offset on.
 func batch(t *testing.T, offset int64, records int, o record.BatchOptions) []byte {
 	t.Helper()
 	o.BaseOffset = offset
@@ -91,7 +91,9 @@ func TestCountBatches(t *testing.T) {
 	plain := func(offset int64, n int) []byte { return batch(t, offset, n, record.BatchOptions{}) }
 	three := append(plain(100, 5), plain(105, 7)...)
 	cut := append(bytes.Clone(three), plain(112, 3)[:80]...)
-	control := append(bytes.Clone(three), batch(t, 112, 1, record.BatchOptions{Control: true, Transactional: true, Producer: &record.Producer{ID: 1}})...)
+	control := append(
+		bytes.Clone(three),
+		batch(t, 112, 1, record.BatchOptions{Control: true, Transactional: true, Producer: &record.Producer{ID: 1}})...)
 	for _, c := range []struct {
 		name   string
 		p      []byte
@@ -113,7 +115,8 @@ func TestCountBatches(t *testing.T) {
 	old[16] = 1
 	short := bytes.Clone(three)
 	binary.BigEndian.PutUint32(short[8:], 10)
-	for name, p := range map[string][]byte{"magic 1": old, "a length below the header's": short, "backwards": append(plain(105, 7), plain(100, 5)...)} {
+	for name, p := range map[string][]byte{"magic 1": old, "a length below the header's": short,
+		"backwards": append(plain(105, 7), plain(100, 5)...)} {
 		if got, err := CountBatches(p, 100); !errors.Is(err, ErrAnswer) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

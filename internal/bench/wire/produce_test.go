@@ -115,7 +115,7 @@ func TestRequestsRefuseACodec(t *testing.T) {
 	}
 }
 
-// produced is an answer as a broker makes it.
+// produced returns a response as a broker writes it.
 func produced(version int16, code int16, offset int64, change func(*kmsg.ProduceResponse)) []byte {
 	res := kmsg.NewPtrProduceResponse()
 	res.Version, res.ThrottleMillis = version, 5

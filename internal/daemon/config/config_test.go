@@ -66,7 +66,8 @@ func must(t *testing.T, c *Config, err error) *Config {
 func TestDefaultsNeedNoSource(t *testing.T) {
 	c, err := load("")
 	must(t, c, err)
-	if c.DataDir != "data" || c.AdminListen != DefaultAdminListen || c.WALProfile != "sync" || c.LogLevel != "info" || c.Produce.Name != "balanced" {
+	if c.DataDir != "data" || c.AdminListen != DefaultAdminListen || c.WALProfile != "sync" || c.LogLevel != "info" ||
+		c.Produce.Name != "balanced" {
 		t.Errorf("defaults: %+v", c)
 	}
 	if len(c.Listeners) != 1 || c.Listeners[0] != (Listener{Name: "default", Listen: DefaultListen}) {
@@ -196,27 +197,67 @@ func mistakes() []mistake {
 		{"num.partitions: many\n", nil, "c.yaml: num.partitions: not a number of type LONG"},
 		{"num.partitions:\n", nil, "c.yaml: num.partitions: has no value; write one, or leave out the key for the default"},
 		{"num.partitions: {a: 1}\n", nil, "c.yaml: num.partitions: takes a single value, not keys below it"},
-		{"listen: ':9092'\n", nil, "c.yaml: listen: in the file this belongs to the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]"},
+		{
+			"listen: ':9092'\n",
+			nil,
+			"c.yaml: listen: in the file this belongs to the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]",
+		},
 		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is not a list of 1 to 64 entries; write listeners: [{listen: localhost:9092}]"},
 		{"listeners: [{listem: ':9092'}]\n", nil, "c.yaml: listeners[0].listem: unknown key; did you mean listen?"},
 		{"listeners: [{listen: 9092}]\n", nil, `c.yaml: listeners[0].listen: "9092" is not HOST:PORT; write for example localhost:9092`},
-		{"listeners: [{listen: ':1'}, {listen: ':2'}]\n", nil, "c.yaml: listeners[1]: has no name or no listen; every listener after the first needs both"},
-		{"listeners: [{name: a, listen: ':1'}, {name: a, listen: ':2'}]\n", nil, `c.yaml: listeners[1]: the name "a" is taken by an earlier listener; give each its own`},
-		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: :1 and :1 of an earlier listener have the same port; give each its own"},
-		{"wal.profile: fast\nprofiles: {quick: {max_wait: 5}}\n", nil, `c.yaml: profiles.quick.max_wait: 5 has no unit; write for example 5ms`},
+		{
+			"listeners: [{listen: ':1'}, {listen: ':2'}]\n",
+			nil,
+			"c.yaml: listeners[1]: has no name or no listen; every listener after the first needs both",
+		},
+		{
+			"listeners: [{name: a, listen: ':1'}, {name: a, listen: ':2'}]\n",
+			nil,
+			`c.yaml: listeners[1]: the name "a" is taken by an earlier listener; give each its own`,
+		},
+		{
+			"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n",
+			nil,
+			"c.yaml: listeners[1]: :1 and :1 of an earlier listener have the same port; give each its own",
+		},
+		{
+			"wal.profile: fast\nprofiles: {quick: {max_wait: 5}}\n",
+			nil,
+			`c.yaml: profiles.quick.max_wait: 5 has no unit; write for example 5ms`,
+		},
 		{"profiles: {quick: {ack: maybe}}\n", nil, `c.yaml: profiles.quick.ack: unknown ack "maybe": the known ones are synced, written`},
-		{"profiles: {quick: {ack: written, max_wait: 5ms}}\n", nil, "c.yaml: profiles.quick: max_wait is set but sync is os, which forms no groups: remove it, or set sync to group and ack to synced"},
-		{"profiles: {sync: {max_wait: 5ms}}\n", nil, `c.yaml: profiles: durability profile "sync" is built in and cannot be redefined: choose another name`},
+		{
+			"profiles: {quick: {ack: written, max_wait: 5ms}}\n",
+			nil,
+			"c.yaml: profiles.quick: max_wait is set but sync is os, which forms no groups: remove it, or set sync to group and ack to synced",
+		},
+		{
+			"profiles: {sync: {max_wait: 5ms}}\n",
+			nil,
+			`c.yaml: profiles: durability profile "sync" is built in and cannot be redefined: choose another name`,
+		},
 		{"chronik.produce.profile: extreme\n", nil, "c.yaml: chronik.produce.profile: is set as produce.profile"},
 		{"profiles: {quick: {maxwait: 5ms}}\n", nil, "c.yaml: profiles.quick.maxwait: unknown key; did you mean max_wait?"},
 		{"", opt(sets("num.partitions")), "--set: num.partitions: has no value; write --set name=value"},
 		{"", opt(sets("nmu.partitions=3")), "--set: nmu.partitions: unknown key; did you mean num.partitions?"},
 		{"", opt(env("CHRONIK_NUM_PARTITIONS=x")), "CHRONIK_NUM_PARTITIONS: num.partitions: not a number of type LONG"},
 		{"", opt(flag(KeyLogLevel, "loud")), `--log-level: log.level: "loud" is not valid; use one of debug, info, warn, error`},
-		{"", opt(flag(KeyListen, "0.0.0.0:99999")), `--listen: listen: "0.0.0.0:99999" has no port of 0 to 65535; write for example 0.0.0.0:9092`},
-		{"", opt(flag(KeyAdvertise, "0.0.0.0:9092")), `--advertise: advertise: "0.0.0.0:9092" is not an address that a client can dial; write a name or address under which clients reach this machine`},
+		{
+			"",
+			opt(flag(KeyListen, "0.0.0.0:99999")),
+			`--listen: listen: "0.0.0.0:99999" has no port of 0 to 65535; write for example 0.0.0.0:9092`,
+		},
+		{
+			"",
+			opt(flag(KeyAdvertise, "0.0.0.0:9092")),
+			`--advertise: advertise: "0.0.0.0:9092" is not an address that a client can dial; write a name or address under which clients reach this machine`,
+		},
 		{"", opt(flag(KeyDataDir, "")), "--data-dir: data.dir: is empty; leave out the key for the default"},
-		{"", opt(flag(KeyAdminListen, DefaultListen)), "--admin-listen: listen: localhost:9092 and localhost:9092 of admin.listen have the same port; give each its own"},
+		{
+			"",
+			opt(flag(KeyAdminListen, DefaultListen)),
+			"--admin-listen: listen: localhost:9092 and localhost:9092 of admin.listen have the same port; give each its own",
+		},
 	}
 }
 
@@ -230,19 +271,23 @@ func TestAllMistakesAreReported(t *testing.T) {
 
 func TestUnknownProfileNamesTheKnownOnes(t *testing.T) {
 	_, err := load("", flag(KeyWALProfile, "fsync"))
-	if err == nil || !strings.HasPrefix(err.Error(), "--wal-profile: wal.profile: ") || !strings.Contains(err.Error(), "interval") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.HasPrefix(err.Error(), "--wal-profile: wal.profile: ") || !strings.Contains(err.Error(), "interval") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
 	}
 	_, err = load("", env("CHRONIK_PRODUCE_PROFILE=huge"))
-	if err == nil || !strings.HasPrefix(err.Error(), "CHRONIK_PRODUCE_PROFILE: produce.profile: ") || !strings.Contains(err.Error(), "extreme") {
+	if err == nil || !strings.HasPrefix(err.Error(), "CHRONIK_PRODUCE_PROFILE: produce.profile: ") ||
+		!strings.Contains(err.Error(), "extreme") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: [1\n": "is not valid YAML: ", "\t:\n": "is not valid YAML: ", "- a\n": "has no settings at its top level; ", "num.partitions=1\n": "has no settings at its top level; ",
-		"num.partitions: 1\nnum.partitions: 2\n": "line 2: ", "num.partitions: 1\n---\nnode.id: 2\n": "has more than one document", "---\n# a\n---\nx:\n---": "has more",
+		"a: [1\n": "is not valid YAML: ", "\t:\n": "is not valid YAML: ", "- a\n": "has no settings at its top level; ",
+		"num.partitions=1\n":                     "has no settings at its top level; ",
+		"num.partitions: 1\nnum.partitions: 2\n": "line 2: ",
+		"num.partitions: 1\n---\nnode.id: 2\n":   "has more than one document", "---\n# a\n---\nx:\n---": "has more",
 	} {
 		_, err := load(text)
 		if err == nil || !strings.HasPrefix(err.Error(), "c.yaml: "+want) || strings.Contains(err.Error(), "\n") {
@@ -278,7 +323,11 @@ func TestUnknownVariablesAreWarnings(t *testing.T) {
 
 func TestProfilesOfTheProgram(t *testing.T) {
 	mine := durability.Profile{Name: "mine", MaxRecords: 1, MaxBytes: 1 << 20}
-	c, err := load("profiles: {other: {max_wait: 1ms}}\n", func(in *Input) { in.Profiles = []durability.Profile{mine} }, flag(KeyWALProfile, "mine"))
+	c, err := load(
+		"profiles: {other: {max_wait: 1ms}}\n",
+		func(in *Input) { in.Profiles = []durability.Profile{mine} },
+		flag(KeyWALProfile, "mine"),
+	)
 	must(t, c, err)
 	if p, err := c.Durability.Lookup("mine"); err != nil || p.MaxRecords != 1 || c.WALProfile != "mine" {
 		t.Errorf("%+v, %v", p, err)
@@ -312,13 +361,16 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Ack != durability.Synced || p.Sync != durability.SyncGroup || p.MaxWait != 20*time.Millisecond || p.MaxRecords != 5000 || p.MaxBytes != 20_000_000 {
+	if p.Ack != durability.Synced || p.Sync != durability.SyncGroup || p.MaxWait != 20*time.Millisecond || p.MaxRecords != 5000 ||
+		p.MaxBytes != 20_000_000 {
 		t.Errorf("patient: %+v", p)
 	}
-	if p, err = c.Durability.Lookup("loose"); err != nil || p.Ack != durability.Written || p.Sync != durability.SyncInterval || p.Interval != 200*time.Millisecond {
+	if p, err = c.Durability.Lookup("loose"); err != nil || p.Ack != durability.Written || p.Sync != durability.SyncInterval ||
+		p.Interval != 200*time.Millisecond {
 		t.Errorf("loose: %+v, %v", p, err)
 	}
-	if p, err = c.Durability.Lookup("short"); err != nil || p.MaxWait != time.Millisecond || p.MaxRecords != 10_000 || p.MaxBytes != 50_000_000 {
+	if p, err = c.Durability.Lookup("short"); err != nil || p.MaxWait != time.Millisecond || p.MaxRecords != 10_000 ||
+		p.MaxBytes != 50_000_000 {
 		t.Errorf("short: %+v, %v", p, err)
 	}
 	if _, err := c.Durability.Lookup("os"); err != nil {
@@ -431,7 +483,8 @@ func FuzzFile(f *testing.F) {
 
 // A file may begin with a document marker, and have --- inside a value.
 func TestOneDocumentIsRead(t *testing.T) {
-	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n", "%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
+	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n",
+		"%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
 		cfg, err := load(text)
 		if err != nil || cfg.Broker["num.partitions"] != "4" {
 			t.Errorf("%q: %v", text, err)
@@ -447,7 +500,8 @@ func TestOverlap(t *testing.T) {
 	}{
 		{"127.0.0.1:1", "127.0.0.1:1", true}, {":1", "127.0.0.1:1", true}, {"10.0.0.1:1", "0.0.0.0:1", true}, {"[::]:1", "h:1", true},
 		{"127.0.0.1:1", "127.0.0.1:2", false}, {"127.0.0.1:1", "127.0.0.2:1", false}, {":0", ":0", false}, {"", ":1", false},
-		{"localhost:1", "127.0.0.1:1", true}, {"localhost:1", "[::1]:1", true}, {"localhost:1", ":1", true}, {"localhost:1", "127.0.0.2:1", false},
+		{"localhost:1", "127.0.0.1:1", true}, {"localhost:1", "[::1]:1", true}, {"localhost:1", ":1", true}, {"localhost:1",
+			"127.0.0.2:1", false},
 	} {
 		if overlap(c.a, c.b) != c.want || overlap(c.b, c.a) != c.want {
 			t.Errorf("%s and %s: not %v", c.a, c.b, c.want)

@@ -58,7 +58,9 @@ func (l *loader) environ(vars []string) {
 			line += "; did you mean " + near + "?"
 		}
 		if env == EnvName(keyListeners) || env == EnvName(keyProfiles) {
-			line = "the variable " + env + " is not read: " + strings.ToLower(strings.TrimPrefix(env, EnvPrefix)) + " can only be set in the file of --config"
+			line = "the variable " + env + " is not read: " + strings.ToLower(
+				strings.TrimPrefix(env, EnvPrefix),
+			) + " can only be set in the file of --config"
 		}
 		l.cfg.Warnings = append(l.cfg.Warnings, line)
 	}

@@ -201,7 +201,11 @@ func (l *loader) fields(source, where string, v any, known []string) map[string]
 func (l *loader) fileListeners(source string, v any) {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 || len(list) > maxListeners {
-		l.add(source, keyListeners, fmt.Sprintf("is not a list of 1 to %d entries; write listeners: [{listen: %s}]", maxListeners, DefaultListen))
+		l.add(
+			source,
+			keyListeners,
+			fmt.Sprintf("is not a list of 1 to %d entries; write listeners: [{listen: %s}]", maxListeners, DefaultListen),
+		)
 		return
 	}
 	l.cfg.Listeners = l.cfg.Listeners[:0]
@@ -260,14 +264,22 @@ func (l *loader) listeners() {
 				l.add(source, where, fmt.Sprintf("the name %q is taken by an earlier listener; give each its own", x.Name))
 			}
 			if overlap(x.Listen, earlier.Listen) {
-				l.add(source, where, fmt.Sprintf("%s and %s of an earlier listener have the same port; give each its own", x.Listen, earlier.Listen))
+				l.add(
+					source,
+					where,
+					fmt.Sprintf("%s and %s of an earlier listener have the same port; give each its own", x.Listen, earlier.Listen),
+				)
 			}
 		}
 		if overlap(x.Listen, l.cfg.AdminListen) {
 			if source == SourceDefault {
 				source = l.source(KeyAdminListen) // admin.listen was set explicitly
 			}
-			l.add(source, where, fmt.Sprintf("%s and %s of %s have the same port; give each its own", x.Listen, l.cfg.AdminListen, KeyAdminListen))
+			l.add(
+				source,
+				where,
+				fmt.Sprintf("%s and %s of %s have the same port; give each its own", x.Listen, l.cfg.AdminListen, KeyAdminListen),
+			)
 		}
 	}
 }

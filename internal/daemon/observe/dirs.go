@@ -53,7 +53,8 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 			space, use := d.LastSpace(), d.Usage()
 			x := checks.Dir{
 				Path: d.Path(), Journal: d.JournalPath(), Err: Reason(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
-				Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree, SpaceMessage: space.Message, SpaceCritical: space.Level == diskguard.Critical,
+				Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree,
+				SpaceMessage: space.Message, SpaceCritical: space.Level == diskguard.Critical,
 				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
 				Probe: probes.of(d.JournalPath()),
 			}

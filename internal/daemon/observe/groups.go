@@ -29,7 +29,10 @@ func Coordinators(c *service.Groups) checks.Source {
 			if since[s.Partition].IsZero() {
 				since[s.Partition] = f.Now
 			}
-			f.Coordinators = append(f.Coordinators, checks.Coordinator{Index: s.Partition, Since: since[s.Partition], Failed: s.Failures > 0})
+			f.Coordinators = append(
+				f.Coordinators,
+				checks.Coordinator{Index: s.Partition, Since: since[s.Partition], Failed: s.Failures > 0},
+			)
 		}
 	}
 }

@@ -52,8 +52,13 @@ func NewNetwork(net *metrics.Network, req *metrics.Requests, listeners []string,
 			o.apis = append(o.apis, nil)
 		}
 		name := api.Name()
-		o.apis[api.Key] = &apiSeries{name: name, count: req.Count, seconds: req.Seconds.WithLabelValues(name), send: req.Send.WithLabelValues(name),
-			success: req.Count.WithLabelValues(name, errorName(0))}
+		o.apis[api.Key] = &apiSeries{
+			name:    name,
+			count:   req.Count,
+			seconds: req.Seconds.WithLabelValues(name),
+			send:    req.Send.WithLabelValues(name),
+			success: req.Count.WithLabelValues(name, errorName(0)),
+		}
 	}
 	return o
 }

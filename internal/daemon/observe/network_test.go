@@ -31,7 +31,8 @@ func TestRequestsAreCountedByAPIAndError(t *testing.T) {
 		}
 	}
 	o.Answered(&network.Request{Listener: l, Key: 77}, 1, 0) // not supported: no series
-	for name, want := range map[string]float64{"NONE": 3, "UNKNOWN_TOPIC_OR_PARTITION": 2, "UNSUPPORTED_VERSION": 1, "UNKNOWN_CODE_9999": 1} {
+	for name, want := range map[string]float64{"NONE": 3, "UNKNOWN_TOPIC_OR_PARTITION": 2, "UNSUPPORTED_VERSION": 1,
+		"UNKNOWN_CODE_9999": 1} {
 		if got := testutil.ToFloat64(req.Count.WithLabelValues("Metadata", name)); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}

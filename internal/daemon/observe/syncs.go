@@ -42,7 +42,13 @@ func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Distr
 		if d := s.Since(first.syncs[dir]); now.Sub(first.at) >= recently/2 && d.Count >= enough {
 			s, r, over = d, r.Since(first.records[dir]), "in the last "+now.Sub(first.at).Round(time.Minute).String()
 		}
-		all[dir] = checks.Latency{Count: s.Count, Median: seconds(s.Quantile(0.5)), P99: seconds(s.Quantile(0.99)), Over: over, Records: r.Mean()}
+		all[dir] = checks.Latency{
+			Count:   s.Count,
+			Median:  seconds(s.Quantile(0.5)),
+			P99:     seconds(s.Quantile(0.99)),
+			Over:    over,
+			Records: r.Mean(),
+		}
 	}
 	return all
 }

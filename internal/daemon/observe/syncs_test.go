@@ -27,8 +27,12 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 	var h syncHistory
 	begin := time.Unix(1000, 0)
 	at := func(after time.Duration, quick, slow uint64) checks.Latency {
-		seen := metrics.Distribution{Count: quick + slow, Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}}}
-		return h.add(begin.Add(after), map[string]metrics.Distribution{"/d": seen}, map[string]metrics.Distribution{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
+		seen := metrics.Distribution{
+			Count:   quick + slow,
+			Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}},
+		}
+		return h.add(begin.Add(after), map[string]metrics.Distribution{"/d": seen},
+			map[string]metrics.Distribution{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
 	}
 	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
 		t.Helper()

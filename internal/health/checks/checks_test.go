@@ -65,7 +65,10 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 
 // If the journal of a log directory is in another place, a repair needs it.
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
-	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}, Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"}}
+	f := Facts{
+		Dirs:     []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}},
+		Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
+	}
 	for dir, want := range map[string]string{
 		"d/logs":    "`chronikctl log repair --dir /srv/d/logs --backup /srv/d/logs.before-repair`",
 		"/mnt/my d": "`chronikctl log verify --dir '/mnt/my d'`",
@@ -79,7 +82,8 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 }
 
 func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
-	const alone, config = "log repair --dir /srv/d --backup /srv/d/before-repair`", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
+	const alone = "log repair --dir /srv/d --backup /srv/d/before-repair`"
+	const config = "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
 	for _, c := range []struct{ logs, journal, want string }{
 		{"/srv/d/logs", "/srv/d/logs/journal", alone},
 		{"d/logs", "d/logs/journal", alone},
@@ -87,7 +91,11 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 		{"/disk", "/disk/journal", config},
 		{"/srv/d", "/srv/d/journal", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"},
 	} {
-		f := Facts{Dirs: []Dir{{Path: c.logs, Journal: c.journal}}, Lost: []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}}, Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"}}
+		f := Facts{
+			Dirs:     []Dir{{Path: c.logs, Journal: c.journal}},
+			Lost:     []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}},
+			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
+		}
 		findings, _ := Examine(Checks(), &f)
 		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
 			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
@@ -105,11 +113,13 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 		}
 		return findings[0]
 	}
-	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --from 7` reads the records after the damage; ") || !strings.Contains(x.Works, "from offset 7 on") {
+	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --from 7` reads the records after the damage; ") ||
+		!strings.Contains(x.Works, "from offset 7 on") {
 		t.Errorf("%+v", x)
 	}
 	p.Damages = append(p.Damages, Damage{From: 9, Next: 10, Where: "/d/t-3/x.log"})
-	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --skip-damaged` reads all other records; ") || strings.Contains(x.Works, "7") {
+	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --skip-damaged` reads all other records; ") ||
+		strings.Contains(x.Works, "7") {
 		t.Errorf("%+v", x)
 	}
 }
@@ -131,14 +141,24 @@ func TestFilesThatRunOut(t *testing.T) {
 		{"not known", files(0, 0, 0, dir), nil},
 		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
 		{"just enough", files(512+8+64+2000, 40, math.MaxInt32, dir), nil},
-		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which leaves 999 for connections in addition to segments (about 333 clients)"}},
+		{
+			"one too few",
+			files(512+8+64+1999, 40, math.MaxInt32, dir),
+			[]string{
+				"warn limit of open files: the process may open 2583 files, which leaves 999 for connections in addition to segments (about 333 clients)",
+			},
+		},
 		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"leaves 220 for connections"}},
 		{"few are wanted", files(1024, 40, 200, dir), nil},
 		{"more are wanted", files(5000, 40, 5000, dir), []string{"max.connections is 5000"}},
 		{"before the directories are known", files(1024, 40, 0), nil},
 		{"nearly all", files(1000, 800, 0), []string{"warn limit of open files: 800 of 1000 files are open"}},
 		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
-		{"more partitions than files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"log directory /d: it has 1501 partitions and keeps 1500"}},
+		{
+			"more partitions than files",
+			files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}),
+			[]string{"log directory /d: it has 1501 partitions and keeps 1500"},
+		},
 		{"as many partitions as files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
 		{"more partitions than open files", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
 	})
@@ -148,12 +168,45 @@ func TestMemoryThatRunsOut(t *testing.T) {
 	const mb = 1 << 20
 	examine(t, "memory", []patient{
 		{"no limit", Facts{Memory: Memory{Resident: 500 * mb, GoLimit: math.MaxInt64, Budgets: 1 << 40}}, nil},
-		{"fits", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 800 * mb, Resident: 500 * mb, There: 1000 * mb, Budgets: 500 * mb, Wanted: 500 * mb}}, nil},
+		{
+			"fits",
+			Facts{
+				Memory: Memory{
+					Limit:    1000 * mb,
+					GoLimit:  800 * mb,
+					Resident: 500 * mb,
+					There:    1000 * mb,
+					Budgets:  500 * mb,
+					Wanted:   500 * mb,
+				},
+			},
+			nil,
+		},
 		{"the runtime knows no limit", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: math.MaxInt64}}, nil},
-		{"the runtime's is higher", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}}, []string{"warn memory: GOMEMLIMIT is 1.9 GiB and the container's limit 1000 MiB"}},
-		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of its container's limit of 1000 MiB"}},
-		{"hardly any", Facts{Memory: Memory{There: 8 * mb, Budgets: 6 * mb, Wanted: 288 * mb}}, []string{"warn memory: requests, responses, records that wait for segments and compaction may use 6 MiB of the available 8 MiB"}},
-		{"little", Facts{Memory: Memory{There: 256 * mb, Budgets: 102 * mb, Wanted: 288 * mb}}, []string{"note memory: requests, responses, records that wait for segments and compaction may use 102 MiB of the available 256 MiB, and with more memory 288 MiB"}},
+		{
+			"the runtime's is higher",
+			Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}},
+			[]string{"warn memory: GOMEMLIMIT is 1.9 GiB and the container's limit 1000 MiB"},
+		},
+		{
+			"nearly killed",
+			Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}},
+			[]string{"uses 960 MiB of its container's limit of 1000 MiB"},
+		},
+		{
+			"hardly any",
+			Facts{Memory: Memory{There: 8 * mb, Budgets: 6 * mb, Wanted: 288 * mb}},
+			[]string{
+				"warn memory: requests, responses, records that wait for segments and compaction may use 6 MiB of the available 8 MiB",
+			},
+		},
+		{
+			"little",
+			Facts{Memory: Memory{There: 256 * mb, Budgets: 102 * mb, Wanted: 288 * mb}},
+			[]string{
+				"note memory: requests, responses, records that wait for segments and compaction may use 102 MiB of the available 256 MiB, and with more memory 288 MiB",
+			},
+		},
 		{"swapped", Facts{Memory: Memory{Swapped: 64 * mb}}, []string{"64 MiB of the broker are swapped out"}},
 		{"only unused memory is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
 	})
@@ -165,7 +218,11 @@ func TestClocksThatAreWrong(t *testing.T) {
 		{"not known", Facts{Now: now}, nil},
 		{"right", Facts{Now: now, Clock: Clock{Known: true, Synchronized: true}}, nil},
 		{"not synchronized", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: this machine's clock is not synchronized"}},
-		{"set back", Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}}, []string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"}},
+		{
+			"set back",
+			Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}},
+			[]string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"},
+		},
 		{"set long ago", Facts{Now: now, Clock: Clock{Stepped: time.Minute, SteppedAt: now.Add(-time.Hour)}}, nil},
 	})
 	for by, want := range map[time.Duration]time.Duration{0: 0, 4 * time.Second: 0, time.Minute: time.Minute, -time.Hour: -time.Hour} {
@@ -180,9 +237,22 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	examine(t, "log_dir", []patient{
 		{"none", Facts{}, nil},
 		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
-		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: none of its 0 partitions can be written: input/output error"}},
-		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device", "mount it"}}, Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}}},
-			[]string{"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device"}},
+		{
+			"failed",
+			Facts{Dirs: []Dir{failed}},
+			[]string{"bad log directory /d: none of its 0 partitions can be written: input/output error"},
+		},
+		{
+			"not opened",
+			Facts{
+				Dirs:       []Dir{{Path: "/e"}},
+				Unopened:   []Unopened{{"/d", "no such device", "mount it"}},
+				Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}},
+			},
+			[]string{
+				"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device",
+			},
+		},
 	})
 	// One directory that accepts records is enough for the broker to be ready.
 	for name, c := range map[string]struct {
@@ -207,7 +277,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 // The remedy of a partition without a directory names the data directory.
 func TestRemedyOfAPartitionWithoutADirectory(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}
-	if got := f.repair(""); !strings.Contains(got, "log verify --dir /var/lib/chronik`") || !strings.Contains(got, "--backup /var/lib/chronik/before-repair`") {
+	if got := f.repair(""); !strings.Contains(got, "log verify --dir /var/lib/chronik`") ||
+		!strings.Contains(got, "--backup /var/lib/chronik/before-repair`") {
 		t.Error(got)
 	}
 }
@@ -221,13 +292,20 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
-		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damages: []Damage{{From: 7, Next: 9, Where: "f"}}}}}, []string{"bad partition t-0: offsets 7 to 8 cannot be read: f holds no valid record batches there"}},
+		{
+			"damaged",
+			Facts{Partitions: []Partition{dead, {Topic: "t", Damages: []Damage{{From: 7, Next: 9, Where: "f"}}}}},
+			[]string{"bad partition t-0: offsets 7 to 8 cannot be read: f holds no valid record batches there"},
+		},
 	})
 	var many []Partition
 	for range mostPartitions + 3 {
 		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
 	}
-	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
+	for check, last := range map[string]string{
+		"partition": "bad partitions: 3 more cannot be written or read",
+		"damage":    "bad partitions: 3 more have damaged records",
+	} {
 		if found, _ := findingsOf(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
 			t.Errorf("%q", found)
 		}
@@ -242,7 +320,11 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	}
 	examine(t, "stuck_disk", []patient{
 		{"moves", dir(stuckAfter-1, ""), nil},
-		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"}},
+		{
+			"hangs",
+			dir(7*time.Second, ""),
+			[]string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"},
+		},
 		{"has failed", dir(time.Hour, "input/output error"), nil},
 	})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -251,13 +333,20 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	}
 	examine(t, "group", []patient{
 		{"loads", loading(time.Second, true), nil},
-		{"loads for long", loading(loadedAfter, false), []string{"warn groups of __consumer_offsets-3: they are not served: their offsets have been loading since 2026-01-02T03:04:02Z"}},
+		{
+			"loads for long",
+			loading(loadedAfter, false),
+			[]string{
+				"warn groups of __consumer_offsets-3: they are not served: their offsets have been loading since 2026-01-02T03:04:02Z",
+			},
+		},
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
 		{"its partition is reported", loading(loadedAfter, true, Partition{Topic: "__consumer_offsets", Index: 3, Offline: "x"}), nil},
 		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
 			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
 	})
-	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
+	if found, _ := findingsOf(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 ||
+		found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
 		t.Errorf("%q", found)
 	}
 }
@@ -270,7 +359,13 @@ func TestMetadataAndItsCopy(t *testing.T) {
 		{"whole", Facts{Metadata: whole}, nil},
 		{"not known", Facts{}, nil},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
-		{"behind", Facts{Metadata: behind}, []string{"warn copy of the metadata in /d/logs/metadata.copy: it lacks the latest changes of topics and configs: input/output error"}},
+		{
+			"behind",
+			Facts{Metadata: behind},
+			[]string{
+				"warn copy of the metadata in /d/logs/metadata.copy: it lacks the latest changes of topics and configs: input/output error",
+			},
+		},
 	})
 }
 
@@ -283,16 +378,36 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 	}
 	examine(t, "settings", []patient{
 		{"good", Facts{Settings: good}, nil},
-		{"not read", with(func(s *Settings) { s.Warnings = []string{"CHRONIK_X is not read"} }), []string{"note configuration: CHRONIK_X is not read"}},
-		{"in sync", with(func(s *Settings) { s.MinISR = 2 }), []string{"note configuration: min.insync.replicas is 2 and a new topic has 1 replicas"}},
-		{"retention", with(func(s *Settings) { s.RetentionBytes = 1 << 20 }), []string{"warn configuration: log.retention.bytes is 1048576"}},
+		{
+			"not read",
+			with(func(s *Settings) { s.Warnings = []string{"CHRONIK_X is not read"} }),
+			[]string{"note configuration: CHRONIK_X is not read"},
+		},
+		{
+			"in sync",
+			with(func(s *Settings) { s.MinISR = 2 }),
+			[]string{"note configuration: min.insync.replicas is 2 and a new topic has 1 replicas"},
+		},
+		{
+			"retention",
+			with(func(s *Settings) { s.RetentionBytes = 1 << 20 }),
+			[]string{"warn configuration: log.retention.bytes is 1048576"},
+		},
 		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
 	})
 	examine(t, "profile", []patient{
 		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
-		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default and acknowledges records that a power failure can lose: what the page cache held may be lost"}},
+		{
+			"written",
+			Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}},
+			[]string{
+				"note profile os: it is the default and acknowledges records that a power failure can lose: what the page cache held may be lost",
+			},
+		},
 		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
-			[]string{"note topics: 7 acknowledge records that are not durable, although the default profile sync does not: a, b, c, d, e and 2 more"}},
+			[]string{
+				"note topics: 7 acknowledge records that are not durable, although the default profile sync does not: a, b, c, d, e and 2 more",
+			}},
 	})
 }
 
@@ -304,11 +419,19 @@ func TestListenersThatAreOpen(t *testing.T) {
 	examine(t, "exposed", []patient{
 		{"loopback", at(Listener{Name: "in", Listen: "127.0.0.1:9092"}), nil},
 		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: EVERY CLIENT THAT REACHES THIS ADDRESS"}},
-		{"admin", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true}}}, []string{"note admin port on :9644: the admin port is bound beyond loopback"}},
+		{
+			"admin",
+			Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true}}},
+			[]string{"note admin port on :9644: the admin port is bound beyond loopback"},
+		},
 	})
 	examine(t, "advertise", []patient{
 		{"as dialled", at(in), nil},
-		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: the broker advertises localhost:9092 to clients, which works only on this machine"}},
+		{
+			"loopback",
+			at(out),
+			[]string{"note listener in on 0.0.0.0:9092: the broker advertises localhost:9092 to clients, which works only on this machine"},
+		},
 		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
 	})
 }

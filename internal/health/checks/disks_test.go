@@ -31,7 +31,9 @@ func TestFileSystemsWithoutGuarantees(t *testing.T) {
 // only once.
 func TestDirectoriesOfAFileSystemAreReportedTogether(t *testing.T) {
 	m := Mount{Point: "/m", Type: "tmpfs"}
-	f := Facts{Slow: Slow{Places: []Place{{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}}}}}
+	f := Facts{
+		Slow: Slow{Places: []Place{{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}}}},
+	}
 	found, _ := findingsOf(t, "file_system", f)
 	if len(found) != 1 || !strings.Contains(found[0], "nothing of data directory /m/d, log directory /m/e survives") {
 		t.Errorf("%q", found)
@@ -58,11 +60,39 @@ func TestLogDirectoriesOnOneDisk(t *testing.T) {
 		return Place{role, path, Mount{Point: point, Type: "ext4", Device: device}, Disk{Name: disk}}
 	}
 	examine(t, "shared_disk", []patient{
-		{"one directory", Facts{Slow: Slow{Places: []Place{place(RoleData, "/a", "/", "8:1", "sda"), place(RoleLogs, "/a/logs", "/", "8:1", "sda"), place(RoleJournal, "/a/logs/journal", "/", "8:1", "sda")}}}, nil},
-		{"two disks", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:17", "sdb")}}}, nil},
-		{"two partitions", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:2", "sda")}}}, []string{"note log directory /b: it is on the same disk sda as /a"}},
-		{"one file system", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/", "0:30", ""), place(RoleLogs, "/b", "/", "0:30", "")}}}, []string{"note log directory /b: it is on the same file system / as /a"}},
-		{"disks that are not known", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "0:30", ""), place(RoleLogs, "/b", "/b", "0:31", "")}}}, nil},
+		{
+			"one directory",
+			Facts{
+				Slow: Slow{
+					Places: []Place{
+						place(RoleData, "/a", "/", "8:1", "sda"),
+						place(RoleLogs, "/a/logs", "/", "8:1", "sda"),
+						place(RoleJournal, "/a/logs/journal", "/", "8:1", "sda"),
+					},
+				},
+			},
+			nil,
+		},
+		{
+			"two disks",
+			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:17", "sdb")}}},
+			nil,
+		},
+		{
+			"two partitions",
+			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:2", "sda")}}},
+			[]string{"note log directory /b: it is on the same disk sda as /a"},
+		},
+		{
+			"one file system",
+			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/", "0:30", ""), place(RoleLogs, "/b", "/", "0:30", "")}}},
+			[]string{"note log directory /b: it is on the same file system / as /a"},
+		},
+		{
+			"disks that are not known",
+			Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "0:30", ""), place(RoleLogs, "/b", "/b", "0:31", "")}}},
+			nil,
+		},
 	})
 }
 
@@ -70,7 +100,13 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 	const us, ms = time.Microsecond, time.Millisecond
 	took := func(disk Disk, count uint64, median, p99 time.Duration, records float64) Facts {
 		return Facts{
-			Dirs: []Dir{{Path: "/d", Journal: "/d/journal", Syncs: Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records}}},
+			Dirs: []Dir{
+				{
+					Path:    "/d",
+					Journal: "/d/journal",
+					Syncs:   Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records},
+				},
+			},
 			Slow: Slow{Places: []Place{{RoleJournal, "/d/journal", Mount{Type: "ext4", Point: "/"}, disk}}},
 		}
 	}
@@ -80,15 +116,39 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 	examine(t, "sync", []patient{
 		{"good", took(back, 1000, 800*us, 3*ms, 10), nil},
 		{"too few", took(back, 99, time.Second, time.Second, 1), nil},
-		{"slow and lonely", took(back, 1000, 51200*us, 102400*us, 1.5), []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start), and only 1.5 records share one"}},
-		{"slow", took(back, 1000, 51200*us, 102400*us, 80), []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start)"}},
-		{"a long tail", took(back, 1000, 800*us, 409600*us, 80), []string{"warn log directory /d: the median of its fdatasyncs is ≤ 800µs, but 1 in 100 takes longer than 250ms"}},
-		{"too quick for its cache", took(back, 1000, 50*us, 100*us, 1), []string{"warn journal directory /d/journal: half of its fdatasyncs return within 50µs, though disk sda has a cache that loses its content without power"}},
+		{
+			"slow and lonely",
+			took(back, 1000, 51200*us, 102400*us, 1.5),
+			[]string{
+				"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start), and only 1.5 records share one",
+			},
+		},
+		{
+			"slow",
+			took(back, 1000, 51200*us, 102400*us, 80),
+			[]string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start)"},
+		},
+		{
+			"a long tail",
+			took(back, 1000, 800*us, 409600*us, 80),
+			[]string{"warn log directory /d: the median of its fdatasyncs is ≤ 800µs, but 1 in 100 takes longer than 250ms"},
+		},
+		{
+			"too quick for its cache",
+			took(back, 1000, 50*us, 100*us, 1),
+			[]string{
+				"warn journal directory /d/journal: half of its fdatasyncs return within 50µs, though disk sda has a cache that loses its content without power",
+			},
+		},
 		{"just not too quick", took(back, 1000, 100*us, 200*us, 1), nil},
 		{"quick without a cache", took(through, 1000, 25*us, 50*us, 1), nil},
 		{"quick, not known why", took(Disk{}, 1000, 25*us, 50*us, 1), nil},
 		{"quick in memory", memory, nil},
-		{"quicker than a platter", took(Disk{Name: "sda", WriteCache: "write through", Rotational: true}, 1000, 200*us, 10*ms, 1), []string{"note journal directory /d/journal: half of its fdatasyncs return within 200µs, and disk sda reports that it rotates"}},
+		{
+			"quicker than a platter",
+			took(Disk{Name: "sda", WriteCache: "write through", Rotational: true}, 1000, 200*us, 10*ms, 1),
+			[]string{"note journal directory /d/journal: half of its fdatasyncs return within 200µs, and disk sda reports that it rotates"},
+		},
 		{"a platter", took(Disk{Name: "sda", Rotational: true}, 1000, 12800*us, 25600*us, 100), nil},
 		{"a virtual platter", took(Disk{Name: "vda", Rotational: true}, 1000, 200*us, 10*ms, 1), nil},
 	})
@@ -97,10 +157,15 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 	busy := took(back, 1000, 800*us, 3*ms, 10)
 	busy.Dirs[0].Probe = probed.Dirs[0].Probe
 	examine(t, "sync", []patient{
-		{"a probe, without other measurements", probed, []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (in a probe)"}},
+		{
+			"a probe, without other measurements",
+			probed,
+			[]string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (in a probe)"},
+		},
 		{"latencies under load override a probe", busy, nil},
 	})
-	for median, want := range map[time.Duration]string{800 * us: "the profile sync suits it", 12800 * us: "medium suits many producers", 51200 * us: "high lets the most"} {
+	for median, want := range map[time.Duration]string{800 * us: "the profile sync suits it",
+		12800 * us: "medium suits many producers", 51200 * us: "high lets the most"} {
 		if _, saw := findingsOf(t, "sync", took(back, 1000, median, median, 2)); !strings.Contains(saw, want) {
 			t.Errorf("%v: %s", median, saw)
 		}
@@ -110,8 +175,19 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 func TestJournalsThatAreFull(t *testing.T) {
 	examine(t, "journal", []patient{
 		{"well", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100}}}, nil},
-		{"full", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}}, []string{"warn log directory /d: its journal holds 80 B of 100 B"}},
-		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}}, Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}}}, []string{"warn log directory /d: its journal may grow to 1 GiB, and the file system of /j has 512 MiB"}},
+		{
+			"full",
+			Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}},
+			[]string{"warn log directory /d: its journal holds 80 B of 100 B"},
+		},
+		{
+			"larger than its disk",
+			Facts{
+				Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}},
+				Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}},
+			},
+			[]string{"warn log directory /d: its journal may grow to 1 GiB, and the file system of /j has 512 MiB"},
+		},
 	})
 }
 
@@ -122,7 +198,11 @@ func TestDisksThatFill(t *testing.T) {
 	}
 	examine(t, "space", []patient{
 		{"room", dir(10*gb, 100*gb, 5*gb), nil},
-		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 9.9 GiB are free; below 5 GiB the broker rejects records of clients"}},
+		{
+			"near the threshold",
+			dir(10*gb-1, 100*gb, 5*gb),
+			[]string{"warn disk of /d: 9.9 GiB are free; below 5 GiB the broker rejects records of clients"},
+		},
 		{"no disk guard", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4 GiB of 100 GiB are free, and the broker may fill the rest"}},
 		{"no disk guard, and enough free space", dir(6*gb, 100*gb, 0), nil},
 		{"not known", Facts{Dirs: []Dir{{Path: "/d", MinFree: gb}}}, nil},
@@ -135,7 +215,13 @@ func TestDisksThatFill(t *testing.T) {
 	}
 	examine(t, "retention", []patient{
 		{"fits", keeps(95*gb, 10), nil},
-		{"does not", keeps(96*gb, 10), []string{"warn log directory /d: 10 partitions that only retention.bytes bounds may keep 96 GiB, and its file system can hold 95 GiB"}},
+		{
+			"does not",
+			keeps(96*gb, 10),
+			[]string{
+				"warn log directory /d: 10 partitions that only retention.bytes bounds may keep 96 GiB, and its file system can hold 95 GiB",
+			},
+		},
 	})
 }
 

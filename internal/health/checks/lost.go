@@ -21,11 +21,13 @@ func checkLost(f *Facts, n *notes) {
 		if l.Role == RoleMetadata {
 			what = "topics, configs and group settings that change from now on are lost when the broker stops"
 		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
-			Works: "until then the broker reads and writes its open files",
-			Remedy: "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
-				logCommand("repair", f.whole(), "--backup", f.backup("")) +
-				", then start the broker (docs/operations.md, A directory that was removed)"})
+		n.addFinding(
+			health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
+				Works: "until then the broker reads and writes its open files",
+				Remedy: "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
+					logCommand("repair", f.whole(), "--backup", f.backup("")) +
+					", then start the broker (docs/operations.md, A directory that was removed)"},
+		)
 	}
 }
 
@@ -35,7 +37,10 @@ func (f *Facts) whole() []string {
 	logs := path.Join(f.Settings.DataDir, "logs")
 	for _, d := range f.Dirs {
 		if f.absolute(d.Path) != logs || f.absolute(d.Journal) != path.Join(logs, "journal") {
-			return []string{"--config", "/etc/chronik/chronikd.yaml"} // the broker does not know which file was read; this is the file of the unit
+			return []string{
+				"--config",
+				"/etc/chronik/chronikd.yaml",
+			} // the broker does not know which file was read; this is the file of the unit
 		}
 	}
 	return []string{"--dir", f.Settings.DataDir}

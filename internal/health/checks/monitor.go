@@ -39,8 +39,8 @@ const (
 // requests, from one goroutine. It must not wait for a disk.
 type Source func(*Facts)
 
-// SlowSource adds facts whose source may wait for a disk or for other goroutines. A Monitor calls it
-// once a minute, from a goroutine of its own.
+// SlowSource adds facts whose source may wait for a disk or for other goroutines. A Monitor calls
+// it once a minute, from a goroutine of its own.
 type SlowSource func(*Slow)
 
 // Options configure a Monitor.
@@ -104,8 +104,19 @@ type found struct {
 // seconds; findings are logged only after Speak.
 func Start(o Options) *Monitor {
 	now := time.Now()
-	m := &Monitor{o: o, asks: make(chan chan struct{}), speak: make(chan chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}),
-		aware: make(chan struct{}), phase: "starting", since: now, found: found{at: now}, slowAt: now, ledger: newLedger(&o)}
+	m := &Monitor{
+		o:      o,
+		asks:   make(chan chan struct{}),
+		speak:  make(chan chan struct{}),
+		quit:   make(chan struct{}),
+		ended:  make(chan struct{}),
+		aware:  make(chan struct{}),
+		phase:  "starting",
+		since:  now,
+		found:  found{at: now},
+		slowAt: now,
+		ledger: newLedger(&o),
+	}
 	m.slow.Store(&Slow{})
 	m.sources, m.slowly = slices.Clone(o.Sources), slices.Clone(o.Slow)
 	m.done.Go(m.gatherSlow)
@@ -227,9 +238,12 @@ func (m *Monitor) Last() *health.Report {
 		r.Progress = append(r.Progress, part+": "+m.progress[part])
 	}
 	if m.phase != "" {
-		r.Findings = append(r.Findings, health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: "broker", NotReady: true, Since: m.since.UTC(),
-			Problem: "clients are not served: " + m.phase,
-			Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"})
+		r.Findings = append(
+			r.Findings,
+			health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: "broker", NotReady: true, Since: m.since.UTC(),
+				Problem: "clients are not served: " + m.phase,
+				Remedy:  "wait: /readyz and systemctl status show the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"},
+		)
 	}
 	r.Findings = append(append(r.Findings, m.hangingLocked()...), m.found.findings...)
 	health.Sort(r.Findings)
@@ -250,17 +264,39 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 	default:
 	}
 	add := func(severity health.Severity, subject string, since time.Time, problem, remedy string) {
-		all = append(all, health.Finding{Check: checkResponding, Severity: severity, Subject: subject, Since: since.UTC(), Problem: problem, Remedy: remedy})
+		all = append(
+			all,
+			health.Finding{
+				Check:    checkResponding,
+				Severity: severity,
+				Subject:  subject,
+				Since:    since.UTC(),
+				Problem:  problem,
+				Remedy:   remedy,
+			},
+		)
 	}
 	if at := m.found.at; time.Since(at) >= staleAfter {
-		add(health.Bad, "broker", at,
-			"the checks have not finished since "+at.UTC().Format(time.RFC3339)+": a lock or a system call hangs; the other findings are from that time",
-			"check the disks and the kernel's log; send the broker SIGQUIT, which writes the stacks of all goroutines to its log and ends the process, and restart it")
+		add(
+			health.Bad,
+			"broker",
+			at,
+			"the checks have not finished since "+at.UTC().Format(
+				time.RFC3339,
+			)+": a lock or a system call hangs; the other findings are from that time",
+			"check the disks and the kernel's log; send the broker SIGQUIT, which writes the stacks of all goroutines to its log and ends the process, and restart it",
+		)
 	}
 	if at := m.slowAt; time.Since(at) >= cmp.Or(m.o.SlowEvery, slowEvery)+slowStaleAfter {
-		add(health.Warn, "file systems", at,
-			"they have not been examined since "+at.UTC().Format(time.RFC3339)+": one of them does not respond; the findings about them, mounts and rebalances are from that time",
-			"check the mounts of the data directory, the log directories and the journals: `df` on each of them, and the kernel's log")
+		add(
+			health.Warn,
+			"file systems",
+			at,
+			"they have not been examined since "+at.UTC().Format(
+				time.RFC3339,
+			)+": one of them does not respond; the findings about them, mounts and rebalances are from that time",
+			"check the mounts of the data directory, the log directories and the journals: `df` on each of them, and the kernel's log",
+		)
 	}
 	return all
 }

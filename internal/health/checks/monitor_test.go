@@ -98,7 +98,8 @@ func TestAReportIsCurrent(t *testing.T) {
 	m.Progress("/d", "partitions read", 3, 7)
 	m.Stop(context.Background())
 	r = m.Report(t.Context())
-	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: at the limit connections are refused and segments cannot be opened\n"; r.Text() != want || r.Ready {
+	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: at the limit connections are refused and segments cannot be opened\n"; r.Text() != want ||
+		r.Ready {
 		t.Errorf("%s", r.Text())
 	}
 	if err := m.Speak(t.Context()); err == nil {
@@ -143,7 +144,8 @@ func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 		time.Sleep(staleAfter)
 		begun := time.Now()
 		r := m.Report(t.Context())
-		if took := time.Since(begun); took != patience || len(r.Findings) != 1 || r.Findings[0].Check != checkResponding || r.Findings[0].Severity != health.Bad {
+		if took := time.Since(begun); took != patience || len(r.Findings) != 1 || r.Findings[0].Check != checkResponding ||
+			r.Findings[0].Severity != health.Bad {
 			t.Errorf("after %v: %+v", took, r.Findings)
 		}
 		close(hang)

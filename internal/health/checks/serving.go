@@ -56,8 +56,11 @@ func checkLogDirs(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		n.see(fmt.Sprintf("log directory %s with %d partitions", d.Path, d.Logs))
 		if d.Err != "" {
-			finding(d.Path, fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
-				"run "+kernelLog+" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)")
+			finding(
+				d.Path,
+				fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
+				"run "+kernelLog+" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)",
+			)
 		}
 	}
 	for _, d := range f.Unopened {
@@ -84,7 +87,15 @@ func (f *Facts) repair(dir string) string {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
-	return "stop the broker, run " + logCommand("verify", at) + ", which lists the damage, and " + logCommand("repair", at, "--backup", f.backup(dir)) +
+	return "stop the broker, run " + logCommand(
+		"verify",
+		at,
+	) + ", which lists the damage, and " + logCommand(
+		"repair",
+		at,
+		"--backup",
+		f.backup(dir),
+	) +
 		", which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)"
 }
 
@@ -114,13 +125,23 @@ func checkPartitions(f *Facts, n *notes) {
 	}
 	for i, p := range all {
 		if i == mostPartitions {
-			n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more cannot be written or read", len(all)-i),
-				Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
+			n.addFinding(
+				health.Finding{
+					Severity: health.Bad,
+					Subject:  "partitions",
+					Problem:  fmt.Sprintf("%d more cannot be written or read", len(all)-i),
+					Remedy:   "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors",
+				},
+			)
 			return
 		}
-		x := health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: "it can be neither written nor read: " + p.Offline,
-			Works:  "the other partitions of the topic can be written and read",
-			Remedy: f.repair(p.Dir)}
+		x := health.Finding{
+			Severity: health.Bad,
+			Subject:  "partition " + p.String(),
+			Problem:  "it can be neither written nor read: " + p.Offline,
+			Works:    "the other partitions of the topic can be written and read",
+			Remedy:   f.repair(p.Dir),
+		}
 		if p.Retried {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}
@@ -141,8 +162,11 @@ func checkStuckDisks(f *Facts, n *notes) {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
-			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter),
-			Works:   "records in memory can be read, and partitions in other log directories can be written and read",
+			Problem: fmt.Sprintf(
+				"records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs",
+				stuckAfter,
+			),
+			Works: "records in memory can be read, and partitions in other log directories can be written and read",
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and if it never does, replace the disk and " +
 				"restart the broker (docs/operations.md, A damaged disk)"})
 	}
@@ -155,8 +179,13 @@ func checkGroups(f *Facts, n *notes) {
 		if reported || f.Now.Sub(c.Since) < loadedAfter {
 			continue
 		}
-		x := health.Finding{Severity: health.Warn, Subject: "groups of " + name, Problem: "they are not served: their offsets have been loading since " + c.Since.UTC().Format(time.RFC3339),
-			Works: "other groups are served", Remedy: "wait: a load takes as long as the disk needs to read the partition"}
+		x := health.Finding{
+			Severity: health.Warn,
+			Subject:  "groups of " + name,
+			Problem:  "they are not served: their offsets have been loading since " + c.Since.UTC().Format(time.RFC3339),
+			Works:    "other groups are served",
+			Remedy:   "wait: a load takes as long as the disk needs to read the partition",
+		}
 		if c.Failed {
 			x.Severity = health.Bad
 			x.Remedy = "remove the cause, which is in the broker's log; the broker retries the load automatically (docs/groups.md)"
@@ -165,11 +194,24 @@ func checkGroups(f *Facts, n *notes) {
 	}
 	for i, g := range f.Rebalancing {
 		if i == mostGroups {
-			n.add(health.Warn, "groups", fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i), health.Command("chronikctl", "group", "list")+" shows their states")
+			n.add(
+				health.Warn,
+				"groups",
+				fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i),
+				health.Command("chronikctl", "group", "list")+" shows their states",
+			)
 			return
 		}
-		n.add(health.Warn, "group "+g.Group, fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin", g.State, g.Since.UTC().Format(time.RFC3339)),
-			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that change")
+		n.add(
+			health.Warn,
+			"group "+g.Group,
+			fmt.Sprintf(
+				"it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
+				g.State,
+				g.Since.UTC().Format(time.RFC3339),
+			),
+			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that change",
+		)
 	}
 }
 
@@ -199,7 +241,9 @@ func checkDamage(f *Facts, n *notes) {
 				ranges = fmt.Sprintf("%d more ranges", more)
 			}
 			problem = fmt.Sprintf("%s and %s cannot be read; the first damage is in %s", offsets(first), ranges, first.Where)
-			works, read, what = "all other records can be read, and new ones can be written", []string{"--skip-damaged"}, " reads all other records"
+			works, read, what = "all other records can be read, and new ones can be written", []string{
+				"--skip-damaged",
+			}, " reads all other records"
 		}
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Index))}, read...)
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem, Works: works,
@@ -226,16 +270,30 @@ func checkMetadata(f *Facts, n *notes) {
 	}
 	n.see(fmt.Sprintf("metadata in %s, copy in %s", m.Dir, m.Copy))
 	if m.Failed != "" {
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, Problem: "topics and configs cannot be changed: " + m.Failed,
-			Works: "records can be written and read",
-			Remedy: "run " + health.Command("df", "-h", f.absolute(m.Dir)) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; the next change retries " +
-				"(docs/operations.md, A damaged disk)"})
+		n.addFinding(
+			health.Finding{
+				Severity: health.Warn,
+				Subject:  "metadata in " + m.Dir,
+				Problem:  "topics and configs cannot be changed: " + m.Failed,
+				Works:    "records can be written and read",
+				Remedy: "run " + health.Command(
+					"df",
+					"-h",
+					f.absolute(m.Dir),
+				) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; the next change retries " +
+					"(docs/operations.md, A damaged disk)",
+			},
+		)
 	}
 	if m.Behind != "" {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "copy of the metadata in " + m.Copy,
 			Problem: "it lacks the latest changes of topics and configs: " + m.Behind,
 			Works:   "topics and configs can be changed; the metadata itself is whole",
-			Remedy: "run " + health.Command("df", "-h", f.absolute(m.Copy)) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; the broker then completes " +
+			Remedy: "run " + health.Command(
+				"df",
+				"-h",
+				f.absolute(m.Copy),
+			) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; the broker then completes " +
 				"the copy automatically (docs/operations.md, Lost metadata)"})
 	}
 }

@@ -27,21 +27,33 @@ func checkExposed(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		n.see(fmt.Sprintf("listener %s is bound to %s", l.Name, l.Listen))
 		if l.Open {
-			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "EVERY CLIENT THAT REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: the listener is bound beyond loopback and there is no authentication",
-				"keep the network around it private, or bind it to 127.0.0.1")
+			n.add(
+				health.Note,
+				"listener "+l.Name+" on "+l.Listen,
+				"EVERY CLIENT THAT REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: the listener is bound beyond loopback and there is no authentication",
+				"keep the network around it private, or bind it to 127.0.0.1",
+			)
 		}
 	}
 	if a := f.Settings.Admin; a.Open {
-		n.add(health.Note, "admin port on "+a.Listen, "the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics and health, and with admin.remote also take profiles and change the log level",
-			"bind it to 127.0.0.1 (admin.listen), or keep the network around it private")
+		n.add(
+			health.Note,
+			"admin port on "+a.Listen,
+			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics and health, and with admin.remote also take profiles and change the log level",
+			"bind it to 127.0.0.1 (admin.listen), or keep the network around it private",
+		)
 	}
 }
 
 func checkAdvertise(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		if l.Open && l.AdvertisesLoopback {
-			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "the broker advertises "+l.Advertise+" to clients, which works only on this machine and through a port published on it",
-				"for clients on other machines set advertise (CHRONIK_ADVERTISE) to a HOST:PORT under which they reach this broker")
+			n.add(
+				health.Note,
+				"listener "+l.Name+" on "+l.Listen,
+				"the broker advertises "+l.Advertise+" to clients, which works only on this machine and through a port published on it",
+				"for clients on other machines set advertise (CHRONIK_ADVERTISE) to a HOST:PORT under which they reach this broker",
+			)
 		}
 	}
 }
@@ -52,16 +64,41 @@ func checkSettings(f *Facts, n *notes) {
 		n.add(health.Note, "configuration", w, "run chronikd config check, which shows each setting and its source")
 	}
 	if s.MinISR > s.Replicas && s.Replicas > 0 {
-		n.add(health.Note, "configuration", fmt.Sprintf("min.insync.replicas is %d and a new topic has %d replicas: Kafka would reject acks=all, chronik uses %d", s.MinISR, s.Replicas, s.Replicas),
-			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas))
+		n.add(
+			health.Note,
+			"configuration",
+			fmt.Sprintf(
+				"min.insync.replicas is %d and a new topic has %d replicas: Kafka would reject acks=all, chronik uses %d",
+				s.MinISR,
+				s.Replicas,
+				s.Replicas,
+			),
+			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas),
+		)
 	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
-		n.add(health.Warn, "configuration", fmt.Sprintf("log.retention.bytes is %d and a segment has up to %d bytes, which are deleted together: a partition keeps more than log.retention.bytes", s.RetentionBytes, s.SegmentBytes),
-			"set log.segment.bytes to a quarter of it or less")
+		n.add(
+			health.Warn,
+			"configuration",
+			fmt.Sprintf(
+				"log.retention.bytes is %d and a segment has up to %d bytes, which are deleted together: a partition keeps more than log.retention.bytes",
+				s.RetentionBytes,
+				s.SegmentBytes,
+			),
+			"set log.segment.bytes to a quarter of it or less",
+		)
 	}
 	if s.MaxRequest > 0 && s.MaxMessage > s.MaxRequest {
-		n.add(health.Warn, "configuration", fmt.Sprintf("message.max.bytes is %d and a request has at most %d bytes: a larger batch closes the connection", s.MaxMessage, s.MaxRequest),
-			"lower message.max.bytes or raise socket.request.max.bytes")
+		n.add(
+			health.Warn,
+			"configuration",
+			fmt.Sprintf(
+				"message.max.bytes is %d and a request has at most %d bytes: a larger batch closes the connection",
+				s.MaxMessage,
+				s.MaxRequest,
+			),
+			"lower message.max.bytes or raise socket.request.max.bytes",
+		)
 	}
 }
 
@@ -81,7 +118,16 @@ func checkProfiles(f *Facts, n *notes) {
 		if count > mostNamed {
 			names += fmt.Sprintf(" and %d more", count-mostNamed)
 		}
-		n.add(health.Note, "topics", fmt.Sprintf("%d acknowledge records that are not durable, although the default profile %s does not: %s", count, s.Profile, names),
-			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default")
+		n.add(
+			health.Note,
+			"topics",
+			fmt.Sprintf(
+				"%d acknowledge records that are not durable, although the default profile %s does not: %s",
+				count,
+				s.Profile,
+				names,
+			),
+			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default",
+		)
 	}
 }

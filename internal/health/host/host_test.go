@@ -28,7 +28,8 @@ func TestMountsAreReadAsTheKernelWritesThem(t *testing.T) {
 		t.Fatalf("%d mounts: %+v", len(all), all)
 	}
 	m := all[2]
-	if m.Point != "/srv/my data" || m.Type != "xfs" || m.Source != "/dev/sdb1" || m.Device != "8:17" || strings.Join(m.Options, ",") != "rw,noatime,attr2,inode64" {
+	if m.Point != "/srv/my data" || m.Type != "xfs" || m.Source != "/dev/sdb1" || m.Device != "8:17" ||
+		strings.Join(m.Options, ",") != "rw,noatime,attr2,inode64" {
 		t.Errorf("%+v", m)
 	}
 	if m := all[5]; slices.Contains(m.Options, "rw") || m.Options[0] != "ro" {
@@ -99,7 +100,16 @@ func TestTheDiskBelowAPartitionIsFound(t *testing.T) {
 
 func TestTheProcessIsRead(t *testing.T) {
 	dir := t.TempDir()
-	written(t, dir, map[string]string{"self/status": "Name:\tchronikd\nVmRSS:\t   2048 kB\nVmSwap:\t 4 kB\n", "self/fd/0": "", "self/fd/1": "", "self/fd/3": ""})
+	written(
+		t,
+		dir,
+		map[string]string{
+			"self/status": "Name:\tchronikd\nVmRSS:\t   2048 kB\nVmSwap:\t 4 kB\n",
+			"self/fd/0":   "",
+			"self/fd/1":   "",
+			"self/fd/3":   "",
+		},
+	)
 	m := &Machine{proc: dir, limit: func() int { return 77 }, clock: func() (bool, bool) { return true, true }}
 	if got := m.Memory(); got.Resident != 2<<20 || got.Swapped != 4<<10 {
 		t.Errorf("%+v", got)

@@ -22,7 +22,13 @@ func parseMounts(text string) []checks.Mount {
 		if !ok || len(left) < 6 || len(right) < 2 || right[0] == "" || !strings.HasPrefix(left[4], "/") {
 			continue
 		}
-		m := checks.Mount{Device: left[2], Point: unescape(left[4]), Options: strings.Split(left[5], ","), Type: right[0], Source: unescape(right[1])}
+		m := checks.Mount{
+			Device:  left[2],
+			Point:   unescape(left[4]),
+			Options: strings.Split(left[5], ","),
+			Type:    right[0],
+			Source:  unescape(right[1]),
+		}
 		if len(right) > 2 {
 			for o := range strings.SplitSeq(right[2], ",") {
 				// Only the mount's own option counts: a file system that is rw may be mounted ro.

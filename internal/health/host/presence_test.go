@@ -29,7 +29,8 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 			}
 			return os.CopyFS(filepath.Join(dir, "a [b]*"), os.DirFS(filepath.Join(dir, "b")))
 		}, "another directory or mount took its place"},
-		{"its files are removed", func(dir string) error { return os.Remove(filepath.Join(dir, "a [b]*", "1.journal")) }, "its files (*.journal) were removed"},
+		{"its files are removed", func(dir string) error { return os.Remove(filepath.Join(dir, "a [b]*", "1.journal")) },
+			"its files (*.journal) were removed"},
 		{"a file is replaced by the next", move("a [b]*/1.journal", "a [b]*/2.journal"), ""},
 		{"other files are removed", func(dir string) error { return os.Remove(filepath.Join(dir, "a [b]*", "other")) }, ""},
 	} {

@@ -255,7 +255,8 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 		"an unknown flag":        {snapshot: all(slices.Concat(log[:21], []byte{log[21] | 8}, log[22:]), h)},
 		"a change without them":  {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, SameProducers: true}}}))},
 		"a count that lies":      {snapshot: all(h), changes: all(append(head.append(nil), 0xff, 0xff, 0xff, 0xff, 0x0f))},
-		"epochs that shrink":     {snapshot: all([]byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)), h)},
+		"epochs that shrink": {snapshot: all([]byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)),
+			h)},
 	} {
 		if s, err := Read(raw(t, c.snapshot, c.changes...), "/d/checkpoint"); !errors.Is(err, statelog.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, s, err)
@@ -296,7 +297,8 @@ func TestBytesOfACheckpoint(t *testing.T) {
 	c := Change{Header: header(0x11), Logs: []Update{{Log: &l}, {Log: &l, SameProducers: true}}}
 	c.Clean = true
 	logID := "00000000000000000000000000000001" + "01000000"
-	log := "06" + hex.EncodeToString([]byte("topic1")) + "07" + hex.EncodeToString([]byte("damaged")) + "06" + hex.EncodeToString([]byte("frames")) +
+	log := "06" + hex.EncodeToString([]byte("topic1")) + "07" + hex.EncodeToString([]byte("damaged")) + "06" +
+		hex.EncodeToString([]byte("frames")) +
 		"0700000000000000" + "0900000000000000" + "0800000000000000" +
 		"6400000000000000" + "0500000000000000" + "02" + "0000000000000000" + "0a00000000000000" + "3200000000000000" + "1400000000000000" +
 		"02" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"

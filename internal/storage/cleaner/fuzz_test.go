@@ -25,9 +25,11 @@ func FuzzPass(f *testing.F) {
 		return b
 	}
 	p := &record.Producer{ID: 1}
-	f.Add(append(seed(record.BatchOptions{}, "a", "b", "a"), seed(record.BatchOptions{BaseOffset: 3, Producer: p}, "b", "c")...), int64(10), int64(0))
+	f.Add(append(seed(record.BatchOptions{}, "a", "b", "a"), seed(record.BatchOptions{BaseOffset: 3, Producer: p}, "b", "c")...),
+		int64(10), int64(0))
 	f.Add(append(seed(record.BatchOptions{Producer: p, Transactional: true}, "a", "b"),
-		seed(record.BatchOptions{BaseOffset: 2, Producer: p, Transactional: true, Control: true}, "\x00\x00\x00\x00")...), int64(2), int64(1000))
+		seed(record.BatchOptions{BaseOffset: 2, Producer: p, Transactional: true, Control: true}, "\x00\x00\x00\x00")...), int64(2),
+		int64(1000))
 	f.Fuzz(func(t *testing.T, p []byte, end, now int64) {
 		var o Outcomes
 		var list []record.Batch
@@ -60,7 +62,10 @@ func FuzzPass(f *testing.F) {
 				continue
 			}
 			had := map[[2]int64]bool{}
-			if err := b.Each(1<<20, func(r record.Record) error { had[[2]int64{r.Offset, r.Timestamp}] = true; return nil }); err != nil && out.Records() > 0 {
+			if err := b.Each(1<<20, func(r record.Record) error {
+				had[[2]int64{r.Offset, r.Timestamp}] = true
+				return nil
+			}); err != nil && out.Records() > 0 {
 				t.Fatalf("records stay of what can't be read: %v", err)
 			}
 			if err := out.Each(1<<20, func(r record.Record) error {

@@ -71,7 +71,8 @@ func (h *history) add(w *record.Builder) {
 // finish ends a transaction.
 func (h *history) finish() {
 	for _, id := range slices.Sorted(maps.Keys(h.open)) {
-		w := record.NewBuilder(record.BatchOptions{BaseOffset: h.end, Producer: &record.Producer{ID: id, Sequence: -1}, Transactional: true, Control: true})
+		w := record.NewBuilder(record.BatchOptions{BaseOffset: h.end, Producer: &record.Producer{ID: id, Sequence: -1},
+			Transactional: true, Control: true})
 		w.Append(h.now, []byte{0, 0, 0, byte(rapid.IntRange(0, 1).Draw(h.t, "commits"))}, make([]byte, 6), nil)
 		h.add(w)
 		delete(h.open, id)
@@ -211,7 +212,8 @@ func (h *history) tombstones(end int64, left []record.Batch) {
 		}
 		since, known := h.since[r.Offset]
 		if !there[r.Offset] && (!known || h.now < since+h.keep) {
-			h.t.Fatalf("the tombstone of %s at %d went at %d; a pass saw it at %d first, and it stays for %d", key, r.Offset, h.now, since, h.keep)
+			h.t.Fatalf("the tombstone of %s at %d went at %d; a pass saw it at %d first, and it stays for %d", key, r.Offset, h.now,
+				since, h.keep)
 		}
 	}
 }
@@ -273,8 +275,8 @@ func TestPassKeepsLastValues(t *testing.T) {
 	})
 }
 
-// finishAll ends all transactions and cleans until nothing changes. Below the last batches exactly one
-// record per key must be left.
+// finishAll ends all transactions and cleans until nothing changes. Below the last batches exactly
+// one record per key must be left.
 func (h *history) finishAll() {
 	for len(h.open) > 0 {
 		h.finish()

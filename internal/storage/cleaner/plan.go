@@ -83,8 +83,8 @@ func Measure(list []Segment, from, limit, now int64, p Compaction) (d Dirt, err 
 }
 
 // Group divides segments, oldest first, into groups that each fit into one segment: by bytes, by
-// index entries, and by the offset range of an index entry. A segment that is too large by itself
-// is a group.
+// index entries, and by the offset range of an index entry. A segment that is too large alone is a
+// group.
 func Group(list []Segment, maxBytes int64, maxEntries int) (groups [][]Segment) {
 	for len(list) > 0 {
 		n, bytes, entries := 1, list[0].Bytes, list[0].Entries

@@ -14,7 +14,8 @@ func at(v int64) func() (int64, error) { return func() (int64, error) { return v
 func four() []Segment {
 	var list []Segment
 	for i := range int64(4) {
-		list = append(list, Segment{Base: 10 * i, Next: 10 * (i + 1), Bytes: 100, Entries: 1, First: at(1000 + 100*i), Latest: at(1090 + 100*i)})
+		list = append(list, Segment{Base: 10 * i, Next: 10 * (i + 1), Bytes: 100, Entries: 1, First: at(1000 + 100*i),
+			Latest: at(1090 + 100*i)})
 	}
 	return list
 }
@@ -27,20 +28,25 @@ func TestMeasure(t *testing.T) {
 		ratio            float64
 		due              bool
 	}{
-		"all of it":                             {limit: 40, dirty: 400, until: 40, ratio: 1, due: true},
-		"a part":                                {from: 20, limit: 40, when: Compaction{MinDirty: 0.4}, dirty: 200, until: 40, ratio: 0.5, due: true},
-		"not more than the ratio":               {from: 20, limit: 40, when: Compaction{MinDirty: 0.5}, dirty: 200, until: 40, ratio: 0.5},
-		"a segment counts from inside":          {from: 25, limit: 40, dirty: 200, until: 40, ratio: 0.5, due: true},
-		"nothing above the limit":               {from: 10, limit: 29, dirty: 100, until: 20, ratio: 0.5, due: true},
-		"nothing dirty":                         {from: 40, limit: 40, until: 40},
-		"nothing that may be touched":           {from: 30, limit: 39, until: 30},
-		"a ratio of 0 needs something":          {from: 40, limit: 40, when: Compaction{MinDirty: 0}, until: 40},
-		"the least lag":                         {limit: 40, now: 2000, when: Compaction{MinLag: 800}, dirty: 200, until: 20, ratio: 1, due: true},
-		"the least lag of nothing":              {limit: 40, now: 1100, when: Compaction{MinLag: 100}},
-		"the largest lag, not yet":              {from: 20, limit: 40, now: 1700, when: Compaction{MinDirty: 0.9, MaxLag: 500}, dirty: 200, until: 40, ratio: 0.5},
-		"the largest lag":                       {from: 20, limit: 40, now: 1701, when: Compaction{MinDirty: 0.9, MaxLag: 500}, dirty: 200, until: 40, ratio: 0.5, due: true},
+		"all of it": {limit: 40, dirty: 400, until: 40, ratio: 1, due: true},
+		"a part": {from: 20, limit: 40, when: Compaction{MinDirty: 0.4}, dirty: 200, until: 40,
+			ratio: 0.5, due: true},
+		"not more than the ratio":      {from: 20, limit: 40, when: Compaction{MinDirty: 0.5}, dirty: 200, until: 40, ratio: 0.5},
+		"a segment counts from inside": {from: 25, limit: 40, dirty: 200, until: 40, ratio: 0.5, due: true},
+		"nothing above the limit":      {from: 10, limit: 29, dirty: 100, until: 20, ratio: 0.5, due: true},
+		"nothing dirty":                {from: 40, limit: 40, until: 40},
+		"nothing that may be touched":  {from: 30, limit: 39, until: 30},
+		"a ratio of 0 needs something": {from: 40, limit: 40, when: Compaction{MinDirty: 0}, until: 40},
+		"the least lag": {limit: 40, now: 2000, when: Compaction{MinLag: 800}, dirty: 200, until: 20,
+			ratio: 1, due: true},
+		"the least lag of nothing": {limit: 40, now: 1100, when: Compaction{MinLag: 100}},
+		"the largest lag, not yet": {from: 20, limit: 40, now: 1700, when: Compaction{MinDirty: 0.9, MaxLag: 500},
+			dirty: 200, until: 40, ratio: 0.5},
+		"the largest lag": {from: 20, limit: 40, now: 1701, when: Compaction{MinDirty: 0.9, MaxLag: 500},
+			dirty: 200, until: 40, ratio: 0.5, due: true},
 		"the largest lag doesn't make it ready": {from: 20, limit: 20, now: 9999, when: Compaction{MaxLag: 500}, until: 20},
-		"a lag without end":                     {from: 20, limit: 40, now: 1 << 50, when: Compaction{MinDirty: 0.9, MaxLag: math.MaxInt64}, dirty: 200, until: 40, ratio: 0.5},
+		"a lag without end": {from: 20, limit: 40, now: 1 << 50,
+			when: Compaction{MinDirty: 0.9, MaxLag: math.MaxInt64}, dirty: 200, until: 40, ratio: 0.5},
 	} {
 		d, err := Measure(four(), c.from, c.limit, c.now, c.when)
 		if err != nil || d.Dirty != c.dirty || d.Until != c.until || d.Ratio() != c.ratio || d.Due() != c.due || d.From != c.from {

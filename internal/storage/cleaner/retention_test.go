@@ -63,33 +63,45 @@ func TestRetain(t *testing.T) {
 	}{
 		{"nothing is set", none, Bounds{High: all}, []spec{old, old}, "", "neither retention.ms nor"},
 		{"an empty log", week, Bounds{High: all}, nil, "", ""},
-		{"the old ones go", week, Bounds{High: all}, []spec{old, old, young}, "time time", "newest record 2026-11-19T12:00:00Z is younger than retention.ms 604800000"},
+		{"the old ones go", week, Bounds{High: all}, []spec{old, old, young}, "time time",
+			"newest record 2026-11-19T12:00:00Z is younger than retention.ms 604800000"},
 		{"an older one behind a younger one stays", week, Bounds{High: all}, []spec{young, old, young}, "", "younger"},
 		{"all of it is old", week, Bounds{High: all}, []spec{old, old}, "time time", ""},
 		{"exactly as old as allowed", week, Bounds{High: all}, []spec{{bytes: 1, age: 7 * day}}, "", "younger"},
 		{"above the high watermark", week, Bounds{High: 19}, []spec{old, old, young}, "time", "its end 20 is above the high watermark 19"},
 		{"the last part reaches above it", week, Bounds{High: 15}, []spec{old, old}, "time", "above the high watermark 15"},
-		{"size", kilo, Bounds{High: all}, []spec{young, young, young}, "size", "600 bytes would remain without it, less than retention.bytes 1000"},
+		{"size", kilo, Bounds{High: all}, []spec{young, young, young}, "size",
+			"600 bytes would remain without it, less than retention.bytes 1000"},
 		{"no size at all", zero, Bounds{High: all}, []spec{young, young}, "size size", ""},
 		{"size above the high watermark", zero, Bounds{High: 10}, []spec{young, young}, "size", "above the high watermark"},
 		{"time, then size", both, Bounds{High: all}, []spec{old, young, young, young}, "time size", "less than retention.bytes"},
-		{"size, then time", both, Bounds{High: all}, []spec{young, old, young, young}, "size time", "younger than retention.ms 604800000; 600 bytes"},
+		{"size, then time", both, Bounds{High: all}, []spec{young, old, young, young}, "size time",
+			"younger than retention.ms 604800000; 600 bytes"},
 		{"compacted only", compact, Bounds{High: all}, []spec{old, old}, "", "cleanup.policy does not contain delete"},
-		{"compacted, below the start", compact, Bounds{Start: 10, High: all}, []spec{old, old}, "start", "cleanup.policy does not contain delete"},
+		{"compacted, below the start", compact, Bounds{Start: 10, High: all}, []spec{old, old}, "start",
+			"cleanup.policy does not contain delete"},
 		{"below the start", none, Bounds{Start: 15, High: all}, []spec{young, young}, "start", "neither"},
-		{"below the start, above the high watermark", none, Bounds{Start: 10, High: 5}, []spec{young, young}, "start", "above the high watermark 5"},
+		{"below the start, above the high watermark", none, Bounds{Start: 10, High: 5}, []spec{young, young}, "start",
+			"above the high watermark 5"},
 		{"all below the start", none, Bounds{Start: 20, High: 20}, []spec{young, young}, "start start", ""},
 		{"an empty active segment", week, Bounds{High: all}, []spec{old, {}}, "time", "the active segment is empty"},
 		{"a negative timestamp, written long ago", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: 8 * day}}, "time", ""},
-		{"a negative timestamp, written lately", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: day}}, "", "newest timestamp -1 is not believable; last write 2026-11-19T12:00:00Z is younger"},
-		{"years ahead, written long ago", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: 8 * day}, young}, "time", "younger"},
-		{"years ahead, written lately", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: day}}, "", "is not believable; last write"},
-		{"years ahead, which is allowed", anyTime, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: 8 * day}}, "", "newest record 2029"},
+		{"a negative timestamp, written lately", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: day}}, "",
+			"newest timestamp -1 is not believable; last write 2026-11-19T12:00:00Z is younger"},
+		{"years ahead, written long ago", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: 8 * day}, young},
+			"time", "younger"},
+		{"years ahead, written lately", week, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: day}}, "",
+			"is not believable; last write"},
+		{"years ahead, which is allowed", anyTime, Bounds{High: all}, []spec{{bytes: 1, age: -1000 * day, wrote: 8 * day}}, "",
+			"newest record 2029"},
 		{"the largest timestamp there is", week, Bounds{High: all}, []spec{{bytes: 1, ts: math.MaxInt64, wrote: 8 * day}}, "time", ""},
-		{"ahead as far as allowed", week, Bounds{High: all}, []spec{{bytes: 1, age: -time.Hour, wrote: 8 * day}}, "", "newest record 2026-11-20T13:00:00Z is younger"},
-		{"written in the future of a clock that went back", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: -8 * day}}, "", "younger"},
+		{"ahead as far as allowed", week, Bounds{High: all}, []spec{{bytes: 1, age: -time.Hour, wrote: 8 * day}}, "",
+			"newest record 2026-11-20T13:00:00Z is younger"},
+		{"written in the future of a clock that went back", week, Bounds{High: all}, []spec{{bytes: 1, ts: -1, wrote: -8 * day}},
+			"", "younger"},
 		{"timestamps that can't be read", week, Bounds{High: all}, []spec{{bytes: 1, fail: broken}}, "", "cannot be read: damage"},
-		{"timestamps that can't be read, and size", both, Bounds{High: all}, []spec{{bytes: 600, fail: broken}, young, young}, "size", "less than retention.bytes"},
+		{"timestamps that can't be read, and size", both, Bounds{High: all}, []spec{{bytes: 600, fail: broken}, young, young},
+			"size", "less than retention.bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := Retain(now, c.policy, c.bounds, partsOf(c.parts...))
@@ -116,7 +128,8 @@ func TestRetain(t *testing.T) {
 func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		specs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) spec {
-			s := spec{bytes: rapid.Int64Range(1, 1000).Draw(t, "bytes"), wrote: time.Duration(rapid.Int64Range(-10, 20).Draw(t, "wrote")) * day}
+			s := spec{bytes: rapid.Int64Range(1, 1000).Draw(t, "bytes"),
+				wrote: time.Duration(rapid.Int64Range(-10, 20).Draw(t, "wrote")) * day}
 			if s.age = time.Duration(rapid.Int64Range(-30, 30).Draw(t, "age")) * day; rapid.IntRange(0, 9).Draw(t, "sane") == 0 {
 				s.ts = rapid.SampledFrom([]int64{-1, math.MinInt64, math.MaxInt64}).Draw(t, "ts")
 			}

@@ -34,12 +34,12 @@ const stride = 1 << 20
 type Level uint8
 
 const (
-	// OK: everyone may.
+	// OK means that all records are accepted.
 	OK Level = iota
-	// Low: below the threshold. Clients' records and new partitions are refused; internal topics
-	// still accept records.
+	// Low means below the threshold: clients' records and new partitions are refused, internal
+	// topics still accept records.
 	Low
-	// Critical: below half of the threshold. All records are refused.
+	// Critical means below half of the threshold: all records are refused.
 	Critical
 )
 
@@ -138,7 +138,7 @@ func message(what string, free, owed, need int64, level Level) string {
 	if owed > 0 && free >= need {
 		has += ", " + text.Bytes(owed) + " of it reserved for records in memory and the journal's next file"
 	}
-	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics go on", text.Bytes(need+need/10))
+	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics still accept records", text.Bytes(need+need/10))
 	if level == Critical {
 		refused = fmt.Sprintf("all records are refused: clients' until %s are free, those of internal topics until %s are",
 			text.Bytes(need+need/10), text.Bytes(need/2+need/20))

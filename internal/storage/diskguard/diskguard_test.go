@@ -28,8 +28,10 @@ func TestAJournalFitsItsDisk(t *testing.T) {
 		apart     bool
 		file, all int64
 	}{
-		{1 << 40, false, 64 * mib, gib}, {8 * gib, false, 64 * mib, gib}, {4 * gib, false, 64 * mib, gib / 2}, {gib, false, 16 * mib, 128 * mib},
-		{150 * mib, false, 150 * mib / 64, 150 * mib / 8}, {10 * mib, false, 2 * mib, 16 * mib}, {gib, true, 64 * mib, gib / 2}, {0, false, 2 * mib, 16 * mib},
+		{1 << 40, false, 64 * mib, gib}, {8 * gib, false, 64 * mib, gib}, {4 * gib, false, 64 * mib, gib / 2},
+		{gib, false, 16 * mib, 128 * mib},
+		{150 * mib, false, 150 * mib / 64, 150 * mib / 8}, {10 * mib, false, 2 * mib, 16 * mib}, {gib, true, 64 * mib, gib / 2},
+		{0, false, 2 * mib, 16 * mib},
 	} {
 		if got := SizesFor(c.total, c.apart); got != (JournalSizes{c.file, c.all}) {
 			t.Errorf("on %d MiB, apart %v: %+v", c.total/mib, c.apart, got)
@@ -44,7 +46,8 @@ func TestALevelEndsATenthHigher(t *testing.T) {
 	for _, c := range []struct {
 		free int64
 		want Level
-	}{{100, OK}, {99, Low}, {109, Low}, {50, Low}, {49, Critical}, {54, Critical}, {55, Low}, {109, Low}, {110, OK}, {10, Critical}, {200, OK}} {
+	}{{100, OK}, {99, Low}, {109, Low}, {50, Low}, {49, Critical}, {54, Critical}, {55, Low}, {109, Low}, {110, OK}, {10, Critical},
+		{200, OK}} {
 		r := Reading{Free: c.free * mib, Total: 1 << 40}
 		s := r.Judge(100*mib, level, "/d", "/d/journal")
 		if level = s.Level; level != c.want || (s.Message == "") != (level == OK) {
@@ -55,14 +58,15 @@ func TestALevelEndsATenthHigher(t *testing.T) {
 
 // Bytes that will be written without another record count as used. A journal on another disk needs
 // what it may still grow by, no more.
-func TestWhatWillBeWrittenCounts(t *testing.T) {
+func TestReservedBytesCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    Reading
 		want string
 	}{
-		"room":                 {Reading{Free: 100 * mib}, ""},
-		"owed":                 {Reading{Free: 100 * mib, Owed: 20 * mib}, "20 MiB of it reserved"},
-		"the journal's disk":   {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib, Apart: true}, "journal directory /j has 30 MiB free, the threshold is 40 MiB"},
+		"room": {Reading{Free: 100 * mib}, ""},
+		"owed": {Reading{Free: 100 * mib, Owed: 20 * mib}, "20 MiB of it reserved"},
+		"the journal's disk": {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib, Apart: true},
+			"journal directory /j has 30 MiB free, the threshold is 40 MiB"},
 		"it need not grow":     {Reading{Free: 900 * mib, Apart: true}, ""},
 		"the journal's is not": {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib}, ""},
 	} {

@@ -15,7 +15,8 @@ func TestEnd(t *testing.T) {
 	c.Assign(2, 0)
 	c.Assign(5, 10)
 	c.Assign(6, 30)
-	for epoch, want := range map[int32][2]int64{-1: {-1, -1}, 0: {0, 0}, 1: {1, 0}, 2: {2, 10}, 3: {2, 10}, 4: {2, 10}, 5: {5, 30}, 6: {6, 42}, 7: {-1, -1}} {
+	for epoch, want := range map[int32][2]int64{-1: {-1, -1}, 0: {0, 0}, 1: {1, 0}, 2: {2, 10}, 3: {2, 10}, 4: {2, 10}, 5: {5, 30},
+		6: {6, 42}, 7: {-1, -1}} {
 		if e, o := c.End(epoch, 42); int64(e) != want[0] || o != want[1] {
 			t.Errorf("End(%d) = %d, %d; want %v", epoch, e, o, want)
 		}
@@ -104,7 +105,7 @@ func TestAgainstEveryRecord(t *testing.T) {
 	})
 }
 
-func TestEntriesThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidEntriesAreRefused(t *testing.T) {
 	for _, list := range [][]Entry{{{-1, 0}}, {{0, -1}}, {{2, 5}, {2, 6}}, {{2, 5}, {1, 6}}, {{2, 5}, {3, 4}}} {
 		if c, err := Of(list); err == nil || c.Latest() != -1 {
 			t.Errorf("%v is taken: %v", list, c)

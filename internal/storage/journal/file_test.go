@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -65,7 +66,8 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 			n := rapid.IntRange(1, 3).Draw(t, "pieces")
 			var pieces [][]byte
 			for k := range n {
-				size := rapid.SampledFrom([]int{0, 1, 8, 80, 500, 4095, 4096, 4097, referAt - 1, referAt, 70_000, stageMax - 1, stageMax + 3}).Draw(t, "size")
+				size := rapid.SampledFrom([]int{0, 1, 8, 80, 500, 4095, 4096, 4097, referAt - 1, referAt, 70_000, stageMax - 1,
+					stageMax + 3}).Draw(t, "size")
 				pieces = append(pieces, bytes.Repeat([]byte{16*i + byte(k)}, size))
 				want = append(want, pieces[len(pieces)-1]...)
 			}
@@ -131,4 +133,31 @@ func (f *failsOnce) WriteDirect(p []byte, off int64) (int, error) {
 		return 0, vfs.ErrLocked // any error
 	}
 	return f.WriteAt(p, off)
+}
+
+// I5: a failed fdatasync kills the file. The kernel may have dropped the pages, so a second one
+// would succeed without having written them.
+func TestI5AFailedSyncKillsTheFile(t *testing.T) {
+	under, err := vfs.Memory().Create("/j")
+	ok(t, err)
+	f := &file{f: &syncFailsOnce{File: under}, begun: true}
+	if err := f.sync(); err == nil || errors.Is(err, errDeadFile) {
+		t.Fatalf("the first sync: %v", err)
+	}
+	if err := f.sync(); !errors.Is(err, errDeadFile) || !f.dead() {
+		t.Errorf("the second sync: %v", err)
+	}
+}
+
+type syncFailsOnce struct {
+	vfs.File
+	failed bool
+}
+
+func (f *syncFailsOnce) Datasync() error {
+	if !f.failed {
+		f.failed = true
+		return vfs.ErrLocked // any error
+	}
+	return f.File.Datasync()
 }

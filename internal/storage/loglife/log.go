@@ -22,8 +22,8 @@ const (
 	// Failing: a write or datasync of the last segment failed. The maintenance goroutine will
 	// continue the log in a new one.
 	Failing
-	// Quarantined: frames that no segment holds are quarantined in a file, from which a repair or a start
-	// replays them. The log pins neither the journal nor memory.
+	// Quarantined: frames that no segment holds are quarantined in a file, from which a repair or a
+	// start replays them. The log pins neither the journal nor memory.
 	Quarantined
 	// QuarantinedStuck is Quarantined and SwapStuck.
 	QuarantinedStuck

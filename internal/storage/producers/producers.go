@@ -130,7 +130,8 @@ func (s *State) Check(b record.Batch) (d Duplicate, dup bool, err error) {
 		return d, false, fmt.Errorf("%w: producer %d sent epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch, latest)
 	case epoch > latest:
 		if first != 0 {
-			return d, false, fmt.Errorf("%w: producer %d began epoch %d with sequence %d instead of 0", ErrOutOfOrderSequence, id, epoch, first)
+			return d, false, fmt.Errorf("%w: producer %d began epoch %d with sequence %d instead of 0", ErrOutOfOrderSequence, id,
+				epoch, first)
 		}
 		return d, false, nil
 	}

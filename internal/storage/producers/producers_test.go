@@ -54,7 +54,8 @@ func TestCheck(t *testing.T) {
 		"duplicate under new epoch": {made(t, 0, 1, 6, 12, 2), -1, ErrOutOfOrderSequence},
 	} {
 		d, dup, err := s.Check(c.b)
-		if dup != (c.dup >= 0) || dup && (d.BaseOffset != c.dup || d.LastOffset != c.dup+1) || !errors.Is(err, c.want) || c.want == nil && err != nil {
+		if dup != (c.dup >= 0) || dup && (d.BaseOffset != c.dup || d.LastOffset != c.dup+1) || !errors.Is(err, c.want) ||
+			c.want == nil && err != nil {
 			t.Errorf("%s: %+v, %v, %v", name, d, dup, err)
 		}
 	}
@@ -151,7 +152,8 @@ func TestAgainstEveryBatch(t *testing.T) {
 				if got != dup || !errors.Is(err, want) || want == nil && err != nil {
 					t.Fatalf("dup %v, %v; want %v, %v", got, err, dup, want)
 				}
-				if dup && !slices.ContainsFunc(m.of(id), func(x record.Batch) bool { return x.BaseOffset() == d.BaseOffset && x.LastOffset() == d.LastOffset }) {
+				if dup && !slices.ContainsFunc(m.of(id),
+					func(x record.Batch) bool { return x.BaseOffset() == d.BaseOffset && x.LastOffset() == d.LastOffset }) {
 					t.Fatalf("duplicate of %+v, which is not there", d)
 				}
 				if !dup && err == nil {
@@ -252,7 +254,7 @@ func TestLimitForgetsTheOldest(t *testing.T) {
 }
 
 // A producer's window of durable batches survives any number of batches that are cut.
-func TestTakenBackBatchesPushNothingOut(t *testing.T) {
+func TestCutBatchesPushNothingOut(t *testing.T) {
 	var s State
 	s.MarkDurable(0)
 	for i := range int32(20) {
@@ -277,7 +279,7 @@ func TestTakenBackBatchesPushNothingOut(t *testing.T) {
 }
 
 // A producer that was idle for longer than the expiry is forgotten, wherever it is in the list.
-func TestExpireLooksAtAll(t *testing.T) {
+func TestExpireChecksAllProducers(t *testing.T) {
 	s := State{Expiry: time.Hour}
 	s.Add(made(t, 0, 1, 0, 0, 1), now)
 	s.Add(made(t, 1, 2, 0, 0, 1), now.Add(-2*time.Hour))
@@ -294,8 +296,10 @@ func TestEncoding(t *testing.T) {
 	s.Add(made(t, 7, 1, 0, 9, 1), now.Add(time.Millisecond))
 	const (
 		head  = "02000000"
-		first = "02010000000000000300" + "0068e5cf8b010000" + "01" + "0700000008000000" + "0600000000000000" + "01000000" + "0500000000000000"
-		other = "01000000000000000000" + "0168e5cf8b010000" + "01" + "0900000009000000" + "0700000000000000" + "00000000" + "0700000000000000"
+		first = "02010000000000000300" + "0068e5cf8b010000" + "01" + "0700000008000000" + "0600000000000000" + "01000000" +
+			"0500000000000000"
+		other = "01000000000000000000" + "0168e5cf8b010000" + "01" + "0900000009000000" + "0700000000000000" + "00000000" +
+			"0700000000000000"
 	)
 	if got := hex.EncodeToString(s.Append(nil, 100)); got != head+first+other {
 		t.Errorf("encoded as\n%s, want\n%s", got, head+first+other)

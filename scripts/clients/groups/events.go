@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// A member is told by variables: BOOTSTRAP, GROUP, MEMBER (its client id),
-// TOPIC (a name, or a regular expression that begins with ^), PROTOCOL
-// (classic or consumer), ASSIGNOR, INSTANCE and SESSION_MS (each empty for the
-// client's default). It starts at the earliest offset where none is committed,
-// looks for new partitions about every second, commits what it has read before
-// it reads on, and leaves on SIGTERM with exit code 0. It prints, each line at
-// once:
+// A member is configured by variables: BOOTSTRAP, GROUP, MEMBER (its client id), TOPIC (a name, or
+// a regular expression that begins with ^), PROTOCOL (classic or consumer), ASSIGNOR, INSTANCE and
+// SESSION_MS (each empty for the client's default). It starts at the earliest offset if none is
+// committed, looks for new partitions about every second, commits the records that it has read
+// before it reads further, and leaves on SIGTERM with exit code 0. It prints these lines without
+// buffering:
 //
-//	A TOPIC:PARTITION...                 it was given these too
-//	L TOPIC:PARTITION...                 it gave these up, or lost them
+//	A TOPIC:PARTITION...                 further partitions were assigned
+//	L TOPIC:PARTITION...                 partitions were revoked or lost
 //	R TOPIC PARTITION OFFSET VALUE       it read a record
-//	C TOPIC PARTITION OFFSET             a commit of its was acknowledged
-//	E anything                           something that may go wrong did
+//	C TOPIC PARTITION OFFSET             its commit was acknowledged
+//	E anything                           an error that may happen
 //
-// A client that does not learn of its commits' success leaves C out.
+// A client that does not learn of its commits' success omits C.
 const (
 	evAssigned  = 'A'
 	evLost      = 'L'

@@ -1,15 +1,14 @@
-// Command groups takes real consumers of a group through the life of a group:
-// members come, leave and are killed, the topic grows, the broker is killed
-// while all of that goes on. Afterwards every acknowledged record must have been
-// seen, and nobody may ever have gone back behind what was committed.
+// Command groups runs real consumers through the life of a consumer group: members join, leave and
+// are killed, the topic grows, and the broker is killed during all of that. Afterwards every
+// acknowledged record must have been read, and no member may have restarted before a committed
+// offset.
 //
 //	groups [flags] -- PROGRAM [ARG...]
 //
-// PROGRAM is one consumer, of any client. It gets what to do in variables and
-// says what it does on its standard output; see events.go. "groups member" is
-// such a program for franz-go. The broker is one of its own, on a port and in a
-// directory of its own: it has to be killed. The command knows nothing of the
-// broker but its protocol and its flags.
+// PROGRAM is one consumer, of any client. Variables configure it, and it reports its actions on
+// standard output; see events.go. "groups member" is such a program for franz-go. The command
+// starts its own broker, with its own port and directory, because it kills it. The command knows
+// only the broker's protocol and its flags.
 package main
 
 import (
@@ -22,11 +21,11 @@ import (
 	"time"
 )
 
-// config is what the command line says.
+// config is the command line.
 type config struct {
 	chronikd string
 	dir      string
-	protocol string // classic, consumer, or mixed: one member so, the next so
+	protocol string // classic, consumer, or mixed: alternating
 	assignor string
 	static   bool
 	regex    bool

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// say prints lines at once, whole.
+// say prints whole lines without buffering.
 type say struct {
 	mu  sync.Mutex
 	out *bufio.Writer
@@ -26,12 +26,12 @@ func (s *say) line(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 	err := s.out.Flush()
 	s.mu.Unlock()
-	if err != nil { // nobody listens any more
+	if err != nil { // the reader has gone
 		os.Exit(1)
 	}
 }
 
-// consume is a member that is franz-go's consumer.
+// consume is a member that uses franz-go's consumer.
 func consume(ctx context.Context) error {
 	s := &say{out: bufio.NewWriter(os.Stdout)}
 	opts, err := memberOpts(s)
@@ -53,7 +53,7 @@ func consume(ctx context.Context) error {
 		fetches.EachRecord(func(r *kgo.Record) {
 			s.line("R %s %d %d %s", r.Topic, r.Partition, r.Offset, r.Value)
 		})
-		// Its own time: what was read is committed before a leave.
+		// With its own time limit: records that were read are committed before the leave.
 		done, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		err := cl.CommitRecords(done, fetches.Records()...)
 		cancel()

@@ -21,7 +21,7 @@ func (s *scenario) play(ctx context.Context) error {
 	return nil
 }
 
-// create makes a topic.
+// create creates a topic.
 func (s *scenario) create(ctx context.Context, name string, partitions int32) error {
 	if _, err := s.adm.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
 		return fmt.Errorf("create %s: %w", name, err)
@@ -36,7 +36,7 @@ func (s *scenario) more(name string, from, to int32) {
 	}
 }
 
-// come: one member, then three.
+// come starts one member, then three.
 func (s *scenario) come(ctx context.Context) error {
 	if _, err := s.join(1, "m1"); err != nil {
 		return err
@@ -52,9 +52,9 @@ func (s *scenario) come(ctx context.Context) error {
 	return s.shared(ctx)
 }
 
-// die: one is killed and cannot say so. If it has an instance id, another that
-// comes with it gets what it had, and the others notice nothing. (With KIP-848
-// an instance id is free only when its member has gone by itself, or is missed.)
+// die kills a member, which cannot leave the group. If it has an instance id, another member with
+// that id gets its partitions, and the others notice nothing. (With KIP-848 an instance id is free
+// only when its member has left, or its session has timed out.)
 func (s *scenario) die(ctx context.Context) error {
 	victim := s.members[1]
 	had, _ := s.world.owned(victim.name)
@@ -87,7 +87,7 @@ func (s *scenario) die(ctx context.Context) error {
 	return nil
 }
 
-// brokerDies: in the middle of everything.
+// brokerDies kills the broker while members read.
 func (s *scenario) brokerDies(ctx context.Context) error {
 	if err := s.broker.restart(ctx); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *scenario) brokerDies(ctx context.Context) error {
 	return s.shared(ctx)
 }
 
-// grow: the topic has more partitions, or the pattern more topics.
+// grow adds partitions to the topic, or topics to the pattern.
 func (s *scenario) grow(ctx context.Context) error {
 	answers, err := s.adm.UpdatePartitions(ctx, 8, topic)
 	if err == nil {
@@ -115,7 +115,7 @@ func (s *scenario) grow(ctx context.Context) error {
 	return s.shared(ctx)
 }
 
-// leave: one leaves, others come; the broker is killed while they do.
+// leave stops one member and starts others; the broker is killed meanwhile.
 func (s *scenario) leave(ctx context.Context) error {
 	first := s.members[0]
 	if err := s.end(ctx, first); err != nil {
@@ -136,8 +136,8 @@ func (s *scenario) leave(ctx context.Context) error {
 	return s.shared(ctx)
 }
 
-// rest: all leave, the broker is killed, and one comes back to what was
-// committed, no record before it and none after it.
+// rest stops all members and kills the broker. One member then continues at the committed offsets,
+// with no record before them and none missing.
 func (s *scenario) rest(ctx context.Context) error {
 	if err := s.end(ctx, s.members...); err != nil {
 		return err
@@ -179,8 +179,8 @@ func (s *scenario) rest(ctx context.Context) error {
 	return s.end(ctx, m)
 }
 
-// end stops members. One with an instance id is still in the group then, until
-// an administrator takes it out.
+// end stops members. A member with an instance id stays in the group until an administrator removes
+// it.
 func (s *scenario) end(ctx context.Context, list ...*process) error {
 	list = append([]*process(nil), list...)
 	for _, m := range list {
@@ -195,7 +195,7 @@ func (s *scenario) end(ctx context.Context, list ...*process) error {
 	return s.remove(ctx, list)
 }
 
-// empty waits until the group has no member, and returns its commits.
+// empty waits until the group has no members, and returns its commits.
 func (s *scenario) empty(ctx context.Context) (map[place]int64, error) {
 	err := await(ctx, "the group is empty", func() error {
 		answer, err := s.adm.ListGroups(ctx)
@@ -213,7 +213,7 @@ func (s *scenario) empty(ctx context.Context) (map[place]int64, error) {
 	return s.commits(ctx)
 }
 
-// remove takes members that have stopped out of the group by their instances.
+// remove removes stopped members from the group by their instance ids.
 func (s *scenario) remove(ctx context.Context, list []*process) error {
 	if s.protocol == "consumer" {
 		return s.removeConsumers(ctx, list)

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// process is a program of this run, whose last words are kept in a file.
+// process is a program of this run with a file of its output.
 type process struct {
 	name string
 	log  string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and everything it said was heard
+	done chan struct{} // closed when it has ended and all its lines were handled
 	err  error         // valid after done
 }
 
-// start runs a program; hear gets its standard output line by line.
+// start runs a program and calls hear with each line of its standard output.
 func start(dir, name string, env, argv []string, hear func(line string)) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	errs, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -33,7 +33,7 @@ func start(dir, name string, env, argv []string, hear func(line string)) (*proce
 	}
 	p.cmd = exec.Command(argv[0], argv[1:]...)
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), errs
-	// Not for the terminal's signals: whoever starts it ends it.
+	// Signals of the terminal must not reach it: the caller ends it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
@@ -60,20 +60,20 @@ func start(dir, name string, env, argv []string, hear func(line string)) (*proce
 	return p, nil
 }
 
-// alive says how a process ended that should not have.
+// alive returns an error if a process has ended that should not have.
 func (p *process) alive() error {
 	select {
 	case <-p.done:
 		if p.err == nil {
-			return fmt.Errorf("%s ended by itself", p.name)
+			return fmt.Errorf("%s ended unexpectedly", p.name)
 		}
-		return fmt.Errorf("%s ended by itself: %w", p.name, p.err)
+		return fmt.Errorf("%s ended unexpectedly: %w", p.name, p.err)
 	default:
 		return nil
 	}
 }
 
-// kill is kill -9.
+// kill sends SIGKILL.
 func (p *process) kill() {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		fmt.Fprintf(os.Stderr, "kill %s: %v\n", p.name, err)
@@ -81,7 +81,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop asks it to end, which must succeed.
+// stop sends SIGTERM and waits; the process must exit with 0.
 func (p *process) stop(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", p.name, err)
@@ -109,12 +109,12 @@ func (p *process) tail() string {
 	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
 }
 
-// broker is a chronikd that comes back at the address that it had.
+// broker is a chronikd that keeps its address over restarts.
 type broker struct {
 	*process
 	binary, dir string
 	addr        string
-	session     string // of members of the new protocol, in milliseconds
+	session     string // session timeout of members of the new protocol, in milliseconds
 }
 
 var ready = regexp.MustCompile(`"msg":"ready".*"listen":\["([^"]+)"`)
@@ -125,7 +125,7 @@ func startBroker(ctx context.Context, binary, dir, session string) (*broker, err
 	return b, err
 }
 
-// start begins or, after a kill, begins again and waits until it is ready.
+// start starts the broker, also after a kill, and waits until it is ready.
 func (b *broker) start(ctx context.Context) (err error) {
 	logged, _ := os.ReadFile(filepath.Join(b.dir, "chronikd.log"))
 	b.process, err = start(b.dir, "chronikd", nil, []string{b.binary, "--data-dir", filepath.Join(b.dir, "data"),
@@ -153,7 +153,7 @@ func (b *broker) start(ctx context.Context) (err error) {
 	})
 }
 
-// restart is kill -9 and a start.
+// restart kills the broker and starts it again.
 func (b *broker) restart(ctx context.Context) error {
 	b.kill()
 	return b.start(ctx)

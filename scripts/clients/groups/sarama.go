@@ -1,7 +1,7 @@
 //go:build ignore
 
-// A member of a group that is sarama's consumer; see events.go. It is built in a
-// module of its own, by ../sarama-group.sh, so that sarama is no dependency here.
+// A group member that uses sarama's consumer; see events.go. ../sarama-group.sh builds it as a
+// separate module, so that the tree does not depend on sarama.
 package main
 
 import (
@@ -27,8 +27,8 @@ func say(format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 }
 
-// handler reads what a session of the group gives. Sarama does not tell whether
-// a commit succeeded, so it says nothing of commits.
+// handler reads the records of a session. Sarama does not report whether a commit succeeded, so it
+// prints no C.
 type handler struct{}
 
 func places(s sarama.ConsumerGroupSession) string {

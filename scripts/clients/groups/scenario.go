@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// patience bounds every wait. It says nothing about how fast anything
-	// should be: a busy machine is no failure.
+	// patience bounds every wait. It is no requirement: a busy machine is not a failure.
 	patience = 3 * time.Minute
 	group    = "readers"
 	topic    = "life-of-a-group"
@@ -52,7 +51,7 @@ type scenario struct {
 	broker  *broker
 	cl      *kgo.Client
 	adm     *kadm.Client
-	members []*process // the living
+	members []*process // running members
 	dead    []*process
 	writer  *writer
 	all     []place
@@ -96,7 +95,7 @@ func run(ctx context.Context, c config) (err error) {
 	return s.verdict(ctx)
 }
 
-// watch asks the broker for the group's commits, again and again.
+// watch reads the group's commits repeatedly.
 func (s *scenario) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		if now, err := s.commits(ctx); err == nil {
@@ -126,13 +125,13 @@ func (s *scenario) commits(ctx context.Context) (map[place]int64, error) {
 	return now, nil
 }
 
-// step says where a run is, in the log of the run.
+// step prints the current step of a run.
 func (s *scenario) step(format string, args ...any) {
 	fmt.Printf("%6.1fs %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// session is the members' session timeout in milliseconds: short where one is to
-// be missed, long where it is to be back before anybody misses it.
+// session returns the members' session timeout in milliseconds: short if a member must time out,
+// long if it must return before its timeout.
 func (s *scenario) session() string {
 	if s.static {
 		return "60000"
@@ -140,8 +139,8 @@ func (s *scenario) session() string {
 	return "6000"
 }
 
-// join starts a member. Its number makes its name, its instance and, in a mixed
-// group, its protocol.
+// join starts a member. Its number determines its name, its instance id and, in a mixed group, its
+// protocol.
 func (s *scenario) join(number int, name string) (*process, error) {
 	protocol, subscribe, instance := s.protocol, topic, ""
 	if protocol == "mixed" {
@@ -165,7 +164,7 @@ func (s *scenario) join(number int, name string) (*process, error) {
 		if err != nil {
 			ev.kind = evError
 		}
-		s.world.hear(name, ev)
+		s.world.handle(name, ev)
 	})
 	if err != nil {
 		return nil, errors.Join(err, out.Close())
@@ -174,7 +173,7 @@ func (s *scenario) join(number int, name string) (*process, error) {
 	return m, nil
 }
 
-// gone forgets members that have ended.
+// gone removes members that have ended.
 func (s *scenario) gone(list ...*process) {
 	for _, m := range list {
 		s.members = slices.DeleteFunc(s.members, func(o *process) bool { return o == m })
@@ -183,8 +182,8 @@ func (s *scenario) gone(list ...*process) {
 	}
 }
 
-// shared waits until the living share all partitions, and then until they have
-// committed all that was written before.
+// shared waits until the running members share all partitions, and then until they have committed
+// all records that were written before.
 func (s *scenario) shared(ctx context.Context) error {
 	var names []string
 	for _, m := range s.members {
@@ -192,12 +191,12 @@ func (s *scenario) shared(ctx context.Context) error {
 	}
 	who := strings.Join(names, ", ")
 	err := await(ctx, who+" share the partitions", func() error {
-		return s.check(s.world.settled(s.all, names))
+		return s.check(s.world.distributed(s.all, names))
 	})
 	if err != nil {
 		return err
 	}
-	// Something newer than the wait that just ended, unless the end is reached.
+	// Wait for newer records than those of the previous wait, unless the writer has stopped.
 	more := s.writer.count() + 200
 	err = await(ctx, "more is written", func() error {
 		if n := s.writer.count(); n < more && !s.writer.stopped() {
@@ -218,7 +217,7 @@ func (s *scenario) shared(ctx context.Context) error {
 	return err
 }
 
-// check makes what cannot get better any more end the wait.
+// check makes errors that cannot recover end the wait.
 func (s *scenario) check(err error) error {
 	if err == nil {
 		return s.world.err()
@@ -234,7 +233,7 @@ func (s *scenario) check(err error) error {
 	return err
 }
 
-// verdict is what must hold in the end.
+// verdict checks the requirements at the end.
 func (s *scenario) verdict(ctx context.Context) error {
 	if err := s.writer.failed(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// removeConsumers takes static members of a KIP-848 group out of it in their
-// own name: a heartbeat with epoch -1 is a member's farewell for good.
+// removeConsumers removes static members of a KIP-848 group in their own name: a heartbeat with
+// epoch -1 is a member's final leave.
 func (s *scenario) removeConsumers(ctx context.Context, list []*process) error {
 	describe := kmsg.NewPtrConsumerGroupDescribeRequest()
 	describe.Groups = []string{group}

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// world is what is known of the group, from the members, the writer and the
-// broker, and what of it cannot be right.
+// world collects the state of the group from the members, the writer and the broker, and detects
+// contradictions.
 type world struct {
 	mu        sync.Mutex
 	owners    map[place]map[string]bool // by the name of the member
 	next      map[string]map[place]int64
 	floor     map[place]int64 // acknowledged commits, from the members' own lines
-	committed map[place]int64 // as the broker last said
-	exact     map[place]int64 // where the next reader must begin, if that is known
+	committed map[place]int64 // as last reported by the broker
+	exact     map[place]int64 // the next reader's first offset, if it is known
 	written   map[place]map[int64]string
 	ends      map[place]int64 // one after the last acknowledged record
 	seen      map[place]map[int64]string
@@ -37,15 +37,15 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// err is what was wrong so far.
+// err returns the contradictions so far.
 func (w *world) err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return errors.Join(w.wrong...)
 }
 
-// hear takes one line of a member.
-func (w *world) hear(member string, ev event) {
+// handle handles one line of a member.
+func (w *world) handle(member string, ev event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch ev.kind {
@@ -76,10 +76,9 @@ func (w *world) own(member string, p place) {
 	if w.next[member] == nil {
 		w.next[member] = map[place]int64{}
 	}
-	// Negative: at least there. What was acknowledged before its owner was
-	// told to give up the partition was acknowledged before this member asked
-	// where to begin, and lines of the former that come late only make the
-	// bound a lower one.
+	// Negative: at least this offset. Commits that were acknowledged before the former owner gave
+	// up the partition were acknowledged before this member read its start offset. Late lines of
+	// the former owner only lower this bound.
 	w.next[member][p] = -1 - w.floor[p]
 }
 
@@ -88,7 +87,7 @@ func (w *world) disown(member string, p place) {
 	delete(w.next[member], p)
 }
 
-// read holds a record against what the member has read before.
+// read compares a record with those that the member has read before.
 func (w *world) read(member string, p place, offset int64, value string) {
 	w.reads++
 	if want, ok := w.exact[p]; ok {
@@ -97,8 +96,8 @@ func (w *world) read(member string, p place, offset int64, value string) {
 			w.fail("%s begins %s at %d, but %d was committed when the group was empty", member, p, offset, want)
 		}
 	}
-	// Some clients hand out what they have of a partition that they just gave
-	// up; such a record counts as seen, and that is all.
+	// Some clients deliver buffered records of a partition that they have just given up; such a
+	// record only counts as read.
 	if next, ok := w.next[member][p]; ok {
 		if next < 0 && offset < -1-next {
 			w.fail("%s begins %s at %d, behind %d, which was committed before", member, p, offset, -1-next)
@@ -127,7 +126,7 @@ func (w *world) dead(member string) {
 	delete(w.next, member)
 }
 
-// acked notes a record that the broker has acknowledged.
+// acked records that the broker has acknowledged a record.
 func (w *world) acked(p place, offset int64, value string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +140,7 @@ func (w *world) acked(p place, offset int64, value string) {
 	w.ends[p] = max(w.ends[p], offset+1)
 }
 
-// commits takes all the broker says it has of the group.
+// commits receives all committed offsets of the group.
 func (w *world) commits(now map[place]int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,8 +156,8 @@ func (w *world) commits(now map[place]int64) {
 	}
 }
 
-// resume says that nobody is in the group now: the next reader of a partition
-// begins exactly at its commit.
+// resume is called when the group is empty: the next reader of a partition starts exactly at the
+// committed offset.
 func (w *world) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,9 +169,8 @@ func (w *world) resume() {
 	}
 }
 
-// settled says why these members do not share the partitions yet: each
-// partition has one owner, each member some.
-func (w *world) settled(all []place, members []string) error {
+// distributed returns nil if each partition has one owner and each of these members a partition.
+func (w *world) distributed(all []place, members []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	has := map[string]bool{}
@@ -192,7 +190,7 @@ func (w *world) settled(all []place, members []string) error {
 	return nil
 }
 
-// owned returns what a member owns, in order, and how often that has changed.
+// owned returns the partitions of a member, in order, and how often they have changed.
 func (w *world) owned(member string) (names string, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,7 +204,7 @@ func (w *world) owned(member string) (names string, changes int) {
 	return strings.Join(list, " "), w.changes[member]
 }
 
-// behind says whether commits have not reached these ends yet.
+// behind returns an error if commits have not reached these offsets yet.
 func (w *world) behind(ends map[place]int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,7 +224,7 @@ func (w *world) unseen() (records, reads int) {
 		for offset, value := range written {
 			records++
 			if got, ok := w.seen[p][offset]; !ok {
-				w.fail("nobody saw %q at %d of %s", value, offset, p)
+				w.fail("no member read %q at %d of %s", value, offset, p)
 			} else if got != value {
 				w.fail("%q was acknowledged at %d of %s, %q was read there", value, offset, p, got)
 			}

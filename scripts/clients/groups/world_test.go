@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// tell lets a world hear lines of members: "NAME: LINE". A line of no member is
-// an acknowledged record: "ack TOPIC PARTITION OFFSET VALUE".
-func tell(t *testing.T, w *world, lines ...string) {
+// feed passes lines of members to a world: "NAME: LINE". A line without a member is an acknowledged
+// record: "ack TOPIC PARTITION OFFSET VALUE".
+func feed(t *testing.T, w *world, lines ...string) {
 	t.Helper()
 	for _, l := range lines {
 		name, said, ok := strings.Cut(l, ": ")
@@ -23,19 +23,19 @@ func tell(t *testing.T, w *world, lines ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.hear(name, ev)
+		w.handle(name, ev)
 	}
 }
 
 func TestAGroupThatDidWell(t *testing.T) {
 	w := newWorld()
-	tell(t, w, "ack t 0 0 a", "ack t 0 1 b", "a: A t:0", "a: R t 0 0 a", "a: C t 0 1", "a: R t 0 1 b", "a: L t:0",
+	feed(t, w, "ack t 0 0 a", "ack t 0 1 b", "a: A t:0", "a: R t 0 0 a", "a: C t 0 1", "a: R t 0 1 b", "a: L t:0",
 		"b: A t:0", "b: R t 0 1 b", "b: C t 0 2", "b: E whatever")
 	w.commits(map[place]int64{{"t", 0}: 2})
 	if records, reads := w.unseen(); records != 2 || reads != 3 || w.err() != nil {
 		t.Errorf("%d records, %d reads, %v", records, reads, w.err())
 	}
-	if err := w.settled([]place{{"t", 0}}, []string{"b"}); err != nil {
+	if err := w.distributed([]place{{"t", 0}}, []string{"b"}); err != nil {
 		t.Error(err)
 	}
 	if err := w.behind(map[place]int64{{"t", 0}: 2}); err != nil {
@@ -50,18 +50,38 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		after  map[place]int64
 		want   string
 	}{
-		"a record is left out":          {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 2 z"}, want: "reads 2 of t:0 after 0"},
-		"a record comes twice":          {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 0 x"}, want: "reads 0 of t:0 after 0"},
-		"nobody saw a record":           {lines: []string{"ack t 0 5 x"}, want: `nobody saw "x" at 5`},
-		"another was seen there":        {lines: []string{"ack t 0 5 x", "a: R t 0 5 y"}, want: `"y" was read there`},
-		"two see different records":     {lines: []string{"a: R t 0 5 x", "b: R t 0 5 y"}, want: `where "x" was before`},
-		"two are acknowledged there":    {lines: []string{"ack t 0 5 x", "ack t 0 5 y"}, want: "both acknowledged"},
-		"it begins behind a commit":     {lines: []string{"a: C t 0 7", "b: A t:0", "b: R t 0 6 x"}, want: "begins t:0 at 6, behind 7"},
-		"the commit goes back":          {before: map[place]int64{{"t", 0}: 9}, after: map[place]int64{{"t", 0}: 8}, want: "went back from 9 to 8"},
-		"the commit is gone":            {before: map[place]int64{{"t", 0}: 9}, after: map[place]int64{}, want: "commit of t:0 at 9 is gone"},
-		"a commit was not kept":         {lines: []string{"a: C t 0 10"}, after: map[place]int64{{"t", 0}: 9}, want: "told that 10 of t:0 is committed; it is 9"},
-		"a new reader leaves some out":  {after: map[place]int64{{"t", 0}: 9}, lines: []string{"resume", "a: A t:0", "a: R t 0 10 x"}, want: "begins t:0 at 10, but 9"},
-		"a new reader begins too early": {after: map[place]int64{{"t", 0}: 9}, lines: []string{"resume", "a: A t:0", "a: R t 0 8 x"}, want: "begins t:0 at 8, but 9"},
+		"a record is left out":       {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 2 z"}, want: "reads 2 of t:0 after 0"},
+		"a record comes twice":       {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 0 x"}, want: "reads 0 of t:0 after 0"},
+		"no member read a record":    {lines: []string{"ack t 0 5 x"}, want: `no member read "x" at 5`},
+		"another was seen there":     {lines: []string{"ack t 0 5 x", "a: R t 0 5 y"}, want: `"y" was read there`},
+		"two see different records":  {lines: []string{"a: R t 0 5 x", "b: R t 0 5 y"}, want: `where "x" was before`},
+		"two are acknowledged there": {lines: []string{"ack t 0 5 x", "ack t 0 5 y"}, want: "both acknowledged"},
+		"it begins behind a commit":  {lines: []string{"a: C t 0 7", "b: A t:0", "b: R t 0 6 x"}, want: "begins t:0 at 6, behind 7"},
+		"the commit goes back": {
+			before: map[place]int64{{"t", 0}: 9},
+			after:  map[place]int64{{"t", 0}: 8},
+			want:   "went back from 9 to 8",
+		},
+		"the commit is gone": {
+			before: map[place]int64{{"t", 0}: 9},
+			after:  map[place]int64{},
+			want:   "commit of t:0 at 9 is gone",
+		},
+		"a commit was not kept": {
+			lines: []string{"a: C t 0 10"},
+			after: map[place]int64{{"t", 0}: 9},
+			want:  "told that 10 of t:0 is committed; it is 9",
+		},
+		"a new reader leaves some out": {
+			after: map[place]int64{{"t", 0}: 9},
+			lines: []string{"resume", "a: A t:0", "a: R t 0 10 x"},
+			want:  "begins t:0 at 10, but 9",
+		},
+		"a new reader begins too early": {
+			after: map[place]int64{{"t", 0}: 9},
+			lines: []string{"resume", "a: A t:0", "a: R t 0 8 x"},
+			want:  "begins t:0 at 8, but 9",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +95,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 				w.resume()
 				lines = lines[1:]
 			}
-			tell(t, w, lines...)
+			feed(t, w, lines...)
 			if c.after != nil {
 				w.commits(c.after)
 				w.resume()
@@ -91,7 +111,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 func TestSharedIsOneOwnerEachAndSomethingForAll(t *testing.T) {
 	w := newWorld()
 	all := []place{{"t", 0}, {"t", 1}}
-	tell(t, w, "a: A t:0 t:1")
+	feed(t, w, "a: A t:0 t:1")
 	for _, c := range []struct {
 		line    string
 		members []string
@@ -103,8 +123,8 @@ func TestSharedIsOneOwnerEachAndSomethingForAll(t *testing.T) {
 		{"a: L t:1", []string{"a", "b"}, ""},
 		{"a: L t:0", []string{"b"}, "t:0 is owned by 0"},
 	} {
-		tell(t, w, c.line)
-		if err := w.settled(all, c.members); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		feed(t, w, c.line)
+		if err := w.distributed(all, c.members); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("after %q: %v, want %q", c.line, err, c.want)
 		}
 	}

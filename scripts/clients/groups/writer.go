@@ -11,8 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// writer writes numbered records to topics, about 500 a second to each, from
-// when it is told of a topic until it is stopped.
+// writer writes numbered records to topics, about 500 per second to each, until it is stopped.
 type writer struct {
 	cl    *kgo.Client
 	world *world
@@ -45,7 +44,7 @@ func (w *writer) write(topic string) {
 	})
 }
 
-// one writes a record; while the broker is dead it waits in the client.
+// one writes a record; while the broker is down the client buffers it.
 func (w *writer) one(topic, value string) {
 	w.cl.Produce(context.Background(), &kgo.Record{Topic: topic, Value: []byte(value)}, func(r *kgo.Record, err error) {
 		if err != nil {
@@ -58,7 +57,7 @@ func (w *writer) one(topic, value string) {
 	})
 }
 
-// stop ends writing and waits until everything is acknowledged.
+// stop stops writing and waits until all records are acknowledged.
 func (w *writer) stop() {
 	w.once.Do(func() {
 		close(w.quit)
@@ -79,7 +78,7 @@ func (w *writer) failed() error {
 	return errors.Join(w.errs[:min(3, len(w.errs))]...)
 }
 
-// stopped says that nothing more will be written.
+// stopped reports whether writing has stopped.
 func (w *writer) stopped() bool {
 	select {
 	case <-w.quit:
@@ -89,7 +88,7 @@ func (w *writer) stopped() bool {
 	}
 }
 
-// count is how many records are acknowledged.
+// count returns the number of acknowledged records.
 func (w *writer) count() (n int64) {
 	for _, end := range w.ends() {
 		n += end
@@ -97,7 +96,7 @@ func (w *writer) count() (n int64) {
 	return n
 }
 
-// ends is how far everything is acknowledged now.
+// ends returns the offsets up to which all records are acknowledged.
 func (w *writer) ends() map[place]int64 {
 	w.world.mu.Lock()
 	defer w.world.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command kgo writes and reads back records with franz-go at its defaults and
-// checks content, places and order. scripts/clients/run.sh runs it against a
-// broker; it speaks the protocol from outside and shares no code with one.
+// Command kgo writes and reads records with franz-go's defaults and checks content, positions and
+// order. scripts/clients/run.sh runs it against a broker; it speaks the protocol from outside and
+// shares no code with the broker.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 const partitions = 4
 
-// place is where a record was acknowledged.
+// place is the position of an acknowledged record.
 type place struct {
 	partition int32
 	offset    int64
@@ -28,7 +28,7 @@ type place struct {
 
 func main() {
 	brokers := flag.String("brokers", "127.0.0.1:9092", "comma-separated HOST:PORT")
-	records := flag.Int("records", 100_000, "records of each codec")
+	records := flag.Int("records", 100_000, "number of records for each codec")
 	prefix := flag.String("prefix", "kgo", "how the topics' names begin")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -59,7 +59,7 @@ func all(ctx context.Context, brokers []string, prefix string, n int) error {
 	return nil
 }
 
-// once makes a topic, writes and reads it.
+// once creates a topic, writes to it and reads it.
 func once(ctx context.Context, cl *kgo.Client, brokers []string, topic string, n int) error {
 	if _, err := kadm.NewClient(cl).CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
 		return fmt.Errorf("create: %w", err)
@@ -80,7 +80,7 @@ func once(ctx context.Context, cl *kgo.Client, brokers []string, topic string, n
 	return consume(ctx, reader, at)
 }
 
-// record is the i-th one.
+// record returns the i-th record.
 func record(i int) *kgo.Record {
 	return &kgo.Record{
 		Key:     fmt.Appendf(nil, "key-%d", i%997),
@@ -89,7 +89,7 @@ func record(i int) *kgo.Record {
 	}
 }
 
-// produce writes n records and returns which one was acknowledged where.
+// produce writes n records and returns the position of each.
 func produce(ctx context.Context, cl *kgo.Client, n int) (map[place]int, error) {
 	var mu sync.Mutex
 	at, failed := make(map[place]int, n), []error(nil)
@@ -118,7 +118,7 @@ func produce(ctx context.Context, cl *kgo.Client, n int) (map[place]int, error) 
 	return at, nil
 }
 
-// consume reads as many records as were written and holds them against it.
+// consume reads as many records as were written and compares them.
 func consume(ctx context.Context, cl *kgo.Client, at map[place]int) error {
 	next, last := make(map[int32]int64), make(map[string]int)
 	for seen := 0; seen < len(at); {

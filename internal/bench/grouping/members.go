@@ -9,40 +9,41 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
 // dialers is the number of connections that are opened concurrently.
 const dialers = 64
 
-// crowd is the members of some groups. Each has its own goroutine, which ends when it leaves or
+// memberSet is the members of some groups. Each has its own goroutine, which ends when it leaves or
 // when the context ends.
-type crowd struct {
-	interval time.Duration // between heartbeats, if the broker does not set it
-	fixed    bool          // use interval even if the broker sets it
-	boards   []*board
-	members  []*member
-	record   atomic.Pointer[recorder] // counts heartbeats; nil when they are not counted
-	work     sync.WaitGroup
+type memberSet struct {
+	interval   time.Duration // between heartbeats, if the broker does not set it
+	fixed      bool          // use interval even if the broker sets it
+	states     []*groupState
+	members    []*member
+	heartbeats atomic.Pointer[heartbeatRecorder] // counts heartbeats; nil when they are not counted
+	work       sync.WaitGroup
 
 	mu     sync.Mutex
 	failed error // the first error that a member cannot continue after
 	fail   context.CancelCauseFunc
 }
 
-// recorder counts heartbeats.
-type recorder struct {
-	window *meter.Window
-	lanes  []*meter.Lane // shared by the members
+// heartbeatRecorder counts heartbeats.
+type heartbeatRecorder struct {
+	window    *meter.Window
+	recorders []*meter.Recorder // shared by the members
 }
 
 // member is one member of a group.
 type member struct {
-	crowd   *crowd
+	all     *memberSet
 	number  int
 	player  player
 	caller  *caller
-	board   *board
+	state   *groupState
 	quit    chan struct{} // closed to make it leave
 	left    chan struct{} // closed when it has left
 	rejoins int
@@ -50,17 +51,24 @@ type member struct {
 
 // gather connects members; member i belongs to group i/perGroup, whose coordinator is at addrs. It
 // calls fail with the first error that a member cannot continue after.
-func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*crowd, error) {
-	c := &crowd{fail: fail, members: make([]*member, len(groups)*perGroup)}
+func gather(
+	ctx context.Context,
+	fail context.CancelCauseFunc,
+	p Protocol,
+	t *topic,
+	groups, addrs []string,
+	perGroup int,
+) (*memberSet, error) {
+	c := &memberSet{fail: fail, members: make([]*member, len(groups)*perGroup)}
 	for range groups {
-		c.boards = append(c.boards, newBoard(t.partitions))
+		c.states = append(c.states, newGroupState(t.partitions))
 	}
 	errs := make([]error, dialers)
 	var wg sync.WaitGroup
 	for d := range dialers {
 		wg.Go(func() {
 			for i := d; i < len(c.members) && errs[d] == nil; i += dialers {
-				c.members[i], errs[d] = c.connect(ctx, p, t, groups[i/perGroup], addrs[i/perGroup], i, c.boards[i/perGroup])
+				c.members[i], errs[d] = c.connect(ctx, p, t, groups[i/perGroup], addrs[i/perGroup], i, c.states[i/perGroup])
 			}
 		})
 	}
@@ -71,17 +79,17 @@ func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *to
 	return c, nil
 }
 
-func (c *crowd) connect(ctx context.Context, p Protocol, t *topic, group, addr string, i int, b *board) (*member, error) {
+func (c *memberSet) connect(ctx context.Context, p Protocol, t *topic, group, addr string, i int, b *groupState) (*member, error) {
 	caller, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &member{crowd: c, number: i, caller: caller, board: b, quit: make(chan struct{}), left: make(chan struct{}),
+	return &member{all: c, number: i, caller: caller, state: b, quit: make(chan struct{}), left: make(chan struct{}),
 		player: newPlayer(p, caller, t, group, fmt.Sprintf("%s-member-%d", group, i))}, nil
 }
 
 // start starts members.
-func (c *crowd) start(ctx context.Context, members ...*member) {
+func (c *memberSet) start(ctx context.Context, members ...*member) {
 	for _, m := range members {
 		c.work.Go(func() {
 			defer close(m.left)
@@ -103,7 +111,7 @@ func (m *member) live(ctx context.Context) error {
 	if err := joinPatiently(ctx, m.player); err != nil {
 		return err
 	}
-	m.board.assigned(m.number, m.player.share())
+	m.state.assigned(m.number, m.player.share())
 	next := time.NewTimer(0)
 	defer next.Stop()
 	again := true // in the new protocol a member confirms its assignment at once
@@ -113,7 +121,7 @@ func (m *member) live(ctx context.Context) error {
 		case <-next.C:
 		case <-m.quit:
 			err := m.player.leave()
-			m.board.left(m.number)
+			m.state.left(m.number)
 			return err
 		case <-ctx.Done():
 			return nil
@@ -122,7 +130,7 @@ func (m *member) live(ctx context.Context) error {
 		if again, err = m.beat(ctx); err != nil {
 			return err
 		}
-		m.board.assigned(m.number, m.player.share())
+		m.state.assigned(m.number, m.player.share())
 	}
 }
 
@@ -133,26 +141,26 @@ func (m *member) wait(again bool) time.Duration {
 		return 0
 	}
 	d := m.player.heartbeat()
-	if d == 0 || m.crowd.fixed {
-		d = m.crowd.interval
+	if d == 0 || m.all.fixed {
+		d = m.all.interval
 	}
 	return d - d/8 + rand.N(d/4+1)
 }
 
 // beat sends a heartbeat and rejoins if the broker asks for it.
 func (m *member) beat(ctx context.Context) (again bool, err error) {
-	r := m.crowd.record.Load()
+	r := m.all.heartbeats.Load()
 	var began time.Duration
 	if r != nil {
 		began = r.window.Now()
 	}
 	again, rejoin, err := m.player.beat()
 	if r != nil {
-		lane, now := r.lanes[m.number%len(r.lanes)], r.window.Now()
+		recorder, now := r.recorders[m.number%len(r.recorders)], r.window.Now()
 		if err != nil {
-			lane.Fail(began, now, failureName(err), 1)
+			recorder.Fail(began, now, load.FailureName(err), 1)
 		} else {
-			lane.Done(began, now, meter.Amount{Requests: 1})
+			recorder.Done(began, now, meter.Amount{Requests: 1})
 		}
 	}
 	switch {
@@ -170,8 +178,8 @@ func (m *member) beat(ctx context.Context) (again bool, err error) {
 }
 
 // await returns when all groups are stable.
-func (c *crowd) await(ctx context.Context) error {
-	for _, b := range c.boards {
+func (c *memberSet) await(ctx context.Context) error {
+	for _, b := range c.states {
 		if err := b.await(ctx); err != nil {
 			return errors.Join(context.Cause(ctx), fmt.Errorf("wait for a group to become stable: %w", err))
 		}
@@ -180,7 +188,7 @@ func (c *crowd) await(ctx context.Context) error {
 }
 
 // disband makes all members leave, and returns when they have left.
-func (c *crowd) disband() error {
+func (c *memberSet) disband() error {
 	for _, m := range c.members {
 		select {
 		case <-m.quit:

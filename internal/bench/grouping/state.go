@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// board collects the assignments that the members of one group report.
-type board struct {
+// groupState collects the assignments that the members of one group report.
+type groupState struct {
 	partitions int
 
 	mu      sync.Mutex
@@ -17,13 +17,13 @@ type board struct {
 	resting bool
 }
 
-func newBoard(partitions int32) *board {
-	return &board{partitions: int(partitions), shares: map[int]share{}, rest: make(chan struct{})}
+func newGroupState(partitions int32) *groupState {
+	return &groupState{partitions: int(partitions), shares: map[int]share{}, rest: make(chan struct{})}
 }
 
 // expect sets the number of members: from now on the group is stable only when they have agreed on
 // an epoch above the last.
-func (b *board) expect(members int) {
+func (b *groupState) expect(members int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.members = members
@@ -33,7 +33,7 @@ func (b *board) expect(members int) {
 }
 
 // assigned is called by a member that has received its assignment.
-func (b *board) assigned(member int, s share) {
+func (b *groupState) assigned(member int, s share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shares[member] != s {
@@ -43,7 +43,7 @@ func (b *board) assigned(member int, s share) {
 }
 
 // left is called by a member that has left.
-func (b *board) left(member int) {
+func (b *groupState) left(member int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.shares, member)
@@ -51,7 +51,7 @@ func (b *board) left(member int) {
 
 // checkStable checks whether the group is stable: all members are in one epoch, and all partitions
 // are distributed evenly.
-func (b *board) checkStable(epoch int32) {
+func (b *groupState) checkStable(epoch int32) {
 	if b.resting || len(b.shares) != b.members || epoch <= b.epoch {
 		return
 	}
@@ -69,7 +69,7 @@ func (b *board) checkStable(epoch int32) {
 }
 
 // await returns when the group is stable.
-func (b *board) await(ctx context.Context) error {
+func (b *groupState) await(ctx context.Context) error {
 	b.mu.Lock()
 	rest := b.rest
 	b.mu.Unlock()

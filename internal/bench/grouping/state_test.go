@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func (b *board) isAtRest() bool {
+func (b *groupState) isAtRest() bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	select {
@@ -18,7 +18,7 @@ func (b *board) isAtRest() bool {
 }
 
 func TestAGroupIsAtRestWhenAllAgree(t *testing.T) {
-	b := newBoard(4)
+	b := newGroupState(4)
 	b.expect(2)
 	for _, c := range []struct {
 		why    string
@@ -61,7 +61,7 @@ func TestAGroupIsAtRestWhenAllAgree(t *testing.T) {
 }
 
 func TestAnUnevenShareIsNoRest(t *testing.T) {
-	b := newBoard(4)
+	b := newGroupState(4)
 	b.expect(2)
 	b.assigned(0, share{1, 3})
 	b.assigned(1, share{1, 1})

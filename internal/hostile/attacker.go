@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// Mob is the connections of one attack. They stay open until Close, so that what the broker holds for them can be measured.
-type Mob struct {
+// Attacker holds the connections of one attack. They stay open until Close, so that a test can
+// measure what the broker holds for them.
+type Attacker struct {
 	Addr string
-	// Part is the part of the full attack that is made, in percent; 100 is all of it.
+	// Part is the part of the full attack to run, in percent; 100 is all of it.
 	Part int
-	// Most bounds the connections that are open at a time; 0 is no bound.
+	// Most is the maximum number of concurrent connections; 0 means no limit.
 	Most int
-	// Turns bounds how often a connection repeats what an endless attack repeats; 0: until the attack's context ends.
+	// Turns is how often a connection repeats an endless attack; 0 means until the attack's context
+	// ends.
 	Turns int
 
 	sent atomic.Int64
@@ -30,14 +32,14 @@ type Mob struct {
 	outcomes map[string]int64
 }
 
-// Sent is how many bytes were sent.
-func (m *Mob) Sent() int64 { return m.sent.Load() }
+// Sent returns how many bytes were sent.
+func (m *Attacker) Sent() int64 { return m.sent.Load() }
 
-// some is the number of connections or things of which the full attack has n; at least 1.
-func (m *Mob) some(n int) int { return max(1, n*m.Part/100) }
+// some scales a number of the full attack to Part; it is at least 1.
+func (m *Attacker) some(n int) int { return max(1, n*m.Part/100) }
 
-// connections is some, and at most what the mob may open.
-func (m *Mob) connections(n int) int {
+// connections is some, limited to Most.
+func (m *Attacker) connections(n int) int {
 	n = m.some(n)
 	if m.Most > 0 {
 		n = min(n, m.Most)
@@ -45,8 +47,8 @@ func (m *Mob) connections(n int) int {
 	return n
 }
 
-// note counts what became of a request or a connection.
-func (m *Mob) note(outcome string) {
+// note counts the outcome of a request or a connection.
+func (m *Attacker) note(outcome string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.outcomes == nil {
@@ -55,9 +57,9 @@ func (m *Mob) note(outcome string) {
 	m.outcomes[outcome]++
 }
 
-// Outcomes is what became of requests and connections, most frequent first: Kafka's error names, or what happened to the
-// connection.
-func (m *Mob) Outcomes() string {
+// Outcomes returns the outcomes of requests and connections, most frequent first: Kafka's error
+// names, or the fate of the connection.
+func (m *Attacker) Outcomes() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	names := slices.SortedFunc(maps.Keys(m.outcomes), func(a, b string) int { return int(m.outcomes[b] - m.outcomes[a]) })
@@ -68,13 +70,13 @@ func (m *Mob) Outcomes() string {
 	return strings.Join(list, ", ")
 }
 
-// dial opens a connection of the mob.
-func (m *Mob) dial(ctx context.Context) (*Conn, error) {
+// dial opens a connection of the attacker.
+func (m *Attacker) dial(ctx context.Context) (*Conn, error) {
 	c, err := Dial(ctx, m.Addr)
 	if err != nil {
 		return nil, err
 	}
-	c.mob = m
+	c.attacker = m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.open == nil {
@@ -85,7 +87,7 @@ func (m *Mob) dial(ctx context.Context) (*Conn, error) {
 }
 
 // drop closes one connection.
-func (m *Mob) drop(c *Conn) {
+func (m *Attacker) drop(c *Conn) {
 	m.mu.Lock()
 	delete(m.open, c)
 	m.mu.Unlock()
@@ -93,7 +95,7 @@ func (m *Mob) drop(c *Conn) {
 }
 
 // Close closes all connections.
-func (m *Mob) Close() {
+func (m *Attacker) Close() {
 	m.mu.Lock()
 	open := slices.Collect(maps.Keys(m.open))
 	m.open = nil
@@ -103,12 +105,12 @@ func (m *Mob) Close() {
 	}
 }
 
-// dialers bounds how many connections are being made at a time.
+// dialers is the number of connections that are opened concurrently.
 const dialers = 64
 
-// once makes n connections and calls act on each. It returns when all have returned, with the first error that is not the
-// end of a connection or of ctx.
-func (m *Mob) once(ctx context.Context, n int, act func(c *Conn, i int) error) error {
+// once opens n connections and calls act on each. It returns when all calls have returned, with the
+// first error other than the end of a connection or of ctx.
+func (m *Attacker) once(ctx context.Context, n int, act func(c *Conn, i int) error) error {
 	turns := make(chan struct{}, dialers)
 	return m.each(n, func(i int) error {
 		turns <- struct{}{}
@@ -121,8 +123,9 @@ func (m *Mob) once(ctx context.Context, n int, act func(c *Conn, i int) error) e
 	})
 }
 
-// again keeps n connections and calls act on each until ctx ends or the mob's turns are over; one that is lost is replaced.
-func (m *Mob) again(ctx context.Context, n int, act func(c *Conn, i, turn int) error) error {
+// again keeps n connections open and calls act on each until ctx ends or Turns is reached; it
+// replaces lost connections.
+func (m *Attacker) again(ctx context.Context, n int, act func(c *Conn, i, turn int) error) error {
 	return m.each(n, func(i int) error {
 		var c *Conn
 		for turn := 0; ctx.Err() == nil && (m.Turns == 0 || turn < m.Turns); turn++ {
@@ -150,7 +153,7 @@ func (m *Mob) again(ctx context.Context, n int, act func(c *Conn, i, turn int) e
 }
 
 // each runs n goroutines and returns their errors.
-func (m *Mob) each(n int, act func(i int) error) error {
+func (m *Attacker) each(n int, act func(i int) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
@@ -160,8 +163,8 @@ func (m *Mob) each(n int, act func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// judge counts the loss of a connection, and returns other errors: of the attack itself.
-func (m *Mob) judge(ctx context.Context, err error) error {
+// judge counts the loss of a connection, and returns other errors, which are the attack's own.
+func (m *Attacker) judge(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
@@ -175,7 +178,7 @@ func (m *Mob) judge(ctx context.Context, err error) error {
 	return nil
 }
 
-// pause waits for d, or less when ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -22,9 +22,9 @@ func (a *Amount) add(b Amount) {
 	a.Wire += b.Wire
 }
 
-// Lane records the outcomes of one worker. It is safe for concurrent use; its lock is its own, and
-// uncontended except for one flush per point.
-type Lane struct {
+// Recorder records the outcomes of one worker. It is safe for concurrent use; its lock is its own,
+// and uncontended except for one flush per point.
+type Recorder struct {
 	meter *Meter
 
 	mu sync.Mutex
@@ -43,7 +43,7 @@ type Lane struct {
 
 // Done records a success that lasted from began to now, both on the window's clock, as one latency
 // sample. In an open loop began is the intended time.
-func (l *Lane) Done(began, now time.Duration, a Amount) {
+func (l *Recorder) Done(began, now time.Duration, a Amount) {
 	l.mu.Lock()
 	if l.inside(began, now, 1) {
 		if len(l.samples) == cap(l.samples) {
@@ -57,7 +57,7 @@ func (l *Lane) Done(began, now time.Duration, a Amount) {
 
 // Count adds to the sums without a latency sample: wire bytes, and requests that a client sends for
 // many records.
-func (l *Lane) Count(now time.Duration, a Amount) {
+func (l *Recorder) Count(now time.Duration, a Amount) {
 	l.mu.Lock()
 	if l.inside(now, now, 0) {
 		l.sums.add(a)
@@ -66,7 +66,7 @@ func (l *Lane) Count(now time.Duration, a Amount) {
 }
 
 // Fail records n failures with one name that started at began and ended at now.
-func (l *Lane) Fail(began, now time.Duration, name string, n int64) {
+func (l *Recorder) Fail(began, now time.Duration, name string, n int64) {
 	l.mu.Lock()
 	if now < l.meter.window.From() {
 		l.early += n
@@ -83,7 +83,7 @@ func (l *Lane) Fail(began, now time.Duration, name string, n int64) {
 
 // Unsent records n sends that were due before the interval ended and did not happen; the first was
 // due at began.
-func (l *Lane) Unsent(began time.Duration, n int64) {
+func (l *Recorder) Unsent(began time.Duration, n int64) {
 	l.mu.Lock()
 	l.late(began, l.meter.window.Until(), n)
 	l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Lane) Unsent(began time.Duration, n int64) {
 // inside reports whether an outcome at now counts, and moves the recorder to its point. Outcomes
 // that ended after the interval and began before its end are n in-flight outcomes. The caller must
 // hold l.mu.
-func (l *Lane) inside(began, now time.Duration, n int64) bool {
+func (l *Recorder) inside(began, now time.Duration, n int64) bool {
 	w := l.meter.window
 	if now < w.warmup {
 		return false
@@ -108,7 +108,7 @@ func (l *Lane) inside(began, now time.Duration, n int64) bool {
 	return true
 }
 
-func (l *Lane) late(began, until time.Duration, n int64) {
+func (l *Recorder) late(began, until time.Duration, n int64) {
 	if began < until && n > 0 {
 		l.unanswered += n
 		l.oldest = max(l.oldest, until-began)
@@ -116,7 +116,7 @@ func (l *Lane) late(began, until time.Duration, n int64) {
 }
 
 // flush hands the collected samples to the meter, whose lock it takes. The caller must hold l.mu.
-func (l *Lane) flush() {
+func (l *Recorder) flush() {
 	if len(l.samples) == 0 && l.failures == 0 && l.sums == (Amount{}) {
 		return
 	}

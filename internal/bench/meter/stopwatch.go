@@ -1,0 +1,86 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stopwatch measures the time and the CPU time of a server since its start.
+type Stopwatch struct {
+	pid   int
+	began time.Time
+	used  time.Duration
+}
+
+// StartWatch starts a stopwatch for the process pid; 0 means that the process is unknown.
+func StartWatch(pid int) (Stopwatch, error) {
+	used, err := processCPU(pid)
+	return Stopwatch{pid, time.Now(), used}, err
+}
+
+// Span is a duration and the CPU time of a process in it.
+type Span struct {
+	Seconds float64 `json:"seconds"`
+	// CPUSeconds is nil if the process is unknown or the system does not report CPU times.
+	CPUSeconds *float64 `json:"server_cpu_seconds,omitempty"`
+}
+
+// String returns the duration and, if it is known, the CPU time.
+func (s Span) String() string {
+	if s.CPUSeconds == nil {
+		return fmt.Sprintf("%.2f s", s.Seconds)
+	}
+	return fmt.Sprintf("%.2f s (CPU %.2f s)", s.Seconds, *s.CPUSeconds)
+}
+
+// Stop returns the times since the start. It may be called repeatedly.
+func (s Stopwatch) Stop() (Span, error) {
+	span := Span{Seconds: time.Since(s.began).Seconds()}
+	used, err := processCPU(s.pid)
+	if err == nil && used > 0 {
+		cpu := (used - s.used).Seconds()
+		span.CPUSeconds = &cpu
+	}
+	return span, err
+}
+
+// processCPU returns 0 without a process, and on systems that do not report CPU times.
+func processCPU(pid int) (time.Duration, error) {
+	if pid == 0 {
+		return 0, nil
+	}
+	used, err := ProcessCPU(pid)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return 0, nil
+	}
+	return used, err
+}
+
+// Over scales a span whose ends were read some microseconds beside those of an interval to exactly
+// the interval.
+func (s Span) Over(interval time.Duration) Span {
+	if s.CPUSeconds != nil && s.Seconds > 0 {
+		cpu := *s.CPUSeconds * interval.Seconds() / s.Seconds
+		s.CPUSeconds = &cpu
+	}
+	s.Seconds = interval.Seconds()
+	return s
+}
+
+// Sleep waits for d or until ctx ends. It reports whether it waited for all of d.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// SleepUntil waits until t on the window's clock, or until ctx ends. It reports whether it reached
+// t.
+func (w *Window) SleepUntil(ctx context.Context, t time.Duration) bool { return Sleep(ctx, t-w.Now()) }
