@@ -35,7 +35,7 @@ type history struct {
 
 // groupHistory is the history of one group.
 type groupHistory struct {
-	told      map[epochPart]string // the owner of a partition in a generation or member epoch
+	owner     map[epochPart]string // the owner of a partition in a generation or member epoch
 	holders   map[*chaosMember]*holder
 	committed map[part]int64 // the highest acknowledged commit
 	epoch     int32          // the highest described group epoch
@@ -66,7 +66,8 @@ func newHistory(session time.Duration) *history {
 }
 
 func (h *history) addGroup(name string) {
-	h.groups[name] = &groupHistory{told: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{}, seen: map[part][]bool{}}
+	h.groups[name] = &groupHistory{owner: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{},
+		seen: map[part][]bool{}}
 }
 
 // note records an event.
@@ -97,8 +98,8 @@ func (h *history) wrongLocked(format string, args ...any) {
 	}
 }
 
-// onHeartbeat handles a heartbeat before it is sent. The member has revoked the partitions that it does
-// not name.
+// onHeartbeat handles a heartbeat before it is sent. The member has revoked the partitions that it
+// does not name.
 func (h *history) onHeartbeat(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,15 +183,16 @@ func (h *history) onSyncResponse(m *chaosMember, req *kmsg.SyncGroupRequest, res
 	h.onAssigned(h.groups[m.group], m, req.Generation, given)
 }
 
-// onAssigned checks that no partition is assigned to two members in the same generation or member epoch.
+// onAssigned checks that no partition is assigned to two members in the same generation or member
+// epoch.
 func (h *history) onAssigned(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
 	h.noteLocked("%s is assigned in epoch %d: %v", m.name, epoch, parts(given))
 	for at := range given {
 		key := epochPart{epoch, at}
-		if before := g.told[key]; before != "" && before != m.name {
+		if before := g.owner[key]; before != "" && before != m.name {
 			h.wrongLocked("%v was assigned to %s and to %s in generation or epoch %d", at, before, m.name, epoch)
 		}
-		g.told[key] = m.name
+		g.owner[key] = m.name
 	}
 }
 
@@ -224,8 +226,8 @@ func (h *history) floor(group string) map[part]int64 {
 	return floor
 }
 
-// onCommit handles an acknowledged commit. floor is the floor at the time the commit was sent, so the
-// commit happened after it.
+// onCommit handles an acknowledged commit. floor is the floor at the time the commit was sent, so
+// the commit happened after it.
 func (h *history) onCommit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,8 +239,8 @@ func (h *history) onCommit(m *chaosMember, generation int32, floor map[part]int6
 	g.committed[at] = max(g.committed[at], offset)
 }
 
-// onOffsetsFetched handles committed offsets that a client got. floor is the floor at the time of the request.
-// Offsets that were shown are never rolled back.
+// onOffsetsFetched handles committed offsets that a client got. floor is the floor at the time of
+// the request. Offsets that were shown are never rolled back.
 func (h *history) onOffsetsFetched(who, group string, floor map[part]int64, shown map[part]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -72,9 +72,12 @@ func (s *seat) live(ctx context.Context, m *chaosMember) error {
 
 func (s *seat) options(life context.Context, m *chaosMember, spy *spy) []kgo.Opt {
 	r := s.run
-	opts := []kgo.Opt{kgo.WithContext(life), kgo.SeedBrokers(r.addr), kgo.ClientID(m.name), kgo.Dialer(spy.dial), kgo.ConsumerGroup(m.group),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond),
-		kgo.HeartbeatInterval(r.heartbeat), kgo.SessionTimeout(r.session), kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(2 * time.Second),
+	opts := []kgo.Opt{kgo.WithContext(life), kgo.SeedBrokers(r.addr), kgo.ClientID(m.name), kgo.Dialer(spy.dial),
+		kgo.ConsumerGroup(m.group),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.HeartbeatInterval(r.heartbeat), kgo.SessionTimeout(r.session), kgo.MetadataMinAge(50 * time.Millisecond),
+		kgo.MetadataMaxAge(2 * time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })}
 	if s.anchor {
 		opts = append(opts, kgo.SessionTimeout(max(r.session, time.Minute)))

@@ -213,7 +213,8 @@ func (r *chaosRun) grow(t *testing.T, random *rand.Rand) {
 
 // write is an idempotent producer of unique records.
 func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addr), kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.MaxBufferedRecords(1000),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addr), kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second),
+		kgo.MaxBufferedRecords(1000),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	if err != nil {
 		t.Error(err)
@@ -226,7 +227,8 @@ func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
 	for n := 0; ctx.Err() == nil; {
 		for range chaosRate / 2 / int(time.Second/tick) {
 			n++
-			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)}, r.history.onProduced)
+			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)},
+				r.history.onProduced)
 		}
 		select {
 		case <-pace.C:
@@ -265,15 +267,15 @@ func (r *chaosRun) observe(ctx context.Context, t *testing.T) {
 	cl := groupClient(t, r.addr)
 	for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
 		for _, g := range chaosGroups() {
-			if err := r.look(ctx, cl, g); err != nil && ctx.Err() == nil {
+			if err := r.fetchGroup(ctx, cl, g); err != nil && ctx.Err() == nil {
 				r.history.note("observer: %s: %v", g, err)
 			}
 		}
 	}
 }
 
-// look fetches a group's offsets, members and assignments.
-func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error {
+// fetchGroup fetches a group's offsets, members and assignments.
+func (r *chaosRun) fetchGroup(ctx context.Context, cl *kgo.Client, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	floor := r.history.floor(group)
@@ -294,7 +296,7 @@ func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error
 	}
 	switch g := resp.Groups[0]; {
 	case errors.Is(kerr.ErrorForCode(g.ErrorCode), kerr.GroupIDNotFound):
-		return r.lookClassic(ctx, cl, group)
+		return r.fetchClassic(ctx, cl, group)
 	case g.ErrorCode != 0:
 		return kerr.ErrorForCode(g.ErrorCode)
 	default:
@@ -309,7 +311,7 @@ func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error
 	return nil
 }
 
-func (r *chaosRun) lookClassic(ctx context.Context, cl *kgo.Client, group string) error {
+func (r *chaosRun) fetchClassic(ctx context.Context, cl *kgo.Client, group string) error {
 	described, err := kadm.NewClient(cl).DescribeGroups(ctx, group)
 	if err != nil {
 		return err
@@ -345,7 +347,7 @@ func (r *chaosRun) checkGroups(t *testing.T) {
 			continue // the run has just started
 		}
 		for deadline := time.Now().Add(startTime); ; pause(t.Context(), 10*time.Millisecond) {
-			err := r.look(t.Context(), cl, g)
+			err := r.fetchGroup(t.Context(), cl, g)
 			if err == nil {
 				break
 			}

@@ -54,12 +54,15 @@ func TestDoctorFindsDataInMemory(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	finds(t, dir, `^warn +file system /dev/shm +it is tmpfs, in memory: nothing of data directory data survives`, `"check":"file_system","subject":"file system /dev/shm"`)
+	finds(t, dir, `^warn +file system /dev/shm +it is tmpfs, in memory: nothing of data directory data survives`,
+		`"check":"file_system","subject":"file system /dev/shm"`)
 }
 
 // A broker with a low limit of open files reports it.
 func TestDoctorFindsALowLimitOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	limitedProgram(t, dir)
-	finds(t, dir, `^warn +limit of open files +the process may open 512 files, which leaves 92 for connections in addition to segments .*LimitNOFILE`, `"check":"files","subject":"limit of open files"`)
+	finds(t, dir,
+		`^warn +limit of open files +the process may open 512 files, which leaves 92 for connections in addition to segments .*LimitNOFILE`,
+		`"check":"files","subject":"limit of open files"`)
 }

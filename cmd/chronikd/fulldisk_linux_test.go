@@ -195,7 +195,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 
 	full()
 	had = w.acked.Load()
-	if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.bytes", Value: kadm.StringPtr("16777216")}}, "t"); err != nil {
+	if _, err := adm.AlterTopicConfigs(t.Context(),
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.bytes", Value: kadm.StringPtr("16777216")}}, "t"); err != nil {
 		t.Fatal(err)
 	}
 	w.beyond(t, had+500)
@@ -217,7 +218,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 // one.
 func readNumbered(t *testing.T, addr string, end int64) (first int64) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
 	if err != nil {
 		t.Fatal(err)
 	}

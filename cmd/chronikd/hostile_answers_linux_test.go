@@ -52,7 +52,8 @@ func (v *victim) minFree(bytes int64) {
 		v.t.Fatal(err)
 	}
 	defer cl.Close()
-	set := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "chronik.disk.min.free.bytes", Value: kadm.StringPtr(strconv.FormatInt(bytes, 10))}}
+	set := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "chronik.disk.min.free.bytes",
+		Value: kadm.StringPtr(strconv.FormatInt(bytes, 10))}}
 	if _, err := kadm.NewClient(cl).AlterBrokerConfigs(v.t.Context(), set); err != nil {
 		v.t.Fatal(err)
 	}
@@ -140,8 +141,9 @@ func TestHostileClientsDoNotOwnTheGroupsTopic(t *testing.T) {
 		value := weak[name]
 		alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
 		alter.Version = 1
-		alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groupsTopic,
-			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Value: &value}}}}
+		alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic,
+			ResourceName: groupsTopic,
+			Configs:      []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Value: &value}}}}
 		if r := asked[*kmsg.IncrementalAlterConfigsResponse](t, c, alter).Resources[0]; r.ErrorCode == 0 {
 			t.Errorf("a client set %s of %s to %s", name, groupsTopic, value)
 		}
@@ -186,7 +188,8 @@ func TestHostileConnectionsDoNotBreakTopicsPermanently(t *testing.T) {
 	if first != nil {
 		waitFor(t, "the topic is created when descriptors are free", func() bool { return made() == nil })
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

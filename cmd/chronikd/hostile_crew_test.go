@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/hostile"
 )
 
-// crew is an attack in a process of its own, with a lower priority than broker and bystanders, so
-// that its own CPU time is not mistaken for its effect on others.
+// crew is an attack in a process of its own. The process has a lower priority than broker and
+// bystanders, so that its own CPU time is not mistaken for its effect on others.
 type crew struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

@@ -159,7 +159,8 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 		pause(ctx, 200*time.Millisecond)
 	}
 	r.Peak, r.After = v.memory("VmHWM"), v.memory("VmRSS")
-	v.t.Logf("%s: %v, held %d, kept %d, resident %d to %d; %s", a.Name, time.Since(begin).Round(time.Millisecond), r.Held, r.Kept, r.Before, r.Peak, r.Outcomes)
+	v.t.Logf("%s: %v, held %d, kept %d, resident %d to %d; %s", a.Name, time.Since(begin).Round(time.Millisecond), r.Held, r.Kept, r.Before,
+		r.Peak, r.Outcomes)
 	return r
 }
 

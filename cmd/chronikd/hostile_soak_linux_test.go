@@ -84,8 +84,8 @@ func memoryCgroup() (dir, limit string, err error) {
 	return dir, limit, nil
 }
 
-// A broker with 64 MiB of memory and 1,000 connections, from honest clients, idle ones, and every
-// attack in turn, is not killed, stays within its memory, and serves the honest clients.
+// A broker with 64 MiB of memory has 1,000 connections from honest clients, idle ones, and every
+// attack in turn. It is not killed, stays within its memory, and serves the honest clients.
 // CHRONIK_HOSTILE_SOAK is the duration, CHRONIK_HOSTILE names the attacks.
 func TestHostileSoak(t *testing.T) {
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("CHRONIK_HOSTILE_SOAK"), "0s"))
@@ -98,7 +98,8 @@ func TestHostileSoak(t *testing.T) {
 	all := chosen(t)
 	program, env, contained := container(t)
 	t.Setenv("CHRONIKD", program)
-	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0")
+	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set",
+		"group.initial.rebalance.delay.ms=0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,10 @@ const (
 // errors, because the broker is killed meanwhile.
 func doom(ctx context.Context, t *testing.T, addr string, tokens <-chan struct{}) (topics int) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ProducerLinger(0), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.UnknownTopicRetries(0),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MetadataMinAge(10*time.Millisecond), kgo.MaxProduceRequestsInflightPerBroker(8))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ProducerLinger(0), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0),
+		kgo.UnknownTopicRetries(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MetadataMinAge(10*time.Millisecond), kgo.MaxProduceRequestsInflightPerBroker(8))
 	if err != nil {
 		t.Error(err)
 		return 0

@@ -81,7 +81,8 @@ func groupTopic(t *testing.T, addr string) string {
 func groupMember(t *testing.T, addr, topic string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	return groupClient(t, addr, append([]kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
-		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.FetchMaxWait(50 * time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, opts...)...)
+		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.FetchMaxWait(50 * time.Millisecond),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, opts...)...)
 }
 
 // fillTopic writes the records of the n-th round.

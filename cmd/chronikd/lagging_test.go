@@ -147,7 +147,8 @@ func readLagging(t *testing.T, addr string, topics []string, limit int32, want [
 			}
 			number, _, _ := strings.Cut(string(r.Value), ":")
 			if number != strconv.FormatInt(next[at], 10) {
-				t.Fatalf("%s-%d at offset %d: record %s, expected %d, with fetches of %d bytes", r.Topic, r.Partition, r.Offset, number, next[at], limit)
+				t.Fatalf("%s-%d at offset %d: record %s, expected %d, with fetches of %d bytes", r.Topic, r.Partition, r.Offset, number,
+					next[at], limit)
 			}
 			next[at]++
 			left--

@@ -65,7 +65,7 @@ func (s *systemd) never(prefix string, among []string) {
 	s.Helper()
 	for _, line := range among {
 		if strings.HasPrefix(line, prefix) {
-			s.Errorf("told %q among %q", line, among)
+			s.Errorf("got %q among %q", line, among)
 		}
 	}
 }
@@ -89,10 +89,10 @@ func TestSystemdNotifications(t *testing.T) {
 		return p
 	}
 	p := launchOne()
-	told, before := s.next("READY=1")
+	message, before := s.next("READY=1")
 	s.never("WATCHDOG", before) // the watchdog is not active during a start
-	if len(told) != 2 || told[1] != "STATUS=serving 0 partitions on "+addr+", 0 connections" {
-		t.Errorf("ready: %q", told)
+	if len(message) != 2 || message[1] != "STATUS=serving 0 partitions on "+addr+", 0 connections" {
+		t.Errorf("ready: %q", message)
 	}
 	if err := answer(t.Context(), addr); err != nil { // the first client is served at once
 		t.Error(err)
@@ -108,8 +108,8 @@ func TestSystemdNotifications(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if told, _ := s.next("STOPPING=1"); !slices.Equal(told, []string{"STOPPING=1", "STATUS=draining"}) {
-		t.Errorf("stopping: %q", told)
+	if message, _ := s.next("STOPPING=1"); !slices.Equal(message, []string{"STOPPING=1", "STATUS=draining"}) {
+		t.Errorf("stopping: %q", message)
 	}
 	if err := p.end(0); err != nil {
 		t.Errorf("the drain ended with %v\n%s", err, p.logged())
@@ -119,7 +119,8 @@ func TestSystemdNotifications(t *testing.T) {
 // A process that hangs for any reason sends no keep-alive, and sends them again when it continues.
 func TestHangingBrokerSendsNoKeepAlive(t *testing.T) {
 	s := newSystemd(t)
-	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen", "off")
+	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen",
+		"off")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +157,10 @@ func TestFailedStartNotifiesSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, before := s.next("STOPPING=1")
+	message, before := s.next("STOPPING=1")
 	s.never("READY", before)
-	if len(told) != 2 || !strings.HasPrefix(told[1], "STATUS=failed to start: directory data") {
-		t.Errorf("told %q", told)
+	if len(message) != 2 || !strings.HasPrefix(message[1], "STATUS=failed to start: directory data") {
+		t.Errorf("got %q", message)
 	}
 	if err := p.end(syscall.SIGKILL); err == nil {
 		t.Error("it ended with 0")

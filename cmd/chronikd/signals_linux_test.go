@@ -28,7 +28,8 @@ func TestSimultaneousSignalsDrain(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("ended with %v\n%s", err, p.logged())
 	}
-	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) || !strings.Contains(log, "another signal, 2s or more from now, ends the process at once") {
+	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) ||
+		!strings.Contains(log, "another signal, 2s or more from now, ends the process at once") {
 		t.Errorf("it has not drained, or has not logged what a second signal does:\n%s", log)
 	}
 }
@@ -47,8 +48,8 @@ func TestHangupDrains(t *testing.T) {
 	}
 }
 
-// While a drain waits for a client that doesn't read its responses, a signal two seconds after the
-// first one ends the process, with its own exit code and log line.
+// A drain waits for a client that doesn't read its responses. A signal two seconds after the first
+// one ends the process, with its own exit code and log line.
 func TestLaterSignalEndsADrain(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {

@@ -87,7 +87,8 @@ func TestSlowDiskSyncsAreSlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, call := range map[string]func() error{"made": made.Datasync, "opened": opened.Datasync, "directory": func() error { return d.SyncDir(dir) }} {
+	for what, call := range map[string]func() error{"made": made.Datasync, "opened": opened.Datasync,
+		"directory": func() error { return d.SyncDir(dir) }} {
 		began := time.Now()
 		if err := call(); err != nil || time.Since(began) < sync {
 			t.Errorf("the sync of a %s file took %v: %v", what, time.Since(began), err)

@@ -36,30 +36,43 @@ var errRepeatedResource = refuse(kerr.InvalidRequest, "Each resource must appear
 func replaceConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterConfigsResponse())
 	c := b.newChange(r, changeTimeout)
-	times := counts(req.Resources, func(x *kmsg.AlterConfigsRequestResource) resource { return resource{x.ResourceType, x.ResourceName} })
-	for i := range req.Resources {
-		x := &req.Resources[i]
+	which := make([]resource, len(req.Resources))
+	for i, x := range req.Resources {
+		which[i] = resource{x.ResourceType, x.ResourceName}
+	}
+	resp.Resources = c.alterEach(ctx, which, func(i int) error {
+		return c.replaceConfigs(ctx, which[i], req.Resources[i].Configs, req.ValidateOnly)
+	})
+	return resp
+}
+
+// alterEach changes the configs of each resource with alter, which receives its index, waits until
+// the changes are visible and returns the answers. A repeated resource is refused.
+func (c *change) alterEach(ctx context.Context, which []resource, alter func(i int) error) []kmsg.AlterConfigsResponseResource {
+	times := counts(which, func(x *resource) resource { return *x })
+	list := make([]kmsg.AlterConfigsResponseResource, len(which))
+	for i, x := range which {
 		out := kmsg.NewAlterConfigsResponseResource()
-		out.ResourceType, out.ResourceName = x.ResourceType, x.ResourceName
-		which := resource{x.ResourceType, x.ResourceName}
+		out.ResourceType, out.ResourceName = x.kind, x.name
 		err := errRepeatedResource
-		if times[which] == 1 {
-			err = c.replaceConfigs(ctx, which, x.Configs, req.ValidateOnly)
+		if times[x] == 1 {
+			err = alter(i)
 		}
 		out.ErrorCode, out.ErrorMessage = c.verdict(err)
-		resp.Resources = append(resp.Resources, out)
+		list[i] = out
 	}
-	if err := c.seen(ctx); err != nil {
-		for i := range resp.Resources {
-			if out := &resp.Resources[i]; out.ErrorCode == 0 {
+	if err := c.waitVisible(ctx); err != nil {
+		for i := range list {
+			if out := &list[i]; out.ErrorCode == 0 {
 				out.ErrorCode, out.ErrorMessage = c.verdict(err)
 			}
 		}
 	}
-	return resp
+	return list
 }
 
-func (c *change) replaceConfigs(ctx context.Context, which resource, configs []kmsg.AlterConfigsRequestResourceConfig, validateOnly bool) error {
+func (c *change) replaceConfigs(ctx context.Context, which resource, configs []kmsg.AlterConfigsRequestResourceConfig,
+	validateOnly bool) error {
 	res, err := which.of()
 	if err != nil {
 		return err
@@ -87,7 +100,8 @@ func (x resource) of() (controller.Resource, error) {
 		return controller.Resource{Type: controller.GroupResource, Name: x.name}, nil
 	}
 	if x.kind == kmsg.ConfigResourceTypeBrokerLogger {
-		return controller.Resource{}, refuse(kerr.InvalidRequest, "Unknown resource type %d: levels of loggers are changed with IncrementalAlterConfigs", x.kind)
+		return controller.Resource{}, refuse(kerr.InvalidRequest,
+			"Unknown resource type %d: levels of loggers are changed with IncrementalAlterConfigs", x.kind)
 	}
 	return controller.Resource{}, unknownResource(x.kind)
 }

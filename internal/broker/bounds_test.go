@@ -81,7 +81,8 @@ func TestRepeatedEntriesAreAnsweredOnce(t *testing.T) {
 			x.ConfigNames = []string{"segment.ms", []string{"segment.bytes", "cleanup.policy"}[i%2]}
 		}
 		if i%10 == 7 {
-			x.ResourceType, x.ResourceName, x.ConfigNames = kmsg.ConfigResourceTypeBroker, fmt.Sprintf("%0*d", i, 1), []string{"num.partitions"}
+			x.ResourceType, x.ResourceName, x.ConfigNames = kmsg.ConfigResourceTypeBroker, fmt.Sprintf("%0*d", i, 1),
+				[]string{"num.partitions"}
 		}
 		configs.Resources = append(configs.Resources, x)
 		list := ask[*kmsg.DescribeConfigsResponse](t, w, 4, configs).Resources
@@ -102,9 +103,10 @@ func TestOffsetDeleteAsksForTheGroupFirst(t *testing.T) {
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0)
 	req := kmsg.NewPtrOffsetDeleteRequest()
-	for _, topics := range [][]kmsg.OffsetDeleteRequestTopic{nil, {{Topic: "none", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)}}} {
+	for _, topics := range [][]kmsg.OffsetDeleteRequestTopic{nil,
+		{{Topic: "none", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)}}} {
 		req.Topics = topics
-		for group, code := range map[string]int16{"": kerr.InvalidGroupID.Code, "nobody's": kerr.GroupIDNotFound.Code, "g": 0} {
+		for group, code := range map[string]int16{"": kerr.InvalidGroupID.Code, "unknown": kerr.GroupIDNotFound.Code, "g": 0} {
 			req.Group = group
 			resp := ask[*kmsg.OffsetDeleteResponse](t, w, 0, req)
 			if resp.ErrorCode != code || code == 0 && len(resp.Topics) != len(topics) || code != 0 && len(resp.Topics) > 0 {
@@ -123,13 +125,16 @@ func TestErrorMessagesAreBounded(t *testing.T) {
 	if len(resp.Topics) != 1 || resp.Topics[0].Topic != long || resp.Topics[0].ErrorCode != kerr.InvalidTopicException.Code {
 		t.Fatalf("%d topics", len(resp.Topics))
 	}
-	if msg := *resp.Topics[0].ErrorMessage; len(msg) > maxWords || !utf8.ValidString(msg) || !strings.HasPrefix(msg, "Topic name is invalid") {
+	if msg := *resp.Topics[0].ErrorMessage; len(msg) > maxMessage || !utf8.ValidString(msg) ||
+		!strings.HasPrefix(msg, "Topic name is invalid") {
 		t.Errorf("%d bytes: %.100q", len(msg), msg)
 	}
 	produce := kmsg.NewPtrProduceRequest()
 	produce.Acks, produce.TimeoutMillis = 1, 1000
-	produce.Topics = []kmsg.ProduceRequestTopic{{Topic: strings.Repeat("\x00", 30_000), Partitions: make([]kmsg.ProduceRequestTopicPartition, 1)}}
-	if p := ask[*kmsg.ProduceResponse](t, w, 8, produce).Topics[0].Partitions[0]; p.ErrorCode != kerr.UnknownTopicOrPartition.Code || len(*p.ErrorMessage) > maxWords {
+	produce.Topics = []kmsg.ProduceRequestTopic{{Topic: strings.Repeat("\x00", 30_000),
+		Partitions: make([]kmsg.ProduceRequestTopicPartition, 1)}}
+	if p := ask[*kmsg.ProduceResponse](t, w, 8, produce).Topics[0].Partitions[0]; p.ErrorCode != kerr.UnknownTopicOrPartition.Code ||
+		len(*p.ErrorMessage) > maxMessage {
 		t.Errorf("%d, %d bytes", p.ErrorCode, len(*p.ErrorMessage))
 	}
 }
@@ -150,7 +155,8 @@ func TestSessionsRefuseInvalidTopicNames(t *testing.T) {
 	}
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.SessionID, req.SessionEpoch = 12, s.id, 1
-	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].partitionRequest.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].partitionRequest.topic.name,
+		Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
 	var got fetchRead
 	if use := c.begin(req, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
 		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got.parts), s.elem != nil)

@@ -111,8 +111,11 @@ func New(opt Options) (*Broker, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)), damage: damageReports{gap: damageGap},
-		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes), wide: bufpool.NewBudget(opt.ParkedBytes / 4),
+	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(),
+		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
+		damage:   damageReports{gap: damageGap},
+		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
+		wide:  bufpool.NewBudget(opt.ParkedBytes / 4),
 		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), decodeSlots: newDecodeSlots()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil

@@ -28,8 +28,8 @@ func (b *Broker) newChange(r *network.Request, timeout time.Duration) *change {
 	return &change{b: b, r: r, deadline: r.Received.Add(timeout)}
 }
 
-// made records a revision; 0 stands for a change that was only validated.
-func (c *change) made(revision int64) {
+// addRevision records a revision; 0 stands for a change that was only validated.
+func (c *change) addRevision(revision int64) {
 	if revision > 0 && !slices.Contains(c.revisions, revision) {
 		c.revisions = append(c.revisions, revision)
 	}
@@ -41,13 +41,13 @@ func (c *change) do(ctx context.Context, op func(context.Context) (revision int6
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	revision, err := op(ctx)
-	c.made(revision)
+	c.addRevision(revision)
 	return err
 }
 
-// seen waits until later requests see everything that was changed, and the logs of new partitions
-// were created or failed. Its error concerns only the wait: the changes are made.
-func (c *change) seen(ctx context.Context) error {
+// waitVisible waits until later requests see everything that was changed, and the logs of new
+// partitions were created or failed. Its error concerns only the wait: the changes are made.
+func (c *change) waitVisible(ctx context.Context) error {
 	for _, revision := range c.revisions {
 		if err := c.b.waitApplied(ctx, revision, time.Until(c.deadline)); err != nil {
 			return err
@@ -71,7 +71,7 @@ func verdict(err error) (int16, *string) {
 	if err == nil {
 		return 0, nil
 	}
-	return code(changeError(err)), kmsg.StringPtr(words(err))
+	return code(changeError(err)), kmsg.StringPtr(message(err))
 }
 
 // changeError maps errors of the metadata store that mean something else when records are read or

@@ -129,11 +129,13 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 	}{
 		{[]any{"retention.ms", set, "5", "cleanup.policy", set, "compact"}, "ok"},
 		{[]any{"cleanup.policy", appendTo, "compact"}, "ok"},
-		{[]any{"cleanup.policy", set, "shrink"}, "INVALID_CONFIG: Invalid value shrink for configuration cleanup.policy: String must be one of: compact, delete"},
+		{[]any{"cleanup.policy", set, "shrink"},
+			"INVALID_CONFIG: Invalid value shrink for configuration cleanup.policy: String must be one of: compact, delete"},
 		{[]any{"retention.ms", set, "-2"}, "INVALID_CONFIG: Invalid value -2 for configuration retention.ms: Value must be at least -1"},
 		{[]any{"min.compaction.lag.ms", set, "10", "max.compaction.lag.ms", set, "9"},
 			"INVALID_CONFIG: conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
-		{[]any{"local.retention.ms", set, "10"}, "INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
+		{[]any{"local.retention.ms", set, "10"},
+			"INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
 	} {
 		req := incremental(topicType, "t", c.ops...)
 		req.ValidateOnly = true
@@ -201,7 +203,8 @@ func TestRetentionAppliesAtOnce(t *testing.T) {
 	for _, name := range []string{"kept", "compacted"} {
 		n.earliest(t, name, 0)
 	}
-	if p := ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(3, named("time", [16]byte{}))).Topics[0].Partitions[0]; p.ErrorCode != kerr.OffsetOutOfRange.Code {
+	if p := ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(3,
+		named("time", [16]byte{}))).Topics[0].Partitions[0]; p.ErrorCode != kerr.OffsetOutOfRange.Code {
 		t.Errorf("a record that went is read: %d", p.ErrorCode)
 	}
 }

@@ -62,7 +62,8 @@ func TestAnAdminClientDoesItsWork(t *testing.T) {
 	if len(details) != 1 || len(details["t"].Partitions) != 5 {
 		t.Errorf("%+v", details)
 	}
-	altered, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "segment.bytes", Value: kadm.StringPtr("2000000")}}, "t")
+	altered, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "segment.bytes",
+		Value: kadm.StringPtr("2000000")}}, "t")
 	must(t, err)
 	must(t, altered[0].Err)
 	configs, err := admin.DescribeTopicConfigs(ctx, "t")

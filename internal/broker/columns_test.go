@@ -203,7 +203,7 @@ func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
 			t.Errorf("it was not refused: %+v", resp)
 		}
 		if e := kerr.TypedErrorForCode(orSuccess(a.overloaded)); e != nil && !e.Retriable {
-			t.Errorf("clients do not come back on %v", e)
+			t.Errorf("%v is not retriable", e)
 		}
 	})
 	if n.image().NumTopics() != 2 || n.Parked().Used != all {

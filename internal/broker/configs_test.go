@@ -160,7 +160,8 @@ func TestDescribeConfigsGivesWhatIsAskedFor(t *testing.T) {
 		bare := describing(topicType, "t", "segment.ms", "no.such")
 		bare.IncludeDocumentation, bare.IncludeSynonyms = false, false
 		x := ask[*kmsg.DescribeConfigsResponse](t, w, v, bare).Resources[0]
-		if len(x.Configs) != 1 || len(x.Configs[0].ConfigSynonyms) > 0 || x.Configs[0].Documentation != nil || v >= 3 && x.Configs[0].ConfigType != kmsg.ConfigTypeLong {
+		if len(x.Configs) != 1 || len(x.Configs[0].ConfigSynonyms) > 0 || x.Configs[0].Documentation != nil || v >= 3 &&
+			x.Configs[0].ConfigType != kmsg.ConfigTypeLong {
 			t.Errorf("version %d: %+v", v, x.Configs)
 		}
 	}
@@ -191,7 +192,8 @@ func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{3, "x", "INVALID_REQUEST: Unknown resource type"},
 	} {
 		x := ask[*kmsg.DescribeConfigsResponse](t, w, 4, describing(c.kind, c.name)).Resources[0]
-		if got := said(x.ErrorCode, x.ErrorMessage); !strings.HasPrefix(got, c.want) || len(x.Configs) > 0 || x.ResourceName != c.name || x.ResourceType != c.kind {
+		if got := said(x.ErrorCode, x.ErrorMessage); !strings.HasPrefix(got, c.want) || len(x.Configs) > 0 || x.ResourceName != c.name ||
+			x.ResourceType != c.kind {
 			t.Errorf("%v %q: %s\nwant %s", c.kind, c.name, got, c.want)
 		}
 	}
@@ -205,12 +207,15 @@ func TestAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 		req  *kmsg.IncrementalAlterConfigsRequest
 		want string
 	}{
-		{incremental(topicType, "t", "segment.ms", set, "abc"), "INVALID_CONFIG: Invalid value abc for configuration segment.ms: Not a number of type LONG"},
+		{incremental(topicType, "t", "segment.ms", set, "abc"),
+			"INVALID_CONFIG: Invalid value abc for configuration segment.ms: Not a number of type LONG"},
 		{incremental(topicType, "t", "no.such", set, "1"), "INVALID_CONFIG: Unknown topic config name: no.such"},
 		{incremental(topicType, "t", "segment.ms", set, "null"), "INVALID_REQUEST: Null value not supported for : segment.ms"},
 		{incremental(topicType, "t", "segment.ms", kmsg.IncrementalAlterConfigOp(9), "1"), "INVALID_REQUEST: Unknown operations type 9"},
-		{incremental(topicType, "t", "segment.ms", set, "1", "segment.ms", unset, "null"), "INVALID_REQUEST: Error due to duplicate config keys"},
-		{incremental(topicType, "t", "segment.ms", appendTo, "1"), "INVALID_CONFIG: Can't APPEND to key segment.ms because its type is not LIST."},
+		{incremental(topicType, "t", "segment.ms", set, "1", "segment.ms", unset, "null"),
+			"INVALID_REQUEST: Error due to duplicate config keys"},
+		{incremental(topicType, "t", "segment.ms", appendTo, "1"),
+			"INVALID_CONFIG: Can't APPEND to key segment.ms because its type is not LIST."},
 		{incremental(topicType, "no", "segment.ms", set, "1"), "UNKNOWN_TOPIC_OR_PARTITION: The topic 'no' does not exist."},
 		{incremental(topicType, "", "segment.ms", set, "1"), "INVALID_REQUEST: Default topic resources are not allowed."},
 		{incremental(brokerType, "x", "message.max.bytes", set, "1"), "INVALID_REQUEST: Node id must be an integer, but it is: x"},
@@ -219,7 +224,8 @@ func TestAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{incremental(3, "t", "segment.ms", set, "1"), "INVALID_REQUEST: Unknown resource type 3"},
 		{incremental(topicType, "t"), "ok"},
 		// All changes of a resource are made or none.
-		{incremental(topicType, "t", "segment.bytes", set, "3000000", "no.such", set, "1"), "INVALID_CONFIG: Unknown topic config name: no.such"},
+		{incremental(topicType, "t", "segment.bytes", set, "3000000", "no.such", set, "1"),
+			"INVALID_CONFIG: Unknown topic config name: no.such"},
 	} {
 		if got := alter(t, w, c.req); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s\nwant %s", got, c.want)
@@ -299,7 +305,8 @@ func TestListConfigResources(t *testing.T) {
 		types   []int8
 		want    string
 	}{
-		{0, nil, "0"}, {1, nil, "0 4:1 8:1 2:a 2:b"}, {1, []int8{2}, "0 2:a 2:b"}, {1, []int8{4, 8}, "0 4:1 8:1"}, {1, []int8{16, 32}, "0"}, {1, []int8{3}, "35"},
+		{0, nil, "0"}, {1, nil, "0 4:1 8:1 2:a 2:b"}, {1, []int8{2}, "0 2:a 2:b"}, {1, []int8{4, 8}, "0 4:1 8:1"}, {1, []int8{16, 32}, "0"},
+		{1, []int8{3}, "35"},
 	} {
 		req := kmsg.NewPtrListConfigResourcesRequest()
 		req.ResourceTypes = c.types

@@ -23,23 +23,13 @@ func consumerGroupDescribeAPI() api {
 }
 
 func consumerGroupDescribe(c call, req *kmsg.ConsumerGroupDescribeRequest) {
-	b, r := c.b, c.r
-	failed := func(id string, code *kerr.Error) kmsg.ConsumerGroupDescribeResponseGroup {
-		one := kmsg.NewConsumerGroupDescribeResponseGroup()
-		one.Group, one.ErrorCode = id, code.Code
-		return one
-	}
-	perGroup(b, req.Groups, func(ids []string) any { return group.DescribeConsumers{Groups: ids} }, failed,
-		func(list []kmsg.ConsumerGroupDescribeResponseGroup) {
-			resp := respondTo(r, kmsg.NewPtrConsumerGroupDescribeResponse())
-			for i := range list {
-				if list[i].ErrorCode != 0 {
-					r.Code = list[i].ErrorCode
-				} else {
-					list[i].AuthorizedOperations = operations(req.IncludeAuthorizedOperations, groupOps)
-				}
-			}
+	type described = kmsg.ConsumerGroupDescribeResponseGroup
+	event := func(ids []string) any { return group.DescribeConsumers{Groups: ids} }
+	fields := func(g *described) groupFields { return groupFields{&g.Group, &g.ErrorCode, &g.AuthorizedOperations} }
+	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewConsumerGroupDescribeResponseGroup, fields,
+		func(list []described) kmsg.Response {
+			resp := respondTo(c.r, kmsg.NewPtrConsumerGroupDescribeResponse())
 			resp.Groups = list
-			c.respond(resp)
+			return resp
 		})
 }

@@ -58,7 +58,7 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 		}
 		resp.Topics, before, wanted = append(resp.Topics, out), append(before, had), append(wanted, count)
 	}
-	notSeen := c.seen(ctx)
+	notSeen := c.waitVisible(ctx)
 	img := b.image()
 	for i := range resp.Topics {
 		t := img.Topic(resp.Topics[i].Topic)
@@ -78,7 +78,9 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
 	if metadata.IsInternal(t.Topic) {
-		return refuse(kerr.InvalidRequest, "The number of partitions of internal topic %s can't be changed: its records are assigned to partitions by it.", t.Topic)
+		return refuse(kerr.InvalidRequest,
+			"The number of partitions of internal topic %s can't be changed: its records are assigned to partitions by it.",
+			t.Topic)
 	}
 	if err := c.b.checkSpace(); err != nil {
 		return err

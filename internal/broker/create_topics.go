@@ -60,7 +60,7 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	for i := range made {
 		b.created(c, &made[i], &resp.Topics[places[i]])
 	}
-	notSeen := c.seen(ctx)
+	notSeen := c.waitVisible(ctx)
 	img := b.image()
 	for i := range made {
 		err := notSeen
@@ -111,7 +111,7 @@ func (c *change) createTopics(ctx context.Context, specs []controller.TopicSpec)
 	defer cancel()
 	made := c.b.opt.Controller.CreateTopics(ctx, specs)
 	for i := range made {
-		c.made(made[i].Revision)
+		c.addRevision(made[i].Revision)
 	}
 	return made
 }

@@ -77,7 +77,8 @@ func TestCreateTopicsAnswersWhenTheTopicCanBeUsed(t *testing.T) {
 	for v := int16(2); v <= 7; v++ {
 		name := fmt.Sprint("t", v)
 		resp := ask[*kmsg.CreateTopicsResponse](t, w, v, createRequest(false,
-			newTopic(name, 3, 1, "segment.ms", " 1000 ", "min.insync.replicas", "1"), newTopic(name+"-defaults", -1, -1), assigned(newTopic(name+"-by-hand", -1, -1), 1, 1)))
+			newTopic(name, 3, 1, "segment.ms", " 1000 ", "min.insync.replicas", "1"), newTopic(name+"-defaults", -1, -1),
+			assigned(newTopic(name+"-by-hand", -1, -1), 1, 1)))
 		topic := n.mustHave(t, name, 3)
 		n.mustHave(t, name+"-defaults", 4)
 		n.mustHave(t, name+"-by-hand", 2)
@@ -88,8 +89,10 @@ func TestCreateTopicsAnswersWhenTheTopicCanBeUsed(t *testing.T) {
 			if got := said(out.ErrorCode, out.ErrorMessage); got != "ok" {
 				t.Errorf("version %d, %s: %s", v, out.Topic, got)
 			}
-			if want := []int32{3, 4, 2}[i]; v >= 5 && (out.NumPartitions != want || out.ReplicationFactor != 1 || len(out.Configs) != len(n.configs.Topics())) {
-				t.Errorf("version %d, %s: %d partitions, factor %d, %d configs", v, out.Topic, out.NumPartitions, out.ReplicationFactor, len(out.Configs))
+			if want := []int32{3, 4, 2}[i]; v >= 5 &&
+				(out.NumPartitions != want || out.ReplicationFactor != 1 || len(out.Configs) != len(n.configs.Topics())) {
+				t.Errorf("version %d, %s: %d partitions, factor %d, %d configs", v, out.Topic, out.NumPartitions, out.ReplicationFactor,
+					len(out.Configs))
 			}
 		}
 		if v >= 7 && resp.Topics[0].TopicID != topic.ID {
@@ -118,26 +121,33 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 	}{
 		{newTopic("here", 1, 1), "TOPIC_ALREADY_EXISTS: Topic 'here' already exists."},
 		{newTopic("a_b", 1, 1), "INVALID_TOPIC_EXCEPTION: Topic 'a_b' collides with existing topic: a.b"},
-		{newTopic("bad!", 1, 1), "INVALID_TOPIC_EXCEPTION: Topic name is invalid: 'bad!' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
+		{newTopic("bad!", 1, 1),
+			"INVALID_TOPIC_EXCEPTION: Topic name is invalid: 'bad!' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
 		{newTopic("", 1, 1), "INVALID_TOPIC_EXCEPTION: Topic name is invalid: the empty string is not allowed"},
 		{newTopic("__cluster_metadata", 1, 1), "INVALID_REQUEST: Creation of internal topic __cluster_metadata is prohibited."},
 		{newTopic("x", 1, 1, "no.such", "1"), "INVALID_CONFIG: Unknown topic config name: no.such"},
-		{newTopic("x", 1, 1, "segment.ms", "abc"), "INVALID_CONFIG: Invalid value abc for configuration segment.ms: Not a number of type LONG"},
+		{newTopic("x", 1, 1, "segment.ms", "abc"),
+			"INVALID_CONFIG: Invalid value abc for configuration segment.ms: Not a number of type LONG"},
 		{newTopic("x", 1, 1, "segment.ms", "null"), "INVALID_CONFIG: Null value not supported for topic configs: segment.ms"},
-		{newTopic("x", 1, 1, "local.retention.ms", "5"), "INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
+		{newTopic("x", 1, 1, "local.retention.ms", "5"),
+			"INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
 		{newTopic("x", 0, 1), "INVALID_PARTITIONS: Number of partitions was set to an invalid non-positive value."},
 		{newTopic("x", 1, 0), "INVALID_REPLICATION_FACTOR: Replication factor must be larger than 0, or -1 to use the default value."},
-		{newTopic("x", 1, 9), "INVALID_REPLICATION_FACTOR: Unable to replicate the partition 9 time(s): The target replication factor of 9 cannot be reached because only 1 broker(s) are registered"},
+		{newTopic("x", 1, 9),
+			"INVALID_REPLICATION_FACTOR: Unable to replicate the partition 9 time(s): The target replication factor of 9 cannot be reached because only 1 broker(s) are registered"},
 		{newTopic("x", 10_001, 1), "POLICY_VIOLATION: Excessively large number of partitions per request."},
-		{assigned(newTopic("x", -1, -1), 9), "INVALID_REPLICA_ASSIGNMENT: The manual partition assignment includes broker 9, but no such broker is registered."},
-		{assigned(newTopic("x", 1, -1), 1), "INVALID_REQUEST: A manual partition assignment was specified, but numPartitions was not set to -1."},
+		{assigned(newTopic("x", -1, -1), 9),
+			"INVALID_REPLICA_ASSIGNMENT: The manual partition assignment includes broker 9, but no such broker is registered."},
+		{assigned(newTopic("x", 1, -1), 1),
+			"INVALID_REQUEST: A manual partition assignment was specified, but numPartitions was not set to -1."},
 	} {
 		for _, validateOnly := range []bool{true, false} {
 			out := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(validateOnly, c.topic)).Topics[0]
 			if got := said(out.ErrorCode, out.ErrorMessage); !strings.HasPrefix(got, c.want) {
 				t.Errorf("%s: %s\nwant %s", c.topic.Topic, got, c.want)
 			}
-			if out.Topic != c.topic.Topic || out.NumPartitions != -1 || out.ReplicationFactor != -1 || len(out.Configs) > 0 || out.TopicID != [16]byte{} {
+			if out.Topic != c.topic.Topic || out.NumPartitions != -1 || out.ReplicationFactor != -1 || len(out.Configs) > 0 ||
+				out.TopicID != [16]byte{} {
 				t.Errorf("%s: what is not made is described: %+v", c.topic.Topic, out)
 			}
 		}
@@ -214,7 +224,8 @@ func TestTimeoutReportsThatTheChangeIsStored(t *testing.T) {
 	create := createRequest(false, newTopic("new", 1, 1), newTopic("old", 1, 1))
 	create.TimeoutMillis = 1
 	resp := ask[*kmsg.CreateTopicsResponse](t, w, 7, create)
-	if got := said(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); !strings.HasPrefix(got, "REQUEST_TIMED_OUT: timed out: the change is stored") {
+	if got := said(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); !strings.HasPrefix(got,
+		"REQUEST_TIMED_OUT: timed out: the change is stored") {
 		t.Errorf("create: %s", got)
 	}
 	if resp.Topics[1].ErrorCode != kerr.TopicAlreadyExists.Code {

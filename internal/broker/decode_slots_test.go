@@ -26,7 +26,8 @@ func TestLargeRequestsTakeDecodeSlots(t *testing.T) {
 		absent[i] = name
 		created.Topics = append(created.Topics, newTopic(name, 1, 1))
 		deleted.TopicNames = append(deleted.TopicNames, name)
-		offsets.Topics[0].Partitions = append(offsets.Topics[0].Partitions, kmsg.ListOffsetsRequestTopicPartition{Partition: int32(i), Timestamp: -1})
+		offsets.Topics[0].Partitions = append(offsets.Topics[0].Partitions,
+			kmsg.ListOffsetsRequestTopicPartition{Partition: int32(i), Timestamp: -1})
 	}
 	parked := waiting(0, 1<<20, named("small", [16]byte{}))
 	parked.MaxWaitMillis, parked.Rack = 10_000, strings.Repeat("r", largeBody)

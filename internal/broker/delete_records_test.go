@@ -82,7 +82,8 @@ func TestDeleteRecordsAnswersAsKafkaDoes(t *testing.T) {
 	if p := fetched.Topics[0].Partitions[0]; p.ErrorCode != kerr.OffsetOutOfRange.Code {
 		t.Errorf("a record that was deleted is read: %+v", p)
 	}
-	if got := produced(t, w, 9, produceRequest("t", [16]byte{}, -1, plain(t, "next"))); got.ErrorCode != 0 || got.BaseOffset != 10 || got.LogStartOffset != 10 {
+	if got := produced(t, w, 9, produceRequest("t", [16]byte{}, -1, plain(t, "next"))); got.ErrorCode != 0 || got.BaseOffset != 10 ||
+		got.LogStartOffset != 10 {
 		t.Errorf("the next record: %+v", got)
 	}
 }

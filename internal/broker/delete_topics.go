@@ -56,7 +56,7 @@ func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		return resp
 	}
 	errs := c.deleteTopics(ctx, ids)
-	notSeen := c.seen(ctx)
+	notSeen := c.waitVisible(ctx)
 	for i, err := range errs {
 		if err == nil && notSeen != nil && b.image().TopicByID(ids[i]) != nil {
 			err = notSeen
@@ -71,7 +71,7 @@ func (c *change) deleteTopics(ctx context.Context, ids [][16]byte) []error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	revision, errs := c.b.opt.Controller.DeleteTopics(ctx, ids)
-	c.made(revision)
+	c.addRevision(revision)
 	return errs
 }
 

@@ -80,7 +80,8 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 	both := byName("c")
 	both.TopicID = b
 	resp := ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6,
-		byName("no"), byName("bad!"), byID(unknown), byID([16]byte{}), both, byName("twice"), byName("twice"), byID(b), byID(b), byID(a), byName("a")))
+		byName("no"), byName("bad!"), byID(unknown), byID([16]byte{}), both, byName("twice"), byName("twice"), byID(b), byID(b), byID(a),
+		byName("a")))
 	got := deletions(resp)
 	want := []string{
 		"no UNKNOWN_TOPIC_OR_PARTITION: This server does not host this topic-partition.",
@@ -111,7 +112,8 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 	}
 	n.topic(t, "b", 1)
 	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byName("a"), byID(a), byID(a))))
-	want = []string{"a INVALID_REQUEST: The provided topic name maps to an ID that was already supplied.", "null INVALID_REQUEST: Duplicate topic id."}
+	want = []string{"a INVALID_REQUEST: The provided topic name maps to an ID that was already supplied.",
+		"null INVALID_REQUEST: Duplicate topic id."}
 	if diff := cmp.Diff(want, got); diff != "" || n.image().NumTopics() != 3 {
 		t.Errorf("%d topics (-want +got):\n%s", n.image().NumTopics(), diff)
 	}
@@ -185,9 +187,12 @@ func TestCreatePartitionsRefusesAsKafkaDoes(t *testing.T) {
 		{morePartitions("t", 3, nil), "INVALID_PARTITIONS: Topic already has 3 partition(s)."},
 		{morePartitions("t", -4, nil), "INVALID_PARTITIONS: The topic t currently has 3 partition(s); -4 would not be an increase."},
 		{morePartitions("no", 4, nil), "UNKNOWN_TOPIC_OR_PARTITION: The topic 'no' does not exist."},
-		{morePartitions("t", 4, [][]int32{}), "INVALID_REPLICA_ASSIGNMENT: Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified."},
-		{morePartitions("t", 5, [][]int32{{1}}), "INVALID_REPLICA_ASSIGNMENT: Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
-		{morePartitions("t", 4, [][]int32{{9}}), "INVALID_REPLICA_ASSIGNMENT: The manual partition assignment includes broker 9, but no such broker is registered."},
+		{morePartitions("t", 4, [][]int32{}),
+			"INVALID_REPLICA_ASSIGNMENT: Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified."},
+		{morePartitions("t", 5, [][]int32{{1}}),
+			"INVALID_REPLICA_ASSIGNMENT: Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
+		{morePartitions("t", 4, [][]int32{{9}}),
+			"INVALID_REPLICA_ASSIGNMENT: The manual partition assignment includes broker 9, but no such broker is registered."},
 	} {
 		out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, c.req).Topics[0]
 		if got := said(out.ErrorCode, out.ErrorMessage); got != c.want {

@@ -93,7 +93,8 @@ func (x resource) canonical() resource {
 }
 
 // describedConfigs returns the requested configs of a resource.
-func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest, want *wanted) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
+func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest,
+	want *wanted) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
 	if want.kind == kmsg.ConfigResourceTypeBrokerLogger {
 		return b.loggersOf(req, want)
 	}
@@ -144,11 +145,14 @@ func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value
 // unknownResource refuses resource types that Kafka has and chronik does not (client metrics), and
 // unknown ones.
 func unknownResource(t kmsg.ConfigResourceType) error {
-	return refuse(kerr.InvalidRequest, "Unknown resource type %d: only topics (2), brokers (4), broker loggers (8) and groups (32) have configs", t)
+	return refuse(kerr.InvalidRequest,
+		"Unknown resource type %d: only topics (2), brokers (4), broker loggers (8) and groups (32) have configs",
+		t)
 }
 
 // describedConfig returns a config in the form of the answer.
-func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType, v *configdef.Value) kmsg.DescribeConfigsResponseResourceConfig {
+func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType,
+	v *configdef.Value) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
 	out.Name, out.Value, out.IsSensitive = v.Def.Name, shown(v.Def, v.Value, v.Null), v.Def.Type == configdef.Password
 	out.ReadOnly = t == kmsg.ConfigResourceTypeBroker && v.Def.Update == configdef.ReadOnly

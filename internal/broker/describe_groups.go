@@ -23,23 +23,43 @@ func describeGroupsAPI() api {
 }
 
 func describeGroups(c call, req *kmsg.DescribeGroupsRequest) {
-	b, r := c.b, c.r
-	failed := func(id string, code *kerr.Error) kmsg.DescribeGroupsResponseGroup {
-		one := kmsg.NewDescribeGroupsResponseGroup()
-		one.Group, one.ErrorCode = id, code.Code
+	type described = kmsg.DescribeGroupsResponseGroup
+	event := func(ids []string) any { return group.Describe{Groups: ids, Version: req.Version} }
+	fields := func(g *described) groupFields { return groupFields{&g.Group, &g.ErrorCode, &g.AuthorizedOperations} }
+	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewDescribeGroupsResponseGroup, fields,
+		func(list []described) kmsg.Response {
+			resp := respondTo(c.r, kmsg.NewPtrDescribeGroupsResponse())
+			resp.Groups = list
+			return resp
+		})
+}
+
+// groupFields are the fields that both descriptions of a group have.
+type groupFields struct {
+	id         *string
+	code       *int16
+	operations *int32
+}
+
+// describeEach asks the shards of groups to describe them, and responds. event is as for perGroup,
+// empty returns a description with default values.
+func describeEach[G any](c call, ids []string, withOperations bool, event func(ids []string) any, empty func() G,
+	fields func(*G) groupFields,
+	respond func([]G) kmsg.Response) {
+	failed := func(id string, code *kerr.Error) G {
+		one := empty()
+		f := fields(&one)
+		*f.id, *f.code = id, code.Code
 		return one
 	}
-	perGroup(b, req.Groups, func(ids []string) any { return group.Describe{Groups: ids, Version: req.Version} }, failed,
-		func(list []kmsg.DescribeGroupsResponseGroup) {
-			resp := respondTo(r, kmsg.NewPtrDescribeGroupsResponse())
-			for i := range list {
-				if list[i].ErrorCode != 0 {
-					r.Code = list[i].ErrorCode
-				} else {
-					list[i].AuthorizedOperations = operations(req.IncludeAuthorizedOperations, groupOps)
-				}
+	perGroup(c.b, ids, event, failed, func(list []G) {
+		for i := range list {
+			if f := fields(&list[i]); *f.code != 0 {
+				c.r.Code = *f.code
+			} else {
+				*f.operations = operations(withOperations, groupOps)
 			}
-			resp.Groups = list
-			c.respond(resp)
-		})
+		}
+		c.respond(respond(list))
+	})
 }

@@ -45,7 +45,8 @@ func TestLogDirsAreDescribed(t *testing.T) {
 	all := fmt.Sprintf("a-0:0 b-0:%d b-1:0", size)
 	for version := int16(1); version <= 5; version++ {
 		resp := logDirs(t, w, version)
-		if got := held(resp); got != all || len(resp.Dirs) != 1 || resp.Dirs[0].Dir != "/data/logs" || resp.Dirs[0].ErrorCode != 0 || resp.ErrorCode != 0 {
+		if got := held(resp); got != all || len(resp.Dirs) != 1 || resp.Dirs[0].Dir != "/data/logs" || resp.Dirs[0].ErrorCode != 0 ||
+			resp.ErrorCode != 0 {
 			t.Errorf("version %d: %s, want %s (%+v)", version, got, all, resp)
 		}
 		if d := resp.Dirs[0]; version >= 4 && (d.TotalBytes != 1<<40 || d.UsableBytes != 1<<40) {
@@ -57,7 +58,8 @@ func TestLogDirsAreDescribed(t *testing.T) {
 		want   string
 	}{
 		{[]kmsg.DescribeLogDirsRequestTopic{some("b", 1, 1, 9)}, "b-1:0"},
-		{[]kmsg.DescribeLogDirsRequestTopic{some("b", 0), some("a", 0), some("nope", 0), some("gone", 0)}, fmt.Sprintf("a-0:0 b-0:%d", size)},
+		{[]kmsg.DescribeLogDirsRequestTopic{some("b", 0), some("a", 0), some("nope", 0), some("gone", 0)},
+			fmt.Sprintf("a-0:0 b-0:%d", size)},
 		{[]kmsg.DescribeLogDirsRequestTopic{some("b")}, ""},
 		{[]kmsg.DescribeLogDirsRequestTopic{}, ""},
 	} {

@@ -64,7 +64,8 @@ func TestPagesOfTopicPartitions(t *testing.T) {
 		{describe(100, "e", 0), ""},
 		{describe(0, "", 0), "a 0 > a-1"},
 		{describe(-5, "b", 2), "b 2 > d-0"},
-		{describe(100, "", 0, "d", "no", "bad!", "a", "d"), "a 0 1 2, bad! INVALID_TOPIC_EXCEPTION, d 0 1 2, no UNKNOWN_TOPIC_OR_PARTITION"},
+		{describe(100, "", 0, "d", "no", "bad!", "a", "d"),
+			"a 0 1 2, bad! INVALID_TOPIC_EXCEPTION, d 0 1 2, no UNKNOWN_TOPIC_OR_PARTITION"},
 		{describe(3, "", 0, "d", "no"), "d 0 1 2 > no-0"},
 		{describe(100, "d", 2, "a", "d", "z"), "d 2, z UNKNOWN_TOPIC_OR_PARTITION"},
 		{describe(100, "c", 1, "a", "c", "d"), "c UNKNOWN_TOPIC_OR_PARTITION, d 0 1 2"}, // deleted, but still requested

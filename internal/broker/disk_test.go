@@ -41,7 +41,8 @@ func stuck(t testing.TB, disk *errfs.FS, ops errfs.Op) (began <-chan errfs.Call,
 }
 
 // changes are the calls that change a disk.
-const changes = errfs.Create | errfs.Mkdir | errfs.Remove | errfs.Rename | errfs.SyncDir | errfs.Write | errfs.Datasync | errfs.Allocate | errfs.Truncate
+const changes = errfs.Create | errfs.Mkdir | errfs.Remove | errfs.Rename | errfs.SyncDir |
+	errfs.Write | errfs.Datasync | errfs.Allocate | errfs.Truncate
 
 // TestI14NothingWaitsForTheDiskButItsOwnRequest: while no call that changes the disk returns,
 // records under every kind of profile and a metadata change wait for it. Fetches of the same
@@ -290,7 +291,8 @@ func TestLogThatCannotBeCreatedIsReported(t *testing.T) {
 			t.Errorf("%+v: %s", out, *out.ErrorMessage)
 		}
 	}
-	if out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]; out.ErrorCode != kerr.KafkaStorageError.Code || !strings.Contains(*out.ErrorMessage, "old-1") {
+	if out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]; out.ErrorCode != kerr.KafkaStorageError.Code ||
+		!strings.Contains(*out.ErrorMessage, "old-1") {
 		t.Errorf("%+v", out)
 	}
 	grow.Topics[0].Count = 4 // partitions that were missing before do not concern this request

@@ -109,7 +109,8 @@ func TestI2NoAckBeforeTheSyncOfItsBytes(t *testing.T) {
 					last.SetVersion(13)
 					for i := range each {
 						m := fmt.Sprintf("<record %d-%d>", c, i)
-						req := produceRequest("", id, []int16{-1, 1}[rnd.IntN(2)], plain(t, m+string(bytes.Repeat([]byte{'x'}, rnd.IntN(9000)))))
+						req := produceRequest("", id, []int16{-1, 1}[rnd.IntN(2)],
+							plain(t, m+string(bytes.Repeat([]byte{'x'}, rnd.IntN(9000)))))
 						req.Topics[0].Partitions[0].Partition = int32(rnd.IntN(partitions))
 						req.SetVersion(13)
 						must(t, w.send(req))

@@ -42,7 +42,8 @@ func TestNoLeaderHasToBeElected(t *testing.T) {
 		want   []string
 	}{
 		{0, some("t", 0), []string{"t", "0 " + notNeeded}},
-		{0, some("t", 1, 7, 0, 0), []string{"t", "1 " + notNeeded, "7 UNKNOWN_TOPIC_OR_PARTITION: No such partition as t-7", "0 " + notNeeded, "0 " + notNeeded}},
+		{0, some("t", 1, 7, 0, 0), []string{"t", "1 " + notNeeded, "7 UNKNOWN_TOPIC_OR_PARTITION: No such partition as t-7",
+			"0 " + notNeeded, "0 " + notNeeded}},
 		{1, some("t", 0, -1), []string{"t", "0 " + notNeeded, "-1 UNKNOWN_TOPIC_OR_PARTITION: No such partition as t--1"}},
 		{0, some("no", 0), []string{"no", "0 UNKNOWN_TOPIC_OR_PARTITION: No such topic as no"}},
 		{2, some("t", 0), []string{"INVALID_REQUEST", "t", "0 INVALID_REQUEST: Unknown election type 2"}},

@@ -141,17 +141,17 @@ func (r *refusal) Error() string { return r.msg }
 
 func (r *refusal) Unwrap() error { return r.code }
 
-// maxWords bounds the message of an error in an answer, which may quote the request. The older
+// maxMessage bounds the message of an error in an answer, which may quote the request. The older
 // encodings can't represent a message longer than 32,767 bytes.
-const maxWords = 8 << 10
+const maxMessage = 8 << 10
 
-// words returns the message of an error for an answer.
-func words(err error) string {
+// message returns the message of an error for an answer.
+func message(err error) string {
 	s := err.Error()
-	if len(s) <= maxWords {
+	if len(s) <= maxMessage {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxWords-len("…")], "") + "…"
+	return strings.ToValidUTF8(s[:maxMessage-len("…")], "") + "…"
 }
 
 func refuse(code *kerr.Error, format string, args ...any) error {

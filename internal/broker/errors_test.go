@@ -57,9 +57,11 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrNotLeader": replica.ErrNotLeader, "replica.ErrFencedEpoch": replica.ErrFencedEpoch,
 		"replica.ErrUnknownEpoch": replica.ErrUnknownEpoch, "replica.ErrNotEnoughReplicas": replica.ErrNotEnoughReplicas,
 		"replica.ErrNotEnoughReplicasAfterAppend": replica.ErrNotEnoughReplicasAfterAppend,
-		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable, "replica.ErrPolicy": replica.ErrPolicy, "replica.ErrDeleted": replica.ErrDeleted,
-		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed, "storage.ErrLowSpace": storage.ErrLowSpace,
-		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
+		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable,
+		"replica.ErrPolicy": replica.ErrPolicy, "replica.ErrDeleted": replica.ErrDeleted,
+		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed,
+		"storage.ErrLowSpace": storage.ErrLowSpace,
+		"storage.ErrCorrupt":  storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
 		"storage.ErrStaleEpoch":             storage.ErrStaleEpoch,
 		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,
 		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,
@@ -104,7 +106,7 @@ func TestEveryKindOfRefusalHasACode(t *testing.T) {
 
 func TestAnUnknownErrorIsNeverSuccess(t *testing.T) {
 	for _, err := range []error{
-		errors.New("nobody thought of this"), &record.Error{}, &record.Error{Kind: 200}, &controller.Error{}, &kerr.Error{},
+		errors.New("an unexpected error"), &record.Error{}, &record.Error{Kind: 200}, &controller.Error{}, &kerr.Error{},
 		refuse(&kerr.Error{}, "code 0"), errors.Join(errors.New("a"), errors.New("b")), record.ErrShort,
 	} {
 		if c := code(err); c == 0 {

@@ -107,8 +107,8 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
 	c.slot.end() // from here on it may read the disk, or wait
-	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))
-	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
+	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.delayDamage(r.Received))
+	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.AnyKey) && op.park(wait) {
 		r.ReleaseBody() // its parts are charged instead
 		b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)
 		return

@@ -27,7 +27,8 @@ func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 	}{{[]string{"now"}, true}, {[]string{"old"}, false}, {[]string{"now", "old"}, false}, {[]string{"now", "none"}, true}} {
 		op := &fetchRead{b: n.Broker, maxBytes: 1 << 20}
 		for _, name := range c.topics {
-			op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: name}, maxBytes: 1 << 20, currentEpoch: -1, fetchedEpoch: -1}})
+			op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: name}, maxBytes: 1 << 20,
+				currentEpoch: -1, fetchedEpoch: -1}})
 		}
 		op.find(-1)
 		if got := op.read(true); got != c.memory {

@@ -71,16 +71,16 @@ func (op *fetchOp) damageReport(p *fetchPartition) damageReport {
 	return damageReport{op.r.Connection, p.topic.ID, p.index, p.offset}
 }
 
-// holdDamage marks the parts whose damage was just reported to this connection, and returns how
+// delayDamage marks the parts whose damage was just reported to this connection, and returns how
 // long the fetch must at least wait if no other part has records.
-func (op *fetchOp) holdDamage(now time.Time) (least time.Duration) {
+func (op *fetchOp) delayDamage(now time.Time) (least time.Duration) {
 	for _, i := range op.waits {
 		p := &op.parts[i]
 		if !p.part.Log().DamagedAt(p.offset) {
 			continue
 		}
 		wait := op.b.damage.wait(op.damageReport(p), now)
-		p.held = wait > 0
+		p.delayed = wait > 0
 		least = max(least, wait)
 	}
 	if least > 0 {

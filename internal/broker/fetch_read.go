@@ -31,14 +31,14 @@ func (r topicRef) tooLong() bool { return len(r.name) > controller.MaxNameLength
 // fetchPartition is one partition of the request.
 type fetchPartition struct {
 	partitionRequest
-	member *member // of the session, nil without one
-	topic  *metadata.Topic
-	part   *replica.Partition
-	err    error
-	res    replica.ReadResult
-	have   int64 // bytes at the last peek
-	skip   bool  // unchanged for the session, so not in the answer
-	held   bool  // its damage was just reported, see fetch_damage.go
+	member  *member // of the session, nil without one
+	topic   *metadata.Topic
+	part    *replica.Partition
+	err     error
+	res     replica.ReadResult
+	have    int64 // bytes at the last peek
+	skip    bool  // unchanged for the session, so not in the answer
+	delayed bool  // its damage was just reported, see fetch_damage.go
 }
 
 func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
@@ -156,7 +156,7 @@ func unknownReplica(currentEpoch, id int32) error {
 
 // enough checks the part of one key, or all parts, and reports whether the answer is due.
 func (rd *fetchRead) enough(i int) bool {
-	if i != purgatory.Everything {
+	if i != purgatory.AnyKey {
 		return rd.peek(&rd.parts[rd.waits[i]])
 	}
 	if rd.minBytes == 0 {
@@ -173,7 +173,7 @@ func (rd *fetchRead) enough(i int) bool {
 // peek counts the bytes that one part has now, and reports whether the answer is due.
 func (rd *fetchRead) peek(p *fetchPartition) bool {
 	if p.part.Log().DamagedAt(p.offset) {
-		return !p.held
+		return !p.delayed
 	}
 	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch is allowed in any case
 	n, atOnce := p.part.Peek(p.request(rd.committed), limit)
@@ -183,16 +183,16 @@ func (rd *fetchRead) peek(p *fetchPartition) bool {
 	return atOnce || rd.found >= rd.minBytes
 }
 
-// leastAnswer is how many bytes of records an answer may have if clients that do not read use up
+// minAnswer is how many bytes of records an answer may have if clients that do not read use up
 // the memory for answers.
-const leastAnswer = 64 << 10
+const minAnswer = 64 << 10
 
 // read reads the partitions in order, until the request's bytes or its share of the memory for
 // answers are used up. The first partition with records returns a whole batch of any size, so that
 // a client always makes progress. read reports whether it succeeded: if it may read memory only, it
 // can fail, and then it holds nothing.
 func (rd *fetchRead) read(memory bool) bool {
-	rd.held = rd.b.answers.Share(rd.wanted(), leastAnswer)
+	rd.held = rd.b.answers.Share(rd.wanted(), minAnswer)
 	left, first := rd.held, true
 	for i := range rd.parts {
 		p := &rd.parts[i]

@@ -87,7 +87,8 @@ type sessionUse struct {
 
 // newSessions returns a cache for that many sessions and that many bytes.
 func newSessions(slots int, bytes int64) *sessions {
-	return &sessions{slots: slots, limit: int(min(max(int64(slots)*sessionPartitions, 1<<16), bytes/memberBytes)), byID: map[int32]*session{}}
+	return &sessions{slots: slots, limit: int(min(max(int64(slots)*sessionPartitions, 1<<16), bytes/memberBytes)),
+		byID: map[int32]*session{}}
 }
 
 // begin finds the session of a request, applies the request's changes to it, and adds the
@@ -230,7 +231,8 @@ func (m *member) changed(p *fetchPartition) bool {
 // create makes a session of the partitions that a request named; nil if there is no space for it.
 func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *session {
 	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
-	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
+	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts,
+		func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
 		return nil // and none is evicted for it
 	}
 	c.mu.Lock()

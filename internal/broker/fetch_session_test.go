@@ -124,7 +124,8 @@ func TestSessionErrors(t *testing.T) {
 	if resp := ask[*kmsg.FetchResponse](t, w, 12, inSession(fetchRequest(0), id, 1)); resp.ErrorCode != 0 {
 		t.Errorf("errors leave the session as it is: %+v", resp)
 	}
-	if resp := ask[*kmsg.FetchResponse](t, w, 12, inSession(fetchRequest(0, named("t", tid)), id, -1)); resp.ErrorCode != 0 || resp.SessionID != 0 || len(resp.Topics) != 1 {
+	if resp := ask[*kmsg.FetchResponse](t, w, 12, inSession(fetchRequest(0, named("t", tid)), id, -1)); resp.ErrorCode != 0 ||
+		resp.SessionID != 0 || len(resp.Topics) != 1 {
 		t.Errorf("the last request: %+v", resp)
 	}
 	expect(12, inSession(fetchRequest(0), id, 2), kerr.FetchSessionIDNotFound)
@@ -207,7 +208,8 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 	var got fetchRead
 	use := c.begin(req, &got, now)
 	if use.err != nil || len(got.parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
-		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts), c.parts)
+		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts),
+			c.parts)
 	}
 }
 

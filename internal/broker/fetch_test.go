@@ -67,7 +67,8 @@ func show(t testing.TB, resp *kmsg.FetchResponse) string {
 	var parts []string
 	for _, topic := range resp.Topics {
 		for _, p := range topic.Partitions {
-			parts = append(parts, fmt.Sprintf("%s-%d[%d %d: %v]", topic.Topic, p.Partition, p.ErrorCode, p.HighWatermark, offsets(t, p.RecordBatches)))
+			parts = append(parts, fmt.Sprintf("%s-%d[%d %d: %v]", topic.Topic, p.Partition, p.ErrorCode, p.HighWatermark,
+				offsets(t, p.RecordBatches)))
 		}
 	}
 	return strings.Join(parts, " ")
@@ -121,11 +122,15 @@ func TestFetchErrorsAreKafkasAndPerPartition(t *testing.T) {
 		{"below the log", 12, named("t", id), func(_ *kmsg.FetchRequest, p *part) { p.FetchOffset = -1 }, kerr.OffsetOutOfRange},
 		{"beyond the log", 12, named("t", id), func(_ *kmsg.FetchRequest, p *part) { p.FetchOffset = 4 }, kerr.OffsetOutOfRange},
 		{"newer epoch", 12, named("t", id), func(_ *kmsg.FetchRequest, p *part) { p.CurrentLeaderEpoch = 9 }, kerr.UnknownLeaderEpoch},
-		{"unknown fetched epoch", 12, named("t", id), func(_ *kmsg.FetchRequest, p *part) { p.LastFetchedEpoch = 9 }, kerr.OffsetOutOfRange},
+		{"unknown fetched epoch", 12, named("t", id), func(_ *kmsg.FetchRequest, p *part) { p.LastFetchedEpoch = 9 },
+			kerr.OffsetOutOfRange},
 		{"a replica", 12, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaID = 5 }, kerr.NotLeaderForPartition},
-		{"a replica with an epoch", 12, named("t", id), func(r *kmsg.FetchRequest, p *part) { r.ReplicaID, p.CurrentLeaderEpoch = 5, 0 }, kerr.UnknownLeaderEpoch},
-		{"a replica of version 15", 15, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 }, kerr.NotLeaderForPartition},
-		{"a replica of version 16", 16, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 }, kerr.NotLeaderForPartition},
+		{"a replica with an epoch", 12, named("t", id), func(r *kmsg.FetchRequest, p *part) { r.ReplicaID, p.CurrentLeaderEpoch = 5, 0 },
+			kerr.UnknownLeaderEpoch},
+		{"a replica of version 15", 15, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 },
+			kerr.NotLeaderForPartition},
+		{"a replica of version 16", 16, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 },
+			kerr.NotLeaderForPartition},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			req := fetchRequest(0, c.topic, named("u", other))
@@ -138,14 +143,16 @@ func TestFetchErrorsAreKafkasAndPerPartition(t *testing.T) {
 				t.Errorf("%+v, want %v", p, c.want)
 			}
 			// As in Kafka, whatever the isolation level.
-			if unknown := c.want == kerr.UnknownTopicID || c.want == kerr.UnknownTopicOrPartition; (p.AbortedTransactions != nil) != unknown {
+			if unknown := c.want == kerr.UnknownTopicID ||
+				c.want == kerr.UnknownTopicOrPartition; (p.AbortedTransactions != nil) != unknown {
 				t.Errorf("aborted transactions %v, null only where a partition is known", p.AbortedTransactions)
 			}
 			if len(resp.Brokers) > 0 || p.CurrentLeader.LeaderID >= 0 {
 				t.Errorf("a hint to %+v at %v", p.CurrentLeader, resp.Brokers)
 			}
 			last := resp.Topics[len(resp.Topics)-1]
-			if other := last.Partitions[len(last.Partitions)-1]; resp.ErrorCode != 0 || req.ReplicaID < 0 && req.ReplicaState.ID < 0 && other.ErrorCode != 0 {
+			if other := last.Partitions[len(last.Partitions)-1]; resp.ErrorCode != 0 || req.ReplicaID < 0 && req.ReplicaState.ID < 0 &&
+				other.ErrorCode != 0 {
 				t.Errorf("the other partition: %+v", other)
 			}
 		})
@@ -232,7 +239,7 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 			t.Errorf("client %d has %d bytes of the %d that were free", i, len(got.RecordBatches), limit)
 		}
 	}
-	if peak := n.Answers().Peak; peak > limit+clients*leastAnswer || peak < limit {
+	if peak := n.Answers().Peak; peak > limit+clients*minAnswer || peak < limit {
 		t.Errorf("%d bytes of answers in memory", peak)
 	}
 	for begin := time.Now(); n.Answers().Used > 0; time.Sleep(100 * time.Microsecond) {
@@ -277,7 +284,8 @@ func TestDivergingEpochIsReported(t *testing.T) {
 		req := fetchRequest(c.offset, named("t", id))
 		req.Topics[0].Partitions[0].LastFetchedEpoch = c.fetched
 		p := ask[*kmsg.FetchResponse](t, w, 12, req).Topics[0].Partitions[0]
-		if p.ErrorCode != 0 || p.DivergingEpoch.Epoch != c.epoch || p.DivergingEpoch.EndOffset != c.end || len(offsets(t, p.RecordBatches)) != c.batches {
+		if p.ErrorCode != 0 || p.DivergingEpoch.Epoch != c.epoch || p.DivergingEpoch.EndOffset != c.end ||
+			len(offsets(t, p.RecordBatches)) != c.batches {
 			t.Errorf("offset %d after epoch %d: %+v", c.offset, c.fetched, p)
 		}
 	}
@@ -285,7 +293,8 @@ func TestDivergingEpochIsReported(t *testing.T) {
 	req.Topics[0].Partitions[0].CurrentLeaderEpoch = 1
 	resp := ask[*kmsg.FetchResponse](t, w, 16, req)
 	p := resp.Topics[0].Partitions[0]
-	if p.ErrorCode != kerr.FencedLeaderEpoch.Code || p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != 3 || len(resp.Brokers) != 1 {
+	if p.ErrorCode != kerr.FencedLeaderEpoch.Code || p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != 3 ||
+		len(resp.Brokers) != 1 {
 		t.Errorf("an old epoch: %+v, brokers %+v", p, resp.Brokers)
 	}
 	if p = ask[*kmsg.FetchResponse](t, w, 15, req).Topics[0].Partitions[0]; p.CurrentLeader.LeaderID != -1 {
@@ -423,7 +432,8 @@ func TestAnUnknownTopicDoesNotCutTheWaitOfOthers(t *testing.T) {
 	if c := resp.Topics[0].Partitions[0].ErrorCode; c != kerr.UnknownTopicID.Code || len(resp.Topics[1].Partitions[0].RecordBatches) == 0 {
 		t.Fatalf("%+v", resp.Topics)
 	}
-	if got := ask[*kmsg.FetchResponse](t, w, 13, waiting(0, 1, named("", [16]byte{1}))); got.Topics[0].Partitions[0].ErrorCode != kerr.UnknownTopicID.Code {
+	if got := ask[*kmsg.FetchResponse](t, w, 13, waiting(0, 1,
+		named("", [16]byte{1}))); got.Topics[0].Partitions[0].ErrorCode != kerr.UnknownTopicID.Code {
 		t.Fatal("with nothing to wait for the answer comes at once")
 	}
 }

@@ -75,28 +75,28 @@ func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
 
 // coordinatorOf returns the coordinator of one key.
 func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequest, key string) (protocol.NodeEndpoint, error) {
-	nobody := protocol.NodeEndpoint{ID: -1, Port: -1}
+	noNode := protocol.NodeEndpoint{ID: -1, Port: -1}
 	switch {
 	case req.CoordinatorType == groupCoordinator:
 	case req.CoordinatorType == transactionCoordinator:
 		// As for InitProducerId: the only code on which all clients give up.
-		return nobody, refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+		return noNode, refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
 	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
-		return nobody, refuse(kerr.InvalidRequest, "share groups are not available in this version")
+		return noNode, refuse(kerr.InvalidRequest, "share groups are not available in this version")
 	default:
-		return nobody, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
+		return noNode, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}
 	img := b.image()
 	t := img.Topic(service.OffsetsTopic)
 	index, ok := b.opt.Groups.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
 		b.opt.Groups.Ensure()
-		return nobody, refuse(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
+		return noNode, refuse(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
 	}
 	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
-		return nobody, refuse(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
+		return noNode, refuse(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
 	}
 	return node, nil
 }

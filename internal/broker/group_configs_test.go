@@ -38,7 +38,8 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 		if got := beatInterval(t, w, odd, "a"); got != 5500 {
 			t.Errorf("at first: %d", got)
 		}
-		mustAlter(t, w, incremental(groupType, odd, "consumer.heartbeat.interval.ms", set, "7000", "consumer.session.timeout.ms", set, "50000"))
+		mustAlter(t, w, incremental(groupType, odd, "consumer.heartbeat.interval.ms", set, "7000", "consumer.session.timeout.ms", set,
+			"50000"))
 		mustAlter(t, w, incremental(groupType, "later", "consumer.heartbeat.interval.ms", set, "8000"))
 		for group, want := range map[string]int32{odd: 7000, "later": 8000, "other": 5500} {
 			if got := beatInterval(t, w, group, "b"); got != want {
@@ -62,7 +63,8 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 	}
 	req := kmsg.NewPtrListConfigResourcesRequest()
 	req.ResourceTypes = []int8{int8(groupType)}
-	if got := ask[*kmsg.ListConfigResourcesResponse](t, w, 1, req).ConfigResources; len(got) != 1 || got[0].Name != odd || got[0].Type != int8(groupType) {
+	if got := ask[*kmsg.ListConfigResourcesResponse](t, w, 1, req).ConfigResources; len(got) != 1 || got[0].Name != odd ||
+		got[0].Type != int8(groupType) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -72,11 +74,15 @@ func TestConfigsOfGroupsAreRefused(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)
 	for _, c := range []struct{ group, name, value, want string }{
-		{"g", "consumer.session.timeout.ms", "44999", "INVALID_CONFIG: consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"},
-		{"g", "consumer.heartbeat.interval.ms", "15001", "INVALID_CONFIG: consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"},
-		{"g", "consumer.session.timeout.ms", "x", "INVALID_CONFIG: Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
+		{"g", "consumer.session.timeout.ms", "44999",
+			"INVALID_CONFIG: consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"},
+		{"g", "consumer.heartbeat.interval.ms", "15001",
+			"INVALID_CONFIG: consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"},
+		{"g", "consumer.session.timeout.ms", "x",
+			"INVALID_CONFIG: Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"g", "nope", "1", "INVALID_CONFIG: Unknown group config name: nope"},
-		{"g", "share.auto.offset.reset", "earliest", "INVALID_CONFIG: Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share and streams groups yet"},
+		{"g", "share.auto.offset.reset", "earliest",
+			"INVALID_CONFIG: Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share and streams groups yet"},
 		{"", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST: Default group resources are not allowed."},
 	} {
 		if diff := cmp.Diff(c.want, alter(t, w, incremental(groupType, c.group, c.name, set, c.value))); diff != "" {

@@ -135,20 +135,20 @@ func clientHost(peer net.Addr) string {
 	return "/"
 }
 
-// gather calls then when n operations have ended and finish was called another time.
-type gather struct {
+// countdown calls then when n operations have ended and finish was called another time.
+type countdown struct {
 	left atomic.Int64
 	then func()
 }
 
-func newGather(n int, then func()) *gather {
-	g := &gather{then: then}
+func newGather(n int, then func()) *countdown {
+	g := &countdown{then: then}
 	g.left.Store(int64(n) + 1)
 	return g
 }
 
 // finish ends one operation, or says that all were started.
-func (g *gather) finish() {
+func (g *countdown) finish() {
 	if g.left.Add(-1) == 0 {
 		g.then()
 	}

@@ -37,8 +37,10 @@ func protocols() map[string][]kgo.Opt {
 // member is a consumer of a group.
 func (n *node) member(t testing.TB, group, topic string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	return n.client(t, append([]kgo.Opt{kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.FetchMaxWait(50 * time.Millisecond),
-		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.RebalanceTimeout(5 * time.Second), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, opts...)...)
+	return n.client(t, append([]kgo.Opt{kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+		kgo.FetchMaxWait(50 * time.Millisecond),
+		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.RebalanceTimeout(5 * time.Second),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, opts...)...)
 }
 
 // fill writes records 0 to count-1 to a topic, to its partitions in turn.
@@ -46,7 +48,8 @@ func (n *node) fill(t testing.TB, topic string, count, partitions int) {
 	t.Helper()
 	c := n.client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range count {
-		must(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: int32(i % partitions), Value: fmt.Append(nil, i)}).FirstErr())
+		must(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: int32(i % partitions),
+			Value: fmt.Append(nil, i)}).FirstErr())
 	}
 }
 
@@ -92,7 +95,8 @@ func TestAGroupReadsCommitsAndGoesOn(t *testing.T) {
 			if o, ok := offsets.Lookup("t", 1); !ok || o.At != 2 {
 				t.Errorf("%+v", o)
 			}
-			if topic := n.image().Topic(service.OffsetsTopic); !topic.Internal || topic.Partitions.Len() != 3 || topic.Configs["cleanup.policy"] != "compact" {
+			if topic := n.image().Topic(service.OffsetsTopic); !topic.Internal || topic.Partitions.Len() != 3 ||
+				topic.Configs["cleanup.policy"] != "compact" {
 				t.Errorf("%+v", topic)
 			}
 		})
@@ -214,7 +218,8 @@ func TestNoCoordinatorWithoutATopic(t *testing.T) {
 	id := n.topic(t, "t", 2)
 	w := n.dial(t)
 	seen := map[int16]bool{}
-	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.LeaveGroup, kmsg.OffsetCommit, kmsg.OffsetFetch, kmsg.OffsetDelete,
+	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.LeaveGroup, kmsg.OffsetCommit, kmsg.OffsetFetch,
+		kmsg.OffsetDelete,
 		kmsg.DescribeGroups, kmsg.DeleteGroups, kmsg.ConsumerGroupHeartbeat, kmsg.ConsumerGroupDescribe} {
 		a, _ := n.table.Lookup(int16(key))
 		for v := a.Min; v <= a.Max; v++ {
@@ -268,7 +273,8 @@ func TestUnprocessedHeartbeatIsNoSuccess(t *testing.T) {
 	if resp := group.Loading(kmsg.NewPtrHeartbeatRequest()).(*kmsg.HeartbeatResponse); resp.ErrorCode != 0 {
 		t.Errorf("in a load: %d", resp.ErrorCode)
 	}
-	if resp := group.Loading(kmsg.NewPtrJoinGroupRequest()).(*kmsg.JoinGroupResponse); resp.ErrorCode != kerr.CoordinatorLoadInProgress.Code {
+	resp := group.Loading(kmsg.NewPtrJoinGroupRequest()).(*kmsg.JoinGroupResponse)
+	if resp.ErrorCode != kerr.CoordinatorLoadInProgress.Code {
 		t.Errorf("a join in a load: %d", resp.ErrorCode)
 	}
 }

@@ -87,7 +87,8 @@ type nodeOptions struct {
 func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	t.Helper()
 	o := nodeOptions{self: 1, fs: vfs.Memory(), static: map[string]string{}, listener: network.Listener{Name: "test"},
-		store: func(s metadata.Store) metadata.Store { return s }, storage: func(*storage.Options) {}, network: func(*network.Options) {}, broker: func(*Options) {}}
+		store: func(s metadata.Store) metadata.Store { return s }, storage: func(*storage.Options) {}, network: func(*network.Options) {},
+		broker: func(*Options) {}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -137,13 +138,15 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
-		Static: n.static, Logger: zap.NewNop()})
+	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control,
+		Configs: n.configs,
+		Static:  n.static, Logger: zap.NewNop()})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)
-	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings, Configs: n.configs,
-		Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level}
+	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings,
+		Configs: n.configs,
+		Groups:  n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level}
 	o.broker(&handlers)
 	n.Broker, err = New(handlers)
 	must(t, err)

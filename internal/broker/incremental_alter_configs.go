@@ -29,32 +29,20 @@ func incrementalAlterConfigsAPI() api {
 func incrementalAlterConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrIncrementalAlterConfigsResponse())
 	c := b.newChange(r, changeTimeout)
-	times := counts(req.Resources, func(x *kmsg.IncrementalAlterConfigsRequestResource) resource {
-		return resource{x.ResourceType, x.ResourceName}
-	})
-	for i := range req.Resources {
-		x := &req.Resources[i]
-		out := kmsg.NewIncrementalAlterConfigsResponseResource()
-		out.ResourceType, out.ResourceName = x.ResourceType, x.ResourceName
-		which := resource{x.ResourceType, x.ResourceName}
-		err := errRepeatedResource
-		if times[which] == 1 {
-			err = c.alterConfigs(ctx, which, x.Configs, req.ValidateOnly)
-		}
-		out.ErrorCode, out.ErrorMessage = c.verdict(err)
-		resp.Resources = append(resp.Resources, out)
+	which := make([]resource, len(req.Resources))
+	for i, x := range req.Resources {
+		which[i] = resource{x.ResourceType, x.ResourceName}
 	}
-	if err := c.seen(ctx); err != nil {
-		for i := range resp.Resources {
-			if out := &resp.Resources[i]; out.ErrorCode == 0 {
-				out.ErrorCode, out.ErrorMessage = c.verdict(err)
-			}
-		}
+	for _, out := range c.alterEach(ctx, which, func(i int) error {
+		return c.alterConfigs(ctx, which[i], req.Resources[i].Configs, req.ValidateOnly)
+	}) {
+		resp.Resources = append(resp.Resources, kmsg.IncrementalAlterConfigsResponseResource(out))
 	}
 	return resp
 }
 
-func (c *change) alterConfigs(ctx context.Context, which resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig, validateOnly bool) error {
+func (c *change) alterConfigs(ctx context.Context, which resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig,
+	validateOnly bool) error {
 	ops := make([]controller.ConfigOp, 0, len(configs))
 	for _, x := range configs {
 		ops = append(ops, controller.ConfigOp{Name: x.Name, Op: controller.Op(x.Op), Value: x.Value})

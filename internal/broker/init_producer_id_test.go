@@ -63,7 +63,7 @@ func TestInitProducerIdRefusals(t *testing.T) {
 	}
 }
 
-// failingStore makes transactions fail while it is told to.
+// failingStore makes transactions fail while the test says so.
 type failingStore struct {
 	metadata.Store
 	err atomic.Pointer[error]
@@ -89,7 +89,7 @@ func TestAStoreThatFailsIsAnErrorAndNoID(t *testing.T) {
 	}{
 		{metadata.ErrFailed, kerr.KafkaStorageError, kerr.KafkaStorageError},
 		{metadata.ErrClosed, kerr.CoordinatorNotAvailable, kerr.NotController},
-		{errors.New("what nobody thought of"), kerr.UnknownServerError, kerr.UnknownServerError},
+		{errors.New("an unexpected error"), kerr.UnknownServerError, kerr.UnknownServerError},
 	} {
 		fail(c.err)
 		resp := ask[*kmsg.InitProducerIDResponse](t, w, 5, producerIDRequest(nil, -1, -1))

@@ -50,7 +50,8 @@ func TestListOffsetsAnswersAsKafkaDoes(t *testing.T) {
 		{"t", 3, 0, answer{0, 0, 1000, -1}}, {"t", 3, 1001, answer{0, 1, 1001, -1}}, {"t", 3, 5000, none},
 		{"t", 11, -1, answer{0, 3, -1, 0}}, {"t", 11, -2, answer{0, 0, -1, 0}}, {"t", 7, -3, answer{0, 2, 1002, 0}},
 		{"t", 7, -4, unsupported}, {"t", 8, -4, answer{0, 0, -1, 0}}, {"t", 8, -5, unsupported}, {"t", 9, -5, none},
-		{"t", 10, -6, unsupported}, {"t", 11, -6, none}, {"t", 11, -7, unsupported}, {"t", 11, 1001, answer{0, 1, 1001, 0}}, {"t", 4, 5000, none},
+		{"t", 10, -6, unsupported}, {"t", 11, -6, none}, {"t", 11, -7, unsupported}, {"t", 11, 1001, answer{0, 1, 1001, 0}},
+		{"t", 4, 5000, none},
 		{"empty", 11, -1, answer{0, 0, -1, 0}}, {"empty", 11, -2, answer{0, 0, -1, 0}}, {"empty", 11, -3, none}, {"empty", 11, 0, none},
 		{"x", 11, -1, answer{kerr.UnknownTopicOrPartition.Code, -1, -1, -1}},
 	} {
@@ -89,7 +90,8 @@ func TestLatestIsNotAvailableBeforeTheEpochsStartCounts(t *testing.T) {
 	produced(t, w, 13, produceRequest("", id, 1, plain(t, "a")))
 	f.p.BecomeLeader(f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // begins at 1, high watermark 0
 	for version, want := range map[int16]*kerr.Error{4: kerr.LeaderNotAvailable, 5: kerr.OffsetNotAvailable, 11: kerr.OffsetNotAvailable} {
-		if got := ask[*kmsg.ListOffsetsResponse](t, w, version, listRequest("t", 0, -1)).Topics[0].Partitions[0].ErrorCode; got != want.Code {
+		if got := ask[*kmsg.ListOffsetsResponse](t, w, version,
+			listRequest("t", 0, -1)).Topics[0].Partitions[0].ErrorCode; got != want.Code {
 			t.Errorf("version %d: %v, want %v", version, kerr.ErrorForCode(got), want)
 		}
 	}
@@ -97,7 +99,8 @@ func TestLatestIsNotAvailableBeforeTheEpochsStartCounts(t *testing.T) {
 		t.Errorf("the log's start is known: %+v", p)
 	}
 	f.acknowledge(1)
-	if p := ask[*kmsg.ListOffsetsResponse](t, w, 11, listRequest("t", 0, -1)).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.Offset != 1 || p.LeaderEpoch != 2 {
+	if p := ask[*kmsg.ListOffsetsResponse](t, w, 11, listRequest("t", 0, -1)).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.Offset != 1 ||
+		p.LeaderEpoch != 2 {
 		t.Errorf("once it counts: %+v", p)
 	}
 }

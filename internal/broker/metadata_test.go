@@ -69,7 +69,8 @@ func TestMetadataDescribesTopicsInEveryVersion(t *testing.T) {
 		wantTopics(t, resp, "a: 2")
 		host, port, err := net.SplitHostPort(n.addr)
 		must(t, err)
-		if b := resp.Brokers; len(b) != 1 || b[0].NodeID != 1 || b[0].Host != host || strconv.Itoa(int(b[0].Port)) != port || b[0].Rack != nil {
+		if b := resp.Brokers; len(b) != 1 || b[0].NodeID != 1 || b[0].Host != host || strconv.Itoa(int(b[0].Port)) != port ||
+			b[0].Rack != nil {
 			t.Errorf("version %d: brokers %+v", v, b)
 		}
 		if v >= 1 && resp.ControllerID != 1 || v >= 2 && *resp.ClusterID != n.image().ClusterID() {
@@ -94,7 +95,7 @@ func TestMetadataDescribesTopicsInEveryVersion(t *testing.T) {
 	}
 	resp := ask[*kmsg.MetadataResponse](t, w, 8, metadataRequest(false, "a"))
 	if resp.AuthorizedOperations != opsNotAsked || resp.Topics[0].AuthorizedOperations != opsNotAsked {
-		t.Errorf("operations that nobody asked for: %d, %d", resp.AuthorizedOperations, resp.Topics[0].AuthorizedOperations)
+		t.Errorf("operations that were not requested: %d, %d", resp.AuthorizedOperations, resp.Topics[0].AuthorizedOperations)
 	}
 }
 
@@ -121,7 +122,8 @@ func TestMetadataOfTopicsThatAreNotThere(t *testing.T) {
 	other := metadata.NewID()
 	w := n.dial(t)
 	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(false, "no", "bad!", "no", "__transaction_state", "a")),
-		"no: UNKNOWN_TOPIC_OR_PARTITION", "bad!: INVALID_TOPIC_EXCEPTION", "__transaction_state: UNKNOWN_TOPIC_OR_PARTITION internal", "a: 1")
+		"no: UNKNOWN_TOPIC_OR_PARTITION", "bad!: INVALID_TOPIC_EXCEPTION", "__transaction_state: UNKNOWN_TOPIC_OR_PARTITION internal",
+		"a: 1")
 	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 13, metadataRequest(true, id, other)),
 		"a: 1", "id "+metadata.FormatID(other)+": UNKNOWN_TOPIC_ID")
 	for _, v := range []int16{10, 11} {
@@ -247,7 +249,7 @@ func TestManyClientsAskForOneNewTopicAtOnce(t *testing.T) {
 	}
 	for range 8 {
 		if got := <-done; len(got) != 1 || got[0] != "new: 1" && got[0] != "new: UNKNOWN_TOPIC_OR_PARTITION" {
-			t.Errorf("%v: neither the topic nor a reason to come back", got)
+			t.Errorf("%v: neither the topic nor a retriable error", got)
 		}
 	}
 	wantTopics(t, n.created(t, n.dial(t), 12, "new"), "new: 1")
@@ -281,11 +283,13 @@ func TestDescribeClusterKnowsBrokersOnly(t *testing.T) {
 		kind    int8
 		want    *kerr.Error
 		ops     int32
-	}{{0, 2, nil, 8096}, {1, 1, nil, 8096}, {1, 2, kerr.MismatchedEndpointType, opsNotAsked}, {2, 3, kerr.UnsupportedEndpointType, opsNotAsked}} {
+	}{{0, 2, nil, 8096}, {1, 1, nil, 8096}, {1, 2, kerr.MismatchedEndpointType, opsNotAsked},
+		{2, 3, kerr.UnsupportedEndpointType, opsNotAsked}} {
 		req := kmsg.NewPtrDescribeClusterRequest()
 		req.EndpointType, req.IncludeClusterAuthorizedOperations = c.kind, true
 		resp := ask[*kmsg.DescribeClusterResponse](t, w, c.version, req)
-		if kerr.TypedErrorForCode(resp.ErrorCode) != c.want || (c.want != nil) != (resp.ErrorMessage != nil) || resp.ClusterAuthorizedOperations != c.ops {
+		if kerr.TypedErrorForCode(resp.ErrorCode) != c.want || (c.want != nil) != (resp.ErrorMessage != nil) ||
+			resp.ClusterAuthorizedOperations != c.ops {
 			t.Errorf("version %d type %d: %+v", c.version, c.kind, resp)
 		}
 	}

@@ -50,7 +50,8 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 
 // committable adds every partition of the request to resp, those that don't exist with their error.
 // It returns the others with pointers to their codes.
-func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic, left []*int16) {
+func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic,
+	left []*int16) {
 	img := b.image()
 	for i := range req.Topics {
 		t := &req.Topics[i]

@@ -24,7 +24,8 @@ func TestWhereEpochsEnd(t *testing.T) {
 			offset                    int64
 		}{
 			{0, -1, 0, nil, 0, 2}, {0, -1, 1, nil, 0, 2}, {0, 3, 3, nil, 3, 3}, {0, -1, 4, nil, -1, -1}, {0, -1, -1, nil, -1, -1},
-			{0, 2, 0, kerr.FencedLeaderEpoch, -1, -1}, {0, 4, 0, kerr.UnknownLeaderEpoch, -1, -1}, {1, -1, 0, kerr.UnknownTopicOrPartition, -1, -1},
+			{0, 2, 0, kerr.FencedLeaderEpoch, -1, -1}, {0, 4, 0, kerr.UnknownLeaderEpoch, -1, -1},
+			{1, -1, 0, kerr.UnknownTopicOrPartition, -1, -1},
 		} {
 			req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 			rt := kmsg.NewOffsetForLeaderEpochRequestTopic()

@@ -184,7 +184,7 @@ func TestOffsetDelete(t *testing.T) {
 	if got := fetched(t, w, 9, "g", nil); got != "t/0=5 note" {
 		t.Error(got)
 	}
-	req.Group = "nobody's"
+	req.Group = "unknown"
 	if resp := ask[*kmsg.OffsetDeleteResponse](t, w, 0, req); resp.ErrorCode != kerr.GroupIDNotFound.Code || len(resp.Topics) > 0 {
 		t.Errorf("%+v", resp)
 	}
@@ -254,11 +254,13 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 	w := n.dial(t)
 	find := kmsg.NewPtrFindCoordinatorRequest()
 	find.CoordinatorKey = "g"
-	if resp := ask[*kmsg.FindCoordinatorResponse](t, w, 1, find); resp.ErrorCode != kerr.CoordinatorNotAvailable.Code || resp.NodeID != -1 || resp.ErrorMessage == nil {
+	if resp := ask[*kmsg.FindCoordinatorResponse](t, w, 1, find); resp.ErrorCode != kerr.CoordinatorNotAvailable.Code ||
+		resp.NodeID != -1 || resp.ErrorMessage == nil {
 		t.Errorf("%+v", resp)
 	}
 	n.coordinates(t)
-	if resp := ask[*kmsg.FindCoordinatorResponse](t, w, 3, find); resp.ErrorCode != 0 || resp.NodeID != 1 || fmt.Sprintf("%s:%d", resp.Host, resp.Port) != n.addr {
+	if resp := ask[*kmsg.FindCoordinatorResponse](t, w, 3, find); resp.ErrorCode != 0 || resp.NodeID != 1 ||
+		fmt.Sprintf("%s:%d", resp.Host, resp.Port) != n.addr {
 		t.Errorf("%+v", resp)
 	}
 	topic := n.image().Topic(service.OffsetsTopic)
@@ -273,8 +275,9 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 		t.Errorf("%+v", resp)
 	}
 	alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
-		Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
+	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic,
+		ResourceName: service.OffsetsTopic,
+		Configs:      []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, alter); resp.Resources[0].ErrorCode != 0 {
 		t.Errorf("%+v", resp)
 	}
@@ -334,8 +337,9 @@ func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 	want := n.image().Topic(service.OffsetsTopic).Configs
 	incremental := func(op kmsg.IncrementalAlterConfigOp, name, value string) (int16, *string) {
 		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
-			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Op: op, Value: &value}}}}
+		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic,
+			ResourceName: service.OffsetsTopic,
+			Configs:      []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Op: op, Value: &value}}}}
 		resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, req).Resources[0]
 		return resp.ErrorCode, resp.ErrorMessage
 	}
@@ -373,7 +377,8 @@ func TestThereAreNoOtherCoordinators(t *testing.T) {
 		version int16
 		want    *kerr.Error
 	}{
-		{transactionCoordinator, 2, kerr.TransactionalIDAuthorizationFailed}, {transactionCoordinator, 6, kerr.TransactionalIDAuthorizationFailed},
+		{transactionCoordinator, 2, kerr.TransactionalIDAuthorizationFailed},
+		{transactionCoordinator, 6, kerr.TransactionalIDAuthorizationFailed},
 		{shareCoordinator, 6, kerr.InvalidRequest}, {shareCoordinator, 5, kerr.InvalidRequest}, {7, 4, kerr.InvalidRequest},
 	} {
 		req := kmsg.NewPtrFindCoordinatorRequest()

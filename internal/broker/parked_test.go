@@ -30,7 +30,8 @@ func TestAFetchAnswersAPartitionOnce(t *testing.T) {
 	w := n.dial(t)
 	few := kmsg.NewPtrFetchRequest()
 	few.MinBytes, few.MaxBytes, few.SessionEpoch = 1, 1<<20, -1
-	few.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 1, 0, 1), repeated(named("u", [16]byte{}), 1, 0), repeated(named("t", id), 1, 2)}
+	few.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 1, 0, 1), repeated(named("u", [16]byte{}), 1, 0),
+		repeated(named("t", id), 1, 2)}
 	if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, few)); got != "t-0[0 3: [2]] u-0[0 0: []]" {
 		t.Error(got)
 	}
@@ -52,7 +53,8 @@ func TestAFetchAnswersAPartitionOnce(t *testing.T) {
 	}
 	next := fetchRequest(0)
 	next.SessionID, next.SessionEpoch = first.SessionID, 1
-	if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, next)); got != "t-1[3 -1: []] t-0[0 3: [1 2]]" && got != "t-0[0 3: [1 2]] t-1[3 -1: []]" {
+	if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, next)); got != "t-1[3 -1: []] t-0[0 3: [1 2]]" &&
+		got != "t-0[0 3: [1 2]] t-1[3 -1: []]" {
 		t.Error(got)
 	}
 }
@@ -91,8 +93,10 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 			for i := range got.Topics {
 				answered += len(got.Topics[i].Partitions)
 			}
-			if time.Since(began) != 0 || int64(got.ThrottleMillis) != c.delay.Milliseconds() || answered != c.answered || got.ErrorCode != 0 {
-				t.Errorf("%d partitions: %d answered after %v, throttled for %d ms", c.partitions, answered, time.Since(began), got.ThrottleMillis)
+			if time.Since(began) != 0 || int64(got.ThrottleMillis) != c.delay.Milliseconds() || answered != c.answered ||
+				got.ErrorCode != 0 {
+				t.Errorf("%d partitions: %d answered after %v, throttled for %d ms", c.partitions, answered, time.Since(began),
+					got.ThrottleMillis)
 			}
 			if _ = ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(0, named("t", id))); time.Since(began) != c.delay {
 				t.Errorf("%d partitions: the throttled connection was read after %v", c.partitions, time.Since(began))
@@ -163,6 +167,6 @@ func TestUnreadAnswerHoldsNoParts(t *testing.T) {
 	op.parts[7].res.Size = 1
 	op.shrink()
 	if len(op.parts) != 1 || cap(op.parts) > maxKeptFetch || op.parts[0].res.Size != 1 {
-		t.Errorf("%d parts, room for %d", len(op.parts), cap(op.parts))
+		t.Errorf("%d parts, capacity %d", len(op.parts), cap(op.parts))
 	}
 }

@@ -119,7 +119,7 @@ func (op *produceOp) run(c call, refused error) {
 			op.parts[i].err = refused
 			op.left.Add(-1)
 		}
-	} else if op.beginInTurn(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
+	} else if op.beginWithSlot(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
 		// Only now: an expiry may come at once, and must find every append started.
 		wait := milliseconds(op.view.TimeoutMillis)
 		if op.view.Acks != int16(replica.AcksAll) {
@@ -181,9 +181,9 @@ func (op *produceOp) heavy() bool {
 	return false
 }
 
-// beginInTurn is begin with a slot for requests that decompress or compress much: they use at most
-// half of the processors.
-func (op *produceOp) beginInTurn() {
+// beginWithSlot is begin with a slot for requests that decompress or compress much: they use at
+// most half of the processors.
+func (op *produceOp) beginWithSlot() {
 	if op.inflates {
 		op.b.heavy <- struct{}{}
 		defer func() { <-op.b.heavy }()
@@ -237,10 +237,12 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 		return err
 	}
 	if accepted.Codec == record.Zstd && op.view.Version < 7 {
-		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
+		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d",
+			op.view.Version)
 	}
 	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
-		return refuse(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d", n, part.topic.Name, part.conf.Conf.SegmentBytes)
+		return refuse(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d", n, part.topic.Name,
+			part.conf.Conf.SegmentBytes)
 	}
 	op.r.CountRecords(accepted.Records)
 	part.part = p
@@ -355,7 +357,7 @@ func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePar
 	if op.view.Version >= 13 {
 		res.Code = codeByID(err)
 	}
-	res.Message = words(err)
+	res.Message = message(err)
 	op.r.Code = res.Code
 	var bad *record.Error
 	if errors.As(err, &bad) {

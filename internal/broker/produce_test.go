@@ -157,13 +157,16 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 		{name: "two batches", topic: "t", version: 12, records: two, want: kerr.InvalidRecord, message: "exactly one"},
 		{name: "too large", topic: "small", version: 12, records: plain(t, strings.Repeat("x", 200)), want: kerr.MessageTooLarge},
 		{name: "too old", topic: "strict", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
-		{name: "larger than a segment", topic: "segments", version: 12, records: plain(t, strings.Repeat("x", 1048576)), want: kerr.RecordListTooLarge},
+		{name: "larger than a segment", topic: "segments", version: 12, records: plain(t, strings.Repeat("x", 1048576)),
+			want: kerr.RecordListTooLarge},
 		{name: "no size allowed", topic: "nothing", version: 12, want: kerr.MessageTooLarge},
 		{name: "no difference allowed", topic: "now", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
 		{name: "zstd before version 7", topic: "t", version: 6, records: zstd, want: kerr.UnsupportedCompressionType},
-		{name: "transactional batch", topic: "t", version: 12, records: txn, want: kerr.TransactionalIDAuthorizationFailed, message: "transactions"},
-		{name: "transactional id", topic: "t", version: 12, want: kerr.TransactionalIDAuthorizationFailed, message: "remove transactional.id",
-			change: func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("tx") }},
+		{name: "transactional batch", topic: "t", version: 12, records: txn, want: kerr.TransactionalIDAuthorizationFailed,
+			message: "transactions"},
+		{name: "transactional id", topic: "t", version: 12, want: kerr.TransactionalIDAuthorizationFailed,
+			message: "remove transactional.id",
+			change:  func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("tx") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.records == nil {
@@ -229,7 +232,8 @@ func TestADuplicateIsAnsweredWithItsFirstOffsets(t *testing.T) {
 	id := n.topic(t, "t", 1)
 	w := n.dial(t)
 	idempotent := func(seq int32, values ...string) []byte {
-		return batchOf(t, record.BatchOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: seq}}, time.Now().UnixMilli(), values...)
+		return batchOf(t, record.BatchOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: seq}}, time.Now().UnixMilli(),
+			values...)
 	}
 	first := idempotent(0, "a", "b")
 	for i, c := range []struct {
@@ -275,7 +279,8 @@ func TestTimestampsWithoutLimits(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 1, "message.timestamp.after.max.ms", "9223372036854775807")
 	for _, ts := range []int64{0, -1, math.MaxInt64} {
-		if p := produced(t, n.dial(t), 9, produceRequest("t", [16]byte{}, 1, batchOf(t, record.BatchOptions{}, ts, "a"))); p.ErrorCode != 0 {
+		if p := produced(t, n.dial(t), 9, produceRequest("t", [16]byte{}, 1,
+			batchOf(t, record.BatchOptions{}, ts, "a"))); p.ErrorCode != 0 {
 			t.Errorf("timestamp %d: %+v", ts, p)
 		}
 	}

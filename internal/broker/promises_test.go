@@ -97,7 +97,8 @@ func happens(t *testing.T, disk *crashfs.FS, id [16]byte, profile durability.Pro
 	for i, image := range images {
 		n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe = image, true })
 		if there := n.readAll(t, id); there < due {
-			t.Errorf("%v, image %d: %d records are there of %d acknowledged, and %d must be (%v)", row.Failure, i, there, len(acked), due, row)
+			t.Errorf("%v, image %d: %d records are there of %d acknowledged, and %d must be (%v)", row.Failure, i, there, len(acked), due,
+				row)
 		}
 	}
 }
@@ -122,7 +123,7 @@ func (n *node) readAll(t *testing.T, id [16]byte) int {
 			must(t, b.CheckCRC())
 			must(t, b.Each(1<<20, func(r record.Record) error {
 				if r.Offset != next || string(r.Value) != fmt.Sprint(next) {
-					return fmt.Errorf("at offset %d stands %d: %s", next, r.Offset, r.Value)
+					return fmt.Errorf("at offset %d is %d: %s", next, r.Offset, r.Value)
 				}
 				next++
 				return nil

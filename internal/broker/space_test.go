@@ -56,7 +56,8 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 
 	p := produced(t, w, 13, produceRequest("", id, -1, plain(t, "x")))
 	if p.ErrorCode != kerr.KafkaStorageError.Code || p.ErrorMessage == nil ||
-		!strings.HasPrefix(*p.ErrorMessage, "free space reserve reached: log directory /data/logs has 80 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): "+
+		!strings.HasPrefix(*p.ErrorMessage, "free space reserve reached: log directory /data/logs has 80 MiB free, "+
+			"the threshold is 100 MiB (chronik.disk.min.free.bytes): "+
 			"clients' records are refused until 110 MiB are free; internal topics still accept records; ") {
 		t.Errorf("produce: %+v", p)
 	}
@@ -67,7 +68,8 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	if made.ErrorCode != kerr.PolicyViolation.Code || made.ErrorMessage == nil || !strings.Contains(*made.ErrorMessage, "80 MiB free") {
 		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
 	}
-	if more := ask[*kmsg.CreatePartitionsResponse](t, w, 3, morePartitions("t", 2, nil)).Topics[0]; more.ErrorCode != kerr.PolicyViolation.Code {
+	if more := ask[*kmsg.CreatePartitionsResponse](t, w, 3,
+		morePartitions("t", 2, nil)).Topics[0]; more.ErrorCode != kerr.PolicyViolation.Code {
 		t.Errorf("more partitions: %s", said(more.ErrorCode, more.ErrorMessage))
 	}
 	if m := ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(true, "auto")).Topics[0]; m.ErrorCode != kerr.KafkaStorageError.Code {
@@ -80,7 +82,8 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	if codes := commit(t, w, 9, "g", [16]byte{}, "t", 0); codes[0] != 0 {
 		t.Errorf("commit of an offset: %v", codes)
 	}
-	if got := deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byName("old")))); len(got) != 1 || got[0] != "old "+said(0, nil) {
+	if got := deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byName("old")))); len(got) != 1 || got[0] != "old "+
+		said(0, nil) {
 		t.Errorf("delete: %v", got)
 	}
 

@@ -205,7 +205,7 @@ func (b *Broker) acquireWide(r *network.Request, n int64) bool {
 
 // releaseOnClose also releases the charge when the client is gone: a group keeps its members for a
 // while, and counts their memory itself.
-func (h *charge) releaseOnClose(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
+func (h *charge) releaseOnClose(r *network.Request) { h.stop = r.OnClose(h.releaseBytes) }
 
 // release releases the charge.
 func (h *charge) release() {
@@ -215,10 +215,10 @@ func (h *charge) release() {
 	if h.stop != nil {
 		h.stop()
 	}
-	h.giveBack()
+	h.releaseBytes()
 }
 
-func (h *charge) giveBack() { h.budget.Release(h.n.Swap(0)) }
+func (h *charge) releaseBytes() { h.budget.Release(h.n.Swap(0)) }
 
 // entries are the APIs by key.
 type entries []*api

@@ -62,7 +62,8 @@ func sensible(r kmsg.Request, id [16]byte) {
 	switch r := r.(type) {
 	case *kmsg.ProduceRequest:
 		r.Acks, r.TimeoutMillis = 1, 1000
-		r.Topics = []kmsg.ProduceRequestTopic{{Topic: name, TopicID: id, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: []byte{}}}}}
+		r.Topics = []kmsg.ProduceRequestTopic{{Topic: name, TopicID: id,
+			Partitions: []kmsg.ProduceRequestTopicPartition{{Records: []byte{}}}}}
 	case *kmsg.FetchRequest:
 		p := kmsg.NewFetchRequestTopicPartition()
 		p.PartitionMaxBytes = 1000
@@ -92,15 +93,18 @@ func sensible(r kmsg.Request, id [16]byte) {
 		r.TimeoutMillis = 120_000
 		r.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 3 + int32(r.Version)}}
 	case *kmsg.DeleteRecordsRequest:
-		r.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 0}, {Partition: 100}}}}
+		r.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 0},
+			{Partition: 100}}}}
 	case *kmsg.ElectLeadersRequest:
 		r.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
 	case *kmsg.AlterPartitionAssignmentsRequest:
-		r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}, {}}}}
+		r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name,
+			Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}, {}}}}
 	case *kmsg.FindCoordinatorRequest:
 		r.CoordinatorKey, r.CoordinatorKeys = "g", []string{"g", "h"}
 	case *kmsg.JoinGroupRequest: // alone in its group, so that it waits for no other member
-		r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = fmt.Sprint("joined-", r.Version), 10_000, 10_000, "consumer"
+		r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = fmt.Sprint("joined-", r.Version), 10_000, 10_000,
+			"consumer"
 		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte{1}}}
 	case *kmsg.SyncGroupRequest:
 		r.Group, r.MemberID = "joined-0", "unknown"
@@ -110,14 +114,16 @@ func sensible(r kmsg.Request, id [16]byte) {
 		r.Group, r.MemberID, r.Members = "joined-0", "unknown", []kmsg.LeaveGroupRequestMember{{MemberID: "unknown"}}
 	case *kmsg.OffsetCommitRequest:
 		r.Group, r.Generation = "g", -1
-		r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: name, TopicID: id, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 5}, {Partition: 100}}}}
+		r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: name, TopicID: id,
+			Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 5}, {Partition: 100}}}}
 	case *kmsg.OffsetFetchRequest:
 		r.Group, r.Topics = "g", []kmsg.OffsetFetchRequestTopic{{Topic: name, Partitions: []int32{0, 1}}}
 		one := kmsg.NewOffsetFetchRequestGroup()
 		one.Group, one.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: name, TopicID: id, Partitions: []int32{0, 1}}}
 		r.Groups = []kmsg.OffsetFetchRequestGroup{one}
 	case *kmsg.OffsetDeleteRequest:
-		r.Group, r.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: name, Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 1}, {Partition: 100}}}}
+		r.Group, r.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: name,
+			Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 1}, {Partition: 100}}}}
 	case *kmsg.DescribeGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupDescribeRequest:
@@ -125,7 +131,8 @@ func sensible(r kmsg.Request, id [16]byte) {
 	case *kmsg.DeleteGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:
-		r.Group, r.MemberID, r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = fmt.Sprint("consumers-", r.Version), "m", 10_000, []string{name},
+		r.Group, r.MemberID, r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = fmt.Sprint("consumers-", r.Version), "m", 10_000,
+			[]string{name},
 			[]kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	case *kmsg.InitProducerIDRequest:
 		r.ProducerID, r.ProducerEpoch = -1, -1

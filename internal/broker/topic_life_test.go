@@ -40,13 +40,17 @@ func TestStaleIDsAreRefused(t *testing.T) {
 		}
 	}
 	expect("produce", produced(t, w, 13, produceRequest("", old, -1, plain(t, "x"))).ErrorCode, kerr.UnknownTopicID)
-	expect("fetch", ask[*kmsg.FetchResponse](t, w, 13, fetchRequest(0, named("", old))).Topics[0].Partitions[0].ErrorCode, kerr.UnknownTopicID)
+	expect("fetch", ask[*kmsg.FetchResponse](t, w, 13, fetchRequest(0, named("", old))).Topics[0].Partitions[0].ErrorCode,
+		kerr.UnknownTopicID)
 	// With ids, a session remembers the topic, not its name.
-	expect("fetch in a session", ask[*kmsg.FetchResponse](t, w, 13, inSession(fetchRequest(0), byIDSession, 1)).Topics[0].Partitions[0].ErrorCode, kerr.UnknownTopicID)
-	expect("fetch in a session without ids", ask[*kmsg.FetchResponse](t, w, 12, inSession(fetchRequest(0), byNameSession, 1)).Topics[0].Partitions[0].ErrorCode,
+	expect("fetch in a session", ask[*kmsg.FetchResponse](t, w, 13,
+		inSession(fetchRequest(0), byIDSession, 1)).Topics[0].Partitions[0].ErrorCode, kerr.UnknownTopicID)
+	expect("fetch in a session without ids", ask[*kmsg.FetchResponse](t, w, 12,
+		inSession(fetchRequest(0), byNameSession, 1)).Topics[0].Partitions[0].ErrorCode,
 		kerr.OffsetOutOfRange)
 	expect("commit", commit(t, w, 10, "g", old, "", 0)[0], kerr.UnknownTopicID)
-	if got, want := fetched(t, w, 10, "g", []kmsg.OffsetFetchRequestGroupTopic{some(old, "", 0)}), kerr.UnknownTopicID.Error(); !strings.HasSuffix(got, want) {
+	if got, want := fetched(t, w, 10, "g", []kmsg.OffsetFetchRequestGroupTopic{some(old, "", 0)}),
+		kerr.UnknownTopicID.Error(); !strings.HasSuffix(got, want) {
 		t.Errorf("offsets of the old topic: %s, want %s", got, want)
 	}
 	expect("delete", ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byID(old))).Topics[0].ErrorCode, kerr.UnknownTopicID)

@@ -119,7 +119,8 @@ func TestAProfileChangesUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		policy := new(countingPolicy)
-		own := durability.Profile{Name: "own", Doc: "a test's", Ack: durability.Synced, Sync: durability.SyncGroup, MaxWait: time.Second, Policy: policy}
+		own := durability.Profile{Name: "own", Doc: "a test's", Ack: durability.Synced, Sync: durability.SyncGroup, MaxWait: time.Second,
+			Policy: policy}
 		n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe, o.profiles = disk, true, []durability.Profile{own} })
 		id := n.topic(t, "t", 1)
 		p, err := n.opt.Replicas.Partition(id, 0)

@@ -103,8 +103,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // instead prefixes the annotations that Instead sets.
 const instead = "instead of "
 
-// Instead registers hints for subcommands and flags ("--name", "-n") that other tools have and c does
-// not. The error for an unknown name then carries the hint.
+// Instead registers hints for subcommands and flags ("--name", "-n") that other tools have and c
+// does not. The error for an unknown name then carries the hint.
 func Instead(c *cobra.Command, texts map[string]string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

@@ -36,7 +36,8 @@ const ProduceProfile = "chronik.produce.profile"
 func identityDefs() []*Def {
 	nonNegative := atLeast(0)
 	return []*Def{
-		brokerDef("node.id", Int, "1", "The id of this broker in its cluster. It must not change during the lifetime of the data directory.",
+		brokerDef("node.id", Int, "1",
+			"The id of this broker in its cluster. It must not change during the lifetime of the data directory.",
 			importance(High), nonNegative, from("broker.id")),
 		brokerDef("broker.id", Int, "", "The old name of node.id.",
 			importance(High), nonNegative, from("node.id"), noDefault),
@@ -56,14 +57,20 @@ func networkDefs() []*Def {
 		brokerDef("advertised.listeners", List, "",
 			"The address that the broker reports to clients, for each listener; by default the one that the client has dialed.",
 			importance(High), noDefault),
-		brokerDef("socket.request.max.bytes", Int, "104857600", "The maximum size of a request in bytes. The broker closes the connection of a larger one.",
+		brokerDef("socket.request.max.bytes", Int, "104857600",
+			"The maximum size of a request in bytes. The broker closes the connection of a larger one.",
 			importance(High), atLeast(1)),
-		brokerDef("max.connections", Int, "2147483647", "The maximum number of connections to the broker. By default it is limited by the file descriptors that segments do not need.", atLeast(1)),
+		brokerDef("max.connections", Int, "2147483647",
+			"The maximum number of connections to the broker. By default it is limited by the file descriptors that segments do not need.",
+			atLeast(1)),
 		brokerDef("max.connections.per.ip", Int, "2147483647", "The maximum number of connections from one address.", atLeast(1)),
-		brokerDef("connections.max.idle.ms", Long, "600000", "The number of milliseconds without a request after which the broker closes a connection.", atLeast(1)),
-		brokerDef("fetch.max.bytes", Int, "57671680", "The maximum number of bytes in the response to a fetch, whatever the fetch asks for; a single larger batch is still returned.",
+		brokerDef("connections.max.idle.ms", Long, "600000",
+			"The number of milliseconds without a request after which the broker closes a connection.", atLeast(1)),
+		brokerDef("fetch.max.bytes", Int, "57671680",
+			"The maximum number of bytes in the response to a fetch, whatever the fetch asks for; a single larger batch is still returned.",
 			atLeast(1024)),
-		brokerDef("max.incremental.fetch.session.cache.slots", Int, "1000", "The maximum number of incremental fetch sessions (KIP-227) that the broker maintains.",
+		brokerDef("max.incremental.fetch.session.cache.slots", Int, "1000",
+			"The maximum number of incremental fetch sessions (KIP-227) that the broker maintains.",
 			atLeast(0)),
 	}
 }
@@ -73,7 +80,8 @@ func topicPolicyDefs() []*Def {
 		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic that is created without one.", atLeast(1)),
 		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic that is created without one.",
 			between(1, math.MaxInt16)),
-		brokerDef("auto.create.topics.enable", Boolean, "true", "Whether the broker creates a topic when a client asks for its metadata and allows auto-creation.",
+		brokerDef("auto.create.topics.enable", Boolean, "true",
+			"Whether the broker creates a topic when a client asks for its metadata and allows auto-creation.",
 			importance(High)),
 		brokerDef("delete.topic.enable", Boolean, "true", "Whether topics can be deleted.", importance(High)),
 	}

@@ -93,12 +93,16 @@ func cleaningDefs() []*Def {
 			"The number of milliseconds after which the broker looks again for a log to compact if there was none; the broker uses at least 100.",
 			dynamic(), atLeast(0)),
 		brokerDef("log.cleaner.dedupe.buffer.size", Long, "134217728",
-			"The memory in bytes for the keys of one compaction; the next pass handles keys that do not fit.", dynamic(), bounded("at least 1048576", enoughForKeys)),
+			"The memory in bytes for the keys of one compaction; the next pass handles keys that do not fit.", dynamic(),
+			bounded("at least 1048576", enoughForKeys)),
 		brokerDef("log.cleaner.io.max.bytes.per.second", Double, "1.7976931348623157E308",
-			"The maximum number of bytes that all compactions together read and write per second.", dynamic(), bounded("at least 1", positive)),
-		brokerDef("log.cleaner.threads", Int, "1", "Accepted for compatibility, without effect: each log directory is compacted by one thread.",
+			"The maximum number of bytes that all compactions together read and write per second.", dynamic(),
+			bounded("at least 1", positive)),
+		brokerDef("log.cleaner.threads", Int, "1",
+			"Accepted for compatibility, without effect: each log directory is compacted by one thread.",
 			importance(Low), dynamic(), atLeast(1)),
-		brokerDef("log.cleaner.io.buffer.size", Int, "524288", "Accepted for compatibility, without effect: compaction reads batch by batch.",
+		brokerDef("log.cleaner.io.buffer.size", Int, "524288",
+			"Accepted for compatibility, without effect: compaction reads batch by batch.",
 			importance(Low), dynamic(), atLeast(0)),
 		brokerDef("log.cleaner.io.buffer.load.factor", Double, "0.9", "Accepted for compatibility, without effect: "+
 			"the memory for keys grows with their number.", importance(Low), dynamic(), fraction()),
@@ -132,24 +136,26 @@ func positive(d *Def, v value) error {
 // otherUnits are the defaults of topics in a second or third unit. As in Kafka, they take effect at
 // the next start.
 func otherUnits() []*Def {
-	minutes := brokerDef("log.retention.minutes", Int, "", "The value of retention.ms in minutes, used if log.retention.ms is not set; -1 means forever.",
+	minutes := brokerDef("log.retention.minutes", Int, "",
+		"The value of retention.ms in minutes, used if log.retention.ms is not set; -1 means forever.",
 		importance(High), noDefault, bounded(retentions, nonZeroRetention))
 	hours := brokerDef("log.retention.hours", Int, "168",
 		"The value of retention.ms in hours, used if neither log.retention.ms nor log.retention.minutes is set; -1 means forever.",
 		importance(High), bounded(retentions, nonZeroRetention))
 	return []*Def{
 		minutes, hours,
-		brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, used if log.roll.ms is not set.", importance(High), atLeast(1)),
+		brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, used if log.roll.ms is not set.", importance(High),
+			atLeast(1)),
 		brokerDef("log.roll.jitter.hours", Int, "0", "The value of segment.jitter.ms in hours, used if log.roll.jitter.ms is not set.",
 			importance(High), atLeast(0)),
 	}
 }
 
-// retentions describes the values that someRetention accepts.
+// retentions describes the values that nonZeroRetention accepts.
 const retentions = "-1, or at least 1"
 
-// nonZeroRetention refuses a default of 0, with which every record would expire at once. As in Kafka,
-// a topic may use it, a broker may not.
+// nonZeroRetention refuses a default of 0, with which every record would expire at once. As in
+// Kafka, a topic may use it, a broker may not.
 func nonZeroRetention(d *Def, v value) error {
 	if v.n == 0 {
 		return &Error{d.Name, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"}

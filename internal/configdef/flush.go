@@ -42,7 +42,8 @@ func (r *Registry) checkFlush(set map[string]string) error {
 			continue
 		}
 		if v, err := r.topic[asks].parse(text); err == nil && v.n < math.MaxInt64 {
-			return &Error{asks, fmt.Sprintf("conflict topic config setting %s (%d) asks for synced records, and %s (%s) acknowledges before they are; leave one of them out",
+			return &Error{asks, fmt.Sprintf(
+				"conflict topic config setting %s (%d) asks for synced records, and %s (%s) acknowledges before they are; leave one of them out",
 				asks, v.n, DurabilityProfile, name)}
 		}
 	}

@@ -12,13 +12,15 @@ func TestSyncsAreProvidedIfAskedFor(t *testing.T) {
 		topic, broker map[string]string
 		want          string // profile
 	}{
-		"a default that syncs":                            {map[string]string{"flush.messages": "100"}, nil, "sync"},
-		"a default that does not":                         {map[string]string{"flush.messages": "100"}, os, "sync"},
-		"by time":                                         {map[string]string{"flush.ms": "0"}, os, "sync"},
-		"never, said aloud":                               {map[string]string{"flush.messages": "9223372036854775807"}, os, "os"},
-		"the broker asks, for all":                        {nil, map[string]string{DurabilityProfile: "os", "log.flush.interval.messages": "1"}, "sync"},
-		"the broker asks, the topic selects":              {os, map[string]string{"log.flush.interval.messages": "1"}, "os"},
-		"the topic selects a weak profile and never asks": {map[string]string{DurabilityProfile: "os", "flush.messages": "9223372036854775807"}, nil, "os"},
+		"a default that syncs":    {map[string]string{"flush.messages": "100"}, nil, "sync"},
+		"a default that does not": {map[string]string{"flush.messages": "100"}, os, "sync"},
+		"by time":                 {map[string]string{"flush.ms": "0"}, os, "sync"},
+		"never, said aloud":       {map[string]string{"flush.messages": "9223372036854775807"}, os, "os"},
+		"the broker asks, for all": {nil,
+			map[string]string{DurabilityProfile: "os", "log.flush.interval.messages": "1"}, "sync"},
+		"the broker asks, the topic selects": {os, map[string]string{"log.flush.interval.messages": "1"}, "os"},
+		"the topic selects a weak profile and never asks": {map[string]string{DurabilityProfile: "os",
+			"flush.messages": "9223372036854775807"}, nil, "os"},
 	} {
 		if err := r.CheckTopic(c.topic); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -33,5 +35,6 @@ func TestSyncsAreProvidedIfAskedFor(t *testing.T) {
 	}
 	wantMsg(t, r.CheckTopic(map[string]string{DurabilityProfile: "os", "flush.ms": "100"}),
 		"conflict topic config setting flush.ms (100) asks for synced records, and chronik.durability.profile (os) acknowledges before they are; leave one of them out")
-	wantMsg(t, r.CheckTopic(map[string]string{"flush.messages": "0"}), "Invalid value 0 for configuration flush.messages: Value must be at least 1")
+	wantMsg(t, r.CheckTopic(map[string]string{"flush.messages": "0"}),
+		"Invalid value 0 for configuration flush.messages: Value must be at least 1")
 }

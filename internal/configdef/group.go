@@ -17,7 +17,8 @@ func singleGroupDefs() []*Def {
 	return []*Def{
 		topicDef(groupSession, Int, "45000", "The number of milliseconds without a heartbeat after which a member of the group is removed.",
 			from("group."+groupSession), boundedByBroker(groupSession)),
-		topicDef(groupHeartbeat, Int, "5000", "The interval in milliseconds between heartbeats that members of the group are asked to keep.",
+		topicDef(groupHeartbeat, Int, "5000",
+			"The interval in milliseconds between heartbeats that members of the group are asked to keep.",
 			from("group."+groupHeartbeat), boundedByBroker(groupHeartbeat)),
 	}
 }

@@ -40,8 +40,9 @@ func New(opts Options) *Registry {
 	topics := topicDefs(opts.Profiles)
 	brokers := brokerDefs(opts, topics)
 	groups := singleGroupDefs()
-	r := &Registry{profiles: opts.Profiles, topic: byName(topics), group: byName(groups), broker: byName(brokers), foreign: map[string]bool{},
-		topics: topics, brokers: brokers, groups: groups}
+	r := &Registry{profiles: opts.Profiles, topic: byName(topics), group: byName(groups), broker: byName(brokers),
+		foreign: map[string]bool{},
+		topics:  topics, brokers: brokers, groups: groups}
 	maps.Copy(r.topic, byName(foreignTopicDefs()))
 	maps.Copy(r.group, byName(foreignGroupDefs()))
 	for _, name := range strings.Fields(foreignBrokerNames + formerBrokerNames) {

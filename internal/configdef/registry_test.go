@@ -59,9 +59,12 @@ func TestRefusedTopicValuesMatchKafka(t *testing.T) {
 		{"segment.ms", "+5", ""},
 		{"segment.ms", "5.0", "Invalid value 5.0 for configuration segment.ms: Not a number of type LONG"},
 		{"segment.ms", "", "Invalid value  for configuration segment.ms: Not a number of type LONG"},
-		{"message.timestamp.type", "createtime", "Invalid value createtime for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"},
-		{"message.timestamp.type", "", "Invalid value  for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"},
-		{"compression.type", "foo", "Invalid value foo for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
+		{"message.timestamp.type", "createtime",
+			"Invalid value createtime for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"},
+		{"message.timestamp.type", "",
+			"Invalid value  for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"},
+		{"compression.type", "foo",
+			"Invalid value foo for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
 		{"compression.type", " gzip ", ""},
 		{"cleanup.policy", "foo", "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete"},
 		{"cleanup.policy", "delete,compact,delete", ""},
@@ -84,8 +87,10 @@ func TestRefusedTopicValuesMatchKafka(t *testing.T) {
 		{"min.cleanable.dirty.ratio", "1.1", "Invalid value 1.1 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"},
 		{"min.cleanable.dirty.ratio", "-0.1", "Invalid value -0.1 for configuration min.cleanable.dirty.ratio: Value must be at least 0"},
 		{"min.cleanable.dirty.ratio", "1e-1", ""},
-		{"unclean.leader.election.enable", "x", "Invalid value x for configuration unclean.leader.election.enable: Expected value to be either true or false"},
-		{"compression.gzip.level", "0", "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"},
+		{"unclean.leader.election.enable", "x",
+			"Invalid value x for configuration unclean.leader.election.enable: Expected value to be either true or false"},
+		{"compression.gzip.level", "0",
+			"Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"},
 		{"compression.gzip.level", "-1", ""},
 		{"compression.lz4.level", "18", "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17"},
 		{"compression.zstd.level", "23", "Invalid value 23 for configuration compression.zstd.level: Value must be no more than 22"},
@@ -102,7 +107,8 @@ func TestRefusedTopicValuesMatchKafka(t *testing.T) {
 
 func TestUnsupportedConfigsAreRefusedByName(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
-		{"chronik.durability.profile", "fast", `Invalid value fast for configuration chronik.durability.profile: unknown durability profile "fast" (known: os, sync)`},
+		{"chronik.durability.profile", "fast",
+			`Invalid value fast for configuration chronik.durability.profile: unknown durability profile "fast" (known: os, sync)`},
 		{"chronik.durability.profile", "os", ""},
 	} {
 		wantMsg(t, registry().CheckTopic(map[string]string{c.name: c.value}), c.want)
@@ -131,10 +137,13 @@ func TestRefusedBrokerConfigsMatchKafka(t *testing.T) {
 		{map[string]string{"log.dirs": "/x"}, false, "Cannot update these configs dynamically: [log.dirs]"},
 		{map[string]string{"node.id": "5", "log.dirs": "/x"}, true, "Cannot update these configs dynamically: [log.dirs, node.id]"},
 		{map[string]string{"log.roll.hours": "5"}, false, "Cannot update these configs dynamically: [log.roll.hours]"},
-		{map[string]string{"message.max.bytes": "abc"}, false, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
-		{map[string]string{"message.max.bytes": "-1"}, false, "Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
+		{map[string]string{"message.max.bytes": "abc"}, false,
+			"Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
+		{map[string]string{"message.max.bytes": "-1"}, false,
+			"Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
 		{map[string]string{"segment.bytes": "5000000"}, false, "Unknown broker config name: segment.bytes"},
-		{map[string]string{"log.flush.scheduler.interval.ms": "5"}, false, "Broker config log.flush.scheduler.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: the durability profile determines when records are synced (wal.profile, chronik.durability.profile of a topic)"},
+		{map[string]string{"log.flush.scheduler.interval.ms": "5"}, false,
+			"Broker config log.flush.scheduler.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: the durability profile determines when records are synced (wal.profile, chronik.durability.profile of a topic)"},
 		{map[string]string{"log.flush.interval.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "5", "log.roll.jitter.ms": "5", "log.segment.delete.delay.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "0"}, false, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
@@ -142,7 +151,8 @@ func TestRefusedBrokerConfigsMatchKafka(t *testing.T) {
 		{map[string]string{"log.retention.hours": "5"}, true, "Cannot update these configs dynamically: [log.retention.hours]"},
 		{map[string]string{"log.cleaner.enable": "false", "log.retention.check.interval.ms": "5"}, true,
 			"Cannot update these configs dynamically: [log.cleaner.enable, log.retention.check.interval.ms]"},
-		{map[string]string{"log.cleaner.min.cleanable.ratio": "5"}, false, "Invalid value 5.0 for configuration log.cleaner.min.cleanable.ratio: Value must be no more than 1"},
+		{map[string]string{"log.cleaner.min.cleanable.ratio": "5"}, false,
+			"Invalid value 5.0 for configuration log.cleaner.min.cleanable.ratio: Value must be no more than 1"},
 		{map[string]string{"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "9"}, false,
 			"conflict broker config setting log.cleaner.min.compaction.lag.ms (10) > log.cleaner.max.compaction.lag.ms (9)"},
 	} {
@@ -159,15 +169,22 @@ func TestStaticConfigs(t *testing.T) {
 		{map[string]string{"num.partition": "4"}, "Unknown broker config name: num.partition"},
 		{map[string]string{"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
 		{map[string]string{"node.id": "2", "broker.id": "+2"}, ""},
-		{map[string]string{"node.id": "2", "broker.id": "3"}, "node.id and broker.id are two names of one config and must have the same value"},
-		{map[string]string{"chronik.produce.profile": "x"}, "Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
-		{map[string]string{"zookeeper.connect": "x"}, "Broker config zookeeper.connect exists in Kafka, but this version of chronik does not support it; leave it out: there is no controller to configure"},
-		{map[string]string{"unclean.leader.election.interval.ms": "1"}, "Broker config unclean.leader.election.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is one node, and nothing to replicate or move"},
+		{map[string]string{"node.id": "2", "broker.id": "3"},
+			"node.id and broker.id are two names of one config and must have the same value"},
+		{map[string]string{"chronik.produce.profile": "x"},
+			"Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
+		{map[string]string{"zookeeper.connect": "x"},
+			"Broker config zookeeper.connect exists in Kafka, but this version of chronik does not support it; leave it out: there is no controller to configure"},
+		{map[string]string{"unclean.leader.election.interval.ms": "1"},
+			"Broker config unclean.leader.election.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is one node, and nothing to replicate or move"},
 		{map[string]string{"log.retention.hours": "-1", "log.retention.minutes": "5", "log.cleanup.policy": ""}, ""},
 		{map[string]string{"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
-		{map[string]string{"log.cleaner.dedupe.buffer.size": "1000000"}, "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."},
-		{map[string]string{"log.cleaner.io.max.bytes.per.second": "0.5"}, "Invalid value 0.5 for configuration log.cleaner.io.max.bytes.per.second: Value must be at least 1"},
-		{map[string]string{"chronik.disk.min.free.bytes": "-2"}, "Invalid value -2 for configuration chronik.disk.min.free.bytes: Value must be at least -1"},
+		{map[string]string{"log.cleaner.dedupe.buffer.size": "1000000"},
+			"log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."},
+		{map[string]string{"log.cleaner.io.max.bytes.per.second": "0.5"},
+			"Invalid value 0.5 for configuration log.cleaner.io.max.bytes.per.second: Value must be at least 1"},
+		{map[string]string{"chronik.disk.min.free.bytes": "-2"},
+			"Invalid value -2 for configuration chronik.disk.min.free.bytes: Value must be at least -1"},
 		{map[string]string{"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "9"},
 			"conflict broker config setting log.cleaner.min.compaction.lag.ms (10) > log.cleaner.max.compaction.lag.ms (9)"},
 	} {
@@ -272,7 +289,8 @@ func TestCompactionLagsMustFitTogether(t *testing.T) {
 		"conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)")
 	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"}), "")
 	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10"}), "")
-	c, err := r.ResolveTopic(Layers{Topic: map[string]string{"min.compaction.lag.ms": "10"}, Static: map[string]string{"log.cleaner.max.compaction.lag.ms": "5"}})
+	c, err := r.ResolveTopic(Layers{Topic: map[string]string{"min.compaction.lag.ms": "10"},
+		Static: map[string]string{"log.cleaner.max.compaction.lag.ms": "5"}})
 	if err != nil || c.MinLag != 10*time.Millisecond || c.MaxLag != c.MinLag {
 		t.Errorf("a topic's lag above the broker's maximum: %v to %v, %v", c.MinLag, c.MaxLag, err)
 	}

@@ -37,7 +37,8 @@ func TestStrongestLayerWins(t *testing.T) {
 		{"log.segment.bytes", "5000000", SourceStatic},
 		{"log.segment.bytes", "1073741824", SourceDefault},
 	}
-	for i, weaken := range []func(){func() {}, func() { l.Topic = nil }, func() { l.Broker = nil }, func() { l.All = nil }, func() { l.Static = nil }} {
+	for i, weaken := range []func(){func() {}, func() { l.Topic = nil }, func() { l.Broker = nil }, func() { l.All = nil },
+		func() { l.Static = nil }} {
 		weaken()
 		v := find(t, r.DescribeTopic(l), "segment.bytes")
 		if v.Value != all[i].Value || v.Source != all[i].Source || !reflect.DeepEqual(v.Settings, all[i:]) {
@@ -80,9 +81,11 @@ func TestRetentionInThreeUnits(t *testing.T) {
 		{Layers{}, "604800000", 7 * 24 * time.Hour},
 		{Layers{Static: map[string]string{"log.retention.hours": "2"}}, "7200000", 2 * time.Hour},
 		{Layers{Static: map[string]string{"log.retention.hours": "2", "log.retention.minutes": "3"}}, "180000", 3 * time.Minute},
-		{Layers{Static: map[string]string{"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}}, "4", 4 * time.Millisecond},
+		{Layers{Static: map[string]string{"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}}, "4",
+			4 * time.Millisecond},
 		{Layers{Static: map[string]string{"log.retention.hours": "-1"}}, "-1", -time.Millisecond},
-		{Layers{Static: map[string]string{"log.retention.minutes": "5"}, All: map[string]string{"log.retention.ms": "-1"}}, "-1", -time.Millisecond},
+		{Layers{Static: map[string]string{"log.retention.minutes": "5"}, All: map[string]string{"log.retention.ms": "-1"}}, "-1",
+			-time.Millisecond},
 		{Layers{Topic: map[string]string{"retention.ms": "9223372036854775807"}}, "9223372036854775807", math.MaxInt64},
 	} {
 		typed, err := r.ResolveTopic(c.l)
@@ -93,7 +96,8 @@ func TestRetentionInThreeUnits(t *testing.T) {
 }
 
 func TestPoliciesAreResolved(t *testing.T) {
-	for policy, want := range map[string][2]bool{"delete": {true, false}, "compact": {false, true}, "compact, delete": {true, true}, "": {}} {
+	for policy, want := range map[string][2]bool{"delete": {true, false}, "compact": {false, true}, "compact, delete": {true, true},
+		"": {}} {
 		c, err := registry().ResolveTopic(Layers{Topic: map[string]string{"cleanup.policy": policy}})
 		if got := [2]bool{c.Delete, c.Compact}; err != nil || got != want {
 			t.Errorf("%q: delete, compact %v, want %v (%v)", policy, got, want, err)
@@ -133,7 +137,8 @@ func TestBrokerDescription(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 	}
-	if got := r.DescribeAll(map[string]string{"log.roll.ms": "+5"}); len(got) != 1 || got[0].Value != "5" || got[0].Source != SourceDynamicAll {
+	if got := r.DescribeAll(map[string]string{"log.roll.ms": "+5"}); len(got) != 1 || got[0].Value != "5" ||
+		got[0].Source != SourceDynamicAll {
 		t.Errorf("default of all brokers: %+v", got)
 	}
 }
@@ -174,14 +179,16 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 
 func TestEveryBrokerConfigIsRead(t *testing.T) {
 	r := registry()
-	special := map[string]string{"group.consumer.assignors": "range", "group.consumer.migration.policy": "Upgrade", "offsets.topic.num.partitions": "7",
+	special := map[string]string{"group.consumer.assignors": "range", "group.consumer.migration.policy": "Upgrade",
+		"offsets.topic.num.partitions":   "7",
 		"offsets.topic.segment.bytes":    "2000000",
 		"log.cleaner.dedupe.buffer.size": "2000000", "group.consumer.max.session.timeout.ms": "50000"}
 	for _, d := range r.Brokers() {
 		if d.Update != ReadOnly || slices.ContainsFunc(otherUnits(), func(o *Def) bool { return o.Name == d.Name }) {
 			continue // topics resolve through it
 		}
-		sample := map[Type]string{Int: "12345", Short: "12345", Long: "12345", String: "low-latency", List: "/x,/y", Boolean: "false", Double: "12345"}[d.Type]
+		sample := map[Type]string{Int: "12345", Short: "12345", Long: "12345", String: "low-latency", List: "/x,/y", Boolean: "false",
+			Double: "12345"}[d.Type]
 		if s := special[d.Name]; s != "" {
 			sample = s
 		}

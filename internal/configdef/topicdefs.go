@@ -37,7 +37,8 @@ func topicDefs(p Profiles) []*Def {
 		topicDef(DurabilityProfile, String, durability.Default,
 			"The durability profile: how safe a record's bytes must be on a replica before that replica counts, and when they are synced. "+
 				"A change takes effect between two group commits.",
-			from(DurabilityProfile), bounded("the name of a durability profile", func(d *Def, v value) error { return knownProfile(p, d, v) })),
+			from(DurabilityProfile), bounded("the name of a durability profile",
+				func(d *Def, v value) error { return knownProfile(p, d, v) })),
 		topicDef("unclean.leader.election.enable", Boolean, "false",
 			"Whether a replica that is not in sync may become leader if no other is left, which loses the records that it lacks. "+
 				"It has no effect on a partition with one replica.",

@@ -15,8 +15,8 @@ const ProducerIDBlockSize = 1000
 type BrokerSpec struct {
 	ID   int32
 	Rack string
-	// Alone means that the store belongs to this broker only. If another broker is registered in
-	// it, Register fails, because that broker's partitions would have no leader.
+	// SoleBroker means that the store belongs to this broker only. If another broker is registered
+	// in it, Register fails, because that broker's partitions would have no leader.
 	SoleBroker bool
 }
 
@@ -67,7 +67,8 @@ func (c *Controller) checkSoleBroker(ctx context.Context, id int32) error {
 	}
 	for _, other := range ids {
 		if other != id {
-			return refuse(InvalidRequest, "the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, or use another data directory",
+			return refuse(InvalidRequest,
+				"the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, or use another data directory",
 				other, id, other)
 		}
 	}

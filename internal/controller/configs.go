@@ -65,7 +65,8 @@ func (c *Controller) AlterConfigs(ctx context.Context, res Resource, ops []Confi
 
 // ReplaceConfigs replaces all configs of a resource, as the older AlterConfigs request does. It
 // refuses nil values.
-func (c *Controller) ReplaceConfigs(ctx context.Context, res Resource, configs map[string]*string, validateOnly bool) (revision int64, err error) {
+func (c *Controller) ReplaceConfigs(ctx context.Context, res Resource, configs map[string]*string, validateOnly bool) (revision int64,
+	err error) {
 	ops := make([]ConfigOp, 0, len(configs))
 	for name, value := range configs {
 		ops = append(ops, ConfigOp{Name: name, Value: value})
@@ -168,7 +169,8 @@ func entries(s string) []string {
 
 // changeConfigs rewrites a resource's configs. As in Kafka, it checks the values before it checks
 // whether the resource exists.
-func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOnly bool, change func(map[string]string) error) (revision int64, err error) {
+func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOnly bool,
+	change func(map[string]string) error) (revision int64, err error) {
 	err = c.retry(ctx, "alter configs of "+res.Name, func() error {
 		key, exists, missing, err := c.locate(ctx, res)
 		if err != nil {

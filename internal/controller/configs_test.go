@@ -24,23 +24,31 @@ func TestRefusedAlterationsMatchKafka(t *testing.T) {
 		msg  string
 	}{
 		{Resource{TopicResource, "nope"}, set("segment.bytes", "2097152"), UnknownTopic, "The topic 'nope' does not exist."},
-		{Resource{TopicResource, "nope"}, set("segment.bytes", "x"), InvalidConfig, "Invalid value x for configuration segment.bytes: Not a number of type INT"},
+		{Resource{TopicResource, "nope"}, set("segment.bytes", "x"), InvalidConfig,
+			"Invalid value x for configuration segment.bytes: Not a number of type INT"},
 		{Resource{TopicResource, ""}, set("segment.bytes", "2097152"), InvalidRequest, "Default topic resources are not allowed."},
-		{Resource{TopicResource, "b!d"}, set("segment.bytes", "2097152"), InvalidTopic, "Topic name is invalid: 'b!d' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
+		{Resource{TopicResource, "b!d"}, set("segment.bytes", "2097152"), InvalidTopic,
+			"Topic name is invalid: 'b!d' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
 		{topic, []ConfigOp{{Name: "segment.bytes"}}, InvalidRequest, "Null value not supported for : segment.bytes"},
-		{topic, []ConfigOp{{Name: "segment.bytes", Op: Append, Value: ptr("5")}}, InvalidConfig, "Can't APPEND to key segment.bytes because its type is not LIST."},
-		{topic, []ConfigOp{{Name: "no.such", Op: Subtract, Value: ptr("5")}}, InvalidConfig, "Can't SUBTRACT to key no.such because its type is not LIST."},
+		{topic, []ConfigOp{{Name: "segment.bytes", Op: Append, Value: ptr("5")}}, InvalidConfig,
+			"Can't APPEND to key segment.bytes because its type is not LIST."},
+		{topic, []ConfigOp{{Name: "no.such", Op: Subtract, Value: ptr("5")}}, InvalidConfig,
+			"Can't SUBTRACT to key no.such because its type is not LIST."},
 		{topic, []ConfigOp{{Name: "cleanup.policy", Op: 9, Value: ptr("5")}}, InvalidRequest, "Unknown operations type 9"},
 		{topic, append(set("segment.ms", "1"), set("segment.ms", "2")...), InvalidRequest, "Error due to duplicate config keys"},
 		{topic, append(set("segment.ms", "1"), set("no.such", "2")...), InvalidConfig, "Unknown topic config name: no.such"},
-		{topic, []ConfigOp{{Name: "cleanup.policy", Op: Append, Value: ptr("shrink")}}, InvalidConfig, "Invalid value shrink for configuration cleanup.policy: String must be one of: compact, delete"},
-		{topic, append(set("min.compaction.lag.ms", "10"), set("max.compaction.lag.ms", "9")...), InvalidConfig, "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
+		{topic, []ConfigOp{{Name: "cleanup.policy", Op: Append, Value: ptr("shrink")}}, InvalidConfig,
+			"Invalid value shrink for configuration cleanup.policy: String must be one of: compact, delete"},
+		{topic, append(set("min.compaction.lag.ms", "10"), set("max.compaction.lag.ms", "9")...), InvalidConfig,
+			"conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
 		{Resource{77, "a"}, nil, InvalidRequest, "Unknown resource type 77"},
 		{Resource{BrokerResource, "x"}, set("message.max.bytes", "1"), InvalidRequest, "Node id must be an integer, but it is: x"},
 		{Resource{BrokerResource, "-1"}, set("message.max.bytes", "1"), InvalidRequest, "Invalid negative broker ID."},
-		{Resource{BrokerResource, "424242"}, set("message.max.bytes", "1"), BrokerNotRegistered, "Broker ID 424242 is not currently registered"},
+		{Resource{BrokerResource, "424242"}, set("message.max.bytes", "1"), BrokerNotRegistered,
+			"Broker ID 424242 is not currently registered"},
 		{broker, set("log.dirs", "/x"), InvalidRequest, "Cannot update these configs dynamically: [log.dirs]"},
-		{broker, set("message.max.bytes", "abc"), InvalidRequest, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
+		{broker, set("message.max.bytes", "abc"), InvalidRequest,
+			"Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
 		{all, set("log.roll.hours", "5"), InvalidRequest, "Cannot update these configs dynamically: [log.roll.hours]"},
 	} {
 		for _, validate := range []bool{true, false} {
@@ -62,9 +70,11 @@ func TestTopicConfigsAreAltered(t *testing.T) {
 		ops  []ConfigOp
 		want map[string]string
 	}{
-		{[]ConfigOp{{Name: "segment.ms", Value: ptr("5")}, {Name: "preallocate", Value: ptr("true")}}, map[string]string{"segment.ms": "5", "preallocate": "true"}},
+		{[]ConfigOp{{Name: "segment.ms", Value: ptr("5")}, {Name: "preallocate", Value: ptr("true")}},
+			map[string]string{"segment.ms": "5", "preallocate": "true"}},
 		{[]ConfigOp{{Name: "segment.ms", Op: Delete}, {Name: "never.set", Op: Delete}}, map[string]string{"preallocate": "true"}},
-		{[]ConfigOp{{Name: "cleanup.policy", Op: Append, Value: ptr("delete")}}, map[string]string{"preallocate": "true", "cleanup.policy": "delete"}},
+		{[]ConfigOp{{Name: "cleanup.policy", Op: Append, Value: ptr("delete")}},
+			map[string]string{"preallocate": "true", "cleanup.policy": "delete"}},
 		{[]ConfigOp{{Name: "cleanup.policy", Op: Delete}, {Name: "preallocate", Op: Delete}}, nil},
 	} {
 		before := image(t, s)
@@ -112,7 +122,8 @@ func TestBrokerConfigsAreAltered(t *testing.T) {
 		if got := image(t, s).BrokerConfig(id); !maps.Equal(got, map[string]string{"message.max.bytes": "1100000"}) {
 			t.Errorf("%+v: %v", res, got)
 		}
-		if _, err := c.AlterConfigs(ctx, res, []ConfigOp{{Name: "message.max.bytes", Op: Delete}}, false); err != nil || image(t, s).BrokerConfig(id) != nil {
+		if _, err := c.AlterConfigs(ctx, res, []ConfigOp{{Name: "message.max.bytes", Op: Delete}}, false); err != nil ||
+			image(t, s).BrokerConfig(id) != nil {
 			t.Errorf("%+v after the deletion: %v, %v", res, image(t, s).BrokerConfig(id), err)
 		}
 	}
@@ -134,7 +145,8 @@ func TestManyEntriesAreAppendedAndSubtracted(t *testing.T) {
 	if got := set["cleanup.policy"]; strings.Count(got, ",") != n || !strings.HasPrefix(got, "delete,0,1,2,") {
 		t.Errorf("%d commas: %.50s", strings.Count(got, ","), got)
 	}
-	if err := c.apply(TopicResource, set, ConfigOp{Name: "cleanup.policy", Op: Subtract, Value: &many}); err != nil || set["cleanup.policy"] != "delete" {
+	if err := c.apply(TopicResource, set, ConfigOp{Name: "cleanup.policy", Op: Subtract, Value: &many}); err != nil ||
+		set["cleanup.policy"] != "delete" {
 		t.Errorf("%.50s, %v", set["cleanup.policy"], err)
 	}
 }

@@ -172,11 +172,13 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("first %+v, again %+v: want the same cluster and another incarnation", first, again)
 	}
 	m := image(t, s)
-	if b, ok := m.Broker(1); !ok || b.Incarnation != again.Incarnation || b.Epoch != again.Revision || b.Rack != "r" || m.ClusterID() != first.ClusterID {
+	if b, ok := m.Broker(1); !ok || b.Incarnation != again.Incarnation || b.Epoch != again.Revision || b.Rack != "r" ||
+		m.ClusterID() != first.ClusterID {
 		t.Errorf("registered as %+v", b)
 	}
 	_, err = c.Register(ctx, BrokerSpec{ID: 2, SoleBroker: true})
-	wantError(t, err, InvalidRequest, "the data directory belongs to the broker with node.id 1, not 2: set node.id=1, or use another data directory")
+	wantError(t, err, InvalidRequest,
+		"the data directory belongs to the broker with node.id 1, not 2: set node.id=1, or use another data directory")
 	if _, err := c.Register(ctx, BrokerSpec{ID: 2}); err != nil {
 		t.Errorf("a second broker in a cluster: %v", err)
 	}

@@ -59,7 +59,8 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 		return err
 	}
 	txn.If = append(txn.If, unchanged(kv))
-	txn.Put = append(txn.Put, metadata.KV{Key: metadata.DeletingKey(id), Value: metadata.Deleting{Name: rec.Name, Partitions: rec.Partitions}.Encode()})
+	txn.Put = append(txn.Put, metadata.KV{Key: metadata.DeletingKey(id),
+		Value: metadata.Deleting{Name: rec.Name, Partitions: rec.Partitions}.Encode()})
 	txn.Delete = append(txn.Delete, kv.Key, metadata.NameKey(rec.Name), metadata.TopicConfigKey(id))
 	for i := range rec.Partitions {
 		txn.Delete = append(txn.Delete, metadata.PartitionKey(id, i))

@@ -23,7 +23,8 @@ func CheckTopicName(name string) error {
 	}
 	for i := range len(name) {
 		if !nameByte(name[i]) {
-			return refuse(InvalidTopic, invalid+"'%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", name)
+			return refuse(InvalidTopic, invalid+"'%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+				name)
 		}
 	}
 	return nil

@@ -50,9 +50,11 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 	case add == 0:
 		return nil, refuse(InvalidPartitions, "Topic already has %d partition(s).", have)
 	case add < 0:
-		return nil, refuse(InvalidPartitions, "The topic %s currently has %d partition(s); %d would not be an increase.", spec.Topic, have, spec.Count)
+		return nil, refuse(InvalidPartitions, "The topic %s currently has %d partition(s); %d would not be an increase.", spec.Topic, have,
+			spec.Count)
 	case len(spec.Assignments) > 0 && int64(len(spec.Assignments)) != add:
-		return nil, refuse(InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only %d assignment(s) were specified.",
+		return nil, refuse(InvalidReplicaAssignment,
+			"Attempted to add %d additional partition(s), but only %d assignment(s) were specified.",
 			add, len(spec.Assignments))
 	}
 	if err := checkCount(add); err != nil {

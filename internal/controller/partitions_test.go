@@ -18,20 +18,26 @@ func TestRefusedPartitionCountsMatchKafka(t *testing.T) {
 		kind Kind
 		msg  string
 	}{
-		{PartitionsSpec{Topic: "a.b", Count: 1}, InvalidPartitions, "The topic a.b currently has 2 partition(s); 1 would not be an increase."},
+		{PartitionsSpec{Topic: "a.b", Count: 1}, InvalidPartitions,
+			"The topic a.b currently has 2 partition(s); 1 would not be an increase."},
 		{PartitionsSpec{Topic: "a.b", Count: 2}, InvalidPartitions, "Topic already has 2 partition(s)."},
-		{PartitionsSpec{Topic: "a.b", Count: -2147483648}, InvalidPartitions, "The topic a.b currently has 2 partition(s); -2147483648 would not be an increase."},
+		{PartitionsSpec{Topic: "a.b", Count: -2147483648}, InvalidPartitions,
+			"The topic a.b currently has 2 partition(s); -2147483648 would not be an increase."},
 		{PartitionsSpec{Topic: "a.b", Count: 2147483647}, PolicyViolation, "Excessively large number of partitions per request."},
 		{PartitionsSpec{Topic: "nope", Count: 3}, UnknownTopic, "The topic 'nope' does not exist."},
 		{PartitionsSpec{Topic: "a_b", Count: 3}, UnknownTopic, "The topic 'a_b' does not exist."},
-		{PartitionsSpec{Topic: "a.b", Count: 4, Assignments: [][]int32{{1}}}, InvalidReplicaAssignment, "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
-		{PartitionsSpec{Topic: "a.b", Count: 3, Assignments: [][]int32{{9}}}, InvalidReplicaAssignment, "The manual partition assignment includes broker 9, but no such broker is registered."},
-		{PartitionsSpec{Topic: "a.b", Count: 3, Assignments: [][]int32{{}}}, InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list."},
+		{PartitionsSpec{Topic: "a.b", Count: 4, Assignments: [][]int32{{1}}}, InvalidReplicaAssignment,
+			"Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
+		{PartitionsSpec{Topic: "a.b", Count: 3, Assignments: [][]int32{{9}}}, InvalidReplicaAssignment,
+			"The manual partition assignment includes broker 9, but no such broker is registered."},
+		{PartitionsSpec{Topic: "a.b", Count: 3, Assignments: [][]int32{{}}}, InvalidReplicaAssignment,
+			"The manual partition assignment includes an empty replica list."},
 	} {
 		_, err := c.CreatePartitions(context.Background(), r.spec)
 		wantError(t, err, r.kind, r.msg)
 	}
-	if rev, err := c.CreatePartitions(context.Background(), PartitionsSpec{Topic: "a.b", Count: 3, ValidateOnly: true}); rev != 0 || err != nil {
+	if rev, err := c.CreatePartitions(context.Background(), PartitionsSpec{Topic: "a.b", Count: 3, ValidateOnly: true}); rev != 0 ||
+		err != nil {
 		t.Errorf("validate only: %d, %v", rev, err)
 	}
 	if v := image(t, s).Version(); v != before {
@@ -61,13 +67,15 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	x, y := mustCreate(t, c, "x", 3), mustCreate(t, c, "y", 1)
 	before := image(t, s)
 	tp := metadata.TopicPartition{Topic: x.ID, Partition: 2}
-	rev, err := c.RaiseEpochs(ctx, []metadata.TopicPartition{{Topic: x.ID}, tp, {Topic: y.ID}, {Topic: [16]byte{9}}, {Topic: x.ID, Partition: 7}})
+	rev, err := c.RaiseEpochs(ctx, []metadata.TopicPartition{{Topic: x.ID}, tp, {Topic: y.ID}, {Topic: [16]byte{9}},
+		{Topic: x.ID, Partition: 7}})
 	m := image(t, s)
 	if err != nil || rev != before.Version()+1 || m.Version() != rev {
 		t.Fatalf("revision %d after %d, %v", rev, before.Version(), err)
 	}
 	p := m.Partition(tp)
-	if p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || m.Topic("x").Partitions.At(1).LeaderEpoch != 0 || m.Topic("y").Partitions.At(0).LeaderEpoch != 1 {
+	if p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || m.Topic("x").Partitions.At(1).LeaderEpoch != 0 ||
+		m.Topic("y").Partitions.At(0).LeaderEpoch != 1 {
 		t.Errorf("%+v", p)
 	}
 	if rev, err := c.RaiseEpochs(ctx, nil); rev != m.Version() || err != nil {

@@ -28,27 +28,43 @@ func TestRefusedTopicsMatchKafka(t *testing.T) {
 		msg  string
 	}{
 		{"exists", TopicSpec{Name: "a.b", Partitions: 2, ReplicationFactor: 1}, TopicExists, "Topic 'a.b' already exists."},
-		{"exists, the rest is invalid, too", TopicSpec{Name: "a.b", Configs: map[string]*string{"x": nil}}, TopicExists, "Topic 'a.b' already exists."},
-		{"collides", TopicSpec{Name: "a_b", Partitions: 2, ReplicationFactor: 1}, InvalidTopic, "Topic 'a_b' collides with existing topic: a.b"},
+		{"exists, the rest is invalid, too", TopicSpec{Name: "a.b", Configs: map[string]*string{"x": nil}}, TopicExists,
+			"Topic 'a.b' already exists."},
+		{"collides", TopicSpec{Name: "a_b", Partitions: 2, ReplicationFactor: 1}, InvalidTopic,
+			"Topic 'a_b' collides with existing topic: a.b"},
 		{"replication factor 99", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99}, InvalidReplicationFactor,
 			"Unable to replicate the partition 99 time(s): The target replication factor of 99 cannot be reached because only 1 broker(s) are registered."},
-		{"replication factor 0", TopicSpec{Name: "x", Partitions: 1}, InvalidReplicationFactor, "Replication factor must be larger than 0, or -1 to use the default value."},
-		{"no partitions", TopicSpec{Name: "x", ReplicationFactor: 1}, InvalidPartitions, "Number of partitions was set to an invalid non-positive value."},
-		{"-2 partitions", TopicSpec{Name: "x", Partitions: -2, ReplicationFactor: 1}, InvalidPartitions, "Number of partitions was set to an invalid non-positive value."},
-		{"too many", TopicSpec{Name: "x", Partitions: 100_001, ReplicationFactor: 1}, PolicyViolation, "Excessively large number of partitions per request."},
-		{"assignment and partitions", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: -1, Assignments: []Assignment{{0, one}}}, InvalidRequest,
+		{"replication factor 0", TopicSpec{Name: "x", Partitions: 1}, InvalidReplicationFactor,
+			"Replication factor must be larger than 0, or -1 to use the default value."},
+		{"no partitions", TopicSpec{Name: "x", ReplicationFactor: 1}, InvalidPartitions,
+			"Number of partitions was set to an invalid non-positive value."},
+		{"-2 partitions", TopicSpec{Name: "x", Partitions: -2, ReplicationFactor: 1}, InvalidPartitions,
+			"Number of partitions was set to an invalid non-positive value."},
+		{"too many", TopicSpec{Name: "x", Partitions: 100_001, ReplicationFactor: 1}, PolicyViolation,
+			"Excessively large number of partitions per request."},
+		{"assignment and partitions", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: -1, Assignments: []Assignment{{0, one}}},
+			InvalidRequest,
 			"A manual partition assignment was specified, but numPartitions was not set to -1."},
-		{"assignment and factor", TopicSpec{Name: "x", Partitions: -1, ReplicationFactor: 1, Assignments: []Assignment{{0, one}}}, InvalidRequest,
+		{"assignment and factor", TopicSpec{Name: "x", Partitions: -1, ReplicationFactor: 1, Assignments: []Assignment{{0, one}}},
+			InvalidRequest,
 			"A manual partition assignment was specified, but replication factor was not set to -1."},
-		{"assigned twice", manual(Assignment{0, one}, Assignment{0, one}), InvalidReplicaAssignment, "Found multiple manual partition assignments for partition 0"},
+		{"assigned twice", manual(Assignment{0, one}, Assignment{0, one}), InvalidReplicaAssignment,
+			"Found multiple manual partition assignments for partition 0"},
 		{"gap", manual(Assignment{1, one}), InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"},
-		{"negative partition", manual(Assignment{-1, one}), InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"},
-		{"unknown broker", manual(Assignment{0, []int32{7}}), InvalidReplicaAssignment, "The manual partition assignment includes broker 7, but no such broker is registered."},
-		{"broker twice", manual(Assignment{0, []int32{1, 1}}), InvalidReplicaAssignment, "The manual partition assignment includes the broker 1 more than once."},
-		{"no replica", manual(Assignment{0, nil}), InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list."},
-		{"null config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": nil}}, InvalidConfig, "Null value not supported for topic configs: segment.bytes"},
-		{"bad config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": ptr("abc")}}, InvalidConfig, "Invalid value abc for configuration segment.bytes: Not a number of type INT"},
-		{"unknown config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99, Configs: map[string]*string{"no.such": ptr("1")}}, InvalidConfig, "Unknown topic config name: no.such"},
+		{"negative partition", manual(Assignment{-1, one}), InvalidReplicaAssignment,
+			"partitions should be a consecutive 0-based integer sequence"},
+		{"unknown broker", manual(Assignment{0, []int32{7}}), InvalidReplicaAssignment,
+			"The manual partition assignment includes broker 7, but no such broker is registered."},
+		{"broker twice", manual(Assignment{0, []int32{1, 1}}), InvalidReplicaAssignment,
+			"The manual partition assignment includes the broker 1 more than once."},
+		{"no replica", manual(Assignment{0, nil}), InvalidReplicaAssignment,
+			"The manual partition assignment includes an empty replica list."},
+		{"null config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": nil}},
+			InvalidConfig, "Null value not supported for topic configs: segment.bytes"},
+		{"bad config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": ptr("abc")}},
+			InvalidConfig, "Invalid value abc for configuration segment.bytes: Not a number of type INT"},
+		{"unknown config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99, Configs: map[string]*string{"no.such": ptr("1")}},
+			InvalidConfig, "Unknown topic config name: no.such"},
 	} {
 		for _, validate := range []bool{false, true} {
 			r.spec.ValidateOnly = validate
@@ -98,7 +114,8 @@ func FuzzTopicName(f *testing.F) {
 		if CheckTopicName(name) != nil {
 			return
 		}
-		if k, err := metadata.ParseKey(metadata.NameKey(name)); err != nil || k.Kind != metadata.KindName || strings.ContainsAny(name, "/\\\x00") {
+		if k, err := metadata.ParseKey(metadata.NameKey(name)); err != nil || k.Kind != metadata.KindName ||
+			strings.ContainsAny(name, "/\\\x00") {
 			t.Errorf("the name %q is accepted and has no key of its own: %+v, %v", name, k, err)
 		}
 	})
@@ -143,8 +160,10 @@ func TestDefaultsAndAssignments(t *testing.T) {
 	if !slices.Equal(x.Partitions.At(0).Replicas, []int32{1, 2}) || !slices.Equal(x.Partitions.At(1).Replicas, []int32{2, 1}) {
 		t.Errorf("assigned: %+v %+v", x.Partitions.At(0), x.Partitions.At(1))
 	}
-	_, err = c.CreateTopic(ctx, TopicSpec{Name: "y", Partitions: -1, ReplicationFactor: -1, Assignments: []Assignment{{0, []int32{1, 2}}, {1, []int32{1}}}})
-	wantError(t, err, InvalidReplicaAssignment, "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with previous partitions, which have 2 replica(s).")
+	_, err = c.CreateTopic(ctx, TopicSpec{Name: "y", Partitions: -1, ReplicationFactor: -1,
+		Assignments: []Assignment{{0, []int32{1, 2}}, {1, []int32{1}}}})
+	wantError(t, err, InvalidReplicaAssignment,
+		"The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with previous partitions, which have 2 replica(s).")
 	if made := mustCreate(t, c, "__consumer_offsets", 1); !image(t, s).TopicByID(made.ID).Internal {
 		t.Error("__consumer_offsets is not internal")
 	}
@@ -279,7 +298,8 @@ func TestTopicsOfOneOperationShareATransaction(t *testing.T) {
 	wantError(t, out[3].Err, InvalidTopic, "Topic 'x_y' collides with existing topic: x.y")
 	wantError(t, out[4].Err, InvalidConfig, "Unknown topic config name: no.such")
 	img := image(t, s)
-	if img.Version() != before+1 || img.Topic("a") == nil || img.Topic("b") == nil || img.Topic("x.y").ID != out[2].ID || img.Topic("x_y") != nil {
+	if img.Version() != before+1 || img.Topic("a") == nil || img.Topic("b") == nil || img.Topic("x.y").ID != out[2].ID ||
+		img.Topic("x_y") != nil {
 		t.Errorf("version %d after %d", img.Version(), before)
 	}
 
@@ -324,7 +344,8 @@ func TestPartitionsAreCountedOverAllTopics(t *testing.T) {
 	c, s := cluster(t, 1)
 	mustCreate(t, c, "old", 1)
 	before := image(t, s).Version()
-	all := []TopicSpec{{Name: "a", Partitions: MaxPartitions - 2, ReplicationFactor: 1}, {Name: "old", Partitions: -1, ReplicationFactor: 1},
+	all := []TopicSpec{{Name: "a", Partitions: MaxPartitions - 2, ReplicationFactor: 1},
+		{Name: "old", Partitions: -1, ReplicationFactor: 1},
 		manual(Assignment{0, []int32{1}}), {Name: "none", Partitions: -7}, {Name: "b", Partitions: 1, ReplicationFactor: 1}}
 	for _, o := range c.CreateTopics(context.Background(), all) {
 		wantError(t, o.Err, PolicyViolation, "Excessively large number of partitions per request.")

@@ -68,7 +68,8 @@ type request struct {
 
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
-		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(), gate: writeGate{pause: minRetry},
+		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(),
+		gate:   writeGate{pause: minRetry},
 		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }

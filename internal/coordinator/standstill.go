@@ -34,9 +34,9 @@ func (p *pipeline) stalled(now time.Time) bool {
 	return p.inFlight > 0 && now.Sub(p.since) >= slowAppend
 }
 
-// extendForSlowAppend extends all timers by the duration of an append that was slow. It must be called for
-// every append that ends, before inFlight is decremented. Overlapping time of several appends
-// counts once.
+// extendForSlowAppend extends all timers by the duration of an append that was slow. It must be
+// called for every append that ends, before inFlight is decremented. Overlapping time of several
+// appends counts once.
 func (s *shard) extendForSlowAppend(now time.Time) {
 	p := &s.pipeline
 	took := now.Sub(p.since)
@@ -56,7 +56,8 @@ func level(stood time.Duration) zapcore.Level {
 	return zap.WarnLevel
 }
 
-// extendForStandstill extends all timers if the first one is long overdue, and reports whether it did.
+// extendForStandstill extends all timers if the first one is long overdue, and reports whether it
+// did.
 func (s *shard) extendForStandstill(now time.Time) bool {
 	at, ok := s.timers.wake()
 	late := now.Sub(at)

@@ -20,8 +20,10 @@ type Stats struct {
 func (s *shard) stats() Stats {
 	c := &s.count
 	return Stats{
-		Partition: s.partition, Epoch: c.epoch.Load(), State: phase(c.phase.Load()).String(), Waiting: c.waiting.Load(), Events: c.events.Load(),
-		Appends: c.appends.Load(), Records: c.records.Load(), Failures: c.failures.Load(), Refused: c.refused.Load(), Loaded: c.loaded.Load(),
+		Partition: s.partition, Epoch: c.epoch.Load(), State: phase(c.phase.Load()).String(), Waiting: c.waiting.Load(),
+		Events:  c.events.Load(),
+		Appends: c.appends.Load(), Records: c.records.Load(), Failures: c.failures.Load(), Refused: c.refused.Load(),
+		Loaded:   c.loaded.Load(),
 		LoadTime: time.Duration(c.loadNanos.Load()),
 	}
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// bashWords stands before cobra's script for bash, which takes this one function
-// from the package bash-completion: without the package the tab key would only
-// print that there is no such function. It sets cur, prev, words and cword of its
-// caller, and puts together again what bash has split at = and :.
+// bashWords precedes cobra's script for bash, which uses this function from the package
+// bash-completion. Without that package the tab key would only print that the function is missing.
+// It sets cur, prev, words and cword of its caller, and rejoins what bash has split at = and :.
 const bashWords = `# Where the package bash-completion is loaded its own function is used.
 if ! declare -F _get_comp_words_by_ref >/dev/null; then
 _get_comp_words_by_ref()
@@ -43,7 +42,7 @@ fi
 
 `
 
-// completion makes cobra's command for completion scripts one of ours.
+// completion adapts cobra's completion command.
 func completion(a *app.App, root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -13,15 +13,15 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// contextCommand is chronikctl context: the file of named settings.
+// contextCommand returns the command context.
 func contextCommand(a *app.App) *cobra.Command {
-	c := app.Offline(app.Parent("context", "Keep settings of brokers under names", contextList(a), contextUse(a), contextSet(a), contextShow(a), contextDelete(a)))
-	c.Long = "A context is a name for settings: brokers, TLS, SASL and the others that every command has as flags. Contexts stand in\n" +
-		"$" + contexts.EnvFile + ", else in ~/.config/chronik/chronikctl.yaml. A flag goes over a variable, a variable over the context."
+	c := app.Offline(app.Parent("context", "Save connection settings under names", contextList(a), contextUse(a), contextSet(a), contextShow(a), contextDelete(a)))
+	c.Long = "A context is a named set of settings: brokers, TLS, SASL and the others that every command has as flags. The file is\n" +
+		"$" + contexts.EnvFile + ", else ~/.config/chronik/chronikctl.yaml. A flag has priority over a variable, a variable over the context."
 	return c
 }
 
-// edit loads the file, changes it, writes it back, and says what change returned.
+// edit loads the file, applies change, saves the file, and prints what change returned.
 func edit(a *app.App, change func(*contexts.File) (string, error)) error {
 	f, err := contexts.Load(contexts.Path(a.Getenv))
 	done := ""
@@ -38,7 +38,7 @@ func edit(a *app.App, change func(*contexts.File) (string, error)) error {
 	return err
 }
 
-// names suggests contexts.
+// contextNames suggests contexts.
 func contextNames(a *app.App) app.Completion {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		f, err := contexts.Load(contexts.Path(a.Getenv))
@@ -95,13 +95,13 @@ func contextList(a *app.App) *cobra.Command {
 
 func contextUse(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the one that is used", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Use: "use NAME", Short: "Select the current context", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
 		Example: "  chronikctl context use prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
 				_, err := f.Context(names[0])
 				f.Current = names[0]
-				return fmt.Sprintf("context %s is used from now on", names[0]), err
+				return fmt.Sprintf("context %s is now the current one", names[0]), err
 			})
 		},
 	}
@@ -109,9 +109,9 @@ func contextUse(a *app.App) *cobra.Command {
 
 func contextSet(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "set NAME SETTING=VALUE...", Short: "Make a context, or change its settings", Args: app.Args(2, -1, "a context and SETTING=VALUE"),
+		Use: "set NAME SETTING=VALUE...", Short: "Create a context, or change its settings", Args: app.Args(2, -1, "a context and SETTING=VALUE"),
 		ValidArgsFunction: contextSettings(a),
-		Long:              "set makes a context or changes its settings. The settings are named as the flags are; an empty value removes one. The first\ncontext is used at once.",
+		Long:              "set creates a context or changes its settings. The settings are named like the flags; an empty value removes one. The first\ncontext becomes the current one.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
 			"  chronikctl context set prod sasl=SCRAM-SHA-512 sasl-user=ops sasl-password-file=/etc/chronik/ops",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -128,7 +128,7 @@ func contextSet(a *app.App) *cobra.Command {
 				if len(f.Contexts) == 1 {
 					f.Current = args[0]
 				}
-				return fmt.Sprintf("context %s is set in %s", args[0], f.Path), nil
+				return fmt.Sprintf("context %s set in %s", args[0], f.Path), nil
 			})
 		},
 	}
@@ -136,18 +136,18 @@ func contextSet(a *app.App) *cobra.Command {
 
 func contextDelete(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Remove a context", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Use: "delete NAME", Short: "Delete a context", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
 		Example: "  chronikctl context delete prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
 				if _, err := f.Context(names[0]); err != nil {
 					return "", err
 				}
-				done := fmt.Sprintf("context %s is gone", names[0])
+				done := fmt.Sprintf("context %s deleted", names[0])
 				delete(f.Contexts, names[0])
 				if f.Current == names[0] {
 					f.Current = ""
-					done += "; none is used now: chronikctl context use NAME chooses one"
+					done += "; there is no current one now: select one with chronikctl context use NAME"
 				}
 				return done, nil
 			})
@@ -157,7 +157,7 @@ func contextDelete(a *app.App) *cobra.Command {
 
 func contextShow(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show every setting, and where it comes from", Args: app.Args(0, 0, "no argument; --context chooses one"),
+		Use: "show", Short: "Show every setting and its source", Args: app.Args(0, 0, "no argument; --context selects one"),
 		Example: "  chronikctl context show\n  chronikctl --context prod context show -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.Resolve(cmd); err != nil {

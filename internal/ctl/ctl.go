@@ -32,16 +32,16 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// Streams are the standard ones of the process, and its variables.
+// Streams are the standard streams and the environment of the process.
 type Streams = app.Streams
 
-// Std returns the streams and the variables of the process.
+// Std returns the streams and environment of this process.
 func Std() Streams {
 	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ()}
 }
 
-// Main runs one command line and returns the exit code, see app.ExitCodes. The
-// context ends it: an interrupted consume is a success.
+// Main runs one command line and returns the exit code, see app.ExitCodes. Ending ctx interrupts
+// it: an interrupted consume is a success.
 func Main(ctx context.Context, args []string, version string, s Streams) int {
 	root := Root(app.New(version, s))
 	root.SetArgs(args)
@@ -53,7 +53,7 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 	case err == nil:
 		return app.ExitOK
 	case errors.Is(err, syscall.EPIPE):
-		return app.ExitPipe // as after | head: who was to read it has enough
+		return app.ExitPipe // the reader has enough, as in | head
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(s.Err, "chronikctl: %s\n", line)
@@ -61,21 +61,21 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 	return app.ExitCode(err)
 }
 
-// Root is the tree of all commands.
+// Root returns the command tree.
 func Root(a *app.App) *cobra.Command {
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), config.New(a), group.New(a), records.NewProduce(a), records.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol.\n\n" +
-		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
+		"The broker's address comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context in the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cli.Instead(root, map[string]string{
 		"info":        "chronikctl cluster describe shows the cluster",
 		"bundle":      "chronikctl debug bundle writes it",
-		"status":      "chronikctl cluster health finds what is wrong",
-		"health":      "chronikctl cluster health finds what is wrong",
+		"status":      "chronikctl cluster health lists what is wrong",
+		"health":      "chronikctl cluster health lists what is wrong",
 		"list":        "chronikctl topic list and group list do that",
 		"ls":          "chronikctl topic list and group list do that",
 		"lag":         "chronikctl group list shows each group's lag",
@@ -99,20 +99,21 @@ func Root(a *app.App) *cobra.Command {
 	return root
 }
 
-// runner runs other command lines with the settings' sources of this run, and nothing to read.
+// runner returns a function that runs another command line with this run's sources of settings and
+// no input.
 func runner(a *app.App) cluster.Runner {
 	return func(ctx context.Context, args []string, out, errs io.Writer) int {
 		return Main(ctx, args, a.Version, Streams{In: strings.NewReader(""), Out: out, Err: errs, Getenv: a.Getenv, Environ: a.Environ})
 	}
 }
 
-// notYet is said of what other brokers' tools have.
-const notYet = "chronikctl has nothing of that kind; docs/compatibility.md lists what chronik offers"
+// notYet is the hint for commands that other brokers' tools have.
+const notYet = "chronikctl has no such command; docs/compatibility.md lists what chronik supports"
 
-// columns is how wide a line of help may be.
+// columns is the maximum width of help.
 const columns = 100
 
-// help prints what a command does, and its usage.
+// help prints a command's description and usage.
 func help(c *cobra.Command, _ []string) {
 	text := c.Long
 	if text == "" {
@@ -125,12 +126,12 @@ func help(c *cobra.Command, _ []string) {
 		}
 		fmt.Fprintln(w)
 	}
-	c.SetOut(w)  // usage is an answer here
-	_ = usage(c) // a stream that is gone is found by the process
+	c.SetOut(w)  // usage is part of the answer
+	_ = usage(c) // errors of the stream show elsewhere
 }
 
-// filled breaks a paragraph into lines that fit; one that is indented, as a list or an
-// example is, stays as it is.
+// filled breaks a paragraph into lines. It keeps indented paragraphs, such as lists and examples,
+// as they are.
 func filled(paragraph string) []string {
 	if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") || strings.Contains(paragraph, "\n\t") {
 		return strings.Split(paragraph, "\n")
@@ -138,10 +139,9 @@ func filled(paragraph string) []string {
 	return text.Wrap(paragraph, columns)
 }
 
-// usage prints how a command is called, with lines that fit, and without the list
-// of the flags that all commands have: they would bury those that it has itself. It
-// is no template: the linker keeps every method of every type where one is used,
-// 4 MB of them.
+// usage prints the usage of a command, wrapped, without the global flags: they would hide the
+// command's own. It does not use a text/template: with one, the linker keeps every method of every
+// type, about 4 MB.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
 	fmt.Fprintln(w, "Usage:")
@@ -169,8 +169,8 @@ func usage(c *cobra.Command) error {
 	return nil
 }
 
-// shownFlags are a command's own flags. Those of the root are the flags of all commands: TLS
-// and SASL, which go into a context, are left out, and the variables, which are named alike.
+// shownFlags returns a command's own flags. For the root these are the global flags, without TLS
+// and SASL, which belong into a context, and without the names of the variables.
 func shownFlags(c *cobra.Command) *pflag.FlagSet {
 	if c.HasParent() {
 		return c.LocalFlags()
@@ -191,7 +191,7 @@ func versionCommand(a *app.App) *cobra.Command {
 		Use: "version", Short: "Print the version", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Whose settings are wrong is still told the version.
+			// Print the version even if the settings are wrong.
 			if a.Resolve(cmd) == nil && !a.Format().ForPeople() {
 				return a.Print(map[string]string{"version": a.Version})
 			}

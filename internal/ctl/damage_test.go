@@ -18,9 +18,9 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// stored is a stopped broker's directory with a topic a of two partitions, each of which
-// holds three batches of two records, and the function that runs chronikctl against a
-// broker started on it.
+// stored returns the directory of a stopped broker with a topic a of two partitions, each with
+// three batches of two records, and a function that runs chronikctl against a broker started
+// on it.
 func stored(t *testing.T) (dir string, start func() toolAt) {
 	t.Helper()
 	dir = t.TempDir()
@@ -75,7 +75,7 @@ func (c toolAt) main(ctx context.Context, in string, out, errs io.Writer, args .
 		}})
 }
 
-// watched is a stream that tells when it holds a text.
+// watched is a stream that reports when a text has been written to it.
 type watched struct {
 	mu    sync.Mutex
 	text  strings.Builder
@@ -102,7 +102,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// segmentOf is the one segment of a partition of the topic a, and its bytes.
+// segmentOf returns the only segment of a partition of the topic a, and its bytes.
 func segmentOf(t *testing.T, dir string, partition int) (file string, data []byte) {
 	t.Helper()
 	file = filepath.Join(dir, "logs", fmt.Sprintf("a-%d", partition), "00000000000000000000.log")
@@ -113,7 +113,7 @@ func segmentOf(t *testing.T, dir string, partition int) (file string, data []byt
 	return file, data
 }
 
-// rewrite replaces a segment, of which nothing may be in memory.
+// rewrite replaces a segment. None of it may be in memory.
 func rewrite(t *testing.T, file string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(file, data, 0o600); err != nil {
@@ -123,8 +123,8 @@ func rewrite(t *testing.T, file string, data []byte) {
 
 const first = "p0-0\np0-1\np0-2\np0-3\np0-4\np0-5\n"
 
-// One damaged batch takes nothing off the other partition, nor off what precedes it, and
-// the error says where the partition can be read again.
+// A damaged batch affects neither the other partition nor the records before it, and the error
+// names the next offset that can be read.
 func TestADamagedBatch(t *testing.T) {
 	dir, start := stored(t)
 	file, data := segmentOf(t, dir, 1)
@@ -168,13 +168,13 @@ func TestADamagedBatch(t *testing.T) {
 			t.Errorf("%s: code %d\n%s%s", line, code, out, errs)
 		}
 	}
-	// The group has committed what was printed, and nothing of what could not be read.
+	// The group has committed the printed records and no others.
 	if code, out, errs := run("", "group", "export", "g"); code != 0 || !strings.Contains(out, "a,0,6\n") || !strings.Contains(out, "a,1,2\n") {
 		t.Errorf("code %d\n%s%s", code, out, errs)
 	}
 }
 
-// Damage up to the end leaves nothing to go on with.
+// After damage up to the end nothing can be read.
 func TestADamagedEnd(t *testing.T) {
 	dir, start := stored(t)
 	file, data := segmentOf(t, dir, 1)
@@ -187,7 +187,7 @@ func TestADamagedEnd(t *testing.T) {
 	}
 }
 
-// Skipping damage up to the end comes to the end.
+// Skipping damage up to the end reaches the end.
 func TestSkippingADamagedEnd(t *testing.T) {
 	dir, start := stored(t)
 	file, data := segmentOf(t, dir, 1)
@@ -199,7 +199,7 @@ func TestSkippingADamagedEnd(t *testing.T) {
 	}
 }
 
-// A reader that follows learns of the damage at once and goes on with the other partition.
+// A following reader reports the damage at once and continues with the other partition.
 func TestFollowingPastDamage(t *testing.T) {
 	dir, start := stored(t)
 	file, data := segmentOf(t, dir, 1)
@@ -222,7 +222,7 @@ func TestFollowingPastDamage(t *testing.T) {
 	}
 }
 
-// A partition that is offline takes nothing off the other one.
+// An offline partition does not affect the other one.
 func TestAnOfflinePartition(t *testing.T) {
 	dir, start := stored(t)
 	file, data := segmentOf(t, dir, 1)
@@ -248,7 +248,7 @@ func TestAnOfflinePartition(t *testing.T) {
 	if code, _, errs := run("", "topic", "trim", "a", "--before", "3", "--yes"); code != 1 || !strings.Contains(errs, "trim a partition 1: KAFKA_STORAGE_ERROR: ") {
 		t.Errorf("trim of both: code %d\n%s", code, errs)
 	}
-	// Records without a key go to the other one, in several batches, too.
+	// Records without a key go to the other partition, even in several batches.
 	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1KiB")
 	if code != 0 || errs != "note: partition 1 cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause\n1,000 records written to a\n" {
 		t.Errorf("produce: code %d\n%s", code, errs)

@@ -13,13 +13,13 @@ import (
 	"github.com/chronik-io/chronik/internal/golden"
 )
 
-// The page with the reference, and what writes it anew.
+// The page with the reference, and the command that writes it again.
 const (
 	page  = "../../docs/chronikctl.md"
 	again = "go test ./internal/ctl -run Docs"
 )
 
-// The reference in docs/chronikctl.md is what the commands say of themselves.
+// The reference in docs/chronikctl.md contains the help of the commands.
 func TestDocsListEveryCommand(t *testing.T) {
 	root := Root(app.New("test", app.Streams{}))
 	var b strings.Builder
@@ -42,13 +42,13 @@ func TestDocsListEverySetting(t *testing.T) {
 	golden.Part(t, page, "settings", b.String(), again)
 }
 
-// reference writes a command and those below it.
+// reference writes a command and its subcommands.
 func reference(b *strings.Builder, c *cobra.Command) {
 	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 		return
 	}
 	if len(c.Commands()) > 0 {
-		fmt.Fprintf(b, "### %s\n\n%s.\n\n", c.Name(), or(strings.TrimSuffix(c.Long, "."), c.Short))
+		fmt.Fprintf(b, "### %s\n\n%s.\n\n", c.Name(), or(wrapped(c.Long), c.Short))
 		for _, child := range c.Commands() {
 			reference(b, child)
 		}
@@ -58,13 +58,22 @@ func reference(b *strings.Builder, c *cobra.Command) {
 	if c.Parent().HasParent() {
 		level = "####"
 	}
-	fmt.Fprintf(b, "%s %s\n\n    %s\n\n%s.\n\n", level, strings.TrimPrefix(c.CommandPath(), "chronikctl "), c.UseLine(), or(strings.TrimSuffix(c.Long, "."), c.Short))
+	fmt.Fprintf(b, "%s %s\n\n    %s\n\n%s.\n\n", level, strings.TrimPrefix(c.CommandPath(), "chronikctl "), c.UseLine(), or(wrapped(c.Long), c.Short))
 	if flags := table(c.NonInheritedFlags()); flags != "" {
 		b.WriteString("| flag | default | |\n|---|---|---|\n" + flags + "\n")
 	}
 	if c.Example != "" {
 		b.WriteString("```\n" + strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n") + "\n```\n\n")
 	}
+}
+
+// wrapped breaks a description into lines as help does, without its last full stop.
+func wrapped(long string) string {
+	var paragraphs []string
+	for _, p := range strings.Split(strings.TrimSuffix(long, "."), "\n\n") {
+		paragraphs = append(paragraphs, strings.Join(filled(p), "\n"))
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 func table(f *pflag.FlagSet) string {
@@ -93,7 +102,7 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// Every command says what it does, and what its arguments are.
+// Every command has a description and names its arguments.
 func TestEveryCommandHasHelp(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

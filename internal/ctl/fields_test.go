@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// The page lists the fields of what is printed as JSON, as they are printed for a broker with
-// a topic, a group and a client.
+// The page lists the fields of JSON as the commands print them for a broker with a topic, a
+// group and a client.
 func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0", Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 	home := t.TempDir()
@@ -48,14 +48,14 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	golden.Part(t, page, "fields", doc.String(), again)
 }
 
-// fields are the names of an object in their order, and what is in them.
+// fields holds the field names of an object in order, with the fields inside them.
 type fields struct {
 	order []string
 	below map[string]*fields
 }
 
-// gather adds the fields of the next value. Names that users choose, such as those of
-// configs, are no fields; findings depend on the machine that the test runs on.
+// gather adds the fields of the next value. It leaves out names that users choose, such as those
+// of configs, and findings, which depend on the machine.
 func (f *fields) gather(d *json.Decoder) error {
 	start, err := d.Token()
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *fields) gather(d *json.Decoder) error {
 	return err
 }
 
-// String is the names with what is in them: `a`, `b` (`c`, `d`).
+// String returns the names with the fields inside them: `a`, `b` (`c`, `d`).
 func (f *fields) String() string {
 	var all []string
 	for _, name := range f.order {

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl"
 )
 
-// kept is what was written, for a reader that waits for a part of it.
+// kept stores what is written, so that a test can wait for a text.
 type kept struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -30,7 +30,7 @@ func (k *kept) String() string {
 	return k.all.String()
 }
 
-// await fails where a text is not written within a minute.
+// await fails the test if a text is not written within a minute.
 func (k *kept) await(t *testing.T, text string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !strings.Contains(k.String(), text); time.Sleep(time.Millisecond) {
@@ -40,7 +40,7 @@ func (k *kept) await(t *testing.T, text string) {
 	}
 }
 
-// A reader that follows outlives a broker that is away, and says so once on standard error.
+// A following reader survives the absence of its broker and reports it once on standard error.
 func TestFollowingSaysThatItWaitsForTheBroker(t *testing.T) {
 	b, deaf := mute(t)
 	if code, errs := runAt(t.Context(), b.Addr(), "produce a"); code != 0 {

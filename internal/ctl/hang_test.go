@@ -18,8 +18,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// stuck stands before a broker, of which it passes the answers to requests of some APIs
-// only: a broker that hangs while a command is at work.
+// stuck is a proxy that forwards a broker's answers only for some APIs, like a broker that hangs
+// while a command is running.
 func stuck(t *testing.T, answered ...int16) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +55,7 @@ func stuck(t *testing.T, answered ...int16) (address string) {
 	return l.Addr().String()
 }
 
-// runAt runs a command line against a broker; the records that it reads are one line.
+// runAt runs a command line against a broker, with one line as input.
 func runAt(ctx context.Context, broker, line string) (code int, errs string) {
 	var out, err bytes.Buffer
 	code = ctl.Main(ctx, strings.Fields(line), version, ctl.Streams{In: strings.NewReader("x\n"), Out: &out, Err: &err,
@@ -65,7 +65,7 @@ func runAt(ctx context.Context, broker, line string) (code int, errs string) {
 	return code, err.String()
 }
 
-// asked is the requests of a connection whose answers are due.
+// asked holds the requests of a connection that have not been answered yet.
 type asked struct {
 	answered []int16
 	hangs    *atomic.Bool // otherwise all are passed
@@ -73,7 +73,7 @@ type asked struct {
 	due      []int16
 }
 
-// request notes which API is asked.
+// request records the API of a request.
 func (a *asked) request(frame []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,7 +81,7 @@ func (a *asked) request(frame []byte) bool {
 	return true
 }
 
-// response reports whether the next answer is passed; answers come in the order of requests.
+// response reports whether to forward the next answer. Answers come in the order of requests.
 func (a *asked) response([]byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +93,7 @@ func (a *asked) response([]byte) bool {
 	return !a.hangs.Load() || slices.Contains(a.answered, key)
 }
 
-// copy passes frames that pass lets through.
+// copy forwards the frames that pass accepts.
 func (*asked) copy(to io.Writer, from io.Reader, pass func([]byte) bool) error {
 	for {
 		head := make([]byte, 4)
@@ -112,8 +112,8 @@ func (*asked) copy(to io.Writer, from io.Reader, pass func([]byte) bool) error {
 	}
 }
 
-// Every command ends, and says why, when its broker stops answering while it is at work:
-// --timeout holds for each request that it sends. Some commands send several.
+// Every command exits with an error if its broker stops answering while the command is running.
+// --timeout applies to each request; some commands send several.
 func TestEveryCommandEndsWhereABrokerHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for timeouts")

@@ -12,9 +12,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// A member of a KIP-848 group begins with no partition while another one holds
-// them all. It does not take that for the end: it waits for what is meant for it,
-// and reads what the other left.
+// A member of a KIP-848 group starts without a partition while another member has them all. It
+// does not exit, but waits for its assignment and reads what the other member left.
 func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
 	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.consumer.heartbeat.interval.ms": "100", "group.consumer.min.heartbeat.interval.ms": "50"}})
 	if err != nil {

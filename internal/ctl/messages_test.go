@@ -17,13 +17,12 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// mistakes are command lines of which each has something wrong, with what they
-// read from standard input.
+// mistakes are wrong command lines with their standard input.
 func mistakes() [][]string {
 	return slices.Concat(elsewhere(), misspelt(), misset(), unanswered(), refused())
 }
 
-// elsewhere are what other tools have, and this one has under another name or not at all.
+// elsewhere are commands and flags of other tools that this one has under another name or lacks.
 func elsewhere() [][]string {
 	return [][]string{
 		{"", "topic", "consume", "x"},
@@ -38,7 +37,7 @@ func elsewhere() [][]string {
 	}
 }
 
-// misspelt are wrong in themselves.
+// misspelt are command lines with typing mistakes.
 func misspelt() [][]string {
 	return [][]string{
 		{"", "topc"},
@@ -137,7 +136,7 @@ func misspelt() [][]string {
 	}
 }
 
-// misset have a wrong setting.
+// misset are command lines with a wrong setting.
 func misset() [][]string {
 	return [][]string{
 		{"", "topic", "list", "-o", "xml"},
@@ -164,7 +163,7 @@ func misset() [][]string {
 	}
 }
 
-// unanswered find nobody who answers.
+// unanswered are command lines that get no answer.
 func unanswered() [][]string {
 	return [][]string{
 		{"", "topic", "list", "--brokers", "NOBODY"},
@@ -176,7 +175,7 @@ func unanswered() [][]string {
 	}
 }
 
-// refused are what the broker refuses.
+// refused are command lines that the broker refuses.
 func refused() [][]string {
 	return [][]string{
 		{"", "topic", "create", "a"},
@@ -224,8 +223,8 @@ func refused() [][]string {
 	}
 }
 
-// Every error that a user can cause says what happened, where, and what to do;
-// the texts are looked at in testdata/errors.golden.
+// Every error that a user can cause says what happened, where, and what to do. Review the texts in
+// testdata/errors.golden.
 func TestMessages(t *testing.T) {
 	b := chronik.StartTest(t)
 	home := t.TempDir()
@@ -234,8 +233,8 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty := t.TempDir()
-	at := strings.NewReplacer("BADFILE", bad, "EMPTYDIR", empty, "NOBODY", nobody)
-	back := strings.NewReplacer(bad, "BADFILE", empty, "EMPTYDIR", nobody, "NOBODY", b.Addr(), "BROKER", home, "HOME")
+	at := strings.NewReplacer("BADFILE", bad, "EMPTYDIR", empty, "NOBODY", unusedAddress)
+	back := strings.NewReplacer(bad, "BADFILE", empty, "EMPTYDIR", unusedAddress, "NOBODY", b.Addr(), "BROKER", home, "HOME")
 	getenv := func(name string) string { return map[string]string{"HOME": home, "CHRONIK_BROKERS": b.Addr()}[name] }
 	run := func(in string, args ...string) (code int, out, errs string) {
 		var o, e bytes.Buffer
@@ -260,14 +259,14 @@ func TestMessages(t *testing.T) {
 	golden.File(t, "testdata/errors.golden", all.String(), "go test ./internal/ctl -run Messages")
 }
 
-// passing takes out what is another one with each run.
+// passing removes what differs between runs.
 func passing(text string) string {
 	text = regexp.MustCompile(`on \S+:53`).ReplaceAllString(text, "on RESOLVER")
 	return regexp.MustCompile(`lookup no.such.host.invalid.*; is the name`).ReplaceAllString(text, "lookup no.such.host.invalid: …; is the name")
 }
 
-// A variable that nobody reads is no secret; one that is like ours ends the run
-// before anything is sent.
+// An unknown variable causes a warning; one that is close to a setting ends the run before
+// anything is sent.
 func TestVariablesThatNobodyReads(t *testing.T) {
 	b := chronik.StartTest(t)
 	for _, c := range []struct {
@@ -286,7 +285,7 @@ func TestVariablesThatNobodyReads(t *testing.T) {
 	}
 }
 
-// A run leaves nothing running, whatever it did.
+// A run leaves no goroutine behind.
 func TestNothingIsLeftRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})

@@ -18,8 +18,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// mute stands before a broker and, from when deaf is set, takes what clients say
-// and answers nothing: nobody can know whether a record was written.
+// mute is a proxy in front of a broker. Once deaf is set it accepts requests and never answers, so
+// that it is unknown whether a record was written.
 func mute(t *testing.T) (b *chronik.Broker, deaf *atomic.Bool) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func (s silent) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// produced begins a produce that reads what is written to in.
+// produced starts a produce that reads what the test writes to in.
 func produced(ctx context.Context, broker string, args ...string) (in *io.PipeWriter, end chan result) {
 	r, in := io.Pipe()
 	end = make(chan result, 1)
@@ -104,8 +104,8 @@ func say(t *testing.T, in io.Writer, line string) {
 	}
 }
 
-// A broker that goes silent in the midst does not keep produce waiting for ever,
-// whether or not there is more to read.
+// produce does not wait forever for a broker that stops answering, whether or not there is more
+// input.
 func TestProduceGivesUpARecordThatNobodyAcknowledges(t *testing.T) {
 	b, deaf := mute(t)
 	in, end := produced(t.Context(), b.Addr(), "--timeout", "1s")
@@ -120,8 +120,8 @@ func TestProduceGivesUpARecordThatNobodyAcknowledges(t *testing.T) {
 	say(t, in, "three\n") // who is left to read it writes nothing any more
 }
 
-// What the broker refuses until the time is over is told with its error, which the
-// client library keeps for itself.
+// If the broker refuses a record until the timeout, produce reports the broker's error, although
+// the client library does not return it.
 func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	b := chronik.StartTest(t, chronik.Options{Dir: dir})
@@ -145,8 +145,8 @@ func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 	}
 }
 
-// An interrupt ends a produce that waits for its input; what was read by then is
-// written and counted.
+// An interrupt ends a produce that waits for input. Records that it has read are written and
+// counted.
 func TestProduceIsInterruptedWhileItWaitsForInput(t *testing.T) {
 	b := chronik.StartTest(t)
 	ctx, interrupt := context.WithCancel(t.Context())

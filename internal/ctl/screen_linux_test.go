@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen OUT TEXT=KEYS... -- COMMAND... runs a command on a terminal of 100 columns. When TEXT
-// was drawn it presses KEYS, one pair after the other; what is drawn goes to OUT. The terminal
-// must be left as it was.
+// screen OUT TEXT=KEYS... -- COMMAND... runs a command on a terminal of 100 columns. Pair by pair,
+// it waits until TEXT is drawn and then presses KEYS. It writes the output to OUT. The command
+// must restore the terminal's settings.
 func screen(ts *testscript.TestScript, neg bool, args []string) {
 	cut := 0
 	for cut < len(args) && args[cut] != "--" {
@@ -68,7 +68,8 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(d.text()), 0o600))
 }
 
-// pseudoTerminal returns both ends of one with a size, until the script ends.
+// pseudoTerminal returns both ends of a pseudo-terminal with a size; the script closes it at its
+// end.
 func pseudoTerminal(ts *testscript.TestScript) (control, tty *os.File) {
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	ts.Check(err)
@@ -82,7 +83,7 @@ func pseudoTerminal(ts *testscript.TestScript) (control, tty *os.File) {
 	return control, tty
 }
 
-// drawn is what a command wrote to a terminal.
+// drawn stores what a command writes to a terminal.
 type drawn struct {
 	mu  sync.Mutex
 	all bytes.Buffer

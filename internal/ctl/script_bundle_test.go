@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// untar FILE DIR unpacks a bundle without the directory that all its members are in.
+// untar FILE DIR unpacks a bundle into DIR, without its top directory.
 func untar(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: untar FILE DIR")
@@ -41,8 +41,8 @@ func untar(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// hung VARIABLE sets a variable to an address that takes connections and never answers, as
-// a broker that hangs does.
+// hung VARIABLE sets a variable to an address that accepts connections and never answers, like a
+// broker that hangs.
 func hung(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: hung VARIABLE")

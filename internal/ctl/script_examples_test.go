@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// examples runs every example of every command's help with a shell: each must succeed. One
-// that goes on until it is interrupted is interrupted.
+// examples runs every example of every command's help in a shell; each must succeed. It interrupts
+// those that run until interrupted.
 func examples(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: examples")
@@ -30,7 +30,7 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	walk(ctl.Root(app.New("v", app.Streams{})))
-	// What deletes comes after what needs it, and the contexts of other hosts come last.
+	// Deletions come after what needs the data, contexts of other hosts come last.
 	stage := func(line string) int {
 		switch {
 		case strings.HasPrefix(line, "chronikctl context"):

@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// broker DIR starts a broker on a data directory; its address is $LIVE. It runs until
-// the script ends.
+// broker DIR starts a broker on a data directory until the script ends, and sets $LIVE to its
+// address.
 func broker(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: broker DIR [SETTING=VALUE...]")
@@ -28,7 +28,7 @@ func broker(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("LIVE", b.Addr())
 }
 
-// snapshot FROM TO copies a directory as it is.
+// snapshot FROM TO copies a directory.
 func snapshot(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: snapshot FROM TO")
@@ -36,7 +36,7 @@ func snapshot(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.CopyFS(ts.MkAbs(args[1]), os.DirFS(ts.MkAbs(args[0]))))
 }
 
-// flip FILE POSITION turns a bit round.
+// flip FILE POSITION inverts a bit.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: flip FILE POSITION")

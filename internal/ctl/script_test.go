@@ -16,14 +16,14 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// version is what chronikctl says of itself in tests.
+// version is the version of chronikctl in tests.
 const version = "v1.2.3"
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"chronikctl": control, "code": code})
 }
 
-// control is chronikctl's main.
+// control is the main function of chronikctl.
 func control() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -32,7 +32,7 @@ func control() {
 	os.Exit(c)
 }
 
-// code N COMMAND... succeeds where the command ends with N.
+// code N COMMAND... succeeds if the command exits with N.
 func code() {
 	c := ctl.Main(context.Background(), os.Args[3:], version, ctl.Std())
 	if fmt.Sprint(c) != os.Args[1] {
@@ -42,8 +42,8 @@ func code() {
 	os.Exit(0)
 }
 
-// Each script talks to a broker of its own, in memory. $BROKER and $ADMIN are
-// its addresses; CHRONIK_BROKERS is set.
+// Each script has a broker of its own, in memory, with the addresses $BROKER and $ADMIN.
+// CHRONIK_BROKERS is set.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -58,18 +58,18 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+nobody, "HOME="+e.WorkDir)
+			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+unusedAddress, "HOME="+e.WorkDir)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples},
 	})
 }
 
-// nobody is an address where nobody listens: no service has this port any more, and
-// no broker gets it that asks for any.
-const nobody = "127.0.0.1:71"
+// unusedAddress is an address without a listener: no service uses this port, and the kernel does
+// not assign it to a broker that asks for any free port.
+const unusedAddress = "127.0.0.1:71"
 
-// until FILE TEXT waits until a file that a background command writes is TEXT.
+// until FILE TEXT waits until a background command has written TEXT to a file.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: until FILE TEXT")

@@ -20,9 +20,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// tlsProxy is the command tlsproxy NAME: it starts a broker behind a TLS
-// listener, sets NAME to its address and writes ca.pem, whose certificate is for
-// "broker.test" and for nothing else.
+// tlsProxy is the script command tlsproxy NAME. It starts a TLS listener in front of a broker, sets
+// NAME to its address and writes ca.pem, with a certificate for "broker.test" only.
 func tlsProxy(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: tlsproxy NAME")
@@ -48,7 +47,7 @@ func tlsProxy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], l.Addr().String())
 }
 
-// pipe carries bytes both ways until either side is done.
+// pipe forwards bytes in both directions until either side is closed.
 func pipe(c net.Conn, to string) {
 	defer c.Close()
 	d, err := net.Dial("tcp", to)
@@ -63,7 +62,7 @@ func pipe(c net.Conn, to string) {
 	_, _ = io.Copy(c, d)
 }
 
-// certificate is one that signs itself, and it in PEM.
+// certificate returns a self-signed certificate, also as PEM.
 func certificate(name string) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

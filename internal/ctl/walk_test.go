@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// leaves calls f for each command that does something.
+// leaves calls f for each command without subcommands.
 func leaves(c *cobra.Command, f func(*cobra.Command)) {
 	switch {
 	case c.Name() == "help" || c.Hidden:
@@ -24,7 +24,7 @@ func leaves(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// maxHelp is how many lines the help of a command may have: a screen and a little.
+// maxHelp is the maximum number of lines of a command's help.
 const maxHelp = 40
 
 // The help of each command fits on a screen.
@@ -57,7 +57,7 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// Each command has an example; those of shells are in the text of completion.
+// Each command has an example; those of completion scripts are in the description.
 func TestEachCommandHasAnExample(t *testing.T) {
 	leaves(Root(app.New("v", app.Streams{})), func(c *cobra.Command) {
 		if c.Example == "" && c.Parent().Name() != "completion" {

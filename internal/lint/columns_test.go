@@ -37,10 +37,10 @@ type wideLine struct{ number, columns, limit int }
 var oneLiteral = regexp.MustCompile("^\\s*([\\w.]+:\\s*)?(\"[^\"]*\"|`[^`]*`)[,)}+ ]*$")
 
 // wideInGo returns the lines of a Go file that are too wide. Directives, addresses, single string
-// literals and the lines of multi-line raw strings may have any width.
+// literals, the lines of multi-line raw strings and the output of examples may have any width.
 func wideInGo(text string) (wide []wideLine) {
 	raw := rawLines(text)
-	number := 0
+	number, output := 0, false
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\n")
@@ -48,6 +48,9 @@ func wideInGo(text string) (wide []wideLine) {
 		comment, isComment := strings.CutPrefix(strings.TrimSpace(line), "//")
 		if isComment {
 			limit = maxTextColumns
+		}
+		if output = isComment && (output || strings.TrimSpace(comment) == "Output:"); output {
+			continue
 		}
 		directive := isComment && comment != "" && comment[0] != ' '
 		if n := columns(line); n > limit && !raw[number] && !directive && !oneLiteral.MatchString(line) && !strings.Contains(line, "://") {

@@ -126,7 +126,8 @@ func TestVersionsGrowWithoutAVisibleChange(t *testing.T) {
 		return nil
 	})
 	start(t, a, s)
-	rev, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{{Key: metadata.ProducerIDsKey, Value: metadata.ProducerIDs{Next: 1}.Encode()}}})
+	rev, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{{Key: metadata.ProducerIDsKey,
+		Value: metadata.ProducerIDs{Next: 1}.Encode()}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,8 @@ func TestSlowApplierCatchesUpInOneStep(t *testing.T) {
 			addTopic(t, s, i)
 		}
 		id := [16]byte{1}
-		last, err := s.Txn(context.Background(), metadata.Txn{Delete: []string{metadata.TopicKey(id), metadata.PartitionKey(id, 0), metadata.NameKey("t0")}})
+		last, err := s.Txn(context.Background(),
+			metadata.Txn{Delete: []string{metadata.TopicKey(id), metadata.PartitionKey(id, 0), metadata.NameKey("t0")}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -200,7 +200,8 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	next.version = revision
 	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
 	if next.topics.len() != next.byID.len() {
-		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(), next.topics.len())
+		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(),
+			next.topics.len())
 	}
 	if len(b.delta.Created) > 0 || len(b.delta.Deleted) > 0 {
 		next.sorted = new(sortedNames)

@@ -37,7 +37,8 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 	for _, s := range []string{
 		"", "/", "/cluster/", "/brokers/", "/brokers/-1", "/brokers/01", "/brokers/2147483648", "/names/", "/names/a.b",
 		"/topics/" + id + "/", "/topics/" + id[1:], "/partitions/" + id, "/partitions/" + id + "/1", "/partitions/" + id + "/00000000001",
-		"/configs/brokers/all", "/configs/groups/", "/configs/groups/a/b", "/configs/groups/%", "/configs/groups/%41", "/configs/topics/default", "/acls/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
+		"/configs/brokers/all", "/configs/groups/", "/configs/groups/a/b", "/configs/groups/%", "/configs/groups/%41",
+		"/configs/topics/default", "/acls/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
 	} {
 		if k, err := ParseKey(s); err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%q: %+v, %v", s, k, err)
@@ -46,7 +47,8 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 }
 
 func somePartition() Partition {
-	return Partition{Leader: 2, LeaderEpoch: 3, PartitionEpoch: 4, Replicas: []int32{2, 1}, ISR: []int32{2}, Dirs: [][16]byte{idC, {}}, Revision: 9}
+	return Partition{Leader: 2, LeaderEpoch: 3, PartitionEpoch: 4, Replicas: []int32{2, 1}, ISR: []int32{2}, Dirs: [][16]byte{idC, {}},
+		Revision: 9}
 }
 
 func TestValuesRoundTrip(t *testing.T) {
@@ -141,7 +143,8 @@ func TestInvalidPartitionsAreRefused(t *testing.T) {
 }
 
 func FuzzKey(f *testing.F) {
-	for _, s := range []string{ClusterKey, BrokerKey(1), PartitionKey(idA, 3), BrokerConfigKey(DefaultBroker), "/topics/x", "/partitions//"} {
+	for _, s := range []string{ClusterKey, BrokerKey(1), PartitionKey(idA, 3), BrokerConfigKey(DefaultBroker), "/topics/x",
+		"/partitions//"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

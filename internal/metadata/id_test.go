@@ -16,7 +16,8 @@ func TestIDTextRoundTrips(t *testing.T) {
 }
 
 func TestParseIDRefusesNonCanonicalText(t *testing.T) {
-	for _, s := range []string{"", "AAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB", "AAAAAAAAAAAAAAAAAAAA+A", "AAAAAAAAAAAAAAAAAAAA\nA"} {
+	for _, s := range []string{"", "AAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAB", "AAAAAAAAAAAAAAAAAAAA+A",
+		"AAAAAAAAAAAAAAAAAAAA\nA"} {
 		if id, err := ParseID(s); err == nil {
 			t.Errorf("ParseID(%q) = %v, want an error", s, id)
 		}

@@ -96,7 +96,8 @@ func TestTopicLifecycle(t *testing.T) {
 		t.Errorf("config: %+v", d.Changed[0])
 	}
 	m, d = apply(t, m, set(TopicKey(idA), TopicRecord{Name: "x", Partitions: 3}.Encode()), set(PartitionKey(idA, 2), onePartition(1)))
-	if !slices.Equal(d.Changed[0].Partitions, []int32{2}) || m.Topic("x").Partitions.Len() != 3 || m.Topic("x").Partitions.At(3) != nil || m.Topic("x").Partitions.At(-1) != nil {
+	if !slices.Equal(d.Changed[0].Partitions, []int32{2}) || m.Topic("x").Partitions.Len() != 3 || m.Topic("x").Partitions.At(3) != nil ||
+		m.Topic("x").Partitions.At(-1) != nil {
 		t.Errorf("grown: %+v", d.Changed[0])
 	}
 	m, d = apply(t, m, remove(idA, "x", 3)...)
@@ -122,7 +123,8 @@ func TestNameMovesInOneTransaction(t *testing.T) {
 
 func TestBrokersAndTheirConfigs(t *testing.T) {
 	m, d := apply(t, Empty(), set(BrokerKey(2), Broker{Incarnation: idB}.Encode()), set(BrokerKey(1), Broker{Incarnation: idA}.Encode()),
-		set(BrokerConfigKey(DefaultBroker), EncodeConfigs(map[string]string{"a": "1"})), set(ClusterKey, Cluster{ID: "c", FeatureLevel: 1}.Encode()))
+		set(BrokerConfigKey(DefaultBroker), EncodeConfigs(map[string]string{"a": "1"})), set(ClusterKey,
+			Cluster{ID: "c", FeatureLevel: 1}.Encode()))
 	if !d.Brokers || !d.Cluster || !slices.Equal(d.BrokerConfigs, []int32{-1}) || len(m.Brokers()) != 2 || m.Brokers()[0].ID != 1 {
 		t.Errorf("%+v %s", d, show(m))
 	}
@@ -136,7 +138,8 @@ func TestBrokersAndTheirConfigs(t *testing.T) {
 }
 
 func TestGroupsHaveConfigs(t *testing.T) {
-	m, d := apply(t, Empty(), set(GroupConfigKey("b/c"), EncodeConfigs(map[string]string{"k": "1"})), set(GroupConfigKey("a"), EncodeConfigs(nil)))
+	m, d := apply(t, Empty(), set(GroupConfigKey("b/c"), EncodeConfigs(map[string]string{"k": "1"})),
+		set(GroupConfigKey("a"), EncodeConfigs(nil)))
 	if !slices.Equal(d.GroupConfigs, []string{"a", "b/c"}) || d.Empty() || m.GroupConfig("b/c")["k"] != "1" || m.GroupConfig("x") != nil {
 		t.Errorf("%+v %s", d, show(m))
 	}
@@ -269,7 +272,8 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 	case 2:
 		return []Event{set(TopicConfigKey(id), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 3:
-		return []Event{set(BrokerConfigKey(int32(id[0])-2), EncodeConfigs(map[string]string{"k": "v"})), set(ProducerIDsKey, ProducerIDs{Next: 5}.Encode())}
+		return []Event{set(BrokerConfigKey(int32(id[0])-2), EncodeConfigs(map[string]string{"k": "v"})),
+			set(ProducerIDsKey, ProducerIDs{Next: 5}.Encode())}
 	case 5:
 		return []Event{set(GroupConfigKey(name), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 4:

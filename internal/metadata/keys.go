@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// The keys of a cluster. <id> is FormatID's text; <name> is a topic's name in which every '.' is
-// replaced by '_', so that one key guards a name together with all names that Kafka treats as
-// colliding with it.
+// The keys of a cluster. <id> is FormatID's text. <name> is a topic's name with every '.' replaced
+// by '_', so that one key guards all names that Kafka treats as colliding.
 //
 //	/cluster                    Cluster
 //	/producer-ids               ProducerIDs: the next block

@@ -101,7 +101,8 @@ func DecodeCluster(kv KV) (Cluster, error) {
 		err = invalid(kv, "no cluster id")
 	}
 	if err == nil && w.FeatureLevel > MaxFeatureLevel {
-		err = fmt.Errorf("feature level %d, this version of chronik knows levels up to %d: %w", w.FeatureLevel, MaxFeatureLevel, ErrNewerVersion)
+		err = fmt.Errorf("feature level %d, this version of chronik knows levels up to %d: %w", w.FeatureLevel, MaxFeatureLevel,
+			ErrNewerVersion)
 	}
 	return Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel}, err
 }

@@ -25,8 +25,9 @@ type Retention struct {
 func newRetention(f promauto.Factory) Retention {
 	return Retention{
 		Segments: counter(f, nameRemovedSegments, "Segments that left their logs, by reason: time, size, start, compact.", "dir", "reason"),
-		Bytes:    counter(f, nameRemovedBytes, "Bytes of segments that left their logs, by reason: time, size, start, compact.", "dir", "reason"),
-		Waiting:  gauge(f, nameDeletedBytes, "Bytes of removed segments whose files wait for file.delete.delay.ms to pass.", "dir"),
+		Bytes: counter(f, nameRemovedBytes, "Bytes of segments that left their logs, by reason: time, size, start, compact.",
+			"dir", "reason"),
+		Waiting: gauge(f, nameDeletedBytes, "Bytes of removed segments whose files wait for file.delete.delay.ms to pass.", "dir"),
 	}
 }
 

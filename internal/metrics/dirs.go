@@ -29,8 +29,10 @@ func RegisterDirs(reg prometheus.Registerer, source func() []Dir) error {
 	free := s.gauge(nameDirFree, "Free bytes on the log directory's file system.", "dir")
 	capacity := s.gauge(nameDirCapacity, "Size of the log directory's file system in bytes.", "dir")
 	journalFree := s.gauge(nameJournalFree, "Free bytes on the file system of the log directory's journal, which may be the same.", "dir")
-	minFree := s.gauge(nameDirMinFree, "Free bytes below which records of clients are rejected (chronik.disk.min.free.bytes); 0: never.", "dir")
-	lowSpace := s.gauge(nameDirLowSpace, "0: records are accepted; 1: too little space is free for those of clients; 2: also for those of internal topics.", "dir")
+	minFree := s.gauge(nameDirMinFree,
+		"Free bytes below which records of clients are rejected (chronik.disk.min.free.bytes); 0: never.", "dir")
+	lowSpace := s.gauge(nameDirLowSpace,
+		"0: records are accepted; 1: too little space is free for those of clients; 2: also for those of internal topics.", "dir")
 	s.read = func(send sendFunc) {
 		for _, x := range source() {
 			send(journal, float64(x.JournalBytes), x.Path)

@@ -12,7 +12,8 @@ type Findings struct {
 // Checks and severities are fixed.
 func RegisterFindings(reg prometheus.Registerer, source func() []Findings) error {
 	var s scraped
-	n := s.gauge(nameFindings, "Problems that the broker found in itself or its machine, by check and severity: bad, warn, note.", "check", "severity")
+	n := s.gauge(nameFindings,
+		"Problems that the broker found in itself or its machine, by check and severity: bad, warn, note.", "check", "severity")
 	s.read = func(send sendFunc) {
 		for _, x := range source() {
 			send(n, float64(x.N), x.Check, x.Severity)

@@ -30,16 +30,18 @@ type Lag struct {
 // MaxLags bounds the series of one scrape, because clients choose the number of groups.
 const MaxLags = 10_000
 
-// RegisterGroups registers the groups by state and their lags. Every scrape calls source. It exports
-// the first MaxLags lags by name, and the number of the others. If each is false, it exports only
-// the sums by group and topic.
+// RegisterGroups registers the groups by state and their lags. Every scrape calls source. It
+// exports the first MaxLags lags by name, and the number of the others. If each is false, it
+// exports only the sums by group and topic.
 func RegisterGroups(reg prometheus.Registerer, each bool, source func() Groups) error {
 	var s scraped
 	states := s.gauge(nameGroups, "Groups that this broker coordinates.", "type", "state")
 	shards := s.gauge(nameGroupShards, "Partitions of __consumer_offsets by the state of their coordinator.", "state")
 	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed.", "group", "topic", "partition")
-	topicLag := s.gauge(nameGroupTopicLag, "Records of a topic that a group has not committed, in the partitions that are shown.", "group", "topic")
-	omitted := s.gauge(nameGroupLagOmitted, "Partitions of groups whose lag is omitted, because there are too many or the group's name is not valid UTF-8.")
+	topicLag := s.gauge(nameGroupTopicLag,
+		"Records of a topic that a group has not committed, in the partitions that are shown.", "group", "topic")
+	omitted := s.gauge(nameGroupLagOmitted,
+		"Partitions of groups whose lag is omitted, because there are too many or the group's name is not valid UTF-8.")
 	s.read = func(send sendFunc) {
 		now := source()
 		for s, n := range now.States {

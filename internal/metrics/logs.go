@@ -11,14 +11,15 @@ type Log struct {
 	End       int64  // log end offset
 }
 
-// LogSource provides the logs for a scrape. EachLog calls yield for each log, in the goroutine of the
-// scrape. It must not take a lock that a request waits for.
+// LogSource provides the logs for a scrape. EachLog calls yield for each log, in the goroutine of
+// the scrape. It must not take a lock that a request waits for.
 type LogSource interface {
 	EachLog(yield func(Log))
 }
 
-// RegisterLogs registers the sizes and offsets of all logs, and the number of topics and partitions.
-// Every scrape calls source. If each is false, it exports only the numbers and the total size.
+// RegisterLogs registers the sizes and offsets of all logs, and the number of topics and
+// partitions. Every scrape calls source. If each is false, it exports only the numbers and the
+// total size.
 func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error {
 	var s scraped
 	all := s.gauge(nameLogsSize, "Bytes of all partitions' segments.")

@@ -17,8 +17,8 @@ func counter(f promauto.Factory, name, help string, labels ...string) *prometheu
 	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// scraped collects gauges whose values are read on every scrape, so that 10,000 idle partitions cost
-// nothing between scrapes.
+// scraped collects gauges whose values are read on every scrape, so that 10,000 idle partitions
+// cost nothing between scrapes.
 type scraped struct {
 	descs []*prometheus.Desc
 	read  func(send sendFunc)

@@ -36,11 +36,14 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterLogs(reg, true, twoLogs{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterDirs(reg, func() []Dir { return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true}, {Path: "/b"}} }); err != nil {
+	if err := RegisterDirs(reg, func() []Dir {
+		return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true}, {Path: "/b"}}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterGroups(reg, true, func() Groups {
-		return Groups{States: map[GroupState]int{{"classic", "Stable"}: 2}, Shards: map[string]int{"active": 3}, Lags: []Lag{{"g", "t", 0, 5}}}
+		return Groups{States: map[GroupState]int{{"classic", "Stable"}: 2}, Shards: map[string]int{"active": 3},
+			Lags: []Lag{{"g", "t", 0, 5}}}
 	}); err != nil {
 		t.Fatal(err)
 	}

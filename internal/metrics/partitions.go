@@ -24,7 +24,8 @@ func RegisterPartitions(reg prometheus.Registerer, source func() Partitions) err
 	var s scraped
 	led := s.gauge(nameLed, "Partitions that this broker leads.")
 	underReplicated := s.gauge(nameUnderReplicated, "Partitions that this broker leads and that have a replica out of sync.")
-	underMin := s.gauge(nameUnderMinISR, "Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas; acks=all is rejected.")
+	underMin := s.gauge(nameUnderMinISR,
+		"Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas; acks=all is rejected.")
 	unusable := s.gauge(nameUnavailable, "Partitions of this broker whose log is offline or missing.")
 	damaged := s.gauge(nameDamaged, "Partitions of this broker in which reads found damaged records; their other records are served.")
 	failed := s.gauge(nameFailed, "Partitions of this broker whose log could not be created; the broker retries until it exists.")

@@ -21,7 +21,8 @@ func TestEstimateIsWithinTheBucket(t *testing.T) {
 }
 
 func TestMergeAddsUp(t *testing.T) {
-	a, b := Distribution{Count: 3, Sum: 1.5, Buckets: []Bucket{{1, 2}, {2, 3}}}, Distribution{Count: 2, Sum: 8, Buckets: []Bucket{{1, 0}, {2, 1}}}
+	a := Distribution{Count: 3, Sum: 1.5, Buckets: []Bucket{{1, 2}, {2, 3}}}
+	b := Distribution{Count: 2, Sum: 8, Buckets: []Bucket{{1, 0}, {2, 1}}}
 	for _, got := range []Distribution{a.Merge(b), b.Merge(a)} {
 		if got.Count != 5 || got.Sum != 9.5 || got.Buckets[0] != (Bucket{1, 2}) || got.Buckets[1] != (Bucket{2, 4}) {
 			t.Errorf("%+v", got)

@@ -101,7 +101,7 @@ func (n *logLimiter) listener(l *Listener, msg string, err error) {
 	}
 }
 
-// due reports whether a message is to be logged now, and how many were suppressed since the last
+// due reports whether a message should be logged now, and how many were suppressed since the last
 // one.
 func (n *logLimiter) due(from logSource, now time.Time) (skipped int, ok bool) {
 	n.mu.Lock()

@@ -100,8 +100,8 @@ func newAdmission(name string, budget int64, maxFrame, least int) *admission {
 // Minimum of the largest request, however small the budgets are: a Produce request has a batch for
 // each of many partitions, and no useful request of another API is that large.
 const (
-	leastProduce = 8 << 20
-	leastOther   = 4 << 20
+	minProduce = 8 << 20
+	minOther   = 4 << 20
 )
 
 // step returns the memory, in bytes, that a frame of size bytes gets when arrived of them are

@@ -66,7 +66,8 @@ func TestAFrameHoldsInProportionToWhatHasArrived(t *testing.T) {
 			c.send(t, whole[sent:sent+n])
 			sent += n
 			synctest.Wait()
-			if held := f.Stats().ProduceArriving.Used; held > int64(wholeAt*sent) || held > size+100 || sent >= 4+readSmall && held < int64(sent)-4 {
+			if held := f.Stats().ProduceArriving.Used; held > int64(wholeAt*sent) || held > size+100 || sent >= 4+readSmall &&
+				held < int64(sent)-4 {
 				t.Fatalf("%d bytes are held when %d were sent", held, sent)
 			}
 		}
@@ -82,8 +83,8 @@ func TestStepsCopyLittle(t *testing.T) {
 	for arrived := readSmall; arrived < 2*readBig; arrived += 100 {
 		for size := arrived + 1; size < 100<<20; size += 1 + size/50 {
 			copied := 0
-			for room := step(arrived, size); room < size; room = step(room, size) {
-				copied += room
+			for memory := step(arrived, size); memory < size; memory = step(memory, size) {
+				copied += memory
 			}
 			if 20*copied > 11*size {
 				t.Fatalf("%d of %d bytes are copied, begun with %d", copied, size, arrived)

@@ -48,7 +48,7 @@ func TestI13ProduceBudgetStopsProducersOnly(t *testing.T) {
 		produces.next().Respond(body(nil))
 		clients[0].want(t, 0)
 		if synctest.Wait(); len(produces.ch) != 1 {
-			t.Fatal("the large one was let in beside another")
+			t.Fatal("the large one was admitted together with another")
 		}
 		produces.next().Respond(body(nil))
 		clients[1].want(t, 1)

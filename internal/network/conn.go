@@ -68,7 +68,7 @@ type conn struct {
 	counted        int       // of those, bytes that are counted in Server.outgoing
 	writingBytes   int       // bytes of the answers that are being written
 	slowSince      time.Time // when closeSlowReaders first saw them being written
-	alone          bool      // the one request without an answer is not a Produce
+	otherInFlight  bool      // the one request without an answer is not a Produce
 	away           absence
 	answered       time.Time // when the last answer was ready
 
@@ -95,7 +95,8 @@ type blocking struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1,
+		identity: identityOf(s, l)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
@@ -124,7 +125,7 @@ func (c *conn) push(r *Request) bool {
 	c.traffic.BytesIn += int64(r.size) + 4
 	c.busy = c.role == reading
 	if r.Key != protocol.KeyProduce {
-		c.alone = true
+		c.otherInFlight = true
 		return true
 	}
 	c.produceBytes += int64(r.size)
@@ -148,11 +149,11 @@ func (c *conn) answer(r *Request, now time.Time) {
 			c.away = c.srv.producers.markAbsent(now)
 		}
 	} else {
-		c.alone = false
+		c.otherInFlight = false
 	}
 	if c.abandoned {
-		if r.alone != nil {
-			r.alone.Stop()
+		if r.orphanTimer != nil {
+			r.orphanTimer.Stop()
 		}
 		last := c.unready == 0
 		c.mu.Unlock()
@@ -188,7 +189,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 func (c *conn) mayStart(key int16, size int) bool {
 	o := &c.srv.opts
 	switch {
-	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes, c.counted > 0 && c.srv.outgoing.aboveLimit():
+	case c.otherInFlight, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes, c.counted > 0 && c.srv.outgoing.aboveLimit():
 		return false
 	case key != protocol.KeyProduce:
 		return c.unready == 0

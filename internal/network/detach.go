@@ -15,9 +15,9 @@ import (
 // wait for the peer attaches it again.
 //
 //	              fd        nc
-//	at first      none      there
-//	detached      there     none
-//	attached      there     there, with a descriptor of its own
+//	at first      none      set
+//	detached      set       none
+//	attached      set       set, with a descriptor of its own
 //
 // The descriptor stays open until the connection's writer has ended, so that reads and writes
 // through it never reach another connection. nc is removed only while the poller has the reading

@@ -97,7 +97,8 @@ func TestFault11UnknownApiVersionsVersionIsAnsweredInVersion0(t *testing.T) {
 
 func TestFault12SlowSender(t *testing.T) {
 	for name, sent := range map[string][]byte{
-		"length": {0, 0}, "header": {0, 0, 0, 40, 0, 0, 0, 9}, "payload": produceFrame(100)[:60], "large payload": produceFrame(1 << 20)[:5000],
+		"length": {0, 0}, "header": {0, 0, 0, 40, 0, 0, 0, 9}, "payload": produceFrame(100)[:60],
+		"large payload": produceFrame(1 << 20)[:5000],
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -351,7 +352,7 @@ func TestFault16PipelinedThousandThenDisconnect(t *testing.T) {
 			}
 			c.Close()
 			for _, r := range held[answerFirst:] {
-				r.Respond(body("nobody reads it"))
+				r.Respond(body("not read"))
 			}
 			for f.Stats().Connections != 0 {
 				time.Sleep(time.Millisecond)

@@ -111,7 +111,7 @@ func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
 	p.send(t, frame(protocol.KeyProduce, 3, n, nil))
 	r := q.next()
 	if !byPoller(r) {
-		t.Error("the connection did not come back to its poller")
+		t.Error("the connection did not return to its poller")
 	}
 	r.Respond(body(nil))
 	p.want(t, n)
@@ -131,13 +131,13 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 		{name: "reads nothing", timeout: 20 * time.Millisecond, closed: ClosedSlowReader,
 			then: func(t *testing.T, f *pollFixture, _ *choked, rest []*Request) {
 				rest[0].Respond(body("waits behind it"))
-				f.awaitNobody(t)
+				f.awaitNoConnection(t)
 				rest[1].Respond(body("too late"))
 			}},
 		{name: "resets", closed: ClosedByClient, then: func(t *testing.T, f *pollFixture, p *choked, rest []*Request) {
 			rest[0].Respond(body("waits behind it"))
 			p.reset(t)
-			f.awaitNobody(t)
+			f.awaitNoConnection(t)
 			rest[1].Respond(body("too late"))
 		}},
 		{name: "is closed by us", closed: ClosedShutdown, then: func(t *testing.T, f *pollFixture, _ *choked, rest []*Request) {
@@ -206,10 +206,13 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			requests[0].Respond(body(make([]byte, leaves)))
-			p.await(t, "something left to the writer", func(conn *conn) bool { return conn.out.job.n > 0 || c.before != nil && conn.writing })
+			p.await(t, "something left to the writer", func(conn *conn) bool {
+				return conn.out.job.n > 0 || c.before != nil &&
+					conn.writing
+			})
 			c.then(t, f, p, requests[1:])
 			p.Close()
-			f.awaitNobody(t)
+			f.awaitNoConnection(t)
 			f.end(t)
 			if want := "test closed: " + string(c.closed); !slices.Contains(o.told, want) {
 				t.Errorf("told %q, not %q", o.told, want)
@@ -241,7 +244,7 @@ func TestKilledWhileTheFlusherWrites(t *testing.T) {
 		p.await(t, "the reader's end", func(c *conn) bool { return c.readDone })
 		time.Sleep(5 * time.Millisecond) // the writer most probably waits for the flusher now
 	})
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 	f.end(t)
 }
 
@@ -264,7 +267,7 @@ func TestKilledBeforeTheWriterHasWhatIsLeft(t *testing.T) {
 	p.c.kill(ClosedByClient)
 	p.c.mu.Unlock()
 	close(resume)
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 	f.end(t)
 }
 
@@ -306,7 +309,7 @@ func TestFlusherIsFair(t *testing.T) {
 	defer f.end(t)
 	a := f.dial(t)
 	defer a.Close()
-	b := f.dialBeside(t, a)
+	b := f.dialOnSamePoller(t, a)
 	defer b.Close()
 	var order []string // of the flusher
 	done := make(chan struct{})

@@ -63,7 +63,8 @@ func badRequest(head []byte, admin string) []byte {
 	} else {
 		text += " The admin port, which speaks HTTP, is off: set admin.listen."
 	}
-	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
+	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\n"+
+		"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
 		notHTTP, len(text)+1)
 	if string(head[:4]) == "HEAD" {
 		return answer

@@ -66,7 +66,8 @@ func TestAnHTTPClientGetsAnAnswerThatNamesTheAdminPort(t *testing.T) {
 			}
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.HasSuffix(string(text), want+"\n") && method != http.MethodHead {
+			if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.HasSuffix(string(text), want+"\n") &&
+				method != http.MethodHead {
 				t.Errorf("%s: %s %q %v", method, resp.Status, text, err)
 			}
 		}

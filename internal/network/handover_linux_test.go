@@ -33,7 +33,7 @@ func TestPollerHandsOverSlowRequests(t *testing.T) {
 	defer f.end(t)
 	c := f.dial(t)
 	defer c.Close()
-	other := f.dialBeside(t, c)
+	other := f.dialOnSamePoller(t, c)
 	defer other.Close()
 	var burst [][]byte
 	for i := range int32(5) {
@@ -59,7 +59,7 @@ func TestPollerHandsOverSlowRequests(t *testing.T) {
 	c.send(t, frame(protocol.KeyProduce, 3, 9, nil))
 	c.want(t, 9)
 	if polled.Load() != before+1 {
-		t.Error("the connection did not come back to the poller")
+		t.Error("the connection did not return to the poller")
 	}
 }
 
@@ -86,7 +86,7 @@ func TestHandedOverRequestOutlivesItsClient(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("it was not handled")
 	}
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 }
 
 // Many requests that take a little each must not delay the poller's other connections.

@@ -104,7 +104,7 @@ func TestRequestSizeIsBoundedByItsMemory(t *testing.T) {
 		size int
 		in   bool
 	}{
-		{protocol.KeyProduce, leastProduce, true}, {protocol.KeyProduce, leastProduce + 1, false},
+		{protocol.KeyProduce, minProduce, true}, {protocol.KeyProduce, minProduce + 1, false},
 		{keyMetadata, 6 << 20, true}, {keyMetadata, 6<<20 + 1, false},
 	} {
 		c := dial(t, addr)

@@ -53,8 +53,8 @@ func (in *input) take(p []byte) int {
 	return n
 }
 
-// room makes space for n bytes in all, which must fit into the buffer.
-func (in *input) room(n int) {
+// makeSpace makes space for n bytes in all, which must fit into the buffer.
+func (in *input) makeSpace(n int) {
 	if in.r > 0 && in.r+n > len(in.buf) {
 		in.w = copy(in.buf, in.unread())
 		in.r = 0
@@ -114,7 +114,7 @@ func (in *input) close() {
 func (c *conn) fill(n int) error {
 	in := &c.in
 	for in.w-in.r < n {
-		in.room(n)
+		in.makeSpace(n)
 		m, err := c.read(in.buf[in.w:])
 		if err != nil {
 			return err

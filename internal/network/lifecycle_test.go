@@ -92,14 +92,14 @@ func TestExpiryWithoutConnection(t *testing.T) {
 			c.send(t, frame(protocol.KeyProduce, 3, i, nil))
 		}
 		first, early, late, answered := p.next(), p.next(), p.next(), p.next()
-		expire := func(r *Request) func() { return func() { r.Respond(body("to nobody")) } }
+		expire := func(r *Request) func() { return func() { r.Respond(body("dropped")) } }
 		early.ExpireAt(time.Now().Add(10*time.Second), expire(early))
 		answered.ExpireAt(time.Now().Add(10*time.Second), func() { t.Error("expired after its answer") })
 		c.Close()
-		first.Respond(body("shows that nobody is there"))
+		first.Respond(body("shows that the client is gone"))
 		synctest.Wait()
 		late.ExpireAt(time.Now().Add(20*time.Second), expire(late))
-		answered.Respond(body("to nobody"))
+		answered.Respond(body("dropped"))
 		if n := f.Stats().Orphans; n != 2 {
 			t.Errorf("%d orphans", n)
 		}

@@ -78,7 +78,7 @@ func TestEventOfAClosedConnectionIsDropped(t *testing.T) {
 	old := f.dial(t)
 	id, tag, p := old.c.pollID, old.c.pollTag(), old.c.poll
 	old.Close()
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 	for {
 		next := f.dial(t)
 		t.Cleanup(func() { next.Close() })

@@ -26,8 +26,9 @@ type Options struct {
 	Pool *bufpool.Pool
 
 	// MaxFrame is the maximum size of a request in bytes (socket.request.max.bytes). Default 100
-	// MiB. A smaller maximum is twice the budget of the request's kind, but at least 8 MiB for
-	// Produce and 4 MiB for others, so that one request cannot exhaust a broker with little memory.
+	// MiB. The maximum is lower if the budget of the request's kind is small: twice the budget, but
+	// at least 8 MiB for Produce and 4 MiB for others. One request must not exhaust a broker with
+	// little memory.
 	MaxFrame int
 	// MaxFrameUnauthenticated is the same for clients that have not authenticated yet (Kafka's
 	// sasl.server.max.receive.size). Default 512 KiB.

@@ -63,7 +63,8 @@ func (j *juggler) answer(n int) {
 // and only Produce overlaps.
 func TestI1ResponseOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		kinds := rapid.SliceOfN(rapid.SampledFrom([]int16{protocol.KeyProduce, protocol.KeyProduce, protocol.KeyProduce, keyMetadata}), 1, 60).Draw(rt, "kinds")
+		kinds := rapid.SliceOfN(rapid.SampledFrom([]int16{protocol.KeyProduce, protocol.KeyProduce, protocol.KeyProduce, keyMetadata}), 1,
+			60).Draw(rt, "kinds")
 		size := rapid.SampledFrom([]int{0, 10, 900, 1500, 40_000}).Draw(rt, "size")
 		j := &juggler{t: rt, rnd: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)), wake: make(chan struct{}, 1)}
 		f := start(t, j.handle, func(o *Options) {
@@ -152,16 +153,16 @@ func TestLargeRequestsArriveWhole(t *testing.T) {
 	}
 }
 
-// roomConn records how much space each read has.
-type roomConn struct {
+// sizeConn records how much space each read has.
+type sizeConn struct {
 	net.Conn
-	mu   *sync.Mutex
-	room *[]int
+	mu    *sync.Mutex
+	sizes *[]int
 }
 
-func (c roomConn) Read(p []byte) (int, error) {
+func (c sizeConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
-	*c.room = append(*c.room, len(p))
+	*c.sizes = append(*c.sizes, len(p))
 	c.mu.Unlock()
 	return c.Conn.Read(p)
 }
@@ -174,8 +175,8 @@ func TestCutFrameLeavesTheBufferItsSpace(t *testing.T) {
 	defer f.end(t)
 	here, there := net.Pipe()
 	var mu sync.Mutex
-	var room []int
-	f.pipe.conns <- roomConn{there, &mu, &room}
+	var sizes []int
+	f.pipe.conns <- sizeConn{there, &mu, &sizes}
 	c := &client{here}
 	defer c.Close()
 	const n, size = 20, 20_000
@@ -191,9 +192,9 @@ func TestCutFrameLeavesTheBufferItsSpace(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for i, n := range room {
+	for i, n := range sizes {
 		if n > pollRead { // the small buffer comes first, and again after a second without a byte
-			t.Errorf("read %d had room for %d bytes", i, n)
+			t.Errorf("read %d had space for %d bytes", i, n)
 		}
 	}
 }

@@ -22,8 +22,8 @@ type outgoing struct {
 	held     atomic.Int64
 	watching atomic.Bool
 
-	mu   sync.Mutex
-	room chan struct{} // closed when the count is within the bound; nil if no handler waits
+	mu         sync.Mutex
+	belowLimit chan struct{} // closed when the count is within the bound; nil if no handler waits
 }
 
 // countStep bounds the difference between a connection's bytes and those that are counted: few
@@ -37,9 +37,9 @@ func (o *outgoing) add(n int64) int64 {
 	held := o.held.Add(n)
 	if held <= o.size && held-n > o.size {
 		o.mu.Lock()
-		if o.room != nil {
-			close(o.room)
-			o.room = nil
+		if o.belowLimit != nil {
+			close(o.belowLimit)
+			o.belowLimit = nil
 		}
 		o.mu.Unlock()
 	}
@@ -54,13 +54,13 @@ func (o *outgoing) await(ctx context.Context) {
 			o.mu.Unlock()
 			return
 		}
-		if o.room == nil {
-			o.room = make(chan struct{})
+		if o.belowLimit == nil {
+			o.belowLimit = make(chan struct{})
 		}
-		room := o.room
+		belowLimit := o.belowLimit
 		o.mu.Unlock()
 		select {
-		case <-room:
+		case <-belowLimit:
 		case <-ctx.Done():
 			return
 		}

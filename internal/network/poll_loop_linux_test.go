@@ -62,7 +62,7 @@ func TestStalledPollLoopIsReplaced(t *testing.T) {
 	defer close(d.release) // a failed test must leave no goroutine waiting
 	p := f.dial(t)
 	defer p.Close()
-	beside, parked := f.dialBeside(t, p), f.dialBeside(t, p)
+	beside, parked := f.dialOnSamePoller(t, p), f.dialOnSamePoller(t, p)
 	defer beside.Close()
 	defer parked.Close()
 	for round := range int32(3) {

@@ -184,7 +184,8 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 			break
 		}
 		h := protocol.ParsePrefix(p[4:])
-		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.canStart(h.Key, size) ||
+		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 ||
+			!c.canStart(h.Key, size) ||
 			!c.srv.produce.whole.TryAcquire(int64(size)) {
 			break
 		}

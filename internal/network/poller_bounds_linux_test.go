@@ -16,7 +16,7 @@ func TestI13PolledProduceBudget(t *testing.T) {
 	defer f.end(t)
 	a := f.dial(t)
 	defer a.Close()
-	b, c := f.dialBeside(t, a), f.dialBeside(t, a)
+	b, c := f.dialOnSamePoller(t, a), f.dialOnSamePoller(t, a)
 	defer b.Close()
 	defer c.Close()
 	a.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 900)))
@@ -69,7 +69,8 @@ func TestI13PolledConnectionLimits(t *testing.T) {
 			p.send(t, all)
 			for i := range int32(50) {
 				left := 50 - int(i)
-				p.await(t, "as many under way as may be", func(c *conn) bool { return len(q.ch) == min(5, left) && c.rwaiting == (left > 5) })
+				p.await(t, "as many under way as may be",
+					func(c *conn) bool { return len(q.ch) == min(5, left) && c.rwaiting == (left > 5) })
 				r := q.next()
 				if i < 5 != byPoller(r) {
 					t.Errorf("%d: by the poller: %v", i, byPoller(r))
@@ -96,13 +97,13 @@ func TestPolledOthersWaitForProduce(t *testing.T) {
 	b.Respond(body(nil))
 	p.await(t, "the reader waits on", func(c *conn) bool { return c.rwaiting && c.unready == 1 })
 	if len(q.ch) != 0 {
-		t.Error("Metadata began beside a Produce")
+		t.Error("Metadata began during a Produce")
 	}
 	a.Respond(body(nil))
 	m := q.next()
-	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.alone })
+	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.otherInFlight })
 	if m.Key != keyMetadata || len(q.ch) != 0 {
-		t.Error("Produce began beside Metadata")
+		t.Error("Produce began during Metadata")
 	}
 	m.Respond(body(nil))
 	q.next().Respond(body(nil))

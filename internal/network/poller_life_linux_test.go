@@ -24,7 +24,7 @@ func TestEventWhileTheReaderReads(t *testing.T) {
 	defer f.end(t)
 	p := f.dial(t)
 	defer p.Close()
-	beside := f.dialBeside(t, p)
+	beside := f.dialOnSamePoller(t, p)
 	defer beside.Close()
 	for i := range int32(10) {
 		// A cut frame passes the connection to the reader, which is held in its handler.
@@ -74,7 +74,7 @@ func TestStrayEvents(t *testing.T) {
 	p.awaitRole(t, offered)
 	ask(3)
 	p.Close()
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 	stray.serve(own, &pollEvent{c: p.c}, time.Now())
 }
 
@@ -268,7 +268,8 @@ func TestCloseWhileAPollerHandlesRequests(t *testing.T) {
 	f := startPolled(t, q.handle, nil)
 	p := f.dial(t)
 	defer p.Close()
-	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, gate, nil), frame(protocol.KeyProduce, 3, 2, nil)))
+	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, gate, nil),
+		frame(protocol.KeyProduce, 3, 2, nil)))
 	r := q.next()
 	<-f.entered
 	done := make(chan error)

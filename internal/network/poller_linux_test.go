@@ -24,7 +24,8 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 		"what follows other":     {sizes: []int{small, other, small}, read: []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) }, func(o *Options) { o.serveTime = time.Hour })
+			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) },
+				func(o *Options) { o.serveTime = time.Hour })
 			defer f.end(t)
 			p := f.dial(t)
 			defer p.Close()
@@ -51,7 +52,7 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 			p.awaitRole(t, offered)
 			p.send(t, frame(protocol.KeyProduce, 3, last, nil))
 			if got := p.want(t, last); string(got) != "true" {
-				t.Error("the connection did not come back to its poller")
+				t.Error("the connection did not return to its poller")
 			}
 		})
 	}
@@ -94,7 +95,7 @@ func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 			defer f.end(t)
 			p := f.dial(t)
 			defer p.Close()
-			other := f.dialBeside(t, p)
+			other := f.dialOnSamePoller(t, p)
 			defer other.Close()
 			all := frame(protocol.KeyProduce, 3, 0, make([]byte, c.first-14))
 			for i := 1; i < c.frames; i++ {
@@ -191,7 +192,7 @@ func TestPolledResetReleasesEverything(t *testing.T) {
 	for _, p := range []*polled{idle, busy, cut} {
 		p.reset(t)
 	}
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 	if s := f.Stats(); s.Orphans != 1 || s.Produce.Used != int64(len(whole)-4) {
 		t.Errorf("one request is with the handler: %+v", s)
 	}
@@ -318,7 +319,8 @@ func TestPolledAbortReadsNoMore(t *testing.T) {
 	defer f.end(t)
 	p := f.dial(t)
 	defer p.Close()
-	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil), frame(protocol.KeyProduce, 3, 3, nil)))
+	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil),
+		frame(protocol.KeyProduce, 3, 3, nil)))
 	p.want(t, 1)
 	p.wantClosed(t)
 }

@@ -66,7 +66,7 @@ func TestBatchRunsOnceForAllPolledRequests(t *testing.T) {
 	defer f.end(t)
 	p := []*polled{f.dial(t)}
 	for range 4 {
-		p = append(p, f.dialBeside(t, p[0]))
+		p = append(p, f.dialOnSamePoller(t, p[0]))
 	}
 	defer func() {
 		for _, p := range p {

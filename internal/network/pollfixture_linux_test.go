@@ -129,8 +129,8 @@ func (f *pollFixture) end(t testing.TB) {
 	f.fixture.end(t)
 }
 
-// dialBeside is dial for another connection of the same poller.
-func (f *pollFixture) dialBeside(t testing.TB, other *polled) *polled {
+// dialOnSamePoller is dial for another connection of the same poller.
+func (f *pollFixture) dialOnSamePoller(t testing.TB, other *polled) *polled {
 	t.Helper()
 	for {
 		p := f.dial(t)
@@ -187,7 +187,8 @@ func (f *pollFixture) state() string {
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
 		c.mu.Lock()
-		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; role %d, recalled %t, stopped %t, dead %t; busy %t, writing %t, flushing %t, reader waits %t; "+
+		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; role %d, recalled %t, stopped %t, dead %t; "+
+			"busy %t, writing %t, flushing %t, reader waits %t; "+
 			"%d requests, %d without an answer, %d Produce of %d bytes; %d bytes to write, left %d; oldest ready %t\n",
 			c.peer, unread, unsent, c.role, c.recalled, c.stopped.Load(), c.dead, c.busy, c.writing, c.flushing, c.rwaiting,
 			c.queued, c.unready, c.produces, c.produceBytes, c.unwritten, len(c.out.left), c.oldest != nil && c.oldest.ready)
@@ -237,7 +238,7 @@ func (p *polled) arrived(t testing.TB, n int) {
 // byPoller reports whether the poller handles the request.
 func byPoller(r *Request) bool { return r.commits == &r.conn.poll.loop.Load().batch }
 
-func (f *pollFixture) awaitNobody(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
+func (f *pollFixture) awaitNoConnection(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
 
 func (f *pollFixture) awaitConnections(t testing.TB, n int) {
 	t.Helper()

@@ -50,7 +50,7 @@ func TestCensusOfConnections(t *testing.T) {
 		}
 		a, b := f.pipe.dial(), f.pipe.dial()
 		defer b.Close()
-		absent(0, "nobody has produced")
+		absent(0, "no connection has produced")
 		a.send(t, frame(protocol.KeyProduce, 3, 1, nil))
 		ra := p.next()
 		b.send(t, frame(protocol.KeyProduce, 3, 1, nil))

@@ -142,7 +142,8 @@ func (c *conn) checkSize(key int16, size int) error {
 		return fmt.Errorf("%w: request of %d bytes before authentication, at most %d are allowed", errBadFrame, size, most)
 	}
 	if k := c.srv.admissionOf(key, size); k != nil && size > k.most {
-		return fmt.Errorf("%w: %s request of %d bytes exceeds %d bytes, the maximum for this broker's memory; send smaller requests or give the broker more memory",
+		return fmt.Errorf("%w: %s request of %d bytes exceeds %d bytes, the maximum for this broker's memory; "+
+			"send smaller requests or give the broker more memory",
 			errBadFrame, k.name, size, k.most)
 	}
 	return nil
@@ -271,7 +272,8 @@ func (c *conn) readRest(p []byte, n int) error {
 
 // start parses the header and calls the handler. On success the request owns
 // frame and charge.
-func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, unsupported bool, batch *groupcommit.Batch, now time.Time) error {
+func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, unsupported bool, batch *groupcommit.Batch,
+	now time.Time) error {
 	p := frame.Bytes()
 	h := protocol.ParsePrefix(p)
 	flexible := c.srv.opts.Table.Flexible(h.Key, h.Version)

@@ -60,10 +60,10 @@ type Request struct {
 
 	records int64 // see CountRecords
 
-	answered atomic.Bool
-	expireAt time.Time
-	expire   func()
-	alone    *time.Timer // calls expire if the connection has ended
+	answered    atomic.Bool
+	expireAt    time.Time
+	expire      func()
+	orphanTimer *time.Timer // calls expire if the connection has ended
 
 	// The answer. ready and next are guarded by conn.mu.
 	ready   bool
@@ -85,8 +85,8 @@ func (r *Request) Respond(resp protocol.Response) {
 	if !r.claim() {
 		return
 	}
-	var room [protocol.MaxResponsePrefix]byte // overwritten when the length is known
-	r.head = append(r.head[:0], room[:r.prefixLen()]...)
+	var prefix [protocol.MaxResponsePrefix]byte // overwritten when the length is known
+	r.head = append(r.head[:0], prefix[:r.prefixLen()]...)
 	r.head = resp.AppendTo(r.head)
 	r.outSize = len(r.head)
 	r.prefix(r.head[:0], r.outSize-r.prefixLen())
@@ -126,7 +126,8 @@ func (r *Request) Abort(err error) {
 	if !r.claim() {
 		return
 	}
-	r.conn.srv.limited.log(r.conn, zap.InfoLevel, "request closes its connection", fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
+	r.conn.srv.limited.log(r.conn, zap.InfoLevel, "request closes its connection",
+		fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
 	r.head, r.aborted = r.head[:0], true
 	r.conn.stopReading(ClosedError)
 	r.complete()
@@ -156,7 +157,7 @@ func (r *Request) ExpireAt(t time.Time, fn func()) {
 // expireAlone arms the expiry of a request without a writer. Caller holds conn.mu.
 func (r *Request) expireAlone() {
 	if r.expire != nil {
-		r.alone = time.AfterFunc(time.Until(r.expireAt), r.expire)
+		r.orphanTimer = time.AfterFunc(time.Until(r.expireAt), r.expire)
 	}
 }
 

@@ -52,8 +52,8 @@ func New(opts Options) (*Server, error) {
 	}
 	return &Server{
 		opts:      opts,
-		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
-		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, leastOther),
+		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, minProduce),
+		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, minOther),
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		producers: newProducers(opts.ProducerWindow),
@@ -108,7 +108,8 @@ func (s *Server) Stats() Stats {
 	n := len(s.conns)
 	s.mu.Unlock()
 	return Stats{
-		Connections: n, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size, Orphans: s.orphans.count(),
+		Connections: n, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
+		Orphans: s.orphans.count(),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}

@@ -102,7 +102,8 @@ func (s *Server) unfinished() string {
 	}
 	what := []string{fmt.Sprintf("%d requests are still unanswered", unanswered)}
 	for key, b := range apis {
-		what = append(what, fmt.Sprintf("%d handlers of API %d still block, on a disk most probably, for up to %v", b.n, key, b.longest.Round(time.Millisecond)))
+		what = append(what, fmt.Sprintf("%d handlers of API %d still block, on a disk most probably, for up to %v", b.n, key,
+			b.longest.Round(time.Millisecond)))
 	}
 	select {
 	case <-s.ended.conns:

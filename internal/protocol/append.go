@@ -112,3 +112,30 @@ func (e *encoder) endpoints(nodes []NodeEndpoint) {
 		}
 	})
 }
+
+// topicEncoder writes the topics of a response that carries records, version 13 of which replaced
+// names by ids.
+type topicEncoder struct {
+	encoder
+	version int16
+	inTopic bool // a topic was started and its tagged fields are not yet written
+}
+
+// beginTopic starts a topic and ends the one before it.
+func beginTopic[S string | []byte](e *topicEncoder, name S, id [16]byte, partitions int) {
+	e.endTopic()
+	e.inTopic = true
+	if e.version >= 13 {
+		e.dst = append(e.dst, id[:]...)
+	} else {
+		encodeString(&e.encoder, name)
+	}
+	e.count(partitions)
+}
+
+func (e *topicEncoder) endTopic() {
+	if e.inTopic {
+		e.noTags()
+		e.inTopic = false
+	}
+}

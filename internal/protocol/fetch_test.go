@@ -67,14 +67,16 @@ func drawFetchResult(t *rapid.T, version int16) FetchPartitionResult {
 
 func kmsgFetchResult(p FetchPartitionResult) kmsg.FetchResponseTopicPartition {
 	k := kmsg.NewFetchResponseTopicPartition()
-	k.Partition, k.ErrorCode, k.HighWatermark, k.LastStableOffset, k.LogStartOffset = p.Index, p.Code, p.HighWatermark, p.LastStable, p.LogStart
+	k.Partition, k.ErrorCode, k.HighWatermark, k.LastStableOffset, k.LogStartOffset = p.Index, p.Code, p.HighWatermark, p.LastStable,
+		p.LogStart
 	k.PreferredReadReplica = p.PreferredReplica
 	k.RecordBatches = append([]byte{}, bytes.Join(p.Records, nil)...)
 	if p.Aborted != nil {
 		k.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
 	}
 	for _, a := range p.Aborted {
-		k.AbortedTransactions = append(k.AbortedTransactions, kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset})
+		k.AbortedTransactions = append(k.AbortedTransactions, kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: a.ProducerID,
+			FirstOffset: a.FirstOffset})
 	}
 	if p.Leader != nil {
 		k.CurrentLeader.LeaderID, k.CurrentLeader.LeaderEpoch = p.Leader.ID, p.Leader.Epoch

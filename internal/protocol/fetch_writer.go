@@ -12,9 +12,7 @@ package protocol
 // topics and partitions as it announced. A FetchWriter is reused. It keeps at most maxKeptAnswer
 // and maxKeptPieces of its memory, since the fetch that uses it next may wait for minutes.
 type FetchWriter struct {
-	encoder
-	version int16
-	inTopic bool // a topic was started and its tagged fields are not yet written
+	topicEncoder
 	records []recordsAt
 	parts   [][]byte
 	size    int
@@ -88,19 +86,12 @@ func (w *FetchWriter) Reset() {
 	if cap(w.parts) > maxKeptPieces {
 		w.parts = nil
 	}
-	*w = FetchWriter{encoder: encoder{dst: w.dst[:0]}, records: w.records[:0], parts: w.parts[:0]}
+	*w = FetchWriter{topicEncoder: topicEncoder{encoder: encoder{dst: w.dst[:0]}}, records: w.records[:0], parts: w.parts[:0]}
 }
 
 // Topic starts a topic. Versions up to 12 use its name, later ones its id.
 func (w *FetchWriter) Topic(name string, id [16]byte, partitions int) {
-	w.endTopic()
-	w.inTopic = true
-	if w.version >= 13 {
-		w.dst = append(w.dst, id[:]...)
-	} else {
-		encodeString(&w.encoder, name)
-	}
-	w.count(partitions)
+	beginTopic(&w.topicEncoder, name, id, partitions)
 }
 
 // Partition writes the answer for the topic's next partition.
@@ -147,13 +138,6 @@ func (w *FetchWriter) End(endpoints []NodeEndpoint) [][]byte {
 
 // Size returns the number of bytes written so far, including record bytes once End has been called.
 func (w *FetchWriter) Size() int { return w.size }
-
-func (w *FetchWriter) endTopic() {
-	if w.inTopic {
-		w.noTags()
-		w.inTopic = false
-	}
-}
 
 func (w *FetchWriter) aborted(txns []AbortedTransaction) {
 	if txns == nil {

@@ -40,7 +40,9 @@ func checkBody(v *versionInfo, body []byte) (cost int, err error) {
 	case g.bad:
 		return 0, ErrMalformed
 	case g.budget < 0:
-		return 0, fmt.Errorf("decoding %d bytes would take more than %d bytes of memory; send fewer entries in one request or give the broker more memory: %w", len(body), bound, ErrMalformed)
+		return 0, fmt.Errorf("decoding %d bytes would take more than %d bytes of memory; "+
+			"send fewer entries in one request or give the broker more memory: %w",
+			len(body), bound, ErrMalformed)
 	}
 	return baseCost + bound - g.budget, nil
 }

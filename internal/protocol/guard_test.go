@@ -242,7 +242,8 @@ func TestGuardBoundsTheEntriesOfALargeRequest(t *testing.T) {
 	}
 	offsets := kmsg.NewPtrOffsetFetchRequest()
 	offsets.Version = 9
-	offsets.Groups = []kmsg.OffsetFetchRequestGroup{{Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: make([]int32, 1_000_000)}}}}
+	offsets.Groups = []kmsg.OffsetFetchRequestGroup{{Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t",
+		Partitions: make([]int32, 1_000_000)}}}}
 	if err := table.Check(offsets.Key(), 9, offsets.AppendTo(nil)); err != nil {
 		t.Errorf("a million partitions: %v", err)
 	}

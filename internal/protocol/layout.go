@@ -11,7 +11,7 @@ import (
 // separated by spaces, each preceded by the versions that have it: "3+:s" from 3 on, "1-4:s" from 1
 // to 4, "s" always. The types are
 //
-//	1 2 4 8 16  an integer or id of so many bytes
+//	1 2 4 8 16  an integer or id of that many bytes
 //	s n         a string, a string that may be null
 //	b N         bytes, bytes that may be null
 //	[x]         an array of one type, [4] or [s]

@@ -177,7 +177,8 @@ func TestProduceWriterWritesWhatKmsgWrites(t *testing.T) {
 			endpoints = drawEndpoints(t)
 		}
 		for _, e := range endpoints {
-			want.Brokers = append(want.Brokers, kmsg.ProduceResponseBroker{NodeID: e.ID, Host: e.Host, Port: e.Port, Rack: nullable(e.Rack)})
+			want.Brokers = append(want.Brokers, kmsg.ProduceResponseBroker{NodeID: e.ID, Host: e.Host, Port: e.Port,
+				Rack: nullable(e.Rack)})
 		}
 		if got := w.End(want.ThrottleMillis, endpoints); !bytes.Equal(got, want.AppendTo(nil)) {
 			t.Fatalf("version %d:\n got %x\nwant %x", version, got, want.AppendTo(nil))
@@ -203,7 +204,8 @@ func kmsgProduceResult(p ProducePartitionResult) kmsg.ProduceResponseTopicPartit
 	k.Partition, k.ErrorCode, k.BaseOffset, k.LogAppendTime, k.LogStartOffset = p.Index, p.Code, p.BaseOffset, p.AppendTime, p.LogStart
 	k.ErrorMessage = nullable(p.Message)
 	for _, r := range p.ErrorRecords {
-		k.ErrorRecords = append(k.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: r.Index, ErrorMessage: nullable(r.Message)})
+		k.ErrorRecords = append(k.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: r.Index,
+			ErrorMessage: nullable(r.Message)})
 	}
 	if p.Leader != nil {
 		k.CurrentLeader.LeaderID, k.CurrentLeader.LeaderEpoch = p.Leader.ID, p.Leader.Epoch

@@ -9,9 +9,7 @@ package protocol
 // It writes exactly what kmsg writes for the same content. The caller must write
 // as many topics and partitions as it announced.
 type ProduceWriter struct {
-	encoder
-	version int16
-	inTopic bool // a topic was started and its tagged fields are not yet written
+	topicEncoder
 }
 
 // ProducePartitionResult is the answer for one partition.
@@ -38,21 +36,14 @@ type ProduceErrorRecord struct {
 
 // NewProduceWriter starts a response that is appended to dst.
 func NewProduceWriter(dst []byte, version int16, topics int) ProduceWriter {
-	w := ProduceWriter{encoder: encoder{dst: dst, flexible: version >= 9}, version: version}
+	w := ProduceWriter{topicEncoder{encoder: encoder{dst: dst, flexible: version >= 9}, version: version}}
 	w.count(topics)
 	return w
 }
 
 // Topic starts a topic. Versions up to 12 use its name, later ones its id.
 func (w *ProduceWriter) Topic(name []byte, id [16]byte, partitions int) {
-	w.endTopic()
-	w.inTopic = true
-	if w.version >= 13 {
-		w.dst = append(w.dst, id[:]...)
-	} else {
-		encodeString(&w.encoder, name)
-	}
-	w.count(partitions)
+	beginTopic(&w.topicEncoder, name, id, partitions)
 }
 
 // Partition writes the answer for the topic's next partition.
@@ -94,11 +85,4 @@ func (w *ProduceWriter) End(throttleMillis int32, endpoints []NodeEndpoint) []by
 	}
 	w.endpoints(endpoints)
 	return w.dst
-}
-
-func (w *ProduceWriter) endTopic() {
-	if w.inTopic {
-		w.noTags()
-		w.inTopic = false
-	}
 }

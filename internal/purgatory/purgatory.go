@@ -5,8 +5,8 @@
 // that does not complete expires at its deadline. Nothing polls.
 //
 // The package promises that exactly one of "TryComplete returned true", Expire and Abandon ends an
-// operation. An operation watched before an event is notified of it: Watch tries once more after it
-// has registered the operation. No reference to an operation remains after its end. The package
+// operation. An operation watched before an event is notified of it: Watch tries again after it has
+// registered the operation. No reference to an operation remains after its end. The package
 // knows nothing about what operations do.
 package purgatory
 
@@ -22,8 +22,8 @@ type Key struct {
 	Partition int32
 }
 
-// Everything is passed to TryComplete if no single key is meant.
-const Everything = -1
+// AnyKey is passed to TryComplete if no single key is meant.
+const AnyKey = -1
 
 // Op is an operation that waits.
 type Op interface {
@@ -103,7 +103,7 @@ func (p *Purgatory) WatchFor(c Client, op ClientOp, deadline time.Time, keys ...
 }
 
 func (p *Purgatory) watch(c Client, op Op, deadline time.Time, keys []Key) {
-	if op.TryComplete(Everything) {
+	if op.TryComplete(AnyKey) {
 		return
 	}
 	e := &entry{p: p, op: op, keys: keys}
@@ -125,7 +125,7 @@ func (p *Purgatory) watch(c Client, op Op, deadline time.Time, keys []Key) {
 		e.unregister()
 		return
 	}
-	if op.TryComplete(Everything) { // an event may have come before the registration
+	if op.TryComplete(AnyKey) { // an event may have come before the registration
 		e.endLocked()
 		return
 	}
@@ -135,9 +135,9 @@ func (p *Purgatory) watch(c Client, op Op, deadline time.Time, keys []Key) {
 	}
 }
 
-// atOnce is how many operations of a key the goroutine that caused an event tries itself. Each
+// maxInline is how many operations of a key the goroutine that caused an event tries itself. Each
 // takes some µs, and the goroutine has other work.
-const atOnce = 8
+const maxInline = 8
 
 // Check lets every operation that waits for the key try to complete: before it returns if they are
 // few, soon after on another goroutine if they are many. There is at most one such goroutine for
@@ -147,8 +147,8 @@ func (p *Purgatory) Check(k Key) {
 		return
 	}
 	s := p.of(k)
-	var room [atOnce]waiter
-	list, sweep := s.few(k, room[:0])
+	var buf [maxInline]waiter
+	list, sweep := s.fewWaiters(k, buf[:0])
 	for _, w := range list {
 		w.e.try(w.i)
 	}
@@ -206,12 +206,12 @@ type waiter struct {
 	i int
 }
 
-// few appends the entries that wait for a key, or none if they are many; sweep reports whether the
-// caller must start a goroutine that tries them.
-func (s *shard) few(k Key, to []waiter) (list []waiter, sweep bool) {
+// fewWaiters appends the entries that wait for a key, or none if they are many; sweep reports
+// whether the caller must start a goroutine that tries them.
+func (s *shard) fewWaiters(k Key, to []waiter) (list []waiter, sweep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.keys[k]) <= atOnce {
+	if len(s.keys[k]) <= maxInline {
 		return s.listLocked(k, to), false
 	}
 	if _, runs := s.sweeps[k]; runs {

@@ -242,7 +242,7 @@ func TestManyOperationsDoNotDelayTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		gate, shut := make(chan struct{}), false
-		const n = 10 * atOnce
+		const n = 10 * maxInline
 		ops := make([]*gated, n)
 		for i := range ops {
 			ops[i] = &gated{counter{need: 2}, func() {
@@ -324,7 +324,8 @@ func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 		}
 		for i, op := range ops {
 			if op.ends() != 1 || op.wrong.Load() {
-				t.Errorf("operation %d: completed %d times, expired %d times, abandoned %d times", i, op.complete.Load(), op.expired.Load(), op.left.Load())
+				t.Errorf("operation %d: completed %d times, expired %d times, abandoned %d times", i, op.complete.Load(), op.expired.Load(),
+					op.left.Load())
 			}
 		}
 		empty(t, p)

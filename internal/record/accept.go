@@ -14,7 +14,7 @@ type Rules struct {
 	// (max.message.bytes); 0: only the format's limit of 2 GiB.
 	MaxBatchBytes int
 	// MaxInflatedBytes bounds the inflated size of a compressed batch; 0: inflatedRatio times
-	// MaxBatchBytes, at least leastInflated and at most DefaultMaxInflated. Kafka has no such
+	// MaxBatchBytes, at least minInflated and at most DefaultMaxInflated. Kafka has no such
 	// bound, and so no protection.
 	MaxInflatedBytes int64
 	// Compression is the codec of stored batches (compression.type).

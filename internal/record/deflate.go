@@ -87,8 +87,8 @@ func (w *plainWriter) reset(dst io.Writer) error {
 
 func (w *plainWriter) Close() error { return nil }
 
-// blockWriter divides what is written to it into blocks of the capacity of block, and writes each one
-// packed.
+// blockWriter divides what is written to it into blocks of the capacity of block, and writes each
+// one packed.
 type blockWriter struct {
 	dst   io.Writer
 	block []byte                       // not yet compressed

@@ -40,7 +40,8 @@ func TestEachStops(t *testing.T) {
 
 // Records that need more than a window at once can be read.
 func TestEachReadsLargeRecords(t *testing.T) {
-	recs := []Record{{Timestamp: 1, Value: noise(windowSize + 1)}, {Timestamp: 2, Value: noise(3*windowKept + 7)}, {Timestamp: 3, Key: noise(10)}}
+	recs := []Record{{Timestamp: 1, Value: noise(windowSize + 1)}, {Timestamp: 2, Value: noise(3*windowKept + 7)},
+		{Timestamp: 3, Key: noise(10)}}
 	for _, codec := range allCodecs {
 		if !reflect.DeepEqual(numbered(100, recs), collect(t, stored(t, codec, recs, nil))) {
 			t.Errorf("%s: large records differ", codec)
@@ -168,7 +169,8 @@ func TestBuilder(t *testing.T) {
 		t.Errorf("size is %d", plain.Size())
 	}
 	b, err := plain.Build()
-	if err != nil || b.ProducerID() != -1 || b.ProducerEpoch() != -1 || b.BaseSequence() != -1 || b.LastSequence() != -1 || b.MaxTimestamp() != -1 {
+	if err != nil || b.ProducerID() != -1 || b.ProducerEpoch() != -1 || b.BaseSequence() != -1 || b.LastSequence() != -1 ||
+		b.MaxTimestamp() != -1 {
 		t.Errorf("a plain batch: %v", err)
 	}
 	mustAccept(t, &Rules{}, b)

@@ -44,23 +44,11 @@ const (
 
 // String returns the name of the kind for logs.
 func (k Kind) String() string {
-	switch k {
-	case Corrupt:
-		return "corrupt"
-	case TooLarge:
-		return "too large"
-	case InvalidRecord:
-		return "invalid record"
-	case InvalidTimestamp:
-		return "invalid timestamp"
-	case UnsupportedCodec:
-		return "unsupported codec"
-	case UnsupportedFormat:
-		return "unsupported format"
-	case EmptySet:
-		return "empty set"
-	case Transactional:
-		return "transactional"
+	names := [...]string{Corrupt: "corrupt", TooLarge: "too large", InvalidRecord: "invalid record",
+		InvalidTimestamp: "invalid timestamp", UnsupportedCodec: "unsupported codec", UnsupportedFormat: "unsupported format",
+		EmptySet: "empty set", Transactional: "transactional"}
+	if int(k) < len(names) && names[k] != "" {
+		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }

@@ -26,7 +26,8 @@ func drawRecords(t *rapid.T) []Record {
 		recs[i].Timestamp = rapid.Int64Range(-1, 1<<62).Draw(t, "timestamp")
 		recs[i].Key, recs[i].Value = drawBytes(t, true, 50, "key"), drawBytes(t, true, 500, "value")
 		for range rapid.IntRange(0, 3).Draw(t, "headers") {
-			recs[i].Headers = append(recs[i].Headers, Header{Key: drawBytes(t, false, 10, "header key"), Value: drawBytes(t, true, 10, "header")})
+			recs[i].Headers = append(recs[i].Headers, Header{Key: drawBytes(t, false, 10, "header key"),
+				Value: drawBytes(t, true, 10, "header")})
 		}
 	}
 	return recs

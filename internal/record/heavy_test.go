@@ -28,7 +28,8 @@ func TestLightBatchesInflateToLittle(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for _, codec := range allCodecs[1:] {
 		light, heavy := 0, 0
-		for _, raw := range [][]byte{text(100), noise(100_000), text(100_000), text(128 << 10), text(300_000), make([]byte, 200_000), bytes.Repeat(noise(999), 2000)} {
+		for _, raw := range [][]byte{text(100), noise(100_000), text(100_000), text(128 << 10), text(300_000),
+			make([]byte, 200_000), bytes.Repeat(noise(999), 2000)} {
 			whole := foreignDeflate(t, codec, raw)
 			for i := range 50 {
 				p := bytes.Clone(whole)
@@ -70,7 +71,8 @@ func ours(t *testing.T, value []byte) []byte {
 // Heavy decides which batches the poller of many connections processes itself.
 func TestHeavy(t *testing.T) {
 	batch := func(codec Codec, raw []byte) []byte { return foreignRaw(t, codec, raw, 1, nil) }
-	wide := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, (27 - 10) << 3}, bytes.Repeat([]byte{0x02, 0, 0x10, 'v'}, 2000)...) // RLE blocks of 128 KiB
+	wide := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, (27 - 10) << 3},
+		bytes.Repeat([]byte{0x02, 0, 0x10, 'v'}, 2000)...) // RLE blocks of 128 KiB
 	skip := append([]byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4}, foreignDeflate(t, Zstd, make([]byte, 300_000))...)
 	tiny := append(bytes.Clone(lz4FrameHeader[:]), binary.LittleEndian.AppendUint32(nil, 65_000)...) // a block whose end is missing
 	for name, c := range map[string]struct {

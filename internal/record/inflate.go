@@ -14,7 +14,7 @@ import (
 //
 // open prepares it. limit is the number of bytes that the caller will read at most: open returns
 // errInflated at once for data that declares a larger size. open acquires memory from the budget
-// and may wait for it; a roomError means that it needs more than the whole budget. Read returns
+// and may wait for it; a budgetError means that it needs more than the whole budget. Read returns
 // io.EOF only when the compressed data was used to the last byte. close releases everything that
 // belongs to the batch, and may be called more than once.
 type inflater interface {

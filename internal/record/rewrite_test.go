@@ -215,7 +215,10 @@ func FuzzRewrite(f *testing.F) {
 			return
 		}
 		var want, got []int64
-		if err := b.Each(1<<20, func(r Record) error { want = append(want, r.Offset, r.Timestamp, int64(len(r.Value))); return nil }); err != nil {
+		if err := b.Each(1<<20, func(r Record) error {
+			want = append(want, r.Offset, r.Timestamp, int64(len(r.Value)))
+			return nil
+		}); err != nil {
 			t.Fatalf("it was rewritten, but can't be read: %v", err)
 		}
 		var left []int64
@@ -224,7 +227,10 @@ func FuzzRewrite(f *testing.F) {
 				left = append(left, want[i:i+3]...)
 			}
 		}
-		if err := n.Each(1<<20, func(r Record) error { got = append(got, r.Offset, r.Timestamp, int64(len(r.Value))); return nil }); err != nil {
+		if err := n.Each(1<<20, func(r Record) error {
+			got = append(got, r.Offset, r.Timestamp, int64(len(r.Value)))
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if n.CheckCRC() != nil || !cmp.Equal(left, got) {

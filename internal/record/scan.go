@@ -225,14 +225,14 @@ func (s *scanner) end() error {
 	return refuse(InvalidRecord, "bytes are left after the last of %d records", s.count)
 }
 
-// reject records a fault of the current record, unless a fault was recorded before.
+// reject sets fail to a fault of the current record, unless it is set already.
 func (s *scanner) reject(format string, args ...any) {
 	if s.fail == nil {
 		s.fail = refuseAt(InvalidRecord, s.index, format, args...)
 	}
 }
 
-// cut records that the data ended too early, or why no more could be read.
+// cut sets fail because the data ended too early or could not be read, unless it is set already.
 func (s *scanner) cut() {
 	if s.fail != nil {
 		return

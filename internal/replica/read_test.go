@@ -15,7 +15,7 @@ import (
 type completions struct{ n int }
 
 func (c *completions) TryComplete(i int) bool {
-	if i != purgatory.Everything {
+	if i != purgatory.AnyKey {
 		c.n++
 	}
 	return false

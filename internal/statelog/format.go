@@ -80,8 +80,6 @@ type frame struct {
 	payload  []byte
 }
 
-func (f frame) size() int64 { return frameSize + int64(len(f.payload)) }
-
 // frameHeader is an encoded frame header.
 type frameHeader [frameSize]byte
 

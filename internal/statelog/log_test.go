@@ -155,7 +155,7 @@ func TestALargeSnapshotIsDividedIntoFrames(t *testing.T) {
 	must(t, err)
 	defer r.close()
 	frames := 0
-	for r.off < r.size {
+	for r.off < r.in.Size {
 		f, ok, err := r.next()
 		if err != nil || !ok {
 			t.Fatalf("frame %d: %v", frames, err)

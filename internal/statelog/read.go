@@ -67,7 +67,7 @@ func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) er
 			return r.damage(at, "no valid frame")
 		case fr.kind == frameEnd:
 			n, size := binary.Uvarint(fr.payload)
-			if size <= 0 || size != len(fr.payload) || n != loaded || r.off != r.size {
+			if size <= 0 || size != len(fr.payload) || n != loaded || r.off != r.in.Size {
 				return r.damage(at, "the end frame does not match the records before it")
 			}
 			c.Sequence = fr.sequence
@@ -92,7 +92,7 @@ func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
 	if r.id != (identity{c.log, c.Generation}) {
 		return r.damage(16, "file of another log or generation")
 	}
-	for r.off < r.size {
+	for r.off < r.in.Size {
 		at := r.off
 		fr, ok, err := r.next()
 		if err != nil {
@@ -103,13 +103,13 @@ func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
 			if err == nil && next >= 0 {
 				err = r.damage(at, fmt.Sprintf("no valid frame, but one at offset %d", next))
 			}
-			c.Torn = r.size - at
+			c.Torn = r.in.Size - at
 			return err
 		}
 		if err := c.apply(fr, to); err != nil {
 			return r.damage(at, err.Error())
 		}
-		if fr.kind == frameClosed && r.off < r.size {
+		if fr.kind == frameClosed && r.off < r.in.Size {
 			return r.damage(at, "data after the clean-stop frame")
 		}
 	}

@@ -3,8 +3,6 @@ package statelog
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -60,32 +58,12 @@ func restore(fsys vfs.FS, from, to string, generation uint64) error {
 
 // copyFile replaces a file by a copy of source, which it syncs before the rename.
 func copyFile(fsys vfs.FS, source, name string) error {
-	in, err := fsys.Open(source)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // it was only read
-	size, err := in.Size()
-	if err != nil {
-		return err
-	}
-	tmp := name + suffixTmp
-	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	out, err := fsys.Create(tmp)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.NewOffsetWriter(out, 0), io.NewSectionReader(in, 0, size))
+	content, err := vfs.ReadFile(fsys, source)
 	if err == nil {
-		err = out.Datasync()
-	}
-	if cerr := out.Close(); err == nil {
-		err = cerr
+		err = vfs.WriteFile(fsys, name+suffixTmp, content, true)
 	}
 	if err == nil {
-		err = fsys.Rename(tmp, name)
+		err = fsys.Rename(name+suffixTmp, name)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package statelog
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -12,26 +11,23 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// readAhead is how many bytes of a file the reader has in memory, in addition to one frame.
+// readAhead is the least number of bytes of a file that are read at a time.
 const readAhead = 256 << 10
 
 // reader reads the frames of one file in order.
 type reader struct {
-	file   vfs.File
 	name   string
 	format *Format
 	id     identity
-	size   int64
 	off    int64 // of the next frame
-	in     *bufio.Reader
-	buf    []byte // payload of the last frame
+	in     vfs.Window
 }
 
 // openReader opens a file and reads its header. Every fault of the content is *Damage, except a
 // newer format.
 func openReader(fsys vfs.FS, name string, f *Format, kind byte) (*reader, error) {
 	file, err := fsys.Open(name)
-	r := &reader{file: file, name: name, format: f, off: headerSize}
+	r := &reader{name: name, format: f, off: headerSize, in: vfs.Window{File: file, Step: readAhead}}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &Damage{Name: f.Name, File: name, What: "the file is missing", Lost: true}
 	}
@@ -46,13 +42,12 @@ func openReader(fsys vfs.FS, name string, f *Format, kind byte) (*reader, error)
 }
 
 func (r *reader) begin(kind byte) (err error) {
-	if r.size, err = r.file.Size(); err != nil {
+	if r.in.Size, err = r.in.File.Size(); err != nil {
 		return err
 	}
-	r.in = bufio.NewReaderSize(io.NewSectionReader(r.file, 0, r.size), readAhead)
-	h := make([]byte, min(headerSize, r.size))
-	if _, err := io.ReadFull(r.in, h); err != nil {
-		return fmt.Errorf("read %s: %w", r.name, err)
+	h, err := r.in.Fill(0, headerSize)
+	if err != nil {
+		return err
 	}
 	r.id, err = r.format.parseHeader(h, kind)
 	if errors.Is(err, ErrNewerFormat) {
@@ -64,48 +59,42 @@ func (r *reader) begin(kind byte) (err error) {
 	return nil
 }
 
-func (r *reader) close() { _ = r.file.Close() } // it was only read
+func (r *reader) close() { _ = r.in.File.Close() } // it was only read
 
 func (r *reader) damage(off int64, what string) error {
 	return &Damage{Name: r.format.Name, File: r.name, Offset: int(off), What: what}
 }
 
 // next reads the frame at r.off and advances r.off. ok is false if there is no valid frame; then
-// r.off does not change, and next must not be called again.
+// r.off does not change.
 func (r *reader) next() (f frame, ok bool, err error) {
-	var h frameHeader
-	if r.size-r.off < frameSize {
+	p, err := r.in.Fill(r.off, frameSize)
+	if err != nil || len(p) < frameSize {
+		return f, false, err
+	}
+	h := frameHeader(p[:frameSize])
+	n := frameSize + h.length()
+	if !h.isFrame() || n > r.in.Size-r.off {
 		return f, false, nil
 	}
-	if _, err := io.ReadFull(r.in, h[:]); err != nil {
-		return f, false, fmt.Errorf("read %s: %w", r.name, err)
+	if p, err = r.in.Fill(r.off, n); err != nil || int64(len(p)) < n {
+		return f, false, err
 	}
-	n := h.length()
-	if !h.isFrame() || n > r.size-r.off-frameSize {
-		return f, false, nil
-	}
-	if int64(cap(r.buf)) < n {
-		r.buf = make([]byte, n)
-	}
-	p := r.buf[:n]
-	if _, err := io.ReadFull(r.in, p); err != nil {
-		return f, false, fmt.Errorf("read %s: %w", r.name, err)
-	}
+	p = p[frameSize:n:n]
 	if crc32.Update(r.id.sum(h[:]), castagnoli, p) != h.checksum() {
 		return f, false, nil
 	}
 	f = h.frame(p)
-	r.off += f.size()
+	r.off += n
 	return f, true, nil
 }
 
 // find returns the offset of the first valid frame at or after off, or -1.
 func (r *reader) find(off int64) (int64, error) {
-	window := make([]byte, readAhead)
-	for off < r.size {
-		p := window[:min(readAhead, r.size-off)]
-		if _, err := r.file.ReadAt(p, off); err != nil && !errors.Is(err, io.EOF) {
-			return -1, fmt.Errorf("read %s: %w", r.name, err)
+	for off < r.in.Size {
+		p, err := r.in.Fill(off, readAhead)
+		if err != nil {
+			return -1, err
 		}
 		for at := 0; ; at++ {
 			i := bytes.Index(p[at:], []byte(frameMagic))
@@ -117,7 +106,7 @@ func (r *reader) find(off int64) (int64, error) {
 				return off + int64(at), err
 			}
 		}
-		if off+int64(len(p)) == r.size {
+		if off+int64(len(p)) >= r.in.Size || len(p) < readAhead {
 			break
 		}
 		off += int64(len(p)) - int64(len(frameMagic)) + 1 // a magic may reach into the next window
@@ -129,18 +118,18 @@ func (r *reader) find(off int64) (int64, error) {
 // size that the frame claims.
 func (r *reader) isValid(off int64) (bool, error) {
 	var h frameHeader
-	if r.size-off < frameSize {
+	if r.in.Size-off < frameSize {
 		return false, nil
 	}
-	if _, err := r.file.ReadAt(h[:], off); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := r.in.File.ReadAt(h[:], off); err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read %s: %w", r.name, err)
 	}
 	n := h.length()
-	if !h.isFrame() || n > r.size-off-frameSize {
+	if !h.isFrame() || n > r.in.Size-off-frameSize {
 		return false, nil
 	}
 	sum := checksum(r.id.sum(h[:]))
-	if _, err := io.Copy(&sum, io.NewSectionReader(r.file, off+frameSize, n)); err != nil {
+	if _, err := io.Copy(&sum, io.NewSectionReader(r.in.File, off+frameSize, n)); err != nil {
 		return false, fmt.Errorf("read %s: %w", r.name, err)
 	}
 	return uint32(sum) == h.checksum(), nil

@@ -180,7 +180,7 @@ func TestFault21MissesEveryRule(t *testing.T) {
 
 // Each of these rules has a test of its own, which must fail without it.
 func TestEveryRuleHasItsTest(t *testing.T) {
-	for _, b := range []broken{{rules: forgetfulLSN}, {journal: journal.Broken{Rules: journal.Reuse}}} {
+	for _, b := range []broken{{rules: forgetfulLSN}, {journal: journal.Broken{Rules: journal.ReuseLSNs}}} {
 		if lostLSNs(t, b) == "" {
 			t.Errorf("lost LSNs: nothing went wrong with %+v", b)
 		}
@@ -192,7 +192,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		t.Error("producers may be forgotten with their records")
 	}
 	image, _ := damagedJournal(t)
-	d, err := openDir(image, "sync", func(o *Options) { o.broken.journal.Rules = journal.Unalarmed })
+	d, err := openDir(image, "sync", func(o *Options) { o.broken.journal.Rules = journal.IgnoreDamage })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,11 @@
 // Package vfs is the only way to the disk.
 //
 // It owns two small interfaces, FS and File, and the real file system. All code that stores bytes
-// takes an FS, so that the same code runs on a disk, in memory, under a model of power loss
+// takes an FS. The same code therefore runs on a disk, in memory, under a model of power loss
 // (vfs/crashfs) and with injected faults (vfs/errfs).
 //
-// Every error of the kernel is returned as an error value, wrapped with the operation and the path,
-// and a method returns without an error only if the kernel completed it. The package knows nothing
+// Every error of the kernel is returned as an error value, wrapped with the operation and the path.
+// A method returns without an error only if the kernel completed it. The package knows nothing
 // of logs, frames or records.
 package vfs
 

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// Window reads a file through a buffer that moves with its reader. It must not be used concurrently.
+// Window reads a file through a buffer that moves with its reader. It must not be used
+// concurrently.
 type Window struct {
 	File File
 	Size int64 // bytes beyond do not count
@@ -15,8 +16,8 @@ type Window struct {
 	at int64 // position of Buf
 }
 
-// Fill returns the bytes at a position: n bytes or more, fewer only at the end. They are valid until
-// the next call.
+// Fill returns the bytes at a position: n bytes or more, fewer only at the end. They are valid
+// until the next call.
 func (w *Window) Fill(pos, n int64) ([]byte, error) {
 	if n = min(n, w.Size-pos); n <= 0 {
 		return nil, nil

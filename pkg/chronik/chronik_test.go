@@ -26,7 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func client(t *testing.T, b *chronik.Broker, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(time.Minute)}, opts...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(),
+		kgo.RecordDeliveryTimeout(time.Minute)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestInMemoryInOneLine(t *testing.T) {
 		t.Errorf("%d records, %v", len(got), got)
 	}
 	if b.AdminAddr() != "" {
-		t.Errorf("an admin port that nobody asked for is at %s", b.AdminAddr())
+		t.Errorf("an admin port that was not requested is at %s", b.AdminAddr())
 	}
 }
 
@@ -178,7 +179,8 @@ func TestSettingsAndAdminPort(t *testing.T) {
 	if logged.FilterMessage("ready").Len() != 1 {
 		t.Errorf("the broker logged %v", logged.All())
 	}
-	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+b.AdminAddr()+"/loglevel", strings.NewReader(`{"level":"error"}`))
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+b.AdminAddr()+"/loglevel",
+		strings.NewReader(`{"level":"error"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +284,8 @@ func (f *fake) Fatalf(format string, a ...any) { f.fatal = fmt.Sprintf(format, a
 
 func TestATestWhoseBrokerDoesNotStartFails(t *testing.T) {
 	f := &fake{ctx: t.Context()}
-	if b := chronik.StartTest(f, chronik.Options{Profile: "fsync"}); b != nil || !strings.Contains(f.fatal, "fsync") || len(f.cleanup) != 0 {
+	if b := chronik.StartTest(f, chronik.Options{Profile: "fsync"}); b != nil || !strings.Contains(f.fatal, "fsync") ||
+		len(f.cleanup) != 0 {
 		t.Errorf("%v, %q, %d cleanups", b, f.fatal, len(f.cleanup))
 	}
 }

@@ -27,7 +27,8 @@ func TestAGroupOutlivesItsBroker(t *testing.T) {
 				return time.Minute
 			}
 			for round := range 3 {
-				b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir, Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
+				b, err := chronik.Start(t.Context(),
+					chronik.Options{Dir: dir, Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,31 +14,32 @@ const mb = 1_000_000
 func Builtin() []Profile {
 	return []Profile{
 		{
-			Name: "sync", Doc: "Everything: the group is what arrived during the last fdatasync; no append waits for others.",
+			Name: "sync", Doc: "Full durability: a group is what arrived during the last fdatasync; no append waits for others.",
 			Ack: Synced, Sync: SyncGroup, MaxRecords: 10_000, MaxBytes: 50 * mb,
 		},
 		{
-			Name: "low", Doc: "Small disks and few clients: waits up to 2 ms for company.",
+			Name: "low", Doc: "Small disks and few clients: waits up to 2 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 2 * time.Millisecond, MaxRecords: 500, MaxBytes: 5 * mb,
 		},
 		{
-			Name: "medium", Doc: "A middle way: waits up to 10 ms for company.",
+			Name: "medium", Doc: "A compromise: waits up to 10 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 10 * time.Millisecond, MaxRecords: 2_000, MaxBytes: 15 * mb,
 		},
 		{
-			Name: "high", Doc: "Many producers on disks whose fsync is costly, such as network disks: waits up to 50 ms for company.",
+			Name: "high", Doc: "Many producers on disks whose fsync is costly, such as network disks: waits up to 50 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 50 * time.Millisecond, MaxRecords: 10_000, MaxBytes: 50 * mb,
 		},
 		{
-			Name: "ultra", Doc: "Bulk load: waits up to 100 ms for company.",
+			Name: "ultra", Doc: "Bulk load: waits up to 100 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 100 * time.Millisecond, MaxRecords: 20_000, MaxBytes: 100 * mb,
 		},
 		{
-			Name: "interval", Doc: "Bounded loss: acknowledges what the kernel has; one fdatasync makes it durable for all topics within 50 ms.",
-			Ack: Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
+			Name: "interval",
+			Doc:  "Bounded loss: acknowledges records that the kernel has; one fdatasync makes it durable for all topics within 50 ms.",
+			Ack:  Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
 		},
 		{
-			Name: "os", Doc: "What Kafka does by default: acknowledges what the kernel has and waits for no fdatasync.",
+			Name: "os", Doc: "Kafka's default: acknowledges records that the kernel has and waits for no fdatasync.",
 			Ack: Written, Sync: SyncOS,
 		},
 	}

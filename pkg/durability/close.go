@@ -13,12 +13,12 @@ const few = 16
 // Close implements Policy for every Profile: a journal calls it for a group whose entries all have
 // this profile. The group closes
 //
-//   - at once where the profile never waits (MaxWait 0, or no SyncGroup);
+//   - at once if the profile never waits (MaxWait 0, or no SyncGroup);
 //   - when its first entry has waited for MaxWait;
-//   - when the profile's own Policy says so, where it has one; otherwise
+//   - when the profile's own Policy returns true, if it has one; otherwise
 //   - when it has MaxRecords or MaxBytes,
-//   - early when next to nobody is left to wait for: few connections that
-//     produced recently are absent, so a closed loop of clients never pays the window,
+//   - early when hardly any producer is expected to send: few connections that
+//     produced recently are absent, so a closed loop of clients never waits for the window,
 //   - early when arrivals have dried up, that is when twice the recent gap has
 //     passed since the newest entry.
 //

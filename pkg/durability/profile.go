@@ -29,12 +29,12 @@ const (
 type Sync uint8
 
 const (
-	// SyncGroup: the journal of the log directory, for each group that waits for it.
+	// SyncGroup means that the journal syncs for each group that waits for it.
 	SyncGroup Sync = iota
-	// SyncInterval: the journal, within Profile.Interval, for all logs at once.
+	// SyncInterval means that the journal syncs within Profile.Interval, for all logs at once.
 	SyncInterval
-	// SyncOS requests no sync: the journal syncs with others, or about as soon as the system would
-	// write back.
+	// SyncOS means that no sync is requested: the journal syncs with others, or about as soon as
+	// the system would write back.
 	SyncOS
 )
 

@@ -101,7 +101,7 @@ func TestValidateNamesCauseAndRemedy(t *testing.T) {
 		{group(strings.Repeat("x", 65)), "name", "rename"},
 		{with(group("g"), func(p *Profile) { p.Ack = 2 }), "ack is Ack(2)", "synced or written"},
 		{with(group("g"), func(p *Profile) { p.Sync = 3 }), "sync is Sync(3)", "group, interval or os"},
-		{with(interval, func(p *Profile) { p.Ack = Synced }), "nobody would sync", "set sync to group"},
+		{with(interval, func(p *Profile) { p.Ack = Synced }), "no sync would precede", "set sync to group"},
 		{with(group("g"), func(p *Profile) { p.Ack = Written }), "wait for a sync", "set ack to synced"},
 		{p: with(interval, func(p *Profile) { p.Interval = time.Millisecond })},
 		{p: with(interval, func(p *Profile) { p.Interval = time.Minute })},

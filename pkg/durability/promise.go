@@ -58,7 +58,7 @@ func (l Loss) String() string {
 type Condition uint8
 
 const (
-	// Always: no condition.
+	// Always means that there is no condition.
 	Always Condition = iota
 	// LeaderReturns means that the same leader leads again; no other replica was elected or is the
 	// only one left.

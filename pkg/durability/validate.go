@@ -34,7 +34,7 @@ func (p Profile) validate() error {
 	case p.Sync > SyncOS:
 		return fmt.Errorf("sync is %v: set it to group, interval or os", p.Sync)
 	case p.Ack == Synced && p.Sync != SyncGroup:
-		return fmt.Errorf("ack is synced but sync is %v, so nobody would sync before the acknowledgement: "+
+		return fmt.Errorf("ack is synced but sync is %v, so no sync would precede the acknowledgement: "+
 			"set sync to group, or ack to written", p.Sync)
 	case p.Ack == Written && p.Sync == SyncGroup:
 		return fmt.Errorf("ack is written but sync is group, which makes every acknowledgement wait for a sync: " +
@@ -77,7 +77,8 @@ func (p Profile) validateNoGroup() error {
 		{"max_wait", p.MaxWait != 0}, {"max_records", p.MaxRecords != 0}, {"max_bytes", p.MaxBytes != 0}, {"a policy", p.Policy != nil},
 	} {
 		if f.set {
-			return fmt.Errorf("%s is set but sync is %v, which forms no groups: remove it, or set sync to group and ack to synced", f.name, p.Sync)
+			return fmt.Errorf("%s is set but sync is %v, which forms no groups: remove it, or set sync to group and ack to synced", f.name,
+				p.Sync)
 		}
 	}
 	return nil

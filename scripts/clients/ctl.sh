@@ -51,11 +51,11 @@ echo doctor >>"$CALLED"
 rc=0
 "$ctl" doctor --wait 0s >"$WORK/ctl.out" 2>&1 || rc=$?
 { [ $rc = 0 ] || [ $rc = 4 ]; } && grep -q '^advertised addresses' "$WORK/ctl.out" || { echo "chronikctl doctor ended with $rc:"; cat "$WORK/ctl.out"; exit 1; }
-try 'context mine is set' context set mine "brokers=$BOOTSTRAP" timeout=20s
+try 'context mine set' context set mine "brokers=$BOOTSTRAP" timeout=20s
 try '^\* +mine ' context list
 try '^timeout +20s +context mine$' context show
-try 'context mine is used' context use mine
-try 'context mine is gone' context delete mine
+try 'context mine is now the current one' context use mine
+try 'context mine deleted' context delete mine
 try '.' version
 try '^BROKER ' top --once
 # Without an admin port parts are missing, which it says with a 1.

@@ -132,12 +132,14 @@ func TestManyTopicsAndSubscriptions(t *testing.T) {
 		topics = append(topics, fmt.Sprint("t", i))
 	}
 	for i := range 2000 {
-		g.classic().add(&classicMember{id: fmt.Sprint("m", i), protocols: []format.Protocol{{Name: "range", Metadata: subscription(topics...)}}})
+		g.classic().add(&classicMember{id: fmt.Sprint("m", i),
+			protocols: []format.Protocol{{Name: "range", Metadata: subscription(topics...)}}})
 	}
 	req := kmsg.NewPtrOffsetDeleteRequest()
 	req.Group = "g"
 	for i := range 20_000 {
-		req.Topics = append(req.Topics, kmsg.OffsetDeleteRequestTopic{Topic: fmt.Sprint("t", i%200), Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)})
+		req.Topics = append(req.Topics, kmsg.OffsetDeleteRequestTopic{Topic: fmt.Sprint("t", i%200),
+			Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)})
 	}
 	for i, topic := range ask[*kmsg.OffsetDeleteResponse](w, request(req)).Topics {
 		if (topic.Partitions[0].ErrorCode == kerr.GroupSubscribedToTopic.Code) != (i%200 < 100) {

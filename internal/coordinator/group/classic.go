@@ -119,7 +119,8 @@ func (c *classic) record() format.ClassicGroup {
 	}
 	v.Leader = ptr(c.leader)
 	for _, m := range c.list() {
-		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: ptr(m.instance), ClientID: m.clientID, ClientHost: m.clientHost,
+		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: ptr(m.instance), ClientID: m.clientID,
+			ClientHost:       m.clientHost,
 			RebalanceTimeout: m.rebalance, SessionTimeout: m.session, Subscription: m.metadata(c.protocol), Assignment: m.assignment})
 	}
 	return v

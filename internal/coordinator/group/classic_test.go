@@ -61,7 +61,8 @@ func syncOf(member string, generation int32, assignments ...string) *kmsg.SyncGr
 	req.Version, req.Group, req.MemberID, req.Generation = 5, "g", member, generation
 	req.ProtocolType, req.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
 	for i := 0; i < len(assignments); i += 2 {
-		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: assignments[i], MemberAssignment: []byte(assignments[i+1])})
+		req.GroupAssignment = append(req.GroupAssignment,
+			kmsg.SyncGroupRequestGroupAssignment{MemberID: assignments[i], MemberAssignment: []byte(assignments[i+1])})
 	}
 	return req
 }
@@ -123,7 +124,8 @@ func TestTwoMembersJoinSyncAndLeave(t *testing.T) {
 	w.waits(j) // for the initial delay: even a delay of 0 ends with a timer
 	w.advance(0)
 	resp := w.joined(j)
-	if resp.Generation != 1 || resp.LeaderID != a || len(resp.Members) != 1 || *resp.Protocol != "range" || *resp.ProtocolType != "consumer" {
+	if resp.Generation != 1 || resp.LeaderID != a || len(resp.Members) != 1 || *resp.Protocol != "range" ||
+		*resp.ProtocolType != "consumer" {
 		t.Errorf("joined: %+v", resp)
 	}
 	if w.state("g") != "CompletingRebalance" {

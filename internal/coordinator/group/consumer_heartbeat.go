@@ -249,7 +249,8 @@ func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool
 	case !joins:
 		return "", fail(kerr.FencedInstanceID, "Static member %s with instance id %s was fenced by member %s.", id, *instance, old.id)
 	case !classic && !old.classic() && old.epoch != epochStaticLeave:
-		return "", fail(kerr.UnreleasedInstanceID, "Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.",
+		return "", fail(kerr.UnreleasedInstanceID,
+			"Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.",
 			id, *instance, old.id)
 	}
 	s.replaceMember(g, old, id)
@@ -275,10 +276,12 @@ func (s *Shard) replaceMember(g *group, old *member, id string) {
 func (m *member) checkEpoch(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 	switch {
 	case req.MemberEpoch > m.epoch:
-		return fail(kerr.FencedMemberEpoch, "The consumer group member has a greater member epoch (%d) than the one known by the group coordinator (%d). "+
+		return fail(kerr.FencedMemberEpoch, "The consumer group member has a greater member epoch (%d) "+
+			"than the one known by the group coordinator (%d). "+
 			"The member must abandon all its partitions and rejoin.", req.MemberEpoch, m.epoch)
 	case req.MemberEpoch < m.epoch && (req.MemberEpoch != m.previous || !m.has(req.Topics)):
-		return fail(kerr.FencedMemberEpoch, "The consumer group member has a smaller member epoch (%d) than the one known by the group coordinator (%d). "+
+		return fail(kerr.FencedMemberEpoch, "The consumer group member has a smaller member epoch (%d) "+
+			"than the one known by the group coordinator (%d). "+
 			"The member must abandon all its partitions and rejoin.", req.MemberEpoch, m.epoch)
 	}
 	return nil

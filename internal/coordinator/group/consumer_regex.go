@@ -93,8 +93,8 @@ func (s *Shard) resolveRegexes(g *group) {
 	s.dropRegexes(g)
 }
 
-// requestMatches requests matches for expressions without any, such as those of members that another
-// version has recorded.
+// requestMatches requests matches for expressions without any, such as those of members that
+// another version has recorded.
 func (s *Shard) requestMatches(g *group) {
 	g.consumer().unresolved, s.changes.all = true, true
 	s.setTimer(timerTopics, "", "", 0)

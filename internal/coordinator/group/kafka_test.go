@@ -97,7 +97,8 @@ type play struct {
 }
 
 func newPlay(t *testing.T, p peer, topic [16]byte) *play {
-	return &play{t: t, peer: p, topic: topic, group: fmt.Sprint("script-", time.Now().UnixNano()), epoch: map[string]int32{}, prev: map[string]int32{}}
+	return &play{t: t, peer: p, topic: topic, group: fmt.Sprint("script-", time.Now().UnixNano()), epoch: map[string]int32{},
+		prev: map[string]int32{}}
 }
 
 // do sends a request and records the response under a name.
@@ -157,7 +158,8 @@ var (
 func (p *play) normal(s string) string {
 	topic, _ := json.Marshal(p.topic)
 	zero, _ := json.Marshal([16]byte{})
-	pairs := []string{string(topic), `"topic"`, string(zero), `"topic"`, `"UnknownTags":{}`, "", p.group, "GROUP", `"Topics":[]`, `"Topics":null`, `"TopicPartitions":[]`, `"TopicPartitions":null`}
+	pairs := []string{string(topic), `"topic"`, string(zero), `"topic"`, `"UnknownTags":{}`, "", p.group, "GROUP", `"Topics":[]`,
+		`"Topics":null`, `"TopicPartitions":[]`, `"TopicPartitions":null`}
 	for i, id := range p.ids {
 		pairs = append(pairs, `"`+id+`"`, fmt.Sprintf(`"member %d"`, i))
 	}

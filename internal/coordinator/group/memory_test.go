@@ -60,7 +60,10 @@ func TestMemberStaysWhenMemoryIsUsedUp(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	leader, other, _ := w.two()
-	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group, r.SubscribedTopicNames = "k", []string{"t"} }}
+	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+		r.Group, r.SubscribedTopicNames = "k",
+			[]string{"t"}
+	}}
 	is(t, a.join(), nil)
 	w.cfg.MemberMemory.size = 1
 	w.join(leader)
@@ -108,7 +111,8 @@ func TestPendingIDsEndWithTheirConnection(t *testing.T) {
 	}
 	w.weighs()
 	other := ask[*kmsg.JoinGroupResponse](w, joinFrom(8, "g0", "c", 5, 10)).MemberID
-	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(first, func(r *kmsg.JoinGroupRequest) { r.Group = "g0" }))).ErrorCode, kerr.UnknownMemberID)
+	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(first, func(r *kmsg.JoinGroupRequest) { r.Group = "g0" }))).ErrorCode,
+		kerr.UnknownMemberID)
 	w.event(Closed{Connection: 7})
 	w.advance(0)
 	if len(w.shard.groups) != 1 || len(w.shard.groups["g0"].classic().pending) != 1 || len(w.shard.pending) != 1 {

@@ -17,7 +17,9 @@ func (s *Shard) upgradable(g *group) *failure {
 	if !s.cfg.Upgrade || c.protocolType != consumerProtocol || len(c.members) >= s.cfg.ConsumerMaxSize {
 		return fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", g.id)
 	}
-	malformed := fail(kerr.GroupIDNotFound, "Cannot upgrade classic group %s to consumer group because the embedded consumer protocol is malformed.", g.id)
+	malformed := fail(kerr.GroupIDNotFound,
+		"Cannot upgrade classic group %s to consumer group because the embedded consumer protocol is malformed.",
+		g.id)
 	for _, m := range c.members {
 		if len(m.protocols) == 0 {
 			return malformed
@@ -76,7 +78,8 @@ func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chos
 		}
 	}
 	key := format.Key{Type: format.TypeMember, Group: g.id, Item: m.id}
-	s.emit(key, format.Member{Instance: ptr(m.instance), Rack: sub.Rack, ClientID: m.clientID, ClientHost: m.clientHost, Topics: sortedSet(sub.Topics),
+	s.emit(key, format.Member{Instance: ptr(m.instance), Rack: sub.Rack, ClientID: m.clientID, ClientHost: m.clientHost,
+		Topics:           sortedSet(sub.Topics),
 		RebalanceTimeout: m.rebalance, Classic: &format.Classic{SessionTimeout: m.session, Protocols: m.protocolsFrom(chosen)}})
 	target := targetRecord(a)
 	key.Type = format.TypeTarget
@@ -126,7 +129,8 @@ func (s *Shard) downgrade(g *group, without string) {
 			continue
 		}
 		protocols[m.id] = m.meta.Classic.Protocols
-		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: m.meta.Instance, ClientID: m.meta.ClientID, ClientHost: m.meta.ClientHost,
+		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: m.meta.Instance, ClientID: m.meta.ClientID,
+			ClientHost:       m.meta.ClientHost,
 			RebalanceTimeout: m.meta.RebalanceTimeout, SessionTimeout: m.meta.Classic.SessionTimeout,
 			Assignment: s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
 	}

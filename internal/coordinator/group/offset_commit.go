@@ -36,7 +36,8 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 					continue
 				}
 			}
-			s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}, s.committedNow(req, t.TopicID, p))
+			s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition},
+				s.committedNow(req, t.TopicID, p))
 		}
 	}
 	s.out.Reply(to, resp)
@@ -56,7 +57,8 @@ func commitSize(req *kmsg.OffsetCommitRequest) int {
 }
 
 func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p kmsg.OffsetCommitRequestTopicPartition) format.Offset {
-	o := format.Offset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: deref(p.Metadata), Committed: s.nowMillis(), Expires: -1, Topic: topic}
+	o := format.Offset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: deref(p.Metadata), Committed: s.nowMillis(), Expires: -1,
+		Topic: topic}
 	if req.Version < 6 {
 		o.LeaderEpoch = -1
 	}
@@ -169,8 +171,8 @@ func (m *member) stale() *failure {
 	return refuse(kerr.StaleMemberEpoch)
 }
 
-// ownedSince reports whether the member got a partition in an epoch or earlier, and still owns it or is
-// revoking it.
+// ownedSince reports whether the member got a partition in an epoch or earlier, and still owns it
+// or is revoking it.
 func (m *member) ownedSince(topic assign.TopicID, p, epoch int32) bool {
 	for _, o := range []owned{m.assigned, m.revoking} {
 		if since, ok := o[topic][p]; ok && since <= epoch {

@@ -18,7 +18,8 @@ func commitOf(member string, generation int32, topic string, offset int64) *kmsg
 	req.Version, req.Group, req.MemberID, req.Generation, req.RetentionTimeMillis = 9, "g", member, generation, -1
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
 	p.Offset, p.LeaderEpoch, p.Metadata = offset, 4, kmsg.StringPtr("note")
-	req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: topic, TopicID: idOf(topic), Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
+	req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: topic, TopicID: idOf(topic),
+		Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
 	return req
 }
 
@@ -47,14 +48,16 @@ func TestCommitWithoutAGroup(t *testing.T) {
 	}
 	all := kmsg.NewOffsetFetchRequestGroup()
 	all.Group = "g"
-	if g := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(g.Topics) != 1 || g.Topics[0].Topic != "t" || g.Topics[0].TopicID != idOf("t") {
+	if g := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(g.Topics) != 1 ||
+		g.Topics[0].Topic != "t" || g.Topics[0].TopicID != idOf("t") {
 		t.Errorf("%+v", g)
 	}
 	if got := ask[[]CommittedOffset](w, Committed{}); len(got) != 1 || got[0] != (CommittedOffset{"g", "t", idOf("t"), 0, 7}) {
 		t.Errorf("%+v", got)
 	}
 	w.replays()
-	if l := ask[[]kmsg.ListGroupsResponseGroup](w, List{}); len(l) != 1 || l[0].GroupState != "Empty" || l[0].GroupType != "classic" || l[0].ProtocolType != "" {
+	if l := ask[[]kmsg.ListGroupsResponseGroup](w, List{}); len(l) != 1 || l[0].GroupState != "Empty" || l[0].GroupType != "classic" ||
+		l[0].ProtocolType != "" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -179,7 +182,8 @@ func deleteOf(topics ...string) *kmsg.OffsetDeleteRequest {
 	req := kmsg.NewPtrOffsetDeleteRequest()
 	req.Group = "g"
 	for _, t := range topics {
-		req.Topics = append(req.Topics, kmsg.OffsetDeleteRequestTopic{Topic: t, Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}})
+		req.Topics = append(req.Topics, kmsg.OffsetDeleteRequestTopic{Topic: t,
+			Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}})
 	}
 	return req
 }
@@ -316,12 +320,14 @@ func TestDescribeAndList(t *testing.T) {
 	if d[1].State != "Dead" || *d[1].ErrorMessage != "Group none not found." {
 		t.Errorf("%+v", d[1])
 	}
-	if old := ask[[]kmsg.DescribeGroupsResponseGroup](w, Describe{Groups: []string{"none"}, Version: 5})[0]; old.State != "Dead" || old.ErrorCode != 0 {
+	if old := ask[[]kmsg.DescribeGroupsResponseGroup](w, Describe{Groups: []string{"none"}, Version: 5})[0]; old.State != "Dead" ||
+		old.ErrorCode != 0 {
 		t.Errorf("%+v", old)
 	}
 	is(t, w.described().ErrorCode, kerr.GroupIDNotFound)
 	w.join(leader)
-	if g := ask[[]kmsg.DescribeGroupsResponseGroup](w, Describe{Groups: []string{"g"}})[0]; g.State != "PreparingRebalance" || g.Protocol != "" || len(g.Members[0].ProtocolMetadata) != 0 {
+	if g := ask[[]kmsg.DescribeGroupsResponseGroup](w, Describe{Groups: []string{"g"}})[0]; g.State != "PreparingRebalance" ||
+		g.Protocol != "" || len(g.Members[0].ProtocolMetadata) != 0 {
 		t.Errorf("%+v", g)
 	}
 	list := func(e List) int { return len(ask[[]kmsg.ListGroupsResponseGroup](w, e)) }
@@ -334,7 +340,8 @@ func TestDescribeAndList(t *testing.T) {
 
 func TestRefuseMatchesTheResponseType(t *testing.T) {
 	commit := commitOf("m", 1, "t", 1)
-	if r := Refuse(commit, kerr.NotCoordinator).(*kmsg.OffsetCommitResponse); r.Version != 9 || r.Topics[0].Partitions[0].ErrorCode != kerr.NotCoordinator.Code {
+	if r := Refuse(commit, kerr.NotCoordinator).(*kmsg.OffsetCommitResponse); r.Version != 9 ||
+		r.Topics[0].Partitions[0].ErrorCode != kerr.NotCoordinator.Code {
 		t.Errorf("%+v", r)
 	}
 	beat := kmsg.NewPtrHeartbeatRequest()

@@ -42,20 +42,20 @@ func newWork() work {
 
 // worker is a client with either protocol.
 type worker interface {
-	// told returns the name, epoch and partitions of its last assignment. The name of a static
+	// lastAssignment returns the name, epoch and partitions of its last assignment. The name of a static
 	// member is its instance; epoch -1 is none.
-	told() (name string, epoch int32, has assign.Assignment)
+	lastAssignment() (name string, epoch int32, has assign.Assignment)
 	commits() *kmsg.OffsetCommitRequest // without topics
 }
 
-func (c *client) told() (name string, epoch int32, has assign.Assignment) {
+func (c *client) lastAssignment() (name string, epoch int32, has assign.Assignment) {
 	if c.instance != nil {
 		return "instance " + *c.instance, c.epoch, c.has
 	}
 	return c.id, c.epoch, c.has
 }
 
-func (c *oldClient) told() (name string, epoch int32, has assign.Assignment) {
+func (c *oldClient) lastAssignment() (name string, epoch int32, has assign.Assignment) {
 	epoch = c.generation
 	if c.parked != 0 {
 		epoch = -1
@@ -94,7 +94,7 @@ func (c *chaos) workers() (all []worker) {
 func (c *chaos) note() {
 	c.forget()
 	for _, w := range c.workers() {
-		name, epoch, has := w.told()
+		name, epoch, has := w.lastAssignment()
 		words, reads := fmt.Sprint(name, epoch, has), map[spot]int64{}
 		news := c.said[w] != words && epoch >= 0
 		c.said[w] = words
@@ -161,7 +161,8 @@ func (c *chaos) stored(at spot) int64 {
 	}
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group, g.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic.Name, Partitions: []int32{at.partition}}}
-	return max(ask[[]kmsg.OffsetFetchResponseGroup](c.world, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
+	return max(ask[[]kmsg.OffsetFetchResponseGroup](c.world,
+		FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
 }
 
 // readOn lets a member read some more of all partitions that it believes it owns, and commit them.
@@ -187,9 +188,10 @@ func (c *chaos) readOn(w worker, records int64) {
 		if t.Partitions[0].ErrorCode != 0 {
 			continue
 		}
-		name, epoch, _ := w.told()
+		name, epoch, _ := w.lastAssignment()
 		if reads[at] < c.committed[at] {
-			c.t.Fatalf("%s in epoch %d could take partition %d of %s from %d back to %d", name, epoch, at.partition, t.Topic, c.committed[at], reads[at])
+			c.t.Fatalf("%s in epoch %d could take partition %d of %s from %d back to %d", name, epoch, at.partition, t.Topic,
+				c.committed[at], reads[at])
 		}
 		c.committed[at] = reads[at]
 	}

@@ -116,7 +116,8 @@ func (c *oldClient) lead(members []kmsg.JoinGroupResponseMember) (out []kmsg.Syn
 		in.Members = append(in.Members, a)
 	}
 	for id, a := range assign.Range(in) {
-		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: c.w.shard.encodeAssignment(a, subscription())})
+		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id,
+			MemberAssignment: c.w.shard.encodeAssignment(a, subscription())})
 	}
 	return out
 }
@@ -151,7 +152,8 @@ func (c *chaos) act(kinds []string) {
 	case "new":
 		c.created++
 		n := &client{w: c.world, id: fmt.Sprint("new", c.created)}
-		topics, regex, instance := c.names(), rapid.Bool().Draw(c.t, "regex"), rapid.SampledFrom([]string{"", "", "i", "j"}).Draw(c.t, "instance")
+		topics, regex, instance := c.names(), rapid.Bool().Draw(c.t, "regex"), rapid.SampledFrom([]string{"", "", "i", "j"}).Draw(c.t,
+			"instance")
 		n.request = func(r *kmsg.ConsumerGroupHeartbeatRequest) {
 			if r.SubscribedTopicNames = topics; regex {
 				r.SubscribedTopicNames, r.SubscribedTopicRegex = []string{}, kmsg.StringPtr("[tu]")
@@ -163,7 +165,8 @@ func (c *chaos) act(kinds []string) {
 			c.new = append(c.new, n)
 		}
 	case "old":
-		o := &oldClient{w: c.world, topics: c.names(), generation: -1, instance: ptr(rapid.SampledFrom([]string{"", "", "", "k"}).Draw(c.t, "instance"))}
+		o := &oldClient{w: c.world, topics: c.names(), generation: -1,
+			instance: ptr(rapid.SampledFrom([]string{"", "", "", "k"}).Draw(c.t, "instance"))}
 		if slices.ContainsFunc(c.old, func(x *oldClient) bool { return x.instance != nil }) {
 			o.instance = nil // two members with one instance id would fence each other forever
 		}
@@ -253,7 +256,8 @@ func (c *chaos) checkConsumer(k *consumer) {
 			c.claim(owners, m.id, o.assignment())
 		}
 		c.claim(targets, m.id, k.target[m.id])
-		if m.epoch > k.targetEpoch || m.state == memberStable && m.epoch == k.targetEpoch && !m.assigned.assignment().Equal(k.target[m.id]) {
+		if m.epoch > k.targetEpoch || m.state == memberStable && m.epoch == k.targetEpoch &&
+			!m.assigned.assignment().Equal(k.target[m.id]) {
 			c.t.Fatalf("%s is stable in epoch %d of %d with %v, its target is %v", m.id, m.epoch, k.targetEpoch, m.assigned, k.target[m.id])
 		}
 	}
@@ -343,7 +347,8 @@ func (c *chaos) calm() {
 		c.t.Fatalf("the classic group does not become stable: %v", g.classic().state)
 	} else if g != nil && g.consumer() != nil && len(c.new)+len(c.old) > 0 && g.consumer().stateName() != "Stable" {
 		for _, m := range g.consumer().list() {
-			c.t.Logf("%s in epoch %d of %d, state %d, classic %t: owns %v revokes %v target %v", m.id, m.epoch, g.consumer().targetEpoch, m.state, m.classic(), m.assigned, m.revoking, g.consumer().target[m.id])
+			c.t.Logf("%s in epoch %d of %d, state %d, classic %t: owns %v revokes %v target %v", m.id, m.epoch, g.consumer().targetEpoch,
+				m.state, m.classic(), m.assigned, m.revoking, g.consumer().target[m.id])
 		}
 		c.t.Fatalf("the consumer group does not become stable: %v", g.consumer().stateName())
 	}
@@ -373,6 +378,7 @@ func TestClassicGroupInChaos(t *testing.T) {
 // downgraded when the last one leaves.
 func TestMixedGroupInChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		newChaos(t).run([]string{"old", "new", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload", "read", "read", "sleep"})
+		newChaos(t).run([]string{"old", "new", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload", "read",
+			"read", "sleep"})
 	})
 }

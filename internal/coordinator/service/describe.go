@@ -43,7 +43,8 @@ func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bo
 		return nil, false, nil
 	}
 	d, found := &GroupDescription{}, false
-	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}}, group.Committed{}} {
+	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}},
+		group.Committed{}} {
 		answer, err := c.ask(ctx, shard, event)
 		if err != nil {
 			return nil, false, err

@@ -2,7 +2,7 @@
 // for consumer groups.
 //
 // A Service connects a coordinator.Runtime to partitions and metadata. It creates the
-// internal topic when a client first asks for a coordinator, runs a shard for every
+// internal topic when a client first asks for a coordinator. It runs a shard for every
 // partition that this broker leads, in the leader epoch of the partition, and notifies
 // the shards of metadata changes. A Definition names the topic and makes the machines.
 // Consumer groups have one; transactions and share groups will.

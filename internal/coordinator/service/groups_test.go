@@ -52,7 +52,8 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 		put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
 		put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: partitions}.Encode())
 		for i := range partitions {
-			put(metadata.PartitionKey(id, i), metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: make([][16]byte, 1)}.Encode())
+			put(metadata.PartitionKey(id, i),
+				metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: make([][16]byte, 1)}.Encode())
 		}
 	}
 	img, err := metadata.Load(kvs, revision)
@@ -76,7 +77,8 @@ func TestTopicChangesForShards(t *testing.T) {
 		t.Errorf("nothing has changed: %+v", again)
 	}
 	slices.Sort(e.Changed)
-	if !slices.Equal(e.Changed, []string{"gone", "more", "new"}) || !slices.Equal(e.Deleted, []string{"gone"}) || e.All || e.Topics.Version() != 2 {
+	if !slices.Equal(e.Changed, []string{"gone", "more", "new"}) || !slices.Equal(e.Deleted, []string{"gone"}) || e.All ||
+		e.Topics.Version() != 2 {
 		t.Errorf("%+v", e)
 	}
 }

@@ -74,7 +74,8 @@ func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordin
 // read applies the committed records from offset up to end that a single read returns. It returns
 // the offset to continue at, which is the same if no record is committed there yet.
 func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
-	res, err := l.part.Read(replica.ReadRequest{Offset: offset, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: epoch, FetchedEpoch: -1})
+	res, err := l.part.Read(replica.ReadRequest{Offset: offset, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: epoch,
+		FetchedEpoch: -1})
 	if err != nil {
 		return offset, err
 	}

@@ -17,7 +17,7 @@ import (
 // Intervals between two runs of a command.
 const (
 	watchGap  = 2 * time.Second // default of --watch
-	leastGap  = 100 * time.Millisecond
+	minGap    = 100 * time.Millisecond
 	waitedGap = 500 * time.Millisecond
 )
 
@@ -39,8 +39,8 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 		if every == 0 {
 			return run(cmd, args)
 		}
-		if every < leastGap {
-			return Usage("--watch %v: the minimum is %v", every, leastGap)
+		if every < minGap {
+			return Usage("--watch %v: the minimum is %v", every, minGap)
 		}
 		for {
 			text, err := a.captured(func() error { return run(cmd, args) })

@@ -42,11 +42,11 @@ type App struct {
 
 	dial cli.DialFunc // plain TCP, without TLS
 
-	flags   map[string]*string // the flags of the settings, by name
-	context string
-	noFile  bool // ignore the contexts file
-	yes     bool
-	strange []string // variables that look like settings but are not
+	flags            map[string]*string // the flags of the settings, by name
+	context          string
+	noFile           bool // ignore the contexts file
+	yes              bool
+	unknownVariables []string // variables that look like settings but are not
 }
 
 // New returns a run whose command line has not been parsed yet.
@@ -108,7 +108,7 @@ func (a *App) Prepare(root *cobra.Command) {
 			a.noFile = true
 			err = a.Resolve(cmd)
 		}
-		for _, name := range a.strange {
+		for _, name := range a.unknownVariables {
 			a.Note("warning: the variable %s is not read: no setting has this name", name)
 		}
 		return err
@@ -156,7 +156,7 @@ func (a *App) Resolve(cmd *cobra.Command) error {
 		}
 	}
 	var err error
-	if a.strange, err = contexts.Strange(a.Environ); err != nil {
+	if a.unknownVariables, err = contexts.UnknownVariables(a.Environ); err != nil {
 		return Usage("%w", err)
 	}
 	s, err := contexts.Resolve(in)

@@ -74,11 +74,11 @@ func TestQuestion(t *testing.T) {
 		}
 	}
 	a := New("v", Streams{In: strings.NewReader("yes\n"), Err: &bytes.Buffer{}})
-	if err := a.Confirm("delete", Final, nil); ExitCode(err) != ExitUnconfirmed {
+	if err := a.Confirm("delete", Irreversible, nil); ExitCode(err) != ExitUnconfirmed {
 		t.Errorf("Confirm asks although standard input is not a terminal: %v", err)
 	}
 	a.yes = true
-	if err := a.Confirm("delete", Final, nil); err != nil {
+	if err := a.Confirm("delete", Irreversible, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -333,7 +333,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestWordsAreTheBrokers(t *testing.T) {
 	err := &kadm.ShardErrors{AllFailed: true, Errs: []kadm.ShardError{{Err: kerr.ClusterAuthorizationFailed}}}
-	if got := Words(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) || strings.Contains(got.Error(), "x: ") {
+	if got := BrokerError(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) || strings.Contains(got.Error(), "x: ") {
 		t.Errorf("%v", got)
 	}
 	if !IsUnsupported(errors.New("broker is too old; the broker has already …")) || IsUnsupported(nil) || IsUnsupported(kerr.InvalidRequest) {

@@ -12,8 +12,8 @@ import (
 // shownLosses is how many losses a question lists before it counts the rest.
 const shownLosses = 20
 
-// Final is the way back for Confirm if there is none.
-const Final = "This cannot be undone."
+// Irreversible is the way back for Confirm if there is none.
+const Irreversible = "This cannot be undone."
 
 // Confirm asks whether to delete what losses lists. what names the action, "delete 2 topics"; back
 // is a sentence about how to undo it. If standard input is not a terminal, Confirm returns an error

@@ -57,7 +57,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
-	web := a.asksHTTP(ctx, first/2)
+	web := a.probeHTTP(ctx, first/2)
 	if err := cl.Ping(ctx); err != nil {
 		cl.Close()
 		return nil, a.noAnswer(ctx, err, d.connected.Load(), web, first)
@@ -65,9 +65,9 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	return cl, nil
 }
 
-// asksHTTP sends an HTTP request to the brokers' addresses after some silence. It reports the
+// probeHTTP sends an HTTP request to the brokers' addresses after some silence. It reports the
 // result before ctx ends, so that the error of a first request can name a wrong port.
-func (a *App) asksHTTP(ctx context.Context, silence time.Duration) (web chan bool) {
+func (a *App) probeHTTP(ctx context.Context, silence time.Duration) (web chan bool) {
 	web = make(chan bool, 1)
 	go func() {
 		t := time.NewTimer(silence)
@@ -88,26 +88,26 @@ func (a *App) speaksHTTP(ctx context.Context) bool {
 }
 
 // noAnswer returns the error of a failed first request. ctx ends after the time first. web receives
-// the result of asksHTTP.
+// the result of probeHTTP.
 func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan bool, first time.Duration) error {
 	var timeout net.Error
 	late := ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
 	if connected && (late && <-web || !late && a.speaksHTTP(ctx)) {
-		err = errWeb
+		err = errHTTP
 	}
 	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
-	if connected && late && !errors.Is(err, errWeb) {
+	if connected && late && !errors.Is(err, errHTTP) {
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
 			"its log, --timeout allows more time", from, first))
 	}
-	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, plainly(err), a.whyNoAnswer(err)))
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, withoutGuess(err), a.noAnswerRemedy(err)))
 }
 
-// errWeb means that an HTTP server answered.
-var errWeb = errors.New("HTTP is spoken there, not Kafka's protocol")
+// errHTTP means that an HTTP server answered.
+var errHTTP = errors.New("HTTP is spoken there, not Kafka's protocol")
 
-// whyNoAnswer returns a remedy if no broker answered.
-func (a *App) whyNoAnswer(err error) string {
+// noAnswerRemedy returns a remedy if no broker answered.
+func (a *App) noAnswerRemedy(err error) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var header tls.RecordHeaderError
@@ -115,7 +115,7 @@ func (a *App) whyNoAnswer(err error) string {
 	var remote *net.OpError
 	var eof *kgo.ErrFirstReadEOF
 	switch {
-	case errors.Is(err, errWeb):
+	case errors.Is(err, errHTTP):
 		return "that may be the admin port: give the address for clients with --brokers"
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return Remedy(err)
@@ -167,9 +167,9 @@ func SoftwareVersion(v string) string {
 	return clean
 }
 
-// plainly removes the client library's own guess at the reason: whyNoAnswer knows the settings and
-// guesses better.
-func plainly(err error) error {
+// withoutGuess removes the client library's own guess at the reason: noAnswerRemedy knows the
+// settings and guesses better.
+func withoutGuess(err error) error {
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
 		return io.EOF
 	}

@@ -106,7 +106,7 @@ func (f OffsetFailures) gather(ctx context.Context, adm *kadm.Client, l kadm.Lis
 			}
 		}
 	case err != nil:
-		return Refused("list offsets", Words(err), "")
+		return Refused("list offsets", BrokerError(err), "")
 	}
 	for _, topic := range slices.Sorted(maps.Keys(l)) {
 		for p, o := range l[topic] {

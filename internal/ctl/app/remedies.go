@@ -144,8 +144,8 @@ func RequestFailed(err error) error {
 	return err
 }
 
-// Words unwraps the broker's error from the errors that the client library wraps around it.
-func Words(err error) error {
+// BrokerError unwraps the broker's error from the errors that the client library wraps around it.
+func BrokerError(err error) error {
 	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && len(s.Errs) > 0 {
 		return s.Errs[0].Err
 	}

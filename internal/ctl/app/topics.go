@@ -28,7 +28,7 @@ func FindTopics(ctx context.Context, adm *kadm.Client, names []string, regex boo
 func lookupTopics(ctx context.Context, adm *kadm.Client, names []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
 	topics, err := adm.ListTopicsWithInternal(ctx, names...)
 	if err != nil {
-		return nil, nil, Refused("look up topics", Words(err), "")
+		return nil, nil, Refused("look up topics", BrokerError(err), "")
 	}
 	missing = map[string]error{}
 	for _, name := range names {
@@ -57,7 +57,7 @@ func matchTopics(ctx context.Context, adm *kadm.Client, patterns []string) (foun
 	}
 	topics, err := adm.ListTopics(ctx)
 	if err != nil {
-		return nil, nil, Refused("look up topics", Words(err), "")
+		return nil, nil, Refused("look up topics", BrokerError(err), "")
 	}
 	missing = map[string]error{}
 	for _, p := range patterns {

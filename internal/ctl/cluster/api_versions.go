@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// offered is an API that a broker supports.
-type offered struct {
+// apiRange is an API that a broker supports.
+type apiRange struct {
 	Broker int32  `json:"broker"`
 	Key    int16  `json:"key"`
 	Name   string `json:"name"`
@@ -29,10 +29,10 @@ func NewAPIVersions(a *app.App) *cobra.Command {
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {
-				return app.Refused("list API versions", app.Words(err), "")
+				return app.Refused("list API versions", app.BrokerError(err), "")
 			}
 			t := &output.Table{Columns: []string{"BROKER#", "KEY#", "API", "MIN#", "MAX#"}}
-			all := []offered{}
+			all := []apiRange{}
 			for _, v := range versions.Sorted() {
 				if v.Err != nil {
 					return app.Refused(fmt.Sprintf("list the API versions of broker %d", v.NodeID), v.Err, "")
@@ -42,7 +42,7 @@ func NewAPIVersions(a *app.App) *cobra.Command {
 					if name == "Unknown" {
 						name = fmt.Sprintf("unknown to this chronikctl (%d)", key)
 					}
-					all = append(all, offered{v.NodeID, key, name, least, most})
+					all = append(all, apiRange{v.NodeID, key, name, least, most})
 					t.Add(v.NodeID, key, name, least, most)
 				})
 			}

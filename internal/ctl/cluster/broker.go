@@ -26,7 +26,7 @@ func listBrokers(a *app.App) *cobra.Command {
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
-				return app.Refused("list brokers", app.Words(err), "")
+				return app.Refused("list brokers", app.BrokerError(err), "")
 			}
 			all := brokers(m)
 			return a.Print(all, brokerTable(all))
@@ -34,14 +34,14 @@ func listBrokers(a *app.App) *cobra.Command {
 	}
 }
 
-// detail is the answer of broker describe.
-type detail struct {
+// brokerDetail is the answer of broker describe.
+type brokerDetail struct {
 	broker
-	Dirs []dir `json:"logDirs"`
+	Dirs []logDir `json:"logDirs"`
 }
 
-// dir is a log directory.
-type dir struct {
+// logDir is a log directory.
+type logDir struct {
 	Path       string `json:"path"`
 	Partitions int    `json:"partitions"`
 	Size       int64  `json:"sizeBytes"`  // of its logs
@@ -69,20 +69,20 @@ func describeBroker(a *app.App) *cobra.Command {
 func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
-		return app.Refused("describe broker", app.Words(err), "")
+		return app.Refused("describe broker", app.BrokerError(err), "")
 	}
 	for _, b := range brokers(m) {
 		if b.ID != id {
 			continue
 		}
-		d := detail{broker: b, Dirs: []dir{}}
+		d := brokerDetail{broker: b, Dirs: []logDir{}}
 		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
 		if err != nil && !app.IsUnsupported(err) {
-			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.Words(err), "")
+			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.BrokerError(err), "")
 		}
 		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not report its log directories"}
 		for _, x := range dirs.Sorted() {
-			y := dir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
+			y := logDir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
 			for _, partitions := range x.Topics {
 				y.Partitions += len(partitions)
 			}

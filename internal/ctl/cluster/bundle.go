@@ -24,9 +24,9 @@ type Runner func(ctx context.Context, args []string, out, errs io.Writer) int
 
 // Bounds of the time between the two samples of the metrics.
 const (
-	usualInterval = 3 * time.Second
-	leastInterval = 100 * time.Millisecond
-	mostInterval  = time.Minute
+	defaultInterval = 3 * time.Second
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = time.Minute
 )
 
 // NewDebug returns the command debug.
@@ -35,7 +35,7 @@ func NewDebug(a *app.App, run Runner) *cobra.Command {
 }
 
 func bundle(a *app.App, run Runner) *cobra.Command {
-	interval := parse.DurationFlag(usualInterval)
+	interval := parse.DurationFlag(defaultInterval)
 	var file, dir string
 	c := &cobra.Command{
 		Use: "bundle", Short: "Write one file with the data for a bug report", Args: app.Args(0, 0, "no argument; --file names the file"),
@@ -47,16 +47,16 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 		Example: "  chronikctl debug bundle\n  chronikctl debug bundle --file /tmp/ticket-17.tar.gz --timeout 5s\n" +
 			"  chronikctl debug bundle --dir /var/lib/chronik",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if every := interval.Value(); every < leastInterval || every > mostInterval {
-				return app.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
+			if every := interval.Value(); every < minInterval || every > maxInterval {
+				return app.Usage("--interval %v is not between %v and %v", every, minInterval, maxInterval)
 			}
-			k := &collector{run: run, given: given(cmd), interval: interval.Value(), patience: a.Settings.Timeout(), port: app.AdminPortOf(a)}
+			k := &collector{run: run, given: given(cmd), interval: interval.Value(), timeout: a.Settings.Timeout(), port: app.AdminPortOf(a)}
 			list := k.online
 			if dir != "" {
 				if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 					return app.Usage("--dir %s is not a directory; give the data directory, as in chronikctl log verify --dir", dir)
 				}
-				list = func(context.Context) []member { return k.offline(dir) }
+				list = func(context.Context) []bundleMember { return k.offline(dir) }
 			}
 			return writeBundle(cmd.Context(), a, k, list, file)
 		},
@@ -79,7 +79,7 @@ func given(cmd *cobra.Command) (args []string) {
 }
 
 // writeBundle collects the members and writes the file.
-func writeBundle(ctx context.Context, a *app.App, k *collector, list func(context.Context) []member, file string) error {
+func writeBundle(ctx context.Context, a *app.App, k *collector, list func(context.Context) []bundleMember, file string) error {
 	now := time.Now().UTC()
 	name := "chronik-debug-" + now.Format("20060102T150405Z")
 	if file == "" {
@@ -156,7 +156,7 @@ func reportBundle(a *app.App, m *manifest, file string) error {
 		a.Note("%s: %s", strings.Join(names[why], ", "), why)
 	}
 	if file != "-" {
-		done := outcome{File: file, Members: there, Missing: missing}
+		done := bundleResult{File: file, Members: there, Missing: missing}
 		if !a.Format().ForPeople() {
 			if err := a.Print(done); err != nil {
 				return err
@@ -171,8 +171,8 @@ func reportBundle(a *app.App, m *manifest, file string) error {
 	return nil
 }
 
-// outcome is the answer of debug bundle.
-type outcome struct {
+// bundleResult is the answer of debug bundle.
+type bundleResult struct {
 	File    string `json:"file"`
 	Members int    `json:"members"`
 	Missing int    `json:"missing"`

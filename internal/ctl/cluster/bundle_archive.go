@@ -23,16 +23,16 @@ const (
 
 // manifest is the table of contents: manifest.json, and README.txt as text.
 type manifest struct {
-	Created  time.Time `json:"created"`
-	Version  string    `json:"chronikctl"` // version
-	Brokers  string    `json:"brokers"`    // bootstrap brokers
-	Admin    string    `json:"admin"`      // the admin port's address; empty for none
-	Redacted int       `json:"redacted"`   // number of masked secrets
-	Members  []entry   `json:"members"`
+	Created  time.Time       `json:"created"`
+	Version  string          `json:"chronikctl"` // version
+	Brokers  string          `json:"brokers"`    // bootstrap brokers
+	Admin    string          `json:"admin"`      // the admin port's address; empty for none
+	Redacted int             `json:"redacted"`   // number of masked secrets
+	Members  []manifestEntry `json:"members"`
 }
 
-// entry is a member in the manifest.
-type entry struct {
+// manifestEntry is a member in the manifest.
+type manifestEntry struct {
 	Name    string  `json:"name"`
 	Source  string  `json:"source"` // a command line of chronikctl, a path on the admin port, or a file
 	Status  string  `json:"status"` // ok, partly, missing or skipped
@@ -42,8 +42,8 @@ type entry struct {
 }
 
 // archive writes the members, with secrets masked, and the manifest.
-func (m *manifest) archive(w io.Writer, dir string, members []member, r *redactor) error {
-	slices.SortFunc(members, func(x, y member) int { return cmp.Compare(x.name, y.name) })
+func (m *manifest) archive(w io.Writer, dir string, members []bundleMember, r *redactor) error {
+	slices.SortFunc(members, func(x, y bundleMember) int { return cmp.Compare(x.name, y.name) })
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
 	put := func(name string, text []byte) error {
@@ -56,7 +56,7 @@ func (m *manifest) archive(w io.Writer, dir string, members []member, r *redacto
 	}
 	for _, x := range members {
 		text, n := r.mask(x.text)
-		e := entry{Name: x.name, Source: x.source, Status: statusOK, Bytes: len(text), Seconds: x.took.Round(time.Millisecond).Seconds()}
+		e := manifestEntry{Name: x.name, Source: x.source, Status: statusOK, Bytes: len(text), Seconds: x.took.Round(time.Millisecond).Seconds()}
 		if x.err != nil {
 			why, k := r.mask([]byte(x.err.Error()))
 			n += k

@@ -19,8 +19,8 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// member is one file of the bundle.
-type member struct {
+// bundleMember is one file of the bundle.
+type bundleMember struct {
 	name   string
 	source string // for the manifest
 	get    func(context.Context) ([]byte, error)
@@ -33,8 +33,8 @@ type member struct {
 // errSkipped marks a member that does not apply here, which is not a fault.
 var errSkipped = errors.New("skipped")
 
-// atOnce is how many members are collected concurrently.
-const atOnce = 32
+// maxConcurrent is how many members are collected concurrently.
+const maxConcurrent = 32
 
 // grace is the time that a member may take beyond the timeout of a request: the interval between
 // samples and the broker's own waiting.
@@ -45,20 +45,20 @@ type collector struct {
 	run      Runner
 	given    []string       // flags to pass on
 	interval time.Duration  // between two samples
-	patience time.Duration  // timeout of a request
+	timeout  time.Duration  // timeout of a request
 	port     *app.AdminPort // nil for none
 }
 
 // collect collects all members concurrently.
-func (k *collector) collect(ctx context.Context, members []member) []member {
+func (k *collector) collect(ctx context.Context, members []bundleMember) []bundleMember {
 	var wait sync.WaitGroup
-	turn := make(chan struct{}, atOnce)
+	turn := make(chan struct{}, maxConcurrent)
 	for i := range members {
 		m := &members[i]
 		turn <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-turn }()
-			ctx, cancel := context.WithTimeout(ctx, 2*k.patience+k.interval+grace)
+			ctx, cancel := context.WithTimeout(ctx, 2*k.timeout+k.interval+grace)
 			defer cancel()
 			begun := time.Now()
 			m.text, m.err = m.get(ctx)
@@ -70,7 +70,7 @@ func (k *collector) collect(ctx context.Context, members []member) []member {
 }
 
 // online returns the members of a running broker.
-func (k *collector) online(ctx context.Context) []member {
+func (k *collector) online(ctx context.Context) []bundleMember {
 	members := k.always()
 	command := func(name string, args ...string) { members = append(members, k.command(name, args...)) }
 	command("health.json", "cluster", "health")
@@ -97,19 +97,19 @@ func (k *collector) online(ctx context.Context) []member {
 }
 
 // offline returns the members of a data directory.
-func (k *collector) offline(dir string) []member {
+func (k *collector) offline(dir string) []bundleMember {
 	return append(k.always(),
 		k.command("verify.json", "log", "verify", "--dir", dir),
-		member{name: "files.txt", source: "the files under " + dir, get: func(ctx context.Context) ([]byte, error) { return listing(ctx, dir) }})
+		bundleMember{name: "files.txt", source: "the files under " + dir, get: func(ctx context.Context) ([]byte, error) { return listing(ctx, dir) }})
 }
 
 // always returns the members that need no broker.
-func (k *collector) always() []member {
-	members := []member{k.command("version.json", "version"), k.command("settings.json", "context", "show"),
+func (k *collector) always() []bundleMember {
+	members := []bundleMember{k.command("version.json", "version"), k.command("settings.json", "context", "show"),
 		{name: "host/machine.json", source: "this machine", get: machine}}
 	for _, name := range []string{"meminfo", "loadavg", "mounts", "version", "uptime", "pressure/cpu", "pressure/io", "pressure/memory"} {
 		path := "/proc/" + name
-		members = append(members, member{name: "host/" + strings.ReplaceAll(name, "/", "-") + ".txt", source: path,
+		members = append(members, bundleMember{name: "host/" + strings.ReplaceAll(name, "/", "-") + ".txt", source: path,
 			get: func(context.Context) ([]byte, error) {
 				text, err := os.ReadFile(path)
 				if err != nil { // another operating system, or a container that hides it
@@ -122,9 +122,9 @@ func (k *collector) always() []member {
 }
 
 // command returns a member with the output of another command.
-func (k *collector) command(name string, args ...string) member {
+func (k *collector) command(name string, args ...string) bundleMember {
 	line := append(append([]string{}, args...), "--output=json")
-	return member{name: name, source: "chronikctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
+	return bundleMember{name: name, source: "chronikctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
 		var out, errs bytes.Buffer
 		code := k.run(ctx, append(line, k.given...), &out, &errs)
 		said := strings.TrimSpace(strings.ReplaceAll("\n"+errs.String(), "\nchronikctl: ", "\n"))
@@ -139,8 +139,8 @@ func (k *collector) command(name string, args ...string) member {
 }
 
 // admin returns a member with an answer of the admin port, requested after a delay.
-func (k *collector) admin(name, path string, after time.Duration) member {
-	m := member{name: name, source: "GET " + path}
+func (k *collector) admin(name, path string, after time.Duration) bundleMember {
+	m := bundleMember{name: name, source: "GET " + path}
 	m.get = func(ctx context.Context) ([]byte, error) {
 		if k.port == nil {
 			return nil, fmt.Errorf("%w: no admin port is known; give it with --admin", errSkipped)
@@ -183,9 +183,9 @@ func (k *collector) brokers(ctx context.Context) (ids []string) {
 const journalLines = "2000"
 
 // journal returns the end of the broker's log in systemd's journal on this machine.
-func journal() member {
+func journal() bundleMember {
 	args := []string{"--unit", "chronikd", "--lines", journalLines, "--no-pager", "--output", "short-iso"}
-	return member{name: "host/journal.txt", source: "journalctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
+	return bundleMember{name: "host/journal.txt", source: "journalctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
 		path, err := exec.LookPath("journalctl")
 		if err != nil {
 			return nil, fmt.Errorf("%w: no journalctl on this machine", errSkipped)

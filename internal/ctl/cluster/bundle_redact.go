@@ -14,14 +14,14 @@ const masked = "***"
 // may be in a log line, mount options or a command line.
 type redactor struct{ known []string }
 
-// leastSecret is the minimum length of a known secret to search for. A shorter one would match
+// minSecret is the minimum length of a known secret to search for. A shorter one would match
 // ordinary words.
-const leastSecret = 4
+const minSecret = 4
 
 // newRedactor returns a redactor that knows the secrets of this run.
 func newRedactor(a *app.App) *redactor {
 	r := &redactor{}
-	if p, err := a.Settings.Password(); err == nil && len(p) >= leastSecret { // a password that cannot be read is in no answer either
+	if p, err := a.Settings.Password(); err == nil && len(p) >= minSecret { // a password that cannot be read is in no answer either
 		r.known = append(r.known, p)
 	}
 	return r

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Secrets are masked wherever they stand, and nothing else is.
+// Secrets are masked wherever they are; other texts are not.
 func TestSecretsAreMasked(t *testing.T) {
 	r := &redactor{known: []string{"hunter22"}}
 	for in, want := range map[string]string{
@@ -43,7 +43,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// A text of many megabytes is masked in a time that grows with its length only.
+// Masking a text of many megabytes takes linear time.
 func TestMaskingIsLinear(t *testing.T) {
 	in := strings.Repeat(`{"key":"password`, 100_000)
 	if got, _ := (&redactor{}).mask([]byte(in)); len(got) == 0 {
@@ -51,11 +51,11 @@ func TestMaskingIsLinear(t *testing.T) {
 	}
 }
 
-// What the manifest and the text for people say of where members come from has no secret either.
+// The sources in the manifest and in README.txt contain no secrets.
 func TestTheManifestHasNoSecrets(t *testing.T) {
 	var file bytes.Buffer
 	m := manifest{Brokers: "b:9092", Admin: "http://me:S3cr@host:9644"}
-	members := []member{{name: "admin/health.json", source: "GET /v1/health?token=hunter22", err: errors.New("http://me:S3cr@host:9644: refused")}}
+	members := []bundleMember{{name: "admin/health.json", source: "GET /v1/health?token=hunter22", err: errors.New("http://me:S3cr@host:9644: refused")}}
 	if err := m.archive(&file, "d", members, &redactor{known: []string{"hunter22"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -55,11 +55,11 @@ func describe(a *app.App) *cobra.Command {
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
-				return app.Refused("describe the cluster", app.Words(err), "")
+				return app.Refused("describe the cluster", app.BrokerError(err), "")
 			}
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {
-				return app.Refused("describe the cluster", app.Words(err), "")
+				return app.Refused("describe the cluster", app.BrokerError(err), "")
 			}
 			o := overview{ID: m.Cluster, Controller: m.Controller, Brokers: brokers(m), Features: map[string]int16{}}
 			for _, t := range m.Topics {

@@ -27,13 +27,13 @@ func (x *examination) configs(ctx context.Context) error {
 	}
 	found, err := x.adm.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
-		return app.Refused("describe the configs of topics", app.Words(err), "")
+		return app.Refused("describe the configs of topics", app.BrokerError(err), "")
 	}
 	broker := config.Values{}
 	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
 		all, err := x.adm.DescribeBrokerConfigs(ctx, ids[0])
 		if err != nil {
-			return app.Refused("describe the configs of brokers", app.Words(err), "")
+			return app.Refused("describe the configs of brokers", app.BrokerError(err), "")
 		}
 		for _, r := range all {
 			broker = config.Read(r)

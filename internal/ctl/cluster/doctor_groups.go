@@ -14,20 +14,20 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// mostGroups bounds how many groups are checked.
-const mostGroups = 1000
+// maxGroups bounds how many groups are checked.
+const maxGroups = 1000
 
 // groups samples each group twice. A group with members that makes no progress is stuck.
 func (x *examination) groups(ctx context.Context) error {
 	listed, err := x.adm.ListGroups(ctx)
 	if err != nil {
-		return app.Refused("list groups", app.Words(err), "")
+		return app.Refused("list groups", app.BrokerError(err), "")
 	}
 	names := listed.Groups()
 	slices.Sort(names)
-	if len(names) > mostGroups {
-		x.Examined(fmt.Sprintf("the first %d of %d groups", mostGroups, len(names)))
-		names = names[:mostGroups]
+	if len(names) > maxGroups {
+		x.Examined(fmt.Sprintf("the first %d of %d groups", maxGroups, len(names)))
+		names = names[:maxGroups]
 	} else {
 		x.Examined(text.Count(len(names), "group"))
 	}
@@ -54,8 +54,8 @@ func (x *examination) groups(ctx context.Context) error {
 }
 
 // progress returns the state of groups. It omits groups that were deleted meanwhile.
-func (x *examination) progress(ctx context.Context, names []string) map[string]group.Standing {
-	all := map[string]group.Standing{}
+func (x *examination) progress(ctx context.Context, names []string) map[string]group.Progress {
+	all := map[string]group.Progress{}
 	for _, name := range names {
 		if s, err := group.Describe(ctx, x.a, x.adm, name); err == nil {
 			all[name] = s
@@ -65,7 +65,7 @@ func (x *examination) progress(ctx context.Context, names []string) map[string]g
 }
 
 // busy reports whether a second sample can differ.
-func busy(all map[string]group.Standing) bool {
+func busy(all map[string]group.Progress) bool {
 	for _, s := range all {
 		if s.Members > 0 {
 			return true
@@ -74,7 +74,7 @@ func busy(all map[string]group.Standing) bool {
 	return false
 }
 
-func (x *examination) judgeGroup(name string, before, now group.Standing) {
+func (x *examination) judgeGroup(name string, before, now group.Progress) {
 	where, show := "group "+name, health.Command("chronikctl", "group", "describe", name)+" shows its members"
 	switch {
 	case x.Reported("group", where):

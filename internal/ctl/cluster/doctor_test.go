@@ -18,7 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// patient is an examination without a broker, and what it found.
+// patient returns an examination without a broker, and a function that returns its findings.
 func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -38,7 +38,7 @@ func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	}
 }
 
-// finds holds that what was found has all these texts, or that nothing was.
+// finds checks that the findings contain all these texts, or that there are none.
 func finds(t *testing.T, name, got string, texts ...string) {
 	t.Helper()
 	if len(texts) == 0 && !strings.HasPrefix(got, "healthy") {
@@ -51,7 +51,7 @@ func finds(t *testing.T, name, got string, texts ...string) {
 	}
 }
 
-// A note is listed under "healthy", because it does not change the exit code either.
+// A note is listed under "healthy", because it does not change the exit code.
 func TestANoteIsNoIllness(t *testing.T) {
 	x, found := patient(t)
 	x.Add("clock", health.Note, "clock", "a note", "a remedy")
@@ -85,15 +85,15 @@ func TestConfigsThatContradictEachOther(t *testing.T) {
 
 func TestGroupsThatAreStuck(t *testing.T) {
 	for name, c := range map[string]struct {
-		before, now group.Standing
+		before, now group.Progress
 		finds       []string
 	}{
-		"reads":           {group.Standing{State: "Stable", Members: 1, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
-		"is done":         {group.Standing{State: "Stable", Members: 1}, group.Standing{State: "Stable", Members: 1}, nil},
-		"has just begun":  {group.Standing{State: "Empty", Lag: 9}, group.Standing{State: "Stable", Members: 1, Lag: 9}, nil},
-		"hangs":           {group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
-		"never gets done": {group.Standing{State: "PreparingRebalance", Members: 1}, group.Standing{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
-		"is left":         {group.Standing{State: "Empty", Lag: 5}, group.Standing{State: "Empty", Lag: 5}, []string{"it has no member, and it is 5 records behind", "group delete g"}},
+		"reads":           {group.Progress{State: "Stable", Members: 1, Lag: 9, Committed: 1}, group.Progress{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
+		"is done":         {group.Progress{State: "Stable", Members: 1}, group.Progress{State: "Stable", Members: 1}, nil},
+		"has just begun":  {group.Progress{State: "Empty", Lag: 9}, group.Progress{State: "Stable", Members: 1, Lag: 9}, nil},
+		"hangs":           {group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
+		"never gets done": {group.Progress{State: "PreparingRebalance", Members: 1}, group.Progress{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
+		"is left":         {group.Progress{State: "Empty", Lag: 5}, group.Progress{State: "Empty", Lag: 5}, []string{"it has no member, and it is 5 records behind", "group delete g"}},
 	} {
 		x, found := patient(t)
 		x.judgeGroup("g", c.before, c.now)
@@ -119,7 +119,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// What the broker finds is taken over; notes are no reason to call it unwell.
+// The broker's findings are included; notes do not make it unhealthy.
 func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  string
@@ -150,7 +150,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 	}
 }
 
-// A probe is asked for, and only then.
+// Only --probe-disk requests a probe.
 func TestAProbeIsAskedFor(t *testing.T) {
 	var asked []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

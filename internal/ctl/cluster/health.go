@@ -33,7 +33,7 @@ type Checkup struct {
 func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
-		return nil, app.Refused("examine the cluster", app.Words(err), "")
+		return nil, app.Refused("examine the cluster", app.BrokerError(err), "")
 	}
 	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
 }

@@ -32,7 +32,7 @@ func (c *Checkup) brokers(ctx context.Context) {
 		}
 		if why != nil {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
-				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.Words(why)),
+				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
 				"start it, or set its advertised address to one that clients can reach")
 		}
 	}
@@ -130,7 +130,7 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	}
 	configs, err := c.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(least))...)
 	if err != nil {
-		return nil, app.Refused("describe min.insync.replicas", app.Words(err), "")
+		return nil, app.Refused("describe min.insync.replicas", app.BrokerError(err), "")
 	}
 	for _, r := range configs {
 		for _, x := range r.Configs {
@@ -146,7 +146,7 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 // covers them.
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
-	if err = app.Words(err); err != nil {
+	if err = app.BrokerError(err); err != nil {
 		if !app.IsUnsupported(err) {
 			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")
 		}

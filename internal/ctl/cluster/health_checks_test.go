@@ -68,7 +68,7 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 	}
 }
 
-// A log directory that its broker has told of itself is not told again.
+// A log directory in its broker's own report is not reported again.
 func TestLogDirectoriesThatFail(t *testing.T) {
 	all := kadm.DescribedAllLogDirs{
 		1: {"/a": {Broker: 1, Dir: "/a", TotalBytes: 1000, UsableBytes: 50}, "/b": {Broker: 1, Dir: "/b", TotalBytes: 1000, UsableBytes: 49}},
@@ -85,7 +85,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	}
 }
 
-// The report of a chronik broker is taken over as it is.
+// The report of a chronik broker is included unchanged.
 func TestABrokersReportIsTakenOver(t *testing.T) {
 	want := health.Report{Broker: 7, Findings: []health.Finding{
 		{Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(), NotReady: true},
@@ -107,7 +107,7 @@ func TestABrokersReportIsTakenOver(t *testing.T) {
 	}
 }
 
-// A fault is reported once: what the broker reports itself is not found again over Kafka's protocol.
+// A fault is reported once: faults in the broker's own report are not reported again.
 func TestNoFaultIsReportedTwice(t *testing.T) {
 	offline := kadm.PartitionDetail{Topic: "a", Leader: 7, Replicas: []int32{7}, ISR: []int32{7}, OfflineReplicas: []int32{7}}
 	for reported, want := range map[int32]string{

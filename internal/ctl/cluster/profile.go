@@ -66,8 +66,8 @@ func (k *profileList) source() string {
 	return "profiles of the broker"
 }
 
-// shown is a profile in JSON.
-type shown struct {
+// profileJSON is a profile in JSON.
+type profileJSON struct {
 	Name       string           `json:"name"`
 	Default    bool             `json:"default"`
 	Ack        durability.Ack   `json:"ack"`
@@ -80,8 +80,8 @@ type shown struct {
 	Waits      *app.CommitWaits `json:"waits"`
 }
 
-func (k *profileList) show(p durability.Profile) shown {
-	s := shown{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes, p.Interval.Milliseconds(), p.Doc, nil}
+func (k *profileList) show(p durability.Profile) profileJSON {
+	s := profileJSON{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes, p.Interval.Milliseconds(), p.Doc, nil}
 	if k.seen != nil {
 		for _, x := range k.seen.Profiles {
 			if x.Name == p.Name {
@@ -101,7 +101,7 @@ func listProfiles(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all := []shown{}
+			all := []profileJSON{}
 			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "MAX WAIT", "+RECORDS#", "+BYTES#", "FOR"}}
 			for _, p := range k.profiles {
 				s := k.show(p)

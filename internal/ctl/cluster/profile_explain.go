@@ -25,7 +25,7 @@ type facts struct {
 	Source   string           `json:"profileSource"`
 	Replicas int              `json:"replicas"`
 	MinISR   int              `json:"minInsyncReplicas"`
-	Promises []promised       `json:"promises"`
+	Promises []promiseJSON    `json:"promises"`
 	Waits    *app.CommitWaits `json:"waits"`  // measured under the profile; nil if unknown
 	Groups   []app.Groups     `json:"groups"` // measured in the log directories
 }
@@ -59,7 +59,7 @@ func explain(a *app.App) *cobra.Command {
 func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx, topic)
 	if err != nil {
-		return nil, app.Refused("explain "+topic, app.Words(err), "")
+		return nil, app.Refused("explain "+topic, app.BrokerError(err), "")
 	}
 	t, ok := topics[topic]
 	if !ok || t.Err != nil {
@@ -70,9 +70,9 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 	}
 	configs, err := adm.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return nil, app.Refused("explain "+topic, app.Words(err), "")
+		return nil, app.Refused("explain "+topic, app.BrokerError(err), "")
 	}
-	f := &facts{Topic: topic, Replicas: t.Partitions.NumReplicas(), MinISR: 1, Promises: []promised{}, Groups: []app.Groups{}}
+	f := &facts{Topic: topic, Replicas: t.Partitions.NumReplicas(), MinISR: 1, Promises: []promiseJSON{}, Groups: []app.Groups{}}
 	for _, r := range configs {
 		for _, c := range r.Configs {
 			switch c.Key {
@@ -103,7 +103,7 @@ func sourceOf(s kmsg.ConfigSource) string {
 
 // print prints the guarantees.
 func (f *facts) print(a *app.App, k *profileList, p durability.Profile) error {
-	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
+	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", ackText(p), syncText(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}
 		head = append(head, "", fmt.Sprintf("acks=%s: %s", acks(n), f.who(n)))

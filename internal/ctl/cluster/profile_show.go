@@ -35,10 +35,10 @@ func showProfile(a *app.App) *cobra.Command {
 				return err
 			}
 			answer := struct {
-				shown
-				Promises []promised `json:"promises"`
+				profileJSON
+				Promises []promiseJSON `json:"promises"`
 			}{k.show(p), nil}
-			head := &output.Table{Title: "profile " + p.Name + "\n  " + p.Doc + "\n  " + earned(p) + "\n  " + grouped(p)}
+			head := &output.Table{Title: "profile " + p.Name + "\n  " + p.Doc + "\n  " + ackText(p) + "\n  " + syncText(p)}
 			t := &output.Table{Columns: []string{"REPLICAS#", "ACKS", "AFTER", "PROMISE"}}
 			for _, x := range p.Promises() {
 				if x.Setting.Replicas == 1 && x.Failure == durability.AllButOneLost {
@@ -52,8 +52,8 @@ func showProfile(a *app.App) *cobra.Command {
 	}
 }
 
-// promised is a durability promise in JSON.
-type promised struct {
+// promiseJSON is a durability promise in JSON.
+type promiseJSON struct {
 	Acks     string `json:"acks"`
 	Replicas int    `json:"replicas"`
 	MinISR   int    `json:"minInsyncReplicas"`
@@ -61,8 +61,8 @@ type promised struct {
 	Promise  string `json:"promise"`
 }
 
-func promiseOf(p durability.Promise) promised {
-	return promised{acks(p.Setting.Acks), p.Setting.Replicas, p.Setting.MinISR, p.Failure.String(), p.String()}
+func promiseOf(p durability.Promise) promiseJSON {
+	return promiseJSON{acks(p.Setting.Acks), p.Setting.Replicas, p.Setting.MinISR, p.Failure.String(), p.String()}
 }
 
 func acks(n int16) string {
@@ -72,16 +72,16 @@ func acks(n int16) string {
 	return fmt.Sprint(n)
 }
 
-// earned says when a record counts on a replica.
-func earned(p durability.Profile) string {
+// ackText says when a record counts on a replica.
+func ackText(p durability.Profile) string {
 	if p.Ack == durability.Synced {
 		return "A record counts on a replica when fdatasync has returned for it: it is on disk."
 	}
 	return "A record counts on a replica when the operating system has it: it survives a crash of the process, not a loss of power."
 }
 
-// grouped says when the journal syncs.
-func grouped(p durability.Profile) string {
+// syncText says when the journal syncs.
+func syncText(p durability.Profile) string {
 	switch {
 	case p.Sync == durability.SyncInterval:
 		return fmt.Sprintf("The journal syncs within %v, once for all topics.", p.Interval)

@@ -37,17 +37,17 @@ type Synonym struct {
 	Source string  `json:"source"`
 }
 
-// ask returns all configs of an entity, sorted by key.
-func ask(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
+// fetch returns all configs of an entity, sorted by key.
+func fetch(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
 	cl, err := a.Client(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cl.Close()
-	return askOver(ctx, cl, e)
+	return fetchOver(ctx, cl, e)
 }
 
-func askOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error) {
+func fetchOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	req.IncludeDocumentation, req.IncludeSynonyms = true, true
 	r := kmsg.NewDescribeConfigsRequestResource()
@@ -153,16 +153,16 @@ func choose(e Entity, all []Described, keys []string) ([]Described, error) {
 	for _, k := range keys {
 		i := slices.Index(names, k)
 		if i < 0 {
-			return nil, fmt.Errorf("%v has no config %q; %s", e, k, like(k, names))
+			return nil, fmt.Errorf("%v has no config %q; %s", e, k, suggest(k, names))
 		}
 		some = append(some, all[i])
 	}
 	return some, nil
 }
 
-// like returns a hint with the configs that may be meant: those that contain the key, else the
+// suggest returns a hint with the configs that may be meant: those that contain the key, else the
 // closest one, else those that share a part with it.
-func like(key string, names []string) string {
+func suggest(key string, names []string) string {
 	var near, parts []string
 	for _, n := range names {
 		if strings.Contains(n, key) {

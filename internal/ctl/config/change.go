@@ -67,7 +67,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, values map[strin
 	var out app.Outcomes
 	var topics []string // changed topics
 	for _, e := range entities {
-		if err := known(ctx, cl, e, unset); err != nil {
+		if err := checkKeys(ctx, cl, e, unset); err != nil {
 			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
 			continue
 		}
@@ -82,7 +82,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, values map[strin
 			err = kerr.UnknownServerError
 		}
 		if (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.InvalidRequest)) && strings.HasPrefix(message, "Unknown ") {
-			if better := known(ctx, cl, e, slices.Sorted(maps.Keys(values))); better != nil {
+			if better := checkKeys(ctx, cl, e, slices.Sorted(maps.Keys(values))); better != nil {
 				out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, better))
 				continue
 			}
@@ -118,20 +118,20 @@ func Unknown(ctx context.Context, adm *kadm.Client, configs map[string]string) e
 	}
 	for _, key := range slices.Sorted(maps.Keys(configs)) {
 		if len(names) > 0 && !slices.Contains(names, key) {
-			return fmt.Errorf("topics have no config %q; %s", key, like(key, names))
+			return fmt.Errorf("topics have no config %q; %s", key, suggest(key, names))
 		}
 	}
 	return nil
 }
 
-// known returns an error for keys that an entity does not have, because brokers accept unsetting a
-// config that does not exist. The configs of all brokers are those of one broker, and those already
-// set: another broker may know more.
-func known(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
+// checkKeys returns an error for keys that an entity does not have, because brokers accept
+// unsetting a config that does not exist. The configs of all brokers are those of one broker, and
+// those already set: another broker may know more.
+func checkKeys(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	all, err := askOver(ctx, cl, e)
+	all, err := fetchOver(ctx, cl, e)
 	if err == nil && e.Kind == kmsg.ConfigResourceTypeBroker && e.Name == "" {
 		var brokers kadm.BrokerDetails
 		if brokers, err = kadm.NewClient(cl).ListBrokers(ctx); err != nil {
@@ -139,7 +139,7 @@ func known(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
 		}
 		var one []Described
 		if ids := brokers.NodeIDs(); len(ids) > 0 {
-			one, err = askOver(ctx, cl, Entity{e.Kind, strconv.Itoa(int(ids[0]))})
+			one, err = fetchOver(ctx, cl, Entity{e.Kind, strconv.Itoa(int(ids[0]))})
 		}
 		all = append(all, one...)
 	}

@@ -160,7 +160,7 @@ func keys(a *app.App, cmd *cobra.Command, kind, name, after string) []string {
 	if err != nil || a.Resolve(cmd) != nil {
 		return nil
 	}
-	found, err := ask(cmd.Context(), a, e)
+	found, err := fetch(cmd.Context(), a, e)
 	if err != nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 func get(a *app.App) *cobra.Command {
 	var changed bool
 	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs and their sources", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
-		all, err := ask(cmd.Context(), a, e)
+		all, err := fetch(cmd.Context(), a, e)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func value(s *string) string {
 func describe(a *app.App) *cobra.Command {
 	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show documentation, type, bounds, default and source of configs", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
-			all, err := ask(cmd.Context(), a, e)
+			all, err := fetch(cmd.Context(), a, e)
 			if err != nil {
 				return err
 			}

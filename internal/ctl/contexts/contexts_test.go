@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// env is a home with this contexts file.
+// env returns an environment with a home directory and this contexts file.
 func env(t *testing.T, file string, more map[string]string) func(string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "contexts.yaml")
@@ -53,7 +53,7 @@ func TestFlagOverVariableOverContextOverDefault(t *testing.T) {
 	}
 }
 
-// A variable that is like ours was meant to be one; what is like none is only told.
+// A variable close to a setting is an error; any other unknown variable is only reported.
 func TestAMisspeltVariableIsRefused(t *testing.T) {
 	for environ, want := range map[string]string{
 		"CHRONIKCTL_BROKER=prod:9092":                        "there is no variable CHRONIKCTL_BROKER; did you mean CHRONIKCTL_BROKERS?",
@@ -63,12 +63,12 @@ func TestAMisspeltVariableIsRefused(t *testing.T) {
 		"CHRONIKCTL_BROKERS=x:1 CHRONIKCTL_CONFIG=y HOME=/z": "",
 		"CHRONIK_BROKER=chronikd's":                          "",
 	} {
-		strange, err := Strange(strings.Fields(environ))
+		strange, err := UnknownVariables(strings.Fields(environ))
 		if len(strange) > 0 || err == nil && want != "" || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, %v", environ, strange, err)
 		}
 	}
-	if strange, err := Strange([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil || !slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
+	if strange, err := UnknownVariables([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil || !slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
 		t.Errorf("%v, %v", strange, err)
 	}
 }
@@ -109,12 +109,12 @@ func TestWrongFilesNameThePlace(t *testing.T) {
 	for file, want := range map[string]string{
 		"contexts: [":                               "contexts file",
 		"contxts: {}":                               "field contxts not found",
-		"current: x":                                `current is "x"`,
+		"current: x":                                `the current context "x" is not in it`,
 		"contexts: {a: {brokers: {x: 1}}}":          "context a: map[x:1] is neither",
-		"contexts: {a: {brokers: [1]}}":             "in a list is no text",
+		"contexts: {a: {brokers: [1]}}":             "in a list is not text",
 		"contexts: {a: {borkers: x}}":               `there is no setting "borkers"`,
-		"contexts: {'a/b': {brokers: x}}":           "no name of a context",
-		"contexts: {a: {admin: nowhere}}":           "admin: \"nowhere\" is no HOST:PORT",
+		"contexts: {'a/b': {brokers: x}}":           "not a valid name of a context",
+		"contexts: {a: {admin: nowhere}}":           "admin: \"nowhere\" is not HOST:PORT",
 		"contexts: {a: {tls-insecure: perhaps}}":    "neither true nor false",
 		strings.Repeat("# a long file\n", 1<<20/13): "larger than",
 	} {
@@ -134,8 +134,8 @@ func settings(t *testing.T, flags map[string]string) Settings {
 	return s
 }
 
-// Each mechanism begins as its RFC says, with the user and the password that the
-// settings name.
+// The first message of each mechanism is as its RFC defines, with the user and password from the
+// settings.
 func TestSASLMechanisms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600); err != nil {

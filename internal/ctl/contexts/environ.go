@@ -8,18 +8,18 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// envPrefix begins every variable that is chronikctl's alone.
+// envPrefix is the prefix of chronikctl's own variables.
 const envPrefix = "CHRONIKCTL_"
 
-// Strange are the variables, of a list of NAME=value, that look like a setting's
-// and that nobody reads. One that is like a setting's is an error: what it was to
-// say would be taken from elsewhere, and a topic of another cluster be deleted.
-func Strange(environ []string) (strange []string, err error) {
+// UnknownVariables returns the variables in a list of NAME=value that look like settings but are
+// not. A name close to that of a setting is an error: chronikctl would take the value from
+// elsewhere and might delete a topic of another cluster.
+func UnknownVariables(environ []string) (strange []string, err error) {
 	known := []string{EnvContext, EnvFile}
 	for _, s := range All() {
 		known = append(known, Env(s.Name))
 	}
-	var bare []string // with the prefix all names would be alike
+	var bare []string // compare without the common prefix
 	for _, k := range known {
 		bare = append(bare, strings.TrimPrefix(k, envPrefix))
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// Paths of the file: the variable that names it, and where it is without.
+// The variable with the path of the file, and its default below the user's configuration directory.
 const (
 	EnvFile  = "CHRONIKCTL_CONFIG"
 	fileName = "chronik/chronikctl.yaml"
@@ -30,21 +30,20 @@ const maxFile = 1 << 20
 // File is the file of contexts.
 type File struct {
 	Path string
-	// Current names the context that is used where nobody says otherwise; empty
-	// for none.
+	// Current names the default context; empty for none.
 	Current string
-	// Contexts holds the settings of each context by their names.
+	// Contexts holds the settings of each context by name.
 	Contexts map[string]map[string]string
 }
 
-// document is what the file looks like.
+// document is the format of the file.
 type document struct {
 	Current  string                    `yaml:"current,omitempty"`
 	Contexts map[string]map[string]any `yaml:"contexts,omitempty"`
 }
 
-// Path is where the file is: EnvFile, else below the user's configuration
-// directory.
+// Path returns the path of the file: the value of EnvFile, else a path below the user's
+// configuration directory.
 func Path(getenv func(string) string) string {
 	if p := getenv(EnvFile); p != "" {
 		return p
@@ -55,8 +54,7 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(getenv("HOME"), ".config", fileName)
 }
 
-// Load reads the file; one that is missing is empty. Everything in it is
-// checked, contexts that are not used too.
+// Load reads the file; a missing file is empty. It checks all contexts, including unused ones.
 func Load(path string) (*File, error) {
 	f := &File{Path: path, Contexts: map[string]map[string]string{}}
 	text, err := read(path)
@@ -89,11 +87,11 @@ func Load(path string) (*File, error) {
 	return f, nil
 }
 
-// CheckCurrent refuses a file whose current context is not in it; who changes the
-// file may put that right.
+// CheckCurrent returns an error if the file lacks its current context. Load does not check this, so
+// that commands can correct the file.
 func (f *File) CheckCurrent() error {
 	if _, ok := f.Contexts[f.Current]; f.Current != "" && !ok {
-		return fmt.Errorf("contexts file %s: current is %q, which is no context of it; it has %s; chronikctl context use NAME chooses one", f.Path, f.Current, f.list())
+		return fmt.Errorf("contexts file %s: the current context %q is not in it; it has %s; chronikctl context use NAME selects one", f.Path, f.Current, f.list())
 	}
 	return nil
 }
@@ -111,8 +109,7 @@ func read(path string) ([]byte, error) {
 	return text, err
 }
 
-// scalar is a YAML value as the other sources write it; a list of them is joined
-// by commas.
+// scalar returns a YAML value as text; it joins a list with commas.
 func scalar(v any) (string, error) {
 	switch v := v.(type) {
 	case string, bool, int:
@@ -122,7 +119,7 @@ func scalar(v any) (string, error) {
 		for i, e := range v {
 			s, ok := e.(string)
 			if !ok {
-				return "", fmt.Errorf("%v in a list is no text", e)
+				return "", fmt.Errorf("%v in a list is not text", e)
 			}
 			parts[i] = s
 		}
@@ -131,11 +128,11 @@ func scalar(v any) (string, error) {
 	return "", fmt.Errorf("%v is neither a single value nor a list of them", v)
 }
 
-// Set sets a setting of a context, which is made where it is missing; an empty
-// value removes the setting.
+// Set sets a setting of a context and creates the context if necessary. An empty value removes the
+// setting.
 func (f *File) Set(context, name, value string) error {
 	if !regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString(context) {
-		return fmt.Errorf("%q is no name of a context; use 1 to 64 letters, digits, '.', '_' and '-'", context)
+		return fmt.Errorf("%q is not a valid name of a context; use 1 to 64 letters, digits, '.', '_' and '-'", context)
 	}
 	s, ok := Lookup(name)
 	if !ok {
@@ -163,7 +160,7 @@ func (f *File) Context(name string) (map[string]string, error) {
 	if c, ok := f.Contexts[name]; ok {
 		return c, nil
 	}
-	return nil, fmt.Errorf("there is no context %q in %s; it has %s; chronikctl context set %s brokers=HOST:PORT makes it", name, f.Path, f.list(), name)
+	return nil, fmt.Errorf("there is no context %q in %s; it has %s; chronikctl context set %s brokers=HOST:PORT creates it", name, f.Path, f.list(), name)
 }
 
 func (f *File) list() string {
@@ -173,7 +170,7 @@ func (f *File) list() string {
 	return strings.Join(slices.Sorted(maps.Keys(f.Contexts)), ", ")
 }
 
-// Save writes the file, whole or not at all, readable by its owner only.
+// Save writes the file atomically, readable by its owner only.
 func (f *File) Save() error {
 	d := document{Current: f.Current, Contexts: map[string]map[string]any{}}
 	for name, settings := range f.Contexts {
@@ -187,18 +184,18 @@ func (f *File) Save() error {
 		return fmt.Errorf("contexts file %s: %w", f.Path, err)
 	}
 	if err := replace(f.Path, text); err != nil {
-		return fmt.Errorf("contexts file %s cannot be written: %w; make its directory writable, or name another with %s", f.Path, bare(err), EnvFile)
+		return fmt.Errorf("write contexts file %s: %w; make its directory writable, or name another with %s", f.Path, bare(err), EnvFile)
 	}
 	return nil
 }
 
-// replace puts text into the place of a file by a rename.
+// replace replaces a file by renaming a new one.
 func replace(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	t, err := os.CreateTemp(dir, ".chronikctl-*") // its mode is 0600
+	t, err := os.CreateTemp(dir, ".chronikctl-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -208,12 +205,12 @@ func replace(path string, text []byte) error {
 		err = os.Rename(t.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(t.Name()) // the first error is the one to tell
+		_ = os.Remove(t.Name()) // return the first error
 	}
 	return err
 }
 
-// bare takes the path out of an error: the message names it already.
+// bare removes the path from an error: the message already names it.
 func bare(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err

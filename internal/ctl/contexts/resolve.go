@@ -6,35 +6,34 @@ import (
 	"time"
 )
 
-// EnvContext is the variable that stands for --context.
+// EnvContext is the variable for --context.
 const EnvContext = "CHRONIKCTL_CONTEXT"
 
-// EnvBrokers is another variable for brokers, which chronikd's environment may
-// hold too. Env(Brokers) goes over it.
+// EnvBrokers is another variable for brokers, which chronikd's environment may contain, too.
+// Env(Brokers) has priority over it.
 const EnvBrokers = "CHRONIK_BROKERS"
 
-// Input is where settings are looked for.
+// Input holds the sources of settings.
 type Input struct {
-	Flags   map[string]string // of the flags that were given, by setting
+	Flags   map[string]string // flags on the command line, by setting
 	Getenv  func(string) string
-	Context string // --context; empty where it was not given
-	NoFile  bool   // leave the contexts file out
+	Context string // --context; empty if not given
+	NoFile  bool   // ignore the contexts file
 }
 
-// Value is a setting's value and where it was found.
+// Value is a setting's value and its source.
 type Value struct {
 	Text   string
 	Source string
 }
 
-// Settings are all settings of one run. The zero value has none.
+// Settings holds the settings of one run. The zero value has none.
 type Settings struct {
 	values  map[string]Value
 	Context string // the context's name; empty for none
 }
 
-// Resolve finds every setting. Where something is wrong the error names the
-// place.
+// Resolve determines every setting. An error names the source of the wrong value.
 func Resolve(in Input) (Settings, error) {
 	name, said := in.Context, "--context"
 	if name == "" {
@@ -71,7 +70,7 @@ func Resolve(in Input) (Settings, error) {
 	return s, s.checkConflicts()
 }
 
-// find is the rule: flag, variable, context, default.
+// find returns a setting from the first source that has it: flag, variable, context, default.
 func find(s Setting, in Input, context map[string]string, name string) Value {
 	if v, ok := in.Flags[s.Name]; ok {
 		return Value{v, "--" + s.Name}
@@ -91,7 +90,7 @@ func find(s Setting, in Input, context map[string]string, name string) Value {
 	return Value{s.Default, "default"}
 }
 
-// checkConflicts looks for settings that contradict each other.
+// checkConflicts returns an error for settings that contradict each other.
 func (s Settings) checkConflicts() error {
 	has := func(name string) bool { return s.Get(name) != "" }
 	source := func(name string) string { return s.values[name].Source }
@@ -101,13 +100,13 @@ func (s Settings) checkConflicts() error {
 		if has(TLSKey) {
 			one, other = other, one
 		}
-		return fmt.Errorf("%s: %s needs %s beside it", source(one), one, other)
+		return fmt.Errorf("%s: %s requires %s", source(one), one, other)
 	case has(SASL) && !has(SASLPassword) && !has(SASLPasswordFile):
-		return fmt.Errorf("%s: sasl %s needs a password: give %s or %s", source(SASL), s.Get(SASL), Env(SASLPassword), SASLPasswordFile)
+		return fmt.Errorf("%s: sasl %s requires a password: give %s or %s", source(SASL), s.Get(SASL), Env(SASLPassword), SASLPasswordFile)
 	case has(SASL) && !has(SASLUser) && s.Get(SASL) != "OAUTHBEARER":
-		return fmt.Errorf("%s: sasl %s needs a user: give %s", source(SASL), s.Get(SASL), SASLUser)
+		return fmt.Errorf("%s: sasl %s requires a user: give %s", source(SASL), s.Get(SASL), SASLUser)
 	case !has(SASL) && has(SASLUser):
-		return fmt.Errorf("%s: %s without sasl: name the mechanism with %s", source(SASLUser), SASLUser, SASL)
+		return fmt.Errorf("%s: %s without sasl: give the mechanism with %s", source(SASLUser), SASLUser, SASL)
 	}
 	return nil
 }
@@ -115,13 +114,13 @@ func (s Settings) checkConflicts() error {
 // Get returns the text of a setting.
 func (s Settings) Get(name string) string { return s.values[name].Text }
 
-// Source says where a setting was found.
+// Source returns the source of a setting.
 func (s Settings) Source(name string) string { return s.values[name].Source }
 
-// Shown is Get for people: a secret is hidden.
+// Shown returns the text of a setting, with secrets hidden.
 func (s Settings) Shown(name string) string { return Shown(name, s.Get(name)) }
 
-// Shown is a value for people: a secret is hidden.
+// Shown returns value, or "(hidden)" if the setting is a secret.
 func Shown(name, value string) string {
 	if x, _ := Lookup(name); x.Secret && value != "" {
 		return "(hidden)"
@@ -129,13 +128,13 @@ func Shown(name, value string) string {
 	return value
 }
 
-// Bool is Get of a setting that is true or false.
+// Bool returns a setting that is true or false.
 func (s Settings) Bool(name string) bool {
 	v := s.Get(name)
 	return v == "1" || strings.EqualFold(v, "t") || strings.EqualFold(v, "true")
 }
 
-// Seeds are the brokers to ask first.
+// Seeds returns the bootstrap brokers.
 func (s Settings) Seeds() []string {
 	var seeds []string
 	for _, at := range strings.Split(s.Get(Brokers), ",") {
@@ -144,8 +143,8 @@ func (s Settings) Seeds() []string {
 	return seeds
 }
 
-// Timeout is the longest time of one request.
+// Timeout returns the timeout of a request.
 func (s Settings) Timeout() time.Duration {
-	d, _ := time.ParseDuration(s.Get(Timeout)) // checked by Resolve
+	d, _ := time.ParseDuration(s.Get(Timeout)) // Resolve has checked it
 	return d
 }

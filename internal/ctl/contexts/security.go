@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// Options are the client's options for brokers and SASL; TLSConfig belongs to its
-// dialer. An error names the file that cannot be used.
+// Options returns the client options for brokers and SASL; the dialer needs TLSConfig, too. An
+// error names a file that cannot be used.
 func (s Settings) Options() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{kgo.SeedBrokers(s.Seeds()...)}
 	mechanism, err := s.mechanism()
@@ -29,12 +29,12 @@ func (s Settings) Options() ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// Encrypted says whether TLS is spoken.
+// Encrypted reports whether connections use TLS.
 func (s Settings) Encrypted() bool {
 	return s.Bool(TLS) || s.Bool(TLSInsecure) || s.Get(TLSCA)+s.Get(TLSCert)+s.Get(TLSServerName) != ""
 }
 
-// TLSConfig is how the brokers' certificates are checked; nil without TLS.
+// TLSConfig returns the TLS configuration, or nil without TLS.
 func (s Settings) TLSConfig() (*tls.Config, error) {
 	if !s.Encrypted() {
 		return nil, nil
@@ -43,24 +43,24 @@ func (s Settings) TLSConfig() (*tls.Config, error) {
 	if path := s.Get(TLSCA); path != "" {
 		pem, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w; name a PEM file of certificates", s.Source(TLSCA), path, bare(err))
+			return nil, fmt.Errorf("%s: %s: %w; give a PEM file of certificates", s.Source(TLSCA), path, bare(err))
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: %s holds no certificate; name a PEM file of certificates", s.Source(TLSCA), path)
+			return nil, fmt.Errorf("%s: %s contains no certificate; give a PEM file of certificates", s.Source(TLSCA), path)
 		}
 	}
 	if s.Get(TLSCert) != "" {
 		pair, err := tls.LoadX509KeyPair(s.Get(TLSCert), s.Get(TLSKey))
 		if err != nil {
-			return nil, fmt.Errorf("%s: certificate %s with key %s: %w; name two PEM files that belong together", s.Source(TLSCert), s.Get(TLSCert), s.Get(TLSKey), bare(err))
+			return nil, fmt.Errorf("%s: certificate %s with key %s: %w; give two PEM files that belong together", s.Source(TLSCert), s.Get(TLSCert), s.Get(TLSKey), bare(err))
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
 }
 
-// mechanism is the SASL mechanism, nil for none.
+// mechanism returns the SASL mechanism, or nil.
 func (s Settings) mechanism() (sasl.Mechanism, error) {
 	if s.Get(SASL) == "" {
 		return nil, nil
@@ -81,8 +81,7 @@ func (s Settings) mechanism() (sasl.Mechanism, error) {
 	return oauth.Oauth(func(context.Context) (oauth.Auth, error) { return oauth.Auth{Token: password}, nil }), nil
 }
 
-// Password is the password or token of the SASL settings, from its setting or its file; empty
-// without one.
+// Password returns the SASL password or token from its setting or its file, or "".
 func (s Settings) Password() (string, error) {
 	path := s.Get(SASLPasswordFile)
 	if path == "" || s.Get(SASLPassword) != "" {
@@ -90,7 +89,7 @@ func (s Settings) Password() (string, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %s: %w; name a file whose first line is the password", s.Source(SASLPasswordFile), path, bare(err))
+		return "", fmt.Errorf("%s: %s: %w; give a file whose first line is the password", s.Source(SASLPasswordFile), path, bare(err))
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSuffix(line, "\r"), nil

@@ -27,7 +27,7 @@ const (
 	SASLPasswordFile = "sasl-password-file"
 )
 
-// Addresses of a broker that was started on this machine without settings.
+// Addresses of a broker with default settings on this machine.
 const (
 	DefaultBrokers = "127.0.0.1:9092"
 	DefaultAdmin   = "127.0.0.1:9644"
@@ -39,17 +39,17 @@ const (
 	maxTimeout = 24 * time.Hour
 )
 
-// Setting is one that all commands share.
+// Setting is a setting that all commands share.
 type Setting struct {
 	Name    string
 	Default string
 	Doc     string
-	Bool    bool // true or false; the flag alone means true
+	Bool    bool // a boolean; the flag without a value means true
 	Secret  bool // never printed
 	check   func(string) error
 }
 
-// Kind is what --help calls a setting's value.
+// Kind returns the placeholder that --help shows for the value.
 func (s Setting) Kind() string {
 	switch s.Name {
 	case Timeout:
@@ -63,28 +63,28 @@ func (s Setting) Kind() string {
 	return "string"
 }
 
-// All are the settings, in the order in which they are shown.
+// All returns the settings in display order.
 func All() []Setting {
 	return []Setting{
-		{Name: Brokers, Default: DefaultBrokers, Doc: "HOST:PORT of brokers, with commas", check: addresses},
+		{Name: Brokers, Default: DefaultBrokers, Doc: "HOST:PORT of brokers, separated by commas", check: addresses},
 		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, or off", check: adminAddress},
 		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement", check: timeout},
-		{Name: Output, Default: "table", Doc: "how answers are shown: table, wide, json or yaml", check: format},
-		{Name: TLS, Default: "false", Doc: "speak TLS to the brokers; implied by the other tls settings", Bool: true, check: boolean},
-		{Name: TLSCA, Doc: "PEM file of the certificate authorities that brokers are held against; without it the system's"},
-		{Name: TLSCert, Doc: "PEM file of the client's certificate, with tls-key"},
-		{Name: TLSKey, Doc: "PEM file of the client's key, with tls-cert"},
-		{Name: TLSServerName, Doc: "name that the brokers' certificates must have, where it is not the dialled one"},
-		{Name: TLSInsecure, Default: "false", Doc: "do not check the brokers' certificates: anybody may answer", Bool: true, check: boolean},
-		{Name: SASL, Doc: "how to authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; by default not at all",
+		{Name: Output, Default: "table", Doc: "output format: table, wide, json or yaml", check: format},
+		{Name: TLS, Default: "false", Doc: "use TLS; implied by the other tls settings", Bool: true, check: boolean},
+		{Name: TLSCA, Doc: "PEM file of the certificate authorities to trust; default: those of the system"},
+		{Name: TLSCert, Doc: "PEM file of the client's certificate; requires tls-key"},
+		{Name: TLSKey, Doc: "PEM file of the client's key; requires tls-cert"},
+		{Name: TLSServerName, Doc: "name in the brokers' certificates, if it is not their address"},
+		{Name: TLSInsecure, Default: "false", Doc: "do not verify the brokers' certificates: insecure", Bool: true, check: boolean},
+		{Name: SASL, Doc: "authentication: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; default: none",
 			check: oneOf("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")},
 		{Name: SASLUser, Doc: "user to authenticate as"},
-		{Name: SASLPassword, Doc: "the user's password, or the token of OAUTHBEARER; as a flag it is seen by everybody on this machine", Secret: true},
+		{Name: SASLPassword, Doc: "the user's password, or the token of OAUTHBEARER; other users of this machine can see it in a flag", Secret: true},
 		{Name: SASLPasswordFile, Doc: "file whose first line is the password"},
 	}
 }
 
-// Lookup finds a setting by name.
+// Lookup returns the setting with this name.
 func Lookup(name string) (Setting, bool) {
 	all := All()
 	i := slices.IndexFunc(all, func(s Setting) bool { return s.Name == name })
@@ -94,7 +94,7 @@ func Lookup(name string) (Setting, bool) {
 	return all[i], true
 }
 
-// Names are the names of all settings.
+// Names returns the names of all settings.
 func Names() []string {
 	var names []string
 	for _, s := range All() {
@@ -103,7 +103,7 @@ func Names() []string {
 	return names
 }
 
-// Check says what is wrong with a value of the setting, and what to write.
+// Check returns an error with a remedy if a value is invalid.
 func (s Setting) Check(value string) error {
 	if s.check == nil {
 		return nil
@@ -111,7 +111,7 @@ func (s Setting) Check(value string) error {
 	return s.check(value)
 }
 
-// Env is the variable of a setting: CHRONIKCTL_TLS_CA for tls-ca.
+// Env returns the variable of a setting: CHRONIKCTL_TLS_CA for tls-ca.
 func Env(name string) string {
 	return "CHRONIKCTL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
@@ -125,12 +125,12 @@ func oneOf(allowed ...string) func(string) error {
 	}
 }
 
-// format is how answers are shown. In kcat -o is an offset.
+// format checks an output format. In kcat -o is an offset, so its error may point to --from.
 func format(v string) error {
 	err := oneOf("table", "wide", "json", "yaml")(v)
 	_, number := strconv.Atoi(v)
 	if err != nil && (number == nil || slices.Contains([]string{"earliest", "latest", "beginning", "start", "end"}, v)) {
-		return fmt.Errorf("%w; where to start is --from %s", err, v)
+		return fmt.Errorf("%w; --from %s sets the start", err, v)
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func boolean(v string) error {
 func timeout(v string) error {
 	d, err := time.ParseDuration(v)
 	if err != nil || d < minTimeout || d > maxTimeout {
-		return fmt.Errorf("%q is no time between %v and %v; write 500ms, 30s or 2m", v, minTimeout, maxTimeout)
+		return fmt.Errorf("%q is not a duration between %v and %v; write 500ms, 30s or 2m", v, minTimeout, maxTimeout)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func addresses(v string) error {
 	return nil
 }
 
-// address accepts HOST, for Kafka's port, as well as HOST:PORT.
+// address accepts HOST:PORT, or HOST with Kafka's default port.
 func address(at string) error {
 	host, port, err := net.SplitHostPort(at)
 	if err != nil && !strings.Contains(at, ":") {
@@ -167,7 +167,7 @@ func address(at string) error {
 	}
 	n, bad := strconv.Atoi(port)
 	if err != nil || bad != nil || host == "" || strings.ContainsAny(host, " /") || n < 1 || n > 65535 {
-		return fmt.Errorf("%q is no HOST:PORT; write localhost:9092, or several with commas", at)
+		return fmt.Errorf("%q is not HOST:PORT; write localhost:9092, or several separated by commas", at)
 	}
 	return nil
 }
@@ -177,8 +177,8 @@ func adminAddress(v string) error {
 	if v == Off || address(bare) == nil && strings.Contains(bare, ":") {
 		return nil
 	}
-	return fmt.Errorf("%q is no HOST:PORT; write %s, or off", v, DefaultAdmin)
+	return fmt.Errorf("%q is not HOST:PORT; write %s, or off", v, DefaultAdmin)
 }
 
-// Off is the admin address of a broker that has none.
+// Off is the value of Admin for a broker without an admin port.
 const Off = "off"

@@ -65,7 +65,7 @@ func deleteGroups(ctx context.Context, adm *kadm.Client, names []string, out *ap
 		r, ok := answers[name]
 		switch {
 		case !ok && err != nil:
-			r.Err = app.Words(err)
+			r.Err = app.BrokerError(err)
 		case !ok:
 			r.Err = kerr.UnknownServerError
 		}

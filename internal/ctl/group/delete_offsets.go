@@ -47,7 +47,7 @@ func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only
 	}
 	answers, err := adm.DeleteOffsets(ctx, name, set)
 	if err != nil {
-		return app.Refused("delete offsets of group "+name, app.Words(err), "")
+		return app.Refused("delete offsets of group "+name, app.BrokerError(err), "")
 	}
 	for _, topic := range slices.Sorted(maps.Keys(set)) {
 		for _, p := range slices.Sorted(maps.Keys(set[topic])) {

@@ -27,7 +27,7 @@ func describe(a *app.App) *cobra.Command {
 			if every {
 				groups, err := adm.ListGroups(ctx)
 				if err != nil {
-					return app.Refused("list groups", app.Words(err), "")
+					return app.Refused("list groups", app.BrokerError(err), "")
 				}
 				names = groups.Groups()
 			}

@@ -33,7 +33,7 @@ func export(a *app.App) *cobra.Command {
 		if all {
 			groups, err := adm.ListGroups(ctx)
 			if err != nil {
-				return app.Refused("list groups", app.Words(err), "")
+				return app.Refused("list groups", app.BrokerError(err), "")
 			}
 			names = groups.Groups()
 		}
@@ -53,7 +53,7 @@ func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string,
 			return err
 		})
 		if e != nil {
-			err = errors.Join(err, app.Refused("offsets of group "+name, app.Words(e), ""))
+			err = errors.Join(err, app.Refused("offsets of group "+name, app.BrokerError(e), ""))
 			continue
 		}
 		before := len(list)

@@ -27,7 +27,7 @@ type move struct {
 }
 
 func reset(a *app.App) *cobra.Command {
-	var w where
+	var w resetFlags
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
@@ -50,7 +50,7 @@ func reset(a *app.App) *cobra.Command {
 	return c
 }
 
-func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *where, dryRun bool) error {
+func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *resetFlags, dryRun bool) error {
 	d, err := loadOrNew(ctx, a, adm, name)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *wher
 	}
 	answers, err := adm.CommitOffsets(ctx, name, ask)
 	if err != nil {
-		return app.Refused("reset group "+name, app.Words(err), "")
+		return app.Refused("reset group "+name, app.BrokerError(err), "")
 	}
 	var out app.Outcomes
 	for i := range moves {

@@ -81,8 +81,8 @@ func loadAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) 
 	return found, failed
 }
 
-// Standing is the position of a group, for comparison with a later one.
-type Standing struct {
+// Progress is the position of a group, for comparison with a later one.
+type Progress struct {
 	State     string
 	Members   int
 	Lag       int64
@@ -90,17 +90,17 @@ type Standing struct {
 }
 
 // Describe returns the position of a group.
-func Describe(ctx context.Context, a *app.App, adm *kadm.Client, name string) (Standing, error) {
+func Describe(ctx context.Context, a *app.App, adm *kadm.Client, name string) (Progress, error) {
 	d, err := load(ctx, a, adm, name)
 	if err != nil {
-		return Standing{}, err
+		return Progress{}, err
 	}
 	return d.standing(), nil
 }
 
 // DescribeAll returns the positions of groups. Each name is in found or in failed.
-func DescribeAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
-	found = map[string]Standing{}
+func DescribeAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]Progress, failed map[string]error) {
+	found = map[string]Progress{}
 	if len(names) == 0 {
 		return found, nil
 	}
@@ -111,8 +111,8 @@ func DescribeAll(ctx context.Context, a *app.App, adm *kadm.Client, names []stri
 	return found, failed
 }
 
-func (d *described) standing() Standing {
-	s := Standing{State: d.State, Members: len(d.Members), Lag: d.Lag}
+func (d *described) standing() Progress {
+	s := Progress{State: d.State, Members: len(d.Members), Lag: d.Lag}
 	for _, p := range d.Partitions {
 		if p.Committed != nil {
 			s.Committed += *p.Committed
@@ -130,7 +130,7 @@ func once(ctx context.Context, adm *kadm.Client, names []string) (found map[stri
 		o := offsets[name]
 		switch {
 		case o.Err != nil:
-			failed[name] = app.Refused("offsets of group "+name, app.Words(o.Err), "")
+			failed[name] = app.Refused("offsets of group "+name, app.BrokerError(o.Err), "")
 		case d.State == "Dead" && len(o.Fetched) == 0 && len(d.Members) == 0:
 			failed[name] = app.Refused("group "+name, kerr.GroupIDNotFound, "")
 		}
@@ -167,7 +167,7 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 			found[name] = d
 			continue
 		}
-		why := app.Words(errors.Join(err, g.Err))
+		why := app.BrokerError(errors.Join(err, g.Err))
 		if why != nil && !errors.Is(why, kerr.GroupIDNotFound) && !app.IsUnsupported(why) {
 			failed[name] = app.Refused("group "+name, why, "")
 			continue
@@ -189,7 +189,7 @@ func classic(ctx context.Context, adm *kadm.Client, names []string, found map[st
 		case ok && g.Err != nil:
 			failed[name] = app.Refused("group "+name, g.Err, "")
 		case !ok && err != nil:
-			failed[name] = app.Refused("group "+name, app.Words(err), "")
+			failed[name] = app.Refused("group "+name, app.BrokerError(err), "")
 		case !ok:
 			failed[name] = app.Refused("group "+name, kerr.GroupIDNotFound, "")
 		default:
@@ -282,10 +282,10 @@ func askEnds(ctx context.Context, adm *kadm.Client, topics []string) (e ends, er
 		return e, nil
 	}
 	if e.starts, err = adm.ListStartOffsets(ctx, topics...); err != nil {
-		return e, app.Refused("start offsets", app.Words(err), "")
+		return e, app.Refused("start offsets", app.BrokerError(err), "")
 	}
 	if e.latest, err = adm.ListEndOffsets(ctx, topics...); err != nil {
-		return e, app.Refused("end offsets", app.Words(err), "")
+		return e, app.Refused("end offsets", app.BrokerError(err), "")
 	}
 	return e, nil
 }

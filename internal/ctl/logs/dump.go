@@ -16,39 +16,39 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// parts are the arguments of dump.
+// parts are the possible arguments of dump.
 var parts = []string{"checkpoint", "journal", "segments"}
 
 func dump(a *app.App) *cobra.Command {
-	var w where
+	var w dirFlags
 	o := inspect.DumpOptions{}
 	var produce bool
 	c := &cobra.Command{
-		Use: "dump [checkpoint|journal|segments...]", Short: "Show what is in a directory: checkpoint, frames of the journal, batches, records",
+		Use: "dump [checkpoint|journal|segments...]", Short: "Print what a directory holds: checkpoint, journal frames, batches, records",
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
 				if !slices.Contains(parts, arg) {
-					return app.Usage("%s knows %s, not %q", cmd.CommandPath(), strings.Join(parts, ", "), arg)
+					return app.Usage("%s accepts %s, not %q", cmd.CommandPath(), strings.Join(parts, ", "), arg)
 				}
 			}
 			return nil
 		},
 		ValidArgs: parts,
-		Long: "dump shows what stands in the files, one line for each thing: what the checkpoint says of each partition, each frame of the journal with\n" +
-			"LSN, partition, offsets, bytes and the highest LSN that it knew to be durable, each batch of each segment; with --records each record. A\n" +
-			"frame counts where it lies beyond what the checkpoint says to be in segments. -o json prints one object a line. It changes nothing\n" +
-			"and works beside a running broker too, whose last writes may then look damaged. With --for-produce the records can be written to a\n" +
-			"broker again; what cannot be read is named, and the exit code is 4.",
+		Long: "dump prints the contents of the files, one item per line: the checkpoint's entry of each partition, each frame of the journal, each\n" +
+			"batch of each segment. With --records it prints each record, too. A frame has its LSN, partition, offsets, bytes and the highest durable LSN that\n" +
+			"it records. A start replays only frames beyond what the checkpoint says is in segments. -o json prints one object per line. dump\n" +
+			"changes nothing. It also works while a broker runs; the broker's last writes may then look damaged. With --for-produce it prints\n" +
+			"records that produce can write to a broker again. It names what it cannot read and then exits with 4.",
 		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n" +
 			"  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
 			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Partition < -1 || o.From < 0 {
-				return app.Usage("--partition and --from are 0 or more")
+				return app.Usage("--partition and --from must not be negative")
 			}
 			if produce && (o.Topic == "" || len(args) > 0 || o.Records || !a.Format().ForPeople()) {
-				return app.Usage("--for-produce prints the records of one --topic, wherever they are, and nothing else: give --topic, and leave "+
-					"%s, --records and -o out", strings.Join(parts, ", "))
+				return app.Usage("--for-produce prints only the records of one --topic, wherever they are: give --topic, and remove "+
+					"%s, --records and -o", strings.Join(parts, ", "))
 			}
 			at, err := w.find(cmd)
 			if err != nil {
@@ -68,27 +68,27 @@ func dump(a *app.App) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.Topic, "topic", "", "only this topic")
 	f.Int32Var(&o.Partition, "partition", -1, "only this partition; -1: all")
-	f.Int64Var(&o.From, "from", 0, "only what reaches to this offset or beyond")
-	f.Int64Var(&o.To, "to", 0, "only what begins before this offset; 0: no bound")
-	f.BoolVar(&o.Records, "records", false, "show each record")
-	f.BoolVar(&produce, "for-produce", false, "print the records of --topic as produce --input json reads them, and nothing else")
+	f.Int64Var(&o.From, "from", 0, "only items that reach this offset or beyond")
+	f.Int64Var(&o.To, "to", 0, "only items that start before this offset; 0: no bound")
+	f.BoolVar(&o.Records, "records", false, "print each record")
+	f.BoolVar(&produce, "for-produce", false, "print only the records of --topic, as produce --input json reads them")
 	return c
 }
 
-// warn says that a broker uses a directory.
+// warn prints a warning if a broker is using a directory.
 func warn(a *app.App, at inspect.Options) {
 	for _, p := range at.Places {
 		l, err := vfs.ReadOnly(at.FS).Lock(p.Path+"/"+storage.LockFile, "")
 		if errors.Is(err, vfs.ErrLocked) {
-			a.Note("warning: %s is in use: %v; what changes meanwhile may look damaged", p.Path, err)
+			a.Note("warning: %s is in use: %v; data that changes meanwhile may look damaged", p.Path, err)
 		}
 		if err == nil {
-			_ = l.Close() // it was only a look
+			_ = l.Close() // only checked, not used
 		}
 	}
 }
 
-// stream shows a dump as it comes: it may be longer than the memory.
+// stream prints a dump item by item: it may not fit into memory.
 func stream(cmd *cobra.Command, a *app.App, at inspect.Options, o inspect.DumpOptions) error {
 	out := bufio.NewWriterSize(a.Out, 64<<10)
 	encode := json.NewEncoder(out)
@@ -109,7 +109,7 @@ func stream(cmd *cobra.Command, a *app.App, at inspect.Options, o inspect.DumpOp
 	return nil
 }
 
-// line is an item for people.
+// line formats an item for people.
 func line(it *inspect.Item) string {
 	log := ""
 	if it.Partition != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 )
 
-// Internal topics have many partitions, of which a damage of a directory meets all in the
-// same way. Tables for people show them as one line; -o wide and -o json show each.
+// An internal topic has many partitions, and damage to a directory affects all of them alike.
+// Tables for people show them as one line; -o wide and -o json show each partition.
 
-// fold groups items in the order of the first of each group. Items whose key is empty are
+// fold groups items by key, in the order of each group's first item. Items with an empty key are
 // groups of their own.
 func fold[T any](items []T, key func(*T) string) [][]*T {
 	var groups [][]*T
@@ -27,7 +27,8 @@ func fold[T any](items []T, key func(*T) string) [][]*T {
 	return groups
 }
 
-// foldable is the key of a partition of an internal topic for fold, empty for any other.
+// foldable returns the key of a partition of an internal topic for fold, or "" for any other
+// partition.
 func foldable(wide bool, topic string, more ...any) string {
 	if wide || !inspect.Internal(topic) {
 		return ""
@@ -35,7 +36,7 @@ func foldable(wide bool, topic string, more ...any) string {
 	return fmt.Sprint(append([]any{topic, "\x00"}, more...)...)
 }
 
-// span names the partitions of one topic: "t-0 … -49 (50)".
+// span names partitions of one topic: "t-0 … -49 (50)".
 func span(topic string, partitions []int32) string {
 	slices.Sort(partitions)
 	partitions = slices.Compact(partitions)
@@ -51,8 +52,7 @@ func span(topic string, partitions []int32) string {
 	return fmt.Sprintf("%s (%d partitions)", topic, n)
 }
 
-// common is what texts have in common: the text if all are the same, otherwise how many
-// of them say something.
+// common returns the text if all are the same, otherwise how many of them are not empty.
 func common(texts []string) string {
 	said := slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s == "" })
 	distinct := slices.Compact(slices.Sorted(slices.Values(texts)))

@@ -27,28 +27,28 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// New is the command with all those below it.
+// New returns the command log.
 func New(a *app.App) *cobra.Command {
-	c := app.Parent("log", "Look at a data directory that no broker uses, find what is damaged, and repair it", dump(a), verifyCommand(a), repairCommand(a))
-	c.Long = "log works on files, without a broker: --dir names a data directory or a log directory, or --config chronikd's file of\n" +
-		"settings, of which data.dir, log.dirs and journal.dirs count. dump shows what is there, verify what is damaged, what a start\n" +
-		"would make of it and what would be missing; repair does what a start doesn't, on request and after a copy. docs/log.md lists\n" +
-		"every kind of damage."
+	c := app.Parent("log", "Inspect, verify and repair a data directory that no broker uses", dump(a), verifyCommand(a), repairCommand(a))
+	c.Long = "log works on files, without a broker. --dir names a data directory or a log directory. --config names chronikd's settings file,\n" +
+		"of which log uses data.dir, log.dirs and journal.dirs. dump prints what the directory holds. verify reports what is damaged, what\n" +
+		"a start would do about it and what would be missing. repair does what a start does not, on request and after a copy. docs/log.md\n" +
+		"lists every kind of damage."
 	return app.Local(c)
 }
 
-// where is which directories a command is about.
-type where struct {
+// dirFlags holds the flags that select the directories.
+type dirFlags struct {
 	dirs, journals []string
 	config         string
 	node           int32
 }
 
-func (w *where) flags(c *cobra.Command) {
-	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; may be repeated")
-	c.Flags().StringArrayVar(&w.journals, "journal", nil, "where the journal of the log directory is, if it is not in it (journal.dirs); one for each log directory, in the same order")
+func (w *dirFlags) flags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; repeatable")
+	c.Flags().StringArrayVar(&w.journals, "journal", nil, "journal of the log directory, if it is elsewhere (journal.dirs); one for each log directory, in the same order")
 	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
-	c.Flags().Int32Var(&w.node, "node-id", 1, "node.id of the broker, for metadata of which nothing is left but logs; --config has it")
+	c.Flags().Int32Var(&w.node, "node-id", 1, "node.id of the broker, to rebuild lost metadata from the logs; --config has it")
 	for _, name := range []string{"dir", "journal"} {
 		app.CompleteFlag(c, name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
@@ -59,8 +59,8 @@ func (w *where) flags(c *cobra.Command) {
 	})
 }
 
-// repair is the command that repairs the directories that the flags name, with more flags.
-func (w *where) repair(more ...string) string {
+// repair returns the command that repairs the selected directories, with more flags.
+func (w *dirFlags) repair(more ...string) string {
 	words := []string{"chronikctl", "log", "repair"}
 	for _, d := range w.dirs {
 		words = append(words, "--dir", d)
@@ -74,30 +74,30 @@ func (w *where) repair(more ...string) string {
 	return health.Command(append(words, more...)...)
 }
 
-// find returns what the flags name.
-func (w *where) find(cmd *cobra.Command) (inspect.Options, error) {
+// find returns the directories that the flags select.
+func (w *dirFlags) find(cmd *cobra.Command) (inspect.Options, error) {
 	switch {
 	case w.config != "" && len(w.dirs)+len(w.journals) > 0:
-		return inspect.Options{}, app.Usage("--config names the directories: leave out --dir and --journal")
+		return inspect.Options{}, app.Usage("--config names the directories: remove --dir and --journal")
 	case w.config != "":
 		return configured(w.config)
 	case len(w.dirs) == 0:
-		return inspect.Options{}, app.Usage("--dir is missing: a data directory, or a log directory; see %s --help", cmd.CommandPath())
+		return inspect.Options{}, app.Usage("--dir is missing: give a data directory or a log directory; see %s --help", cmd.CommandPath())
 	}
 	o, err := inspect.Find(vfs.OS(), w.dirs, w.journals)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return o, denied(err)
 	case errors.Is(err, inspect.ErrNotData):
-		return o, app.Usage("--dir %w; name chronikd's data.dir, or one of its log.dirs", err)
+		return o, app.Usage("--dir %w; give chronikd's data.dir or one of its log.dirs", err)
 	case err != nil:
-		return o, app.Usage("--dir: %w; name chronikd's data.dir, or one of its log.dirs", err)
+		return o, app.Usage("--dir: %w; give chronikd's data.dir or one of its log.dirs", err)
 	}
 	o.Node = w.node
 	return o, nil
 }
 
-// configured returns the directories of a broker's configuration file.
+// configured returns the directories in a broker's configuration file.
 func configured(file string) (o inspect.Options, err error) {
 	profiles, err := durability.NewSet()
 	if err != nil {
@@ -150,17 +150,17 @@ func listed(value string) (list []string) {
 	return list
 }
 
-// explained puts what to do behind an error of looking at directories.
+// explained adds a remedy to an error about a directory.
 func explained(what string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return denied(fmt.Errorf("%s: %w", what, err))
 	case errors.Is(err, storage.ErrLocked):
-		return fmt.Errorf("%s: %w; stop that broker first, or look at a copy or a snapshot of the directory", what, err)
+		return fmt.Errorf("%s: %w; stop that broker first, or use a copy or snapshot of the directory", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
 func denied(err error) error {
-	return fmt.Errorf("%w; run it as the user that the broker runs as: sudo -u chronik chronikctl log …", err)
+	return fmt.Errorf("%w; run it as the broker's user: sudo -u chronik chronikctl log …", err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// Root makes no files in a directory of another user; whoever may not read one is told
-// as whom to come.
+// repair does not create files as root in another user's directory. If a directory cannot be read,
+// the error names the user to run as.
 func TestOwnersAreNotLockedOut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// writer prints the records of a dump as produce --input json reads them, each offset of
-// a partition once and in order.
+// writer prints the records of a dump as produce --input json reads them: each offset of a
+// partition once, in order.
 type writer struct {
 	a    *app.App
 	out  *bufio.Writer
-	next map[int32]int64 // by partition: the first offset that was not printed
-	// counts is of the last frame: whether a start would read it from the journal.
+	next map[int32]int64 // first offset that was not printed, by partition
+	// counts reports whether a start would replay the last frame from the journal.
 	counts bool
 	damage int
 }
 
-// forProduce prints the records of a topic: those in segments, and then those that are in
-// the journal only.
+// forProduce prints the records of a topic: those in segments, then those that are only in the
+// journal.
 func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.DumpOptions) error {
 	w := &writer{a: a, out: bufio.NewWriterSize(a.Out, 64<<10), next: map[int32]int64{}}
 	o.Records, o.Checkpoint = true, false
@@ -55,7 +55,7 @@ func (w *writer) item(it *inspect.Item) error {
 		w.damage++
 		w.a.Note("warning: %s", line(it))
 	case it.Batch != nil:
-		w.counts = true // of a segment
+		w.counts = true // a batch of a segment
 	case it.Frame != nil:
 		w.counts = it.Frame.Counts
 	case it.Record != nil && w.counts && *it.Offset >= w.next[*it.Partition]:

@@ -18,19 +18,19 @@ import (
 )
 
 func repairCommand(a *app.App) *cobra.Command {
-	var w where
+	var w dirFlags
 	var backup string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "repair", Short: "Repair what a start doesn't, after a copy of every file that is changed", Args: app.Args(0, 0, "no argument; --dir says where"),
-		Long: "repair looks as verify does and says each thing that it would do, with exactly what is lost by it; --dry-run ends there. Then it asks,\n" +
-			"copies every file that it will change or remove to --backup, with a manifest that names the way back, does it, and looks again. What a\n" +
-			"start heals by itself it leaves to the start. It may be interrupted at any moment: a start, or another repair, goes on from there.\n" +
-			"It ends with 4 where something is left that it can't repair.",
+		Use: "repair", Short: "Repair what a start does not, after copying every file that it changes", Args: app.Args(0, 0, "no argument; --dir says where"),
+		Long: "repair verifies the directory and lists each action with exactly what is lost by it; --dry-run only lists. Then it asks, copies\n" +
+			"every file that it will change or remove to --backup, with a manifest that says how to undo the repair, performs the actions, and\n" +
+			"verifies again. It leaves to the start what a start heals. It may be interrupted at any time: a start, or another repair,\n" +
+			"continues from there. It exits with 4 if it cannot repair everything.",
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
-				return app.Usage("--backup is missing: a new directory, on another disk if possible, for a copy of every file that is changed; --dry-run says which")
+				return app.Usage("--backup is missing: give a new directory, on another disk if possible, for a copy of every file that repair changes; --dry-run lists them")
 			}
 			o, err := w.find(cmd)
 			if err != nil {
@@ -46,7 +46,7 @@ func repairCommand(a *app.App) *cobra.Command {
 			if err := owner(o); err != nil {
 				return err
 			}
-			// The copies say where they came from.
+			// The manifest has absolute paths.
 			if o, backup, err = absolute(o, backup); err != nil {
 				return err
 			}
@@ -54,24 +54,24 @@ func repairCommand(a *app.App) *cobra.Command {
 		},
 	}
 	w.flags(c)
-	c.Flags().StringVar(&backup, "backup", "", "new directory for the copies; needed, but for --dry-run")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done, and what that loses")
+	c.Flags().StringVar(&backup, "backup", "", "new directory for the copies; required unless --dry-run is given")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be done, and what would be lost")
 	app.CompleteFlag(c, "backup", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	})
 	return c
 }
 
-// repaired is what programs see of a repair.
+// repaired is the answer of a repair.
 type repaired struct {
 	DryRun bool `json:"dryRun"`
 	*inspect.Plan
 	Loses  []inspect.Loss `json:"loses"`
 	Backup string         `json:"backup,omitempty"`
-	Clean  bool           `json:"clean"` // afterwards; of a dry run: nothing was done
+	Clean  bool           `json:"clean"` // afterwards; false for a dry run
 }
 
-// absolute makes all paths independent of the working directory.
+// absolute makes all paths absolute.
 func absolute(o inspect.Options, backup string) (inspect.Options, string, error) {
 	var first error
 	abs := func(p string) string {
@@ -93,22 +93,22 @@ func absolute(o inspect.Options, backup string) (inspect.Options, string, error)
 	return o, abs(backup), first
 }
 
-// owner refuses to make files as root that the broker's user could not open.
+// owner refuses to create files as root that the broker's user could not open.
 func owner(o inspect.Options) error {
 	for _, p := range o.Places {
 		in, err := os.Stat(p.Path)
 		if err != nil {
-			continue // Begin says so
+			continue // Begin reports the error
 		}
 		if st, ok := in.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && st.Uid != 0 {
-			return app.Usage("repair %s: it belongs to user %d, who could not open what root makes there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
+			return app.Usage("repair %s: it belongs to user %d, who could not open files that root creates there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
 		}
 	}
 	return nil
 }
 
-// wayBack is how a repair is undone.
-const wayBack = "The manifest.json there will name the way back."
+// wayBack says how to undo a repair.
+const wayBack = "The manifest.json there will say how to undo it."
 
 // runRepair asks and repairs.
 func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string) (err error) {
@@ -144,12 +144,12 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 	return plan(a, out)
 }
 
-// foldActs groups acts that do the same to partitions of an internal topic.
+// foldActs groups equal acts on partitions of an internal topic.
 func foldActs(acts []inspect.Act, wide bool) [][]*inspect.Act {
 	return fold(acts, func(a *inspect.Act) string { return foldable(wide, a.Topic, a.Dir, a.What) })
 }
 
-// partitionsOf names the partitions of acts that were folded.
+// partitionsOf names the partitions of folded acts.
 func partitionsOf(group []*inspect.Act) string {
 	var parts []int32
 	for _, a := range group {
@@ -158,7 +158,7 @@ func partitionsOf(group []*inspect.Act) string {
 	return span(group[0].Topic, parts)
 }
 
-// lossesOf is what acts that were folded lose.
+// lossesOf returns what folded acts lose.
 func lossesOf(group []*inspect.Act) string {
 	var texts []string
 	for _, a := range group {
@@ -167,7 +167,7 @@ func lossesOf(group []*inspect.Act) string {
 	return common(texts)
 }
 
-// what is an act, or several that were folded, in a line.
+// what formats an act, or several folded ones, as a line.
 func what(group []*inspect.Act) string {
 	text := group[0].Dir + ": "
 	if parts := partitionsOf(group); parts != "" {
@@ -176,8 +176,8 @@ func what(group []*inspect.Act) string {
 	return text + group[0].What + "; loses " + lossesOf(group)
 }
 
-// losses is what an act loses: each range of offsets, how many records that is at most,
-// and what else is gone.
+// losses returns what an act loses: each range of offsets with its maximum number of records, and
+// other losses.
 func losses(a *inspect.Act) string {
 	var texts []string
 	for _, l := range a.Loses {
@@ -196,12 +196,12 @@ func losses(a *inspect.Act) string {
 	return strings.Join(texts, ", ")
 }
 
-// plan shows what was done, or would be, and what is left.
+// plan prints what was done, or would be, and what remains.
 func plan(a *app.App, out repaired) error {
 	if out.Loses == nil {
 		out.Loses = []inspect.Loss{}
 	}
-	head, empty := "DONE", "nothing is to be repaired"
+	head, empty := "DONE", "nothing to repair"
 	if out.DryRun {
 		head = "WOULD DO"
 	}
@@ -228,7 +228,7 @@ func plan(a *app.App, out repaired) error {
 		tables = append(tables, left)
 	}
 	if out.Backup != "" {
-		tables = append(tables, &output.Table{Title: "what was changed is copied in " + out.Backup + "; its manifest.json names the way back"})
+		tables = append(tables, &output.Table{Title: "copies of all changed files are in " + out.Backup + "; its manifest.json says how to undo the repair"})
 	}
 	if err := a.Print(out, tables...); err != nil {
 		return err

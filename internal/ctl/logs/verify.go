@@ -16,13 +16,13 @@ import (
 )
 
 func verifyCommand(a *app.App) *cobra.Command {
-	var w where
+	var w dirFlags
 	c := &cobra.Command{
-		Use: "verify", Short: "Find what is damaged, what a start would make of it, and what would be missing", Args: app.Args(0, 0, "no argument; --dir says where"),
-		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It names each damage with\n" +
-			"its place, says what a start would do about it, where each partition would end, and which acknowledged records would be missing.\n" +
-			"It changes nothing, and keeps a broker from starting meanwhile. What a start puts right by itself is no reason for concern, and is\n" +
-			"listed too. It ends with 4 where something else is found.",
+		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing", Args: app.Args(0, 0, "no argument; --dir says where"),
+		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists each damage with\n" +
+			"its place, what a start would do about it, where each partition would end, and which acknowledged records would be missing. It\n" +
+			"changes nothing, but no broker can start on the directory meanwhile. It also lists what a start heals, which is no reason for\n" +
+			"concern. It exits with 4 if it finds anything else.",
 		Example: "  chronikctl log verify --dir /var/lib/chronik\n  chronikctl log verify --config /etc/chronik/chronikd.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := w.find(cmd)
@@ -40,7 +40,7 @@ func verifyCommand(a *app.App) *cobra.Command {
 	return c
 }
 
-// runVerify verifies with a bar on a terminal.
+// runVerify verifies, with a progress bar on a terminal.
 func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Report, error) {
 	bar := output.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
@@ -52,7 +52,7 @@ func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Repo
 	return r, nil
 }
 
-// report is what programs see of a look.
+// report is the answer of verify.
 type report struct {
 	Clean   bool   `json:"clean"`
 	Refused bool   `json:"startRefused"`
@@ -125,7 +125,7 @@ func findings(r *inspect.Report, wide bool) *output.Table {
 	return t
 }
 
-// partitions shows those of which something is to be said, or all.
+// partitions lists the partitions that are affected, or all.
 func partitions(r *inspect.Report, all bool) *output.Table {
 	t := &output.Table{Columns: []string{"PARTITION", "START#", "+IN SEGMENTS#", "END#", "+FRAMES#", "+BATCHES#", "STATE", "MISSING"}}
 	var shown []inspect.Partition
@@ -157,7 +157,7 @@ func offsetsOf(list []inspect.Loss) string {
 	return strings.Join(texts, ", ")
 }
 
-// state is what becomes of a partition at a start.
+// state returns the state of a partition after a start.
 func state(e inspect.Effect) string {
 	switch e {
 	case inspect.Offline:
@@ -167,12 +167,12 @@ func state(e inspect.Effect) string {
 	case inspect.Serves:
 		return "damaged"
 	case inspect.Aside:
-		return "ready, something is set aside"
+		return "ready, some data quarantined"
 	}
 	return "ready"
 }
 
-// summary says in a line what a start would come to.
+// summary describes the result of a start in one line.
 func summary(r *inspect.Report) string {
 	frames, ready := 0, 0
 	for _, d := range r.Directories {
@@ -215,7 +215,7 @@ func summary(r *inspect.Report) string {
 	return summary + "; no acknowledged record is lost"
 }
 
-// since names the checkpoints behind which nothing is known.
+// since names the oldest checkpoint; nothing is known of what followed it.
 func since(r *inspect.Report) string {
 	var first time.Time
 	for _, d := range r.Directories {

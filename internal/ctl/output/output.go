@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Format is how an answer is shown.
+// Format is an output format.
 type Format string
 
 // The formats.
@@ -28,23 +28,22 @@ const (
 	YAML Format = "yaml"
 )
 
-// ForPeople says whether the format is a table.
+// ForPeople reports whether the format is a table.
 func (f Format) ForPeople() bool { return f != JSON && f != YAML }
 
-// Table is rows below a heading.
+// Table is a table with a heading.
 type Table struct {
-	// Title stands above the table; empty for none.
+	// Title is printed above the table, if not empty.
 	Title string
-	// Columns are the heads. One that begins with "+" is shown with -o wide only,
-	// one that ends with "#" is aligned to the right. Without columns the title is
-	// all there is.
+	// Columns are the column heads. A prefix "+" shows the column with -o wide only, a suffix "#"
+	// aligns it to the right. Without columns only the title is printed.
 	Columns []string
 	Rows    [][]string
-	// Empty stands instead of a table without rows; empty prints the heads.
+	// Empty is printed instead of a table without rows; if it is empty, the heads are.
 	Empty string
 }
 
-// Add appends a row; each cell is printed by fmt.
+// Add appends a row and formats each cell with fmt.Sprint.
 func (t *Table) Add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -53,7 +52,7 @@ func (t *Table) Add(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Print shows v as JSON or YAML, or the tables to people.
+// Print prints v as JSON or YAML, or the tables for people.
 func Print(w io.Writer, f Format, v any, tables ...*Table) error {
 	switch f {
 	case JSON:
@@ -89,8 +88,7 @@ func printJSON(w io.Writer, v any) error {
 	return write(w, b.Bytes())
 }
 
-// printYAML goes through JSON, which YAML contains, so that names, order and
-// values are the same.
+// printYAML converts JSON, which is valid YAML, so that names, order and values are the same.
 func printYAML(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -110,11 +108,11 @@ func printYAML(w io.Writer, v any) error {
 	return write(w, b.Bytes())
 }
 
-// block takes JSON's braces and quotes out of a document. What is text stays
-// text: the encoder quotes what would read as something else.
+// block removes JSON's braces and quotes. Texts stay texts: the encoder quotes what would read as
+// something else.
 func block(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode && len(n.Content) == 0 {
-		return // {} and [] are the only way to write them
+		return // {} and [] have no other form
 	}
 	n.Style = 0
 	for _, c := range n.Content {
@@ -122,7 +120,7 @@ func block(n *yaml.Node) {
 	}
 }
 
-// write renders the table with two blanks between columns.
+// write renders the table with two spaces between columns.
 func (t *Table) write(b *bytes.Buffer, wide bool) {
 	if t.Title != "" {
 		b.WriteString(t.Title + "\n")
@@ -180,8 +178,7 @@ func align(b *bytes.Buffer, lines [][]string, right []bool) {
 	}
 }
 
-// cell is a text that stays in its line: control characters, which a client may
-// have put into its id, are shown as escapes. Nothing at all is a dash.
+// cell returns a text without control characters, or a dash for an empty one.
 func cell(s string) string {
 	if s == "" {
 		return "-"
@@ -189,8 +186,7 @@ func cell(s string) string {
 	return Plain(s)
 }
 
-// Plain shows control characters as escapes, so that a text stays in its line and changes
-// nothing else on a terminal.
+// Plain escapes control characters, so that a text stays on its line and cannot affect a terminal.
 func Plain(s string) string {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return s

@@ -34,7 +34,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// value has what YAML could misread.
+// value contains texts that YAML could misread.
 type value struct {
 	Zeta  string         `json:"zeta"`
 	Alpha []string       `json:"alpha"`

@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// Bounds of the line.
+// Bounds of the progress line.
 const (
 	every = 100 * time.Millisecond
 	width = 30 // characters of the bar
 )
 
-// Bar is one line of progress. A nil Bar shows nothing. It may be used by
-// several goroutines.
+// Bar is a progress bar on one line of a terminal, which it erases at the end. It starts no
+// goroutine: Add draws it, at most ten times a second. A nil Bar draws nothing. It is safe for
+// concurrent use.
 type Bar struct {
 	w     io.Writer
 	what  string
-	total int64 // 0 where it is not known
+	total int64 // 0 if unknown
 
 	mu    sync.Mutex
 	done  int64
@@ -27,8 +28,8 @@ type Bar struct {
 	drawn time.Time
 }
 
-// NewBar returns a bar that draws to w, or nil where show is false. total is in the
-// units of Add; 0 counts without an end.
+// NewBar returns a bar that draws to w, or nil if show is false. total is in the units of Add; 0
+// means unknown.
 func NewBar(w io.Writer, show bool, what string, total int64) *Bar {
 	if !show {
 		return nil
@@ -36,7 +37,7 @@ func NewBar(w io.Writer, show bool, what string, total int64) *Bar {
 	return &Bar{w: w, what: what, total: total, begun: time.Now()}
 }
 
-// Add says that n more are done.
+// Add adds n to the progress.
 func (b *Bar) Add(n int64) {
 	if b == nil {
 		return
@@ -52,7 +53,7 @@ func (b *Bar) Add(n int64) {
 	fmt.Fprintf(b.w, "\r%s\x1b[K", b.line(now.Sub(b.begun)))
 }
 
-// line is what is drawn after so long.
+// line returns the text of the bar after the given time.
 func (b *Bar) line(after time.Duration) string {
 	rate := float64(b.done) / max(after.Seconds(), 1e-3)
 	if b.total <= 0 {
@@ -67,7 +68,7 @@ func (b *Bar) line(after time.Duration) string {
 	return text
 }
 
-// End takes the line away.
+// End erases the line.
 func (b *Bar) End() {
 	if b == nil {
 		return

@@ -12,8 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Record is a record in JSON. A key or value that is not UTF-8 is in the field that ends
-// with Base64, and the other one is left out: null is a key or value that is null.
+// Record is a record in JSON. A key or value that is not valid UTF-8 is in the field that ends with
+// Base64, and the other field is absent: null means a null key or value. Decoding an encoded record
+// restores key, value, headers and timestamp exactly.
 type Record struct {
 	Topic       string       `json:"topic,omitempty"`
 	Partition   *int32       `json:"partition,omitempty"`
@@ -33,25 +34,25 @@ type Header struct {
 	ValueBase64 []byte       `json:"valueBase64,omitempty"`
 }
 
-// OptionalText is a string, null, or not there.
+// OptionalText is a string, null, or absent.
 type OptionalText struct {
-	there bool
-	text  *string // nil for null
+	present bool
+	text    *string // nil for null
 }
 
-// IsZero reports whether it is not there.
-func (t OptionalText) IsZero() bool { return !t.there }
+// IsZero reports whether the text is absent.
+func (t OptionalText) IsZero() bool { return !t.present }
 
-// MarshalJSON writes a string or null. As all of this JSON it is not for HTML.
+// MarshalJSON writes a string or null, without escaping for HTML.
 func (t OptionalText) MarshalJSON() ([]byte, error) { return plain(t.text) }
 
 // UnmarshalJSON reads a string or null.
 func (t *OptionalText) UnmarshalJSON(p []byte) error {
-	t.there = true
+	t.present = true
 	return json.Unmarshal(p, &t.text)
 }
 
-// FromKafka turns a record that was read into JSON's.
+// FromKafka converts a record from the client library.
 func FromKafka(r *kgo.Record) Record {
 	j := RecordOf(r.Topic, r.Partition, r.Offset, r.Timestamp, r.Key, r.Value)
 	for _, h := range r.Headers {
@@ -60,7 +61,7 @@ func FromKafka(r *kgo.Record) Record {
 	return j
 }
 
-// RecordOf is a record without headers.
+// RecordOf returns a record without headers.
 func RecordOf(topic string, partition int32, offset int64, at time.Time, key, value []byte) Record {
 	j := Record{Topic: topic, Partition: &partition, Offset: &offset, Timestamp: at.UTC()}
 	j.Key, j.KeyBase64 = split(key)
@@ -77,7 +78,7 @@ func (j *Record) AddHeader(name string, value []byte) {
 
 func split(b []byte) (text OptionalText, binary []byte) {
 	if b == nil {
-		return OptionalText{there: true}, nil
+		return OptionalText{present: true}, nil
 	}
 	if !utf8.Valid(b) {
 		return OptionalText{}, b
@@ -86,10 +87,10 @@ func split(b []byte) (text OptionalText, binary []byte) {
 	return OptionalText{true, &s}, nil
 }
 
-// EncodeRecord is a record as one line, without a line feed.
+// EncodeRecord returns a record as one line of JSON without a line feed.
 func EncodeRecord(r *kgo.Record) ([]byte, error) { return FromKafka(r).Line() }
 
-// Line is the record as one line, without a line feed.
+// Line returns the record as one line of JSON without a line feed.
 func (j Record) Line() ([]byte, error) {
 	line, err := plain(j)
 	if err != nil {
@@ -98,7 +99,7 @@ func (j Record) Line() ([]byte, error) {
 	return line, nil
 }
 
-// plain is json.Marshal that leaves <, > and & as they are.
+// plain is json.Marshal without escaping <, > and &.
 func plain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -109,8 +110,7 @@ func plain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// IsRecord reports whether a line is a record as Line prints it: with the place that it came
-// from.
+// IsRecord reports whether a line is a record as Line prints it, with topic, partition and offset.
 func IsRecord(line []byte) bool {
 	var j Record
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -118,16 +118,15 @@ func IsRecord(line []byte) bool {
 	return d.Decode(&j) == nil && j.Topic != "" && j.Partition != nil && j.Offset != nil
 }
 
-// DecodeRecord reads a record to be written. Its topic and offset do not count: where
-// it goes is the writer's to say. Its partition is -1 where the line has none. An
-// unknown field is an error: it may be a misspelt one.
+// DecodeRecord parses a record to produce. It ignores topic and offset. The partition is -1 if the
+// line has none. Unknown fields are errors, because they may be misspelt.
 func DecodeRecord(line []byte) (*kgo.Record, error) {
 	var j Record
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&j); err != nil {
 		if strings.Contains(err.Error(), `unknown field "what"`) {
-			err = fmt.Errorf("%w: that is a line of chronikctl log dump, which prints with --for-produce what can be written", err)
+			err = fmt.Errorf("%w: this is a line of chronikctl log dump; --for-produce prints records that can be written", err)
 		}
 		return nil, err
 	}
@@ -158,7 +157,7 @@ func DecodeRecord(line []byte) (*kgo.Record, error) {
 func join(what string, t OptionalText, binary []byte) ([]byte, error) {
 	switch {
 	case t.text != nil && binary != nil:
-		return nil, fmt.Errorf("%s and %sBase64 stand beside each other; give one", what, what)
+		return nil, fmt.Errorf("both %s and %sBase64 are given; give one", what, what)
 	case t.text != nil:
 		return []byte(*t.text), nil
 	}

@@ -37,7 +37,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		Headers: []kgo.RecordHeader{{Key: "a"}, {Key: "a", Value: []byte{}}, {Key: "", Value: []byte{0x80}}}})
 }
 
-// null is a tombstone and nothing else.
+// null always means a tombstone.
 func TestBytesAreNotNull(t *testing.T) {
 	line, err := EncodeRecord(&kgo.Record{Key: []byte{0xff}, Value: []byte{0xfe}, Timestamp: time.UnixMilli(0), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{0xfd}}}})
 	if want := `{"partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","keyBase64":"/w==","valueBase64":"/g==","headers":[{"name":"h","valueBase64":"/Q=="}]}`; err != nil || string(line) != want {
@@ -57,7 +57,7 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 		"[]":                             "cannot unmarshal",
 		`{"valu":"x"}`:                   "unknown field",
 		`{"value":"x"}{}`:                "more than one",
-		`{"key":"x","keyBase64":"eA=="}`: "beside each other",
+		`{"key":"x","keyBase64":"eA=="}`: "both key and keyBase64 are given",
 		`{"headers":[{"name":"h","value":"x","valueBase64":"eA=="}]}`: "header h",
 	} {
 		if r, err := DecodeRecord([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {

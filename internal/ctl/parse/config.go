@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Configs is KeyValues of configs: a time or a size may be written with its unit.
+// Configs parses configs as KeyValues does, and accepts times and sizes with units.
 func Configs(list []string) (map[string]string, error) {
 	for _, s := range list {
 		if _, _, err := KeyValue(s); err != nil {
@@ -27,9 +27,9 @@ func Configs(list []string) (map[string]string, error) {
 	return m, nil
 }
 
-// Config turns a value with a unit into the number that a config of this name takes:
-// retention.ms=7d into 604800000, segment.bytes=512MiB into 536870912. Kafka's names end
-// with their unit. Any other value is returned as it is.
+// Config converts a value with a unit to the unit of the config: retention.ms=7d to 604800000,
+// segment.bytes=512MiB to 536870912. The names of Kafka's configs end with their unit. It returns
+// other values unchanged.
 func Config(name, value string) (string, error) {
 	if _, err := strconv.ParseInt(value, 10, 64); err == nil || value == "" {
 		return value, nil
@@ -49,15 +49,14 @@ func Config(name, value string) (string, error) {
 			"hours": {time.Hour, unit}}[unit]
 		d, ok := Duration(value)
 		if !ok || d%each.one != 0 {
-			return "", fmt.Errorf("%s: %q is no whole number of %s; write one, or 90s, 5m, 12h, 7d", name, value, each.words)
+			return "", fmt.Errorf("%s: %q is not a whole number of %s; write one, or 90s, 5m, 12h, 7d", name, value, each.words)
 		}
 		return strconv.FormatInt(int64(d/each.one), 10), nil
 	}
 	return value, nil
 }
 
-// Size reads a number of bytes that is not negative: 1048576, 512KiB, 1.5GiB, or 10MB for
-// powers of ten.
+// Size parses a non-negative number of bytes: 1048576, 512KiB, 1.5GiB, or 10MB for powers of ten.
 func Size(s string) (int64, error) {
 	number := strings.TrimRight(s, "BKMGTikb ")
 	unit, known := map[string]float64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
@@ -65,7 +64,7 @@ func Size(s string) (int64, error) {
 	n, err := strconv.ParseFloat(number, 64)
 	bytes := n * unit
 	if err != nil || !known || !(bytes >= 0 && bytes < math.MaxInt64) || bytes != math.Trunc(bytes) {
-		return 0, fmt.Errorf("%q is no number of bytes; write 1048576, 512KiB, 1GiB, or 10MB for powers of ten", s)
+		return 0, fmt.Errorf("%q is not a number of bytes; write 1048576, 512KiB, 1GiB, or 10MB for powers of ten", s)
 	}
 	return int64(bytes), nil
 }

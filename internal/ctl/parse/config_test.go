@@ -19,8 +19,8 @@ func TestConfigsTakeUnits(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"retention.ms=soon": `retention.ms: "soon" is no whole number of milliseconds; write one, or 90s, 5m, 12h, 7d`, "retention.ms=1.5": "milliseconds", "retention.ms=10us": "milliseconds",
-		"log.retention.hours=90m": "hours", "segment.bytes=many": `segment.bytes: "many" is no number of bytes`, "segment.bytes=1G": "1GiB", "segment.bytes=-1MiB": "bytes",
+		"retention.ms=soon": `retention.ms: "soon" is not a whole number of milliseconds; write one, or 90s, 5m, 12h, 7d`, "retention.ms=1.5": "milliseconds", "retention.ms=10us": "milliseconds",
+		"log.retention.hours=90m": "hours", "segment.bytes=many": `segment.bytes: "many" is not a number of bytes`, "segment.bytes=1G": "1GiB", "segment.bytes=-1MiB": "bytes",
 		"segment.bytes=0.3KiB": "bytes", "segment.bytes=9e99TiB": "bytes", "segment.bytes=NaN": "bytes", "segment.bytes=InfB": "bytes",
 	} {
 		name, value, _ := strings.Cut(in, "=")

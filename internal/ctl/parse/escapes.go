@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Escapes replaces what a shell makes hard to write: \t, \n, \r, \0, \xHH for a byte, and
-// \\ for a backslash. They are those of consume --format.
+// Escapes replaces the escapes \t, \n, \r, \0, \xHH (a byte) and \\, as consume --format does.
 func Escapes(s string) (string, error) {
 	var b strings.Builder
 	for {
@@ -36,7 +35,7 @@ func Escapes(s string) (string, error) {
 			}
 			b.WriteByte(byte(v))
 		default:
-			return "", fmt.Errorf(`%q: after a backslash stands one of t, n, r, 0, xHH or another backslash`, s)
+			return "", fmt.Errorf(`%q: a backslash must be followed by t, n, r, 0, xHH or another backslash`, s)
 		}
 		s = rest[n:]
 	}

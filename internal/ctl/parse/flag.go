@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// DurationFlag is a flag's value: a duration that may be in days, 7d.
+// DurationFlag is a flag with a duration, which may be in days: 7d.
 type DurationFlag time.Duration
 
-// Value is the duration.
+// Value returns the duration.
 func (d DurationFlag) Value() time.Duration { return time.Duration(d) }
 
-// String is how the duration is shown as a default.
+// String formats the duration as a default value.
 func (d DurationFlag) String() string { return time.Duration(d).String() }
 
-// Set reads what was written. A negative duration is left to the command to refuse, which
-// knows its bounds.
+// Set parses a duration. It accepts negative ones: the command knows its bounds.
 func (d *DurationFlag) Set(s string) error {
 	v, ok := Duration(s)
 	if !ok {
@@ -28,5 +27,5 @@ func (d *DurationFlag) Set(s string) error {
 	return nil
 }
 
-// Type is what --help shows behind the flag's name.
+// Type returns the placeholder that --help shows.
 func (*DurationFlag) Type() string { return "duration" }

@@ -9,21 +9,20 @@ import (
 	"unicode"
 )
 
-// TopicOffset is one line of a file of offsets.
+// TopicOffset is a line of a file of offsets.
 type TopicOffset struct {
-	Group     string `json:"group,omitempty"` // empty where the line has none
+	Group     string `json:"group,omitempty"` // empty if the line has none
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 }
 
-// maxOffsets bounds a file of offsets, in lines.
+// maxOffsets bounds the number of offsets in a file.
 const maxOffsets = 1_000_000
 
-// Offsets reads lines TOPIC,PARTITION,OFFSET, or with GROUP before them, as
-// WriteOffsets and Kafka's own tool write them: the latter quotes names as it
-// likes. Blank lines and those that begin with # do not count; each partition may
-// stand there once for a group.
+// Offsets reads lines TOPIC,PARTITION,OFFSET, optionally with GROUP in front, as written by
+// WriteOffsets and by Kafka's own tool, which may quote names. It ignores empty lines and those
+// that start with #. A partition may occur once per group.
 func Offsets(r io.Reader) ([]TopicOffset, error) {
 	type place struct {
 		group     string
@@ -43,7 +42,7 @@ func Offsets(r io.Reader) ([]TopicOffset, error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if first, twice := seen[place{o.Group, o.Topic, o.Partition}]; twice {
-			return nil, fmt.Errorf("line %d: %s partition %d stands in line %d already", n, o.Topic, o.Partition, first)
+			return nil, fmt.Errorf("line %d: %s partition %d is already in line %d", n, o.Topic, o.Partition, first)
 		}
 		if len(all) == maxOffsets {
 			return nil, fmt.Errorf("line %d: more than %d offsets", n, maxOffsets)
@@ -77,8 +76,8 @@ func offsetLine(line string) (o TopicOffset, err error) {
 	return o, nil
 }
 
-// fields takes a line of comma-separated fields apart (RFC 4180). Blanks around a
-// field do not count, unless they are within its quotes.
+// fields splits a line of comma-separated fields (RFC 4180). It removes blanks around a field, but
+// not within quotes.
 func fields(line string) (all []string, ok bool) {
 	for rest := line; ; {
 		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
@@ -101,7 +100,7 @@ func fields(line string) (all []string, ok bool) {
 			if rest = after; !strings.HasPrefix(rest, `"`) {
 				break
 			}
-			field.WriteByte('"') // two of them stand for one
+			field.WriteByte('"') // a doubled quote
 			rest = rest[1:]
 		}
 		all = append(all, field.String())
@@ -116,7 +115,7 @@ func fields(line string) (all []string, ok bool) {
 	}
 }
 
-// WriteOffsets writes what Offsets reads back as the same.
+// WriteOffsets writes offsets such that Offsets reads them back.
 func WriteOffsets(w io.Writer, list []TopicOffset) error {
 	var b strings.Builder
 	for _, o := range list {
@@ -129,8 +128,7 @@ func WriteOffsets(w io.Writer, list []TopicOffset) error {
 	return err
 }
 
-// quoted is a name as a field: in quotes where it could be taken for something
-// else (RFC 4180).
+// quoted returns a name as a field, in quotes if necessary (RFC 4180).
 func quoted(name string) string {
 	if name != "" && name[0] != '#' && strings.TrimSpace(name) == name && !strings.ContainsAny(name, "\",") {
 		return name

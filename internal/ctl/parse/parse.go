@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// KeyValue takes name=value apart. The name is not empty; the value may contain
-// further "=".
+// KeyValue splits name=value. The name must not be empty; the value may contain "=".
 func KeyValue(s string) (name, value string, err error) {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -22,7 +21,7 @@ func KeyValue(s string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// KeyValues takes a list of name=value apart; a name may stand there once.
+// KeyValues splits a list of name=value. Names must be unique.
 func KeyValues(list []string) (map[string]string, error) {
 	m := make(map[string]string, len(list))
 	for _, s := range list {
@@ -38,10 +37,10 @@ func KeyValues(list []string) (map[string]string, error) {
 	return m, nil
 }
 
-// maxPartitions bounds a list of partitions: more are a typing mistake.
+// maxPartitions bounds a list of partitions, to catch typing mistakes.
 const maxPartitions = 100_000
 
-// Partitions reads 3, 0,2,5-7: sorted, each once. Empty is nil.
+// Partitions parses 3 or 0,2,5-7. The result is sorted without duplicates, and nil for "".
 func Partitions(s string) ([]int32, error) {
 	if s == "" {
 		return nil, nil
@@ -55,7 +54,7 @@ func Partitions(s string) ([]int32, error) {
 		from, err1 := strconv.ParseUint(first, 10, 31)
 		to, err2 := strconv.ParseUint(last, 10, 31)
 		if err1 != nil || err2 != nil || to < from || to-from >= maxPartitions || len(all) >= maxPartitions {
-			return nil, fmt.Errorf("%q is no partition or range of them; write 3 or 0,2,5-7", part)
+			return nil, fmt.Errorf("%q is not a partition or a range of partitions; write 3 or 0,2,5-7", part)
 		}
 		for p := from; p <= to; p++ {
 			all = append(all, int32(p))
@@ -65,7 +64,7 @@ func Partitions(s string) ([]int32, error) {
 	return slices.Compact(all), nil
 }
 
-// TopicPartitions reads TOPIC or TOPIC:PARTITIONS. No partitions means all.
+// TopicPartitions parses TOPIC or TOPIC:PARTITIONS. No partitions means all.
 func TopicPartitions(s string) (topic string, partitions []int32, err error) {
 	topic, list, some := strings.Cut(s, ":")
 	if topic == "" || some && list == "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind is how a Position is meant.
+// Kind is the kind of a Position.
 type Kind uint8
 
 // The kinds of positions.
@@ -15,19 +15,19 @@ const (
 	Earliest Kind = iota
 	Latest
 	At       // an offset
-	BeforeN  // so many records before the end
-	FromTime // the first record that is not older
+	BeforeN  // a number of records before the end
+	FromTime // the first record that is not older than a time
 )
 
-// Position is a place in a partition.
+// Position is a position in a partition.
 type Position struct {
 	Kind   Kind
-	Offset int64     // of At; of BeforeN the number of records
-	Time   time.Time // of FromTime
+	Offset int64     // offset of At; number of records of BeforeN
+	Time   time.Time // time of FromTime
 }
 
-// ReadPosition reads earliest, latest, an offset, -N for N records before the end, or
-// whatever Time reads.
+// ReadPosition parses earliest, latest, an offset, -N for N records before the end, or what Time
+// parses.
 func ReadPosition(s string, now time.Time) (Position, error) {
 	switch strings.ToLower(s) {
 	case "earliest", "beginning", "start":
@@ -38,7 +38,7 @@ func ReadPosition(s string, now time.Time) (Position, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && s[0] != '+' {
 		if s[0] == '-' {
 			if n == 0 || n == -1<<63 {
-				return Position{}, fmt.Errorf("%q is no number of records before the end", s)
+				return Position{}, fmt.Errorf("%q is not a number of records before the end", s)
 			}
 			return Position{Kind: BeforeN, Offset: -n}, nil
 		}
@@ -51,7 +51,7 @@ func ReadPosition(s string, now time.Time) (Position, error) {
 	return Position{Kind: FromTime, Time: t}, nil
 }
 
-// String is how the position would be written.
+// String returns the position as ReadPosition accepts it.
 func (p Position) String() string {
 	switch p.Kind {
 	case Earliest:

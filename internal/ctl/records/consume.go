@@ -71,7 +71,7 @@ func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topics []str
 	if err != nil {
 		return err
 	}
-	if err := r.offered(ctx); err != nil {
+	if err := r.checkProtocol(ctx); err != nil {
 		return err
 	}
 	cl, err := a.Client(ctx, o.client(r)...)
@@ -82,18 +82,18 @@ func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topics []str
 	r.client = cl
 	if o.group == "" {
 		if len(r.left) == 0 && !o.follow {
-			return r.unread()
+			return r.lostErrors()
 		}
 		cl.AddConsumePartitions(from)
 	}
 	r.bar = output.NewBar(a.Err, !o.follow && cli.IsTerminal(a.Err) && !cli.IsTerminal(a.Out), r.title(), r.total())
 	defer r.bar.End()
-	return errors.Join(r.run(ctx), r.flush(), r.unread())
+	return errors.Join(r.run(ctx), r.flush(), r.lostErrors())
 }
 
 func newReader(a *app.App, o *consumeOptions, topics []string) *reader {
 	return &reader{consumeOptions: o, topics: topics, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
-		left: map[partition]span{}, lost: map[partition]error{}, paused: map[partition]time.Time{}, last: map[partition]*kgo.Record{}, own: map[partition]bool{}}
+		left: map[partition]span{}, lost: map[partition]error{}, paused: map[partition]time.Time{}, last: map[partition]*kgo.Record{}, assignedNow: map[partition]bool{}}
 }
 
 // matching returns the names of the topics that the expressions match.

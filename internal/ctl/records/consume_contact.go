@@ -51,11 +51,11 @@ func (r *reader) watchContact() {
 		return
 	}
 	switch err := r.contact.last(); {
-	case err != nil && !r.away:
+	case err != nil && !r.lostContact:
 		r.note("note: %v; waiting for the broker until interrupted", err)
-		r.away = true
-	case err == nil && r.away:
+		r.lostContact = true
+	case err == nil && r.lostContact:
 		r.note("note: the broker answers again")
-		r.away = false
+		r.lostContact = false
 	}
 }

@@ -55,7 +55,7 @@ type probe struct {
 func (r *reader) probe(ctx context.Context, at partition) (*probe, error) {
 	topics, err := r.admin.ListTopicsWithInternal(ctx, at.topic)
 	if err != nil {
-		return nil, app.Words(err)
+		return nil, app.BrokerError(err)
 	}
 	d, ok := topics[at.topic].Partitions[at.index]
 	if !ok {

@@ -23,8 +23,8 @@ func (r *reader) assigned(_ context.Context, _ *kgo.Client, now map[string][]int
 	defer r.mu.Unlock()
 	r.started = true
 	for _, p := range flat(now) {
-		r.news = append(r.news, p)
-		r.own[p] = true
+		r.newlyAssigned = append(r.newlyAssigned, p)
+		r.assignedNow[p] = true
 	}
 }
 
@@ -32,11 +32,11 @@ func (r *reader) revoked(_ context.Context, _ *kgo.Client, lost map[string][]int
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gone := flat(lost)
-	r.gone = append(r.gone, gone...)
+	r.newlyRevoked = append(r.newlyRevoked, gone...)
 	for _, p := range gone {
-		delete(r.own, p)
+		delete(r.assignedNow, p)
 	}
-	r.news = slices.DeleteFunc(r.news, func(p partition) bool { return slices.Contains(gone, p) })
+	r.newlyAssigned = slices.DeleteFunc(r.newlyAssigned, func(p partition) bool { return slices.Contains(gone, p) })
 }
 
 // flat returns the partitions of all topics.
@@ -49,15 +49,15 @@ func flat(topics map[string][]int32) (all []partition) {
 	return all
 }
 
-// offered returns an error if a broker does not support the requested group protocol. The client
-// would otherwise silently join with the other protocol.
-func (r *reader) offered(ctx context.Context) error {
+// checkProtocol returns an error if a broker does not support the requested group protocol. The
+// client would otherwise silently join with the other protocol.
+func (r *reader) checkProtocol(ctx context.Context) error {
 	if r.protocol != nextGen {
 		return nil
 	}
 	brokers, err := r.admin.ApiVersions(ctx)
 	if err != nil {
-		return app.Refused("consume "+r.title(), app.Words(err), "")
+		return app.Refused("consume "+r.title(), app.BrokerError(err), "")
 	}
 	for _, b := range brokers.Sorted() {
 		if newest, ok := b.KeyMaxVersion(int16(kmsg.ConsumerGroupHeartbeat)); b.Err == nil && (!ok || newest < 1) {
@@ -67,16 +67,16 @@ func (r *reader) offered(ctx context.Context) error {
 	return nil
 }
 
-// awaits reports whether the group assigns partitions to this member that have not arrived yet.
-// With the consumer protocol a member starts without the partitions that others still have; with
-// the classic protocol the first assignment is complete.
-func (r *reader) awaits(ctx context.Context) (bool, error) {
+// awaitsAssignment reports whether the group assigns partitions to this member that have not
+// arrived yet. With the consumer protocol a member starts without the partitions that others still
+// have; with the classic protocol the first assignment is complete.
+func (r *reader) awaitsAssignment(ctx context.Context) (bool, error) {
 	if r.protocol != nextGen {
 		return false, nil
 	}
 	found, err := r.admin.DescribeConsumerGroups(ctx, r.group)
 	if err = errors.Join(err, found[r.group].Err); err != nil {
-		return false, app.Refused("group "+r.group, app.Words(err), "")
+		return false, app.Refused("group "+r.group, app.BrokerError(err), "")
 	}
 	id, _ := r.client.GroupMetadata()
 	r.mu.Lock()
@@ -87,7 +87,7 @@ func (r *reader) awaits(ctx context.Context) (bool, error) {
 		}
 		for topic, indexes := range m.TargetAssignment {
 			for i := range indexes {
-				if !r.own[partition{topic, i}] {
+				if !r.assignedNow[partition{topic, i}] {
 					return true, nil
 				}
 			}
@@ -99,8 +99,8 @@ func (r *reader) awaits(ctx context.Context) (bool, error) {
 // reassign plans what to read of newly assigned partitions and forgets revoked ones.
 func (r *reader) reassign(ctx context.Context) error {
 	r.mu.Lock()
-	news, gone := r.news, r.gone
-	r.news, r.gone = nil, nil
+	news, gone := r.newlyAssigned, r.newlyRevoked
+	r.newlyAssigned, r.newlyRevoked = nil, nil
 	r.mu.Unlock()
 	for _, p := range gone {
 		delete(r.left, p)
@@ -110,7 +110,7 @@ func (r *reader) reassign(ctx context.Context) error {
 	}
 	committed, err := r.admin.FetchOffsetsForTopics(ctx, r.group, r.topics...)
 	if err != nil {
-		return app.Refused("offsets of group "+r.group, app.Words(err), "")
+		return app.Refused("offsets of group "+r.group, app.BrokerError(err), "")
 	}
 	at := map[partition]int64{}
 	begun := app.OffsetRanges{}

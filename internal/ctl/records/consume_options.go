@@ -13,10 +13,10 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-const formatHelp = "--format: %t topic, %p partition, %o offset, %k key, %v value, %d timestamp in ms, %d{go[2006-01-02T15:04:05Z07:00]} date, %e leader\n" +
-	"epoch, %H number of headers, %h{%k=%v } each header, %K and %V lengths of key and value, %k{hex} and %v{base64} encodings,\n" +
-	"\\n line feed, \\t tab, %% percent sign. " +
-	"consume adds no line feed to the format."
+const formatHelp = "In --format, %t is the topic, %p the partition, %o the offset, %k the key, %v the value. %d is the timestamp in ms,\n" +
+	"%d{go[2006-01-02T15:04:05Z07:00]} a date, %e the leader epoch. %H is the number of headers, %h{%k=%v } prints each. %K and\n" +
+	"%V are the lengths of key and value, %k{hex} and %v{base64} encode them. \\n is a line feed, \\t a tab, %% a percent sign.\n" +
+	"No line feed is added."
 
 // The group protocols.
 const (

@@ -58,20 +58,20 @@ type reader struct {
 	note   func(format string, args ...any) // prints a line for people
 	line   []byte
 
-	left    map[partition]span      // partitions that have unread records, or are followed
-	lost    map[partition]error     // partitions that cannot be read, see lose
-	paused  map[partition]time.Time // partitions with fetching paused until then, see failed
-	ends    app.OffsetRanges        // offsets when the command started
-	printed int64                   // number of records
-	away    bool                    // the loss of the broker or the group has been reported
-	contact contact
-	last    map[partition]*kgo.Record // printed by a group member and not committed yet
+	left        map[partition]span      // partitions that have unread records, or are followed
+	lost        map[partition]error     // partitions that cannot be read, see lose
+	paused      map[partition]time.Time // partitions with fetching paused until then, see failed
+	ends        app.OffsetRanges        // offsets when the command started
+	printed     int64                   // number of records
+	lostContact bool                    // the loss of the broker or the group has been reported
+	contact     contact
+	last        map[partition]*kgo.Record // printed by a group member and not committed yet
 
-	mu      sync.Mutex         // guards the fields that the client's group callbacks write
-	news    []partition        // assigned, not yet handled by reassign
-	gone    []partition        // revoked, not yet handled by reassign
-	started bool               // the first assignment has arrived
-	own     map[partition]bool // partitions that the member has now
+	mu            sync.Mutex         // guards the fields that the client's group callbacks write
+	newlyAssigned []partition        // assigned, not yet handled by reassign
+	newlyRevoked  []partition        // revoked, not yet handled by reassign
+	started       bool               // the first assignment has arrived
+	assignedNow   map[partition]bool // partitions that the member has now
 }
 
 // title names the topics for messages.
@@ -183,8 +183,8 @@ func (r *reader) endless() bool { return r.follow && r.until == "" }
 // run prints records until it reaches all ends or the count, or ctx ends.
 func (r *reader) run(ctx context.Context) error {
 	for {
-		if r.over() {
-			if more, err := r.awaits(ctx); !more || err != nil {
+		if r.finished() {
+			if more, err := r.awaitsAssignment(ctx); !more || err != nil {
 				return err
 			}
 		}
@@ -224,8 +224,8 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// over reports whether everything is read.
-func (r *reader) over() bool {
+// finished reports whether everything is read.
+func (r *reader) finished() bool {
 	if r.endless() || len(r.left) > 0 {
 		return false
 	}
@@ -234,7 +234,7 @@ func (r *reader) over() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.started && len(r.news) == 0
+	return r.started && len(r.newlyAssigned) == 0
 }
 
 // failure handles the errors of a poll. It returns the first error that ends the command.
@@ -242,11 +242,11 @@ func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 	for _, e := range fetches.Errors() {
 		switch {
 		case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, context.Canceled):
-		case r.follow && passing(e.Err):
-			if !r.away {
+		case r.follow && temporary(e.Err):
+			if !r.lostContact {
 				r.note("note: %v; retrying until interrupted", e.Err)
 			}
-			r.away = true
+			r.lostContact = true
 		case e.Topic == "":
 			return app.Refused("consume "+r.title(), e.Err, "")
 		default:
@@ -258,9 +258,9 @@ func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 	return nil
 }
 
-// passing reports whether a member has left its group only until a broker is back: the client keeps
-// trying, as it does without a group.
-func passing(err error) bool {
+// temporary reports whether a member has left its group only until a broker is back: the client
+// keeps trying, as it does without a group.
+func temporary(err error) bool {
 	var session *kgo.ErrGroupSession
 	var k *kerr.Error
 	return errors.As(err, &session) && (!errors.As(err, &k) || k.Retriable)
@@ -278,9 +278,9 @@ func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
 
 // record prints one record and reports whether the count is reached.
 func (r *reader) record(rec *kgo.Record) (full bool, err error) {
-	r.away = r.away && r.group == ""
+	r.lostContact = r.lostContact && r.group == ""
 	p := partition{rec.Topic, rec.Partition}
-	r.found(p)
+	r.recovered(p)
 	s, waiting := r.left[p]
 	if r.endless() {
 		r.left[p] = span{rec.Offset + 1, s.end}

@@ -46,7 +46,7 @@ func TestAMemberOutlivesItsBroker(t *testing.T) {
 		{errors.New("another"), false},
 		{kerr.CoordinatorNotAvailable, false},
 	} {
-		if got := passing(c.err); got != c.want {
+		if got := temporary(c.err); got != c.want {
 			t.Errorf("%v: %t", c.err, got)
 		}
 	}
@@ -79,7 +79,7 @@ func TestOnlyWhatWasThereIsPrinted(t *testing.T) {
 		}
 	}
 	_ = r.flush()
-	if out.String() != "v0\nv0\nv1\n" || len(r.left) != 0 || !r.over() {
+	if out.String() != "v0\nv0\nv1\n" || len(r.left) != 0 || !r.finished() {
 		t.Errorf("printed %q, still waiting for %v", out.String(), r.left)
 	}
 }
@@ -137,8 +137,8 @@ func TestAMemberForgetsWhatItLost(t *testing.T) {
 	if err := r.reassign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, kept := r.left[partition{"t", 1}]; !kept || len(r.left) != 1 || len(r.news) != 0 || len(r.own) != 0 {
-		t.Errorf("left %v, news %v", r.left, r.news)
+	if _, kept := r.left[partition{"t", 1}]; !kept || len(r.left) != 1 || len(r.newlyAssigned) != 0 || len(r.assignedNow) != 0 {
+		t.Errorf("left %v, news %v", r.left, r.newlyAssigned)
 	}
 }
 

@@ -50,7 +50,7 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 		return err
 	}
 	defer in.Close()
-	said, way := newVerdicts(), &detour{}
+	said, way := newLastErrors(), &openPartitioner{}
 	cl, err := a.Client(cmd.Context(), append([]kgo.Opt{kgo.WithLogger(said), kgo.RecordPartitioner(way)}, o.client(topic)...)...)
 	if err != nil {
 		return err
@@ -59,11 +59,11 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 	if way.closed, err = checkTopic(cmd.Context(), a, cl, topic); err != nil {
 		return err
 	}
-	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
+	if len(way.closed) > 0 && o.partition < 0 && !o.samePartition {
 		a.Note("note: %s cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause", way)
 	}
 	bar := output.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
-	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
+	w := &writer{client: cl, topic: topic, o: o, bar: bar, lastErrors: said, timeout: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
 	a.Note("%s written to %s", text.Count(n, "record"), topic)

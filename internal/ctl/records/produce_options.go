@@ -20,19 +20,19 @@ const maxLine = 64 << 20
 
 // produceOptions holds the flags of produce.
 type produceOptions struct {
-	file        string
-	input       string
-	separator   string
-	partition   int32
-	keepPlace   bool
-	acks        string
-	compression string
-	headers     []string
-	batchBytes  size
-	rate        float64
-	emptyNull   bool
-	tombstone   bool
-	timestamp   string
+	file          string
+	input         string
+	separator     string
+	partition     int32
+	samePartition bool
+	acks          string
+	compression   string
+	headers       []string
+	batchBytes    size
+	rate          float64
+	emptyNull     bool
+	tombstone     bool
+	timestamp     string
 
 	at     time.Time          // parsed timestamp; zero for the time of writing
 	common []kgo.RecordHeader // headers of every record
@@ -50,7 +50,7 @@ func (o *produceOptions) flags(c *cobra.Command) {
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "write null for an empty value, which deletes the key in a compacted topic")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value of every record, with the escapes of -k; repeatable")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 chooses by key, without a key batch by batch")
-	f.BoolVar(&o.keepPlace, "same-partition", false, "with --input json, write each record to the partition that it names")
+	f.BoolVar(&o.samePartition, "same-partition", false, "with --input json, write each record to the partition that it names")
 	f.StringVar(&o.acks, "acks", "all", "replicas that must have a record before it is acknowledged: all, 1 (the leader) or 0 (none)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
 	o.batchBytes = 1_000_000
@@ -89,7 +89,7 @@ func (o *produceOptions) check() error {
 		return app.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
 	case o.partition < -1:
 		return app.Usage("--partition %d: partitions start at 0; -1 chooses by key", o.partition)
-	case o.keepPlace && (o.input != "json" || o.partition >= 0):
+	case o.samePartition && (o.input != "json" || o.partition >= 0):
 		return app.Usage("--same-partition needs --input json and excludes --partition: each record names its partition")
 	case !(o.rate >= 0 && o.rate <= 1e9):
 		return app.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
@@ -155,7 +155,7 @@ func (o *produceOptions) client(topic string) []kgo.Opt {
 		// before they are sent. The writer has its own timeout.
 		opts = append(opts, kgo.RecordDeliveryTimeout(0))
 	}
-	if o.partition >= 0 || o.keepPlace {
+	if o.partition >= 0 || o.samePartition {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
 	return opts

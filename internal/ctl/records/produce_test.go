@@ -59,7 +59,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 
 // The last error of a partition is kept until the broker answers without an error.
 func TestVerdictsAreOfThePartition(t *testing.T) {
-	v := newVerdicts()
+	v := newLastErrors()
 	v.Log(kgo.LogLevelDebug, "produced", "broker", "1", "to", "a[0{retrying@-1,1(KAFKA_STORAGE_ERROR: Disk error when trying to access log file on the disk.)}, 3{0=>1}]")
 	if v.of(0) != kerr.KafkaStorageError || v.of(3) != nil || v.of(-1) != kerr.KafkaStorageError {
 		t.Errorf("%v, %v, %v", v.of(0), v.of(3), v.of(-1))
@@ -80,7 +80,7 @@ func quoted(b []byte) string {
 
 func TestARateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, begin := newPace(20), time.Now()
+		p, begin := newRateLimit(20), time.Now()
 		for range 41 {
 			if err := p.wait(t.Context()); err != nil {
 				t.Fatal(err)
@@ -89,16 +89,16 @@ func TestARateIsKept(t *testing.T) {
 		if took := time.Since(begin); took != 2*time.Second {
 			t.Errorf("41 records at 20 a second took %v", took)
 		}
-		if p := newPace(0); p.wait(t.Context()) != nil || time.Since(begin) != 2*time.Second {
+		if p := newRateLimit(0); p.wait(t.Context()) != nil || time.Since(begin) != 2*time.Second {
 			t.Error("wait blocks without a rate")
 		}
 	})
 }
 
-// stall does not call back while answers arrive, however old the waiting records are.
+// stallTimer does not call back while answers arrive, however old the waiting records are.
 func TestAStallIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s stall
+		var s stallTimer
 		begin, fired := time.Now(), time.Duration(0)
 		s.begin(30*time.Second, func() { fired = time.Since(begin) })
 		time.Sleep(time.Minute) // nothing in flight
@@ -123,7 +123,7 @@ func TestAStallIsNoticed(t *testing.T) {
 }
 
 func TestARecordKeepsItsPartition(t *testing.T) {
-	o := produceOptions{input: "json", partition: -1, keepPlace: true}
+	o := produceOptions{input: "json", partition: -1, samePartition: true}
 	r, err := o.record([]byte(`{"partition":7,"value":"v"}`))
 	if err != nil || r.Partition != 7 {
 		t.Errorf("%+v, %v", r, err)

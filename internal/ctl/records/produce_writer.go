@@ -18,20 +18,20 @@ import (
 // writer produces the lines of the input. The client calls it back on its own goroutines, therefore
 // the lock.
 type writer struct {
-	client *kgo.Client
-	topic  string
-	o      *produceOptions
-	bar    *output.Bar
-	said   *verdicts
+	client     *kgo.Client
+	topic      string
+	o          *produceOptions
+	bar        *output.Bar
+	lastErrors *lastErrors
 	// patience is how long the broker may acknowledge nothing while records are in flight.
-	patience time.Duration
+	timeout time.Duration
 
 	broken chan struct{} // closed by the first failure
 
 	mu    sync.Mutex
 	acked int64
 	err   error // the first failure
-	idle  stall
+	idle  stallTimer
 }
 
 // errUnanswered is the error of a record that was not acknowledged in time.
@@ -44,7 +44,7 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	w.mu.Lock()
-	w.idle.begin(w.patience, func() { cancel(errUnanswered) })
+	w.idle.begin(w.timeout, func() { cancel(errUnanswered) })
 	w.mu.Unlock()
 	// A read from a terminal or a pipe cannot be interrupted, so lines does not wait for the
 	// goroutine that reads.
@@ -74,7 +74,7 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 64<<10), maxLine)
 	scan.Split(wholeLines)
-	headers, pace := w.o.common, newPace(w.o.rate)
+	headers, pace := w.o.common, newRateLimit(w.o.rate)
 	for line := 1; scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
 		if line == 1 && !w.o.chosen && output.IsRecord(scan.Bytes()) {
@@ -117,7 +117,7 @@ func (o *produceOptions) record(line []byte) (*kgo.Record, error) {
 		if o.partition >= 0 {
 			rec.Partition = o.partition
 		}
-		if o.keepPlace && rec.Partition < 0 {
+		if o.samePartition && rec.Partition < 0 {
 			return nil, errors.New("--same-partition needs a partition in every record")
 		}
 		return rec, nil
@@ -157,7 +157,7 @@ func (w *writer) done(line int, size int64, rec *kgo.Record, err error) {
 	w.idle.answered()
 	w.mu.Unlock()
 	if err != nil {
-		w.fail(w.o.refused(line, w.topic, rec, err, w.said.of(rec.Partition)))
+		w.fail(w.o.refused(line, w.topic, rec, err, w.lastErrors.of(rec.Partition)))
 		return
 	}
 	w.bar.Add(size)
@@ -176,21 +176,21 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// pace limits the rate of records.
-type pace struct {
+// rateLimit limits the rate of records.
+type rateLimit struct {
 	gap  time.Duration
 	next time.Time
 }
 
-func newPace(rate float64) *pace {
+func newRateLimit(rate float64) *rateLimit {
 	if rate <= 0 {
-		return &pace{}
+		return &rateLimit{}
 	}
-	return &pace{gap: max(1, time.Duration(float64(time.Second)/rate)), next: time.Now()}
+	return &rateLimit{gap: max(1, time.Duration(float64(time.Second)/rate)), next: time.Now()}
 }
 
 // wait blocks until the next record may be sent, or ctx ends.
-func (p *pace) wait(ctx context.Context) error {
+func (p *rateLimit) wait(ctx context.Context) error {
 	if p.gap == 0 {
 		return nil
 	}

@@ -14,7 +14,7 @@ var opened = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 func bytesOf(n int64) *int64 { return &n }
 
-// busy is a broker after so many seconds of an even load.
+// busy returns a sample after some seconds of a constant load.
 func busy(seconds int64) *sample {
 	s := &sample{at: opened.Add(time.Duration(seconds) * time.Second), admin: 1,
 		brokers: []brokerNow{{1, "127.0.0.1:9092", 30}, {2, "127.0.0.2:9092", 12}},
@@ -24,9 +24,9 @@ func busy(seconds int64) *sample {
 			{Topic: "orders", Partitions: 2, Records: 20_000 * seconds, Ends: map[int32]int64{0: 10_000 * seconds, 1: 10_000 * seconds}},
 		},
 		groups: []groupNow{
-			{name: "audit", Standing: group.Standing{State: "Stable", Members: 3, Lag: 1000 - 10*seconds, Committed: 50 * seconds}},
-			{name: "billing", Standing: group.Standing{State: "Empty", Lag: 70 * seconds, Committed: 7}},
-			{name: "lost", Standing: group.Standing{State: "Dead"}, err: errors.New("group lost: no coordinator")},
+			{name: "audit", Progress: group.Progress{State: "Stable", Members: 3, Lag: 1000 - 10*seconds, Committed: 50 * seconds}},
+			{name: "billing", Progress: group.Progress{State: "Empty", Lag: 70 * seconds, Committed: 7}},
+			{name: "lost", Progress: group.Progress{State: "Dead"}, err: errors.New("group lost: no coordinator")},
 		},
 		metrics: map[string]float64{
 			"chronik_connections": 3, "process_resident_memory_bytes": 64 << 20, "chronik_requests_total": float64(500 * seconds),

@@ -12,25 +12,25 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// grid is a table that can be sorted by each of its columns.
+// grid is a table that can be sorted by any column.
 type grid struct {
-	title   string
-	columns []string
-	usual   int // column that it is sorted by unless another is chosen
-	rows    [][]cell
-	empty   string // stands instead of no rows
+	title       string
+	columns     []string
+	defaultSort int // default sort column
+	rows        [][]cell
+	empty       string // text for a table without rows
 }
 
-// cell is a text, or a number as people read it.
+// cell is a text, or a number and its text.
 type cell struct {
 	text   string
-	n      float64 // NaN for an unknown one
+	n      float64 // NaN if unknown
 	number bool
 }
 
 func word(s string) cell { return cell{text: output.Plain(s)} }
 
-// number is a cell that show makes a text of; a question mark where it is not known.
+// number returns a cell with the text that show returns, or a question mark if v is nil.
 func number[T int | int32 | int64 | float64](v *T, show func(float64) string) cell {
 	if v == nil {
 		return cell{text: "?", n: math.NaN(), number: true}
@@ -38,8 +38,8 @@ func number[T int | int32 | int64 | float64](v *T, show func(float64) string) ce
 	return cell{text: show(float64(*v)), n: float64(*v), number: true}
 }
 
-// sort orders the rows by a column: numbers from the largest, texts from A; unknown ones
-// come last. Rows that are equal there stay in their order, which is by name.
+// sort sorts the rows by a column: numbers descending, texts ascending, unknown ones last. It is
+// stable: equal rows stay sorted by name.
 func (g *grid) sort(by int, reversed bool) {
 	by = min(by, len(g.columns)-1)
 	slices.SortStableFunc(g.rows, func(x, y []cell) int {
@@ -68,7 +68,7 @@ func b2i(b bool) int {
 // numeric reports whether a column holds numbers.
 func (g *grid) numeric(column int) bool { return len(g.rows) > 0 && g.rows[0][column].number }
 
-// table is the grid as a command's answer.
+// table returns the grid as a command's answer.
 func (g *grid) table() *output.Table {
 	t := &output.Table{Title: g.title, Empty: g.empty}
 	for i, c := range g.columns {
@@ -87,8 +87,8 @@ func (g *grid) table() *output.Table {
 	return t
 }
 
-// lines are the head and the rows from the first'th on, at most height lines in all and no
-// wider than width. The head marks the column that the rows are sorted by.
+// lines returns the head and the rows starting at first, in at most height lines and width columns.
+// The head marks the sort column.
 func (g *grid) lines(width, height, first, by int, reversed bool) (head string, rows []string) {
 	shown := g.rows[min(first, len(g.rows)):]
 	shown = shown[:min(len(shown), max(height-1, 0))]
@@ -107,7 +107,7 @@ func (g *grid) lines(width, height, first, by int, reversed bool) (head string, 
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 	}
-	// Long names give way to numbers.
+	// Shorten long names before numbers.
 	for over := sum(widths) + 2*(len(widths)-1) - width; over > 0; {
 		widest := -1
 		for i := range widths {
@@ -153,7 +153,7 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// cut shortens a text to so many characters.
+// cut shortens a text to width characters.
 func cut(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s
@@ -164,12 +164,12 @@ func cut(s string, width int) string {
 	return string([]rune(s)[:width-1]) + "…"
 }
 
-// Numbers for people.
+// Formats of numbers.
 
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
 
-// many is a count or a rate of counts: 0.4, 12, 5,400, 1.25M.
-func many(v float64) string {
+// formatCount formats a count or a rate: 0.4, 12, 5400, 1.25M.
+func formatCount(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
 		return "0"
@@ -185,12 +185,12 @@ func many(v float64) string {
 	return fmt.Sprintf("%.2fG", v/1e9)
 }
 
-// signed is many with the sign of growth.
+// signed is many with a plus sign for growth.
 func signed(v float64) string {
 	if v > 0 {
-		return "+" + many(v)
+		return "+" + formatCount(v)
 	}
-	return many(v)
+	return formatCount(v)
 }
 
 func size(v float64) string { return text.Bytes(int64(v)) }

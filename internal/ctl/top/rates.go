@@ -11,33 +11,33 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/topic"
 )
 
-// Report is what happened between two samples. Rates are per second; null is unknown.
+// Report is the difference between two samples. Rates are per second; null is unknown.
 type Report struct {
 	At      time.Time `json:"at"`
-	Seconds float64   `json:"seconds"` // that the rates are measured over
+	Seconds float64   `json:"seconds"` // duration of the measurement
 	Brokers []Broker  `json:"brokers"`
 	Topics  []Topic   `json:"topics"`
 	Groups  []Group   `json:"groups"`
 	Clients []Client  `json:"clients"`
-	Missing []string  `json:"missing"` // what could not be asked, and why
+	Missing []string  `json:"missing"` // what could not be fetched, and why
 }
 
-// Broker is what a broker does. Only the one behind the admin port has more than its leads.
+// Broker holds the rates of a broker. Only the broker behind the admin port has more than Leads.
 type Broker struct {
 	ID          int32    `json:"id"`
 	Address     string   `json:"address"`
-	Leads       int      `json:"leads"` // partitions
+	Leads       int      `json:"leads"` // partitions that it leads
 	Connections *float64 `json:"connections"`
 	Requests    *float64 `json:"requestsPerSecond"`
 	BytesIn     *float64 `json:"bytesInPerSecond"`
 	BytesOut    *float64 `json:"bytesOutPerSecond"`
 	Syncs       *float64 `json:"syncsPerSecond"` // fdatasync calls of its journals
-	SyncMs      *float64 `json:"syncMs"`         // mean duration of one of them
+	SyncMs      *float64 `json:"syncMs"`         // mean duration of a sync
 	CPU         *float64 `json:"cpus"`           // processors in use
 	Memory      *float64 `json:"memoryBytes"`    // resident
 }
 
-// Topic is what a topic takes.
+// Topic holds the rates of a topic.
 type Topic struct {
 	Topic      string  `json:"topic"`
 	Internal   bool    `json:"internal"`
@@ -47,33 +47,33 @@ type Topic struct {
 	Size       *int64  `json:"sizeBytes"`
 }
 
-// Group is how a group gets on.
+// Group holds the rates of a group.
 type Group struct {
 	Group   string   `json:"group"`
 	State   string   `json:"state"`
 	Members *int     `json:"members"`
-	Read    *float64 `json:"recordsPerSecond"` // by its commits
+	Read    *float64 `json:"recordsPerSecond"` // according to its commits
 	Lag     *int64   `json:"lag"`
-	Growth  *float64 `json:"lagGrowthPerSecond"` // below 0 where it catches up
+	Growth  *float64 `json:"lagGrowthPerSecond"` // negative if the group is catching up
 	Error   string   `json:"error,omitempty"`
 }
 
-// Client is all open connections with one client id from one host.
+// Client sums all open connections with one client id from one host.
 type Client struct {
 	ClientID    string  `json:"clientId"`
 	Host        string  `json:"host"`
-	Software    string  `json:"software"` // with its version, as the client named itself
+	Software    string  `json:"software"` // with its version, as the client reports it
 	Connections int     `json:"connections"`
 	Requests    float64 `json:"requestsPerSecond"`
 	RecordsIn   float64 `json:"recordsInPerSecond"`
 	BytesIn     float64 `json:"bytesInPerSecond"`
 	BytesOut    float64 `json:"bytesOutPerSecond"`
 	InFlight    int     `json:"inFlight"`
-	Throttled   bool    `json:"throttled"` // one of its connections is
+	Throttled   bool    `json:"throttled"` // at least one of its connections is
 }
 
-// between is what happened from one sample to a later one.
-func between(before, now *sample) *Report {
+// compare compares a sample with a later one.
+func compare(before, now *sample) *Report {
 	d := delta{before, now, now.at.Sub(before.at).Seconds()}
 	r := &Report{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing),
 		Brokers: []Broker{}, Topics: []Topic{}, Groups: []Group{}, Clients: []Client{}}
@@ -102,7 +102,7 @@ func between(before, now *sample) *Report {
 	return r
 }
 
-// hideInternal leaves internal topics out.
+// hideInternal removes internal topics.
 func (r *Report) hideInternal() {
 	r.Topics = slices.DeleteFunc(r.Topics, func(t Topic) bool { return t.Internal })
 }
@@ -113,8 +113,8 @@ type delta struct {
 	seconds     float64
 }
 
-// rate is how fast a counter grew. One that has fallen began again at 0: its broker was
-// restarted.
+// rate returns the growth of a counter per second. A counter that fell was reset by a restart of
+// its broker.
 func (d delta) rate(before, now float64) float64 {
 	if now < before {
 		before = 0
@@ -125,7 +125,7 @@ func (d delta) rate(before, now float64) float64 {
 	return (now - before) / d.seconds
 }
 
-// counter is the rate of a metric; nil where it is not known.
+// counter returns the rate of a metric, or nil if unknown.
 func (d delta) counter(name string) *float64 {
 	now, ok := d.now.metrics[name]
 	if !ok || d.before.metrics == nil {
@@ -135,7 +135,7 @@ func (d delta) counter(name string) *float64 {
 	return &r
 }
 
-// gauge is a metric's value; nil where it is not known.
+// gauge returns the value of a metric, or nil if unknown.
 func (d delta) gauge(name string) *float64 {
 	if v, ok := d.now.metrics[name]; ok {
 		return &v
@@ -164,7 +164,7 @@ func (d delta) topic(was *topic.Total, t topic.Total) Topic {
 	if was == nil {
 		was = &topic.Total{Ends: map[int32]int64{}}
 		for p := range t.Ends {
-			if d.before.topics != nil { // it is new, and so are all its records
+			if d.before.topics != nil { // a new topic: all its records are new
 				was.Ends[p] = 0
 			}
 		}
@@ -185,17 +185,17 @@ func (d delta) group(was groupNow, compared bool, g groupNow) Group {
 	}
 	x.Members, x.Lag = &g.Members, &g.Lag
 	if compared && d.seconds > 0 {
-		// An offset that was reset to an earlier one is no reading.
+		// An offset that was reset backwards was not read.
 		read, growth := max(float64(g.Committed-was.Committed), 0)/d.seconds, float64(g.Lag-was.Lag)/d.seconds
 		x.Read, x.Growth = &read, &growth
 	}
 	return x
 }
 
-// clients adds up connections by client id and host.
+// clients sums the connections by client id and host.
 func (d delta) clients() []Client {
 	type place struct{ id, host string }
-	type lasting struct { // a broker that was restarted numbers connections from 1 again
+	type lasting struct { // a restarted broker numbers connections from 1 again
 		id     uint64
 		opened time.Time
 	}
@@ -218,13 +218,13 @@ func (d delta) clients() []Client {
 		was := earlier[lasting{c.ID, c.Opened}]
 		switch {
 		case was != nil:
-		case d.before.admin < 0: // nothing is known of the time before
+		case d.before.admin < 0: // nothing is known about the time before
 			was = &c
 		default:
-			was = &api.Connection{} // it is new
+			was = &api.Connection{} // a new connection
 		}
 		if x.Software == "" {
-			x.Software = named(c.Software, c.Version)
+			x.Software = softwareName(c.Software, c.Version)
 		}
 		x.Connections++
 		x.InFlight += c.InFlight
@@ -241,7 +241,7 @@ func (d delta) clients() []Client {
 	return list
 }
 
-func named(software, version string) string {
+func softwareName(software, version string) string {
 	if software == "" || version == "" {
 		return software
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRatesAreOfTheTimeBetween(t *testing.T) {
-	r := between(busy(10), busy(14))
+	r := compare(busy(10), busy(14))
 	if r.Seconds != 4 || len(r.Brokers) != 2 || len(r.Topics) != 3 || len(r.Groups) != 3 || len(r.Clients) != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -41,10 +41,10 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	}
 }
 
-// What is new since the first sample counts whole; what was not known then does not.
+// Things created since the first sample count in full; unknown ones do not count.
 func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
 	empty := &sample{at: busy(0).at, admin: 1, metrics: map[string]float64{}, topics: busy(0).topics[:0]}
-	r := between(empty, busy(2))
+	r := compare(empty, busy(2))
 	if r.Topics[1].RecordsIn != 60 || r.Clients[1].Requests != 200 || *r.Brokers[0].Requests != 500 {
 		t.Errorf("%+v", r)
 	}
@@ -52,20 +52,20 @@ func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
 		t.Errorf("the reading of a group that was not known is %v", *r.Groups[0].Read)
 	}
 	unknown := &sample{at: busy(0).at, admin: -1}
-	r = between(unknown, busy(2))
+	r = compare(unknown, busy(2))
 	if r.Topics[1].RecordsIn != 0 || r.Clients[1].Requests != 0 || r.Brokers[0].Requests != nil {
 		t.Errorf("%+v", r)
 	}
 }
 
-// Counters that have fallen began again at 0: no rate is negative.
+// A counter that fell was reset to 0, so no rate is negative.
 func TestRatesAfterARestart(t *testing.T) {
 	before, now := busy(100), busy(2)
 	now.at = before.at.Add(2 * time.Second)
 	for i := range now.connections {
 		now.connections[i].Opened = opened.Add(time.Minute)
 	}
-	r := between(before, now)
+	r := compare(before, now)
 	if *r.Brokers[0].Requests != 500 || r.Clients[1].Requests != 200 {
 		t.Errorf("%v, %v", *r.Brokers[0].Requests, r.Clients[1].Requests)
 	}
@@ -74,16 +74,16 @@ func TestRatesAfterARestart(t *testing.T) {
 	}
 }
 
-// The JSON has a list where there is none, and null for what is not known.
+// The JSON has empty lists instead of null, and null for unknown values.
 func TestReportAsJSON(t *testing.T) {
-	text, err := json.Marshal(between(&sample{at: opened, admin: -1}, &sample{at: opened.Add(time.Second), admin: -1, brokers: busy(0).brokers[:1]}))
+	text, err := json.Marshal(compare(&sample{at: opened, admin: -1}, &sample{at: opened.Add(time.Second), admin: -1, brokers: busy(0).brokers[:1]}))
 	want := `{"at":"2026-11-21T08:00:01Z","seconds":1,"brokers":[{"id":1,"address":"127.0.0.1:9092","leads":30,"connections":null,"requestsPerSecond":null,` +
 		`"bytesInPerSecond":null,"bytesOutPerSecond":null,"syncsPerSecond":null,"syncMs":null,"cpus":null,"memoryBytes":null}],` +
 		`"topics":[],"groups":[],"clients":[],"missing":[]}`
 	if err != nil || string(text) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, text, want)
 	}
-	if text, err = json.Marshal(between(busy(0), busy(1))); err != nil || !strings.Contains(string(text), `"recordsInPerSecond":20000,"records":20000,"sizeBytes":null`) {
+	if text, err = json.Marshal(compare(busy(0), busy(1))); err != nil || !strings.Contains(string(text), `"recordsInPerSecond":20000,"records":20000,"sizeBytes":null`) {
 		t.Errorf("%s, %v", text, err)
 	}
 }

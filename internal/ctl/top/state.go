@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// views of the screen: one table each, by its place among Report.grids, or all.
+// Views of the screen: one table, by its index in Report.grids, or all.
 const (
 	brokersView = iota
 	topicsView
@@ -16,7 +16,7 @@ const (
 	all = -1
 )
 
-// state is what keys have chosen.
+// state is what the user has selected with keys.
 type state struct {
 	view     int
 	every    time.Duration
@@ -24,26 +24,26 @@ type state struct {
 	paused   bool
 	help     bool
 	quit     bool
-	first    int             // row that a single table begins with
-	column   [viewCount]int  // that a table is sorted by, counted from 1; 0 is the usual one
-	reversed [viewCount]bool // the order
+	first    int             // first row of a single table
+	column   [viewCount]int  // sort column of each table, counted from 1; 0 is the default
+	reversed [viewCount]bool // reversed sort order
 }
 
 func (s *state) sortedBy(view int, g *grid) int {
 	if s.column[view] == 0 {
-		return g.usual
+		return g.defaultSort
 	}
 	return s.column[view] - 1
 }
 
-// key is what a key of the terminal does.
+// key is the action of a key.
 type key struct {
 	names []string
 	what  string
-	do    func(s *state, g []*grid) // g are the tables that are shown
+	do    func(s *state, g []*grid) // g holds the tables on the screen
 }
 
-// keys are all keys, in the order of the help.
+// keys returns all keys, in the order of the help.
 func keys() []key {
 	show := func(view int) func(*state, []*grid) {
 		return func(s *state, _ []*grid) { s.view, s.first, s.help = view, 0, false }
@@ -57,8 +57,8 @@ func keys() []key {
 		{[]string{"t"}, "topics", show(topicsView)},
 		{[]string{"g"}, "groups", show(groupsView)},
 		{[]string{"c"}, "clients", show(clientsView)},
-		{[]string{"<", "left"}, "sort one table by the column to the left", func(s *state, g []*grid) { s.sortBeside(g, -1) }},
-		{[]string{">", "right"}, "sort one table by the column to the right", func(s *state, g []*grid) { s.sortBeside(g, 1) }},
+		{[]string{"<", "left"}, "sort one table by the column to the left", func(s *state, g []*grid) { s.sortByNeighbor(g, -1) }},
+		{[]string{">", "right"}, "sort one table by the column to the right", func(s *state, g []*grid) { s.sortByNeighbor(g, 1) }},
 		{[]string{"r"}, "reverse the order of one table", func(s *state, _ []*grid) {
 			if s.view != all {
 				s.reversed[s.view] = !s.reversed[s.view]
@@ -67,15 +67,15 @@ func keys() []key {
 		{[]string{"k", "up"}, "scroll one table up", scroll(-1)},
 		{[]string{"j", "down"}, "scroll one table down", scroll(1)},
 		{[]string{"i"}, "show or hide internal topics", func(s *state, _ []*grid) { s.internal = !s.internal }},
-		{[]string{"p", "space"}, "pause, and go on", func(s *state, _ []*grid) { s.paused = !s.paused }},
-		{[]string{"+"}, "measure twice as often", func(s *state, _ []*grid) { s.every = max(s.every/2, leastInterval) }},
-		{[]string{"-"}, "measure half as often", func(s *state, _ []*grid) { s.every = min(s.every*2, mostInterval) }},
-		{[]string{"?", "h"}, "this help; any key ends it", func(s *state, _ []*grid) { s.help = true }},
+		{[]string{"p", "space"}, "pause or resume", func(s *state, _ []*grid) { s.paused = !s.paused }},
+		{[]string{"+"}, "measure twice as often", func(s *state, _ []*grid) { s.every = max(s.every/2, minInterval) }},
+		{[]string{"-"}, "measure half as often", func(s *state, _ []*grid) { s.every = min(s.every*2, maxInterval) }},
+		{[]string{"?", "h"}, "show this help; any key closes it", func(s *state, _ []*grid) { s.help = true }},
 		{[]string{"q"}, "end", func(s *state, _ []*grid) { s.quit = true }},
 	}
 }
 
-// press does what a key does; an unknown one does nothing.
+// press performs the action of a key. It ignores unknown keys.
 func (s *state) press(name string, g []*grid) {
 	wasHelp := s.help
 	s.help = false
@@ -90,8 +90,8 @@ func (s *state) press(name string, g []*grid) {
 	}
 }
 
-// sortBeside sorts the table that is shown alone by the column beside the present one.
-func (s *state) sortBeside(g []*grid, by int) {
+// sortByNeighbor sorts the only visible table by a neighbour of its sort column.
+func (s *state) sortByNeighbor(g []*grid, by int) {
 	if s.view == all || s.view >= len(g) {
 		return
 	}
@@ -108,7 +108,7 @@ func helpLines() []string {
 	return lines
 }
 
-// readKeys names the keys in what a terminal sent: characters, and the arrows' sequences.
+// readKeys returns the names of the keys in a terminal's input: characters and arrow sequences.
 func readKeys(p []byte) (names []string) {
 	arrows := map[byte]string{'A': "up", 'B': "down", 'C': "right", 'D': "left"}
 	for i := 0; i < len(p); i++ {

@@ -23,26 +23,26 @@ import (
 
 // Bounds of the time between two samples.
 const (
-	usualInterval = 2 * time.Second
-	leastInterval = 100 * time.Millisecond
-	mostInterval  = time.Minute
+	defaultInterval = 2 * time.Second
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = time.Minute
 )
 
-// New is the command.
+// New returns the command top.
 func New(a *app.App) *cobra.Command {
-	interval := parse.DurationFlag(usualInterval)
+	interval := parse.DurationFlag(defaultInterval)
 	var once, internal bool
 	c := &cobra.Command{
-		Use: "top", Short: "Show brokers, topics, groups and clients by rate", Args: app.Args(0, 0, "no argument"),
-		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and again after each interval. Keys sort, pause\n" +
-			"and choose; ? lists them, q ends. It waits for a broker that is away. With --once, -o json or -o yaml, and where standard\n" +
-			"output is no terminal, it measures one interval, prints all tables and ends. Clients, and the requests of brokers, are\n" +
-			"known where chronik's admin port answers (--admin).",
+		Use: "top", Short: "Show brokers, topics, groups and clients with their rates", Args: app.Args(0, 0, "no argument"),
+		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and repeats after each interval. Keys sort, pause\n" +
+			"and select; ? lists them, q quits. It waits for a broker that is away. With --once, -o json or -o yaml, or if standard output\n" +
+			"is not a terminal, it measures one interval, prints all tables and exits. Clients and the requests of brokers require\n" +
+			"chronik's admin port (--admin).",
 		Example: "  chronikctl top\n  chronikctl top --once --interval 5s\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every := interval.Value()
-			if every < leastInterval || every > mostInterval {
-				return app.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
+			if every < minInterval || every > maxInterval {
+				return app.Usage("--interval %v is not between %v and %v", every, minInterval, maxInterval)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				k := &collector{a: a, adm: adm, port: app.AdminPortOf(a)}
@@ -55,8 +55,8 @@ func New(a *app.App) *cobra.Command {
 		},
 	}
 	c.Flags().Var(&interval, "interval", "time between two samples, 100ms to 1m")
-	c.Flags().BoolVar(&once, "once", false, "measure one interval, print the tables, and end")
-	c.Flags().BoolVar(&internal, "internal", false, "internal topics too")
+	c.Flags().BoolVar(&once, "once", false, "measure one interval, print the tables, and exit")
+	c.Flags().BoolVar(&internal, "internal", false, "include internal topics")
 	return c
 }
 
@@ -71,19 +71,19 @@ func measureOnce(ctx context.Context, a *app.App, k *collector, every time.Durat
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-		return errors.New("interrupted before the interval was over")
+		return errors.New("interrupted before the end of the interval")
 	}
 	now, err := k.sample(ctx)
 	if err != nil {
 		return err
 	}
-	r := between(before, now)
+	r := compare(before, now)
 	if !internal {
 		r.hideInternal()
 	}
 	var tables []*output.Table
 	for _, g := range r.grids() {
-		g.sort(g.usual, false)
+		g.sort(g.defaultSort, false)
 		tables = append(tables, g.table())
 	}
 	for _, why := range r.Missing {
@@ -92,5 +92,5 @@ func measureOnce(ctx context.Context, a *app.App, k *collector, every time.Durat
 	if err := a.Print(r, tables...); err != nil || !now.failed {
 		return err
 	}
-	return errors.New("some of it could not be asked, see above")
+	return errors.New("some data could not be fetched, see above")
 }

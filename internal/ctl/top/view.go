@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// grids are the tables of a report: brokers, topics, groups, clients.
+// grids returns the tables of a report: brokers, topics, groups, clients.
 func (r *Report) grids() []*grid {
-	brokers := &grid{title: "brokers", empty: "no brokers", usual: 4,
+	brokers := &grid{title: "brokers", empty: "no brokers", defaultSort: 4,
 		columns: []string{"BROKER", "ADDRESS", "LEADS", "CONNS", "REQ/S", "IN/S", "OUT/S", "SYNC/S", "SYNC", "CPU", "MEMORY"}}
 	for _, b := range r.Brokers {
 		brokers.rows = append(brokers.rows, []cell{number(&b.ID, whole), word(b.Address), number(&b.Leads, whole), number(b.Connections, whole),
-			number(b.Requests, many), number(b.BytesIn, size), number(b.BytesOut, size), number(b.Syncs, many), number(b.SyncMs, ms),
+			number(b.Requests, formatCount), number(b.BytesIn, size), number(b.BytesOut, size), number(b.Syncs, formatCount), number(b.SyncMs, ms),
 			number(b.CPU, ratio), number(b.Memory, size)})
 	}
-	topics := &grid{title: "topics", empty: "no topics", usual: 1, columns: []string{"TOPIC", "RECORDS IN/S", "RECORDS", "SIZE", "PARTITIONS"}}
+	topics := &grid{title: "topics", empty: "no topics", defaultSort: 1, columns: []string{"TOPIC", "RECORDS IN/S", "RECORDS", "SIZE", "PARTITIONS"}}
 	for _, t := range r.Topics {
-		topics.rows = append(topics.rows, []cell{word(t.Topic), number(&t.RecordsIn, many), number(&t.Records, whole), number(t.Size, size),
+		topics.rows = append(topics.rows, []cell{word(t.Topic), number(&t.RecordsIn, formatCount), number(&t.Records, whole), number(t.Size, size),
 			number(&t.Partitions, whole)})
 	}
-	groups := &grid{title: "groups", empty: "no groups", usual: 1, columns: []string{"GROUP", "LAG", "LAG +/-/S", "RECORDS/S", "MEMBERS", "STATE"}}
+	groups := &grid{title: "groups", empty: "no groups", defaultSort: 1, columns: []string{"GROUP", "LAG", "LAG +/-/S", "RECORDS/S", "MEMBERS", "STATE"}}
 	for _, g := range r.Groups {
 		state := g.State
 		if g.Error != "" {
 			state = g.Error
 		}
-		groups.rows = append(groups.rows, []cell{word(g.Group), number(g.Lag, whole), number(g.Growth, signed), number(g.Read, many),
+		groups.rows = append(groups.rows, []cell{word(g.Group), number(g.Lag, whole), number(g.Growth, signed), number(g.Read, formatCount),
 			number(g.Members, whole), word(state)})
 	}
-	clients := &grid{title: "clients", empty: "no clients are known", usual: 2,
+	clients := &grid{title: "clients", empty: "no clients are known", defaultSort: 2,
 		columns: []string{"CLIENT", "HOST", "REQ/S", "RECORDS IN/S", "IN/S", "OUT/S", "CONNS", "IN FLIGHT", "SOFTWARE"}}
 	for _, c := range r.Clients {
 		software := c.Software
 		if c.Throttled {
 			software = strings.TrimSpace(software + " (throttled)")
 		}
-		clients.rows = append(clients.rows, []cell{word(or(c.ClientID, "-")), word(c.Host), number(&c.Requests, many), number(&c.RecordsIn, many),
+		clients.rows = append(clients.rows, []cell{word(or(c.ClientID, "-")), word(c.Host), number(&c.Requests, formatCount), number(&c.RecordsIn, formatCount),
 			number(&c.BytesIn, size), number(&c.BytesOut, size), number(&c.Connections, whole), number(&c.InFlight, whole), word(or(software, "-"))})
 	}
 	return []*grid{brokers, topics, groups, clients}
@@ -49,23 +49,23 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// What a terminal understands (ECMA-48): reverse video, and the end of it.
+// Escape sequences (ECMA-48): reverse video on and off.
 const (
 	reverse = "\x1b[7m"
 	plain   = "\x1b[0m"
 )
 
-// screen is what is drawn: a report, and how the last samples went.
+// screen is the content to draw: a report, and the state of the last sample.
 type screen struct {
-	report *Report // nil before two samples were taken
+	report *Report // nil before the second sample
 	seeds  string
-	waits  time.Duration // since the last sample is waited for; 0 where none is
-	err    error         // of the last sample
+	waits  time.Duration // how long the last sample has been pending; 0 if none is
+	err    error         // error of the last sample
 }
 
-// draw is the lines of a terminal of this size.
+// draw returns the lines of a terminal of this size.
 func (s *screen) draw(st *state, width, height int) []string {
-	lines := []string{cut(s.headline(st), width), cut(s.trouble(), width)}
+	lines := []string{cut(s.headline(st), width), cut(s.status(), width)}
 	if st.help {
 		return clip(append(lines, helpLines()...), width, height)
 	}
@@ -99,8 +99,8 @@ func (s *screen) draw(st *state, width, height int) []string {
 	return clip(lines, width, height)
 }
 
-// shares divides the lines among tables: one that needs less than its part leaves the rest
-// to the others. A table has two lines at least: its head, and one below it.
+// shares divides the lines among the tables: a table that needs less than its share leaves the rest
+// to the others. Each table has at least two lines: its head and one more.
 func shares(grids []*grid, shown []int, height int) []int {
 	room := make([]int, len(shown))
 	for left, open := height, len(shown); open > 0; {
@@ -137,8 +137,8 @@ func (s *screen) headline(st *state) string {
 	return line + "  (? help, q quit)"
 }
 
-// trouble is what keeps the screen from being whole and of now; empty for nothing.
-func (s *screen) trouble() string {
+// status says why the screen is incomplete or out of date; empty if it is not.
+func (s *screen) status() string {
 	switch {
 	case s.err != nil:
 		return "not up to date: " + strings.ReplaceAll(s.err.Error(), "\n", "; ")
@@ -150,7 +150,7 @@ func (s *screen) trouble() string {
 	return ""
 }
 
-// clip keeps lines from leaving the screen.
+// clip cuts lines that do not fit on the screen.
 func clip(lines []string, width, height int) []string {
 	lines = lines[:min(len(lines), max(height, 0))]
 	for i, l := range lines {

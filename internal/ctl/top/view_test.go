@@ -15,9 +15,9 @@ func shown(s *screen, st *state, width, height int) string {
 	return strings.NewReplacer(reverse, "[", plain, "]").Replace(text)
 }
 
-// The screen, in the states that it can be in.
+// The golden file shows the screen in all its states.
 func TestTheScreen(t *testing.T) {
-	whole := screen{report: between(busy(10), busy(14)), seeds: "127.0.0.1:9092"}
+	whole := screen{report: compare(busy(10), busy(14)), seeds: "127.0.0.1:9092"}
 	usual := func(change func(*state)) *state {
 		st := &state{view: all, every: 2 * time.Second}
 		if change != nil {
@@ -28,7 +28,7 @@ func TestTheScreen(t *testing.T) {
 	hung, failed, partly := whole, whole, whole
 	hung.waits = 7300 * time.Millisecond
 	failed.err = errors.New("ask for the cluster: EOF\nand more")
-	partly.report = between(busy(10), busy(14))
+	partly.report = compare(busy(10), busy(14))
 	partly.report.Missing = []string{"clients: no admin port"}
 	var b strings.Builder
 	for _, c := range []struct {
@@ -58,9 +58,9 @@ func TestTheScreen(t *testing.T) {
 	golden.File(t, "testdata/screen.golden", b.String(), "go test ./internal/ctl/top -run Screen")
 }
 
-// Nothing that is drawn leaves the terminal, whatever its size, and no name moves the cursor.
+// The screen fits into a terminal of any size, and no name moves the cursor.
 func TestTheScreenFits(t *testing.T) {
-	s := screen{report: between(busy(10), busy(14)), seeds: strings.Repeat("broker.example.com:9092,", 10)}
+	s := screen{report: compare(busy(10), busy(14)), seeds: strings.Repeat("broker.example.com:9092,", 10)}
 	for view := all; view < viewCount; view++ {
 		for width := 1; width < 140; width += 7 {
 			for height := 0; height < 40; height += 3 {
@@ -89,22 +89,22 @@ func TestKeysOfATerminal(t *testing.T) {
 	}
 }
 
-// A key changes what it says, within its bounds.
+// Each key changes the state as its help says, within bounds.
 func TestKeys(t *testing.T) {
 	st := state{view: all, every: 2 * time.Second}
 	for range 20 {
 		st.press("+", nil)
 	}
-	if st.every != leastInterval {
+	if st.every != minInterval {
 		t.Errorf("every %v", st.every)
 	}
 	for range 20 {
 		st.press("-", nil)
 	}
-	if st.every != mostInterval {
+	if st.every != maxInterval {
 		t.Errorf("every %v", st.every)
 	}
-	g := between(busy(10), busy(14)).grids()
+	g := compare(busy(10), busy(14)).grids()
 	st.press(">", g)
 	st.press("r", g)
 	if st.column != [viewCount]int{} || st.reversed != [viewCount]bool{} {

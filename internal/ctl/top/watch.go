@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// What a terminal understands (ECMA-48, xterm): another screen without a cursor and back,
-// the cursor at the begin, the erasing of a line's and of the screen's rest.
+// Escape sequences (ECMA-48, xterm): switch to the alternate screen without a cursor and back, move
+// the cursor home, erase the rest of the line and of the screen.
 const (
 	enter     = "\x1b[?1049h\x1b[?25l"
 	leave     = "\x1b[?25h\x1b[?1049l"
@@ -24,10 +24,10 @@ const (
 	restPlace = "\x1b[J"
 )
 
-// sampleTime bounds the wait for one sample of a broker that hangs.
+// sampleTime bounds the wait for a sample from a broker that hangs.
 const sampleTime = 10 * time.Second
 
-// watcher draws until it is ended. Its channels are what it waits for.
+// watcher draws the screen until it is stopped.
 type watcher struct {
 	out     io.Writer
 	size    func() (columns, rows int)
@@ -40,12 +40,12 @@ type watcher struct {
 	last *sample
 }
 
-// watch is top in a terminal: in and a.Out are one.
+// watch runs top in a terminal, with in for keys and a.Out for the screen.
 func watch(ctx context.Context, a *app.App, k *collector, in *os.File, st state) error {
 	out := a.Out
 	restore, err := cli.CharacterMode(in)
 	if err != nil {
-		return fmt.Errorf("top: %w; --once needs no terminal", err)
+		return fmt.Errorf("top: %w; --once works without a terminal", err)
 	}
 	defer restore()
 	if _, err := io.WriteString(out, enter); err != nil {
@@ -76,7 +76,7 @@ func watch(ctx context.Context, a *app.App, k *collector, in *os.File, st state)
 func pressKeys(ctx context.Context, in io.Reader, pressed chan<- string) {
 	p := make([]byte, 64)
 	for ctx.Err() == nil {
-		n, _ := in.Read(p) // nothing for 100 ms is io.EOF; a terminal that is gone ends the process by SIGHUP
+		n, _ := in.Read(p) // io.EOF means no key for 100 ms; if the terminal is gone, SIGHUP ends the process
 		for _, key := range readKeys(p[:n]) {
 			select {
 			case pressed <- key:
@@ -86,17 +86,17 @@ func pressKeys(ctx context.Context, in io.Reader, pressed chan<- string) {
 	}
 }
 
-// taken is a sample that was asked for.
-type taken struct {
+// sampleResult is the result of taking a sample.
+type sampleResult struct {
 	s   *sample
 	err error
 }
 
-// run draws until q is pressed or ctx ends. One sample is asked for at a time, on a
-// goroutine of its own, so that keys work while a broker hangs.
+// run draws until q is pressed or ctx ends. It takes one sample at a time on a separate goroutine,
+// so that keys work while a broker hangs.
 func (w *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan taken)
+	answers := make(chan sampleResult)
 	asking, begun := false, time.Time{}
 	askNow := func() {
 		asking, begun = true, time.Now()
@@ -104,7 +104,7 @@ func (w *watcher) run(ctx context.Context) error {
 			one, end := context.WithTimeout(ctx, sampleTime)
 			defer end()
 			s, err := w.ask(one)
-			answers <- taken{s, err}
+			answers <- sampleResult{s, err}
 		}()
 	}
 	defer func() {
@@ -115,8 +115,8 @@ func (w *watcher) run(ctx context.Context) error {
 	}()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	look := time.NewTicker(time.Second) // how long an answer is waited for is shown
-	defer look.Stop()
+	tick := time.NewTicker(time.Second) // to show how long an answer has been pending
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -127,7 +127,7 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 		case t := <-answers:
 			asking = false
-			w.took(t)
+			w.handle(t)
 			next.Reset(w.st.every)
 		case key := <-w.pressed:
 			paused := w.st.paused
@@ -139,7 +139,7 @@ func (w *watcher) run(ctx context.Context) error {
 				next.Reset(0)
 			}
 		case <-w.resized:
-		case <-look.C:
+		case <-tick.C:
 		}
 		w.screen.waits = 0
 		if asking {
@@ -151,13 +151,13 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// took takes a sample in. An error leaves what is shown: the broker may come back.
-func (w *watcher) took(t taken) {
+// handle handles a sample. After an error the screen stays as it is: the broker may come back.
+func (w *watcher) handle(t sampleResult) {
 	if w.screen.err = t.err; t.err != nil {
 		return
 	}
 	if w.last != nil {
-		w.screen.report = between(w.last, t.s)
+		w.screen.report = compare(w.last, t.s)
 	}
 	w.last = t.s
 }

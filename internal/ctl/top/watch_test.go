@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// paper keeps what was drawn last.
+// paper stores the last screen.
 type paper struct {
 	mu   sync.Mutex
 	text string
@@ -34,8 +34,8 @@ func (p *paper) shows(t *testing.T, want string, yes bool) {
 	}
 }
 
-// The screen is drawn again after each interval, outlives a broker that fails or hangs,
-// stops for a pause, follows the terminal's size, and ends with q.
+// watch redraws the screen after each interval, survives a broker that fails or hangs, pauses,
+// follows the terminal's size, and quits with q.
 func TestWatching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

@@ -58,7 +58,7 @@ func grow(ctx context.Context, a *app.App, adm *kadm.Client, names []string, n, 
 			err = r.Err
 		}
 		if err != nil {
-			out.Refused(t.Topic, "add partitions to "+t.Topic, app.Words(err), r.ErrMessage)
+			out.Refused(t.Topic, "add partitions to "+t.Topic, app.BrokerError(err), r.ErrMessage)
 			continue
 		}
 		total := to

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// wish holds the flags of create.
-type wish struct {
+// createFlags holds the flags of create.
+type createFlags struct {
 	partitions  int32
 	replication int16
 	configs     []string
@@ -25,7 +25,7 @@ type wish struct {
 }
 
 func create(a *app.App) *cobra.Command {
-	var w wish
+	var w createFlags
 	c := &cobra.Command{
 		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
@@ -55,7 +55,7 @@ func create(a *app.App) *cobra.Command {
 	return c
 }
 
-func (w *wish) run(ctx context.Context, a *app.App, adm *kadm.Client, names []string, configs map[string]string) error {
+func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, names []string, configs map[string]string) error {
 	with := make(map[string]*string, len(configs))
 	for name, value := range configs {
 		with[name] = &value
@@ -78,7 +78,7 @@ func (w *wish) run(ctx context.Context, a *app.App, adm *kadm.Client, names []st
 		case errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(r.ErrMessage, "Unknown ") && config.Unknown(ctx, adm, configs) != nil:
 			out.Failed(name, fmt.Errorf("create %s: %w", name, config.Unknown(ctx, adm, configs)))
 		case err != nil:
-			out.Refused(name, "create "+name, app.Words(err), r.ErrMessage)
+			out.Refused(name, "create "+name, app.BrokerError(err), r.ErrMessage)
 		default:
 			out.Done(name, "%s", done)
 			if !w.dryRun {

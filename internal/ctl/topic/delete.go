@@ -40,7 +40,7 @@ func remove(a *app.App) *cobra.Command {
 				left = nil
 			}
 			if len(left) > 0 {
-				if err := a.Confirm("delete "+text.Count(len(left), "topic"), app.Final, losses); err != nil {
+				if err := a.Confirm("delete "+text.Count(len(left), "topic"), app.Irreversible, losses); err != nil {
 					return err
 				}
 				deleteTopics(ctx, adm, left, &out)
@@ -63,7 +63,7 @@ func deleteTopics(ctx context.Context, adm *kadm.Client, names []string, out *ap
 	for _, name := range names {
 		r := deleted[name]
 		if err != nil {
-			r.Err = app.Words(err)
+			r.Err = app.BrokerError(err)
 		}
 		if r.Err != nil {
 			out.Refused(name, "delete "+name, r.Err, r.ErrMessage)

@@ -122,7 +122,7 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 		names = append(names, t.Topic)
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, app.Refused("configs", app.Words(err), "")
+		return f, app.Refused("configs", app.BrokerError(err), "")
 	}
 	return f, nil
 }
@@ -137,14 +137,14 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, app.Refused("start offsets", app.Words(err), "")
+		return f, app.Refused("start offsets", app.BrokerError(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, app.Refused("end offsets", app.Words(err), "")
+		return f, app.Refused("end offsets", app.BrokerError(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !app.IsUnsupported(app.Words(err)) {
-		return f, app.Refused("log directories", app.Words(err), "")
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !app.IsUnsupported(app.BrokerError(err)) {
+		return f, app.Refused("log directories", app.BrokerError(err), "")
 	}
 	return f, nil
 }

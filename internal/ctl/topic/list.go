@@ -25,13 +25,13 @@ type listed struct {
 	Profile     string `json:"profile,omitempty"` // empty for a broker without profiles
 }
 
-// lister holds the flags of list.
-type lister struct {
+// listFlags holds the flags of list.
+type listFlags struct {
 	internal, names, regex bool
 }
 
 func list(a *app.App) *cobra.Command {
-	var l lister
+	var l listFlags
 	c := &cobra.Command{
 		Use: "list [NAME...]", Short: "List topics; with -o wide also their sizes, records and profiles", Args: app.Args(0, -1, "topics"),
 		ValidArgsFunction: a.Topics(0),
@@ -60,7 +60,7 @@ func list(a *app.App) *cobra.Command {
 }
 
 // choose returns the topics with these names, or all without names.
-func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (
+func (l *listFlags) choose(ctx context.Context, adm *kadm.Client, names []string) (
 	found []kadm.TopicDetail, missing map[string]error, err error,
 ) {
 	if len(names) > 0 {
@@ -72,12 +72,12 @@ func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (
 	}
 	topics, err := ask(ctx)
 	if err != nil {
-		return nil, nil, app.Refused("list topics", app.Words(err), "")
+		return nil, nil, app.Refused("list topics", app.BrokerError(err), "")
 	}
 	return topics.Sorted(), nil, nil
 }
 
-func (l *lister) show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+func (l *listFlags) show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
 	if l.names {
 		for _, t := range topics {
 			if _, err := fmt.Fprintln(a.Out, t.Topic); err != nil {

@@ -23,7 +23,7 @@ type Total struct {
 func Totals(ctx context.Context, adm *kadm.Client) ([]Total, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx)
 	if err != nil {
-		return nil, app.Refused("list topics", app.Words(err), "")
+		return nil, app.Refused("list topics", app.BrokerError(err), "")
 	}
 	if len(topics) == 0 {
 		return []Total{}, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// cut is the trim of one partition.
-type cut struct {
+// partitionTrim is the trim of one partition.
+type partitionTrim struct {
 	Partition int32  `json:"partition"`
 	Start     int64  `json:"start"`    // log start offset before
 	NewStart  int64  `json:"newStart"` // log start offset after; if it failed, the requested one
@@ -66,7 +66,7 @@ func trim(a *app.App) *cobra.Command {
 }
 
 // plan determines the new start of each partition.
-func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
+func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]partitionTrim, error) {
 	r, err := app.ListOffsets(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
 		return nil, fmt.Errorf("trim %w", err)
@@ -75,19 +75,19 @@ func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at 
 	if err = cmp.Or(err, failed.Err()); err != nil {
 		return nil, fmt.Errorf("trim %w", err)
 	}
-	var cuts []cut
+	var cuts []partitionTrim
 	for _, p := range r.Partitions(topic) {
 		x := r[topic][p]
 		to := max(found[topic][p], x.Start)
 		if to > x.End {
 			return nil, app.Refused(fmt.Sprintf("trim %s partition %d", topic, p), kerr.OffsetOutOfRange, fmt.Sprintf("offset %d is beyond the end, %d", to, x.End))
 		}
-		cuts = append(cuts, cut{Partition: p, Start: x.Start, NewStart: to, End: x.End})
+		cuts = append(cuts, partitionTrim{Partition: p, Start: x.Start, NewStart: to, End: x.End})
 	}
 	return cuts, nil
 }
 
-func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cuts []cut, dryRun bool) error {
+func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cuts []partitionTrim, dryRun bool) error {
 	var gone int64
 	for _, c := range cuts {
 		gone += c.NewStart - c.Start
@@ -104,7 +104,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 			losses = append(losses, fmt.Sprintf("%s partition %d: offsets %d to %d", topic, c.Partition, c.Start, c.NewStart-1))
 		}
 	}
-	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", text.Number(gone), topic), app.Final, losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", text.Number(gone), topic), app.Irreversible, losses); err != nil {
 		return err
 	}
 	ask := kadm.Offsets{}
@@ -116,7 +116,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 	before := sizes(ctx, adm, topic, cuts)
 	answers, err := adm.DeleteRecords(ctx, ask)
 	if err != nil && len(answers) == 0 {
-		return app.Refused("trim "+topic, app.Words(err), "")
+		return app.Refused("trim "+topic, app.BrokerError(err), "")
 	}
 	var out app.Outcomes
 	for i := range cuts {
@@ -135,12 +135,12 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 		}
 	}
 	freed(cuts, before, sizes(ctx, adm, topic, cuts))
-	explainFreed(a, cuts)
+	noteFreed(a, cuts)
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
 // sizes returns the bytes of the partitions on all brokers, without those that no broker reports.
-func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[int32]int64 {
+func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []partitionTrim) map[int32]int64 {
 	set := kadm.TopicsSet{}
 	for _, c := range cuts {
 		set.Add(topic, c.Partition)
@@ -162,7 +162,7 @@ func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[
 
 // freed sets how many bytes left each log between two measurements. Records written meanwhile make
 // the number smaller.
-func freed(cuts []cut, before, after map[int32]int64) {
+func freed(cuts []partitionTrim, before, after map[int32]int64) {
 	for i := range cuts {
 		c := &cuts[i]
 		was, known := before[c.Partition]
@@ -174,9 +174,9 @@ func freed(cuts []cut, before, after map[int32]int64) {
 	}
 }
 
-// explainFreed says when the disk gets the freed bytes back, or why there are none.
-func explainFreed(a *app.App, cuts []cut) {
-	if slices.ContainsFunc(cuts, func(c cut) bool { return c.Freed != nil && *c.Freed > 0 }) {
+// noteFreed says when the disk gets the freed bytes back, or why there are none.
+func noteFreed(a *app.App, cuts []partitionTrim) {
+	if slices.ContainsFunc(cuts, func(c partitionTrim) bool { return c.Freed != nil && *c.Freed > 0 }) {
 		a.Note("FREED is what left the logs; the broker removes the files from the disk after file.delete.delay.ms (default 1 minute)")
 	}
 	for _, c := range cuts {
@@ -187,7 +187,7 @@ func explainFreed(a *app.App, cuts []cut) {
 	}
 }
 
-func printCuts(a *app.App, topic, head string, cuts []cut) error {
+func printCuts(a *app.App, topic, head string, cuts []partitionTrim) error {
 	t := &output.Table{Title: "topic " + topic, Columns: []string{"PARTITION#", "START#", head + "#", "END#", "FREED#", "+ERROR"}}
 	for _, c := range cuts {
 		size := ""

@@ -221,7 +221,8 @@ func (c *copier) dropFormer() {
 			continue
 		}
 		if err := c.store.opts.FS.RemoveAll(dir); err != nil {
-			c.store.opts.Log.Warn("former metadata copy can't be removed, a repair could use it instead of the current one", zap.String("dir", dir), zap.Error(err))
+			c.store.opts.Log.Warn("former metadata copy can't be removed, a repair could use it instead of the current one",
+				zap.String("dir", dir), zap.Error(err))
 		}
 	}
 	c.former = nil

@@ -242,7 +242,8 @@ func TestExistingCopies(t *testing.T) {
 		return put(metadata.ClusterKey, string(metadata.Cluster{ID: id, FeatureLevel: 1}.Encode()))
 	}
 	fsys := vfs.Memory()
-	if err := Write(fsys, copyDir, []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(), ModRevision: 7}}, 7); err != nil {
+	if err := Write(fsys, copyDir, []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(),
+		ModRevision: 7}}, 7); err != nil {
 		t.Fatal(err)
 	}
 	before := copied(t, fsys)

@@ -17,8 +17,9 @@ func TestBytesOfRecords(t *testing.T) {
 		want   string
 		parse  func([]byte) error
 	}{
-		"key":         {key, "022f61" + "ac02" + "0378797a", func(p []byte) error { _, err := parseKey(p); return err }},
-		"transaction": {txn, "02" + "022f610378797a" + "022f6200" + "01" + "022f63", func(p []byte) error { _, err := parseTxn(p); return err }},
+		"key": {key, "022f61" + "ac02" + "0378797a", func(p []byte) error { _, err := parseKey(p); return err }},
+		"transaction": {txn, "02" + "022f610378797a" + "022f6200" + "01" + "022f63",
+			func(p []byte) error { _, err := parseTxn(p); return err }},
 	} {
 		if got := hex.EncodeToString(c.record); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -78,7 +78,8 @@ func TestTransactionsAreAtomic(t *testing.T) {
 	if rev := mustTxn(t, s, put("/a", "1")); rev != 1 {
 		t.Fatalf("first revision %d", rev)
 	}
-	_, err := s.Txn(ctx, metadata.Txn{If: []metadata.Compare{{Key: "/a", ModRevision: 1}, {Key: "/b", ModRevision: 7}}, Put: []metadata.KV{{Key: "/c"}}})
+	_, err := s.Txn(ctx, metadata.Txn{If: []metadata.Compare{{Key: "/a", ModRevision: 1}, {Key: "/b", ModRevision: 7}},
+		Put: []metadata.KV{{Key: "/c"}}})
 	if !errors.Is(err, metadata.ErrConflict) {
 		t.Fatalf("a compare does not hold: %v", err)
 	}
@@ -148,7 +149,8 @@ func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 		conflicts, seen := 0, map[int64]bool{}
 		for range 100 {
 			wg.Go(func() {
-				rev, err := s.Txn(context.Background(), metadata.Txn{If: []metadata.Compare{{Key: "/once"}}, Put: []metadata.KV{{Key: "/once"}}})
+				rev, err := s.Txn(context.Background(),
+					metadata.Txn{If: []metadata.Compare{{Key: "/once"}}, Put: []metadata.KV{{Key: "/once"}}})
 				rev2, err2 := s.Txn(context.Background(), put("/any", "x"))
 				mu.Lock()
 				defer mu.Unlock()

@@ -29,7 +29,7 @@ func (j *Journal) write() {
 func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
-		if j.busy { // a caller of WriteGroup, which pokes if entries are left to write
+		if j.busy { // a caller of WriteGroup, which wakes the writer if entries are left
 			j.wakeBy = time.Time{}
 			j.sleepLocked(nil)
 			continue
@@ -61,7 +61,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 	}
 }
 
-// sleepLocked parks the writer until it is poked or alarm fires. It releases the lock.
+// sleepLocked parks the writer until it is woken or alarm fires. It releases the lock.
 func (j *Journal) sleepLocked(alarm <-chan time.Time) {
 	j.parked = true
 	j.mu.Unlock()
@@ -74,7 +74,7 @@ func (j *Journal) sleepLocked(alarm <-chan time.Time) {
 	j.mu.Unlock()
 }
 
-// wakeLocked reports whether to poke the parked writer, and if so, marks it as awake. A busy
+// wakeLocked reports whether to wake the parked writer, and if so, marks it as awake. A busy
 // goroutine calls it again when it has finished.
 func (j *Journal) wakeLocked(now time.Time) bool {
 	wake := j.parked && !j.busy && j.waiting.entries > 0 && j.wantedLocked(now)
@@ -85,7 +85,7 @@ func (j *Journal) wakeLocked(now time.Time) bool {
 }
 
 // wantedLocked reports whether the parked writer must check the queued entries earlier than it
-// would without being poked.
+// would without being woken.
 func (j *Journal) wantedLocked(now time.Time) bool {
 	if j.noSpace {
 		return j.waiting.controls > 0
@@ -97,7 +97,7 @@ func (j *Journal) wantedLocked(now time.Time) bool {
 	return closed || now.Add(wait).Before(j.waiting.wakeAt)
 }
 
-func (j *Journal) poke() {
+func (j *Journal) wakeWriter() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
@@ -114,7 +114,7 @@ func (j *Journal) inlineLocked(now time.Time) bool {
 }
 
 // decideLocked reports whether to write a group now, and if not, how long the writer may sleep
-// unless it is poked.
+// unless it is woken.
 func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	j.noSpace = false
 	if j.state == stopped {
@@ -124,7 +124,7 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
 	if write || j.state == closing {
 		if write = j.canPlaceLocked(); j.noSpace {
-			wait = time.Hour // space pokes when there is space again
+			wait = time.Hour // space wakes the writer when there is space again
 		}
 	}
 	return write || sync, min(wait, until)
@@ -155,7 +155,7 @@ func (j *Journal) lateLocked(now time.Time) bool {
 	return due || !at.IsZero() && (j.wakeBy.IsZero() || at.Before(j.wakeBy))
 }
 
-// canPlaceLocked reports whether the queued entries can be written. It sets roomless if only
+// canPlaceLocked reports whether the queued entries can be written. It sets noSpace if only
 // control entries, for which space is reserved, can be written.
 func (j *Journal) canPlaceLocked() bool {
 	if j.noSpace = !j.space.fits(j.needLocked(), j.opt.MaxBytes); !j.noSpace {

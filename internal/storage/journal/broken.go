@@ -5,10 +5,10 @@ package journal
 type Rule uint8
 
 const (
-	// Saltless accepts frames of a file's earlier use.
-	Saltless Rule = 1 << iota
-	// Reuse lets a fresh file assign lost LSNs again.
-	Reuse
-	// Unalarmed accepts any bytes after the first invalid frame as the ordinary end.
-	Unalarmed
+	// IgnoreSalt accepts frames of a file's earlier use.
+	IgnoreSalt Rule = 1 << iota
+	// ReuseLSNs lets a fresh file assign lost LSNs again.
+	ReuseLSNs
+	// IgnoreDamage accepts any bytes after the first invalid frame as the ordinary end.
+	IgnoreDamage
 )

@@ -66,7 +66,8 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 			n := rapid.IntRange(1, 3).Draw(t, "pieces")
 			var pieces [][]byte
 			for k := range n {
-				size := rapid.SampledFrom([]int{0, 1, 8, 80, 500, 4095, 4096, 4097, referAt - 1, referAt, 70_000, stageMax - 1, stageMax + 3}).Draw(t, "size")
+				size := rapid.SampledFrom([]int{0, 1, 8, 80, 500, 4095, 4096, 4097, referAt - 1, referAt, 70_000, stageMax - 1,
+					stageMax + 3}).Draw(t, "size")
 				pieces = append(pieces, bytes.Repeat([]byte{16*i + byte(k)}, size))
 				want = append(want, pieces[len(pieces)-1]...)
 			}

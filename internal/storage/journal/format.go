@@ -89,7 +89,8 @@ func decodeHeader(b []byte) (h header, ok bool, err error) {
 		return h, false, nil
 	}
 	if v := le.Uint16(b[8:]); v != formatVersion {
-		return h, false, fmt.Errorf("journal format version %d: this program reads version %d; start the version that wrote it", v, formatVersion)
+		return h, false, fmt.Errorf("journal format version %d: this program reads version %d; start the version that wrote it",
+			v, formatVersion)
 	}
 	h.seq = le.Uint64(b[16:])
 	h.salt = le.Uint64(b[24:])
@@ -146,7 +147,8 @@ func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
 func (f *Frame) Encode(b []byte) []byte {
 	at := len(b)
 	b = append(b, make([]byte, frameHeader)...)
-	e := Entry{Stream: NewStream(f.Stream), Type: f.Type, Carried: f.Carried, Payload: f.Payload, PrevEnd: f.PrevEnd, NextEnd: f.NextEnd, LSN: f.LSN}
+	e := Entry{Stream: NewStream(f.Stream), Type: f.Type, Carried: f.Carried, Payload: f.Payload, PrevEnd: f.PrevEnd,
+		NextEnd: f.NextEnd, LSN: f.LSN}
 	putFrame(b[at:], &e, 0, f.DurableThrough, true)
 	return append(b, f.Payload...)
 }

@@ -30,7 +30,8 @@ func testFile() []byte {
 	copy(b[secondHeader:], h.encode())
 	s := NewStream(StreamID{Topic: [16]byte{0xaa, 0xbb}, Partition: 3})
 	for i, payload := range []string{"first", "", strings.Repeat("x", 200)} {
-		e := &Entry{Stream: s, Type: Batches, Payload: []byte(payload), PrevEnd: int64(i), NextEnd: int64(i + 1), LSN: LSN(42 + i), Carried: i == 1}
+		e := &Entry{Stream: s, Type: Batches, Payload: []byte(payload), PrevEnd: int64(i), NextEnd: int64(i + 1),
+			LSN: LSN(42 + i), Carried: i == 1}
 		at := len(b)
 		b = append(b, make([]byte, frameHeader)...)
 		putFrame(b[at:], e, h.salt, 41, i == 2)

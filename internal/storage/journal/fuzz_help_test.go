@@ -20,7 +20,8 @@ func frameIn(file []byte, f *Frame) bool {
 	for at := dataStart; at+frameHeader <= len(file); at += 8 {
 		b := file[at:]
 		n := frameHeader + len(f.Payload)
-		if len(b) >= n && binary.LittleEndian.Uint64(b[24:]) == uint64(f.LSN) && bytes.Equal(b[frameHeader:n], f.Payload) && crcMatches(b[:n]) {
+		if len(b) >= n && binary.LittleEndian.Uint64(b[24:]) == uint64(f.LSN) && bytes.Equal(b[frameHeader:n], f.Payload) &&
+			crcMatches(b[:n]) {
 			return true
 		}
 	}

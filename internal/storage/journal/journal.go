@@ -139,7 +139,7 @@ type Journal struct {
 	busy    bool          // a goroutine writes a group: the writer or a caller of WriteGroup
 	idle    *sync.Cond    // signaled when busy becomes false or notifying becomes 0
 	parked  bool          // the writer waits for wake
-	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is poked
+	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is woken
 	noSpace bool          // the writer waits for space: only control entries may be written
 	wake    chan struct{}
 
@@ -181,7 +181,7 @@ func Open(opt Options) (*Journal, error) {
 		j.opt.Absent = func() int { return 1 } // a request may still arrive
 	}
 	j.idle = sync.NewCond(&j.mu)
-	if err := j.space.init(&j.opt, j.poke); err != nil {
+	if err := j.space.init(&j.opt, j.wakeWriter); err != nil {
 		return nil, err
 	}
 	j.done.Add(3)
@@ -224,7 +224,7 @@ func (j *Journal) Sync() {
 	}
 	j.mu.Unlock()
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 }
 
@@ -256,7 +256,7 @@ func (j *Journal) Close() error {
 		j.state = closed
 	}
 	j.mu.Unlock()
-	j.poke()
+	j.wakeWriter()
 	j.done.Wait()
 	return j.space.close()
 }

@@ -14,7 +14,7 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 		j.mu.Unlock()
 		return Position{}, fmt.Errorf("begin fresh file of journal %s: the journal is in use", j.opt.Dir)
 	}
-	if j.opt.Broken.has(Reuse) {
+	if j.opt.Broken.has(ReuseLSNs) {
 		j.next = j.Durable() + 1
 	}
 	j.next = max(j.next, minNext)
@@ -70,7 +70,7 @@ func (j *Journal) Resume() error {
 	}
 	j.mu.Unlock()
 	s.mu.Lock()
-	s.kickLocked()
+	s.wakePreparerLocked()
 	s.mu.Unlock()
 	return nil
 }
@@ -91,7 +91,7 @@ func (j *Journal) Rotate() (Position, error) {
 	for j.busy || j.notifying.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
 		if !j.asked {
 			j.asked = true // written entries must not wait for their interval
-			j.poke()
+			j.wakeWriter()
 		}
 		j.idle.Wait()
 	}

@@ -12,28 +12,28 @@ import (
 func (s *space) prepare() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
-	kick := s.kick
+	wake := s.wake
 	for {
 		select {
 		case <-s.quit:
 			return
-		case <-kick:
+		case <-wake:
 		case <-retry.C:
 		}
-		kick = s.kick
+		wake = s.wake
 		worked, err := s.prepareOnce()
 		s.mu.Lock()
 		s.lastErr = err
 		s.mu.Unlock()
 		switch {
 		case err != nil:
-			s.poke() // a writer that is about to stop must not wait for space
-			// A full disk may get space again. Until then, kicks change nothing, and every check by
-			// the writer is one.
-			kick = nil
+			s.wakeWriter() // a writer that is about to stop must not wait for space
+			// A full disk may get space again. Until then wake-ups change nothing, and every check
+			// by the writer is one.
+			wake = nil
 			retry.Reset(time.Second)
 		case worked:
-			s.poke()
+			s.wakeWriter()
 			retry.Reset(0)
 		default:
 			retry.Reset(time.Hour)
@@ -108,7 +108,8 @@ func (s *space) dispose(f *file) {
 	s.retire(f.name, f.zeroed.Load(), dead || f.capacity != s.opt.FileSize)
 }
 
-// newFile prepares a file: it renames a spare file or creates a new one. The caller must hold names.
+// newFile prepares a file: it renames a spare file or creates a new one. The caller must hold
+// names.
 func (s *space) newFile(want int64) (*file, error) {
 	s.mu.Lock()
 	s.maxSeq++
@@ -123,7 +124,7 @@ func (s *space) newFile(want int64) (*file, error) {
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	f.salt = binary.LittleEndian.Uint64(salt[:])
-	if s.opt.Broken.has(Saltless) {
+	if s.opt.Broken.has(IgnoreSalt) {
 		f.salt = 0
 	}
 	if err := s.open(f, old); err != nil {

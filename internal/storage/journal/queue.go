@@ -80,7 +80,7 @@ type window struct {
 	first time.Time     // arrival of the oldest entry
 	last  time.Time     // arrival of the latest entry
 	gap   time.Duration // mean time between arrivals; 0 while it is unknown
-	// wakeAt is when the parked writer wakes without being poked; zero while it does not know that
+	// wakeAt is when the parked writer wakes on its own; zero while it does not know that
 	// entries are queued.
 	wakeAt time.Time
 }

@@ -192,7 +192,7 @@ type FrameAt struct {
 type WalkResult struct {
 	FileInfo
 	End  int64  // where the next frame was expected after the last one
-	Tail *Frame // the header with a wrong checksum found there; see At.Before
+	Tail *Frame // the header with a wrong checksum found there; see FrameAt.Before
 }
 
 // Walk calls fn for every valid frame of a file in the order of positions. It passes over invalid

@@ -50,8 +50,8 @@ func overwrite(t *testing.T, fsys vfs.FS, seq uint64, at int64, p []byte) {
 	ok(t, f.Close())
 }
 
-// A file that lost both copies of its header is damaged if a frame in it proves that an earlier
-// frame of the file was synced, even if it is the last file. Otherwise the header may never have
+// A file that lost both copies of its header is damaged, even if it is the last file, when a frame
+// in it proves that an earlier frame of the file was synced. Otherwise the header may never have
 // been written.
 func TestLostHeaderIsDamage(t *testing.T) {
 	for _, n := range []int{1, 3} {

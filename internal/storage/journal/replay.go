@@ -117,7 +117,8 @@ func (c *chain) includes(r *reader) (bool, error) {
 	case r.Seq != c.from.File:
 		return false, c.missing(r)
 	case !r.Valid:
-		return false, &Damage{Kind: NoHeader, File: r.Name, LSN: c.from.LSN, text: fmt.Sprintf("%s in %s has no valid header", r.Name, r.dir)}
+		return false, &Damage{Kind: NoHeader, File: r.Name, LSN: c.from.LSN,
+			text: fmt.Sprintf("%s in %s has no valid header", r.Name, r.dir)}
 	case r.First > c.from.LSN:
 		return false, &Damage{Kind: BeginsLate, File: r.Name, LSN: c.from.LSN,
 			text: fmt.Sprintf("%s in %s begins at LSN %d, but LSN %d is needed", r.Name, r.dir, r.First, c.from.LSN)}
@@ -162,9 +163,10 @@ func (r *reader) verifyTail(end LSN, above *LSN) error {
 				break
 			}
 			*above = max(*above, f.LSN+1)
-			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(Unalarmed) {
+			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(IgnoreDamage) {
 				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end,
-					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but the frame with LSN %d records it as synced", end, r.pos, r.dir, r.Name, f.LSN)}
+					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but the frame with LSN %d records it as synced",
+						end, r.pos, r.dir, r.Name, f.LSN)}
 			}
 			if f.last {
 				break

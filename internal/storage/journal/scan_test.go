@@ -110,7 +110,8 @@ func TestMissingAndForeignFilesAreDamage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := scan(&reader{fs: fileSystem(t, from.File, content), dir: testDir, id: [16]byte{9}}, from, nil); !errors.Is(err, ErrDamaged) {
+	foreign := &reader{fs: fileSystem(t, from.File, content), dir: testDir, id: [16]byte{9}}
+	if _, err := scan(foreign, from, nil); !errors.Is(err, ErrDamaged) {
 		t.Errorf("another journal's file: %v", err)
 	}
 	if _, _, err := frames(memory(t), Position{File: 3, LSN: 1}); !errors.Is(err, ErrDamaged) {

@@ -31,8 +31,8 @@ const (
 // and the next one. Its preparer goroutine prepares space ahead of the writer, so that neither a
 // rename nor writing zeros delays a group.
 type space struct {
-	opt  *Options
-	poke func() // wakes the writer: there may be space now
+	opt        *Options
+	wakeWriter func() // wakes the writer: there may be space now
 
 	// names is held while files are named, renamed and collected for reuse: by the preparer, Fresh
 	// and Resume. The writer never takes it.
@@ -48,7 +48,7 @@ type space struct {
 	lastErr error // why the preparer could not make space
 	ended   bool
 
-	kick chan struct{}
+	wake chan struct{}
 	quit chan struct{}
 }
 
@@ -58,9 +58,9 @@ type spare struct {
 	size int64
 }
 
-func (s *space) init(opt *Options, poke func()) error {
-	s.opt, s.poke = opt, poke
-	s.kick, s.quit = make(chan struct{}, 1), make(chan struct{})
+func (s *space) init(opt *Options, wakeWriter func()) error {
+	s.opt, s.wakeWriter = opt, wakeWriter
+	s.wake, s.quit = make(chan struct{}, 1), make(chan struct{})
 	infos, err := opt.FS.List(opt.Dir)
 	if err != nil {
 		return fmt.Errorf("open journal: %w", err)
@@ -75,8 +75,8 @@ func (s *space) init(opt *Options, poke func()) error {
 
 func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
 
-// fits reports whether n bytes can be written now, with limit bytes of files in use at most. If not,
-// it has requested everything that helps, and poke follows.
+// fits reports whether n bytes can be written now, with limit bytes of files in use at most. If
+// not, it has requested everything that helps, and a call of wakeWriter follows.
 func (s *space) fits(n, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *space) fits(n, limit int64) bool {
 		if s.cur.off.Load()+n <= s.cur.zeroed.Load() {
 			return true
 		}
-		s.kickLocked()
+		s.wakePreparerLocked()
 		return false
 	}
 	if used+s.opt.FileSize > limit {
@@ -99,7 +99,7 @@ func (s *space) fits(n, limit int64) bool {
 		return true
 	}
 	s.want = max(s.want, dataStart+n)
-	s.kickLocked()
+	s.wakePreparerLocked()
 	return false
 }
 
@@ -117,9 +117,9 @@ func (s *space) usedLocked() (n int64) {
 	return n
 }
 
-func (s *space) kickLocked() {
+func (s *space) wakePreparerLocked() {
 	select {
-	case s.kick <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -155,7 +155,7 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 	if s.usedLocked() >= s.opt.MaxBytes/2 {
 		s.opt.Sweep()
 	}
-	s.kickLocked()
+	s.wakePreparerLocked()
 	return s.cur, nil
 }
 
@@ -187,7 +187,7 @@ func (s *space) prepareAhead(f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if off := f.off.Load(); f.zeroed.Load() < min(f.capacity, off+zeroAhead/2) || s.next == nil && off > f.capacity/4 {
-		s.kickLocked()
+		s.wakePreparerLocked()
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *space) release(before uint64) {
 	for _, f := range gone {
 		s.retire(f.name, f.zeroed.Load(), f.dead() || f.capacity != s.opt.FileSize)
 	}
-	s.poke()
+	s.wakeWriter()
 }
 
 // retire keeps a file for reuse, or removes it.

@@ -81,26 +81,27 @@ func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
 		batch.AddSync(j)
 	}
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 	return nil
 }
 
-// WriteGroup writes a group of up to briefBytes itself if datasyncs take no longer than briefPace:
-// for longer ones, the wake-up of a goroutine is negligible.
+// WriteGroup writes a group of up to inlineBytes itself if datasyncs take no longer than
+// inlineSync: for longer ones, the wake-up of a goroutine is negligible.
 const (
 	inlineBytes = 128 << 10
 	inlineSync  = 400 * time.Microsecond
 )
 
-// WriteGroup implements groupcommit.Syncer: it has the entries written that were submitted with a
-// batch. If the writer is parked and the group will not take long, the caller writes the group and
+// WriteGroup implements groupcommit.Syncer: it starts the write of entries submitted with a batch.
+// If the writer is parked and the group will not take long, the caller writes the group and
 // notifies its owners.
 //
-// That saves the wake-ups of two goroutines, which on a machine with idle processors take as long
-// as the datasync and more processor time (measured for one record at a time: 0.24 → 0.16 ms and
-// 160 → 65 µs). Entries that arrive while the caller writes are left to the writer: under load there
-// is always a next group, and the writer stays busy with it.
+// That saves the wake-ups of two goroutines. On a machine with idle processors these take as long
+// as the datasync, and more processor time. Measured for one record at a time, the latency fell
+// from 0.24 to 0.16 ms and the processor time from 160 to 65 µs. Entries that arrive while the
+// caller writes are left to the writer: under load there is always a next group, and the writer
+// stays busy with it.
 func (j *Journal) WriteGroup() {
 	runtime.Gosched() // as the writer does
 	j.mu.Lock()
@@ -111,10 +112,10 @@ func (j *Journal) WriteGroup() {
 	}
 	if !j.inlineLocked(now) {
 		j.mu.Unlock()
-		j.poke()
+		j.wakeWriter()
 		return
 	}
-	j.parked = true // wakeLocked expected a poke, which does not follow
+	j.parked = true // wakeLocked expected a wake-up, which does not follow
 	j.busy, j.waiting.wakeAt = true, time.Time{}
 	j.mu.Unlock()
 
@@ -126,7 +127,7 @@ func (j *Journal) WriteGroup() {
 	wake := j.parked && (j.state != running || j.lateLocked(now)) || j.wakeLocked(now)
 	j.mu.Unlock()
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 }
 
@@ -136,7 +137,7 @@ func (j *Journal) Wake() {
 	wake := j.wakeLocked(time.Now())
 	j.mu.Unlock()
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 }
 
@@ -153,8 +154,8 @@ func (j *Journal) writeAndSync(tell func(batch)) {
 	}
 }
 
-// freeLocked ends being busy. It also clears roomless: space may have become available, and the
-// poke for it lost, while a caller of WriteGroup was busy.
+// freeLocked ends being busy. It also clears noSpace: space may have become available, and the
+// wake-up for it lost, while a caller of WriteGroup was busy.
 func (j *Journal) freeLocked() {
 	j.busy, j.noSpace = false, false
 	j.idle.Broadcast()
@@ -283,14 +284,14 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 		}
 		j.ready.pop()
 		before := len(taken)
-		for turn := int64(quantum); s.queue.len() > 0 && turn > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
+		for share := int64(quantum); s.queue.len() > 0 && share > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
 			e := s.queue.peek()
 			if reserved && !e.control() || len(taken) > 0 && e.size() > budget {
 				break
 			}
 			taken = append(taken, s.queue.pop())
 			j.waiting.count(e, -1)
-			turn -= e.size()
+			share -= e.size()
 			budget -= e.size()
 			l.records -= e.Records
 			l.bytes -= int64(len(e.Payload))

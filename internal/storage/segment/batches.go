@@ -40,10 +40,10 @@ func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atL
 	}
 	defer s.files.release(h)
 	r := reading{s: s, h: h, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne}
-	pos, cuts, known := s.places.get(offset)
+	pos, cuts, known := s.positions.get(offset)
 	if known {
 		if buf, b, next, err := r.at(pos, record.HeaderSize, true); err == nil && len(b) > 0 {
-			s.places.put(cuts, next, pos+int64(len(b)))
+			s.positions.put(cuts, next, pos+int64(len(b)))
 			return buf, b, nil
 		}
 		// Whatever went wrong, the index gives the right position.
@@ -51,7 +51,7 @@ func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atL
 	for {
 		buf, b, err := r.indexed(cuts)
 		was := cuts
-		if cuts = s.places.count(); err == nil || cuts == was && !errors.Is(err, errMoved) {
+		if cuts = s.positions.count(); err == nil || cuts == was && !errors.Is(err, errMoved) {
 			return buf, b, err
 		}
 		// The file was truncated meanwhile, so the error may concern removed bytes.
@@ -67,12 +67,12 @@ func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
 	case size == 0:
 		return nil, nil, ErrEnd
 	case size > r.max && !r.one:
-		r.s.places.put(cuts, r.offset, pos)
+		r.s.positions.put(cuts, r.offset, pos)
 		return nil, nil, nil
 	}
 	buf, b, next, err := r.at(pos, size, false)
 	if err == nil && len(b) > 0 {
-		r.s.places.put(cuts, next, pos+int64(len(b)))
+		r.s.positions.put(cuts, next, pos+int64(len(b)))
 	}
 	return buf, b, err
 }
@@ -141,9 +141,9 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 	return buf, batches, next, err
 }
 
-// read fills p. A large read that is slower than memory is that of a reader that reads a log from
-// the disk and will continue. read then starts reading the same number of bytes ahead, while the
-// client processes this response, and does so again when the reader arrives there.
+// read fills p. If a large read is slower than memory, its reader reads a log from the disk and is
+// likely to continue. read then starts reading the same number of bytes ahead, while the client
+// processes this response, and does so again when the reader arrives there.
 func (r *reading) read(p []byte, pos, end int64) error {
 	begin := time.Now()
 	if _, err := r.h.f.ReadAt(p, pos); err != nil {
@@ -208,21 +208,21 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 	return buf[:at:at], next, nil
 }
 
-// places remembers where the last few readers will continue: the position of the batch that begins
-// with an offset. Every use verifies the position against the bytes.
-type places struct {
+// readPositions remembers where the last few readers will continue: the position of the batch that
+// begins with an offset. Every use verifies the position against the bytes.
+type readPositions struct {
 	mu   sync.Mutex
-	list [8]place
-	last int   // the last one that put wrote
+	list [8]readPosition
+	last int   // index of the entry that was replaced last
 	cuts int64 // counts calls of forget
 }
 
-type place struct {
+type readPosition struct {
 	offset, pos int64 // pos 0: none; the first batch needs no entry
 }
 
 // get returns the position for an offset. The caller passes cuts to put.
-func (p *places) get(offset int64) (pos, cuts int64, ok bool) {
+func (p *readPositions) get(offset int64) (pos, cuts int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.list {
@@ -236,7 +236,7 @@ func (p *places) get(offset int64) (pos, cuts int64, ok bool) {
 }
 
 // put remembers a position, unless the segment was truncated since get.
-func (p *places) put(cuts, offset, pos int64) {
+func (p *readPositions) put(cuts, offset, pos int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cuts != p.cuts {
@@ -244,24 +244,24 @@ func (p *places) put(cuts, offset, pos int64) {
 	}
 	for i := range p.list {
 		if p.list[i].pos == 0 {
-			p.list[i] = place{offset, pos}
+			p.list[i] = readPosition{offset, pos}
 			return
 		}
 	}
 	p.last = (p.last + 1) % len(p.list)
-	p.list[p.last] = place{offset, pos}
+	p.list[p.last] = readPosition{offset, pos}
 }
 
 // count returns how often forget was called.
-func (p *places) count() int64 {
+func (p *readPositions) count() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
 }
 
 // forget drops all positions.
-func (p *places) forget() {
+func (p *readPositions) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list, p.cuts = [8]place{}, p.cuts+1
+	p.list, p.cuts = [8]readPosition{}, p.cuts+1
 }

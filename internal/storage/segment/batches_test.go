@@ -53,9 +53,9 @@ func TestAContinuingReaderCostsOneReadOfTheFile(t *testing.T) {
 			t.Errorf("%d bytes at a time: %d reads of the file for %d", max, n, reads)
 		}
 	}
-	offsets := make([]int64, len(s.places.list))
-	before, turns := fsys.Calls(errfs.Read), 0
-	for ; turns < 50; turns++ {
+	offsets := make([]int64, len(s.positions.list))
+	before, rounds := fsys.Calls(errfs.Read), 0
+	for ; rounds < 50; rounds++ {
 		for i := range offsets {
 			buf, b, err := s.ReadInto(&pool, offsets[i], math.MaxInt64, 300+i, true)
 			ok(t, err)
@@ -66,7 +66,7 @@ func TestAContinuingReaderCostsOneReadOfTheFile(t *testing.T) {
 			buf.Release()
 		}
 	}
-	if n, most := fsys.Calls(errfs.Read)-before, len(offsets)*(turns+8); n > most {
+	if n, most := fsys.Calls(errfs.Read)-before, len(offsets)*(rounds+8); n > most {
 		t.Errorf("%d concurrent readers: %d reads of the file, want at most %d", len(offsets), n, most)
 	}
 	if n := pool.Outstanding(); n != 0 {
@@ -82,7 +82,7 @@ func TestAnEmptyReadReportsWhetherTheSegmentEnds(t *testing.T) {
 	s := written(t, memory(t), 0, all)
 	var pool bufpool.Pool
 	for _, continues := range []bool{false, true} {
-		s.places.forget()
+		s.positions.forget()
 		for _, c := range []struct {
 			name         string
 			at, limit    int64
@@ -92,18 +92,18 @@ func TestAnEmptyReadReportsWhetherTheSegmentEnds(t *testing.T) {
 		}{
 			{name: "does not fit", at: 1000, limit: 2000, max: 1000, nothing: true},
 			{name: "does not fit, after a gap", at: 500, limit: 2000, max: 1000, nothing: true},
-			{name: "no room at all", at: 1000, limit: 2000, max: 0, nothing: true},
+			{name: "no space at all", at: 1000, limit: 2000, max: 0, nothing: true},
 			{name: "at the limit", at: 500, limit: 1000, max: 10000, one: true, nothing: true},
 			{name: "beyond the limit", at: 500, limit: 700, max: 10000, one: true, nothing: true},
 			{name: "fits", at: 1000, limit: 2000, max: 6000},
 			{name: "at least one", at: 1000, limit: 2000, max: 1, one: true},
 			{name: "no batch there", at: 1002, limit: 2000, max: 1000, one: true, end: true},
-			{name: "no batch there, no room either", at: 1002, limit: 2000, max: 0, end: true},
+			{name: "no batch, no space either", at: 1002, limit: 2000, max: 0, end: true},
 		} {
 			if continues { // its last read ended here
 				pos, _, err := s.Find(c.at)
 				ok(t, err)
-				s.places.put(s.places.cuts, c.at, pos)
+				s.positions.put(s.positions.cuts, c.at, pos)
 			}
 			buf, b, err := s.ReadInto(&pool, c.at, c.limit, c.max, c.one)
 			if errors.Is(err, ErrEnd) != c.end || err != nil && !c.end || (len(b) == 0) != (c.nothing || c.end) {
@@ -132,7 +132,7 @@ func TestAReadDuringATruncationReturnsTheCurrentContent(t *testing.T) {
 				pos, _, err := s.Find(at)
 				ok(t, err)
 				if continues {
-					s.places.put(s.places.cuts, at, pos)
+					s.positions.put(s.positions.cuts, at, pos)
 				}
 				cut := false
 				rule := fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "*" + LogSuffix, From: n, Count: 1, Before: func(errfs.Call) {
@@ -178,19 +178,19 @@ func TestARememberedPositionDoesNotOutliveATruncation(t *testing.T) {
 		}
 	}
 	for pos := range int64(300) { // nor does a wrong one
-		s.places.forget()
-		s.places.put(s.places.cuts, again[3].BaseOffset(), pos+1)
+		s.positions.forget()
+		s.positions.put(s.positions.cuts, again[3].BaseOffset(), pos+1)
 		buf, b, err := s.ReadInto(&pool, again[3].BaseOffset(), math.MaxInt64, 200, true)
 		if err != nil || !bytes.HasPrefix(b, again[3]) {
-			t.Fatalf("place %d: %v", pos+1, err)
+			t.Fatalf("position %d: %v", pos+1, err)
 		}
 		buf.Release()
 	}
-	s.places.forget()
-	_, cuts, _ := s.places.get(1)
-	s.places.forget()
-	s.places.put(cuts, 5, 100)
-	if _, _, known := s.places.get(5); known {
+	s.positions.forget()
+	_, cuts, _ := s.positions.get(1)
+	s.positions.forget()
+	s.positions.put(cuts, 5, 100)
+	if _, _, known := s.positions.get(5); known {
 		t.Error("a read that began before the truncation left its position")
 	}
 }

@@ -46,7 +46,8 @@ func TestIndexesInMemoryAreBounded(t *testing.T) {
 			for range 400 {
 				i := rng.IntN(len(list))
 				b := all[i][rng.IntN(100)]
-				if got, err := list[i].Read(b.BaseOffset(), 1<<40, 1, true); err != nil || record.Batch(got).BaseOffset() != b.BaseOffset() {
+				if got, err := list[i].Read(b.BaseOffset(), 1<<40, 1, true); err != nil ||
+					record.Batch(got).BaseOffset() != b.BaseOffset() {
 					t.Errorf("read at %d: %v", b.BaseOffset(), err)
 				}
 				mu.Lock()
@@ -77,8 +78,8 @@ func TestIndexesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// After an index with unsaved or truncated entries was evicted from memory, it is not read from its
-// files.
+// An index whose files lack entries, or have truncated ones, is rebuilt after it was evicted from
+// memory, not read from its files.
 func TestAnUnsavedIndexIsBuiltAgain(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"cut":           {Ops: errfs.Lock},

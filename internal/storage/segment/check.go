@@ -117,9 +117,10 @@ func (c *checker) run(pos, last int64) error {
 			return err
 		case b == nil:
 			pos, err = c.skip(pos)
-		case b.BaseOffset() < c.next && c.blamesLast(b):
+		case b.BaseOffset() < c.next && c.lastIsWrong(b):
 			// The previous batch claimed offsets of this one.
-			c.flaw(Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: b.BaseOffset(), Numbering: true, Base: c.last.base, Records: c.last.records})
+			c.flaw(Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: b.BaseOffset(), Numbering: true,
+				Base: c.last.base, Records: c.last.records})
 			c.next, c.last.size = c.last.from, 0
 			c.Batches--
 			continue
@@ -136,9 +137,9 @@ func (c *checker) run(pos, last int64) error {
 	return nil
 }
 
-// blamesLast reports which of two overlapping batches is wrong: the previous one, if this one would
-// be possible without it.
-func (c *checker) blamesLast(b record.Batch) bool {
+// lastIsWrong reports which of two overlapping batches is wrong: the previous one, if this one
+// would be possible without it.
+func (c *checker) lastIsWrong(b record.Batch) bool {
 	return c.last.size > 0 && b.BaseOffset() > c.last.from && b.LastOffset() < c.limit
 }
 
@@ -309,8 +310,10 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 		other  bool
 		beyond func(entry []byte) bool
 	}{
-		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.Size }},
-		{&c.Times, stem + indexSuffixes[1], c.times, timeEntryLen, len(c.x.offsets) > 0, func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
+		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0,
+			func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.Size }},
+		{&c.Times, stem + indexSuffixes[1], c.times, timeEntryLen, len(c.x.offsets) > 0,
+			func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
 	} {
 		info, err := fsys.Stat(x.name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -330,8 +333,8 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 	return nil
 }
 
-// countWrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that refer to
-// truncated or not yet valid bytes do not count.
+// countWrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that
+// refer to truncated or not yet valid bytes do not count.
 func countWrong(b []byte, size int64, beyond func([]byte) bool) int {
 	n := int64(len(b)) / size
 	for i := range n {

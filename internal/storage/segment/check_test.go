@@ -93,7 +93,8 @@ func TestCheckFindsAFlaw(t *testing.T) {
 			continue
 		}
 		f := got.Flaws[0]
-		if f.Pos != at[hurt] || f.Pos+f.Size != at[hurt+1] || f.From != 110 || f.To != 112 || f.Numbering != c.numbering || f.Renumbers() != c.mended {
+		if f.Pos != at[hurt] || f.Pos+f.Size != at[hurt+1] || f.From != 110 || f.To != 112 || f.Numbering != c.numbering ||
+			f.Renumbers() != c.mended {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if seen < 11 || got.Batches != 11 || got.Next != 124 {

@@ -36,7 +36,8 @@ func TestAnyFailedCallFailsTheSegment(t *testing.T) {
 				other, err := Create(files, testDir, 1000, 0)
 				ok(t, err)
 				ok(t, fsys.SyncDir(testDir))
-				fsys.Add(errfs.Rule{Ops: op, Path: "*00000.log", When: func(c errfs.Call) bool { return c.Path == s.Path() }, From: from, Count: 1, Err: full, Drop: errfs.DropCached})
+				fsys.Add(errfs.Rule{Ops: op, Path: "*00000.log", When: func(c errfs.Call) bool { return c.Path == s.Path() },
+					From: from, Count: 1, Err: full, Drop: errfs.DropCached})
 				var all []record.Batch
 				synced, dead := 0, false
 				for _, b := range history(t, 0, 20, uint64(from)) {

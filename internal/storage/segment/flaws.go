@@ -78,7 +78,7 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 	if now := s.flaws.Load(); now != met.known || flawAt(now, pos) != nil {
 		return now != met.known, nil
 	}
-	cuts := s.places.count()
+	cuts := s.positions.count()
 	h, err := s.open()
 	if err != nil {
 		return false, fmt.Errorf("read segment: %w", err)
@@ -92,15 +92,15 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.places.count() != cuts || s.Size() < size { // the bytes that were read may be gone
+	if s.positions.count() != cuts || s.Size() < size { // the bytes that were read may be gone
 		return false, fmt.Errorf("%w: %s was truncated", ErrReplaced, s.Path())
 	}
-	return s.learnFlawsLocked(c.Flaws), nil
+	return s.addFlawsLocked(c.Flaws), nil
 }
 
-// learnFlawsLocked adds flaws to the known ones, replacing those that they overlap, and reports
+// addFlawsLocked adds flaws to the known ones, replacing those that they overlap, and reports
 // whether any is new.
-func (s *Segment) learnFlawsLocked(found []Flaw) (news bool) {
+func (s *Segment) addFlawsLocked(found []Flaw) (news bool) {
 	list := slices.Clone(s.Flaws())
 	for _, f := range found {
 		if slices.Contains(list, f) {

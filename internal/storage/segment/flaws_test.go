@@ -153,8 +153,8 @@ func TestDamageExaminedByAnotherReader(t *testing.T) {
 	}
 }
 
-// A lookup by time whose answer lies before the damage finds it, whether or not the index files exist.
-// A lookup whose answer lies at or beyond the damage reports it.
+// A lookup by time whose answer lies before the damage finds it, whether or not the index files
+// exist. A lookup whose answer lies at or beyond the damage reports it.
 func TestLookupsByTimeBeforeDamage(t *testing.T) {
 	const n = 40
 	for damaged := range n {

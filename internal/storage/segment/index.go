@@ -42,7 +42,8 @@ type index struct {
 
 // bytes returns the memory that the index uses.
 func (x *index) bytes() int64 {
-	return int64(unsafe.Sizeof(*x) + uintptr(cap(x.offsets))*unsafe.Sizeof(offsetEntry{}) + uintptr(cap(x.times))*unsafe.Sizeof(timeEntry{}))
+	return int64(unsafe.Sizeof(*x) + uintptr(cap(x.offsets))*unsafe.Sizeof(offsetEntry{}) +
+		uintptr(cap(x.times))*unsafe.Sizeof(timeEntry{}))
 }
 
 // clone returns a copy with its own arrays.
@@ -80,8 +81,8 @@ func (x *index) addTime(t timeEntry) {
 	x.times = append(x.times, t)
 }
 
-// truncate removes the entries that point at or beyond a position. Concurrent readers of the arrays are
-// not affected: later entries go to new arrays.
+// truncate removes the entries that point at or beyond a position. Concurrent readers of the arrays
+// are not affected: later entries go to new arrays.
 func (x *index) truncate(pos int64, nextRel int32) {
 	n := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
 	x.offsets = x.offsets[:n:n]

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// loadForAppend loads the indexes and timestamps of a segment that this process did not create, so that
-// appends can continue them. If that fails, appends add no entries, and a lookup builds the
+// loadForAppend loads the indexes and timestamps of a segment that this process did not create, so
+// that appends can continue them. If that fails, appends add no entries, and a lookup builds the
 // indexes.
 func (s *Segment) loadForAppend(h *handle) {
 	s.mu.Lock()
@@ -106,8 +106,8 @@ func (s *Segment) SaveIndex() {
 	x.savedOffsets, x.savedTimes, s.stale = now.savedOffsets, now.savedTimes, false
 }
 
-// truncateIndex removes the index entries for batches at or beyond size, where offset next begins. Index
-// files with such entries are deleted durably before other batches take that place: for those
+// truncateIndex removes the index entries for batches at or beyond size, where offset next begins.
+// Index files with such entries are deleted durably before other batches take that place: for those
 // batches an entry could look right and be wrong.
 func (s *Segment) truncateIndex(size, next int64) error {
 	x, _ := s.indexes()

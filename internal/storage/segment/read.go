@@ -152,9 +152,9 @@ func (s *Segment) lookup(fn func(h *handle) error) error {
 		return fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	cuts, end := s.places.count(), s.Size()
+	cuts, end := s.positions.count(), s.Size()
 	err = fn(h)
-	if s.places.count() != cuts || s.Size() < end {
+	if s.positions.count() != cuts || s.Size() < end {
 		return fmt.Errorf("%w: %s was truncated", ErrReplaced, s.Path())
 	}
 	return err

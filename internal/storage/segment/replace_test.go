@@ -66,7 +66,8 @@ func TestReplacement(t *testing.T) {
 						t.Errorf("the new segment at %d: %v", at, err)
 						return
 					}
-					if b, err := old.Read(at, 1000, 10, true); err != nil && !errors.Is(err, ErrReplaced) || err == nil && record.Batch(b).BaseOffset() != at {
+					if b, err := old.Read(at, 1000, 10, true); err != nil && !errors.Is(err, ErrReplaced) ||
+						err == nil && record.Batch(b).BaseOffset() != at {
 						t.Errorf("the old segment at %d: %v", at, err)
 						return
 					}
@@ -138,7 +139,8 @@ func TestNamesOfUnfinishedFiles(t *testing.T) {
 		t.Errorf("%d, %v", base, ok)
 	}
 	for name, want := range map[string]bool{
-		Name(1) + LogSuffix: false, Name(1) + LogSuffix + CleanedSuffix: true, Name(1) + LogSuffix + SwapSuffix: true, "x.swap": false, Name(1) + ".index": false,
+		Name(1) + LogSuffix: false, Name(1) + LogSuffix + CleanedSuffix: true, Name(1) + LogSuffix + SwapSuffix: true,
+		"x.swap": false, Name(1) + ".index": false,
 	} {
 		if IsUnfinished(name) != want {
 			t.Errorf("%s", name)

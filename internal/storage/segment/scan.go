@@ -90,10 +90,9 @@ func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record
 	return s.prefix(pos, next, fn)
 }
 
-// Batches calls fn for every whole batch with a verified checksum, beginning with the batch that
-// holds offset or is the first after it, until fn returns an error, which Batches returns. The
-// batch is valid during the call. Damage matches ErrCorrupt. Batches uses the memory of the largest
-// batch.
+// Batches calls fn for every batch, with its checksum verified, beginning with the batch that holds
+// offset or is the first after it. It stops at an error of fn, which it returns. The batch is valid
+// during the call. Damage matches ErrCorrupt. Batches uses the memory of the largest batch.
 func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 	h, err := s.open()
 	if err != nil {

@@ -35,7 +35,8 @@ func TestPrefixAtEveryPoint(t *testing.T) {
 			seen := 0
 			got, pos, err := Prefix(fsys, testDir, 50, 0, 50, int64(len(file)), func(record.Batch) error { seen++; return nil })
 			if err != nil || got != next || pos != valid || seen != n {
-				t.Fatalf("cut at %d, tail of %d: next %d, size %d, %d batches, %v; want %d, %d", cut, len(tail), got, pos, seen, err, next, valid)
+				t.Fatalf("cut at %d, tail of %d: next %d, size %d, %d batches, %v; want %d, %d", cut, len(tail), got, pos, seen,
+					err, next, valid)
 			}
 		}
 	}

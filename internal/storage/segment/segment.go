@@ -69,9 +69,9 @@ type Segment struct {
 	begun  time.Time // when this process created or opened the segment
 	jitter float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
 
-	flaws  atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
-	places places
-	ahead  atomic.Int64 // end of the bytes that the system was asked to read ahead (reading.read)
+	flaws     atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
+	positions readPositions
+	ahead     atomic.Int64 // end of the bytes that the system was asked to read ahead (reading.read)
 }
 
 // Create creates the files of a new segment in dir. The caller must sync dir before it acknowledges
@@ -181,8 +181,8 @@ func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
 }
 
-// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in the
-// page cache.
+// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in
+// the page cache.
 func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.WriteVecUncached)
 }
@@ -304,8 +304,8 @@ func (s *Segment) seal() error {
 	return s.Sync()
 }
 
-// Truncate truncates the file to size bytes, which end where offset next begins, and syncs it. A segment
-// that failed can be truncated to its synced size.
+// Truncate truncates the file to size bytes, which end where offset next begins, and syncs it. A
+// segment that failed can be truncated to its synced size.
 func (s *Segment) Truncate(size, next int64) error {
 	h, err := s.open()
 	if err != nil {
@@ -317,7 +317,7 @@ func (s *Segment) Truncate(size, next int64) error {
 	}
 	s.size.Store(size)
 	s.backed = min(s.backed, size)
-	defer s.places.forget()
+	defer s.positions.forget()
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}

@@ -96,7 +96,8 @@ func chunks(all []record.Batch) (c [][]byte) {
 }
 
 func TestNames(t *testing.T) {
-	for name, want := range map[string]int64{Name(0) + ".log": 0, Name(math.MaxInt64) + ".log": math.MaxInt64, Name(7) + ".index": -1, "7.log": -1, "-0000000000000000001.log": -1, "99999999999999999999.log": -1} {
+	for name, want := range map[string]int64{Name(0) + ".log": 0, Name(math.MaxInt64) + ".log": math.MaxInt64,
+		Name(7) + ".index": -1, "7.log": -1, "-0000000000000000001.log": -1, "99999999999999999999.log": -1} {
 		if got, valid := ParseName(name); valid != (want >= 0) || valid && got != want {
 			t.Errorf("%s: %d, %v", name, got, valid)
 		}
@@ -201,7 +202,8 @@ func TestBadIndexesOnlyCostTime(t *testing.T) {
 		name := testDir + "/" + Name(0) + suffix
 		bad := map[string][]byte{
 			"empty": {}, "cut": good[:len(good)/2-1], "zeros": make([]byte, len(good)), "foreign": content(t, other, name),
-			"garbage": bytes.Repeat([]byte{0x13, 0x77, 0x01}, 100), "more": append(bytes.Clone(good), 0, 0, 0x7f, 0, 0, 0, 0x7f, 0, 0, 0, 0x7f, 0),
+			"garbage": bytes.Repeat([]byte{0x13, 0x77, 0x01}, 100), "more": append(bytes.Clone(good), 0, 0, 0x7f, 0, 0, 0, 0x7f,
+				0, 0, 0, 0x7f, 0),
 		}
 		for i := 0; i < len(good); i += 5 {
 			b := bytes.Clone(good)

@@ -90,7 +90,8 @@ func parse(b []byte, name, kind string, max int) ([]byte, error) {
 	case !ok:
 		return nil, fmt.Errorf("%w: %s has no header of kind %s", ErrCorrupt, name, kind)
 	case version > max:
-		return nil, fmt.Errorf("%w: %s has version %d, this program reads up to %d; start the version that wrote it", ErrNewer, name, version, max)
+		return nil, fmt.Errorf("%w: %s has version %d, this program reads up to %d; start the version that wrote it",
+			ErrNewer, name, version, max)
 	case !bytes.HasPrefix(b, header(kind, version, payload)):
 		return nil, fmt.Errorf("%w: %s does not match its checksum", ErrCorrupt, name)
 	}

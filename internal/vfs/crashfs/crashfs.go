@@ -9,7 +9,7 @@
 //     page cache is not the disk;
 //   - after PowerLoss, a file has the content of its last Datasync, and of the later writes the
 //     512-byte sectors that the Mode keeps; a name exists if SyncDir of its directory covered it,
-//     or if the Mode keeps it. A file whose name is lost is lost, synced or not. A rename is atomic;
+//     or if the Mode keeps it. A file without its name is lost, synced or not. A rename is atomic;
 //   - in the Garble modes, the disk loses power in the middle of a write, and the sectors being
 //     written may contain random bytes. A sector that a Datasync covered and that was not written
 //     since is never affected.

@@ -206,8 +206,8 @@ func TestPrefixKeepsTheOrderOfWrites(t *testing.T) {
 	}
 }
 
-// The cache zeroes the bytes after the end of a file, including those in its last sector, and a
-// sector reaches the disk as a whole even if the size does not.
+// The cache zeroes the bytes after the end of a file, including those in its last sector. A sector
+// reaches the disk as a whole even if the size does not.
 func TestASectorReachesTheDiskAsAWhole(t *testing.T) {
 	f := withDir(t)
 	h := put(t, f, "/d/a", strings.Repeat("o", sectorSize))

@@ -81,7 +81,8 @@ func TestShareTakesWholePages(t *testing.T) {
 	dst.Share(&src, pageSize+1, 1)
 	got := make([]byte, 3*pageSize)
 	dst.ReadAt(got, 0)
-	want := append(append(bytes.Repeat([]byte{'d'}, pageSize), bytes.Repeat([]byte{'s'}, pageSize)...), bytes.Repeat([]byte{'d'}, pageSize)...)
+	want := append(append(bytes.Repeat([]byte{'d'}, pageSize), bytes.Repeat([]byte{'s'}, pageSize)...),
+		bytes.Repeat([]byte{'d'}, pageSize)...)
 	if !bytes.Equal(got, want) {
 		t.Error("Share replaced other pages")
 	}

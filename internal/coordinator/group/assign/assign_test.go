@@ -98,7 +98,8 @@ func TestUniformIsBalanced(t *testing.T) {
 				for _, poor := range in.Members {
 					for _, s := range poor.Topics {
 						if s == id && out[rich.ID].Count() > out[poor.ID].Count()+1 {
-							t.Fatalf("%s has %d, %s only %d and subscribes to a topic that could move", rich.ID, out[rich.ID].Count(), poor.ID, out[poor.ID].Count())
+							t.Fatalf("%s has %d, %s only %d and subscribes to a topic that could move", rich.ID, out[rich.ID].Count(),
+								poor.ID, out[poor.ID].Count())
 						}
 					}
 				}

@@ -102,8 +102,8 @@ func (u *uniform) keepFair() {
 	}
 }
 
-// assignRest assigns the remaining partitions to the members with the fewest; all members subscribe to
-// all topics.
+// assignRest assigns the remaining partitions to the members with the fewest; all members subscribe
+// to all topics.
 func (u *uniform) assignRest() {
 	order := make([]int, len(u.members))
 	for i := range order {

@@ -55,7 +55,8 @@ func DecodeClassic(p []byte) (ClassicGroup, error) {
 	r := &reader{p: p}
 	v := r.version(maxClassicVersion)
 	flexible := v >= 4
-	g := ClassicGroup{ProtocolType: r.stringOf(flexible), Generation: r.int32(), Protocol: r.nullableOf(flexible), Leader: r.nullableOf(flexible), Since: -1}
+	g := ClassicGroup{ProtocolType: r.stringOf(flexible), Generation: r.int32(), Protocol: r.nullableOf(flexible),
+		Leader: r.nullableOf(flexible), Since: -1}
 	if v >= 2 {
 		g.Since = r.int64()
 	}

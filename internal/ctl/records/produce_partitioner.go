@@ -8,16 +8,16 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// detour is the client's default partitioner, except that records without a key avoid partitions
-// that accept no records at present. Kafka's clients do this only for partitions without a leader.
-// They would retry all records on a partition whose leader has lost its log. A record with a key
-// belongs to one partition and has to wait for it.
-type detour struct {
+// openPartitioner is the client's default partitioner, except that records without a key avoid
+// partitions that accept no records at present. Kafka's clients do this only for partitions without
+// a leader. They would retry all records on a partition whose leader has lost its log. A record
+// with a key belongs to one partition and has to wait for it.
+type openPartitioner struct {
 	closed []int32 // sorted; set before the first record
 }
 
 // String lists the closed partitions.
-func (d *detour) String() string {
+func (d *openPartitioner) String() string {
 	if len(d.closed) > 1 {
 		return "partitions " + text.Numbers(d.closed)
 	}
@@ -25,15 +25,15 @@ func (d *detour) String() string {
 }
 
 // ForTopic implements kgo.Partitioner.
-func (d *detour) ForTopic(topic string) kgo.TopicPartitioner {
+func (d *openPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	if len(d.closed) == 0 {
 		return kgo.UniformBytesPartitioner(64<<10, true, true, nil).ForTopic(topic) // the client's default
 	}
-	return &around{closed: d.closed, keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
+	return &roundRobin{closed: d.closed, keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
 }
 
-// around fills one batch for each open partition in turn.
-type around struct {
+// roundRobin fills one batch for each open partition in turn.
+type roundRobin struct {
 	closed []int32
 	keyed  kgo.TopicPartitioner // hashes as the default does
 	turn   int
@@ -41,13 +41,13 @@ type around struct {
 
 // RequiresConsistency implements kgo.TopicPartitioner. With true, the client passes the number of
 // all partitions, so that Partition returns a partition's number.
-func (*around) RequiresConsistency(*kgo.Record) bool { return true }
+func (*roundRobin) RequiresConsistency(*kgo.Record) bool { return true }
 
 // OnNewBatch implements kgo.TopicPartitionerOnNewBatch.
-func (a *around) OnNewBatch() { a.turn++ }
+func (a *roundRobin) OnNewBatch() { a.turn++ }
 
 // Partition implements kgo.TopicPartitioner.
-func (a *around) Partition(r *kgo.Record, n int) int {
+func (a *roundRobin) Partition(r *kgo.Record, n int) int {
 	if r.Key != nil {
 		return a.keyed.Partition(r, n)
 	}
@@ -60,4 +60,4 @@ func (a *around) Partition(r *kgo.Record, n int) int {
 	return a.turn % n // all are closed: the broker's error gives the reason
 }
 
-var _ kgo.TopicPartitionerOnNewBatch = (*around)(nil)
+var _ kgo.TopicPartitionerOnNewBatch = (*roundRobin)(nil)

@@ -16,28 +16,28 @@ func offset(n int64) *int64 { return &n }
 func TestAMoveStaysWithinWhatThePartitionHas(t *testing.T) {
 	x := app.OffsetRange{Start: 10, End: 20}
 	for name, c := range map[string]struct {
-		w    where
+		w    resetFlags
 		from *int64
 		to   int64
 		want int64
 		note bool
 	}{
-		"inside":             {where{kind: "to-offset"}, nil, 15, 15, false},
-		"the end":            {where{kind: "to-offset"}, nil, 20, 20, false},
-		"below":              {where{kind: "to-offset"}, nil, 9, 10, true},
-		"above":              {where{kind: "to-offset"}, nil, 21, 20, true},
-		"shifted up":         {where{kind: "shift-by", shift: 3}, offset(12), 0, 15, false},
-		"shifted down":       {where{kind: "shift-by", shift: -3}, offset(12), 0, 10, true},
-		"shifted far":        {where{kind: "shift-by", shift: math.MaxInt64}, offset(12), 0, 20, false},
-		"shifted far down":   {where{kind: "shift-by", shift: math.MinInt64}, offset(12), 0, 10, true},
-		"committed is below": {where{kind: "shift-by", shift: 1}, offset(2), 0, 10, true},
+		"inside":             {resetFlags{kind: "to-offset"}, nil, 15, 15, false},
+		"the end":            {resetFlags{kind: "to-offset"}, nil, 20, 20, false},
+		"below":              {resetFlags{kind: "to-offset"}, nil, 9, 10, true},
+		"above":              {resetFlags{kind: "to-offset"}, nil, 21, 20, true},
+		"shifted up":         {resetFlags{kind: "shift-by", shift: 3}, offset(12), 0, 15, false},
+		"shifted down":       {resetFlags{kind: "shift-by", shift: -3}, offset(12), 0, 10, true},
+		"shifted far":        {resetFlags{kind: "shift-by", shift: math.MaxInt64}, offset(12), 0, 20, false},
+		"shifted far down":   {resetFlags{kind: "shift-by", shift: math.MinInt64}, offset(12), 0, 10, true},
+		"committed is below": {resetFlags{kind: "shift-by", shift: 1}, offset(2), 0, 10, true},
 	} {
 		m, err := c.w.move("a", 0, x, c.from, c.to)
 		if err != nil || m.To != c.want || (m.Note != "") != c.note {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
 	}
-	w := where{kind: "shift-by", shift: 1}
+	w := resetFlags{kind: "shift-by", shift: 1}
 	if _, err := w.move("a", 0, x, nil, 0); err == nil {
 		t.Error("an offset that is not there was shifted")
 	}
@@ -65,7 +65,7 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// A broker takes a reset of a group whose members have just joined for a commit of an unknown member.
+// If members have just joined, a broker treats a reset as a commit of an unknown member.
 func TestAResetOfAGroupThatGotMembers(t *testing.T) {
 	for _, code := range []error{kerr.UnknownMemberID, kerr.RebalanceInProgress} {
 		message, err := joined(code)

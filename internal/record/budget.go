@@ -30,19 +30,20 @@ type decodeBudget struct {
 }
 
 const (
-	// The budget is 1/roomShare of the memory limit, within bounds. RFC 8878 asks every reader of
+	// The budget is 1/budgetShare of the memory limit, within bounds. RFC 8878 asks every reader of
 	// zstd to support 8 MiB; 128 MiB is the limit of zstd's command line and of Java's reader.
 	budgetShare          = 8
 	minBudget, maxBudget = 8 << 20, 128 << 20
-	// roomFree is not counted: batches that are not Heavy need no more and must not wait.
+	// unbudgeted is not counted: batches that are not Heavy need no more and must not wait.
 	unbudgeted = 128 << 10
 )
 
 // newDecodeBudget returns the budget of a process with so many bytes of memory.
 func newDecodeBudget(memory int64) *decodeBudget {
 	size := min(max(memory/budgetShare, minBudget), maxBudget)
-	turns := max(1, runtime.GOMAXPROCS(0)/2)
-	return &decodeBudget{slots: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
+	slots := max(1, runtime.GOMAXPROCS(0)/2)
+	return &decodeBudget{slots: make(chan struct{}, slots), size: size, budget: bufpool.NewBudget(size),
+		best: memory/4 >= int64(slots)*zstdBestBytes}
 }
 
 // zstdBestBytes is the memory of one compressor of zstd's best level; the level below needs 6 MiB.
@@ -69,8 +70,8 @@ var sharedBudget = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(
 type budgetError struct{ need, most int64 }
 
 func (e budgetError) Error() string {
-	return fmt.Sprintf("inflating it takes %s of memory, the limit of this broker is %s; send smaller batches or give the broker more memory",
-		mib(e.need), mib(e.most))
+	return fmt.Sprintf("inflating it takes %s of memory, the limit of this broker is %s; "+
+		"send smaller batches or give the broker more memory", mib(e.need), mib(e.most))
 }
 
 // mib formats a number of bytes in MiB, rounded up.
@@ -82,7 +83,7 @@ type decodeHold struct {
 	taken int64
 }
 
-// take acquires n bytes. It waits only for holders that are computing. On an error, a roomError,
+// take acquires n bytes. It waits only for holders that are computing. On an error, a budgetError,
 // nothing was acquired.
 func (h *decodeHold) take(r *decodeBudget, n int64) error {
 	if n > r.size {

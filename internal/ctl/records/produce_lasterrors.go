@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// verdicts records the broker's last error for each partition. The client retries retriable errors
-// until the record's time is over, and then reports only that. Its debug log is the only place with
-// the error. If the log's wording changes, errors lack this detail.
-type verdicts struct {
+// lastErrors records the broker's last error for each partition. The client retries retriable
+// errors until the record's time is over, and then reports only that. Its debug log is the only
+// place with the error. If the log's wording changes, errors lack this detail.
+type lastErrors struct {
 	// answer matches "3{retrying@-1,1(KAFKA_STORAGE_ERROR: …", and "3{" of an answer without an
 	// error.
 	answer *regexp.Regexp
@@ -22,18 +22,18 @@ type verdicts struct {
 	last map[int32]*kerr.Error
 }
 
-func newVerdicts() *verdicts {
-	return &verdicts{
+func newLastErrors() *lastErrors {
+	return &lastErrors{
 		answer: regexp.MustCompile(`(?:^|[\[ ])(\d+)\{(?:retrying@-?\d+,\d+\(([A-Z_]+))?`),
 		last:   map[int32]*kerr.Error{},
 	}
 }
 
 // Level implements kgo.Logger. The client logs each answer at debug level.
-func (*verdicts) Level() kgo.LogLevel { return kgo.LogLevelDebug }
+func (*lastErrors) Level() kgo.LogLevel { return kgo.LogLevelDebug }
 
 // Log implements kgo.Logger.
-func (v *verdicts) Log(_ kgo.LogLevel, message string, pairs ...any) {
+func (v *lastErrors) Log(_ kgo.LogLevel, message string, pairs ...any) {
 	if message != "produced" {
 		return
 	}
@@ -59,7 +59,7 @@ func (v *verdicts) Log(_ kgo.LogLevel, message string, pairs ...any) {
 
 // of returns the last error for a partition, or nil. For a record without a partition it returns
 // any partition's error.
-func (v *verdicts) of(partition int32) *kerr.Error {
+func (v *lastErrors) of(partition int32) *kerr.Error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if partition < 0 {

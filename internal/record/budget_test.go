@@ -13,7 +13,8 @@ import (
 
 // The budget is a part of the memory, and never less than RFC 8878 requires.
 func TestBudgetIsAPartOfTheMemory(t *testing.T) {
-	for memory, want := range map[int64]int64{0: 8 << 20, 51 << 20: 8 << 20, 256 << 20: 32 << 20, 1 << 40: 128 << 20, math.MaxInt64: 128 << 20} {
+	for memory, want := range map[int64]int64{0: 8 << 20, 51 << 20: 8 << 20, 256 << 20: 32 << 20, 1 << 40: 128 << 20,
+		math.MaxInt64: 128 << 20} {
 		if got := newDecodeBudget(memory).size; got != want {
 			t.Errorf("%d bytes of memory: a budget of %d, want %d", memory, got, want)
 		}
@@ -22,9 +23,10 @@ func TestBudgetIsAPartOfTheMemory(t *testing.T) {
 
 // The compressors of all slots use at most a quarter of the memory.
 func TestZstdLevelDependsOnTheMemory(t *testing.T) {
-	turns := int64(cap(newDecodeBudget(0).slots))
-	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression, 4*turns*zstdBestBytes - 4: zstd.SpeedBetterCompression,
-		4 * turns * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
+	slots := int64(cap(newDecodeBudget(0).slots))
+	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression,
+		4*slots*zstdBestBytes - 4: zstd.SpeedBetterCompression,
+		4 * slots * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
 		r := newDecodeBudget(memory)
 		if got := r.zstdLevel(22); got != want {
 			t.Errorf("%d bytes of memory: %v, want %v", memory, got, want)
@@ -91,7 +93,8 @@ func TestBudgetRejectsLargeBatches(t *testing.T) {
 		r.wide.forget()
 	}
 	err := (&scanner{batch: make(Batch, HeaderSize)}).streamError(budgetError{128 << 20, 8 << 20})
-	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != TooLarge || !strings.Contains(e.Msg, "takes 128 MiB of memory, the limit of this broker is 8 MiB; send smaller batches") {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != TooLarge ||
+		!strings.Contains(e.Msg, "takes 128 MiB of memory, the limit of this broker is 8 MiB; send smaller batches") {
 		t.Errorf("a client gets %v", err)
 	}
 }
@@ -142,7 +145,7 @@ func TestSeveralFramesGetTheWholeBudget(t *testing.T) {
 
 // A batch with a large inflated size holds a slot; other batches hold none.
 func TestInflatingHoldsASlot(t *testing.T) {
-	turns := sharedBudget().slots
+	slots := sharedBudget().slots
 	for _, codec := range allCodecs[1:] {
 		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
 			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
@@ -150,11 +153,11 @@ func TestInflatingHoldsASlot(t *testing.T) {
 				t.Fatal(err)
 			}
 			held := -1
-			if err := b.Each(0, func(Record) error { held = len(turns); return nil }); err != nil {
+			if err := b.Each(0, func(Record) error { held = len(slots); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if held != want || len(turns) != 0 {
-				t.Errorf("%s, %d bytes: %d slots are held, and %d afterwards", codec, size, held, len(turns))
+			if held != want || len(slots) != 0 {
+				t.Errorf("%s, %d bytes: %d slots are held, and %d afterwards", codec, size, held, len(slots))
 			}
 		}
 	}

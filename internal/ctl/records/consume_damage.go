@@ -41,8 +41,8 @@ func (r *reader) lose(p partition, err error) {
 	}
 }
 
-// found resumes a lost partition that can be read again.
-func (r *reader) found(p partition) {
+// recovered resumes a lost partition that can be read again.
+func (r *reader) recovered(p partition) {
 	if r.lost[p] != nil {
 		delete(r.lost, p)
 		r.note("note: %v can be read again", p)
@@ -87,15 +87,15 @@ func (r *reader) explain(ctx context.Context, p partition, err error) error {
 	s, known := r.left[p]
 	if end := r.ends[p.topic][p.index].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
 		message = fmt.Sprintf("nothing can be read from offset %d on", s.next)
-		if next, err := r.beyond(ctx, p, s.next, end); err == nil && next < end {
-			message = fmt.Sprintf("offsets %d to %d cannot be read; ", s.next, next-1) + r.goOn(p, next)
+		if next, err := r.endOfDamage(ctx, p, s.next, end); err == nil && next < end {
+			message = fmt.Sprintf("offsets %d to %d cannot be read; ", s.next, next-1) + r.howToContinue(p, next)
 		}
 	}
 	return app.Refused(p.String(), err, message)
 }
 
-// goOn returns how to continue reading a partition at an offset.
-func (r *reader) goOn(p partition, next int64) string {
+// howToContinue returns how to continue reading a partition at an offset.
+func (r *reader) howToContinue(p partition, next int64) string {
 	at := strconv.FormatInt(next, 10)
 	if r.group != "" {
 		return health.Command("chronikctl", "group", "reset", r.group, "--topic", fmt.Sprintf("%s:%d", p.topic, p.index), "--to-offset", at) +
@@ -118,7 +118,7 @@ func (r *reader) skip(ctx context.Context, p partition) bool {
 	}
 	next := s.next
 	if _, err := probe.next(ctx, next); errors.Is(err, kerr.CorruptMessage) { // if it succeeds, the error is older than the last skip
-		if next, err = r.beyond(ctx, p, next, end); err != nil {
+		if next, err = r.endOfDamage(ctx, p, next, end); err != nil {
 			return false
 		}
 		r.note("note: %v: offsets %d to %d cannot be read and are skipped, at most %s", p, s.next, next-1, text.Count(int(next-s.next), "record"))
@@ -130,11 +130,11 @@ func (r *reader) skip(ctx context.Context, p partition) bool {
 	return true
 }
 
-// beyond returns an offset after from and below end that can be read although the one before it
-// cannot: the end of the damage, or of one of several damaged ranges. It returns end if there is
+// endOfDamage returns an offset after from and below end that can be read although the one before
+// it cannot: the end of the damage, or of one of several damaged ranges. It returns end if there is
 // none. It doubles the distance until a fetch succeeds, then halves the interval: about twenty
 // small fetches.
-func (r *reader) beyond(ctx context.Context, p partition, from, end int64) (int64, error) {
+func (r *reader) endOfDamage(ctx context.Context, p partition, from, end int64) (int64, error) {
 	probe, err := r.probe(ctx, p)
 	if err != nil {
 		return 0, err
@@ -165,8 +165,8 @@ func (r *reader) beyond(ctx context.Context, p partition, from, end int64) (int6
 	return readable, nil
 }
 
-// unread returns an error for each partition that could not be read, or nil.
-func (r *reader) unread() error {
+// lostErrors returns an error for each partition that could not be read, or nil.
+func (r *reader) lostErrors() error {
 	var all []error
 	for _, p := range slices.SortedFunc(maps.Keys(r.lost), partition.compare) {
 		all = append(all, r.lost[p])

@@ -19,8 +19,8 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// where holds the flags of reset: which offsets to set, and to what.
-type where struct {
+// resetFlags holds the flags of reset: which offsets to set, and to what.
+type resetFlags struct {
 	topics   []string
 	earliest bool
 	latest   bool
@@ -40,7 +40,7 @@ func kinds() []string {
 	return []string{"to-earliest", "to-latest", "to-offset", "to-time", "shift-by", "from-file"}
 }
 
-func (w *where) flags(c *cobra.Command, a *app.App) {
+func (w *resetFlags) flags(c *cobra.Command, a *app.App) {
 	f := c.Flags()
 	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; repeatable")
 	f.BoolVar(&w.earliest, "to-earliest", false, "read all records again")
@@ -53,7 +53,7 @@ func (w *where) flags(c *cobra.Command, a *app.App) {
 }
 
 // check validates the flags and reads the file. It sends nothing.
-func (w *where) check(cmd *cobra.Command, group string) error {
+func (w *resetFlags) check(cmd *cobra.Command, group string) error {
 	var given []string
 	for _, k := range kinds() {
 		if cmd.Flags().Changed(k) {
@@ -94,7 +94,7 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 }
 
 // open reads the file. If its lines name groups, it uses only those of this group.
-func (w *where) open(group string) error {
+func (w *resetFlags) open(group string) error {
 	if len(w.only) > 0 {
 		return app.Usage("--topic and --from-file exclude each other: the file names its topics")
 	}
@@ -132,7 +132,7 @@ func loadOrNew(ctx context.Context, a *app.App, adm *kadm.Client, name string) (
 }
 
 // plan determines the new offset of each partition.
-func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]move, error) {
+func (w *resetFlags) plan(ctx context.Context, adm *kadm.Client, d *described) ([]move, error) {
 	committed := map[string]map[int32]*int64{}
 	only := maps.Clone(w.only)
 	for _, p := range d.Partitions {
@@ -175,7 +175,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 }
 
 // move limits a new offset to the offsets of the partition.
-func (w *where) move(topic string, p int32, x app.OffsetRange, from *int64, to int64) (move, error) {
+func (w *resetFlags) move(topic string, p int32, x app.OffsetRange, from *int64, to int64) (move, error) {
 	m := move{Topic: topic, Partition: p, From: from, Start: x.Start, End: x.End}
 	if w.kind == "shift-by" {
 		if from == nil {
