@@ -69,7 +69,8 @@ func importRules() map[string]importRule {
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
 			"internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
-			never: noProtocol, because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
+			never:   noProtocol,
+			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations without knowing their kinds"},
 		"internal/metadata": {never: noProtocol,
@@ -105,7 +106,8 @@ func importRules() map[string]importRule {
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
-			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
+			never:   []string{kmsgPkg},
+			because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
 		"internal/daemon":       {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":   bench("internal/record"),
 		"internal/bench/meter":  bench(),
