@@ -128,7 +128,7 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 	if bystanders {
 		var wg sync.WaitGroup
 		wg.Go(func() { r.Control = control.watch(ctx, besideFor) })
-		r.Beside = v.watch(ctx, besideFor)
+		r.During = v.watch(ctx, besideFor)
 		wg.Wait()
 		if err := control.end(syscall.SIGTERM); err != nil {
 			v.t.Errorf("%s: the broker that was not attacked: %v", a.Name, err)

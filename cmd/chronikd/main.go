@@ -1,4 +1,4 @@
-// Command chronikd is the broker. Its code is in internal/daemon.
+// Command chronikd is the broker. Its implementation is in internal/daemon.
 package main
 
 import (
@@ -14,9 +14,9 @@ import (
 var version = "dev"
 
 func main() {
-	signals := make(chan os.Signal, 1) // a signal that arrives while another waits means the same
+	signals := make(chan os.Signal, 1) // further signals while one waits mean the same
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup it is ignored
+	if !signal.Ignored(syscall.SIGHUP) { // it is ignored under nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	os.Exit(daemon.Main(context.Background(), daemon.Process{

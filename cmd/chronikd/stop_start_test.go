@@ -42,7 +42,7 @@ func TestStopEndsARecovery(t *testing.T) {
 		if strings.Contains(p.logged(), `"msg":"recovered"`) {
 			continue // the recovery ended before the signal arrived
 		}
-		if !strings.Contains(p.logged(), "stopped before it was ready, as asked") {
+		if !strings.Contains(p.logged(), "stopped before it was ready, as requested") {
 			t.Fatalf("it does not report why it ended:\n%s", p.logged())
 		}
 		if have := recorded(t, dir); have != sent {

@@ -52,7 +52,8 @@ func profiles(v *View, q url.Values) (any, error) {
 		list = append(list, s)
 	}
 	groups := []groupsSeen{}
-	records, bytes := metrics.Distributions(v.Measured.GroupRecords), metrics.Distributions(v.Measured.GroupBytes)
+	records := metrics.Distributions(v.Measured.GroupRecords)
+	bytes := metrics.Distributions(v.Measured.GroupBytes)
 	syncs := metrics.Distributions(v.Measured.SyncSeconds)
 	for _, d := range v.Storage.Dirs() {
 		if at := d.Path(); syncs[at].Count > 0 {

@@ -72,3 +72,24 @@ func TestAConsumerOfMorePartitionsThanCanBeParkedGetsRecords(t *testing.T) {
 		t.Errorf("at most %d bytes were taken for the fetch, and %d for parked requests", peak, n.Parked().Peak)
 	}
 }
+
+// A commit of more offsets than can be charged to the memory for parked requests succeeds.
+func TestLargeCommitSucceedsWithLittleMemory(t *testing.T) {
+	const partitions, parked = 1000, 64 << 10
+	n := newNode(t, quick, func(o *nodeOptions) { o.broker = func(b *Options) { b.ParkedBytes = parked } })
+	id := n.topic(t, "t", partitions)
+	n.coordinates(t)
+	list := make([]int32, partitions)
+	for i := range list {
+		list[i] = int32(i)
+	}
+	for i, code := range commit(t, n.dial(t), 9, "g", id, "t", list...) {
+		if code != 0 {
+			t.Fatalf("partition %d: error %d", i, code)
+		}
+	}
+	if peak := n.wide.Stats().Peak; peak <= parked/wideShare {
+		t.Errorf("at most %d bytes were taken for large requests", peak)
+	}
+	eventually(t, "no request holds memory", func() bool { return n.wide.Used() == 0 })
+}

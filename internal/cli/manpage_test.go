@@ -10,7 +10,8 @@ import (
 
 // tool returns a command line with everything that a page shows or must hide.
 func tool() *cobra.Command {
-	root := &cobra.Command{Use: "tool", Long: "tool does things.\n\n  tool -x\n\n.it 'is' a \\ tool", Run: func(*cobra.Command, []string) {}}
+	root := &cobra.Command{Use: "tool", Long: "tool does things.\n\n  tool -x\n\n.it 'is' a \\ tool",
+		Run: func(*cobra.Command, []string) {}}
 	root.PersistentFlags().StringP("out", "o", "here", "where `FILE` goes")
 	group := &cobra.Command{Use: "topic", Short: "Topics"}
 	create := &cobra.Command{Use: "create NAME", Short: "Create one", Example: "tool topic create a", Run: root.Run}
@@ -38,7 +39,8 @@ func page(t *testing.T) string {
 func TestManPageHasAllCommandsAndFlags(t *testing.T) {
 	got := page(t)
 	for _, want := range []string{`.TH "TOOL" 1 "" "chronik v1" "chronik"`, `tool \- does things`, `.SS "tool topic create NAME [flags]"`,
-		"Create one.", `\-o, \-\-out FILE`, `(default here)`, `\-\-dry\-run`, ".SH \"EXIT STATUS\"", "all was done", "tool topic create a"} {
+		"Create one.", `\-o, \-\-out FILE`, `(default here)`, `\-\-dry\-run`, ".SH \"EXIT STATUS\"", "all was done",
+		"tool topic create a"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -52,7 +52,8 @@ func identityDefs() []*Def {
 
 func networkDefs() []*Def {
 	return []*Def{
-		brokerDef("listeners", List, "PLAINTEXT://127.0.0.1:9092", "The addresses on which the broker listens: NAME://HOST:PORT, comma-separated.",
+		brokerDef("listeners", List, "PLAINTEXT://127.0.0.1:9092",
+			"The addresses on which the broker listens: NAME://HOST:PORT, comma-separated.",
 			importance(High)),
 		brokerDef("advertised.listeners", List, "",
 			"The address that the broker reports to clients, for each listener; by default the one that the client has dialed.",

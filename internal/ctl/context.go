@@ -15,9 +15,11 @@ import (
 
 // contextCommand returns the command context.
 func contextCommand(a *app.App) *cobra.Command {
-	c := app.Offline(app.Parent("context", "Save connection settings under names", contextList(a), contextUse(a), contextSet(a), contextShow(a), contextDelete(a)))
+	c := app.Offline(app.Parent("context", "Save connection settings under names", contextList(a), contextUse(a), contextSet(a),
+		contextShow(a), contextDelete(a)))
 	c.Long = "A context is a named set of settings: brokers, TLS, SASL and the others that every command has as flags. The file is\n" +
-		"$" + contexts.EnvFile + ", else ~/.config/chronik/chronikctl.yaml. A flag has priority over a variable, a variable over the context."
+		"$" + contexts.EnvFile +
+		", else ~/.config/chronik/chronikctl.yaml. A flag has priority over a variable, a variable over the context."
 	return c
 }
 
@@ -109,7 +111,8 @@ func contextUse(a *app.App) *cobra.Command {
 
 func contextSet(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "set NAME SETTING=VALUE...", Short: "Create a context, or change its settings", Args: app.Args(2, -1, "a context and SETTING=VALUE"),
+		Use: "set NAME SETTING=VALUE...", Short: "Create a context, or change its settings",
+		Args:              app.Args(2, -1, "a context and SETTING=VALUE"),
 		ValidArgsFunction: contextSettings(a),
 		Long:              "set creates a context or changes its settings. The settings are named like the flags; an empty value removes one. The first\ncontext becomes the current one.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +

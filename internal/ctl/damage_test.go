@@ -141,7 +141,8 @@ func TestADamagedBatch(t *testing.T) {
 		if strings.Contains(line, "--group") {
 			goOn = "`chronikctl group reset g --topic a:1 --to-offset 4`, while the group has no members, moves the group past them"
 		}
-		want := "chronikctl: a partition 1: CORRUPT_MESSAGE: offsets 2 to 3 cannot be read; " + goOn + "; a stored batch is damaged: chronikctl log verify, "
+		want := "chronikctl: a partition 1: CORRUPT_MESSAGE: offsets 2 to 3 cannot be read; " + goOn +
+			"; a stored batch is damaged: chronikctl log verify, "
 		if code != 1 || of[0] != first || of[1] != "p1-0\np1-1\n" || !strings.HasPrefix(errs, want) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: code %d\n%s%s", line, code, out, errs)
 		}
@@ -169,7 +170,8 @@ func TestADamagedBatch(t *testing.T) {
 		}
 	}
 	// The group has committed the printed records and no others.
-	if code, out, errs := run("", "group", "export", "g"); code != 0 || !strings.Contains(out, "a,0,6\n") || !strings.Contains(out, "a,1,2\n") {
+	if code, out, errs := run("", "group", "export", "g"); code != 0 || !strings.Contains(out, "a,0,6\n") ||
+		!strings.Contains(out, "a,1,2\n") {
 		t.Errorf("code %d\n%s%s", code, out, errs)
 	}
 }
@@ -182,7 +184,8 @@ func TestADamagedEnd(t *testing.T) {
 	data[len(data)-1] ^= 1
 	rewrite(t, file, data)
 	code, out, errs := start().run("", "consume", "a", "--partition", "1")
-	if code != 1 || out != "p1-0\np1-1\n" || !strings.HasPrefix(errs, "chronikctl: a partition 1: CORRUPT_MESSAGE: nothing can be read from offset 2 on; a stored batch") {
+	if code != 1 || out != "p1-0\np1-1\n" ||
+		!strings.HasPrefix(errs, "chronikctl: a partition 1: CORRUPT_MESSAGE: nothing can be read from offset 2 on; a stored batch") {
 		t.Errorf("code %d\n%s%s", code, out, errs)
 	}
 }
@@ -194,7 +197,8 @@ func TestSkippingADamagedEnd(t *testing.T) {
 	data[len(data)-1] ^= 1
 	rewrite(t, file, data)
 	code, out, errs := start().run("", "consume", "a", "--partition", "1", "--skip-damaged")
-	if code != 0 || out != "p1-0\np1-1\np1-2\np1-3\n" || errs != "note: a partition 1: offsets 4 to 5 cannot be read and are skipped, at most 2 records\n" {
+	if code != 0 || out != "p1-0\np1-1\np1-2\np1-3\n" ||
+		errs != "note: a partition 1: offsets 4 to 5 cannot be read and are skipped, at most 2 records\n" {
 		t.Errorf("code %d\n%s%s", code, out, errs)
 	}
 }
@@ -217,7 +221,8 @@ func TestFollowingPastDamage(t *testing.T) {
 	}
 	<-out.seen
 	interrupt()
-	if code := <-code; code != 1 || strings.Count(errs.String(), "\n") != 2 || !strings.HasPrefix(errs.String(), "note: a partition 1: CORRUPT_MESSAGE: offsets 2 to 3 cannot be read") {
+	if code := <-code; code != 1 || strings.Count(errs.String(), "\n") != 2 ||
+		!strings.HasPrefix(errs.String(), "note: a partition 1: CORRUPT_MESSAGE: offsets 2 to 3 cannot be read") {
 		t.Errorf("code %d\n%s", code, errs)
 	}
 }
@@ -230,7 +235,8 @@ func TestAnOfflinePartition(t *testing.T) {
 	run := start().run
 	for _, line := range []string{"consume a", "consume a --group g", "consume a --from 1h", "consume a --count 99"} {
 		code, out, errs := run("", strings.Fields(line)...)
-		if code != 1 || out != first || !strings.HasPrefix(errs, "chronikctl: a partition 1: KAFKA_STORAGE_ERROR: ") || strings.Count(errs, "\n") != 1 {
+		if code != 1 || out != first || !strings.HasPrefix(errs, "chronikctl: a partition 1: KAFKA_STORAGE_ERROR: ") ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: code %d\n%s%s", line, code, out, errs)
 		}
 	}
@@ -245,15 +251,18 @@ func TestAnOfflinePartition(t *testing.T) {
 	if code, out, errs := run("", "topic", "trim", "a", "-p", "0", "--before", "3", "--yes"); code != 0 {
 		t.Errorf("trim of the other partition: code %d\n%s%s", code, out, errs)
 	}
-	if code, _, errs := run("", "topic", "trim", "a", "--before", "3", "--yes"); code != 1 || !strings.Contains(errs, "trim a partition 1: KAFKA_STORAGE_ERROR: ") {
+	if code, _, errs := run("", "topic", "trim", "a", "--before", "3", "--yes"); code != 1 ||
+		!strings.Contains(errs, "trim a partition 1: KAFKA_STORAGE_ERROR: ") {
 		t.Errorf("trim of both: code %d\n%s", code, errs)
 	}
 	// Records without a key go to the other partition, even in several batches.
 	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1KiB")
-	if code != 0 || errs != "note: partition 1 cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause\n1,000 records written to a\n" {
+	if code != 0 || errs != "note: partition 1 cannot be written, so records without a key go to the others; chronikctl cluster health "+
+		"shows the cause\n1,000 records written to a\n" {
 		t.Errorf("produce: code %d\n%s", code, errs)
 	}
-	if code, _, errs := run("x\n", "produce", "a", "--partition", "1", "--timeout", "1s"); code != 1 || !strings.Contains(errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") {
+	if code, _, errs := run("x\n", "produce", "a", "--partition", "1", "--timeout", "1s"); code != 1 ||
+		!strings.Contains(errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") {
 		t.Errorf("produce to the offline one: code %d\n%s", code, errs)
 	}
 }

@@ -58,7 +58,8 @@ func reference(b *strings.Builder, c *cobra.Command) {
 	if c.Parent().HasParent() {
 		level = "####"
 	}
-	fmt.Fprintf(b, "%s %s\n\n    %s\n\n%s.\n\n", level, strings.TrimPrefix(c.CommandPath(), "chronikctl "), c.UseLine(), or(wrapped(c.Long), c.Short))
+	fmt.Fprintf(b, "%s %s\n\n    %s\n\n%s.\n\n", level, strings.TrimPrefix(c.CommandPath(), "chronikctl "), c.UseLine(),
+		or(wrapped(c.Long), c.Short))
 	if flags := table(c.NonInheritedFlags()); flags != "" {
 		b.WriteString("| flag | default | |\n|---|---|---|\n" + flags + "\n")
 	}
@@ -106,7 +107,8 @@ func or(s, otherwise string) string {
 func TestEveryCommandHasHelp(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
-		if c.Short == "" || c.Args == nil && c.Parent() != nil && c.Parent().Name() != "completion" && c.Name() != "help" && c.Name() != "completion" {
+		if c.Short == "" || c.Args == nil && c.Parent() != nil && c.Parent().Name() != "completion" && c.Name() != "help" &&
+			c.Name() != "completion" {
 			t.Errorf("%s has no text, or does not look at its arguments", c.CommandPath())
 		}
 		for _, child := range c.Commands() {

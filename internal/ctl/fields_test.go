@@ -20,9 +20,10 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	run := func(line string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := Main(t.Context(), strings.Fields(line), "v1", Streams{In: strings.NewReader("k:v\n"), Out: &out, Err: &errs, Getenv: func(name string) string {
-			return map[string]string{"HOME": home, "CHRONIKCTL_BROKERS": b.Addr(), "CHRONIKCTL_ADMIN": b.AdminAddr()}[name]
-		}})
+		code := Main(t.Context(), strings.Fields(line), "v1", Streams{In: strings.NewReader("k:v\n"), Out: &out, Err: &errs,
+			Getenv: func(name string) string {
+				return map[string]string{"HOME": home, "CHRONIKCTL_BROKERS": b.Addr(), "CHRONIKCTL_ADMIN": b.AdminAddr()}[name]
+			}})
 		if code != 0 && code != 4 { // a check may find something about this machine
 			t.Fatalf("%s: %d %s", line, code, errs.String())
 		}
@@ -35,8 +36,10 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	var doc strings.Builder
 	doc.WriteString("| command | fields |\n|---|---|\n")
 	for _, line := range []string{
-		"topic list", "topic describe orders", "topic create payments", "topic trim orders --before earliest --dry-run", "group list", "group describe audit",
-		"group reset audit --to-latest --dry-run", "config get topic orders retention.ms", "consume orders", "broker list", "broker describe 1", "cluster describe", "cluster health", "api-versions",
+		"topic list", "topic describe orders", "topic create payments", "topic trim orders --before earliest --dry-run", "group list",
+		"group describe audit",
+		"group reset audit --to-latest --dry-run", "config get topic orders retention.ms", "consume orders", "broker list",
+		"broker describe 1", "cluster describe", "cluster health", "api-versions",
 		"profile list", "profile explain orders", "context list", "context show", "top --interval 100ms", "version",
 	} {
 		f := &fields{below: map[string]*fields{}}

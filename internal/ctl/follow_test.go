@@ -50,8 +50,9 @@ func TestFollowingSaysThatItWaitsForTheBroker(t *testing.T) {
 	var out, errs kept
 	end := make(chan int)
 	go func() {
-		end <- ctl.Main(ctx, strings.Fields("consume a --follow --timeout 1s"), version, ctl.Streams{In: strings.NewReader(""), Out: &out, Err: io.Writer(&errs),
-			Getenv: func(name string) string { return map[string]string{"CHRONIK_BROKERS": b.Addr()}[name] }})
+		end <- ctl.Main(ctx, strings.Fields("consume a --follow --timeout 1s"), version,
+			ctl.Streams{In: strings.NewReader(""), Out: &out, Err: io.Writer(&errs),
+				Getenv: func(name string) string { return map[string]string{"CHRONIK_BROKERS": b.Addr()}[name] }})
 	}()
 	out.await(t, "x\n")
 	deaf.Store(true)

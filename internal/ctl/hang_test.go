@@ -27,7 +27,8 @@ func stuck(t *testing.T, answered ...int16) (address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	b := chronik.StartTest(t, chronik.Options{Settings: map[string]string{"advertise": l.Addr().String(), "group.initial.rebalance.delay.ms": "0"}})
+	b := chronik.StartTest(t,
+		chronik.Options{Settings: map[string]string{"advertise": l.Addr().String(), "group.initial.rebalance.delay.ms": "0"}})
 	hangs := new(atomic.Bool)
 	go func() {
 		for {
@@ -123,11 +124,16 @@ func TestEveryCommandEndsWhereABrokerHangs(t *testing.T) {
 	later := stuck(t, apiVersions, metadata, listOffsets) // where records are read
 	var all sync.WaitGroup
 	for _, line := range []string{
-		"topic list -o wide", "topic describe a", "topic describe --regex .*", "topic create b", "topic alter a --config retention.ms=7d", "topic add-partitions a --add 1",
-		"topic trim a --before 1 --yes", "topic delete a --yes", "config get topic a", "config describe broker 1", "config set topic a retention.ms=7d",
-		"config set broker default log.retention.ms=7d", "config unset topic a retention.ms", "group list", "group describe g", "group describe --all",
-		"group reset g --to-latest --yes", "group delete g --yes", "group delete-offsets g --topic a --yes", "group export g", "group export --all",
-		"produce a", "produce a --acks 1", "consume a", "consume a --count 1", "consume a --group g", "consume a --group g --group-protocol consumer",
+		"topic list -o wide", "topic describe a", "topic describe --regex .*", "topic create b", "topic alter a --config retention.ms=7d",
+		"topic add-partitions a --add 1",
+		"topic trim a --before 1 --yes", "topic delete a --yes", "config get topic a", "config describe broker 1",
+		"config set topic a retention.ms=7d",
+		"config set broker default log.retention.ms=7d", "config unset topic a retention.ms", "group list", "group describe g",
+		"group describe --all",
+		"group reset g --to-latest --yes", "group delete g --yes", "group delete-offsets g --topic a --yes", "group export g",
+		"group export --all",
+		"produce a", "produce a --acks 1", "consume a", "consume a --count 1", "consume a --group g",
+		"consume a --group g --group-protocol consumer",
 		"broker describe 1", "cluster describe", "cluster health", "profile explain a", "doctor --wait 0s", "top --once --interval 100ms",
 		"debug bundle --interval 100ms --file " + filepath.Join(t.TempDir(), "b.tar.gz"),
 		"LATER consume a", "LATER consume a --count 1", "LATER topic list -o wide", "LATER topic delete a --yes",

@@ -15,7 +15,9 @@ import (
 // A member of a KIP-848 group starts without a partition while another member has them all. It
 // does not exit, but waits for its assignment and reads what the other member left.
 func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
-	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.consumer.heartbeat.interval.ms": "100", "group.consumer.min.heartbeat.interval.ms": "50"}})
+	b, err := chronik.Start(t.Context(),
+		chronik.Options{Settings: map[string]string{"group.consumer.heartbeat.interval.ms": "100",
+			"group.consumer.min.heartbeat.interval.ms": "50"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,8 @@ func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	holder := client(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("a"), kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()), kgo.DisableAutoCommit())
+	holder := client(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("a"), kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()),
+		kgo.DisableAutoCommit())
 	for n := 0; n < 2; { // it has both, and commits nothing
 		fetches := holder.PollFetches(t.Context())
 		if err := fetches.Err(); err != nil {
@@ -47,10 +50,11 @@ func TestAMemberWaitsForWhatAnotherHolds(t *testing.T) {
 		n += fetches.NumRecords()
 	}
 	var out, errs bytes.Buffer
-	code := ctl.Main(t.Context(), strings.Fields("consume a --group g --group-protocol consumer"), version, ctl.Streams{Out: &out, Err: &errs,
-		Getenv: func(name string) string {
-			return map[string]string{"CHRONIK_BROKERS": b.Addr(), "HOME": t.TempDir()}[name]
-		}})
+	code := ctl.Main(t.Context(), strings.Fields("consume a --group g --group-protocol consumer"), version,
+		ctl.Streams{Out: &out, Err: &errs,
+			Getenv: func(name string) string {
+				return map[string]string{"CHRONIK_BROKERS": b.Addr(), "HOME": t.TempDir()}[name]
+			}})
 	if code != 0 || out.String() != "there\n" {
 		t.Errorf("code %d, printed %q, %s", code, out.String(), errs.String())
 	}

@@ -262,7 +262,8 @@ func TestMessages(t *testing.T) {
 // passing removes what differs between runs.
 func passing(text string) string {
 	text = regexp.MustCompile(`on \S+:53`).ReplaceAllString(text, "on RESOLVER")
-	return regexp.MustCompile(`lookup no.such.host.invalid.*; is the name`).ReplaceAllString(text, "lookup no.such.host.invalid: …; is the name")
+	return regexp.MustCompile(`lookup no.such.host.invalid.*; is the name`).ReplaceAllString(text,
+		"lookup no.such.host.invalid: …; is the name")
 }
 
 // An unknown variable causes a warning; one that is close to a setting ends the run before
@@ -294,7 +295,8 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 	for _, line := range []string{"topic create a", "produce a", "consume a", "consume a --group g", "group list", "group describe g",
 		"cluster health", "api-versions", "profile explain a", "topic delete a --yes", "consume a"} {
-		ctl.Main(t.Context(), strings.Fields(line), version, ctl.Streams{In: strings.NewReader("x\n"), Out: &bytes.Buffer{}, Err: &bytes.Buffer{},
+		ctl.Main(t.Context(), strings.Fields(line), version, ctl.Streams{In: strings.NewReader("x\n"), Out: &bytes.Buffer{},
+			Err: &bytes.Buffer{},
 			Getenv: func(name string) string {
 				return map[string]string{"CHRONIK_BROKERS": b.Addr(), "HOME": t.TempDir()}[name]
 			}})

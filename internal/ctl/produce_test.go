@@ -136,11 +136,13 @@ func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	full := chronik.StartTest(t, chronik.Options{Dir: dir, Settings: map[string]string{"chronik.disk.min.free.bytes": strconv.FormatInt(1<<60, 10)}})
+	full := chronik.StartTest(t,
+		chronik.Options{Dir: dir, Settings: map[string]string{"chronik.disk.min.free.bytes": strconv.FormatInt(1<<60, 10)}})
 	in, end = produced(t.Context(), full.Addr(), "--timeout", "1s")
 	say(t, in, "two\n")
 	got := <-end
-	if got.code != 1 || !strings.Contains(got.errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") || !strings.Contains(got.errs, "or the disk is full: chronikctl cluster health ") {
+	if got.code != 1 || !strings.Contains(got.errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") ||
+		!strings.Contains(got.errs, "or the disk is full: chronikctl cluster health ") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -154,7 +156,8 @@ func TestProduceIsInterruptedWhileItWaitsForInput(t *testing.T) {
 	say(t, in, "one\n")
 	holds(t, b.Addr(), 1)
 	interrupt()
-	if got := <-end; got.code != 1 || !strings.HasSuffix(got.errs, "\n1 record written to a\nchronikctl: interrupted before the end of the input\n") {
+	if got := <-end; got.code != 1 ||
+		!strings.HasSuffix(got.errs, "\n1 record written to a\nchronikctl: interrupted before the end of the input\n") {
 		t.Errorf("%+v", got)
 	}
 	say(t, in, "two\n")

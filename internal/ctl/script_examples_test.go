@@ -48,7 +48,8 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 	var wrong []string
 	for _, line := range lines {
 		// The examples' paths and hosts are not this machine's.
-		line = strings.NewReplacer("/var/lib/chronik", "$WORK/copy", "/mnt/other/", "$WORK/", "/etc/chronik/chronikd.yaml", "$WORK/chronikd.yaml",
+		line = strings.NewReplacer("/var/lib/chronik", "$WORK/copy", "/mnt/other/", "$WORK/", "/etc/chronik/chronikd.yaml",
+			"$WORK/chronikd.yaml",
 			"/tmp/", "$WORK/").Replace(line)
 		if stage(line) == 1 || stage(line) == 2 || strings.Contains(line, " reset ") {
 			line += " --yes"

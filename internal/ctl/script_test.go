@@ -58,10 +58,12 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+unusedAddress, "HOME="+e.WorkDir)
+			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+unusedAddress,
+				"HOME="+e.WorkDir)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker,
+			"snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples},
 	})
 }
 

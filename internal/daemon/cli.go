@@ -86,7 +86,8 @@ func command(p Process, s *signals) *cobra.Command {
 		Long: "chronikd starts a broker. Without a flag it listens on " + config.DefaultListen + ", keeps its data in ./data\n" +
 			"and serves metrics and health on " + config.DefaultAdminListen + ".\n\n" +
 			"Every setting can be given in the YAML file of --config, as a variable (CHRONIK_NUM_PARTITIONS for\n" +
-			"num.partitions), with --set num.partitions=4 or, if it has one, by its flag; a later source overrides an earlier one.\n\n" + exitCodes,
+			"num.partitions), with --set num.partitions=4 or, if it has one, by its flag; a later source overrides an earlier one.\n\n" +
+			exitCodes,
 		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

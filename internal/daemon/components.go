@@ -226,7 +226,8 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	b.stack.push("replicas", r.replicas.Close)
 	var err error
 	r.groups, err = service.NewGroups(service.GroupsOptions{
-		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
+		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs,
+		Static: r.static, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members,
 	})
 	if err != nil {
@@ -277,7 +278,10 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(observe.Coordinators(r.groups))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	if n := r.replicas.Leaderless(); n > 0 {
-		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
+		return fmt.Errorf(
+			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",
+			n,
+		)
 	}
 	r.fenced = true
 	done := make(chan struct{})

@@ -206,8 +206,8 @@ func somewhere(t *testing.T) map[string]string {
 	})
 	o, u := httptest.NewServer(other), httptest.NewServer(unready)
 	t.Cleanup(func() { close(quiet); o.Close(); u.Close() })
-	// No service uses the port of NOBODY, so a connection is refused.
-	return map[string]string{"TAKEN": l.Addr().String(), "NOBODY": "127.0.0.1:71",
+	// No service uses the port of FREEPORT, so a connection is refused.
+	return map[string]string{"TAKEN": l.Addr().String(), "FREEPORT": "127.0.0.1:71",
 		"OTHER": strings.TrimPrefix(o.URL, "http://"), "UNREADY": strings.TrimPrefix(u.URL, "http://")}
 }
 
@@ -215,7 +215,8 @@ func somewhere(t *testing.T) map[string]string {
 func passing(text string) string {
 	for pattern, word := range map[string]string{
 		`\b[0-9a-f]{32}\b`: "ID", `pid \d+`: "pid N", ` on \S+:53\b`: "",
-		`(?:no such host|server misbehaving|Temporary failure[^;]*|i/o timeout|(?:dial|read) udp [^;]*)`: "no such host", // or no way to any server
+		`(?:no such host|server misbehaving|Temporary failure[^;]*|i/o timeout|(?:dial|read) udp [^;]*)`: "no such host",
+		// or no way to any server
 	} {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, word)
 	}
@@ -260,7 +261,8 @@ func misset() []mistake {
 		"--set node.id=-1", "--set node.id=1 --set broker.id=2",
 		"--set group.min.session.timeout.ms=50000 --set group.max.session.timeout.ms=5000",
 		"--set group.consumer.heartbeat.interval.ms=50000", "--set group.consumer.min.heartbeat.interval.ms=16000",
-		"--set group.consumer.max.session.timeout.ms=1", "--set log.cleaner.min.compaction.lag.ms=2 --set log.cleaner.max.compaction.lag.ms=1",
+		"--set group.consumer.max.session.timeout.ms=1",
+		"--set log.cleaner.min.compaction.lag.ms=2 --set log.cleaner.max.compaction.lag.ms=1",
 		"--set log.dirs=a,a/b", "--set log.dirs=a,,b", "--set log.dirs=d", "--set journal.dirs=a,b",
 		"--set log.dirs=a,b --set journal.dirs=j,j", "--set log.dirs=a --set journal.dirs=a",
 		"--set node.id=-1 --set broker.id=-2 --log-level x",
@@ -289,7 +291,8 @@ func misfiled() []mistake {
 		"listeners: []\n", "listeners:\n", "listeners: {listen: ':1'}\n", "listeners: [{name: a b, listen: x}]\n", "listeners: [3]\n",
 		"listeners: [{listen: ':1'}, {listen: ':2'}]\n", "listeners: [{listn: ':1'}]\n", "listeners: [{listen: [a]}]\n",
 		"listeners: [{listen: ':1'}, {name: default, listen: ':2'}]\n", "listeners: [{listen: ':1'}, {name: b, listen: '127.0.0.1:1'}]\n",
-		"listeners: [{listen: ':1', advertise: ':1'}]\n", "listeners: [{listen: ':1'}, {name: b, listen: '127.0.0.1:9644'}]\nadmin.listen: 127.0.0.1:9644\n",
+		"listeners: [{listen: ':1', advertise: ':1'}]\n",
+		"listeners: [{listen: ':1'}, {name: b, listen: '127.0.0.1:9644'}]\nadmin.listen: 127.0.0.1:9644\n",
 		"num.partitions=1\n", "profiles: [a]\n", "profiles: {a: 3}\n", "profiles: {a: {ack: x}}\n",
 		"profiles: {a: {sync: x}}\n", "profiles: {a: {mx_wait: 1s}}\n",
 		"profiles: {a: {ack: synced, sync: os}}\n", "profiles: {a: {ack: written, sync: group}}\n", "profiles: {A b: {}}\n",
@@ -381,8 +384,8 @@ func mismade() []mistake {
 // unheard returns queries that get no response from a broker, or not the expected one.
 func unheard() []mistake {
 	return []mistake{
-		{args: "health --admin-listen NOBODY"},
-		{args: "health --live --admin-listen NOBODY"},
+		{args: "health --admin-listen FREEPORT"},
+		{args: "health --live --admin-listen FREEPORT"},
 		{args: "health --admin-listen off"},
 		{args: "health --admin-listen no.such.host.invalid:9644"},
 		{args: "health --admin-listen TAKEN --timeout 20ms"},

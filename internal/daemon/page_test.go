@@ -110,11 +110,11 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	consumes(
 		t,
 		b,
-		context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true),
+		context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), //nolint:staticcheck // kgo's name
 		twin,
 		"orders",
 		10,
-	) //nolint:staticcheck // kgo's name
+	)
 	group := "/group?id=" + url.QueryEscape("billing & more")
 	for path, want := range map[string][]string{
 		"/": {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`,

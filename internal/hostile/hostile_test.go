@@ -125,14 +125,14 @@ func TestFaultsNameTheBound(t *testing.T) {
 		Alone: map[string]Latency{
 			"p": {N: 100, P99: 30 * ms},
 			"q": {N: 100, P99: ms},
-		}, Beside: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
+		}, During: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
 	}
 	if faults := r.Faults(100 << 20); len(faults) != 0 {
 		t.Errorf("within all bounds: %q", faults)
 	}
 	r.Held++
 	r.Kept++
-	r.Beside = map[string]Latency{"p": {N: 100, P99: 61 * ms}, "q": {N: 100, P99: 51 * ms, Failed: 1, Failure: io.EOF}}
+	r.During = map[string]Latency{"p": {N: 100, P99: 61 * ms}, "q": {N: 100, P99: 51 * ms, Failed: 1, Failure: io.EOF}}
 	faults := strings.Join(r.Faults(99<<20), "\n")
 	for _, want := range []string{"100 MiB resident", "held during", "kept 0s after", "p took 61ms (p99, limit 60ms",
 		"q took 51ms (p99, limit 50ms", "q failed 1 of 100 times, first with: EOF"} {

@@ -31,7 +31,8 @@ func recordAttacks() []Attack {
 			run: bombs(0x88, 128<<10),
 		},
 		{
-			Name: "bombs-that-pass", Aim: "20 connections send zstd batches of 10 kB that become 80 MiB, with windows of 8 MiB, which every broker accepts",
+			Name:  "bombs-that-pass",
+			Aim:   "20 connections send zstd batches of 10 kB that become 80 MiB, with windows of 8 MiB, which every broker accepts",
 			Holds: budget, Keeps: some, prepare: victimTopic,
 			run: func(ctx context.Context, m *Attacker) error {
 				req := produceOf(victim, 1, lateBomb())

@@ -22,10 +22,10 @@ type Result struct {
 	// Waited had passed since they were closed.
 	Held, Kept int64
 	Waited     time.Duration
-	// Alone and Beside are the latencies of bystanders without the attack and during it; empty if
+	// Alone and During are the latencies of bystanders without the attack and during it; empty if
 	// not measured. Control are those of other bystanders at the same time on a broker on the same
 	// machine that is not attacked: the cost of a busy machine is not the broker's fault.
-	Alone, Beside, Control map[string]Latency
+	Alone, During, Control map[string]Latency
 	Outcomes               string
 }
 
@@ -43,20 +43,20 @@ func (r Result) Faults(limit int64) []string {
 	if r.Kept > r.Attack.Keeps {
 		bad("%s kept %v after its connections were closed, limit %s", mib(r.Kept), r.Waited.Round(time.Second), mib(r.Attack.Keeps))
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
-		alone, beside, control := r.Alone[name], r.Beside[name], r.Control[name]
-		if bound := Bound(alone, control); beside.P99 > bound {
+	for _, name := range slices.Sorted(maps.Keys(r.During)) {
+		alone, during, control := r.Alone[name], r.During[name], r.Control[name]
+		if bound := Bound(alone, control); during.P99 > bound {
 			bad(
 				"a bystander's %s took %v (p99, limit %v; without attack %v, at a broker that is not attacked %v)",
 				name,
-				round(beside.P99),
+				round(during.P99),
 				round(bound),
 				round(alone.P99),
 				round(control.P99),
 			)
 		}
-		if beside.Failed > 0 {
-			bad("a bystander's %s failed %d of %d times, first with: %v", name, beside.Failed, beside.N, beside.Failure)
+		if during.Failed > 0 {
+			bad("a bystander's %s failed %d of %d times, first with: %v", name, during.Failed, during.N, during.Failure)
 		}
 	}
 	return faults
@@ -65,8 +65,8 @@ func (r Result) Faults(limit int64) []string {
 // worst returns the bystander with the highest p99.
 func (r Result) worst() string {
 	worst := ""
-	for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
-		if worst == "" || r.Beside[name].P99 > r.Beside[worst].P99 {
+	for _, name := range slices.Sorted(maps.Keys(r.During)) {
+		if worst == "" || r.During[name].P99 > r.During[worst].P99 {
 			worst = name
 		}
 	}
@@ -82,7 +82,7 @@ func Table(w io.Writer, results []Result, limit int64) error {
 	)
 	for _, r := range results {
 		worst := r.worst()
-		alone, beside, control := r.Alone[worst], r.Beside[worst], r.Control[worst]
+		alone, during, control := r.Alone[worst], r.During[worst], r.Control[worst]
 		fmt.Fprintf(
 			t,
 			"%s\t%s\t%s, %s, %s\t%s\t%s (%v)\t%s\t%v, %v\t%v, %v\t%v, %v\t%d\t%s\n",
@@ -99,8 +99,8 @@ func Table(w io.Writer, results []Result, limit int64) error {
 			worst,
 			round(alone.P50),
 			round(alone.P99),
-			round(beside.P50),
-			round(beside.P99),
+			round(during.P50),
+			round(during.P99),
 			round(control.P50),
 			round(control.P99),
 			len(r.Faults(limit)),

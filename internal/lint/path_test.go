@@ -139,7 +139,8 @@ func TestABreakInThePathIsFound(t *testing.T) {
 	}
 	write("produce.go", "func begin() { end() }\nfunc end() {}\n")
 	write("file.go", "func sync() { Datasync() }\n")
-	table := pathSection + "| `internal/broker/produce.go` | `begin` → `end`%s | |\n| `internal/broker/file.go` | `%s` | |\n## Next\n| `x.go` | `x` | |\n"
+	table := pathSection +
+		"| `internal/broker/produce.go` | `begin` → `end`%s | |\n| `internal/broker/file.go` | `%s` | |\n## Next\n| `x.go` | `x` | |\n"
 	for _, c := range []struct {
 		mark, last string
 		wrong      int

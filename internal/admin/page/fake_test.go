@@ -119,16 +119,8 @@ func loaded() (*fake, *History) {
 		{Name: "payments", Partitions: 6, Records: 1_200_417, Bytes: 530 << 20, Ends: 1_200_417, Profile: "sync", Cleanup: "delete"},
 		{Name: "customers", Partitions: 3, Records: 90_211, Bytes: 41 << 20, Ends: 412_000, Profile: "medium", Cleanup: "compact"},
 		{Name: "clickstream", Partitions: 4, Records: 310_000_518, Bytes: 36 * gib, Ends: 310_000_518, Profile: "os", Cleanup: "delete"},
-		{
-			Name:       "__consumer_offsets",
-			Internal:   true,
-			Partitions: 2,
-			Records:    812,
-			Bytes:      91 << 10,
-			Ends:       6120,
-			Profile:    "sync",
-			Cleanup:    "compact",
-		},
+		{Name: "__consumer_offsets", Internal: true, Partitions: 2, Records: 812, Bytes: 91 << 10, Ends: 6120, Profile: "sync",
+			Cleanup: "compact"},
 	}
 	f.detail = TopicDetail{Topic: f.topics[1], ID: "nNmFUAjzS9a4LbCYMlTAGQ"}
 	for i := range int32(6) {
@@ -207,13 +199,8 @@ func loaded() (*fake, *History) {
 			BytesOut: 90 << 20, Throttled: true},
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
-		c.ID, c.Listener, c.Principal, c.Since, c.Last = uint64(
-			i,
-		), "PLAINTEXT", anonymous, now().Add(
-			-3*time.Hour,
-		), now().Add(
-			-time.Duration(i)*time.Second,
-		)
+		c.ID, c.Listener, c.Principal = uint64(i), "PLAINTEXT", anonymous
+		c.Since, c.Last = now().Add(-3*time.Hour), now().Add(-time.Duration(i)*time.Second)
 		f.conns = append(f.conns, c)
 	}
 	return f, busyHour(1)

@@ -62,7 +62,8 @@ func New(version string) *cobra.Command {
 		Use:   "chronik-bench",
 		Short: "Measure a broker that speaks the Kafka protocol",
 		Long: "chronik-bench measures any Kafka-compatible broker. A success is a response with error 0 and a valid offset. Only outcomes that ended in\n" +
-			"the measured interval, which follows the warm-up, are counted, and rates are divided by exactly this interval.\n\n" + exitCodes,
+			"the measured interval, which follows the warm-up, are counted, and rates are divided by exactly this interval.\n\n" +
+			exitCodes,
 		Example: "  chronik-bench -c 128 -d 30s -s 256 --acks all\n" +
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
 		Version: version, Args: cli.NoArgs, SilenceUsage: true, SilenceErrors: true,

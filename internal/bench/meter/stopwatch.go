@@ -58,7 +58,7 @@ func processCPU(pid int) (time.Duration, error) {
 	return used, err
 }
 
-// Over scales a span whose ends were read some microseconds beside those of an interval to exactly
+// Over scales a span whose ends differ by some microseconds from those of an interval to exactly
 // the interval.
 func (s Span) Over(interval time.Duration) Span {
 	if s.CPUSeconds != nil && s.Seconds > 0 {

@@ -42,8 +42,8 @@ func newWork() work {
 
 // worker is a client with either protocol.
 type worker interface {
-	// lastAssignment returns the name, epoch and partitions of its last assignment. The name of a static
-	// member is its instance; epoch -1 is none.
+	// lastAssignment returns the name, epoch and partitions of its last assignment. The name of a
+	// static member is its instance; epoch -1 is none.
 	lastAssignment() (name string, epoch int32, has assign.Assignment)
 	commits() *kmsg.OffsetCommitRequest // without topics
 }

@@ -48,7 +48,8 @@ func AdminPortOf(a *App) *AdminPort {
 	if !strings.Contains(at, "://") {
 		at = "http://" + at
 	}
-	return &AdminPort{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()), Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &AdminPort{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()),
+		Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 func onThisHost(seeds []string) bool {
@@ -99,12 +100,14 @@ func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path s
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off", p.base, ErrNoAdminPort, op.Err))
+			return nil, WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off", p.base,
+				ErrNoAdminPort, op.Err))
 		}
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			if u.Timeout() {
-				return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; "+
-					"a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout))
+				return nil,
+					WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; "+
+						"a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout))
 			}
 			err = u.Err // url.Error repeats the address
 		}

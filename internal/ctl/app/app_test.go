@@ -30,9 +30,12 @@ func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
 		message string
 		want    string
 	}{
-		{kerr.TopicAlreadyExists, "Topic 'a' already exists.", "create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
-		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") + "; this is usually temporary: try again"},
-		{context.DeadlineExceeded, "", "create a: context deadline exceeded; the broker did not answer in time: try again, or allow more with --timeout"},
+		{kerr.TopicAlreadyExists, "Topic 'a' already exists.",
+			"create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
+		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") +
+			"; this is usually temporary: try again"},
+		{context.DeadlineExceeded, "",
+			"create a: context deadline exceeded; the broker did not answer in time: try again, or allow more with --timeout"},
 		{errors.New("two\nlines."), "", "create a: two lines"},
 	} {
 		err := Refused("create a", c.err, c.message)
@@ -53,7 +56,8 @@ func TestEveryRetriableErrorHasARemedy(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	for want, err := range map[int]error{ExitOK: nil, ExitFailed: errors.New("x"), ExitUsage: Usage("x"), ExitUnconfirmed: errors.Join(WithCode(ExitUnconfirmed, errors.New("x")))} {
+	for want, err := range map[int]error{ExitOK: nil, ExitFailed: errors.New("x"), ExitUsage: Usage("x"),
+		ExitUnconfirmed: errors.Join(WithCode(ExitUnconfirmed, errors.New("x")))} {
 		if got := ExitCode(err); got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)
 		}
@@ -61,7 +65,8 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestQuestion(t *testing.T) {
-	for answer, code := range map[string]int{"yes\n": ExitOK, "Y\n": ExitOK, "yes": ExitOK, "no\n": ExitUnconfirmed, "\n": ExitUnconfirmed, "": ExitUnconfirmed, "yesterday\n": ExitUnconfirmed} {
+	for answer, code := range map[string]int{"yes\n": ExitOK, "Y\n": ExitOK, "yes": ExitOK, "no\n": ExitUnconfirmed, "\n": ExitUnconfirmed,
+		"": ExitUnconfirmed, "yesterday\n": ExitUnconfirmed} {
 		var errs bytes.Buffer
 		a := New("v", Streams{In: strings.NewReader(answer), Err: &errs})
 		var losses []string
@@ -69,7 +74,8 @@ func TestQuestion(t *testing.T) {
 			losses = append(losses, fmt.Sprint("loss ", i))
 		}
 		err := a.ask("delete 25 topics", "No way back.", losses)
-		if ExitCode(err) != code || !strings.Contains(errs.String(), "loss 19\n  … and 5 more\ndelete 25 topics? No way back. yes or no: ") {
+		if ExitCode(err) != code ||
+			!strings.Contains(errs.String(), "loss 19\n  … and 5 more\ndelete 25 topics? No way back. yes or no: ") {
 			t.Errorf("%q: %v\n%s", answer, err, errs.String())
 		}
 	}
@@ -97,7 +103,8 @@ func TestWhenReadyWaitsForACoordinatorAndForNothingElse(t *testing.T) {
 			t.Errorf("%v after %d", err, asked)
 		}
 		asked = 0
-		if err := a.WhenReady(t.Context(), func() error { asked++; return kerr.GroupIDNotFound }); !errors.Is(err, kerr.GroupIDNotFound) || asked != 1 {
+		if err := a.WhenReady(t.Context(), func() error { asked++; return kerr.GroupIDNotFound }); !errors.Is(err, kerr.GroupIDNotFound) ||
+			asked != 1 {
 			t.Errorf("%v after %d", err, asked)
 		}
 		if err := a.WhenReady(t.Context(), func() error { return kerr.NotCoordinator }); !errors.Is(err, kerr.NotCoordinator) {
@@ -151,7 +158,8 @@ func TestABrokerThatHangs(t *testing.T) {
 					begin := time.Now()
 					err := open(t.Context(), a)
 					if took := time.Since(begin); took > want+want/10 || ExitCode(err) != ExitUnreachable ||
-						!strings.Contains(err.Error(), "no answer from 127.0.0.1:9092 (default) within "+want.String()+": connected, but nothing answers there; ") {
+						!strings.Contains(err.Error(), "no answer from 127.0.0.1:9092 (default) within "+want.String()+
+							": connected, but nothing answers there; ") {
 						t.Errorf("%s, --timeout %s %s: %v after %v", how, limit, encrypted, err, took)
 					}
 				})
@@ -168,7 +176,8 @@ func TestAPortThatSpeaksHTTP(t *testing.T) {
 	for range 2 { // the bytes differ on the next client's connection
 		a := app(t, "--brokers", s.Listener.Addr().String(), "--timeout", "2s")
 		_, err := a.Connect(t.Context())
-		if ExitCode(err) != ExitUnreachable || !strings.Contains(err.Error(), "HTTP is spoken there, not Kafka's protocol; that may be the admin port") {
+		if ExitCode(err) != ExitUnreachable ||
+			!strings.Contains(err.Error(), "HTTP is spoken there, not Kafka's protocol; that may be the admin port") {
 			t.Error(err)
 		}
 	}
@@ -210,7 +219,8 @@ func (d *deafened) Write(p []byte) (int, error) {
 }
 
 // repeated runs a command that fails a number of times, under a context with a timeout.
-func repeated(t *testing.T, end time.Duration, wrap func(*App, *cobra.Command) *cobra.Command, failures int, flags ...string) (runs int, out, errs string, took time.Duration, err error) {
+func repeated(t *testing.T, end time.Duration, wrap func(*App, *cobra.Command) *cobra.Command, failures int, flags ...string) (runs int,
+	out, errs string, took time.Duration, err error) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), end)
 	defer stop()
@@ -260,7 +270,8 @@ func TestWait(t *testing.T) {
 			code           int
 			flag           string
 		}{
-			{0, 1, 0, ExitOK, "--wait=3s"}, {2, 3, time.Second, ExitOK, "--wait=3s"}, {99, 7, 3 * time.Second, ExitUnhealthy, "--wait=3s"}, {1, 1, 0, ExitUnhealthy, "--wait=0s"},
+			{0, 1, 0, ExitOK, "--wait=3s"}, {2, 3, time.Second, ExitOK, "--wait=3s"}, {99, 7, 3 * time.Second, ExitUnhealthy, "--wait=3s"},
+			{1, 1, 0, ExitUnhealthy, "--wait=0s"},
 			{99, 3, 1200 * time.Millisecond, ExitUnhealthy, "--wait=1h"},
 		} {
 			end := time.Hour
@@ -320,7 +331,8 @@ func TestOutcomes(t *testing.T) {
 	var o Outcomes
 	o.Done("a", "has %d partitions", 3)
 	o.Refused("b", "change b", kerr.InvalidConfig, "no")
-	if err := a.Report(&o); err == nil || !strings.HasPrefix(err.Error(), "change b: INVALID_CONFIG: no; ") || out.String() != "a has 3 partitions\n" {
+	if err := a.Report(&o); err == nil || !strings.HasPrefix(err.Error(), "change b: INVALID_CONFIG: no; ") ||
+		out.String() != "a has 3 partitions\n" {
 		t.Errorf("%v, %q", err, out.String())
 	}
 	a = app(t, "-o", "json")
@@ -333,10 +345,12 @@ func TestOutcomes(t *testing.T) {
 
 func TestWordsAreTheBrokers(t *testing.T) {
 	err := &kadm.ShardErrors{AllFailed: true, Errs: []kadm.ShardError{{Err: kerr.ClusterAuthorizationFailed}}}
-	if got := BrokerError(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) || strings.Contains(got.Error(), "x: ") {
+	if got := BrokerError(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) ||
+		strings.Contains(got.Error(), "x: ") {
 		t.Errorf("%v", got)
 	}
-	if !IsUnsupported(errors.New("broker is too old; the broker has already …")) || IsUnsupported(nil) || IsUnsupported(kerr.InvalidRequest) {
+	if !IsUnsupported(errors.New("broker is too old; the broker has already …")) || IsUnsupported(nil) ||
+		IsUnsupported(kerr.InvalidRequest) {
 		t.Error("IsUnsupported is false for a missing API")
 	}
 }

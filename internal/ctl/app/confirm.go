@@ -23,7 +23,10 @@ func (a *App) Confirm(what, back string, losses []string) error {
 		return nil
 	}
 	if !cli.IsTerminal(a.In) {
-		return WithCode(ExitUnconfirmed, fmt.Errorf("%s: not confirmed, nothing was done: standard input is not a terminal; add --yes to do it, --dry-run to see what it would do", what))
+		return WithCode(ExitUnconfirmed,
+			fmt.Errorf(
+				"%s: not confirmed, nothing was done: standard input is not a terminal; add --yes to do it, --dry-run to see what it would do",
+				what))
 	}
 	return a.ask(what, back, losses)
 }

@@ -132,7 +132,8 @@ func (a *App) noAnswerRemedy(err error) string {
 		return "is the name right?"
 	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):
 	case a.Settings.Get(contexts.SASL) != "":
-		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with --brokers"
+		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with " +
+			"--brokers"
 	case a.Settings.Encrypted():
 		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
 	default:

@@ -94,10 +94,12 @@ func remedies() map[int16]string {
 		changing = "the group's members are changing: try again"
 		offline  = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
 			"show the cause"
-		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage, " +
+		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the " +
+			"damage, " +
 			"and chronikctl log repair removes it"
 	)
-	const coordinator = "the group's coordinator is loading its offsets, or cannot write them: try again; if it persists, chronikctl cluster health shows the cause"
+	const coordinator = "the group's coordinator is loading its offsets, or cannot write them: try again; if it persists, chronikctl " +
+		"cluster health shows the cause"
 	const user = "ask for the permission, or use another user (--sasl-user)"
 	return map[int16]string{
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",

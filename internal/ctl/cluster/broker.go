@@ -52,8 +52,9 @@ type logDir struct {
 
 func describeBroker(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe ID", Short: "Show a broker and its log directories", Args: app.Args(1, 1, "one broker's id"), ValidArgsFunction: a.Brokers(1),
-		Example: "  chronikctl broker describe 1",
+		Use: "describe ID", Short: "Show a broker and its log directories", Args: app.Args(1, 1, "one broker's id"),
+		ValidArgsFunction: a.Brokers(1),
+		Example:           "  chronikctl broker describe 1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 32)
 			if err != nil {
@@ -80,7 +81,8 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, id int32) err
 		if err != nil && !app.IsUnsupported(err) {
 			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.BrokerError(err), "")
 		}
-		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not report its log directories"}
+		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"},
+			Empty: "this broker does not report its log directories"}
 		for _, x := range dirs.Sorted() {
 			y := logDir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
 			for _, partitions := range x.Topics {

@@ -50,7 +50,8 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 			if every := interval.Value(); every < minInterval || every > maxInterval {
 				return app.Usage("--interval %v is not between %v and %v", every, minInterval, maxInterval)
 			}
-			k := &collector{run: run, given: given(cmd), interval: interval.Value(), timeout: a.Settings.Timeout(), port: app.AdminPortOf(a)}
+			k := &collector{run: run, given: given(cmd), interval: interval.Value(), timeout: a.Settings.Timeout(),
+				port: app.AdminPortOf(a)}
 			list := k.online
 			if dir != "" {
 				if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -61,7 +62,8 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 			return writeBundle(cmd.Context(), a, k, list, file)
 		},
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "file to write, - for standard output; default: chronik-debug-TIME.tar.gz in this directory")
+	c.Flags().StringVarP(&file, "file", "f", "",
+		"file to write, - for standard output; default: chronik-debug-TIME.tar.gz in this directory")
 	c.Flags().StringVar(&dir, "dir", "", "data directory of a stopped broker, to describe instead of a running one")
 	c.Flags().Var(&interval, "interval", "time between the two samples of the metrics, 100ms to 1m")
 	return app.Local(c)
@@ -161,7 +163,8 @@ func reportBundle(a *app.App, m *manifest, file string) error {
 			if err := a.Print(done); err != nil {
 				return err
 			}
-		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; check its contents before you share it\n", file, text.Count(done.Members, "member")); err != nil {
+		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; check its contents before you share it\n", file,
+			text.Count(done.Members, "member")); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 	}

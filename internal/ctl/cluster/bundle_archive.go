@@ -56,7 +56,8 @@ func (m *manifest) archive(w io.Writer, dir string, members []bundleMember, r *r
 	}
 	for _, x := range members {
 		text, n := r.mask(x.text)
-		e := manifestEntry{Name: x.name, Source: x.source, Status: statusOK, Bytes: len(text), Seconds: x.took.Round(time.Millisecond).Seconds()}
+		e := manifestEntry{Name: x.name, Source: x.source, Status: statusOK, Bytes: len(text),
+			Seconds: x.took.Round(time.Millisecond).Seconds()}
 		if x.err != nil {
 			why, k := r.mask([]byte(x.err.Error()))
 			n += k
@@ -90,7 +91,8 @@ func (m *manifest) archive(w io.Writer, dir string, members []bundleMember, r *r
 // readme returns the manifest as text.
 func (m *manifest) readme() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Written by chronikctl %s at %s.\nBrokers: %s. Admin port: %s.\n\n", m.Version, m.Created.Format(time.RFC3339), m.Brokers, cmp.Or(m.Admin, "none"))
+	fmt.Fprintf(&b, "Written by chronikctl %s at %s.\nBrokers: %s. Admin port: %s.\n\n", m.Version, m.Created.Format(time.RFC3339),
+		m.Brokers, cmp.Or(m.Admin, "none"))
 	b.WriteString("The files contain no records, but the names of topics, groups, clients and hosts.\n")
 	fmt.Fprintf(&b, "%[2]d passwords, tokens and keys were masked as %[1]s. Check the files before you share them.\n\n", masked, m.Redacted)
 	for _, e := range m.Members {

@@ -100,7 +100,8 @@ func (k *collector) online(ctx context.Context) []bundleMember {
 func (k *collector) offline(dir string) []bundleMember {
 	return append(k.always(),
 		k.command("verify.json", "log", "verify", "--dir", dir),
-		bundleMember{name: "files.txt", source: "the files under " + dir, get: func(ctx context.Context) ([]byte, error) { return listing(ctx, dir) }})
+		bundleMember{name: "files.txt", source: "the files under " + dir,
+			get: func(ctx context.Context) ([]byte, error) { return listing(ctx, dir) }})
 }
 
 // always returns the members that need no broker.
@@ -185,17 +186,18 @@ const journalLines = "2000"
 // journal returns the end of the broker's log in systemd's journal on this machine.
 func journal() bundleMember {
 	args := []string{"--unit", "chronikd", "--lines", journalLines, "--no-pager", "--output", "short-iso"}
-	return bundleMember{name: "host/journal.txt", source: "journalctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
-		path, err := exec.LookPath("journalctl")
-		if err != nil {
-			return nil, fmt.Errorf("%w: no journalctl on this machine", errSkipped)
-		}
-		text, err := exec.CommandContext(ctx, path, args...).Output()
-		if err != nil || bytes.HasPrefix(text, []byte("-- No entries --")) {
-			return nil, fmt.Errorf("%w: the journal of this machine has no lines of the unit chronikd", errSkipped)
-		}
-		return text, nil
-	}}
+	return bundleMember{name: "host/journal.txt", source: "journalctl " + strings.Join(args, " "),
+		get: func(ctx context.Context) ([]byte, error) {
+			path, err := exec.LookPath("journalctl")
+			if err != nil {
+				return nil, fmt.Errorf("%w: no journalctl on this machine", errSkipped)
+			}
+			text, err := exec.CommandContext(ctx, path, args...).Output()
+			if err != nil || bytes.HasPrefix(text, []byte("-- No entries --")) {
+				return nil, fmt.Errorf("%w: the journal of this machine has no lines of the unit chronikd", errSkipped)
+			}
+			return text, nil
+		}}
 }
 
 // machine describes the machine that runs chronikctl, which may not be the broker's.

@@ -30,10 +30,12 @@ func newRedactor(a *app.App) *redactor {
 var (
 	// named matches name=value, name: value and "name":"value" if the name suggests a secret. A
 	// quoted value ends at its quote, another one at a space, comma or bracket.
-	named = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|credential|token|sasl\.jaas\.config|api[-_.]?key)[\w.-]*\\?["']?\s*[:=]\s*)` +
-		`(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|[^\s,;"'{}\[\]]+)`)
+	named = regexp.MustCompile(
+		`(?i)((?:password|passwd|passphrase|secret|credential|token|sasl\.jaas\.config|api[-_.]?key)[\w.-]*\\?["']?\s*[:=]\s*)` +
+			`(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|[^\s,;"'{}\[\]]+)`)
 	// valued matches the value in {"key":"…password","value":"…"}.
-	valued = regexp.MustCompile(`(?i)("(?:key|name)"\s*:\s*"[^"]*(?:password|passwd|passphrase|secret|credential|token|jaas)[^"]*"\s*,\s*"value"\s*:\s*)"(?:[^"\\]|\\.)*"`)
+	valued = regexp.MustCompile(
+		`(?i)("(?:key|name)"\s*:\s*"[^"]*(?:password|passwd|passphrase|secret|credential|token|jaas)[^"]*"\s*,\s*"value"\s*:\s*)"(?:[^"\\]|\\.)*"`)
 	// inURL matches a password in a URL, which may contain an @.
 	inURL = regexp.MustCompile(`(://[^/\s:@"']*:)[^/\s"']+@`)
 	// private matches a PEM key, also within JSON.

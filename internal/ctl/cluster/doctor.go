@@ -47,7 +47,8 @@ func NewDoctor(a *app.App) *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	c.Flags().BoolVar(&f.probe, "probe-disk", false, "let the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
+	c.Flags().BoolVar(&f.probe, "probe-disk", false,
+		"let the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
 	c.Flags().DurationVar(&f.wait, "wait", 3*time.Second, "how long to watch groups for progress")
 	return c
 }

@@ -41,6 +41,8 @@ func (x *examination) judgeClock(there, before, after time.Time) {
 	if off < 0 {
 		word = "behind"
 	}
-	x.Add("clock", health.Warn, "clock", fmt.Sprintf("the broker's clock is %v %s this machine's: retention, timestamps and --from with a time depend on it", off.Abs().Round(time.Second), word),
+	x.Add("clock", health.Warn, "clock",
+		fmt.Sprintf("the broker's clock is %v %s this machine's: retention, timestamps and --from with a time depend on it",
+			off.Abs().Round(time.Second), word),
 		"run NTP (chrony, systemd-timesyncd) on both machines")
 }

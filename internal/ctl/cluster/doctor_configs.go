@@ -56,7 +56,8 @@ func (x *examination) judgeConfigs(topic string, replicas int, v, broker config.
 		x.Add("configs", health.Warn, where, c.Problem, c.Remedy)
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
-		x.Add("configs", health.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: if its broker is lost, so is the topic", len(x.Meta.Brokers)),
+		x.Add("configs", health.Warn, where,
+			fmt.Sprintf("it has one replica in a cluster of %d brokers: if its broker is lost, so is the topic", len(x.Meta.Brokers)),
 			"recreate it with --replication-factor 3, or add replicas")
 	}
 }

@@ -80,10 +80,12 @@ func (x *examination) judgeGroup(name string, before, now group.Progress) {
 	case x.Reported("group", where):
 		// The broker has watched it for longer.
 	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
-		x.Add("group", health.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
+		x.Add("group", health.Warn, where,
+			fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
 			show+"; check the logs of those that come and go")
 	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
-		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", text.Count(now.Members, "member"), text.Count(now.Lag, "record"), x.wait),
+		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v",
+			text.Count(now.Members, "member"), text.Count(now.Lag, "record"), x.wait),
 			show+"; one of them hangs, or commits rarely: "+health.Command("chronikctl", "doctor", "--wait", "1m")+" watches longer")
 	case now.Members == 0 && now.Lag > 0:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", text.Count(now.Lag, "record")),

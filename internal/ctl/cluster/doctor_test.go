@@ -68,13 +68,17 @@ func TestConfigsThatContradictEachOther(t *testing.T) {
 		v, broker         config.Values
 		finds             []string
 	}{
-		"all is well":     {1, 1, config.Values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000", "max.message.bytes": "10"}, config.Values{"socket.request.max.bytes": "100"}, nil},
-		"too many in isr": {1, 1, config.Values{"min.insync.replicas": "2"}, nil, []string{"min.insync.replicas is 2 and it has 1 replica:", "set topic a min.insync.replicas=1"}},
-		"no slack":        {3, 3, config.Values{"min.insync.replicas": "3"}, nil, []string{"the number of its replicas"}},
-		"one replica":     {1, 3, config.Values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
-		"small retention": {1, 1, config.Values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil, []string{"segment.bytes=2621440"}},
-		"large messages":  {1, 1, config.Values{"max.message.bytes": "200"}, config.Values{"socket.request.max.bytes": "100"}, []string{"closes the connection"}},
-		"not told":        {3, 3, config.Values{}, config.Values{}, nil},
+		"all is well": {1, 1, config.Values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000",
+			"max.message.bytes": "10"}, config.Values{"socket.request.max.bytes": "100"}, nil},
+		"too many in isr": {1, 1, config.Values{"min.insync.replicas": "2"}, nil,
+			[]string{"min.insync.replicas is 2 and it has 1 replica:", "set topic a min.insync.replicas=1"}},
+		"no slack":    {3, 3, config.Values{"min.insync.replicas": "3"}, nil, []string{"the number of its replicas"}},
+		"one replica": {1, 3, config.Values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
+		"small retention": {1, 1, config.Values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil,
+			[]string{"segment.bytes=2621440"}},
+		"large messages": {1, 1, config.Values{"max.message.bytes": "200"}, config.Values{"socket.request.max.bytes": "100"},
+			[]string{"closes the connection"}},
+		"not told": {3, 3, config.Values{}, config.Values{}, nil},
 	} {
 		x, found := patient(t)
 		x.Meta.Brokers = make(kadm.BrokerDetails, c.brokers)
@@ -88,12 +92,16 @@ func TestGroupsThatAreStuck(t *testing.T) {
 		before, now group.Progress
 		finds       []string
 	}{
-		"reads":           {group.Progress{State: "Stable", Members: 1, Lag: 9, Committed: 1}, group.Progress{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
-		"is done":         {group.Progress{State: "Stable", Members: 1}, group.Progress{State: "Stable", Members: 1}, nil},
-		"has just begun":  {group.Progress{State: "Empty", Lag: 9}, group.Progress{State: "Stable", Members: 1, Lag: 9}, nil},
-		"hangs":           {group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
-		"never gets done": {group.Progress{State: "PreparingRebalance", Members: 1}, group.Progress{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
-		"is left":         {group.Progress{State: "Empty", Lag: 5}, group.Progress{State: "Empty", Lag: 5}, []string{"it has no member, and it is 5 records behind", "group delete g"}},
+		"reads": {group.Progress{State: "Stable", Members: 1, Lag: 9, Committed: 1},
+			group.Progress{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
+		"is done":        {group.Progress{State: "Stable", Members: 1}, group.Progress{State: "Stable", Members: 1}, nil},
+		"has just begun": {group.Progress{State: "Empty", Lag: 9}, group.Progress{State: "Stable", Members: 1, Lag: 9}, nil},
+		"hangs": {group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1},
+			group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
+		"never gets done": {group.Progress{State: "PreparingRebalance", Members: 1},
+			group.Progress{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
+		"is left": {group.Progress{State: "Empty", Lag: 5}, group.Progress{State: "Empty", Lag: 5},
+			[]string{"it has no member, and it is 5 records behind", "group delete g"}},
 	} {
 		x, found := patient(t)
 		x.judgeGroup("g", c.before, c.now)
@@ -129,7 +137,8 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 		"a warning": {`{"broker":3,"findings":[{"check":"files","severity":"warn","subject":"limit of open files","problem":"few","remedy":"raise it"}],
 			"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, app.ExitUnhealthy,
 			[]string{"warn limit of open files few > raise it", "broker 3, files: 9 of 10 files are open"}},
-		"a note":    {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK, []string{"note s w > r"}},
+		"a note": {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK,
+			[]string{"note s w > r"}},
 		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, app.ExitOK, nil},
 		"no answer": {`<html>`, app.ExitUnhealthy, []string{"the answer is not chronik's"}},
 	} {

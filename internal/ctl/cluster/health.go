@@ -40,7 +40,8 @@ func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 
 // Add adds a finding.
 func (c *Checkup) Add(check string, severity health.Severity, subject, problem, remedy string) {
-	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy, Since: c.at})
+	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy,
+		Since: c.at})
 }
 
 // Reported reports whether a check has a finding about a subject.
@@ -69,7 +70,8 @@ func (c *Checkup) Ended(ctx context.Context, err error) error {
 	if err == nil || !bad || ctx.Err() != nil {
 		return err
 	}
-	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(), "resolve the bad findings above, then run it again")
+	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(),
+		"resolve the bad findings above, then run it again")
 	return nil
 }
 

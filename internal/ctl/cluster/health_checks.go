@@ -31,8 +31,9 @@ func (c *Checkup) brokers(ctx context.Context) {
 			why = v.Err
 		}
 		if why != nil {
-			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
-				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
+			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID),
+				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
+					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
 				"start it, or set its advertised address to one that clients can reach")
 		}
 	}
@@ -53,14 +54,19 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			case len(offline) == 0 && len(p.OfflineReplicas) > 0:
 				// The broker's own report covers it.
 			case p.Leader < 0:
-				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+text.Numbers(p.Replicas))
+				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err),
+					"bring back one of its replicas: brokers "+text.Numbers(p.Replicas))
 			case len(p.ISR) < len(p.Replicas):
 				behind = append(behind, p)
 			case slices.Contains(offline, p.Leader):
-				c.Add("partition", health.Bad, subject(p), fmt.Sprintf("it can be neither written nor read: the log of its leader, broker %d, is offline", p.Leader),
-					fmt.Sprintf("the log of broker %d shows the cause; chronikctl log verify on its machine reports damage while it is stopped", p.Leader))
+				c.Add("partition", health.Bad, subject(p),
+					fmt.Sprintf("it can be neither written nor read: the log of its leader, broker %d, is offline", p.Leader),
+					fmt.Sprintf(
+						"the log of broker %d shows the cause; chronikctl log verify on its machine reports damage while it is stopped",
+						p.Leader))
 			case len(offline) > 0:
-				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+text.Numbers(offline), "start these brokers, or replace their log directories")
+				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+text.Numbers(offline),
+					"start these brokers, or replace their log directories")
 			}
 		}
 	}
@@ -102,7 +108,8 @@ func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail)
 // judge adds a finding about out-of-sync replicas. need is the number of in-sync replicas that
 // acks=all requires.
 func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
-	problem := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), text.Numbers(p.ISR), text.Numbers(p.Replicas))
+	problem := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), text.Numbers(p.ISR),
+		text.Numbers(p.Replicas))
 	var missing []int32
 	for _, id := range p.Replicas {
 		if !slices.Contains(p.ISR, id) {
@@ -170,7 +177,8 @@ func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
 	where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
 	switch {
 	case d.Err != nil:
-		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and restart the broker")
+		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(),
+			"see the broker's log; replace the disk, or repair it and restart the broker")
 	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
 		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", text.Bytes(d.UsableBytes), text.Bytes(d.TotalBytes)),
 			"delete topics, shorten retention, or enlarge the disk")

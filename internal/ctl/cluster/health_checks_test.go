@@ -28,7 +28,8 @@ func lines(c *Checkup) string {
 
 func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 	p := func(n, leader int32, isr, offline []int32, err error) kadm.PartitionDetail {
-		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline, Err: err}
+		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline,
+			Err: err}
 	}
 	c := &Checkup{reported: -1, Meta: kadm.Metadata{Topics: kadm.TopicDetails{
 		"a": {Topic: "a", Partitions: kadm.PartitionDetails{
@@ -54,8 +55,10 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 		isr, need int
 		want      string
 	}{
-		{1, 2, "bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|check brokers 2,3"},
-		{2, 2, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): if one more fails, acks=all is refused|check brokers 3"},
+		{1, 2,
+			"bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|check brokers 2,3"},
+		{2, 2,
+			"warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): if one more fails, acks=all is refused|check brokers 3"},
 		{2, 1, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|check brokers 3"},
 		{1, 1, "warn|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|check brokers 2,3"},
 	} {
@@ -71,11 +74,13 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 // A log directory in its broker's own report is not reported again.
 func TestLogDirectoriesThatFail(t *testing.T) {
 	all := kadm.DescribedAllLogDirs{
-		1: {"/a": {Broker: 1, Dir: "/a", TotalBytes: 1000, UsableBytes: 50}, "/b": {Broker: 1, Dir: "/b", TotalBytes: 1000, UsableBytes: 49}},
+		1: {"/a": {Broker: 1, Dir: "/a", TotalBytes: 1000, UsableBytes: 50},
+			"/b": {Broker: 1, Dir: "/b", TotalBytes: 1000, UsableBytes: 49}},
 		2: {"/c": {Broker: 2, Dir: "/c", Err: kerr.KafkaStorageError}, "/d": {Broker: 2, Dir: "/d", TotalBytes: -1, UsableBytes: -1}},
 	}
 	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or enlarge the disk"
-	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() + "|see the broker's log; replace the disk, or repair it and restart the broker"
+	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() +
+		"|see the broker's log; replace the disk, or repair it and restart the broker"
 	for reported, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
 		c := &Checkup{reported: reported}
 		c.judgeDirs(all)
@@ -88,7 +93,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 // The report of a chronik broker is included unchanged.
 func TestABrokersReportIsTakenOver(t *testing.T) {
 	want := health.Report{Broker: 7, Findings: []health.Finding{
-		{Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(), NotReady: true},
+		{Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(),
+			NotReady: true},
 		{Check: "files", Severity: health.Warn, Subject: "y", Problem: "n", Remedy: "s"},
 	}}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(want) }))
@@ -114,7 +120,8 @@ func TestNoFaultIsReportedTwice(t *testing.T) {
 		7: "", -1: "bad|partition a-0|it can be neither written nor read: the log of its leader, broker 7, is offline|" +
 			"the log of broker 7 shows the cause; chronikctl log verify on its machine reports damage while it is stopped",
 	} {
-		c := &Checkup{reported: reported, Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
+		c := &Checkup{reported: reported,
+			Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
 		if err := c.partitions(t.Context()); err != nil {
 			t.Fatal(err)
 		}

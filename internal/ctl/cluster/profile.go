@@ -14,7 +14,8 @@ import (
 
 // NewProfile returns the command profile.
 func NewProfile(a *app.App) *cobra.Command {
-	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement guarantees", listProfiles(a), showProfile(a), explain(a))
+	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement guarantees", listProfiles(a),
+		showProfile(a), explain(a))
 }
 
 // profileList is the broker's profiles, or the built-in ones.
@@ -53,7 +54,8 @@ func (k *profileList) lookup(name string) (durability.Profile, error) {
 		}
 	}
 	if k.seen == nil {
-		return durability.Profile{}, fmt.Errorf("%q is not a built-in profile; for a broker's own profiles, give its admin port with --admin", name)
+		return durability.Profile{},
+			fmt.Errorf("%q is not a built-in profile; for a broker's own profiles, give its admin port with --admin", name)
 	}
 	return durability.Profile{}, fmt.Errorf("the broker has no profile %q; chronikctl profile list shows its profiles", name)
 }
@@ -81,7 +83,8 @@ type profileJSON struct {
 }
 
 func (k *profileList) show(p durability.Profile) profileJSON {
-	s := profileJSON{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes, p.Interval.Milliseconds(), p.Doc, nil}
+	s := profileJSON{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes,
+		p.Interval.Milliseconds(), p.Doc, nil}
 	if k.seen != nil {
 		for _, x := range k.seen.Profiles {
 			if x.Name == p.Name {
@@ -102,7 +105,8 @@ func listProfiles(a *app.App) *cobra.Command {
 				return err
 			}
 			all := []profileJSON{}
-			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "MAX WAIT", "+RECORDS#", "+BYTES#", "FOR"}}
+			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "MAX WAIT",
+				"+RECORDS#", "+BYTES#", "FOR"}}
 			for _, p := range k.profiles {
 				s := k.show(p)
 				all = append(all, s)

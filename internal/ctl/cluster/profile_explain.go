@@ -32,8 +32,9 @@ type facts struct {
 
 func explain(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain TOPIC", Short: "Explain what an acknowledgement guarantees in a topic", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
-		Example: "  chronikctl profile explain orders",
+		Use: "explain TOPIC", Short: "Explain what an acknowledgement guarantees in a topic", Args: app.Args(1, 1, "one topic"),
+		ValidArgsFunction: a.Topics(1),
+		Example:           "  chronikctl profile explain orders",
 		Long: "explain says what an acknowledgement guarantees for a topic with its present profile, replicas and min.insync.replicas, for\n" +
 			"each value of acks. If chronik's admin port answers, it adds measurements: how many records shared a sync, how long syncs\n" +
 			"took.",
@@ -86,7 +87,9 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 		}
 	}
 	if f.Profile == "" {
-		return nil, fmt.Errorf("explain %s: this broker is not chronik: it has no chronik.durability.profile. Kafka acknowledges records that the operating system has; the profile os guarantees the same: chronikctl profile show os", topic)
+		return nil, fmt.Errorf(
+			"explain %s: this broker is not chronik: it has no chronik.durability.profile. Kafka acknowledges records that the operating system has; the profile os guarantees the same: chronikctl profile show os",
+			topic)
 	}
 	return f, nil
 }
@@ -103,7 +106,8 @@ func sourceOf(s kmsg.ConfigSource) string {
 
 // print prints the guarantees.
 func (f *facts) print(a *app.App, k *profileList, p durability.Profile) error {
-	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", ackText(p), syncText(p)}
+	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source,
+		text.Count(f.Replicas, "replica"), f.MinISR), "", ackText(p), syncText(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}
 		head = append(head, "", fmt.Sprintf("acks=%s: %s", acks(n), f.who(n)))
@@ -132,7 +136,8 @@ func (f *facts) who(acks int16) string {
 	case acks == 1:
 		return "the producer receives its acknowledgement when the leader has the record."
 	}
-	return fmt.Sprintf("the producer receives its acknowledgement when all in-sync replicas have the record, at least %d of %d.", min(f.MinISR, f.Replicas), f.Replicas)
+	return fmt.Sprintf("the producer receives its acknowledgement when all in-sync replicas have the record, at least %d of %d.",
+		min(f.MinISR, f.Replicas), f.Replicas)
 }
 
 // seen returns the measurements of the admin port.
@@ -144,13 +149,15 @@ func (f *facts) seen(k *profileList) []string {
 	for _, x := range k.seen.Profiles {
 		if x.Name == f.Profile && x.Waits != nil && x.Waits.Count > 0 {
 			f.Waits = x.Waits
-			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average for their acknowledgement.", text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
+			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average for their acknowledgement.",
+				text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
 		}
 	}
 	for _, g := range k.seen.Groups {
 		f.Groups = append(f.Groups, g)
 		if g.Count > 0 && g.MeanRecords != nil && g.MeanBytes != nil && g.MeanSyncMs != nil {
-			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.", g.Dir, *g.MeanRecords, text.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
+			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.",
+				g.Dir, *g.MeanRecords, text.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
 		}
 	}
 	if lines == nil {

@@ -88,7 +88,10 @@ func syncText(p durability.Profile) string {
 	case p.Sync == durability.SyncOS:
 		return "No record waits for a sync: the journal syncs when another topic asks for it, or after 5 s or 1/8 of the deferred bytes."
 	case p.MaxWait == 0:
-		return fmt.Sprintf("One fdatasync covers everything that arrived during the previous one; no append waits for others. A group has at most %d records and %d bytes.", p.MaxRecords, p.MaxBytes)
+		return fmt.Sprintf(
+			"One fdatasync covers everything that arrived during the previous one; no append waits for others. A group has at most %d records and %d bytes.",
+			p.MaxRecords, p.MaxBytes)
 	}
-	return fmt.Sprintf("One fdatasync covers everything that arrives within %v, or fewer if there are %d records or %d bytes earlier.", p.MaxWait, p.MaxRecords, p.MaxBytes)
+	return fmt.Sprintf("One fdatasync covers everything that arrives within %v, or fewer if there are %d records or %d bytes earlier.",
+		p.MaxWait, p.MaxRecords, p.MaxBytes)
 }

@@ -48,20 +48,24 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d and it has %s: Kafka refuses acks=all, chronik treats it as %d", n,
 			text.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
 	} else if ok && replicas > 1 && n == int64(replicas) {
-		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d, the number of its replicas: acks=all is refused as soon as one replica fails", n),
+		add([]string{minISR},
+			fmt.Sprintf("min.insync.replicas is %d, the number of its replicas: acks=all is refused as soon as one replica fails", n),
 			"min.insync.replicas=%d", replicas-1)
 	}
 	size, ok1 := v.number(retention)
 	segment, ok2 := v.number(segmentBytes)
 	if ok1 && ok2 && size >= 0 && size < segment {
-		add([]string{retention, segmentBytes}, fmt.Sprintf("retention.bytes is %d, but segments of up to %d bytes are deleted as a whole: a partition keeps "+
-			"more than intended", size, segment), "segment.bytes=%d", max(1<<20, size/4))
+		add([]string{retention, segmentBytes},
+			fmt.Sprintf("retention.bytes is %d, but segments of up to %d bytes are deleted as a whole: a partition keeps "+
+				"more than intended", size, segment), "segment.bytes=%d", max(1<<20, size/4))
 	}
 	largest, ok1 := v.number(maxMessage)
 	request, ok2 := broker.number("socket.request.max.bytes")
 	if ok1 && ok2 && largest > request {
-		add([]string{maxMessage}, fmt.Sprintf("max.message.bytes is %d, but the broker accepts requests of at most %d bytes: a larger batch closes the connection",
-			largest, request), "max.message.bytes=%d, or raise the broker's socket.request.max.bytes", request)
+		add([]string{maxMessage},
+			fmt.Sprintf(
+				"max.message.bytes is %d, but the broker accepts requests of at most %d bytes: a larger batch closes the connection",
+				largest, request), "max.message.bytes=%d, or raise the broker's socket.request.max.bytes", request)
 	}
 	return all
 }

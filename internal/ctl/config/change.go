@@ -21,13 +21,14 @@ import (
 
 func set(a *app.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE", func(cmd *cobra.Command, e Entity, args []string) error {
-		values, err := parse.Configs(args)
-		if err != nil {
-			return app.Usage("%w", err)
-		}
-		return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
-	})
+	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE",
+		func(cmd *cobra.Command, e Entity, args []string) error {
+			values, err := parse.Configs(args)
+			if err != nil {
+				return app.Usage("%w", err)
+			}
+			return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
+		})
 	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
 		"  chronikctl config set broker default log.retention.ms=1d\n" +
 		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
@@ -37,9 +38,10 @@ func set(a *app.App) *cobra.Command {
 
 func unset(a *app.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Reset configs to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
-		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
-	})
+	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Reset configs to their defaults", 1, " and KEY",
+		func(cmd *cobra.Command, e Entity, keys []string) error {
+			return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
+		})
 	c.Example = "  chronikctl config unset topic orders retention.ms segment.bytes"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and list what would be done")
 	return c

@@ -62,7 +62,8 @@ func entity(kind, name string) (Entity, error) {
 			return Entity{kmsg.ConfigResourceTypeBroker, ""}, nil
 		}
 		if n, err := strconv.ParseInt(name, 10, 32); err != nil || n < 0 {
-			return Entity{}, app.Usage("%q is not a broker's id; chronikctl broker list shows the ids; broker %s means all brokers", name, allBrokers)
+			return Entity{}, app.Usage("%q is not a broker's id; chronikctl broker list shows the ids; broker %s means all brokers", name,
+				allBrokers)
 		}
 		if kind == loggerKind {
 			return Entity{kmsg.ConfigResourceTypeBrokerLogger, name}, nil
@@ -73,7 +74,9 @@ func entity(kind, name string) (Entity, error) {
 }
 
 func noEntity(kind string) error {
-	return app.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels", kind, allBrokers)
+	return app.Usage(
+		"%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log levels",
+		kind, allBrokers)
 }
 
 // String names the entity as on the command line.
@@ -93,7 +96,8 @@ func (e Entity) String() string {
 }
 
 // command returns a subcommand of config. Its arguments are an entity and the rest.
-func command(a *app.App, use, short string, least int, wanted string, run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
+func command(a *app.App, use, short string, least int, wanted string,
+	run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
 	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
 	enough := app.Args(2+least, -1, "an entity (topic NAME, broker ID, group NAME, logger ID)"+wanted)
 	return &cobra.Command{

@@ -12,25 +12,26 @@ import (
 
 func get(a *app.App) *cobra.Command {
 	var changed bool
-	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs and their sources", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
-		all, err := fetch(cmd.Context(), a, e)
-		if err != nil {
-			return err
-		}
-		if all, err = choose(e, all, keys); err != nil {
-			return err
-		}
-		some := []Described{}
-		t := &output.Table{Columns: []string{"KEY", "VALUE", "SOURCE", "+DEFAULT", "+TYPE"}, Empty: "nothing is set on " + e.String()}
-		for _, d := range all {
-			if changed && d.Source == byDefault {
-				continue
+	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs and their sources", 0, "",
+		func(cmd *cobra.Command, e Entity, keys []string) error {
+			all, err := fetch(cmd.Context(), a, e)
+			if err != nil {
+				return err
 			}
-			some = append(some, d)
-			t.Add(d.Key, d.shown(), d.Source, value(d.Default), d.Type)
-		}
-		return a.Print(some, t)
-	})
+			if all, err = choose(e, all, keys); err != nil {
+				return err
+			}
+			some := []Described{}
+			t := &output.Table{Columns: []string{"KEY", "VALUE", "SOURCE", "+DEFAULT", "+TYPE"}, Empty: "nothing is set on " + e.String()}
+			for _, d := range all {
+				if changed && d.Source == byDefault {
+					continue
+				}
+				some = append(some, d)
+				t.Add(d.Key, d.shown(), d.Source, value(d.Default), d.Type)
+			}
+			return a.Print(some, t)
+		})
 	c.Example = "  chronikctl config get topic orders\n  chronikctl config get broker 1 --changed -o wide"
 	c.Flags().BoolVar(&changed, "changed", false, "only configs that differ from their defaults")
 	return c
@@ -54,7 +55,8 @@ func value(s *string) string {
 }
 
 func describe(a *app.App) *cobra.Command {
-	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show documentation, type, bounds, default and source of configs", 0, "",
+	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show documentation, type, bounds, default and source of configs",
+		0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := fetch(cmd.Context(), a, e)
 			if err != nil {

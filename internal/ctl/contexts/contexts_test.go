@@ -68,7 +68,8 @@ func TestAMisspeltVariableIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, %v", environ, strange, err)
 		}
 	}
-	if strange, err := UnknownVariables([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil || !slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
+	if strange, err := UnknownVariables([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil ||
+		!slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
 		t.Errorf("%v, %v", strange, err)
 	}
 }
@@ -141,7 +142,8 @@ func TestSASLMechanisms(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, begin := range map[string]string{"PLAIN": "\x00me\x00secret", "SCRAM-SHA-256": "n,,n=me,r=", "SCRAM-SHA-512": "n,,n=me,r=", "OAUTHBEARER": "n,,\x01auth=Bearer secret"} {
+	for name, begin := range map[string]string{"PLAIN": "\x00me\x00secret", "SCRAM-SHA-256": "n,,n=me,r=", "SCRAM-SHA-512": "n,,n=me,r=",
+		"OAUTHBEARER": "n,,\x01auth=Bearer secret"} {
 		m, err := settings(t, map[string]string{SASL: name, SASLUser: "me", SASLPasswordFile: file}).mechanism()
 		if err != nil || m.Name() != name {
 			t.Fatalf("%s: %v, %v", name, m, err)

@@ -91,7 +91,8 @@ func Load(path string) (*File, error) {
 // that commands can correct the file.
 func (f *File) CheckCurrent() error {
 	if _, ok := f.Contexts[f.Current]; f.Current != "" && !ok {
-		return fmt.Errorf("contexts file %s: the current context %q is not in it; it has %s; chronikctl context use NAME selects one", f.Path, f.Current, f.list())
+		return fmt.Errorf("contexts file %s: the current context %q is not in it; it has %s; chronikctl context use NAME selects one",
+			f.Path, f.Current, f.list())
 	}
 	return nil
 }
@@ -160,7 +161,8 @@ func (f *File) Context(name string) (map[string]string, error) {
 	if c, ok := f.Contexts[name]; ok {
 		return c, nil
 	}
-	return nil, fmt.Errorf("there is no context %q in %s; it has %s; chronikctl context set %s brokers=HOST:PORT creates it", name, f.Path, f.list(), name)
+	return nil, fmt.Errorf("there is no context %q in %s; it has %s; chronikctl context set %s brokers=HOST:PORT creates it", name, f.Path,
+		f.list(), name)
 }
 
 func (f *File) list() string {

@@ -53,7 +53,8 @@ func (s Settings) TLSConfig() (*tls.Config, error) {
 	if s.Get(TLSCert) != "" {
 		pair, err := tls.LoadX509KeyPair(s.Get(TLSCert), s.Get(TLSKey))
 		if err != nil {
-			return nil, fmt.Errorf("%s: certificate %s with key %s: %w; give two PEM files that belong together", s.Source(TLSCert), s.Get(TLSCert), s.Get(TLSKey), bare(err))
+			return nil, fmt.Errorf("%s: certificate %s with key %s: %w; give two PEM files that belong together", s.Source(TLSCert),
+				s.Get(TLSCert), s.Get(TLSKey), bare(err))
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

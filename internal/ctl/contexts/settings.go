@@ -79,7 +79,8 @@ func All() []Setting {
 		{Name: SASL, Doc: "authentication: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; default: none",
 			check: oneOf("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")},
 		{Name: SASLUser, Doc: "user to authenticate as"},
-		{Name: SASLPassword, Doc: "the user's password, or the token of OAUTHBEARER; other users of this machine can see it in a flag", Secret: true},
+		{Name: SASLPassword, Doc: "the user's password, or the token of OAUTHBEARER; other users of this machine can see it in a flag",
+			Secret: true},
 		{Name: SASLPasswordFile, Doc: "file whose first line is the password"},
 	}
 }
@@ -121,7 +122,8 @@ func oneOf(allowed ...string) func(string) error {
 		if slices.Contains(allowed, v) {
 			return nil
 		}
-		return fmt.Errorf("%q is none of %s", v, strings.Join(slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" }), ", "))
+		return fmt.Errorf("%q is none of %s", v,
+			strings.Join(slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" }), ", "))
 	}
 }
 

@@ -16,9 +16,10 @@ import (
 func remove(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "delete GROUP...", Short: "Delete groups and all their offsets", Args: app.Args(1, -1, "at least one group"), ValidArgsFunction: a.Groups(0),
-		Example: "  chronikctl group delete audit --dry-run\n  chronikctl group delete audit --yes",
-		Long:    "delete removes groups without members and all their offsets. It lists the losses and asks; --yes confirms, --dry-run only lists.",
+		Use: "delete GROUP...", Short: "Delete groups and all their offsets", Args: app.Args(1, -1, "at least one group"),
+		ValidArgsFunction: a.Groups(0),
+		Example:           "  chronikctl group delete audit --dry-run\n  chronikctl group delete audit --yes",
+		Long:              "delete removes groups without members and all their offsets. It lists the losses and asks; --yes confirms, --dry-run only lists.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			var out app.Outcomes
 			var left, losses []string
@@ -81,9 +82,10 @@ func deleteOffsets(a *app.App) *cobra.Command {
 	var topics []string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "delete-offsets GROUP", Short: "Delete a group's offsets of topics", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
-		Example: "  chronikctl group delete-offsets audit --topic orders:0 --dry-run",
-		Long:    "delete-offsets deletes the committed offsets of topics that no member of the group reads. It lists the losses and asks;\n--yes confirms, --dry-run only lists.",
+		Use: "delete-offsets GROUP", Short: "Delete a group's offsets of topics", Args: app.Args(1, 1, "one group"),
+		ValidArgsFunction: a.Groups(1),
+		Example:           "  chronikctl group delete-offsets audit --topic orders:0 --dry-run",
+		Long:              "delete-offsets deletes the committed offsets of topics that no member of the group reads. It lists the losses and asks;\n--yes confirms, --dry-run only lists.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			only := map[string][]int32{}
 			for _, s := range topics {

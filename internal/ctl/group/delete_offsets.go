@@ -36,7 +36,8 @@ func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only
 	}
 	for _, topic := range slices.Sorted(maps.Keys(only)) {
 		if len(set[topic]) == 0 {
-			out.Failed(topic, fmt.Errorf("delete offsets of group %s: it has none of %s; chronikctl group describe shows those it has", name, topic))
+			out.Failed(topic, fmt.Errorf("delete offsets of group %s: it has none of %s; chronikctl group describe shows those it has",
+				name, topic))
 		}
 	}
 	if dryRun || len(losses) == 0 {

@@ -19,8 +19,9 @@ import (
 func describe(a *app.App) *cobra.Command {
 	var every bool
 	c := &cobra.Command{
-		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
-		Example: "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
+		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every),
+		ValidArgsFunction: a.Groups(0),
+		Example:           "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
 		Long: "describe shows the position and lag of a group in every partition of its topics. If a partition has no committed offset, its\n" +
 			"lag counts from the start of the log if a member is assigned to it. If none is, the lag is not known and not in the total.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
@@ -70,7 +71,8 @@ func someOrAll(all *bool) cobra.PositionalArgs {
 
 // tables formats a group for people.
 func (d *described) tables() []*output.Table {
-	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
+	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator),
+		text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {
 		head = append(head, "assignor "+d.Assignor)
 	}
@@ -78,9 +80,11 @@ func (d *described) tables() []*output.Table {
 		head = append(head, fmt.Sprintf("epoch %d", *d.Epoch))
 	}
 	t := &output.Table{Title: strings.Join(head, "  "), Empty: "no offsets and nothing assigned",
-		Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "+START#", "END#", "LAG#", "CLIENT", "+MEMBER", "HOST", "+METADATA", "+ERROR"}}
+		Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "+START#", "END#", "LAG#", "CLIENT", "+MEMBER", "HOST", "+METADATA",
+			"+ERROR"}}
 	for _, p := range d.Partitions {
-		t.Add(p.Topic, p.Partition, known(p.Committed), known(p.Start), known(p.End), known(p.Lag), p.Client, p.Member, p.Host, p.Metadata, p.Error)
+		t.Add(p.Topic, p.Partition, known(p.Committed), known(p.Start), known(p.End), known(p.Lag), p.Client, p.Member, p.Host, p.Metadata,
+			p.Error)
 	}
 	if len(d.Members) == 0 {
 		return []*output.Table{t}

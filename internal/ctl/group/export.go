@@ -60,7 +60,8 @@ func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string,
 		for _, o := range found.Sorted() {
 			switch {
 			case o.Err != nil:
-				err = errors.Join(err, app.Refused(fmt.Sprintf("offset of group %s: %s partition %d", name, o.Topic, o.Partition), o.Err, ""))
+				err = errors.Join(err, app.Refused(fmt.Sprintf("offset of group %s: %s partition %d", name, o.Topic, o.Partition), o.Err,
+					""))
 			case o.At >= 0 && named:
 				list = append(list, parse.TopicOffset{Group: name, Topic: o.Topic, Partition: o.Partition, Offset: o.At})
 			case o.At >= 0:

@@ -61,7 +61,8 @@ func list(a *app.App) *cobra.Command {
 					return app.Refused("list groups", shard.Err, "")
 				}
 				for _, g := range resp.Groups {
-					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType), Protocol: g.ProtocolType,
+					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType),
+						Protocol:    g.ProtocolType,
 						Coordinator: shard.Meta.NodeID})
 				}
 			}

@@ -30,7 +30,8 @@ func reset(a *app.App) *cobra.Command {
 	var w resetFlags
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
+		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"),
+		ValidArgsFunction: a.Groups(1),
 		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms, --dry-run\n" +
 			"only lists. Without --topic it resets all topics of which the group has offsets. If a partition does not have an offset,\n" +
 			"reset uses its start or end. The group must have no members, because they would commit their own offsets.",
@@ -56,7 +57,8 @@ func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *rese
 		return err
 	}
 	if len(d.Members) > 0 {
-		return app.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", text.Count(len(d.Members), "member")))
+		return app.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets",
+			text.Count(len(d.Members), "member")))
 	}
 	moves, err := w.plan(ctx, adm, d)
 	if err != nil {
@@ -107,7 +109,8 @@ func joined(err error) (message string, refused error) {
 }
 
 func printMoves(a *app.App, name, title string, moves []move) error {
-	t := &output.Table{Title: "group " + name + " " + title, Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "NEW#", "START#", "END#", "NOTE", "+ERROR"}}
+	t := &output.Table{Title: "group " + name + " " + title, Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "NEW#", "START#",
+		"END#", "NOTE", "+ERROR"}}
 	for _, m := range moves {
 		t.Add(m.Topic, m.Partition, known(m.From), m.To, m.Start, m.End, m.Note, m.Error)
 	}

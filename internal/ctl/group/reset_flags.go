@@ -48,7 +48,8 @@ func (w *resetFlags) flags(c *cobra.Command, a *app.App) {
 	f.Int64Var(&w.offset, "to-offset", 0, "continue at this offset")
 	f.StringVar(&w.time, "to-time", "", "continue at the first record that is not older than this time, or than 5m, 2h, 7d ago")
 	f.Int64Var(&w.shift, "shift-by", 0, "continue this many offsets later, or earlier if negative")
-	f.StringVar(&w.file, "from-file", "", "file with lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes it")
+	f.StringVar(&w.file, "from-file", "",
+		"file with lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes it")
 	app.CompleteFlag(c, "topic", a.Topics(0))
 }
 
@@ -114,7 +115,8 @@ func (w *resetFlags) open(group string) error {
 	case len(all) == 0:
 		err = errors.New("it has no offsets; write lines TOPIC,PARTITION,OFFSET")
 	case len(w.read) == 0:
-		err = fmt.Errorf("it has only offsets of other groups, such as %s; give one of those groups, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
+		err = fmt.Errorf("it has only offsets of other groups, such as %s; give one of those groups, or write lines TOPIC,PARTITION,OFFSET",
+			all[0].Group)
 	}
 	if err != nil {
 		return app.Usage("--from-file %s: %w", w.file, err)

@@ -69,7 +69,8 @@ func TestLag(t *testing.T) {
 func TestAResetOfAGroupThatGotMembers(t *testing.T) {
 	for _, code := range []error{kerr.UnknownMemberID, kerr.RebalanceInProgress} {
 		message, err := joined(code)
-		if text := app.Refused("reset group g", err, message).Error(); !errors.Is(err, kerr.NonEmptyGroup) || !strings.Contains(text, "members have joined it meanwhile") ||
+		if text := app.Refused("reset group g", err, message).Error(); !errors.Is(err, kerr.NonEmptyGroup) ||
+			!strings.Contains(text, "members have joined it meanwhile") ||
 			!strings.Contains(text, "stop its members first") {
 			t.Errorf("%v: %s", code, text)
 		}

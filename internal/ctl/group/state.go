@@ -199,7 +199,8 @@ func classic(ctx context.Context, adm *kadm.Client, names []string, found map[st
 }
 
 func classicOf(name string, g kadm.DescribedGroup) *described {
-	d := &described{Group: name, State: g.State, Type: "classic", Assignor: g.Protocol, Coordinator: g.Coordinator.NodeID, Members: []member{}}
+	d := &described{Group: name, State: g.State, Type: "classic", Assignor: g.Protocol, Coordinator: g.Coordinator.NodeID,
+		Members: []member{}}
 	for _, m := range g.Members {
 		x := member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
 		if c, ok := m.Assigned.AsConsumer(); ok {

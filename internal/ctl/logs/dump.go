@@ -128,7 +128,8 @@ func line(it *inspect.Item) string {
 		return "DAMAGE" + log + at + ": " + it.Damage
 	case it.Checkpoint != nil:
 		x := it.Checkpoint
-		return fmt.Sprintf("checkpoint %d directory %s journal %s redo file %d LSN %d durable LSN %d logs %d clean %v at %s", x.Sequence, x.Directory, x.Journal,
+		return fmt.Sprintf("checkpoint %d directory %s journal %s redo file %d LSN %d durable LSN %d logs %d clean %v at %s", x.Sequence,
+			x.Directory, x.Journal,
 			x.RedoFile, x.RedoLSN, x.DurableLSN, x.Logs, x.Clean, it.File)
 	case it.Log != nil:
 		x := it.Log
@@ -160,13 +161,15 @@ func line(it *inspect.Item) string {
 		return text + at
 	case it.Batch != nil:
 		x := it.Batch
-		text := fmt.Sprintf("batch%s records %d bytes %d epoch %d time %d codec %s", log, x.Records, it.Bytes, x.Epoch, x.MaxTimestamp, x.Codec)
+		text := fmt.Sprintf("batch%s records %d bytes %d epoch %d time %d codec %s", log, x.Records, it.Bytes, x.Epoch, x.MaxTimestamp,
+			x.Codec)
 		if x.Producer >= 0 {
 			text += fmt.Sprintf(" producer %d epoch %d sequence %d", x.Producer, x.ProducerEp, x.Sequence)
 		}
 		return text + at
 	case it.Record != nil:
-		return fmt.Sprintf("record %s-%d %d time %d key %s value %s", it.Topic, *it.Partition, *it.Offset, it.Record.Timestamp, shown(it.Record.Key), shown(it.Record.Value))
+		return fmt.Sprintf("record %s-%d %d time %d key %s value %s", it.Topic, *it.Partition, *it.Offset, it.Record.Timestamp,
+			shown(it.Record.Key), shown(it.Record.Value))
 	}
 	return it.What + log + fmt.Sprintf(" bytes %d at %s", it.Bytes, it.File)
 }

@@ -30,7 +30,8 @@ import (
 // New returns the command log.
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("log", "Inspect, verify and repair a data directory that no broker uses", dump(a), verifyCommand(a), repairCommand(a))
-	c.Long = "log works on files, without a broker. --dir names a data directory or a log directory. --config names chronikd's settings file,\n" +
+	c.Long = "log works on files, without a broker. --dir names a data directory or a log directory. --config names chronikd's " +
+		"settings file,\n" +
 		"of which log uses data.dir, log.dirs and journal.dirs. dump prints what the directory holds. verify reports what is damaged, what\n" +
 		"a start would do about it and what would be missing. repair does what a start does not, on request and after a copy. docs/log.md\n" +
 		"lists every kind of damage."
@@ -46,7 +47,8 @@ type dirFlags struct {
 
 func (w *dirFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; repeatable")
-	c.Flags().StringArrayVar(&w.journals, "journal", nil, "journal of the log directory, if it is elsewhere (journal.dirs); one for each log directory, in the same order")
+	c.Flags().StringArrayVar(&w.journals, "journal", nil,
+		"journal of the log directory, if it is elsewhere (journal.dirs); one for each log directory, in the same order")
 	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
 	c.Flags().Int32Var(&w.node, "node-id", 1, "node.id of the broker, to rebuild lost metadata from the logs; --config has it")
 	for _, name := range []string{"dir", "journal"} {

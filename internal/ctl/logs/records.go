@@ -43,8 +43,9 @@ func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.D
 		return explained("dump", err)
 	}
 	if w.damage > 0 {
-		return app.WithCode(app.ExitUnhealthy, errors.New(text.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
-			"missing"))
+		return app.WithCode(app.ExitUnhealthy,
+			errors.New(text.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
+				"missing"))
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ func repairCommand(a *app.App) *cobra.Command {
 	var backup string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "repair", Short: "Repair what a start does not, after copying every file that it changes", Args: app.Args(0, 0, "no argument; --dir says where"),
+		Use: "repair", Short: "Repair what a start does not, after copying every file that it changes",
+		Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "repair verifies the directory and lists each action with exactly what is lost by it; --dry-run only lists. Then it asks, copies\n" +
 			"every file that it will change or remove to --backup, with a manifest that says how to undo the repair, performs the actions, and\n" +
 			"verifies again. It leaves to the start what a start heals. It may be interrupted at any time: a start, or another repair,\n" +
@@ -30,7 +31,8 @@ func repairCommand(a *app.App) *cobra.Command {
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
-				return app.Usage("--backup is missing: give a new directory, on another disk if possible, for a copy of every file that repair changes; --dry-run lists them")
+				return app.Usage(
+					"--backup is missing: give a new directory, on another disk if possible, for a copy of every file that repair changes; --dry-run lists them")
 			}
 			o, err := w.find(cmd)
 			if err != nil {
@@ -101,7 +103,9 @@ func owner(o inspect.Options) error {
 			continue // Begin reports the error
 		}
 		if st, ok := in.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && st.Uid != 0 {
-			return app.Usage("repair %s: it belongs to user %d, who could not open files that root creates there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
+			return app.Usage(
+				"repair %s: it belongs to user %d, who could not open files that root creates there; run it as that user: sudo -u '#%d' chronikctl log repair …",
+				p.Path, st.Uid, st.Uid)
 		}
 	}
 	return nil
@@ -126,7 +130,8 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 		for _, group := range foldActs(out.Acts, false) {
 			list = append(list, what(group))
 		}
-		if err := a.Confirm("do "+text.Plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
+		if err := a.Confirm("do "+text.Plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup,
+			wayBack, list); err != nil {
 			return err
 		}
 		if err := r.Do(cmd.Context(), backup); err != nil {
@@ -228,13 +233,15 @@ func plan(a *app.App, out repaired) error {
 		tables = append(tables, left)
 	}
 	if out.Backup != "" {
-		tables = append(tables, &output.Table{Title: "copies of all changed files are in " + out.Backup + "; its manifest.json says how to undo the repair"})
+		tables = append(tables, &output.Table{Title: "copies of all changed files are in " + out.Backup +
+			"; its manifest.json says how to undo the repair"})
 	}
 	if err := a.Print(out, tables...); err != nil {
 		return err
 	}
 	if len(out.Left) > 0 {
-		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s not repaired, see above", text.Plural(len(out.Left), "thing is", "things are")))
+		return app.WithCode(app.ExitUnhealthy,
+			fmt.Errorf("%s not repaired, see above", text.Plural(len(out.Left), "thing is", "things are")))
 	}
 	return nil
 }

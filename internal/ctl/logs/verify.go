@@ -18,7 +18,8 @@ import (
 func verifyCommand(a *app.App) *cobra.Command {
 	var w dirFlags
 	c := &cobra.Command{
-		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing", Args: app.Args(0, 0, "no argument; --dir says where"),
+		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing",
+		Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists each damage with\n" +
 			"its place, what a start would do about it, where each partition would end, and which acknowledged records would be missing. It\n" +
 			"changes nothing, but no broker can start on the directory meanwhile. It also lists what a start heals, which is no reason for\n" +
@@ -200,13 +201,15 @@ func summary(r *inspect.Report) string {
 	case r.Refused():
 		summary += "a start would be refused"
 	case ready < len(r.Partitions):
-		summary += fmt.Sprintf("a start would come up with %d of %s online", ready, text.Plural(len(r.Partitions), "partition", "partitions"))
+		summary += fmt.Sprintf("a start would come up with %d of %s online", ready,
+			text.Plural(len(r.Partitions), "partition", "partitions"))
 	default:
 		summary += "a start would come up"
 	}
 	switch {
 	case unknown && n > 0:
-		return summary + fmt.Sprintf("; %s missing, and records that came after %s, if there were any", text.Plural(int(n), "offset is", "offsets are"), since(r))
+		return summary + fmt.Sprintf("; %s missing, and records that came after %s, if there were any",
+			text.Plural(int(n), "offset is", "offsets are"), since(r))
 	case unknown:
 		return summary + "; records that came after " + since(r) + " are missing, if there were any"
 	case n > 0:

@@ -45,7 +45,8 @@ type value struct {
 }
 
 func TestJSONAndYAMLSayTheSame(t *testing.T) {
-	v := value{Zeta: "yes", Alpha: []string{"1e3", "null", "a: b", "# no", "", "<&>", "\x00é\n", "0x10", "2026-01-02"}, Empty: []string{}, Big: 1<<62 + 1,
+	v := value{Zeta: "yes", Alpha: []string{"1e3", "null", "a: b", "# no", "", "<&>", "\x00é\n", "0x10", "2026-01-02"}, Empty: []string{},
+		Big: 1<<62 + 1,
 		Map: map[string]any{"k": []any{map[string]any{"x": true}}}}
 	var j, y bytes.Buffer
 	if err := errors.Join(Print(&j, JSON, v), Print(&y, YAML, v)); err != nil {

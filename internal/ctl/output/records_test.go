@@ -20,7 +20,8 @@ func same(t *testing.T, r *kgo.Record) {
 		t.Fatalf("%s: %v", line, err)
 	}
 	equal := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
-	ok := equal(got.Key, r.Key) && equal(got.Value, r.Value) && got.Timestamp.Equal(r.Timestamp) && got.Partition == r.Partition && len(got.Headers) == len(r.Headers)
+	ok := equal(got.Key, r.Key) && equal(got.Value, r.Value) && got.Timestamp.Equal(r.Timestamp) && got.Partition == r.Partition &&
+		len(got.Headers) == len(r.Headers)
 	for i := range got.Headers {
 		ok = ok && got.Headers[i].Key == r.Headers[i].Key && equal(got.Headers[i].Value, r.Headers[i].Value)
 	}
@@ -39,14 +40,18 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 
 // null always means a tombstone.
 func TestBytesAreNotNull(t *testing.T) {
-	line, err := EncodeRecord(&kgo.Record{Key: []byte{0xff}, Value: []byte{0xfe}, Timestamp: time.UnixMilli(0), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{0xfd}}}})
-	if want := `{"partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","keyBase64":"/w==","valueBase64":"/g==","headers":[{"name":"h","valueBase64":"/Q=="}]}`; err != nil || string(line) != want {
+	line, err := EncodeRecord(&kgo.Record{Key: []byte{0xff}, Value: []byte{0xfe}, Timestamp: time.UnixMilli(0),
+		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{0xfd}}}})
+	if want := `{"partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","keyBase64":"/w==",` +
+		`"valueBase64":"/g==","headers":[{"name":"h","valueBase64":"/Q=="}]}`; err != nil || string(line) != want {
 		t.Errorf("%s, %v", line, err)
 	}
-	if line, err = EncodeRecord(&kgo.Record{Value: []byte("<a>&")}); err != nil || !strings.HasSuffix(string(line), `"key":null,"value":"<a>&"}`) {
+	if line, err = EncodeRecord(&kgo.Record{Value: []byte("<a>&")}); err != nil ||
+		!strings.HasSuffix(string(line), `"key":null,"value":"<a>&"}`) {
 		t.Errorf("%s, %v", line, err)
 	}
-	if line, err = EncodeRecord(&kgo.Record{Timestamp: time.UnixMilli(0)}); err != nil || !strings.HasSuffix(string(line), `"key":null,"value":null}`) {
+	if line, err = EncodeRecord(&kgo.Record{Timestamp: time.UnixMilli(0)}); err != nil ||
+		!strings.HasSuffix(string(line), `"key":null,"value":null}`) {
 		t.Errorf("%s, %v", line, err)
 	}
 }

@@ -3,7 +3,8 @@ package parse
 import "testing"
 
 func TestEscapes(t *testing.T) {
-	for in, want := range map[string]string{"": "", ":": ":", `\t`: "\t", `a\n\r\0b`: "a\n\r\x00b", `\\t`: `\t`, `\x1f\x41`: "\x1fA", "ä→": "ä→"} {
+	for in, want := range map[string]string{"": "", ":": ":", `\t`: "\t", `a\n\r\0b`: "a\n\r\x00b", `\\t`: `\t`, `\x1f\x41`: "\x1fA",
+		"ä→": "ä→"} {
 		if got, err := Escapes(in); err != nil || got != want {
 			t.Errorf("%s: %q, %v", in, got, err)
 		}

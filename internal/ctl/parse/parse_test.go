@@ -30,7 +30,8 @@ func TestTimesAreReadInEveryFormThatIsDocumented(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", in, got.UTC(), err, want)
 		}
 	}
-	for _, in := range []string{"", "now", "0", "12", "-2h", "+2h", "2026-13-01", "@", "@-5", "@99999999999999999999", "d", "1.5d", "1600-01-01", "@9223372036854775807"} {
+	for _, in := range []string{"", "now", "0", "12", "-2h", "+2h", "2026-13-01", "@", "@-5", "@99999999999999999999", "d", "1.5d",
+		"1600-01-01", "@9223372036854775807"} {
 		if got, err := Time(in, now()); err == nil {
 			t.Errorf("%q is read as %v", in, got)
 		} else if !strings.Contains(err.Error(), fmt.Sprintf("%q", in)) {
@@ -103,7 +104,8 @@ func TestOffsetsOfAFile(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"a,0": "line 1", "a,0,1\na,0,2\n": "line 2: a partition 0 is already in line 1", "a,x,1": "line 1", "a,0,-1": "line 1",
-		",0,1": "line 1", "a,b,c,d,e": "line 1", ",a,0,1": "line 1", "g,a,0,1\ng,a,0,2": "line 2: a partition 0 is already in line 1", "a,2147483648,0": "line 1", "a,0,9223372036854775808": "line 1",
+		",0,1": "line 1", "a,b,c,d,e": "line 1", ",a,0,1": "line 1", "g,a,0,1\ng,a,0,2": "line 2: a partition 0 is already in line 1",
+		"a,2147483648,0": "line 1", "a,0,9223372036854775808": "line 1",
 	} {
 		if got, err := Offsets(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", in, got, err)
@@ -113,7 +115,8 @@ func TestOffsetsOfAFile(t *testing.T) {
 
 // ReadPosition parses what String returns to the same position.
 func FuzzPosition(f *testing.F) {
-	for _, s := range []string{"earliest", "latest", "7", "-7", "2026-01-02", "@5", "5m", "2026-01-02T03:04:05+01:00", "9999-12-31", "65535d"} {
+	for _, s := range []string{"earliest", "latest", "7", "-7", "2026-01-02", "@5", "5m", "2026-01-02T03:04:05+01:00", "9999-12-31",
+		"65535d"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

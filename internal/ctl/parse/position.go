@@ -46,7 +46,11 @@ func ReadPosition(s string, now time.Time) (Position, error) {
 	}
 	t, err := Time(s, now)
 	if err != nil {
-		return Position{}, fmt.Errorf("%q is none of earliest, latest, an offset, -N for N records before the end, a time (2006-01-02, \"2006-01-02 15:04:05\", 2006-01-02T15:04:05Z, @MILLISECONDS) or 5m, 2h, 7d for that long ago", s)
+		return Position{},
+			fmt.Errorf(
+				"%q is none of earliest, latest, an offset, -N for N records before the end, a time (2006-01-02, "+
+					"\"2006-01-02 15:04:05\", 2006-01-02T15:04:05Z, @MILLISECONDS) or 5m, 2h, 7d for that long ago",
+				s)
 	}
 	return Position{Kind: FromTime, Time: t}, nil
 }

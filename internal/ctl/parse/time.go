@@ -13,7 +13,11 @@ import (
 func Time(s string, now time.Time) (time.Time, error) {
 	t, ok := moment(s, now)
 	if !ok || t.UnixMilli() < 0 {
-		return time.Time{}, fmt.Errorf("%q is not a time; write 2006-01-02, \"2006-01-02 15:04:05\", 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m, 2h, 7d for that long ago", s)
+		return time.Time{},
+			fmt.Errorf(
+				"%q is not a time; write 2006-01-02, \"2006-01-02 15:04:05\", 2006-01-02T15:04:05Z, "+
+					"@MILLISECONDS since 1970, or 5m, 2h, 7d for that long ago",
+				s)
 	}
 	return t.Truncate(time.Millisecond), nil
 }
@@ -29,7 +33,8 @@ func moment(s string, now time.Time) (time.Time, bool) {
 	if ago, ok := Duration(s); ok {
 		return now.Add(-ago), true
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02 15:04", time.DateOnly} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02 15:04",
+		time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
 			return t, true
 		}

@@ -93,7 +93,8 @@ func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topics []str
 
 func newReader(a *app.App, o *consumeOptions, topics []string) *reader {
 	return &reader{consumeOptions: o, topics: topics, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
-		left: map[partition]span{}, lost: map[partition]error{}, paused: map[partition]time.Time{}, last: map[partition]*kgo.Record{}, assignedNow: map[partition]bool{}}
+		left: map[partition]span{}, lost: map[partition]error{}, paused: map[partition]time.Time{}, last: map[partition]*kgo.Record{},
+		assignedNow: map[partition]bool{}}
 }
 
 // matching returns the names of the topics that the expressions match.

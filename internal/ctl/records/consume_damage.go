@@ -98,10 +98,12 @@ func (r *reader) explain(ctx context.Context, p partition, err error) error {
 func (r *reader) howToContinue(p partition, next int64) string {
 	at := strconv.FormatInt(next, 10)
 	if r.group != "" {
-		return health.Command("chronikctl", "group", "reset", r.group, "--topic", fmt.Sprintf("%s:%d", p.topic, p.index), "--to-offset", at) +
+		return health.Command("chronikctl", "group", "reset", r.group, "--topic", fmt.Sprintf("%s:%d", p.topic, p.index), "--to-offset",
+			at) +
 			", while the group has no members, moves the group past them"
 	}
-	return health.Command("chronikctl", "consume", p.topic, "--partition", strconv.Itoa(int(p.index)), "--from", at) + " reads the records after them, --skip-damaged all others"
+	return health.Command("chronikctl", "consume", p.topic, "--partition", strconv.Itoa(int(p.index)), "--from", at) +
+		" reads the records after them, --skip-damaged all others"
 }
 
 // skip continues after the damage at a partition's next offset and reports the skipped offsets. It
@@ -121,7 +123,8 @@ func (r *reader) skip(ctx context.Context, p partition) bool {
 		if next, err = r.endOfDamage(ctx, p, next, end); err != nil {
 			return false
 		}
-		r.note("note: %v: offsets %d to %d cannot be read and are skipped, at most %s", p, s.next, next-1, text.Count(int(next-s.next), "record"))
+		r.note("note: %v: offsets %d to %d cannot be read and are skipped, at most %s", p, s.next, next-1,
+			text.Count(int(next-s.next), "record"))
 	}
 	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{p.topic: {p.index: {Epoch: -1, Offset: next}}})
 	if r.left[p] = (span{next, s.end}); next >= s.end && !r.endless() {

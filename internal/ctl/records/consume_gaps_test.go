@@ -22,7 +22,8 @@ func TestABrokerIsAskedWhatIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &reader{consumeOptions: &consumeOptions{}, topics: []string{"t"}, client: cl, admin: kadm.NewClient(cl), ends: app.OffsetRanges{"t": {0: {Start: 0, End: 3}}}}
+	r := &reader{consumeOptions: &consumeOptions{}, topics: []string{"t"}, client: cl, admin: kadm.NewClient(cl),
+		ends: app.OffsetRanges{"t": {0: {Start: 0, End: 3}}}}
 	for from, want := range map[int64]int64{0: 0, 1: 1, 2: 2, 3: 3} {
 		if got, err := r.nextRecord(t.Context(), partition{"t", 0}, from); err != nil || got != want {
 			t.Errorf("from %d: %d, %v", from, got, err)

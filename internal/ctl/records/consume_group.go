@@ -61,7 +61,9 @@ func (r *reader) checkProtocol(ctx context.Context) error {
 	}
 	for _, b := range brokers.Sorted() {
 		if newest, ok := b.KeyMaxVersion(int16(kmsg.ConsumerGroupHeartbeat)); b.Err == nil && (!ok || newest < 1) {
-			return fmt.Errorf("group %s: broker %d does not offer consumer groups (KIP-848, ConsumerGroupHeartbeat 1); leave --group-protocol out", r.group, b.NodeID)
+			return fmt.Errorf(
+				"group %s: broker %d does not offer consumer groups (KIP-848, ConsumerGroupHeartbeat 1); leave --group-protocol out",
+				r.group, b.NodeID)
 		}
 	}
 	return nil

@@ -120,7 +120,8 @@ func (o *consumeOptions) check(f output.Format) error {
 
 // client returns the client options that the flags require.
 func (o *consumeOptions) client(r *reader) []kgo.Opt {
-	opts := []kgo.Opt{kgo.WithHooks(&r.contact), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(500 * time.Millisecond)}
+	opts := []kgo.Opt{kgo.WithHooks(&r.contact), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(),
+		kgo.FetchMaxWait(500 * time.Millisecond)}
 	if o.committed {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
@@ -131,8 +132,10 @@ func (o *consumeOptions) client(r *reader) []kgo.Opt {
 		// The balancer only selects the assignor that the broker uses.
 		opts = append(opts, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
-	return append(opts, kgo.ConsumerGroup(o.group), kgo.ConsumeTopics(r.topics...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeStartOffset(startOf(o.begin)),
-		kgo.ConsumeResetOffset(startOf(o.begin)), kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.revoked))
+	return append(opts, kgo.ConsumerGroup(o.group), kgo.ConsumeTopics(r.topics...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.ConsumeStartOffset(startOf(o.begin)),
+		kgo.ConsumeResetOffset(startOf(o.begin)), kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked),
+		kgo.OnPartitionsLost(r.revoked))
 }
 
 // startOf returns where a group without a commit starts.
@@ -155,5 +158,6 @@ func within(p partition, what string, at, start, end int64) error {
 	if at >= start && at <= end {
 		return nil
 	}
-	return fmt.Errorf("%v: %s: offset %d is not between %d and %d; chronikctl topic describe shows which offsets there are", p, what, at, start, end)
+	return fmt.Errorf("%v: %s: offset %d is not between %d and %d; chronikctl topic describe shows which offsets there are", p, what, at,
+		start, end)
 }

@@ -18,8 +18,9 @@ import (
 )
 
 func rec(partition int32, offset int64) *kgo.Record {
-	return &kgo.Record{Topic: "t", Partition: partition, Offset: offset, Key: []byte("k"), Value: fmt.Appendf(nil, "v%d", offset), Timestamp: time.UnixMilli(1000),
-		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("1")}}}
+	return &kgo.Record{Topic: "t", Partition: partition, Offset: offset, Key: []byte("k"), Value: fmt.Appendf(nil, "v%d", offset),
+		Timestamp: time.UnixMilli(1000),
+		Headers:   []kgo.RecordHeader{{Key: "h", Value: []byte("1")}}}
 }
 
 func aReader(t *testing.T, o consumeOptions, f output.Format, out *bytes.Buffer) *reader {

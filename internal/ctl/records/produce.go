@@ -63,7 +63,8 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 		a.Note("note: %s cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause", way)
 	}
 	bar := output.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
-	w := &writer{client: cl, topic: topic, o: o, bar: bar, lastErrors: said, timeout: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
+	w := &writer{client: cl, topic: topic, o: o, bar: bar, lastErrors: said, timeout: max(a.Settings.Timeout(), time.Second),
+		broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
 	a.Note("%s written to %s", text.Count(n, "record"), topic)

@@ -26,12 +26,15 @@ func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err er
 	case expired && said != nil:
 		return app.Refused(what, said, strings.TrimRight(said.Description, ".")+", the broker's last answer within --timeout")
 	case expired:
-		return fmt.Errorf("%s: %w; is the broker running? chronikctl cluster health shows problems, --timeout allows more time", what, errUnanswered)
+		return fmt.Errorf("%s: %w; is the broker running? chronikctl cluster health shows problems, --timeout allows more time", what,
+			errUnanswered)
 	case errors.Is(err, kerr.MessageTooLarge) && size+batchOverhead > int(o.batchBytes):
-		return fmt.Errorf("%s: the record of %d bytes exceeds --max-batch-bytes %d; raise it, and the topic's max.message.bytes if that is smaller",
+		return fmt.Errorf(
+			"%s: the record of %d bytes exceeds --max-batch-bytes %d; raise it, and the topic's max.message.bytes if that is smaller",
 			what, size, o.batchBytes)
 	case strings.Contains(err.Error(), "invalid record partitioning choice"): // an error of the client without an exported name
-		return fmt.Errorf("%s: the topic has no partition %d; chronikctl topic describe %s shows its partitions", what, rec.Partition, topic)
+		return fmt.Errorf("%s: the topic has no partition %d; chronikctl topic describe %s shows its partitions", what, rec.Partition,
+			topic)
 	}
 	return app.Refused(what, err, "")
 }

@@ -42,7 +42,8 @@ type produceOptions struct {
 func (o *produceOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
-	f.StringVar(&o.input, "input", "lines", "lines: each line is a value (with -k a key and a value); json: a record as consume -o json prints it")
+	f.StringVar(&o.input, "input", "lines",
+		"lines: each line is a value (with -k a key and a value); json: a record as consume -o json prints it")
 	f.StringVarP(&o.separator, "key-separator", "k", "", "separator between key and value of a line; \\t is a tab, \\xHH a byte")
 	f.BoolVar(&o.tombstone, "tombstone", false, "each line is a key, and the value is null, which deletes the key in a compacted topic")
 	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that "+

@@ -60,7 +60,8 @@ func TestLinesBecomeRecords(t *testing.T) {
 // The last error of a partition is kept until the broker answers without an error.
 func TestVerdictsAreOfThePartition(t *testing.T) {
 	v := newLastErrors()
-	v.Log(kgo.LogLevelDebug, "produced", "broker", "1", "to", "a[0{retrying@-1,1(KAFKA_STORAGE_ERROR: Disk error when trying to access log file on the disk.)}, 3{0=>1}]")
+	v.Log(kgo.LogLevelDebug, "produced", "broker", "1", "to",
+		"a[0{retrying@-1,1(KAFKA_STORAGE_ERROR: Disk error when trying to access log file on the disk.)}, 3{0=>1}]")
 	if v.of(0) != kerr.KafkaStorageError || v.of(3) != nil || v.of(-1) != kerr.KafkaStorageError {
 		t.Errorf("%v, %v, %v", v.of(0), v.of(3), v.of(-1))
 	}

@@ -78,7 +78,8 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	for line := 1; scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
 		if line == 1 && !w.o.chosen && output.IsRecord(scan.Bytes()) {
-			err = errors.New("it is a record as consume -o json and log dump --for-produce print it: add --input json, or --input lines to write its text as a value")
+			err = errors.New(
+				"it is a record as consume -o json and log dump --for-produce print it: add --input json, or --input lines to write its text as a value")
 		}
 		if err != nil {
 			w.fail(fmt.Errorf("line %d: %w; nothing of it was written", line, err))

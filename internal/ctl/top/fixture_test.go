@@ -19,7 +19,8 @@ func busy(seconds int64) *sample {
 	s := &sample{at: opened.Add(time.Duration(seconds) * time.Second), admin: 1,
 		brokers: []brokerNow{{1, "127.0.0.1:9092", 30}, {2, "127.0.0.2:9092", 12}},
 		topics: []topic.Total{
-			{Topic: "__consumer_offsets", Internal: true, Partitions: 2, Records: 9, Ends: map[int32]int64{0: 5 * seconds, 1: 4}, Size: bytesOf(900)},
+			{Topic: "__consumer_offsets", Internal: true, Partitions: 2, Records: 9, Ends: map[int32]int64{0: 5 * seconds, 1: 4},
+				Size: bytesOf(900)},
 			{Topic: "clicks", Partitions: 1, Records: 100 + 10*seconds, Ends: map[int32]int64{0: 100 + 10*seconds}, Size: bytesOf(2 << 20)},
 			{Topic: "orders", Partitions: 2, Records: 20_000 * seconds, Ends: map[int32]int64{0: 10_000 * seconds, 1: 10_000 * seconds}},
 		},
@@ -36,8 +37,10 @@ func busy(seconds int64) *sample {
 		},
 	}
 	for id := range uint64(3) {
-		c := api.Connection{ID: id, Address: fmt.Sprintf("10.0.0.%d:5000", 1+id/2), ClientID: "shop", Software: "librdkafka", Version: "2.3.0",
-			Opened: opened, InFlight: 1, Requests: 100 * seconds, BytesIn: 1000 * seconds, BytesOut: 2000 * seconds, RecordsIn: 50 * seconds}
+		c := api.Connection{ID: id, Address: fmt.Sprintf("10.0.0.%d:5000", 1+id/2), ClientID: "shop", Software: "librdkafka",
+			Version: "2.3.0",
+			Opened:  opened, InFlight: 1, Requests: 100 * seconds, BytesIn: 1000 * seconds, BytesOut: 2000 * seconds,
+			RecordsIn: 50 * seconds}
 		if id == 2 {
 			c.ClientID, c.Software, c.ThrottledMs = "evil\x1b[2J", "", 100
 			c.Requests = 7

@@ -235,7 +235,8 @@ func (d delta) clients() []Client {
 		x.BytesOut += d.rate(float64(was.BytesOut), float64(c.BytesOut))
 	}
 	var list []Client
-	for _, k := range slices.SortedFunc(maps.Keys(all), func(x, y place) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.host, y.host)) }) {
+	for _, k := range slices.SortedFunc(maps.Keys(all),
+		func(x, y place) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.host, y.host)) }) {
 		list = append(list, *all[k])
 	}
 	return list

@@ -14,7 +14,8 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	b := r.Brokers[0]
-	if *b.Requests != 500 || *b.BytesIn != 1<<20 || *b.BytesOut != 1<<10 || *b.Syncs != 100 || math.Abs(*b.SyncMs-3) > 1e-9 || *b.CPU != 0.25 || *b.Connections != 3 {
+	if *b.Requests != 500 || *b.BytesIn != 1<<20 || *b.BytesOut != 1<<10 || *b.Syncs != 100 || math.Abs(*b.SyncMs-3) > 1e-9 ||
+		*b.CPU != 0.25 || *b.Connections != 3 {
 		t.Errorf("%+v", b)
 	}
 	if r.Brokers[1].Requests != nil || r.Brokers[1].Leads != 12 {
@@ -29,7 +30,8 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	if g := r.Groups[2]; g.Lag != nil || g.Read != nil || g.Error == "" {
 		t.Errorf("%+v", g)
 	}
-	if c := r.Clients[1]; c.ClientID != "shop" || c.Connections != 2 || c.Requests != 200 || c.RecordsIn != 100 || c.BytesIn != 2000 || c.InFlight != 2 {
+	if c := r.Clients[1]; c.ClientID != "shop" || c.Connections != 2 || c.Requests != 200 || c.RecordsIn != 100 || c.BytesIn != 2000 ||
+		c.InFlight != 2 {
 		t.Errorf("%+v", c)
 	}
 	if c := r.Clients[0]; c.Requests != 0 || !c.Throttled {
@@ -76,14 +78,17 @@ func TestRatesAfterARestart(t *testing.T) {
 
 // The JSON has empty lists instead of null, and null for unknown values.
 func TestReportAsJSON(t *testing.T) {
-	text, err := json.Marshal(compare(&sample{at: opened, admin: -1}, &sample{at: opened.Add(time.Second), admin: -1, brokers: busy(0).brokers[:1]}))
-	want := `{"at":"2026-11-21T08:00:01Z","seconds":1,"brokers":[{"id":1,"address":"127.0.0.1:9092","leads":30,"connections":null,"requestsPerSecond":null,` +
+	text, err := json.Marshal(compare(&sample{at: opened, admin: -1},
+		&sample{at: opened.Add(time.Second), admin: -1, brokers: busy(0).brokers[:1]}))
+	want := `{"at":"2026-11-21T08:00:01Z","seconds":1,"brokers":[{"id":1,"address":"127.0.0.1:9092","leads":30,` +
+		`"connections":null,"requestsPerSecond":null,` +
 		`"bytesInPerSecond":null,"bytesOutPerSecond":null,"syncsPerSecond":null,"syncMs":null,"cpus":null,"memoryBytes":null}],` +
 		`"topics":[],"groups":[],"clients":[],"missing":[]}`
 	if err != nil || string(text) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, text, want)
 	}
-	if text, err = json.Marshal(compare(busy(0), busy(1))); err != nil || !strings.Contains(string(text), `"recordsInPerSecond":20000,"records":20000,"sizeBytes":null`) {
+	if text, err = json.Marshal(compare(busy(0), busy(1))); err != nil ||
+		!strings.Contains(string(text), `"recordsInPerSecond":20000,"records":20000,"sizeBytes":null`) {
 		t.Errorf("%s, %v", text, err)
 	}
 }

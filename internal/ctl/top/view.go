@@ -11,16 +11,21 @@ func (r *Report) grids() []*grid {
 	brokers := &grid{title: "brokers", empty: "no brokers", defaultSort: 4,
 		columns: []string{"BROKER", "ADDRESS", "LEADS", "CONNS", "REQ/S", "IN/S", "OUT/S", "SYNC/S", "SYNC", "CPU", "MEMORY"}}
 	for _, b := range r.Brokers {
-		brokers.rows = append(brokers.rows, []cell{number(&b.ID, whole), word(b.Address), number(&b.Leads, whole), number(b.Connections, whole),
-			number(b.Requests, formatCount), number(b.BytesIn, size), number(b.BytesOut, size), number(b.Syncs, formatCount), number(b.SyncMs, ms),
+		brokers.rows = append(brokers.rows, []cell{number(&b.ID, whole), word(b.Address), number(&b.Leads, whole),
+			number(b.Connections, whole),
+			number(b.Requests, formatCount), number(b.BytesIn, size), number(b.BytesOut, size), number(b.Syncs, formatCount),
+			number(b.SyncMs, ms),
 			number(b.CPU, ratio), number(b.Memory, size)})
 	}
-	topics := &grid{title: "topics", empty: "no topics", defaultSort: 1, columns: []string{"TOPIC", "RECORDS IN/S", "RECORDS", "SIZE", "PARTITIONS"}}
+	topics := &grid{title: "topics", empty: "no topics", defaultSort: 1, columns: []string{"TOPIC", "RECORDS IN/S", "RECORDS", "SIZE",
+		"PARTITIONS"}}
 	for _, t := range r.Topics {
-		topics.rows = append(topics.rows, []cell{word(t.Topic), number(&t.RecordsIn, formatCount), number(&t.Records, whole), number(t.Size, size),
+		topics.rows = append(topics.rows, []cell{word(t.Topic), number(&t.RecordsIn, formatCount), number(&t.Records, whole),
+			number(t.Size, size),
 			number(&t.Partitions, whole)})
 	}
-	groups := &grid{title: "groups", empty: "no groups", defaultSort: 1, columns: []string{"GROUP", "LAG", "LAG +/-/S", "RECORDS/S", "MEMBERS", "STATE"}}
+	groups := &grid{title: "groups", empty: "no groups", defaultSort: 1,
+		columns: []string{"GROUP", "LAG", "LAG +/-/S", "RECORDS/S", "MEMBERS", "STATE"}}
 	for _, g := range r.Groups {
 		state := g.State
 		if g.Error != "" {
@@ -36,8 +41,10 @@ func (r *Report) grids() []*grid {
 		if c.Throttled {
 			software = strings.TrimSpace(software + " (throttled)")
 		}
-		clients.rows = append(clients.rows, []cell{word(or(c.ClientID, "-")), word(c.Host), number(&c.Requests, formatCount), number(&c.RecordsIn, formatCount),
-			number(&c.BytesIn, size), number(&c.BytesOut, size), number(&c.Connections, whole), number(&c.InFlight, whole), word(or(software, "-"))})
+		clients.rows = append(clients.rows, []cell{word(or(c.ClientID, "-")), word(c.Host), number(&c.Requests, formatCount),
+			number(&c.RecordsIn, formatCount),
+			number(&c.BytesIn, size), number(&c.BytesOut, size), number(&c.Connections, whole), number(&c.InFlight, whole),
+			word(or(software, "-"))})
 	}
 	return []*grid{brokers, topics, groups, clients}
 }

@@ -39,7 +39,8 @@ func TestTheScreen(t *testing.T) {
 	}{
 		{"all tables", whole, usual(nil), 120, 24},
 		{"little room", whole, usual(nil), 60, 12},
-		{"one table, sorted by another column", whole, usual(func(s *state) { s.press("c", nil); s.press("<", whole.report.grids()) }), 100, 6},
+		{"one table, sorted by another column", whole, usual(func(s *state) { s.press("c", nil); s.press("<", whole.report.grids()) }), 100,
+			6},
 		{"the same, reversed", whole, usual(func(s *state) {
 			s.press("c", nil)
 			s.press("left", whole.report.grids())
@@ -81,7 +82,8 @@ func TestTheScreenFits(t *testing.T) {
 
 func TestKeysOfATerminal(t *testing.T) {
 	for in, want := range map[string]string{
-		"": "", "q": "q", "tg": "t g", " ": "space", "\x1b[A\x1b[B": "up down", "\x1bOC\x1b[D": "right left", "\x1b": "", "\x1b[": "[", "\xc3\xa4": "", "\x1b[Zq": "q",
+		"": "", "q": "q", "tg": "t g", " ": "space", "\x1b[A\x1b[B": "up down", "\x1bOC\x1b[D": "right left", "\x1b": "", "\x1b[": "[",
+		"\xc3\xa4": "", "\x1b[Zq": "q",
 	} {
 		if got := strings.Join(readKeys([]byte(in)), " "); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

@@ -14,8 +14,9 @@ func addPartitions(a *app.App) *cobra.Command {
 	var add, to int
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "add-partitions NAME...", Short: "Add partitions to topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Example: "  chronikctl topic add-partitions orders --add 2\n  chronikctl topic add-partitions orders --to 24 --dry-run",
+		Use: "add-partitions NAME...", Short: "Add partitions to topics", Args: app.Args(1, -1, "at least one topic"),
+		ValidArgsFunction: a.Topics(0),
+		Example:           "  chronikctl topic add-partitions orders --add 2\n  chronikctl topic add-partitions orders --to 24 --dry-run",
 		Long: "add-partitions adds partitions to topics. This cannot be undone. New records with a key may go to another partition than\n" +
 			"earlier records with the same key.",
 		RunE: func(cmd *cobra.Command, names []string) error {

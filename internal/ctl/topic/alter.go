@@ -12,9 +12,10 @@ func alter(a *app.App) *cobra.Command {
 	var set, unset []string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "alter NAME...", Short: "Change configs of topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Long:    "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker.",
-		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes",
+		Use: "alter NAME...", Short: "Change configs of topics", Args: app.Args(1, -1, "at least one topic"),
+		ValidArgsFunction: a.Topics(0),
+		Long:              "alter sets configs of topics, or resets them to their defaults, atomically per topic. config set does the same for one topic or broker.",
+		Example:           "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			values, err := parse.Configs(set)
 			if err != nil {

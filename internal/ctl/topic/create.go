@@ -27,7 +27,8 @@ type createFlags struct {
 func create(a *app.App) *cobra.Command {
 	var w createFlags
 	c := &cobra.Command{
-		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {

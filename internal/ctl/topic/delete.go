@@ -14,9 +14,10 @@ import (
 func remove(a *app.App) *cobra.Command {
 	var dryRun, regex bool
 	c := &cobra.Command{
-		Use: "delete NAME...", Short: "Delete topics and all their records", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Long:    "delete removes topics and all their records. It lists the losses and asks; --yes confirms, --dry-run only lists.",
-		Example: "  chronikctl topic delete orders\n  chronikctl topic delete --regex 'tmp-.*' --dry-run",
+		Use: "delete NAME...", Short: "Delete topics and all their records", Args: app.Args(1, -1, "at least one topic"),
+		ValidArgsFunction: a.Topics(0),
+		Long:              "delete removes topics and all their records. It lists the losses and asks; --yes confirms, --dry-run only lists.",
+		Example:           "  chronikctl topic delete orders\n  chronikctl topic delete --regex 'tmp-.*' --dry-run",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
@@ -31,7 +32,8 @@ func remove(a *app.App) *cobra.Command {
 			for _, t := range topics {
 				d := f.describe(t)
 				left = append(left, t.Topic)
-				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, text.Count(len(d.Partitions), "partition"), text.Number(d.Records)))
+				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, text.Count(len(d.Partitions), "partition"),
+					text.Number(d.Records)))
 			}
 			if dryRun {
 				for i, name := range left {

@@ -177,7 +177,8 @@ func show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.Topic
 }
 
 func (f *facts) describe(t kadm.TopicDetail) described {
-	d := described{Topic: t.Topic, ID: id(t.ID), Internal: t.IsInternal, Replication: t.Partitions.NumReplicas(), Configs: map[string]string{}}
+	d := described{Topic: t.Topic, ID: id(t.ID), Internal: t.IsInternal, Replication: t.Partitions.NumReplicas(),
+		Configs: map[string]string{}}
 	for _, r := range f.configs {
 		for _, c := range r.Configs {
 			if r.Name != t.Topic {
@@ -203,7 +204,8 @@ func (f *facts) describe(t kadm.TopicDetail) described {
 }
 
 func (f *facts) partition(p kadm.PartitionDetail) partition {
-	x := partition{Partition: p.Partition, Leader: p.Leader, Epoch: p.LeaderEpoch, Replicas: ids(p.Replicas), ISR: ids(p.ISR), Offline: ids(p.OfflineReplicas), Dirs: []string{}}
+	x := partition{Partition: p.Partition, Leader: p.Leader, Epoch: p.LeaderEpoch, Replicas: ids(p.Replicas), ISR: ids(p.ISR),
+		Offline: ids(p.OfflineReplicas), Dirs: []string{}}
 	if p.Err != nil {
 		x.Error = p.Err.Error()
 	}
@@ -232,7 +234,8 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 
 // table formats a topic for people.
 func (d *described) table() *output.Table {
-	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
+	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"),
+		fmt.Sprintf("replication factor %d", d.Replication),
 		text.Number(d.Records) + " offsets", size(d.Size)}
 	if d.Profile != "" {
 		head = append(head, "profile "+d.Profile)
@@ -241,9 +244,11 @@ func (d *described) table() *output.Table {
 	for _, name := range slices.Sorted(maps.Keys(d.Configs)) {
 		title += "\nconfig " + name + "=" + d.Configs[name]
 	}
-	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
+	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#",
+		"+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
 	for _, p := range d.Partitions {
-		t.Add(p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
+		t.Add(p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End), size(p.Size),
+			text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
 	}
 	return t
 }

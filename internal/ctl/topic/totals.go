@@ -35,7 +35,8 @@ func Totals(ctx context.Context, adm *kadm.Client) ([]Total, error) {
 	var all []Total
 	for _, t := range topics.Sorted() {
 		d := f.describe(t)
-		x := Total{Topic: t.Topic, Internal: t.IsInternal, Partitions: len(d.Partitions), Records: d.Records, Size: d.Size, Ends: map[int32]int64{}}
+		x := Total{Topic: t.Topic, Internal: t.IsInternal, Partitions: len(d.Partitions), Records: d.Records, Size: d.Size,
+			Ends: map[int32]int64{}}
 		for _, p := range d.Partitions {
 			if p.End != nil {
 				x.Ends[p.Partition] = *p.End

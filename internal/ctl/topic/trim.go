@@ -32,7 +32,8 @@ func trim(a *app.App) *cobra.Command {
 	var before, partitions string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: app.Args(1, 1, "one topic"),
+		ValidArgsFunction: a.Topics(1),
 		Long: "trim moves the log start offset of a topic's partitions. Readers no longer see the records before it. Space is freed by whole\n" +
 			"segments: a segment stays as long as one of its records does. FREED shows how many bytes left each log; the broker removes\n" +
 			"the files after file.delete.delay.ms (default 1 minute). trim lists what it would delete and asks; --yes confirms,\n" +
@@ -59,7 +60,8 @@ func trim(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().StringVar(&before, "before", "", "first record to keep: an offset, latest to delete all, -N to keep the last N, a time, or 7d to keep that much time")
+	c.Flags().StringVar(&before, "before", "",
+		"first record to keep: an offset, latest to delete all, -N to keep the last N, a time, or 7d to keep that much time")
 	c.Flags().StringVarP(&partitions, "partition", "p", "", "only these partitions: 3 or 0,2,5-7")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
@@ -80,7 +82,8 @@ func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at 
 		x := r[topic][p]
 		to := max(found[topic][p], x.Start)
 		if to > x.End {
-			return nil, app.Refused(fmt.Sprintf("trim %s partition %d", topic, p), kerr.OffsetOutOfRange, fmt.Sprintf("offset %d is beyond the end, %d", to, x.End))
+			return nil, app.Refused(fmt.Sprintf("trim %s partition %d", topic, p), kerr.OffsetOutOfRange,
+				fmt.Sprintf("offset %d is beyond the end, %d", to, x.End))
 		}
 		cuts = append(cuts, partitionTrim{Partition: p, Start: x.Start, NewStart: to, End: x.End})
 	}
@@ -181,7 +184,9 @@ func noteFreed(a *app.App, cuts []partitionTrim) {
 	}
 	for _, c := range cuts {
 		if c.Freed != nil && *c.Freed == 0 {
-			a.Note("partition %d: no bytes were freed, because the same segment holds records from offset %d on; --before latest deletes these too", c.Partition, c.NewStart)
+			a.Note(
+				"partition %d: no bytes were freed, because the same segment holds records from offset %d on; --before latest deletes these too",
+				c.Partition, c.NewStart)
 			return // one partition is enough
 		}
 	}

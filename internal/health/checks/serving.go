@@ -59,7 +59,8 @@ func checkLogDirs(f *Facts, n *notes) {
 			finding(
 				d.Path,
 				fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
-				"run "+kernelLog+" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)",
+				"run "+kernelLog+
+					" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)",
 			)
 		}
 	}
@@ -167,7 +168,8 @@ func checkStuckDisks(f *Facts, n *notes) {
 				stuckAfter,
 			),
 			Works: "records in memory can be read, and partitions in other log directories can be written and read",
-			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and if it never does, replace the disk and " +
+			Remedy: "run " + kernelLog +
+				" to see what the kernel reports about the disk; the broker resumes when the disk responds, and if it never does, replace the disk and " +
 				"restart the broker (docs/operations.md, A damaged disk)"})
 	}
 }

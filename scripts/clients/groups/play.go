@@ -164,7 +164,7 @@ func (s *scenario) rest(ctx context.Context) error {
 	}
 	s.world.commits(after)
 	s.world.resume()
-	s.step("nobody is left, the broker was killed, its commits are there")
+	s.step("all members have left; after the kill of the broker the commits are unchanged")
 	m, err := s.join(6, "m6")
 	if err != nil {
 		return err

@@ -163,7 +163,7 @@ func (w *world) resume() {
 	defer w.mu.Unlock()
 	for p, at := range w.committed {
 		if at < w.floor[p] {
-			w.fail("a member was told that %d of %s is committed; it is %d", w.floor[p], p, at)
+			w.fail("the broker returned the committed offset %d of %s; correct is %d", w.floor[p], p, at)
 		}
 		w.exact[p], w.floor[p] = at, at
 	}

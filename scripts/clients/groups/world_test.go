@@ -70,7 +70,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"a commit was not kept": {
 			lines: []string{"a: C t 0 10"},
 			after: map[place]int64{{"t", 0}: 9},
-			want:  "told that 10 of t:0 is committed; it is 9",
+			want:  "the broker returned the committed offset 10 of t:0; correct is 9",
 		},
 		"a new reader leaves some out": {
 			after: map[place]int64{{"t", 0}: 9},
