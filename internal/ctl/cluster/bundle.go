@@ -43,8 +43,8 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 			"directories, the broker's last log lines, its goroutines, and facts about this machine. It masks passwords and keys\n" +
 			"and reads no records; the names of topics, groups, clients and hosts are in the file. manifest.json lists each member,\n" +
 			"and the reason if a member is missing. If the broker hangs, the file has the data that arrived within --timeout.\n" +
-			"With --dir it describes the data directory of a stopped broker. It writes the file even if members are missing, and\n" +
-			"then exits with 1.",
+			"With --dir it describes the data directory of a stopped broker. It writes the file even if members are missing, but\n" +
+			"exits with 1.",
 		Example: "  chronikctl debug bundle\n  chronikctl debug bundle --file /tmp/ticket-17.tar.gz --timeout 5s\n" +
 			"  chronikctl debug bundle --dir /var/lib/chronik",
 		RunE: func(cmd *cobra.Command, _ []string) error {
