@@ -48,7 +48,7 @@ const (
 // String describes the loss.
 func (l Loss) String() string {
 	names := []string{
-		"nothing acknowledged is lost", "at most the sync interval and one sync are lost", "what the page cache held may be lost",
+		"nothing acknowledged is lost", "at most the records of the sync interval and one sync are lost", "records in the page cache may be lost",
 		"what was not replicated may be lost", "nothing is promised: there is no acknowledgement",
 	}
 	return nameOf("Loss", names, uint8(l))
@@ -114,7 +114,7 @@ func (p Promise) String() string {
 
 func (p Promise) words(l Loss) string {
 	if l == LosesInterval {
-		return fmt.Sprintf("at most %v and one sync are lost", p.interval)
+		return fmt.Sprintf("at most the records of %v and one sync are lost", p.interval)
 	}
 	return l.String()
 }
