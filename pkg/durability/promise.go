@@ -48,7 +48,8 @@ const (
 // String describes the loss.
 func (l Loss) String() string {
 	names := []string{
-		"nothing acknowledged is lost", "at most the records of the sync interval and one sync are lost", "records in the page cache may be lost",
+		"nothing acknowledged is lost", "at most the records of the sync interval and one sync are lost",
+		"records in the page cache may be lost",
 		"records that were not replicated may be lost", "nothing is promised: there is no acknowledgement",
 	}
 	return nameOf("Loss", names, uint8(l))
