@@ -17,8 +17,8 @@ import (
 // ID identifies a log: a partition of one incarnation of a topic.
 type ID = journal.StreamID
 
-// Config is the part of a topic's configuration that concerns its logs. Log.Configure changes it at
-// any time.
+// Config is the part of a topic's configuration that concerns its logs. Log.Configure may change it
+// at any time.
 type Config struct {
 	Profile     durability.Profile
 	Segment     segment.Limits
