@@ -44,7 +44,7 @@ type Options struct {
 	// UnsyncedBytes bounds the payload bytes that are written but not synced because no entry's
 	// profile asks for a datasync; beyond it the journal syncs on its own. Default 8 MiB.
 	UnsyncedBytes int64
-	// Synced is called after every datasync with the entries that it made durable.
+	// Synced is called after every datasync that made entries durable, with their statistics.
 	Synced func(GroupStats)
 	// DurableThrough is called after a datasync that made entries durable whose owners received
 	// Written: all such entries up to the LSN are durable. It is called in order with the calls to
