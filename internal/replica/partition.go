@@ -274,7 +274,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 		return false, p.notLeader(r) // BecomeFollower has already emptied the queues
 	}
 	if err := p.log.Offline(); err != nil {
-		return false, err // Reverted was called before
+		return false, err // Reverted may have run already, and nothing else would finish the append
 	}
 	if a.inner.Next <= p.condition(a.Acks) { // a duplicate of acknowledged records
 		return false, r.recheckISR(a)
