@@ -19,7 +19,7 @@ func groupDefs() []*Def {
 		brokerDef("group.consumer.session.timeout.ms", Int, "45000",
 			"The number of milliseconds without a heartbeat after which a member of a consumer group (KIP-848) is removed.", atLeast(1)),
 		brokerDef("group.consumer.heartbeat.interval.ms", Int, "5000",
-			"The interval in milliseconds between heartbeats that members of consumer groups (KIP-848) are asked to keep.", atLeast(1)),
+			"The interval in milliseconds at which the broker asks the members of consumer groups (KIP-848) to send heartbeats.", atLeast(1)),
 		brokerDef("group.consumer.min.session.timeout.ms", Int, "45000",
 			"The minimum consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.consumer.max.session.timeout.ms", Int, "60000",

@@ -18,7 +18,7 @@ func diskChecks() []Check {
 		{Name: "shared_disk", run: checkSharedDisk,
 			Doc: "Log directories on the same disk: they fail together, which `log.dirs` is meant to avoid."},
 		{Name: "sync", run: checkSyncs,
-			Doc: "The measured fdatasync latency of each journal, which profile suits it, and whether a disk can be that fast."},
+			Doc: "The measured fdatasync latency of each journal, which profile suits it, and whether the latency is too low for a disk that really syncs."},
 		{Name: "journal", run: checkJournals,
 			Doc: "How full each journal is, and whether its file system can hold its maximum size: at the limit producers wait."},
 		{Name: "space", run: checkSpace,
