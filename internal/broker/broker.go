@@ -131,7 +131,7 @@ func (b *Broker) Parked() bufpool.BudgetStats { return b.parked.Stats() }
 const closeGrace = 250 * time.Millisecond
 
 // Close ends the background work of handlers and waits for it until ctx ends; work that a disk
-// still blocks then is abandoned. No requests may arrive any more.
+// still blocks then is abandoned. The caller must first stop the arrival of requests.
 func (b *Broker) Close(ctx context.Context) error {
 	b.stop()
 	ended := make(chan struct{})

@@ -60,7 +60,7 @@ func offsetDefs() []*Def {
 		brokerDef("offset.metadata.max.bytes", Int, "4096", "The maximum number of bytes of metadata that may be committed with an offset.",
 			importance(High), atLeast(0)),
 		brokerDef("offsets.retention.minutes", Int, "10080",
-			"The number of minutes for which committed offsets are kept after the last time that a member of the group could read the topic.",
+			"The number of minutes for which committed offsets are kept: after the commit or, for an empty classic group, after its last member left. Offsets of subscribed topics do not expire.",
 			importance(High), atLeast(1)),
 		brokerDef("offsets.retention.check.interval.ms", Long, "600000",
 			"The interval in milliseconds between two checks for expired offsets.",

@@ -72,8 +72,8 @@ type Purgatory struct {
 type shard struct {
 	mu   sync.Mutex
 	keys map[Key]map[*entry]int
-	// sweeps has the keys whose operations a goroutine is trying, with whether another event has
-	// come since it began.
+	// sweeps has the keys whose operations a goroutine is trying. The value reports whether another
+	// event for the key has occurred since the goroutine began.
 	sweeps map[Key]bool
 }
 
