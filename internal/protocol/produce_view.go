@@ -34,7 +34,8 @@ type ProducePartition struct {
 
 // partitionCost and topicCost are the memory that is counted for one entry against the size of the
 // body, as the guard counts entries of other requests: an entry without a batch has three to six
-// bytes, and takes hundreds until it is answered. A batch has more bytes than that.
+// bytes, and takes hundreds until it is answered. An entry with a batch has enough bytes to cover
+// its cost.
 const partitionCost, topicCost = 512, 128
 
 // maxKeptPartitions bounds the memory that a view keeps for its next use.
