@@ -59,8 +59,8 @@ type session struct {
 	// moves to the end, so that none starves when a request's bytes are used up.
 	members map[memberKey]*member
 	order   list.List // of *member
-	// badName: a member has a name that no topic can have. Only names bound a session's memory, so
-	// the session ends.
+	// badName: a member has a name that no topic can have. Only the maximum length of names bounds
+	// a session's memory, so the session ends.
 	badName bool
 }
 

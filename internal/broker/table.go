@@ -185,7 +185,7 @@ func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
 }
 
 const (
-	// wideShare: a request that needs more than this fraction of Options.ParkedBytes is wide. On a
+	// wideShare: a request that needs more than 1/wideShare of Options.ParkedBytes is wide. On a
 	// broker with little memory that may be more than is ever free.
 	wideShare = 8
 	// wideTime bounds how long a wide request waits for earlier ones.
