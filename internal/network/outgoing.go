@@ -14,9 +14,9 @@ import (
 // yet. A handler counts what it passes to RespondRaw itself. An answer can't be refused, so the
 // bound acts before and after it. While the count is over the bound, a connection that has answers
 // to read starts no request, and a connection whose write takes longer than lagTime plus a second
-// for every lagBytes of it is closed. Beyond the bound there is therefore at most one answer for each
-// connection, until the connections that don't read are closed. The handler of a large answer waits
-// for the bound first (Request.AwaitAnswerBudget), so these answers are small.
+// for every lagBytes of it is closed. Beyond the bound there is therefore at most one answer for
+// each connection, until the connections that don't read are closed. The handler of a large answer
+// waits for the bound first (Request.AwaitAnswerBudget), so these answers are small.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64
