@@ -7,7 +7,7 @@ import "fmt"
 // keeps the slices' memory.
 type ProduceView struct {
 	Version int16
-	// TransactionalID is nil where it is null.
+	// TransactionalID is nil if it is null.
 	TransactionalID []byte
 	Acks            int16
 	TimeoutMillis   int32
@@ -28,7 +28,7 @@ type ProduceTopic struct {
 // ProducePartition is the part of a Produce request for one partition.
 type ProducePartition struct {
 	Index int32
-	// Records is nil where it is null.
+	// Records is nil if it is null.
 	Records []byte
 }
 

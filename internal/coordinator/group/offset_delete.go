@@ -91,7 +91,7 @@ func (s *Shard) deleteGroup(id string) *failure {
 	return nil
 }
 
-// expireOffsets deletes offsets whose retention has expired, and groups of which nothing is left.
+// expireOffsets deletes offsets whose retention has expired, and groups that have nothing left.
 func (s *Shard) expireOffsets() {
 	left := maxTombstones
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
