@@ -21,8 +21,8 @@ import (
 // Bounds: the configured slots, and on average sessionPartitions partitions for each of them (but
 // at least 65,536 in all), as far as the memory for sessions allows; a partition counts
 // memberBytes. If the cache is full, a new session replaces one that was not used for evictAfter,
-// or an older one with fewer partitions. Otherwise the new client gets no session and must name all
-// partitions in each fetch.
+// or one that was created longer ago than evictAfter and has fewer partitions. Otherwise the new
+// client gets no session and must name all partitions in each fetch.
 //
 // Locks: session.mu before sessions.mu.
 type sessions struct {
