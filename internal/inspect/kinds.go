@@ -88,7 +88,7 @@ type About struct {
 	Means  string // what it is, and how it is detected
 	Start  string // what a start does
 	Repair string // what a repair does; empty: nothing
-	Costs  string // what the repair loses
+	Costs  string // what the repair loses; without a repair, what an operator can do
 }
 
 // Kinds returns all kinds, in the order of the page.
@@ -157,7 +157,7 @@ func journalKinds() []About {
 			nothing},
 		{JournalFrameDamaged, Refuses, "a frame is invalid, and a later one proves that it was synced", refuses, salvage,
 			"the records of that frame"},
-		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged", "ends the journal there", "",
+		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged as synced", "ends the journal there", "",
 			"nothing (a flipped bit in the last synced group looks the same)"},
 		{JournalOlder, Refuses,
 			"the journal ends before an LSN that the checkpoint records as durable: it is an older copy, or files are missing", refuses,
