@@ -40,7 +40,8 @@ type apiDef[R any] struct {
 	// answerEntries returns about how many entries the answer has that the request does not name.
 	// nil: the size of the answer is proportional to the request.
 	answerEntries func(*Broker, R) int
-	// handle answers, now or later, with call.respond. It must not block.
+	// handle answers, now or later, with call.respond. It must not block, except on a connection's
+	// own reader (Request.MayBlock).
 	handle func(call, R)
 }
 
@@ -124,7 +125,8 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 	return decoded.(R), cost, nil
 }
 
-// call is a request that must be answered exactly once, with respond, on any goroutine.
+// call is a request that must be answered exactly once, on any goroutine: with respond, or with the
+// methods of Request (Produce and Fetch, which have no charge).
 type call struct {
 	b      *Broker
 	r      *network.Request

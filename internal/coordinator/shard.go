@@ -32,7 +32,7 @@ type shard struct {
 	running  bool
 	closed   bool
 	blocked  bool      // requests must wait: appends are in flight and the open batch is full
-	inbox    []func()  // bounded by appends in flight, one load, one alarm, changes of leadership and broadcasts
+	inbox    []func()  // bounded by appends in flight, one load, call and alarm, changes of leadership and broadcasts
 	requests []request // bounded by Options.MaxWaiting
 
 	// Only the goroutine of run uses the fields below.

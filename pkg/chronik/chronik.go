@@ -111,8 +111,8 @@ func (b *Broker) Addr() string { return b.inner.Addrs()[0] }
 func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
 // Close answers accepted requests, marks the directory clean and stops the broker. Its error
-// includes the one that stopped the broker earlier, if any. A second call does nothing and returns
-// only the error of the stop.
+// includes the one that stopped the broker earlier, if any. Further calls wait for the first and
+// return only the error of the stop.
 func (b *Broker) Close() error {
 	var failure error
 	select {
