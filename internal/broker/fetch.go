@@ -94,7 +94,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
 	op.delay, op.version, op.byID, op.committed = c.delay, req.Version, req.Version >= 13, req.IsolationLevel == 1
-	if !op.admit(req) {
+	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
 		c.slot.end()

@@ -98,6 +98,54 @@ func TestUnreadErrorHoldsNoWideMemory(t *testing.T) {
 	})
 }
 
+// Fetches that wait for the memory of large requests do not keep other requests from their slots.
+func TestWaitForWideMemoryHoldsNoDecodeSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, quick, func(o *nodeOptions) {
+			o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = 64 << 10 }
+		})
+		id := n.topic(t, "t", 1)
+		req := fetchRequest(0)
+		req.SessionEpoch = -1
+		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 4000, make([]int64, 4000)...)}
+		req.SetVersion(12)
+		if !n.wide.TryAcquire(1) {
+			t.Fatal("the budget is used")
+		}
+		var waiting []*wire
+		for range cap(n.decodeSlots) {
+			w := n.dial(t)
+			must(t, w.send(req))
+			waiting = append(waiting, w)
+		}
+		synctest.Wait()
+		if got := n.wide.Stats().Waiting; got != len(waiting) {
+			t.Errorf("%d of %d fetches wait", got, len(waiting))
+		}
+		absent := make([]any, 10_000)
+		for i := range absent {
+			absent[i] = fmt.Sprintf("absent-%06d", i)
+		}
+		w, began := n.dial(t), time.Now()
+		defer w.Close()
+		_ = ask[*kmsg.MetadataResponse](t, w, 9, metadataRequest(false, absent...))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("metadata of many topics took %v", took)
+		}
+		n.wide.Release(1)
+		for _, w := range waiting {
+			if got := w.fetched(t, req); len(got.Topics) != 1 || len(got.Topics[0].Partitions) != 4000 {
+				t.Errorf("%d topics", len(got.Topics))
+			}
+			must(t, w.Close())
+		}
+		synctest.Wait()
+		if len(n.decodeSlots) > 0 || n.wide.Used() > 0 {
+			t.Errorf("%d slots and %d bytes are held", len(n.decodeSlots), n.wide.Used())
+		}
+	})
+}
+
 // A commit of more offsets than can be charged to the memory for parked requests succeeds.
 func TestLargeCommitSucceedsWithLittleMemory(t *testing.T) {
 	const partitions, parked = 1000, 64 << 10

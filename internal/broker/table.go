@@ -96,7 +96,7 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 		if l.copyBody != nil {
 			n += int64(len(r.Body))
 		}
-		if c.charge = b.charge(r, n, l.copyBody == nil); c.charge == nil {
+		if c.charge = c.take(n, l.copyBody == nil); c.charge == nil {
 			r.Code = l.overloaded.Code
 			l.refuse(c, req, l.overloaded)
 			return
@@ -171,13 +171,13 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes from Broker.parked, at most half of the free ones: most requests end soon,
-// and the request of a group's leader may be large. A large request that is answered soon may wait
-// for Broker.wide instead. charge returns nil if the request must be refused.
-func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
-	budget := b.parked
+// take charges n bytes to Broker.parked, at most half of the free ones: most requests end soon, and
+// the request of a group's leader may be large. A large request that is answered soon may wait for
+// Broker.wide instead. take returns nil if the request must be refused.
+func (c *call) take(n int64, soon bool) *charge {
+	budget := c.b.parked
 	if !budget.TryShare(n, 2) {
-		if budget = b.wide; !soon || n <= b.opt.ParkedBytes/wideShare || !b.acquireWide(r, n) {
+		if budget = c.b.wide; !soon || n <= c.b.opt.ParkedBytes/wideShare || !c.acquireWide(n) {
 			return nil
 		}
 	}
@@ -195,14 +195,26 @@ const (
 )
 
 // acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
-// wideTime. A request larger than the whole budget is admitted alone.
-func (b *Broker) acquireWide(r *network.Request, n int64) bool {
-	if !r.MayBlock() {
+// wideTime, without the call's slot, and afterwards until it has a slot again. A request larger
+// than the whole budget is admitted alone.
+func (c *call) acquireWide(n int64) bool {
+	b := c.b
+	if !c.r.MayBlock() {
 		return false
 	}
+	if b.wide.TryAcquire(n) {
+		return true
+	}
+	c.slot.end() // while it waits, other requests may compute
 	ctx, cancel := context.WithTimeout(b.ctx, wideTime)
 	defer cancel()
-	return b.wide.Acquire(ctx, n) == nil
+	if b.wide.Acquire(ctx, n) != nil {
+		return false
+	}
+	if c.slot != nil {
+		c.slot = b.decodeSlots.take(b.ctx)
+	}
+	return true
 }
 
 // releaseOnClose also releases the charge when the client is gone: a group keeps its members for a
