@@ -152,8 +152,8 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 	}
 }
 
-// Metadata that a newer version wrote is not damaged: a repair must not replace it with an older copy
-// or with topics that it creates from the logs.
+// Metadata that a newer version wrote is not damaged: a repair must not replace it with an older
+// copy or with topics that it creates from the logs.
 func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 	t.Parallel()
 	image, _ := withTopics(t, topics...)

@@ -50,8 +50,8 @@ func TestLimitAndRelease(t *testing.T) {
 	})
 }
 
-// Closing a file may wait for the disk, which may also be busy with zeros for the file. Every append
-// asks Stalled, which must not wait meanwhile.
+// Closing a file may wait for the disk, which may also be busy with zeros for the file. Every
+// append asks Stalled, which must not wait meanwhile.
 func TestAFileIsClosedWithoutALock(t *testing.T) {
 	for name, op := range map[string]errfs.Op{"next file": 0, "after an error": errfs.Datasync} {
 		synctest.Test(t, func(t *testing.T) {
