@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -71,6 +73,29 @@ func TestAConsumerOfMorePartitionsThanCanBeParkedGetsRecords(t *testing.T) {
 	if peak := n.wide.Stats().Peak; peak < partitions*partCost || n.Parked().Peak > parked {
 		t.Errorf("at most %d bytes were taken for the fetch, and %d for parked requests", peak, n.Parked().Peak)
 	}
+}
+
+// A fetch whose answer has no parts holds no memory for them while its client does not read.
+func TestUnreadErrorHoldsNoWideMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 64 << 10
+		n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = limit } })
+		id := n.topic(t, "t", 1)
+		req := fetchRequest(0)
+		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 1000, make([]int64, 1000)...)}
+		req.SessionID, req.SessionEpoch = 1, 1
+		req.SetVersion(12)
+		w := n.dial(t)
+		defer w.Close()
+		must(t, w.send(req))
+		synctest.Wait()
+		if stats := n.wide.Stats(); stats.Used != 0 || stats.Peak < 1000*partCost {
+			t.Errorf("%+v while the client does not read", stats)
+		}
+		if got := w.fetched(t, req); got.ErrorCode != kerr.FetchSessionIDNotFound.Code {
+			t.Errorf("error %d", got.ErrorCode)
+		}
+	})
 }
 
 // A commit of more offsets than can be charged to the memory for parked requests succeeds.

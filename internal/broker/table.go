@@ -169,9 +169,9 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes from Broker.parked, at most half of what is free: most requests end
-// soon, and a group's leader may have much to say. A large request that is answered soon may
-// wait for Broker.wide instead. charge returns nil if the request must be refused.
+// charge takes n bytes from Broker.parked, at most half of the free ones: most requests end soon,
+// and the request of a group's leader may be large. A large request that is answered soon may wait
+// for Broker.wide instead. charge returns nil if the request must be refused.
 func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
 	budget := b.parked
 	if !budget.TryShare(n, 2) {
@@ -185,7 +185,7 @@ func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
 }
 
 const (
-	// wideShare: a request that needs more than this fraction of Options.ParkedBytes is wide. On a
+	// wideShare: a request that needs more than 1/wideShare of Options.ParkedBytes is wide. On a
 	// broker with little memory that may be more than is ever free.
 	wideShare = 8
 	// wideTime bounds how long a wide request waits for earlier ones.

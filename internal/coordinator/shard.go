@@ -154,7 +154,7 @@ func (s *shard) run() {
 	}
 }
 
-// serve handles requests until the open batch is full; the others return to the head of the queue.
+// serve handles requests until the shard is full; the others return to the head of the queue.
 func (s *shard) serve(requests []request) {
 	for i, r := range requests {
 		if s.full() {

@@ -53,7 +53,7 @@ type components struct {
 	applier  *metadata.Applier
 	groups   *service.Groups
 	handlers *broker.Broker
-	// server is set last, and storage's journals, which are opened earlier, read its census.
+	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
 	minFree  atomic.Int64

@@ -328,6 +328,7 @@ func (b *rebuild) when() string {
 	return b.written.Format(", written 2006-01-02 15:04:05 UTC")
 }
 
+// gone describes what the rebuild cannot restore; empty means nothing.
 func (b *rebuild) gone() string {
 	var list []string
 	if b.from == "" {

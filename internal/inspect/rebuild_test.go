@@ -317,7 +317,7 @@ func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	}
 }
 
-// A copy is recognised by the directories in which it places partitions, even if it was behind and
+// A copy is recognized by the directories in which it places partitions, even if it was behind and
 // has none of the current topics. The cluster id and the configs of brokers are then restored. The
 // result has a higher revision than every copy, so the next start does not mistake it for an older
 // version.

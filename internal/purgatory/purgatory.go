@@ -28,8 +28,8 @@ const AnyKey = -1
 // Op is an operation that waits.
 type Op interface {
 	// TryComplete completes the operation if it can, and reports whether it did. i is the index,
-	// among the keys passed to Watch, of the key with the event, or Everything; for a repeated key
-	// it is the last index. TryComplete is never called again after it returned true, nor
+	// among the keys passed to Watch, of the key with the event, or AnyKey; for a repeated key it
+	// is the last index. TryComplete is never called again after it returned true, nor
 	// concurrently with itself or Expire. It runs on the goroutine that caused the event, or on one
 	// that tries many operations in a row: it must not block, and must not call Watch or Close.
 	TryComplete(i int) bool
@@ -72,8 +72,8 @@ type Purgatory struct {
 type shard struct {
 	mu   sync.Mutex
 	keys map[Key]map[*entry]int
-	// sweeps has the keys whose operations a goroutine is trying, with whether another event has
-	// come since it began.
+	// sweeps has the keys whose operations a goroutine is trying. The value reports whether another
+	// event for the key has occurred since the goroutine began.
 	sweeps map[Key]bool
 }
 

@@ -38,7 +38,8 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 			return errors.Join(err, fresh.Discard())
 		}
 	}
-	// After a power loss the directory must have the new file under its current name.
+	// After a power loss the directory must have the new file under its current name, and none that
+	// an earlier attempt left.
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return errors.Join(fmt.Errorf("replace segments: %w", err), discard(fresh))
 	}

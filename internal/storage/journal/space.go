@@ -40,7 +40,7 @@ type space struct {
 
 	mu      sync.Mutex
 	live    []*file // oldest first; the last one is cur unless cur is nil
-	cur     *file   // the current file; nil while the journal is stopped
+	cur     *file   // the current file; nil before the first Fresh, and after a failure until Fresh
 	next    *file   // prepared: named, and zeroed if it is new
 	free    []spare // no longer needed
 	maxSeq  uint64
