@@ -226,6 +226,9 @@ func makeTopics(t *testing.T, addr string, l *ledger) {
 func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *ledger, tokens <-chan struct{}) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(256),
 		kgo.MetadataMinAge(10*time.Millisecond),
+		// By default kgo gives a topic up after five answers without it. That is 50 ms here, and
+		// the creation of a topic may take longer on a busy machine.
+		kgo.UnknownTopicRetries(-1),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))
 	if err != nil {
 		t.Error(err)

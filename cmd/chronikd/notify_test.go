@@ -168,7 +168,8 @@ func TestFailedStartNotifiesSystemd(t *testing.T) {
 }
 
 // A process killed by the watchdog dumps its goroutines. Its exit status is not that of a wrong
-// configuration, after which a supervisor would not restart it.
+// configuration, after which a supervisor would not restart it: a signal ends it. That is SIGABRT
+// unless Go's runtime fails while it dumps the threads.
 func TestWatchdogSignalIsNotAnExitCode(t *testing.T) {
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
@@ -176,7 +177,7 @@ func TestWatchdogSignalIsNotAnExitCode(t *testing.T) {
 	}
 	err = p.end(syscall.SIGABRT)
 	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGABRT {
+	if !errors.As(err, &exit) || !exit.Sys().(syscall.WaitStatus).Signaled() {
 		t.Errorf("it ended with %v", err)
 	}
 	if !strings.Contains(p.logged(), "goroutine 1 ") {

@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// answer reads the available records and answers. It may read the disk, and runs on a goroutine
-// that no other request waits for.
+// answer reads the available records and answers. It may read the disk, so no other connection may
+// wait for its goroutine.
 func (op *fetchOp) answer() {
 	op.read(false)
 	op.respond()

@@ -40,7 +40,8 @@ type apiDef[R any] struct {
 	// answerEntries returns about how many entries the answer has that the request does not name.
 	// nil: the size of the answer is proportional to the request.
 	answerEntries func(*Broker, R) int
-	// handle answers, now or later, with call.respond. It must not block.
+	// handle answers, now or later, with call.respond. It must not block, except on a connection's
+	// own reader (Request.MayBlock).
 	handle func(call, R)
 }
 
@@ -124,7 +125,8 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 	return decoded.(R), cost, nil
 }
 
-// call is a request that must be answered exactly once, with respond, on any goroutine.
+// call is a request that must be answered exactly once, on any goroutine: with respond, or with the
+// methods of Request (Produce and Fetch, which have no charge).
 type call struct {
 	b      *Broker
 	r      *network.Request
@@ -169,9 +171,9 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// take charges n bytes to Broker.parked, at most half of what is free: most requests end
-// soon, and a group's leader may have much to say. A large request that is answered soon may
-// wait for Broker.wide instead. take returns nil if the request must be refused.
+// take charges n bytes to Broker.parked, at most half of the free ones: most requests end soon, and
+// the request of a group's leader may be large. A large request that is answered soon may wait for
+// Broker.wide instead. take returns nil if the request must be refused.
 func (c *call) take(n int64, soon bool) *charge {
 	budget := c.b.parked
 	if !budget.TryShare(n, 2) {
@@ -185,7 +187,7 @@ func (c *call) take(n int64, soon bool) *charge {
 }
 
 const (
-	// wideShare: a request that needs more than this fraction of Options.ParkedBytes is wide. On a
+	// wideShare: a request that needs more than 1/wideShare of Options.ParkedBytes is wide. On a
 	// broker with little memory that may be more than is ever free.
 	wideShare = 8
 	// wideTime bounds how long a wide request waits for earlier ones.

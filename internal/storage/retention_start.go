@@ -88,7 +88,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	}
 }
 
-// raiseStart moves the start in memory. It sets m.wait if a checkpoint must follow.
+// raiseStart moves the start in memory. It sets m.needsCommit if a checkpoint must follow.
 func (l *Log) raiseStart(m *StartMove) error {
 	if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
 		return nil
