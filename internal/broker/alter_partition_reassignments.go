@@ -66,8 +66,8 @@ func reassignment(img *metadata.Image, topic string, want *kmsg.AlterPartitionAs
 		return err
 	}
 	if !slices.Equal(want.Replicas, p.Replicas) {
-		return protocolErrorf(kerr.InvalidReplicaAssignment, "The replicas of %s-%d are %v; partitions are not moved in this version.", topic,
-			want.Partition, p.Replicas)
+		return protocolErrorf(kerr.InvalidReplicaAssignment, "The replicas of %s-%d are %v; partitions are not moved in this version.",
+			topic, want.Partition, p.Replicas)
 	}
 	return nil
 }

@@ -115,7 +115,8 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	}
 	for i := range list {
 		if d := &list[i]; d.topic != nil && d.name != nil && named[d.topic.ID] > 1 {
-			d.id, d.err = d.topic.ID, protocolErrorf(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+			d.id = d.topic.ID
+			d.err = protocolErrorf(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 	}
 	return slices.DeleteFunc(list, func(d deletion) bool {

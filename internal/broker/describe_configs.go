@@ -128,7 +128,8 @@ func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value
 			return nil, protocolErrorf(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
 		}
 		if id != int64(b.opt.Self) {
-			return nil, protocolErrorf(kerr.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
+			return nil, protocolErrorf(kerr.InvalidRequest,
+				"Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
 		}
 		return b.opt.Configs.DescribeBroker(b.layers(img, nil)), nil
 	case kmsg.ConfigResourceTypeGroupConfig:

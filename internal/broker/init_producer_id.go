@@ -53,7 +53,8 @@ func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 func checkInitProducerID(req *kmsg.InitProducerIDRequest) error {
 	switch {
 	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return protocolErrorf(kerr.InvalidRequest, "producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)
+		return protocolErrorf(kerr.InvalidRequest,
+			"producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)
 	case req.TransactionalID == nil:
 		return nil
 	case *req.TransactionalID == "":
