@@ -135,7 +135,7 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 	}))
 }
 
-// control is own for expensive requests: only a few run at a time.
+// control is fromThisMachine for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
 	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

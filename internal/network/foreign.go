@@ -11,8 +11,8 @@ import (
 // are out of bounds.
 type foreign struct {
 	cause, remedy string
-	// answer returns a refusal in the client's own protocol, or nil if there is none. head has the
-	// client's first bytes, admin is the address of the admin port.
+	// answer returns a refusal in the client's own protocol; answer is nil if that protocol has
+	// none. head has the client's first bytes, admin is the address of the admin port.
 	answer func(head []byte, admin string) []byte
 }
 

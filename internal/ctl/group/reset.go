@@ -22,7 +22,7 @@ type move struct {
 	To        int64  `json:"new"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
-	Note      string `json:"note,omitempty"` // why New is not the requested offset
+	Note      string `json:"note,omitempty"` // why To is not the requested offset
 	Error     string `json:"error,omitempty"`
 }
 

@@ -37,7 +37,7 @@ const (
 	quickSync   = 5 * time.Millisecond   // below it, sync costs little
 	slowSync    = 20 * time.Millisecond  // above it, producers notice every sync
 	rareSync    = 250 * time.Millisecond // as in the alert ChronikSyncSlow
-	lonely      = 5                      // records of a batch that hardly shares its sync
+	lonely      = 5                      // records of a group commit that hardly shares its sync
 
 	fullJournal = 0.8  // of its limit
 	littleSpace = 0.05 // of a file system without a disk guard
