@@ -31,7 +31,7 @@ type resource struct {
 	name string
 }
 
-var errRepeatedResource = refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
+var errRepeatedResource = protocolErrorf(kerr.InvalidRequest, "Each resource must appear at most once.")
 
 func replaceConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterConfigsResponse())
@@ -80,7 +80,7 @@ func (c *change) replaceConfigs(ctx context.Context, which resource, configs []k
 	set := make(map[string]*string, len(configs))
 	for i := range configs {
 		if _, twice := set[configs[i].Name]; twice {
-			return refuse(kerr.InvalidRequest, "Error due to duplicate config keys")
+			return protocolErrorf(kerr.InvalidRequest, "Error due to duplicate config keys")
 		}
 		set[configs[i].Name] = configs[i].Value
 	}
@@ -100,7 +100,7 @@ func (x resource) of() (controller.Resource, error) {
 		return controller.Resource{Type: controller.GroupResource, Name: x.name}, nil
 	}
 	if x.kind == kmsg.ConfigResourceTypeBrokerLogger {
-		return controller.Resource{}, refuse(kerr.InvalidRequest,
+		return controller.Resource{}, protocolErrorf(kerr.InvalidRequest,
 			"Unknown resource type %d: levels of loggers are changed with IncrementalAlterConfigs", x.kind)
 	}
 	return controller.Resource{}, unknownResource(x.kind)

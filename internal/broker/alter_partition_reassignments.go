@@ -49,14 +49,14 @@ func alterPartitionReassignments(b *Broker, r *network.Request, req *kmsg.AlterP
 func reassignment(img *metadata.Image, topic string, want *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
 	t := img.Topic(topic)
 	if t == nil {
-		return refuse(kerr.UnknownTopicOrPartition, "Unable to find a topic named %s.", topic)
+		return protocolErrorf(kerr.UnknownTopicOrPartition, "Unable to find a topic named %s.", topic)
 	}
 	p := t.Partitions.At(want.Partition)
 	if p == nil {
-		return refuse(kerr.UnknownTopicOrPartition, "Unable to find partition %s:%d.", topic, want.Partition)
+		return protocolErrorf(kerr.UnknownTopicOrPartition, "Unable to find partition %s:%d.", topic, want.Partition)
 	}
 	if want.Replicas == nil {
-		return refuse(kerr.NoReassignmentInProgress, "No reassignment of %s-%d is in progress.", topic, want.Partition)
+		return protocolErrorf(kerr.NoReassignmentInProgress, "No reassignment of %s-%d is in progress.", topic, want.Partition)
 	}
 	var brokers []int32
 	for _, b := range img.Brokers() {
@@ -66,8 +66,8 @@ func reassignment(img *metadata.Image, topic string, want *kmsg.AlterPartitionAs
 		return err
 	}
 	if !slices.Equal(want.Replicas, p.Replicas) {
-		return refuse(kerr.InvalidReplicaAssignment, "The replicas of %s-%d are %v; partitions are not moved in this version.", topic,
-			want.Partition, p.Replicas)
+		return protocolErrorf(kerr.InvalidReplicaAssignment, "The replicas of %s-%d are %v; partitions are not moved in this version.",
+			topic, want.Partition, p.Replicas)
 	}
 	return nil
 }

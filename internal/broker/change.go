@@ -79,11 +79,11 @@ func verdict(err error) (int16, *string) {
 func changeError(err error) error {
 	switch {
 	case errors.Is(err, metadata.ErrFailed):
-		return refuse(kerr.KafkaStorageError, "%s", err)
+		return protocolErrorf(kerr.KafkaStorageError, "%s", err)
 	case errors.Is(err, metadata.ErrTooLarge):
-		return refuse(kerr.PolicyViolation, "%s", err)
+		return protocolErrorf(kerr.PolicyViolation, "%s", err)
 	case errors.Is(err, metadata.ErrClosed), errors.Is(err, context.Canceled):
-		return refuse(kerr.NotController, "the broker is stopping: %s", err) // clients look for another controller and retry
+		return protocolErrorf(kerr.NotController, "the broker is stopping: %s", err) // clients look for another controller and retry
 	}
 	return err
 }
@@ -101,4 +101,4 @@ func counts[E any, K comparable](entries []E, key func(*E) K) map[K]int {
 	return n
 }
 
-var errDuplicateTopic = refuse(kerr.InvalidRequest, "Duplicate topic name.")
+var errDuplicateTopic = protocolErrorf(kerr.InvalidRequest, "Duplicate topic name.")

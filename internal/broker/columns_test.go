@@ -18,9 +18,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// eachLine sends a valid request of every API at every version, each on a new connection, and
+// forEachAPI sends a valid request of every API at every version, each on a new connection, and
 // passes on its answer: nil if the connection was closed instead.
-func (n *node) eachLine(t *testing.T, id [16]byte, check func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response)) {
+func (n *node) forEachAPI(t *testing.T, id [16]byte, check func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response)) {
 	t.Helper()
 	for _, a := range n.entries {
 		if a == nil {
@@ -30,7 +30,7 @@ func (n *node) eachLine(t *testing.T, id [16]byte, check func(t *testing.T, a *a
 			t.Run(fmt.Sprintf("%s/%d", a.Name(), v), func(t *testing.T) {
 				req := kmsg.RequestForKey(a.Key)
 				req.SetVersion(v)
-				sensible(req, id)
+				fillRequest(req, id)
 				w := n.dial(t)
 				must(t, w.send(req))
 				resp, err := w.receive(req)
@@ -99,7 +99,7 @@ func TestEveryAPIIsRefusedWithoutItsRights(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		allows.Store(allowed)
 		take()
-		n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
+		n.forEachAPI(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 			needed, codes := take(), codesIn(resp)
 			if a.open != slices.Contains(openFor, a.Key) || a.open != (len(needed) == 0) {
 				t.Errorf("it needs %+v", needed)
@@ -166,7 +166,7 @@ func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
 	})
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
-	n.eachLine(t, id, func(t *testing.T, _ *api, req kmsg.Request, resp kmsg.Response) {
+	n.forEachAPI(t, id, func(t *testing.T, _ *api, req kmsg.Request, resp kmsg.Response) {
 		empty := req.ResponseKind()
 		empty.SetVersion(req.GetVersion())
 		before := empty.AppendTo(nil)
@@ -192,7 +192,7 @@ func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
 	must(t, n.Broker.parked.Acquire(t.Context(), all))
 	defer n.Broker.parked.Release(all)
 	busy := []int16{kerr.NotController.Code, kerr.CoordinatorNotAvailable.Code, kerr.LeaderNotAvailable.Code, kerr.RequestTimedOut.Code}
-	n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
+	n.forEachAPI(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 		codes := codesIn(resp)
 		for _, c := range codes {
 			if a.overloaded == nil && slices.Contains(busy, c) || a.overloaded != nil && c != a.overloaded.Code {

@@ -78,7 +78,7 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
 	if metadata.IsInternal(t.Topic) {
-		return refuse(kerr.InvalidRequest,
+		return protocolErrorf(kerr.InvalidRequest,
 			"The number of partitions of internal topic %s can't be changed: its records are assigned to partitions by it.",
 			t.Topic)
 	}
@@ -103,6 +103,6 @@ func emptyAssignment(img *metadata.Image, t *kmsg.CreatePartitionsRequestTopic) 
 	if topic == nil || t.Count <= topic.Partitions.Len() {
 		return nil // other checks report more important errors
 	}
-	return refuse(kerr.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only 0 assignment(s) were specified.",
+	return protocolErrorf(kerr.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only 0 assignment(s) were specified.",
 		t.Count-topic.Partitions.Len())
 }

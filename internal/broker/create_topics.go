@@ -85,10 +85,10 @@ func (b *Broker) createdLogs(img *metadata.Image, made *controller.Outcome) erro
 // creatable returns why a topic may not be created, whatever else the request asks for.
 func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 	if t.Topic == "__cluster_metadata" {
-		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
+		return protocolErrorf(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
 	if metadata.IsInternal(t.Topic) {
-		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
+		return protocolErrorf(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}
 	return b.checkSpace()

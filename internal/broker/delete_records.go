@@ -79,9 +79,9 @@ func (b *Broker) deletableFrom(img *metadata.Image, name string) (*metadata.Topi
 	t := img.Topic(name)
 	switch {
 	case t == nil:
-		return nil, refuse(kerr.UnknownTopicOrPartition, "there is no topic %s", name)
+		return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "there is no topic %s", name)
 	case t.Internal:
-		return nil, refuse(kerr.InvalidTopicException, "records of the internal topic %s can't be deleted", name)
+		return nil, protocolErrorf(kerr.InvalidTopicException, "records of the internal topic %s can't be deleted", name)
 	}
 	return t, nil
 }

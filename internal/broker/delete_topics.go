@@ -115,7 +115,8 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	}
 	for i := range list {
 		if d := &list[i]; d.topic != nil && d.name != nil && named[d.topic.ID] > 1 {
-			d.id, d.err = d.topic.ID, refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+			d.id = d.topic.ID
+			d.err = protocolErrorf(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 	}
 	return slices.DeleteFunc(list, func(d deletion) bool {
@@ -147,21 +148,21 @@ func (b *Broker) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTop
 	}
 	switch {
 	case !b.conf.DeleteTopics && version < 3:
-		return nil, refuse(kerr.InvalidRequest, "Topic deletion is disabled.")
+		return nil, protocolErrorf(kerr.InvalidRequest, "Topic deletion is disabled.")
 	case !b.conf.DeleteTopics:
-		return nil, refuse(kerr.TopicDeletionDisabled, "Topic deletion is disabled.")
+		return nil, protocolErrorf(kerr.TopicDeletionDisabled, "Topic deletion is disabled.")
 	case !byID && e.Topic == nil:
-		return nil, refuse(kerr.InvalidRequest, "Neither topic name nor id were specified.")
+		return nil, protocolErrorf(kerr.InvalidRequest, "Neither topic name nor id were specified.")
 	case byID && e.Topic != nil:
-		return nil, refuse(kerr.InvalidRequest, "You may not specify both topic name and topic id.")
+		return nil, protocolErrorf(kerr.InvalidRequest, "You may not specify both topic name and topic id.")
 	case repeated && byID:
-		return nil, refuse(kerr.InvalidRequest, "Duplicate topic id.")
+		return nil, protocolErrorf(kerr.InvalidRequest, "Duplicate topic id.")
 	case repeated:
 		return nil, errDuplicateTopic
 	case t == nil && byID:
-		return nil, refuse(kerr.UnknownTopicID, "This server does not host this topic ID.")
+		return nil, protocolErrorf(kerr.UnknownTopicID, "This server does not host this topic ID.")
 	case t == nil:
-		return nil, refuse(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
+		return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
 	}
 	return t, nil
 }

@@ -27,10 +27,11 @@ func describeCluster(b *Broker, r *network.Request, req *kmsg.DescribeClusterReq
 	switch {
 	case req.Version == 0 || req.EndpointType == brokerEndpoint:
 	case req.EndpointType == controllerEndpoint:
-		resp.ErrorCode, resp.ErrorMessage = verdict(refuse(kerr.MismatchedEndpointType,
+		resp.ErrorCode, resp.ErrorMessage = verdict(protocolErrorf(kerr.MismatchedEndpointType,
 			"The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"))
 	default:
-		resp.ErrorCode, resp.ErrorMessage = verdict(refuse(kerr.UnsupportedEndpointType, "Unsupported endpoint type %d", req.EndpointType))
+		resp.ErrorCode, resp.ErrorMessage = verdict(protocolErrorf(kerr.UnsupportedEndpointType,
+			"Unsupported endpoint type %d", req.EndpointType))
 	}
 	if resp.ErrorCode != 0 {
 		r.Code, resp.ControllerID = resp.ErrorCode, -1

@@ -116,7 +116,7 @@ func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value
 		}
 		t := img.Topic(res.name)
 		if t == nil {
-			return nil, refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", res.name)
+			return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", res.name)
 		}
 		return b.opt.Configs.DescribeTopic(b.layers(img, t)), nil
 	case kmsg.ConfigResourceTypeBroker:
@@ -125,15 +125,16 @@ func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value
 		}
 		id, err := strconv.ParseInt(res.name, 10, 32)
 		if err != nil {
-			return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
+			return nil, protocolErrorf(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
 		}
 		if id != int64(b.opt.Self) {
-			return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
+			return nil, protocolErrorf(kerr.InvalidRequest,
+				"Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
 		}
 		return b.opt.Configs.DescribeBroker(b.layers(img, nil)), nil
 	case kmsg.ConfigResourceTypeGroupConfig:
 		if res.name == "" {
-			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
+			return nil, protocolErrorf(kerr.InvalidRequest, "Group name must not be empty")
 		}
 		l := b.layers(img, nil)
 		l.Group = img.GroupConfig(res.name) // none for an unknown group
@@ -145,7 +146,7 @@ func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value
 // unknownResource refuses resource types that Kafka has and chronik does not (client metrics), and
 // unknown ones.
 func unknownResource(t kmsg.ConfigResourceType) error {
-	return refuse(kerr.InvalidRequest,
+	return protocolErrorf(kerr.InvalidRequest,
 		"Unknown resource type %d: only topics (2), brokers (4), broker loggers (8) and groups (32) have configs",
 		t)
 }

@@ -73,21 +73,21 @@ func allPartitions(t *metadata.Topic) []int32 {
 // election returns why no leader was elected for a partition.
 func (b *Broker) election(img *metadata.Image, topic string, partition int32, kind int8) error {
 	if kind != preferredElection && kind != uncleanElection {
-		return refuse(kerr.InvalidRequest, "Unknown election type %d", kind)
+		return protocolErrorf(kerr.InvalidRequest, "Unknown election type %d", kind)
 	}
 	t := img.Topic(topic)
 	if t == nil {
-		return refuse(kerr.UnknownTopicOrPartition, "No such topic as %s", topic)
+		return protocolErrorf(kerr.UnknownTopicOrPartition, "No such topic as %s", topic)
 	}
 	p := t.Partitions.At(partition)
 	if p == nil {
-		return refuse(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
+		return protocolErrorf(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
 	}
 	switch leader := b.partitionState(t, partition, p).leader; {
 	case leader >= 0 && (kind == uncleanElection || leader == p.Replicas[0]):
-		return refuse(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
+		return protocolErrorf(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
 	case kind == preferredElection:
-		return refuse(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
+		return protocolErrorf(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
 	}
-	return refuse(kerr.EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
+	return protocolErrorf(kerr.EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 }

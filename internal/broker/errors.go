@@ -154,6 +154,6 @@ func message(err error) string {
 	return strings.ToValidUTF8(s[:maxMessage-len("…")], "") + "…"
 }
 
-func refuse(code *kerr.Error, format string, args ...any) error {
+func protocolErrorf(code *kerr.Error, format string, args ...any) error {
 	return &refusal{code: code, msg: fmt.Sprintf(format, args...)}
 }

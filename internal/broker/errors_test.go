@@ -107,7 +107,7 @@ func TestEveryKindOfRefusalHasACode(t *testing.T) {
 func TestAnUnknownErrorIsNeverSuccess(t *testing.T) {
 	for _, err := range []error{
 		errors.New("an unexpected error"), &record.Error{}, &record.Error{Kind: 200}, &controller.Error{}, &kerr.Error{},
-		refuse(&kerr.Error{}, "code 0"), errors.Join(errors.New("a"), errors.New("b")), record.ErrShort,
+		protocolErrorf(&kerr.Error{}, "code 0"), errors.Join(errors.New("a"), errors.New("b")), record.ErrShort,
 	} {
 		if c := code(err); c == 0 {
 			t.Errorf("%#v has code 0", err)

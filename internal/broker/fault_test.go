@@ -40,7 +40,7 @@ func lies(t *testing.T, key, version int16) {
 	id := n.topic(t, "t", 1)
 	req := kmsg.RequestForKey(key)
 	req.SetVersion(version)
-	sensible(req, id)
+	fillRequest(req, id)
 	if p, ok := req.(*kmsg.ProduceRequest); ok {
 		p.Topics[0].Partitions[0].Records = plain(t, "a")
 	}

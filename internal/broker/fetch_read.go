@@ -137,21 +137,21 @@ func (b *Broker) topicByRef(img *metadata.Image, byID bool, ref topicRef) (*meta
 		if t := img.TopicByID(ref.id); t != nil {
 			return t, nil
 		}
-		return nil, refuse(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(ref.id))
+		return nil, protocolErrorf(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(ref.id))
 	}
 	if t := img.Topic(ref.name); t != nil {
 		return t, nil
 	}
-	return nil, refuse(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", ref.name)
+	return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", ref.name)
 }
 
 // unknownReplica returns the error for a fetch that claims to come from a follower: no follower
 // replicates by Fetch, so none is known.
 func unknownReplica(currentEpoch, id int32) error {
 	if currentEpoch >= 0 {
-		return refuse(kerr.UnknownLeaderEpoch, "broker %d is not a replica of this partition", id)
+		return protocolErrorf(kerr.UnknownLeaderEpoch, "broker %d is not a replica of this partition", id)
 	}
-	return refuse(kerr.NotLeaderForPartition, "broker %d is not a replica of this partition", id)
+	return protocolErrorf(kerr.NotLeaderForPartition, "broker %d is not a replica of this partition", id)
 }
 
 // enough checks the part of one key, or all parts, and reports whether the answer is due.

@@ -80,23 +80,23 @@ func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequ
 	case req.CoordinatorType == groupCoordinator:
 	case req.CoordinatorType == transactionCoordinator:
 		// As for InitProducerId: the only code on which all clients give up.
-		return noNode, refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+		return noNode, protocolErrorf(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
 	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
-		return noNode, refuse(kerr.InvalidRequest, "share groups are not available in this version")
+		return noNode, protocolErrorf(kerr.InvalidRequest, "share groups are not available in this version")
 	default:
-		return noNode, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
+		return noNode, protocolErrorf(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}
 	img := b.image()
 	t := img.Topic(service.OffsetsTopic)
 	index, ok := b.opt.Groups.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
 		b.opt.Groups.Ensure()
-		return noNode, refuse(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
+		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
 	}
 	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
-		return noNode, refuse(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
+		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
 	}
 	return node, nil
 }

@@ -224,7 +224,7 @@ func TestNoCoordinatorWithoutATopic(t *testing.T) {
 		a, _ := n.table.Lookup(int16(key))
 		for v := a.Min; v <= a.Max; v++ {
 			req := kmsg.RequestForKey(a.Key)
-			sensible(req, id)
+			fillRequest(req, id)
 			clear(seen)
 			errorCodes(reflect.ValueOf(ask[kmsg.Response](t, w, v, req)), func(code int16) { seen[code] = true })
 			if !seen[kerr.NotCoordinator.Code] {

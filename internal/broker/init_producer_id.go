@@ -53,15 +53,16 @@ func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 func checkInitProducerID(req *kmsg.InitProducerIDRequest) error {
 	switch {
 	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return refuse(kerr.InvalidRequest, "producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)
+		return protocolErrorf(kerr.InvalidRequest,
+			"producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)
 	case req.TransactionalID == nil:
 		return nil
 	case *req.TransactionalID == "":
-		return refuse(kerr.InvalidRequest, "the transactional id is empty")
+		return protocolErrorf(kerr.InvalidRequest, "the transactional id is empty")
 	}
 	// The answer has no field for a message. This is the code on which both the Java client and
 	// librdkafka give up; they retry others forever.
-	return refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+	return protocolErrorf(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
 }
 
 func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {

@@ -67,10 +67,10 @@ func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.
 	repeated bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	if repeated {
-		return none, refuse(kerr.InvalidRequest, "%s-%d is named twice", topic, p.Partition)
+		return none, protocolErrorf(kerr.InvalidRequest, "%s-%d is named twice", topic, p.Partition)
 	}
 	if !knownTimestamp(p.Timestamp, req.Version) {
-		return none, refuse(kerr.UnsupportedVersion, "timestamp %d is not supported in version %d", p.Timestamp, req.Version)
+		return none, protocolErrorf(kerr.UnsupportedVersion, "timestamp %d is not supported in version %d", p.Timestamp, req.Version)
 	}
 	part, err := b.partitionByName(topic, p.Partition)
 	if err != nil {

@@ -45,14 +45,14 @@ func levelName(l zapcore.Level) string {
 // loggersOf describes the loggers of this broker.
 func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *wanted) ([]kmsg.DescribeConfigsResponseResourceConfig, error) {
 	if res.name == "" {
-		return nil, refuse(kerr.InvalidRequest, "Broker id must not be empty")
+		return nil, protocolErrorf(kerr.InvalidRequest, "Broker id must not be empty")
 	}
 	id, err := strconv.ParseInt(res.name, 10, 32)
 	if err != nil {
-		return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
+		return nil, protocolErrorf(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
 	}
 	if id != int64(b.opt.Self) {
-		return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d but received %d", b.opt.Self, id)
+		return nil, protocolErrorf(kerr.InvalidRequest, "Unexpected broker id, expected %d but received %d", b.opt.Self, id)
 	}
 	if !res.has(rootLogger) {
 		return nil, nil
@@ -75,10 +75,10 @@ func (b *Broker) alterLoggers(name string, ops []controller.ConfigOp, validateOn
 	}
 	id, err := strconv.ParseInt(name, 10, 32)
 	if err != nil {
-		return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", name)
+		return protocolErrorf(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", name)
 	}
 	if id != int64(b.opt.Self) {
-		return refuse(kerr.InvalidRequest, "Unexpected node id. Expected %d, but received %d", b.opt.Self, id)
+		return protocolErrorf(kerr.InvalidRequest, "Unexpected node id. Expected %d, but received %d", b.opt.Self, id)
 	}
 	level := b.opt.Level.Level()
 	for i := range ops {
@@ -96,19 +96,19 @@ func (b *Broker) alterLoggers(name string, ops []controller.ConfigOp, validateOn
 func loggerLevel(op *controller.ConfigOp) (zapcore.Level, error) {
 	switch {
 	case op.Op == controller.Append:
-		return 0, refuse(kerr.InvalidRequest, "APPEND operation is not allowed for the BROKER_LOGGER resource")
+		return 0, protocolErrorf(kerr.InvalidRequest, "APPEND operation is not allowed for the BROKER_LOGGER resource")
 	case op.Op == controller.Subtract:
-		return 0, refuse(kerr.InvalidRequest, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource")
+		return 0, protocolErrorf(kerr.InvalidRequest, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource")
 	case op.Name != rootLogger:
-		return 0, refuse(kerr.InvalidConfig, "Logger %s does not exist! There is one logger, %s.", op.Name, rootLogger)
+		return 0, protocolErrorf(kerr.InvalidConfig, "Logger %s does not exist! There is one logger, %s.", op.Name, rootLogger)
 	case op.Op == controller.Delete:
-		return 0, refuse(kerr.InvalidRequest, "Removing the log level of the %s logger is not allowed", rootLogger)
+		return 0, protocolErrorf(kerr.InvalidRequest, "Removing the log level of the %s logger is not allowed", rootLogger)
 	}
 	for _, known := range logLevels() {
 		if known.name == *op.Value {
 			return known.level, nil
 		}
 	}
-	return 0, refuse(kerr.InvalidConfig, "Cannot set the log level of %s to %s as it is not a supported log level. Valid log levels are %s",
+	return 0, protocolErrorf(kerr.InvalidConfig, "Cannot set the log level of %s to %s as it is not a supported log level. Valid log levels are %s",
 		rootLogger, *op.Value, logLevelNames)
 }

@@ -83,9 +83,9 @@ func checkMetadata(req *kmsg.MetadataRequest) error {
 		t := &req.Topics[i]
 		switch {
 		case t.TopicID != [16]byte{} && req.Version < 12:
-			return refuse(kerr.InvalidRequest, "topic ids are not supported in version %d", req.Version)
+			return protocolErrorf(kerr.InvalidRequest, "topic ids are not supported in version %d", req.Version)
 		case t.TopicID == [16]byte{} && t.Topic == nil:
-			return refuse(kerr.InvalidRequest, "a topic has neither name nor id")
+			return protocolErrorf(kerr.InvalidRequest, "a topic has neither name nor id")
 		}
 	}
 	return nil

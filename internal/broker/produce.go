@@ -141,10 +141,10 @@ func (op *produceOp) refused() error {
 	switch replica.Acks(op.view.Acks) {
 	case replica.AcksNone, replica.AcksLeader, replica.AcksAll:
 	default:
-		return refuse(kerr.InvalidRequiredAcks, "acks is %d; use 0, 1 or -1 (all)", op.view.Acks)
+		return protocolErrorf(kerr.InvalidRequiredAcks, "acks is %d; use 0, 1 or -1 (all)", op.view.Acks)
 	}
 	if op.view.TransactionalID != nil {
-		return refuse(kerr.TransactionalIDAuthorizationFailed,
+		return protocolErrorf(kerr.TransactionalIDAuthorizationFailed,
 			"transactions are not available in this version of chronik; remove transactional.id from the producer's configuration")
 	}
 	return nil
@@ -214,13 +214,13 @@ func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*met
 	var t *metadata.Topic
 	if op.view.Version >= 13 {
 		if t = img.TopicByID(vt.ID); t == nil {
-			return nil, nil, refuse(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(vt.ID))
+			return nil, nil, protocolErrorf(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(vt.ID))
 		}
 	} else if t = img.Topic(string(vt.Name)); t == nil {
-		return nil, nil, refuse(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", vt.Name)
+		return nil, nil, protocolErrorf(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", vt.Name)
 	}
 	if t.Internal {
-		return nil, nil, refuse(kerr.InvalidTopicException, "topic %s is internal: only the broker writes to it", t.Name)
+		return nil, nil, protocolErrorf(kerr.InvalidTopicException, "topic %s is internal: only the broker writes to it", t.Name)
 	}
 	conf := op.b.topicConf(img, t)
 	return t, conf, conf.Err
@@ -237,12 +237,12 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 		return err
 	}
 	if accepted.Codec == record.Zstd && op.view.Version < 7 {
-		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d",
+		return protocolErrorf(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d",
 			op.view.Version)
 	}
 	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
-		return refuse(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d", n, part.topic.Name,
-			part.conf.Conf.SegmentBytes)
+		return protocolErrorf(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d",
+			n, part.topic.Name, part.conf.Conf.SegmentBytes)
 	}
 	op.r.CountRecords(accepted.Records)
 	part.part = p

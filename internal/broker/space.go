@@ -9,7 +9,7 @@ import (
 // retry POLICY_VIOLATION and show its message at once.
 func (b *Broker) checkSpace() error {
 	if err := b.opt.Replicas.CanCreate(); err != nil {
-		return refuse(kerr.PolicyViolation, "no partition can be created now: %s", err)
+		return protocolErrorf(kerr.PolicyViolation, "no partition can be created now: %s", err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestEveryAdvertisedVersionAnswers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", a.Name(), v), func(t *testing.T) {
 				req := kmsg.RequestForKey(a.Key)
 				req.SetVersion(v)
-				sensible(req, id)
+				fillRequest(req, id)
 				if v < a.Min {
 					other := n.dial(t)
 					must(t, other.send(req))
@@ -56,8 +56,8 @@ func TestEveryAdvertisedVersionAnswers(t *testing.T) {
 	}
 }
 
-// sensible fills a request so that its handler has something to do.
-func sensible(r kmsg.Request, id [16]byte) {
+// fillRequest fills a request so that its handler has something to do.
+func fillRequest(r kmsg.Request, id [16]byte) {
 	name := "t"
 	switch r := r.(type) {
 	case *kmsg.ProduceRequest:

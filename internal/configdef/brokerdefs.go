@@ -88,8 +88,8 @@ func topicPolicyDefs() []*Def {
 	}
 }
 
-// topicDefault derives the broker config that sets the default of a topic config. If there is a
-// second such config, the first has no default of its own.
+// topicDefault derives the broker config that sets the default of a topic config: the first synonym
+// of t. If there is a second such config, the first has no default of its own.
 func topicDefault(t *Def) *Def {
 	s := t.Synonyms[0]
 	d := &Def{Name: s.Name, Type: t.Type, Default: t.Default, HasDefault: true, Update: ClusterWide, Importance: t.Importance,

@@ -3,11 +3,15 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/network"
 )
 
 // bound holds every address of a configuration, open and not yet served.
@@ -86,4 +90,22 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// listenerOf converts a listener to network's type.
+func listenerOf(l config.Listener) (*network.Listener, error) {
+	n := &network.Listener{Name: l.Name}
+	if l.Advertise == "" {
+		return n, nil
+	}
+	host, port, err := net.SplitHostPort(l.Advertise)
+	if err != nil {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: %w", l.Advertise, err)}
+	}
+	p, err := strconv.ParseInt(port, 10, 32)
+	if err != nil || p > math.MaxUint16 {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: the port is not a number up to 65535", l.Advertise)}
+	}
+	n.AdvertisedHost, n.AdvertisedPort = host, int32(p)
+	return n, nil
 }

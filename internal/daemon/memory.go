@@ -61,16 +61,18 @@ func availableMemory() int64 {
 	return available
 }
 
-// budgets limit, in bytes, the memory that clients and logs can fill.
+// budgets limit, in bytes, the memory that clients and logs can fill. docs/configuration.md
+// ("Memory") has what happens if one is used up. The names in backticks are the values of the label
+// budget of chronik_budget_limit_bytes; docs/requests.md uses them.
 type budgets struct {
-	Produce    int64 // produce requests
+	Produce    int64 // produce requests: `produce`; half as much again is `produce_arriving`
 	Connection int64 // produce requests of one connection
-	Other      int64 // other requests
-	Answers    int64 // records in responses that clients have not read yet
-	Parked     int64 // held by requests that wait: fetches for records, joins for other members
+	Other      int64 // other requests: `other`; `other_arriving` and `unread_answers` are half of it, `read_buffers` a quarter
+	Answers    int64 // records in responses that clients have not read yet: `answers`
+	Parked     int64 // held by requests that wait: fetches for records, joins for other members: `parked`
 	Deferred   int64 // per log directory: records that are not in segments yet, and the tail
 	Keys       int64 // the keys of a compaction
-	Members    int64 // the metadata and assignments of group members
+	Members    int64 // the metadata and assignments of group members: `members`
 	Sessions   int64 // the partitions of fetch sessions
 	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a
 	// time, so the sum leaves it out.

@@ -2,10 +2,30 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/storage"
 )
+
+// holder returns what lock files record about this process.
+func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
+
+// places returns the log directories and their journals.
+func places(conf *configdef.Broker) []storage.Place {
+	places := make([]storage.Place, len(conf.LogDirs))
+	for i, dir := range conf.LogDirs {
+		places[i].Path = dir
+		if i < len(conf.JournalDirs) {
+			places[i].Journal = conf.JournalDirs[i]
+		}
+	}
+	return places
+}
 
 // checkPlaces rejects directories that would contain one another's files. The broker would notice
 // some of these mistakes at its start and others never.

@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// applySettings applies the broker settings of img that can change while the broker runs.
+// replica.TopicSettings applies those of topics.
+func (b *Broker) applySettings(r *components, img *metadata.Image) error {
+	live, err := b.configs.ResolveLive(r.settings.Layers(img, nil))
+	if err != nil {
+		return fmt.Errorf("resolve the broker's settings: %w", err)
+	}
+	r.minFree.Store(live.MinFree)
+	c := &live.Cleaning
+	_, cut := divide(b.memory, b.cfg.Produce, len(places(&r.conf)), c.KeyBytes)
+	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond}
+	r.cleaning.Store(&cleaning)
+	if r.storage != nil {
+		r.storage.SetCleaning(cleaning)
+	}
+	return nil
+}
