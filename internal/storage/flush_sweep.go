@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -108,7 +110,9 @@ func (d *Dir) maintain() {
 // already wait for journal space, which would otherwise wait until their timeout.
 func (d *Dir) noteBlocked(err error) {
 	if err == nil {
-		d.on(loglife.JournalFreed, nil)
+		if d.on(loglife.JournalFreed, nil) == loglife.Blocked {
+			d.log.Info("log directory accepts records again")
+		}
 		return
 	}
 	if !d.journal.Full() {
@@ -118,6 +122,7 @@ func (d *Dir) noteBlocked(err error) {
 	if d.on(loglife.JournalFull, err) != loglife.Running {
 		return
 	}
+	d.log.Error("log directory accepts no records", zap.Error(err))
 	for _, l := range d.Logs() {
 		l.own()
 		l.flushMu.Lock()

@@ -186,6 +186,28 @@ func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	return true
 }
 
+// journalFailed is called by the journal after the owners of all lost entries were notified.
+// The directory accepts no records until the maintenance goroutine has reopened it.
+func (d *Dir) journalFailed(err error) {
+	d.stats.journalErrors.Inc()
+	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
+	d.on(loglife.JournalFailed, err)
+	d.log.Error("log directory accepts no records", zap.Error(err))
+	select {
+	case d.failures <- err:
+	default: // another failure is pending
+	}
+}
+
+// reopened is called when the directory accepts records again after a failure of its journal.
+func (d *Dir) reopened() {
+	d.log.Info("log directory accepts records again")
+	d.clearFailures("")
+	if d.opt.reopened != nil {
+		d.opt.reopened(d)
+	}
+}
+
 // is reports whether the directory's state allows at least one of the given uses.
 func (d *Dir) is(u loglife.DirUse) bool { return d.life.Load().state.Allows(u) }
 

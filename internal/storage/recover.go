@@ -94,7 +94,6 @@ func (d *Dir) recover() error {
 		d.log.Info("recovered", zap.Int("partitions", len(d.list)), zap.Duration("took", time.Since(r.began)))
 	}
 	d.stats.recovery.Set(time.Since(r.began).Seconds())
-	d.stats.online.Set(1)
 	return nil
 }
 
