@@ -189,8 +189,8 @@ func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 // checkpointed returns the checkpoint entry of the log, and the LSN of the oldest frame that the
 // log still needs.
 func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.life.found != nil {

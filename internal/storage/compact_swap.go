@@ -53,7 +53,7 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 	}
 	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
 	l.life.swap = &swap{old: old, fresh: fresh}
-	l.onLocked(loglife.SwapBegun, nil)
+	l.applyEventLocked(loglife.SwapBegun, nil)
 	l.mu.Unlock()
 	return l.finishSwap()
 }
@@ -92,7 +92,7 @@ func (l *Log) finishSwap() error {
 	err := l.commitSwap(l.life.swap)
 	if err == nil {
 		l.mu.Lock()
-		was := l.onLocked(loglife.SwapDone, nil)
+		was := l.applyEventLocked(loglife.SwapDone, nil)
 		l.life.swap = nil
 		l.mu.Unlock()
 		if was == loglife.SwapStuck {
@@ -102,7 +102,7 @@ func (l *Log) finishSwap() error {
 		return nil
 	}
 	err = fmt.Errorf("replace segments of %s: %w", l, err)
-	l.on(loglife.SwapFailed, fmt.Errorf("%w: %w", ErrFailed, err))
+	l.applyEvent(loglife.SwapFailed, fmt.Errorf("%w: %w", ErrFailed, err))
 	l.dir.repair(l)
 	return err
 }

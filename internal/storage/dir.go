@@ -73,7 +73,7 @@ type Dir struct {
 
 	tasks
 	retention                 retentionLoop
-	compacting                sync.Mutex // held during a compaction pass
+	compactingMu              sync.Mutex // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed

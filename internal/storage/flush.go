@@ -188,9 +188,9 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	for _, c := range run {
 		bytes += c.cap
 	}
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.markProducersDurable(last.next)
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
 	l.flushed = last.next
@@ -266,7 +266,7 @@ func (l *Log) synced() {
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
-	if l.on(loglife.SegmentFailed, err) == loglife.Opening {
+	if l.applyEvent(loglife.SegmentFailed, err) == loglife.Opening {
 		return err // recovery handles the error
 	}
 	l.dir.run(func() { l.Commit(nil) }) // refuses the appends that wait for memory

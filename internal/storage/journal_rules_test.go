@@ -385,7 +385,7 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 
 // owned reports whether a goroutine has the right to commit.
 func owned(l *Log) bool {
-	l.qmu.Lock()
-	defer l.qmu.Unlock()
-	return l.owned
+	l.queueMu.Lock()
+	defer l.queueMu.Unlock()
+	return l.committing
 }

@@ -25,17 +25,17 @@ type life struct {
 	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }
 
-// on is onLocked for a caller that does not hold mu.
-func (l *Log) on(e loglife.Event, cause error) (was loglife.State) {
+// applyEvent is onLocked for a caller that does not hold mu.
+func (l *Log) applyEvent(e loglife.Event, cause error) (was loglife.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.onLocked(e, cause)
+	return l.applyEventLocked(e, cause)
 }
 
-// onLocked records an event and returns the state before it. If cause is nil, the current cause
+// applyEventLocked records an event and returns the state before it. If cause is nil, the current cause
 // stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a goroutine
 // that holds flushMu sees no other change of the state than a deletion.
-func (l *Log) onLocked(e loglife.Event, cause error) (was loglife.State) {
+func (l *Log) applyEventLocked(e loglife.Event, cause error) (was loglife.State) {
 	was = l.life.state
 	next, answer := was.On(e)
 	l.dir.answered(l.String(), was, e, answer)
@@ -125,7 +125,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	}
 	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
 	l.mu.Lock()
-	l.onLocked(e, err)
+	l.applyEventLocked(e, err)
 	if l.life.cause != err { //nolint:errorlint // this very error: otherwise it was out of use before
 		l.mu.Unlock()
 		return
@@ -138,8 +138,8 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	// The goroutine that commits may still be assigning offsets, and those batches are lost too. It
 	// may wait for flushMu, which the caller may hold.
 	tell := func() {
-		l.own()
-		defer l.disown()
+		l.acquireCommit()
+		defer l.releaseCommit()
 		l.flushMu.Lock()
 		l.dir.memory.evictAll([]*Log{l})
 		l.flushMu.Unlock()
@@ -163,21 +163,21 @@ type dirLife struct {
 	cause error
 }
 
-// on records an event and returns the state before it. A stop keeps the current cause.
-func (d *Dir) on(e loglife.DirEvent, cause error) (was loglife.DirState) {
+// applyEvent records an event and returns the state before it. A stop keeps the current cause.
+func (d *Dir) applyEvent(e loglife.DirEvent, cause error) (was loglife.DirState) {
 	for {
 		now := d.life.Load()
 		if e == loglife.Stop {
 			cause = now.cause
 		}
-		if d.onFrom(now, e, cause) {
+		if d.applyEventFrom(now, e, cause) {
 			return now.state
 		}
 	}
 }
 
-// onFrom records an event unless the state has changed since now. It reports whether it did.
-func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
+// applyEventFrom records an event unless the state has changed since now. It reports whether it did.
+func (d *Dir) applyEventFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	next, answer := now.state.On(e)
 	if answer == loglife.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {
 		return false
@@ -191,7 +191,7 @@ func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 func (d *Dir) journalFailed(err error) {
 	d.stats.journalErrors.Inc()
 	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
-	d.on(loglife.JournalFailed, err)
+	d.applyEvent(loglife.JournalFailed, err)
 	d.log.Error("log directory accepts no records", zap.Error(err))
 	select {
 	case d.failures <- err:

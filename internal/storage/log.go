@@ -90,9 +90,9 @@ type Log struct {
 	flushMu sync.Mutex // see the package comment
 	queueState
 
-	smu       sync.Mutex
-	producers producers.State
-	epochs    epochs.Cache
+	producersMu sync.Mutex
+	producers   producers.State
+	epochs      epochs.Cache
 
 	mu       sync.RWMutex
 	life     life // changed with flushMu held, too; see onLocked
@@ -179,21 +179,21 @@ func (l *Log) Size() int64 {
 // EpochEnd returns the largest known epoch not above epoch, and its end offset; see
 // epochs.Cache.End.
 func (l *Log) EpochEnd(epoch int32) (int32, int64) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	return l.epochs.End(epoch, l.logEnd.Load())
 }
 
 // EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
 func (l *Log) EpochAt(offset int64) int32 {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	return l.epochs.At(offset)
 }
 
 // BeginEpoch records that a leader epoch begins at the log end.
 func (l *Log) BeginEpoch(epoch int32) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	l.epochs.Assign(epoch, l.logEnd.Load())
 }

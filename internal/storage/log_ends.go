@@ -80,9 +80,9 @@ func (s *stored) last() *segment.Segment {
 	return nil
 }
 
-// at returns the segment that would hold offset, nil if there is none, and the offset at which the
+// segmentAt returns the segment that would hold offset, nil if there is none, and the offset at which the
 // next segment or the data in memory begins.
-func (s *stored) at(offset int64) (seg *segment.Segment, next int64) {
+func (s *stored) segmentAt(offset int64) (seg *segment.Segment, next int64) {
 	i := max(sort.Search(len(s.segments), func(i int) bool { return s.segments[i].Base() > offset }), 1) - 1
 	if i >= len(s.segments) {
 		return nil, s.flushed

@@ -44,7 +44,7 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			l.mu.RUnlock()
 			return s, err
 		}
-		seg, next := l.at(at)
+		seg, next := l.segmentAt(at)
 		flushed, lacking := l.flushed, l.refusedLocked(loglife.Whole)
 		l.mu.RUnlock()
 		if lacking != nil && at >= flushed {

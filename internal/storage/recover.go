@@ -80,7 +80,7 @@ func (d *Dir) recover() error {
 		return err
 	}
 	d.minLSN = r.above
-	d.on(loglife.Recovered, nil)
+	d.applyEvent(loglife.Recovered, nil)
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ func (l *Log) setEnds(end int64) {
 func (r *recovery) finish(f *found) {
 	l := f.l
 	if f.err == nil {
-		l.on(loglife.Opened, nil)
+		l.applyEvent(loglife.Opened, nil)
 	} else {
 		as, event := *f.lc, loglife.Unreadable
 		switch {

@@ -90,7 +90,7 @@ func (l *Log) resume() {
 	l.mu.Lock()
 	files := l.life.spent
 	l.life.spent = nil
-	l.onLocked(loglife.Mended, nil)
+	l.applyEventLocked(loglife.Mended, nil)
 	l.mu.Unlock()
 	l.recovered()
 	l.dir.repaired(l)
@@ -177,7 +177,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	l.synced()
 	if quarantined != nil {
 		l.mu.Lock()
-		if l.onLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
+		if l.applyEventLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
 			l.life.quarantine, l.life.spent = nil, append(l.life.spent, quarantined.name)
 			l.rp.LSN = max(l.rp.LSN, quarantined.lsn)
 		}

@@ -101,7 +101,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	if err := l.startMovable(m.To); err != nil {
 		return err
 	}
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.mu.Lock()
 	l.logStart.Store(max(l.logStart.Load(), m.To))
 	l.epochs.CutStart(m.To)
@@ -110,7 +110,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	m.discarded -= l.tail.unflushedBytes()
 	m.needsCommit = true
 	l.mu.Unlock()
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)
 	return nil
 }
