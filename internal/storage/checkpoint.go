@@ -198,7 +198,7 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
 	lc.Clean = l.firstDirty
-	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(forgetfulSwap) {
+	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(skipSwapEntry) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it
 	}
 	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // later epochs come back with the frames

@@ -111,7 +111,7 @@ func (l *Log) finishSwap() error {
 // the new list of segments and make a start finish the swap.
 func (l *Log) commitSwap(x *swap) error {
 	if !x.placed {
-		if err := l.dir.commitRule(silentSwap, l); err != nil {
+		if err := l.dir.commitRule(skipSwapCommit, l); err != nil {
 			return err
 		}
 		if err := l.placeSwap(x); err != nil {
@@ -158,7 +158,7 @@ func (l *Log) placeSwap(x *swap) error {
 			return err
 		}
 	}
-	if l.dir.opt.broken.has(eagerSwap) {
+	if l.dir.opt.broken.has(skipSwapSync) {
 		return nil
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {

@@ -116,7 +116,7 @@ func (r *recovery) readCheckpoint() error {
 			"restore files that belong together; if a repair was interrupted, %s completes it with the frames of the old journal that can be read",
 			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal, d.place().repairCommand())
 	}
-	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
+	if r.above = c.Above(); d.opt.broken.has(skipCheckpointLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
 	}
 	d.clean, _ = StoppedCleanly(d.opt.FS, d.place(), c) // reading the journal later reports the error
@@ -339,7 +339,7 @@ func (r *recovery) finish(f *found) {
 			event, as.Offline = loglife.FoundDamaged, f.err.Error()
 			// Its frames were quarantined: none of the journal's counts for it any longer.
 			as.LSN = math.MaxInt64
-		case f.quarantineFile != "" && !r.d.opt.broken.has(forgetQuarantine):
+		case f.quarantineFile != "" && !r.d.opt.broken.has(skipQuarantineEntry):
 			as.QuarantineFile = f.quarantineFile
 		}
 		l.segments = nil

@@ -81,7 +81,7 @@ func (l *Log) needsReplay() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset &&
-		!l.dir.opt.broken.has(forgetfulFail)
+		!l.dir.opt.broken.has(skipReplay)
 }
 
 // resume lets the log accept records again, after a checkpoint that holds the repair and no longer
@@ -119,7 +119,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 			return false, err
 		}
 	case loglife.Cutting, loglife.CutStuck:
-		return false, l.finish(l.dir.commitRule(silentCut, l))
+		return false, l.finish(l.dir.commitRule(skipCutCommit, l))
 	case loglife.Failing, loglife.Quarantined:
 	default:
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use

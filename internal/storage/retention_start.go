@@ -72,7 +72,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	if len(logs) == 0 {
 		return
 	}
-	err := d.commitRule(silentStart, logs...)
+	err := d.commitRule(skipStartCommit, logs...)
 	for i := range moves {
 		m := &moves[i]
 		switch {
@@ -141,7 +141,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
 		return nil
 	}
-	if l.dir.opt.broken.has(forgetGone) {
+	if l.dir.opt.broken.has(skipDiscardedProducers) {
 		l.producers.Cut(l.flushed)
 	}
 	l.markProducersDurable(end)

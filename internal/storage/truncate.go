@@ -52,7 +52,7 @@ func (d *Dir) Truncate(cuts []Cut) {
 	if len(logs) == 0 {
 		return
 	}
-	err := d.commitRule(silentCut, logs...)
+	err := d.commitRule(skipCutCommit, logs...)
 	each(len(cuts), func(i int) {
 		if c := &cuts[i]; c.plan != nil {
 			c.Err = c.Log.complete(c.plan, err)
