@@ -83,7 +83,7 @@ var rules = map[string]modelConfig{
 	"a journal file is released after the checkpoint":             {broken: broken{rules: earlyRelease}, rare: true},
 	"a truncation is committed":                                   {broken: broken{rules: skipCutCommit}},
 	"a log start is committed":                                    {broken: broken{rules: skipStartCommit}},
-	"producers outlive their records":                             {broken: broken{rules: skipDiscardedProducers}, rare: true},
+	"producers outlive their records":                             {broken: broken{rules: forgetProducers}, rare: true},
 	"a swap of segments is committed":                             {broken: broken{rules: skipSwapCommit}},
 	"a start completes a swap":                                    {broken: broken{rules: skipSwapEntry}},
 	"a swap ends after its names are synced":                      {broken: broken{rules: skipSwapSync}},
@@ -138,7 +138,7 @@ func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
 // thousands of histories are tested only if CHRONIK_MODEL_RUNS is set.
 func TestModelDetectsEveryRemovedRule(t *testing.T) {
 	if bufpool.Invariants {
-		t.Skip("without its rules the code uses memory that it gave back, which this build tells before the model can")
+		t.Skip("without its rules the code uses memory that it has released, which this build detects before the model does")
 	}
 	for name, cfg := range rules {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if knowsStoredProducers(t, broken{rules: liveProducers}) {
 		t.Error("a checkpoint may store the producers of the log's end")
 	}
-	if knowsGoneProducers(t, broken{rules: skipDiscardedProducers}) {
+	if knowsGoneProducers(t, broken{rules: forgetProducers}) {
 		t.Error("producers may be forgotten with their records")
 	}
 	image, _ := damagedJournal(t)

@@ -55,11 +55,11 @@ type Sink interface {
 // caller that finds no commit in progress commits.
 type queueState struct {
 	queueMu    sync.Mutex
-	freed      *sync.Cond // signaled when owned becomes false
+	freed      *sync.Cond // signaled when committing becomes false
 	queue      []*Append
 	spare      []*Append // the previous group's slice, for reuse
 	committing bool
-	waiters    int // goroutines that wait in own
+	waiters    int // goroutines that wait in acquireCommit
 }
 
 func (q *queueState) init() { q.freed = sync.NewCond(&q.queueMu) }
@@ -92,8 +92,9 @@ func (l *Log) Commit(batch *groupcommit.Batch) {
 	l.commit(batch)
 }
 
-// acquireCommit acquires the right to commit, and waits for the goroutine that has it. Until disown no other
-// goroutine commits.
+// acquireCommit acquires the right to commit, and waits for the goroutine that has it. Until
+// releaseCommit no other goroutine commits. The caller must not hold the log's
+// flushMu.
 func (l *Log) acquireCommit() {
 	l.queueMu.Lock()
 	l.waiters++
@@ -153,7 +154,8 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 }
 
 // takeLocked removes the next group from the queue and returns it with its size in bytes. A group
-// is the whole queue, but at most one chunk, because memory is admitted per chunk.
+// is the whole queue, but at most one chunk, because memory is admitted per chunk. The caller holds
+// queueMu.
 func (l *Log) takeLocked() (group []*Append, size int) {
 	n := 0
 	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget) {
@@ -213,7 +215,7 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 }
 
 // assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of
-// them or none. The caller holds smu.
+// them or none. The caller holds producersMu.
 func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
 		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// attempts records the failed compactions of a log. Guarded by Dir.compacting.
+// attempts records the failed compactions of a log. Guarded by Dir.compactingMu.
 type attempts struct {
 	failures int
 	retry    time.Time // earliest time of the next pass
@@ -122,7 +122,7 @@ func (s part) plan() cleaner.Segment {
 	}
 }
 
-// inactiveLocked returns all segments but the active one.
+// inactiveLocked returns all segments but the active one. The caller holds mu.
 func (l *Log) inactiveLocked() []part {
 	var list []part
 	for i := 0; i+1 < len(l.segments); i++ {

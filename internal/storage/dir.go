@@ -112,6 +112,7 @@ func (d *Dir) Logs() []*Log {
 	return d.list
 }
 
+// relistLocked sets list to the values of logs. The caller holds mu.
 func (d *Dir) relistLocked() {
 	d.list = slices.Collect(maps.Values(d.logs))
 }

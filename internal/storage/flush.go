@@ -206,7 +206,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 
 // markProducersDurable moves the durable end of the producer state to the end of the segments.
 // Batches beyond it may still be discarded, so they must not push out batches that checkpoints
-// store. The caller holds smu.
+// store. The caller holds producersMu.
 func (l *Log) markProducersDurable(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.MarkDurable(end)

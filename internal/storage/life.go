@@ -25,16 +25,16 @@ type life struct {
 	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }
 
-// applyEvent is onLocked for a caller that does not hold mu.
+// applyEvent is applyEventLocked for a caller that does not hold mu.
 func (l *Log) applyEvent(e loglife.Event, cause error) (was loglife.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.applyEventLocked(e, cause)
 }
 
-// applyEventLocked records an event and returns the state before it. If cause is nil, the current cause
-// stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a goroutine
-// that holds flushMu sees no other change of the state than a deletion.
+// applyEventLocked records an event and returns the state before it. If cause is nil, the current
+// cause stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a
+// goroutine that holds flushMu sees no other change of the state than a deletion.
 func (l *Log) applyEventLocked(e loglife.Event, cause error) (was loglife.State) {
 	was = l.life.state
 	next, answer := was.On(e)
@@ -77,6 +77,8 @@ func (l *Log) Err() error {
 	return l.unusableLocked()
 }
 
+// unusableLocked returns why the log accepts no appends, nil if it does. It ignores
+// faults of the directory. The caller holds mu.
 func (l *Log) unusableLocked() error {
 	if l.dir.stopping() {
 		return fmt.Errorf("%s: %w", l, ErrClosed)
@@ -84,7 +86,7 @@ func (l *Log) unusableLocked() error {
 	return l.refusedLocked(loglife.Append)
 }
 
-// refusedLocked returns why the state does not allow a use, nil if it does.
+// refusedLocked returns why the state does not allow a use, nil if it does. The caller holds mu.
 func (l *Log) refusedLocked(u loglife.Use) error {
 	if l.life.state.Allows(u) {
 		return nil
@@ -176,7 +178,8 @@ func (d *Dir) applyEvent(e loglife.DirEvent, cause error) (was loglife.DirState)
 	}
 }
 
-// applyEventFrom records an event unless the state has changed since now. It reports whether it did.
+// applyEventFrom records an event unless the state has changed since now. It reports whether it
+// did.
 func (d *Dir) applyEventFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	next, answer := now.state.On(e)
 	if answer == loglife.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {

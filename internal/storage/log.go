@@ -87,7 +87,7 @@ type Log struct {
 
 	ends
 
-	flushMu sync.Mutex // see the package comment
+	flushMu sync.Mutex // held during flushes; see the package comment
 	queueState
 
 	producersMu sync.Mutex
@@ -95,7 +95,7 @@ type Log struct {
 	epochs      epochs.Cache
 
 	mu       sync.RWMutex
-	life     life // changed with flushMu held, too; see onLocked
+	life     life // changed with flushMu held, too; see applyEventLocked
 	tail     tail
 	carrying bool // a carried entry is in flight
 	stored
