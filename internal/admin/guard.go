@@ -18,7 +18,7 @@ import (
 // kind has its own slots, so that a goroutine dump is still available then.
 const (
 	maxCostly  = 2                // profiles, and reads of disks: they cost memory and processor time
-	maxReads   = 16               // other requests, which are not part of a commit but take its locks
+	maxReads   = 16               // other requests, which take locks that commits take too
 	turnTime   = 2 * time.Second  // how long one of these waits for a slot
 	answerTime = 10 * time.Second // how long its response may take
 	maxUnread  = 64 << 20         // bytes of responses that clients have not read
@@ -135,7 +135,7 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 	}))
 }
 
-// control is own for expensive requests: only a few run at a time.
+// control is fromThisMachine for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
 	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -230,8 +230,8 @@ func (k *buffered) Header() http.Header         { return k.header }
 func (k *buffered) WriteHeader(status int)      { k.status = status }
 func (k *buffered) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// local reports whether a request comes from this machine, and not through a proxy that identifies
-// itself as one.
+// local reports whether a request comes from this machine, over loopback, and not through a proxy
+// that identifies itself as one.
 func local(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
 		if r.Header[name] != nil {

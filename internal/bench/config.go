@@ -91,9 +91,9 @@ type Config struct {
 	Verify bool `json:"verify"`
 	// FetchMaxBytes is the size limit of a raw fetch of one partition.
 	FetchMaxBytes int `json:"fetch_max_bytes"`
-	// Consumers replaces the receiver of ModeE2E with so many raw connections, each with a fetch of
-	// the topic's only partition, so that each receives every record. 0 means one kgo consumer of
-	// all partitions.
+	// Consumers replaces the receiver of ModeE2E with that many raw connections, each with a fetch
+	// of the topic's only partition, so that each receives every record. 0 means one kgo consumer
+	// of all partitions.
 	Consumers int `json:"consumers,omitempty"`
 	// ServerPID is the broker's process on this machine, 0 for none.
 	ServerPID int `json:"server_pid,omitempty"`

@@ -61,7 +61,7 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 	return nil
 }
 
-// passOn ends the first n points and passes the new ones on.
+// passOn closes the first n points and passes those that were still open to progress.
 func (r *runner) passOn(n int, progress Progress) {
 	step := r.window.Step()
 	for _, f := range r.flows {

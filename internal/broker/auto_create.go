@@ -59,8 +59,8 @@ func (c *creations) begin(names []string) (fresh []string, failed map[string]err
 	return fresh, failed
 }
 
-// end records the results for names; failed has those that could not be created. If there are too
-// many reasons that no client asks for, they are forgotten.
+// end records the results for names; failed maps the topics that could not be created to their
+// errors. If too many errors are kept for clients that never ask, end drops them.
 func (c *creations) end(names []string, failed map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,9 +37,10 @@ type Options struct {
 	// answers get shorter. Default 256 MiB.
 	AnswerBytes int64
 	// ParkedBytes bounds the memory of requests that wait: fetches for records, joins for other
-	// members. At the bound a fetch is answered without waiting, and other requests are refused
-	// with a retriable error. A quarter as much is for requests that are too large to wait; they
-	// get it one after the other. Default 64 MiB.
+	// members. Near the bound, and earlier if they are large, fetches are answered without waiting,
+	// and other requests are refused with a retriable error. A quarter as much in addition is for
+	// large requests that the rest has no memory for; they wait for it, first come, first served.
+	// Default 64 MiB.
 	ParkedBytes int64
 	// SessionBytes bounds the memory of fetch sessions; a client without a session names all its
 	// partitions in every fetch. Default 128 MiB.
@@ -131,7 +132,7 @@ func (b *Broker) Parked() bufpool.BudgetStats { return b.parked.Stats() }
 const closeGrace = 250 * time.Millisecond
 
 // Close ends the background work of handlers and waits for it until ctx ends; work that a disk
-// still blocks then is abandoned. No requests may arrive any more.
+// still blocks then is abandoned. The caller must first stop the arrival of requests.
 func (b *Broker) Close(ctx context.Context) error {
 	b.stop()
 	ended := make(chan struct{})

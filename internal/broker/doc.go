@@ -1,13 +1,15 @@
-// Package broker handles the requests of the Kafka protocol. Each API has a file, named after it.
+// Package broker handles the requests of the Kafka protocol. Each API has a file, named after it;
+// those of group members are in groups.go.
 //
 // The package owns the meaning of requests: which topics and partitions they name, which packages
 // they need, and which protocol error an internal error becomes (errors.go, one table). network
 // calls Handle for every request; handlers call replica for records, controller for changes, and
 // metadata for everything else. The package opens no files and starts no other component.
 //
-// A handler never blocks the connection's reader. It answers at once, or leaves the answer to the
-// code that completes the request (Produce, Fetch, groups), or runs on a goroutine of its own while
-// the connection waits (metadata changes).
+// A handler never blocks a poller, which serves many connections. On a connection's own reader
+// (Request.MayBlock) it may wait for a disk, a slot or memory. It answers at once, or leaves the
+// answer to the code that completes the request (Produce, Fetch, groups), or runs on a goroutine of
+// its own while the connection waits (metadata changes).
 //
 // apis.go lists the entries of the table that every request passes through (table.go): versions,
 // decoding and its cost, required rights, refusal, memory while it waits, handler. ApiVersions

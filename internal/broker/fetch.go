@@ -54,7 +54,7 @@ const maxFetchWait = 5 * time.Minute
 //	peek      the reader, and the    count the available bytes; nothing is read and no memory is
 //	          callers of Check       held until they are enough, or the time is over
 //	answer    the one that ended it  read from memory, update the session, encode
-//	          or its own             the same, if the disk must be read, or much
+//	          the reader or its own  the same, if the disk must be read, or much
 //	Abandon   its own                the client is gone: nothing is read
 //	recycle   the writer             the answer was written: release the records, reuse the op
 //
@@ -94,7 +94,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
 	op.delay, op.version, op.byID, op.committed = c.delay, req.Version, req.Version >= 13, req.IsolationLevel == 1
-	if !op.admit(req) {
+	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
 		c.slot.end()

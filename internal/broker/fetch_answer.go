@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// answer reads the available records and answers. It may read the disk, and runs on a goroutine
-// that no other request waits for.
+// answer reads the available records and answers. It may read the disk, so no other connection may
+// wait for its goroutine.
 func (op *fetchOp) answer() {
 	op.read(false)
 	op.respond()
@@ -38,11 +38,13 @@ func (op *fetchOp) respond() {
 	if err != nil {
 		op.r.Code = code(err)
 		op.w.Begin(op.version, throttleMillis(op.delay), op.r.Code, id, 0)
+		op.shrink()
+		op.unpark() // sending may take as long as the client likes
 		op.r.RespondRaw(op.w.End(nil), op.give)
 		return
 	}
 	body := op.encode(id)
-	if op.shrink() {
+	if op.shrink() || op.wide > 0 {
 		op.unpark()
 	}
 	op.r.RespondRaw(body, op.give)

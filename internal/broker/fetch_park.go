@@ -27,7 +27,7 @@ const manyParts = 256
 // an entry of some 20 bytes becomes a part of several hundred. If Broker.parked cannot hold the
 // parts, admit takes them from Broker.wide, for which it may block; they are released when the
 // answer is encoded. It returns false if the memory is not available in time.
-func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
+func (op *fetchOp) admit(c *call, req *kmsg.FetchRequest) bool {
 	n := int64(0)
 	for i := range req.Topics {
 		n += int64(len(req.Topics[i].Partitions))
@@ -39,7 +39,7 @@ func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
 		op.parked = n
 		return true
 	}
-	if !op.b.acquireWide(op.r, n) {
+	if !c.acquireWide(n) {
 		return false
 	}
 	op.wide = n

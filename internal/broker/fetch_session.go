@@ -21,8 +21,8 @@ import (
 // Bounds: the configured slots, and on average sessionPartitions partitions for each of them (but
 // at least 65,536 in all), as far as the memory for sessions allows; a partition counts
 // memberBytes. If the cache is full, a new session replaces one that was not used for evictAfter,
-// or an older one with fewer partitions. Otherwise the new client gets no session and must name all
-// partitions in each fetch.
+// or one that was created longer ago than evictAfter and has fewer partitions. Otherwise the new
+// client gets no session and must name all partitions in each fetch.
 //
 // Locks: session.mu before sessions.mu.
 type sessions struct {
@@ -59,8 +59,8 @@ type session struct {
 	// moves to the end, so that none starves when a request's bytes are used up.
 	members map[memberKey]*member
 	order   list.List // of *member
-	// badName: a member has a name that no topic can have. Only names bound a session's memory, so
-	// the session ends.
+	// badName: a member has a name that no topic can have. Only the maximum length of names bounds
+	// a session's memory, so the session ends.
 	badName bool
 }
 

@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -71,6 +73,77 @@ func TestAConsumerOfMorePartitionsThanCanBeParkedGetsRecords(t *testing.T) {
 	if peak := n.wide.Stats().Peak; peak < partitions*partCost || n.Parked().Peak > parked {
 		t.Errorf("at most %d bytes were taken for the fetch, and %d for parked requests", peak, n.Parked().Peak)
 	}
+}
+
+// A fetch whose answer has no parts holds no memory for them while its client does not read.
+func TestUnreadErrorHoldsNoWideMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 64 << 10
+		n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = limit } })
+		id := n.topic(t, "t", 1)
+		req := fetchRequest(0)
+		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 1000, make([]int64, 1000)...)}
+		req.SessionID, req.SessionEpoch = 1, 1
+		req.SetVersion(12)
+		w := n.dial(t)
+		defer w.Close()
+		must(t, w.send(req))
+		synctest.Wait()
+		if stats := n.wide.Stats(); stats.Used != 0 || stats.Peak < 1000*partCost {
+			t.Errorf("%+v while the client does not read", stats)
+		}
+		if got := w.fetched(t, req); got.ErrorCode != kerr.FetchSessionIDNotFound.Code {
+			t.Errorf("error %d", got.ErrorCode)
+		}
+	})
+}
+
+// Fetches that wait for the memory of large requests do not keep other requests from their slots.
+func TestWaitForWideMemoryHoldsNoDecodeSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, quick, func(o *nodeOptions) {
+			o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = 64 << 10 }
+		})
+		id := n.topic(t, "t", 1)
+		req := fetchRequest(0)
+		req.SessionEpoch = -1
+		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 4000, make([]int64, 4000)...)}
+		req.SetVersion(12)
+		if !n.wide.TryAcquire(1) {
+			t.Fatal("the budget is used")
+		}
+		var waiting []*wire
+		for range cap(n.decodeSlots) {
+			w := n.dial(t)
+			must(t, w.send(req))
+			waiting = append(waiting, w)
+		}
+		synctest.Wait()
+		if got := n.wide.Stats().Waiting; got != len(waiting) {
+			t.Errorf("%d of %d fetches wait", got, len(waiting))
+		}
+		absent := make([]any, 10_000)
+		for i := range absent {
+			absent[i] = fmt.Sprintf("absent-%06d", i)
+		}
+		w, began := n.dial(t), time.Now()
+		defer w.Close()
+		_ = ask[*kmsg.MetadataResponse](t, w, 9, metadataRequest(false, absent...))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("metadata of many topics took %v", took)
+		}
+		n.wide.Release(1)
+		for _, w := range waiting {
+			if got := w.fetched(t, req); len(got.Topics) != 1 || len(got.Topics[0].Partitions) != 4000 {
+				t.Errorf("%d topics", len(got.Topics))
+			}
+			must(t, w.Close())
+		}
+		synctest.Wait()
+		if len(n.decodeSlots) > 0 || n.wide.Used() > 0 {
+			t.Errorf("%d slots and %d bytes are held", len(n.decodeSlots), n.wide.Used())
+		}
+	})
 }
 
 // A commit of more offsets than can be charged to the memory for parked requests succeeds.

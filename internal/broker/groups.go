@@ -155,8 +155,8 @@ func (g *countdown) finish() {
 }
 
 // perGroup asks the shards of groups and calls then with an answer for every group in the order of
-// ids, where a repeated group has the place of its first occurrence. The other parameters are those
-// of perShard.
+// ids. A repeated group has one answer, at the place of its first occurrence. The other parameters
+// are those of perShard.
 func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
 	ids = distinct(ids)
 	perShard(b, ids, func(places []int) any {

@@ -89,8 +89,8 @@ func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 	}
 }
 
-// As many are validated at a time as there are processors, on however many connections they arrive;
-// small ones do not wait for them.
+// As many heavy batches are validated at a time as there are slots, one for every two processors,
+// on however many connections they arrive. Small ones do not wait for them.
 func TestHeavyBatchesTakeSlots(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)

@@ -48,7 +48,7 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 	})
 }
 
-// committable adds every partition of the request to resp, those that don't exist with their error.
+// committable adds every partition of the request to resp; an unknown partition gets its error.
 // It returns the others with pointers to their codes.
 func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic,
 	left []*int16) {

@@ -40,7 +40,8 @@ type apiDef[R any] struct {
 	// answerEntries returns about how many entries the answer has that the request does not name.
 	// nil: the size of the answer is proportional to the request.
 	answerEntries func(*Broker, R) int
-	// handle answers, now or later, with call.respond. It must not block.
+	// handle answers, now or later, with call.respond. It must not block, except on a connection's
+	// own reader (Request.MayBlock).
 	handle func(call, R)
 }
 
@@ -95,7 +96,7 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 		if l.copyBody != nil {
 			n += int64(len(r.Body))
 		}
-		if c.charge = b.charge(r, n, l.copyBody == nil); c.charge == nil {
+		if c.charge = c.take(n, l.copyBody == nil); c.charge == nil {
 			r.Code = l.overloaded.Code
 			l.refuse(c, req, l.overloaded)
 			return
@@ -124,7 +125,8 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 	return decoded.(R), cost, nil
 }
 
-// call is a request that must be answered exactly once, with respond, on any goroutine.
+// call is a request that must be answered exactly once, on any goroutine: with respond, or with the
+// methods of Request (Produce and Fetch, which have no charge).
 type call struct {
 	b      *Broker
 	r      *network.Request
@@ -169,13 +171,13 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes from Broker.parked, at most half of what is free: most requests end
-// soon, and a group's leader may have much to say. A large request that is answered soon may
-// wait for Broker.wide instead. charge returns nil if the request must be refused.
-func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
-	budget := b.parked
+// take charges n bytes to Broker.parked, at most half of the free ones: most requests end soon, and
+// the request of a group's leader may be large. A large request that is answered soon may wait for
+// Broker.wide instead. take returns nil if the request must be refused.
+func (c *call) take(n int64, soon bool) *charge {
+	budget := c.b.parked
 	if !budget.TryShare(n, 2) {
-		if budget = b.wide; !soon || n <= b.opt.ParkedBytes/wideShare || !b.acquireWide(r, n) {
+		if budget = c.b.wide; !soon || n <= c.b.opt.ParkedBytes/wideShare || !c.acquireWide(n) {
 			return nil
 		}
 	}
@@ -185,7 +187,7 @@ func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
 }
 
 const (
-	// wideShare: a request that needs more than this fraction of Options.ParkedBytes is wide. On a
+	// wideShare: a request that needs more than 1/wideShare of Options.ParkedBytes is wide. On a
 	// broker with little memory that may be more than is ever free.
 	wideShare = 8
 	// wideTime bounds how long a wide request waits for earlier ones.
@@ -193,14 +195,26 @@ const (
 )
 
 // acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
-// wideTime. A request larger than the whole budget is admitted alone.
-func (b *Broker) acquireWide(r *network.Request, n int64) bool {
-	if !r.MayBlock() {
+// wideTime, without the call's slot, and afterwards until it has a slot again. A request larger
+// than the whole budget is admitted alone.
+func (c *call) acquireWide(n int64) bool {
+	b := c.b
+	if !c.r.MayBlock() {
 		return false
 	}
+	if b.wide.TryAcquire(n) {
+		return true
+	}
+	c.slot.end() // while it waits, other requests may compute
 	ctx, cancel := context.WithTimeout(b.ctx, wideTime)
 	defer cancel()
-	return b.wide.Acquire(ctx, n) == nil
+	if b.wide.Acquire(ctx, n) != nil {
+		return false
+	}
+	if c.slot != nil {
+		c.slot = b.decodeSlots.take(b.ctx)
+	}
+	return true
 }
 
 // releaseOnClose also releases the charge when the client is gone: a group keeps its members for a

@@ -43,8 +43,9 @@ type waiter struct {
 // NewBudget returns a budget of size bytes; less than one counts as one.
 func NewBudget(size int64) *Budget { return &Budget{size: max(size, 1)} }
 
-// Acquire takes n bytes. It waits, first come, first served, until they are free or ctx ends; then
-// it holds nothing and returns ctx's error. If n is zero or less, it takes nothing and never waits.
+// Acquire takes n bytes. It waits, first come, first served, until they are free. If ctx ends
+// first, it takes nothing and returns ctx's error. If n is zero or less, it takes nothing and never
+// waits.
 func (b *Budget) Acquire(ctx context.Context, n int64) error {
 	if n <= 0 {
 		return nil

@@ -18,7 +18,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, cleaningDefs()...)
 	defs = append(defs,
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
-			"How many milliseconds after its last produce a partition forgets an idempotent producer.",
+			"The number of milliseconds after an idempotent producer's last batch at which a partition forgets the producer.",
 			importance(Low), atLeast(1)),
 		brokerDef(ProduceProfile, String, durability.DefaultPreset,
 			"How many bytes of produce requests may wait in the broker, in total and per connection, before it stops reading from their connections.",
@@ -78,8 +78,8 @@ func networkDefs() []*Def {
 
 func topicPolicyDefs() []*Def {
 	return []*Def{
-		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic that is created without one.", atLeast(1)),
-		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic that is created without one.",
+		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic whose creation does not specify it.", atLeast(1)),
+		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic whose creation does not specify it.",
 			between(1, math.MaxInt16)),
 		brokerDef("auto.create.topics.enable", Boolean, "true",
 			"Whether the broker creates a topic when a client asks for its metadata and allows auto-creation.",

@@ -90,7 +90,7 @@ func cleaningDefs() []*Def {
 		brokerDef("log.cleaner.enable", Boolean, "true",
 			"Whether logs are compacted. If false, logs with cleanup.policy=compact keep all records."),
 		brokerDef("log.cleaner.backoff.ms", Long, "15000",
-			"The number of milliseconds after which the broker looks again for a log to compact if there was none; the broker uses at least 100.",
+			"The number of milliseconds after which the broker checks again for a log to compact if there was none. Values below 100 count as 100.",
 			dynamic(), atLeast(0)),
 		brokerDef("log.cleaner.dedupe.buffer.size", Long, "134217728",
 			"The memory in bytes for the keys of one compaction; the next pass handles keys that do not fit.", dynamic(),

@@ -18,7 +18,7 @@ func singleGroupDefs() []*Def {
 		topicDef(groupSession, Int, "45000", "The number of milliseconds without a heartbeat after which a member of the group is removed.",
 			from("group."+groupSession), boundedByBroker(groupSession)),
 		topicDef(groupHeartbeat, Int, "5000",
-			"The interval in milliseconds between heartbeats that members of the group are asked to keep.",
+			"The interval in milliseconds at which the broker asks the members of the group to send heartbeats.",
 			from("group."+groupHeartbeat), boundedByBroker(groupHeartbeat)),
 	}
 }

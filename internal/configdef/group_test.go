@@ -26,7 +26,7 @@ func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 		{"consumer.session.timeout.ms", "x", "Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"nope", "1", "Unknown group config name: nope"},
 		{"share.auto.offset.reset", "earliest",
-			"Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share and streams groups yet"},
+			"Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share groups or streams groups yet"},
 	} {
 		wantMsg(t, r.CheckGroup(map[string]string{c.name: c.value}, &b.Groups), c.want)
 	}

@@ -95,7 +95,8 @@ func foreign(defs map[string]*Def) []string {
 	return names
 }
 
-// Foreign reports whether Kafka has or had a broker config with a name that chronik does not use.
+// Foreign reports whether Kafka has, or had, the broker config with a name and chronik does not use
+// it.
 func (r *Registry) Foreign(name string) bool { return r.foreign[name] }
 
 // Topic returns the topic config with a name, or nil if neither chronik nor Kafka has one; see

@@ -41,7 +41,8 @@ func New(opts Options) *Controller {
 	return &Controller{opts: opts}
 }
 
-// retry runs attempt until it fails for another reason than a concurrent write.
+// retry runs attempt until it succeeds or fails for another reason than a concurrent write, but at
+// most maxAttempts times.
 func (c *Controller) retry(ctx context.Context, what string, attempt func() error) error {
 	var err error
 	for range maxAttempts {

@@ -7,7 +7,8 @@ import (
 
 // caller runs the calls of a shard's machine one after another, in the order of the requests, and
 // at most Options.MaxCalls of all shards at a time. So a shard never computes for long on its own
-// goroutine, and slow calls delay only other calls of the same shard.
+// goroutine, and slow calls delay only other calls: those of the same shard, and those of all
+// shards when MaxCalls are running.
 type caller struct {
 	queue []Call
 	busy  bool            // a call is running, possibly for an earlier incarnation

@@ -13,27 +13,21 @@
 // The package promises:
 //
 //   - A shard handles one event at a time, in the order of arrival. Its goroutine exists only while
-//
-// there is work.
+//     there is work.
 //   - Only records change a Machine's replicated state. The runtime appends every emitted record in
-//
-// the order of emission, and the records of one event in one batch.
+//     the order of emission, and the records of one event in one batch.
 //   - The runtime sends a response when all records emitted so far are committed. No response, not
-//
-// even to a request that only reads, shows state that could still be rolled back.
+//     even to a request that only reads, shows state that could still be rolled back.
 //   - If the log would refuse an append, events that write are refused and change nothing
-//
-// (ErrRefused). Events that only read are answered, and timers wait.
+//     (ErrRefused). Events that only read are answered, and timers wait.
 //   - When an append fails or leadership ends, no response that depends on the append is sent. The
-//
-// runtime discards the Machine. If the broker still leads, it loads a new one from the log, whose
-// timers keep the time they had left. Requests meanwhile get ErrLoading or ErrNotCoordinator.
+//     runtime discards the Machine. If the broker still leads, it loads a new one from the log,
+//     whose timers keep the time they had left. Requests meanwhile get ErrLoading or
+//     ErrNotCoordinator.
 //   - Slow work does not block a shard: a Machine asks for a Call, and its result arrives as an
 //     event.
 //   - Queues are bounded: Options.MaxWaiting requests per shard, MaxInFlight appends, one open
-//     batch,
-//
-// one call.
+//     batch, one call at a time.
 //
 // docs/groups.md has the design and the table of failures. The broker calls Submit, the service
 // calls Lead and Resign. The package knows neither requests nor how a log is stored.

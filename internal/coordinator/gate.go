@@ -18,7 +18,7 @@ import (
 // an append is committed.
 type writeGate struct {
 	since      time.Time     // when it was first seen closed; zero: open
-	lastClosed time.Time     // when it was last known to be closed
+	lastClosed time.Time     // until when it is known to be closed, which may be in the future
 	nextCheck  time.Time     // while it is closed, timers are due no earlier than this
 	pause      time.Duration // how long the next failure closes it
 	until      time.Time     // closed until then because an append failed

@@ -18,7 +18,7 @@ type Log interface {
 	// block and is cheap. An append may fail although Ready returned nil.
 	Ready(epoch int32) error
 	// Load calls apply for every record from the log start to the log end at the time of the call,
-	// after waiting until all of them are committed. The slices are valid until apply returns. Load
+	// and waits for each until it is committed. The slices are valid until apply returns. Load
 	// fails with apply's error, when ctx ends, or when the broker no longer leads in that epoch.
 	Load(ctx context.Context, epoch int32, apply func(Record) error) error
 }

@@ -19,8 +19,8 @@ type Options struct {
 	InitialEvent func(partition int32) any
 	// MaxWaiting bounds the unanswered requests per shard; further ones get ErrBusy.
 	MaxWaiting int
-	// MaxBatchBytes is the size from which a batch accepts no further events. The records of one
-	// event are one batch, however large.
+	// MaxBatchBytes is the size from which a batch accepts no further requests. The records of one
+	// event are in one batch, however large.
 	MaxBatchBytes int
 	// MaxInFlight bounds the unfinished appends per shard. Records that arrive meanwhile collect in
 	// the next batch.

@@ -32,7 +32,7 @@ type shard struct {
 	running  bool
 	closed   bool
 	blocked  bool      // requests must wait: appends are in flight and the open batch is full
-	inbox    []func()  // bounded by appends in flight, one load, one alarm, changes of leadership and broadcasts
+	inbox    []func()  // bounded by appends in flight, one load, call and alarm, changes of leadership and broadcasts
 	requests []request // bounded by Options.MaxWaiting
 
 	// Only the goroutine of run uses the fields below.
@@ -154,7 +154,7 @@ func (s *shard) run() {
 	}
 }
 
-// serve handles requests until the open batch is full; the others return to the head of the queue.
+// serve handles requests until the shard is full; the others return to the head of the queue.
 func (s *shard) serve(requests []request) {
 	for i, r := range requests {
 		if s.full() {

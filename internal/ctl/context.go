@@ -19,7 +19,7 @@ func contextCommand(a *app.App) *cobra.Command {
 		contextShow(a), contextDelete(a)))
 	c.Long = "A context is a named set of settings: brokers, TLS, SASL and the others that every command has as flags. The file is\n" +
 		"$" + contexts.EnvFile +
-		", else ~/.config/chronik/chronikctl.yaml. A flag has priority over a variable, a variable over the context."
+		"; by default ~/.config/chronik/chronikctl.yaml. A flag has priority over a variable, a variable over the context."
 	return c
 }
 
@@ -114,7 +114,8 @@ func contextSet(a *app.App) *cobra.Command {
 		Use: "set NAME SETTING=VALUE...", Short: "Create a context, or change its settings",
 		Args:              app.Args(2, -1, "a context and SETTING=VALUE"),
 		ValidArgsFunction: contextSettings(a),
-		Long:              "set creates a context or changes its settings. The settings are named like the flags; an empty value removes one. The first\ncontext becomes the current one.",
+		Long: "set creates a context or changes its settings. Settings have the names of the flags; an empty value removes a setting.\n" +
+			"The first context becomes the current one.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
 			"  chronikctl context set prod sasl=SCRAM-SHA-512 sasl-user=ops sasl-password-file=/etc/chronik/ops",
 		RunE: func(_ *cobra.Command, args []string) error {

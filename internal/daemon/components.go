@@ -53,7 +53,7 @@ type components struct {
 	applier  *metadata.Applier
 	groups   *service.Groups
 	handlers *broker.Broker
-	// server is set last, and storage's journals, which are opened earlier, read its census.
+	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
 	minFree  atomic.Int64
@@ -209,8 +209,9 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs(), unopened))
 }
 
-// openPartitions subscribes to the metadata, which creates, opens and removes logs, and waits until
-// every partition has its role.
+// openPartitions subscribes the replicas and the group coordinator to the metadata: its content and
+// changes create, open and remove logs and give partitions their roles. That begins when
+// openHandlers starts the applier.
 func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.park = purgatory.New()
 	r.replicas = replica.NewManager(replica.Options{

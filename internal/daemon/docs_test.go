@@ -70,7 +70,7 @@ func TestDocsListEveryProfile(t *testing.T) {
 }
 
 func failures() []string {
-	return []string{"when the process is killed", "when the power goes"}
+	return []string{"if the process is killed", "if the power fails"}
 }
 
 // The loader accepts the example of a profile in the documentation.

@@ -47,7 +47,7 @@ func (e *ExitError) Error() string { return strings.ReplaceAll(e.Err.Error(), "\
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode returns the exit code for an error of Main or Start.
+// ExitCode returns the exit code for an error of a command or of Start.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK

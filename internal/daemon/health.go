@@ -77,7 +77,7 @@ func (c *commandLine) health(ctx context.Context, live bool, timeout time.Durati
 	return err
 }
 
-// get sends one GET request. A broker on this machine is queried without a proxy.
+// get sends one GET request. It never uses a proxy, because the broker is on this machine.
 func get(ctx context.Context, url string) (status int, body string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -226,7 +226,7 @@ func TestChecksKnowTheSettings(t *testing.T) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
 	for _, f := range r.Findings {
-		if f.Check == "profile" && !strings.HasSuffix(f.Problem, "at most 50ms and one sync are lost") {
+		if f.Check == "profile" && !strings.HasSuffix(f.Problem, "at most the records of 50ms and one sync are lost") {
 			t.Errorf("%s", f.Problem)
 		}
 	}

@@ -72,7 +72,9 @@ type budgets struct {
 	Keys       int64 // the keys of a compaction
 	Members    int64 // the metadata and assignments of group members
 	Sessions   int64 // the partitions of fetch sessions
-	Decoded    int64 // the arrays of one decoded request; large ones are decoded one at a time, so the sum leaves it out
+	// Decoded is for the arrays of one decoded request. Only a few large requests are decoded at a
+	// time, so the sum leaves it out.
+	Decoded int64
 }
 
 const (

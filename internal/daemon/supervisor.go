@@ -114,7 +114,7 @@ func (s *supervisor) run() {
 	defer tick.Stop()
 	var beats <-chan time.Time
 	if s.watch > 0 {
-		// Twice as often as systemd requires, so that one failed check is not fatal.
+		// Twice as often as systemd recommends, so that one failed check is not fatal.
 		t := time.NewTicker(s.watch / 4)
 		defer t.Stop()
 		beats = t.C

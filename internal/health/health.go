@@ -22,7 +22,8 @@ type Severity string
 const (
 	// Bad: some records cannot be written or read now.
 	Bad Severity = "bad"
-	// Warn: a guarantee is not met, or one more failure makes the finding Bad.
+	// Warn: a guarantee is not met, or one more failure, or more of the same, makes the finding
+	// Bad.
 	Warn Severity = "warn"
 	// Note: everything works as configured, but the operator should know.
 	Note Severity = "note"

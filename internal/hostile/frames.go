@@ -35,7 +35,7 @@ func frameAttacks() []Attack {
 			},
 		},
 		{
-			Name: "trickled-frames", Aim: "a frame of every API announces 1 MB, sends 64 KiB, and then a byte every 100 ms",
+			Name: "trickled-frames", Aim: "a request of every API announces 1 MB, and sends 64 KiB and then a byte every 100 ms",
 			Holds: some, Keeps: little,
 			run: trickle,
 		},

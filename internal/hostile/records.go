@@ -26,7 +26,8 @@ func recordAttacks() []Attack {
 			run: bombs(0x38, 128<<10),
 		},
 		{
-			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB, the largest that a broker with a GiB accepts",
+			Name:  "bombs-with-wide-windows",
+			Aim:   "the same with windows of 128 MiB, the largest that a broker with 1 GiB of memory accepts",
 			Holds: some, Keeps: some, prepare: victimTopic,
 			run: bombs(0x88, 128<<10),
 		},

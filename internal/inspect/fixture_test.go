@@ -64,7 +64,7 @@ func open(t testing.TB, fsys vfs.FS) *storage.Dir {
 	return d
 }
 
-// names lists the fixture's topics, each with one partition; a topic's id is its index here.
+// topics lists the names of the fixture's topics, each with one partition; idOf returns their ids.
 var topics = []string{"a", "b", "compacted", "cut", "empty", "flushed", "journalonly", "os"}
 
 func idOf(i int) storage.ID { return storage.ID{Topic: [16]byte{byte(i + 1)}, Partition: 0} }

@@ -304,7 +304,7 @@ func (s *salvage) missing(lsn journal.LSN, claim *journal.Frame) {
 func (s *salvage) claimed(f *journal.Frame) bool {
 	l := s.d.byID[f.Stream]
 	if l == nil || l.st.Deleted || !l.follow.Counts(f) {
-		return l != nil // of an unknown log, or in segments: nothing is lost
+		return l != nil // of a deleted log, or in segments: nothing is lost
 	}
 	if f.PrevEnd != l.follow.End() || f.NextEnd <= f.PrevEnd || f.NextEnd-f.PrevEnd > math.MaxInt32 {
 		return false

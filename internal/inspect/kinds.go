@@ -88,7 +88,7 @@ type About struct {
 	Means  string // what it is, and how it is detected
 	Start  string // what a start does
 	Repair string // what a repair does; empty: nothing
-	Costs  string // what the repair loses
+	Costs  string // what the repair loses; without a repair, what an operator can do
 }
 
 // Kinds returns all kinds, in the order of the page.
@@ -117,7 +117,7 @@ const (
 func directoryKinds() []About {
 	const (
 		byCopy      = "replaces it with `checkpoint.copy/`, if that is complete and matches the journal"
-		costsOfCopy = "nothing; if that is impossible: " + oneBackup
+		costsOfCopy = "nothing. If the copy cannot be used: " + oneBackup
 	)
 	return []About{
 		{IdentityMissing, Refuses, "`chronik.dir` is missing from a directory that was used", refuses,
@@ -157,10 +157,10 @@ func journalKinds() []About {
 			nothing},
 		{JournalFrameDamaged, Refuses, "a frame is invalid, and a later one proves that it was synced", refuses, salvage,
 			"the records of that frame"},
-		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged", "ends the journal there", "",
+		{JournalTorn, Heals, "the last write is incomplete: it was never acknowledged as synced", "ends the journal there", "",
 			"nothing (a flipped bit in the last synced group looks the same)"},
 		{JournalOlder, Refuses,
-			"the journal ends before an LSN that the checkpoint has as durable: it is an older copy, or files are missing", refuses,
+			"the journal ends before an LSN that the checkpoint records as durable: it is an older copy, or files are missing", refuses,
 			salvage, "all later records"},
 		{FramesUnknown, Aside, "the journal has frames of a log that the checkpoint does not list",
 			"quarantines them in `unknown-….frames`", "", nothing},
@@ -169,12 +169,12 @@ func journalKinds() []About {
 
 func logKinds() []About {
 	return []About{
-		{LogOffline, Offline, "the checkpoint says that a start found the partition damaged", offline,
+		{LogOffline, Offline, "the checkpoint records that a start found the partition damaged", offline,
 			"puts it online with the remaining records, after repairing the causes", "the losses of the causes"},
 		{LogMissing, Offline, "the metadata places the partition here, but the checkpoint does not list it", offline, toBackup,
 			"restore this directory and the metadata from the same backup, or delete the topic"},
 		{ProducersDamaged, Offline, "the state of idempotent producers in the checkpoint cannot be decoded", offline, "resets it",
-			"no records; a producer's retry of an earlier batch is not recognised"},
+			"no records; a producer's retry of an earlier batch is not recognized"},
 		{FramesGap, Offline, "the journal's frames do not continue the segments", offline, "continues after the gap",
 			"the offsets of the gap"},
 		{FramesKept, Aside, "frames were quarantined in a file, and no log replays them", "ignores them",
@@ -199,7 +199,7 @@ func segmentKinds() []About {
 		{SegmentShort, Offline, "a segment is shorter than the checkpoint says", offline, "continues with its whole batches",
 			"the missing offsets"},
 		{SegmentTail, Heals, "a segment has bytes beyond its size in the checkpoint: not acknowledged, or also in the journal",
-			"cuts them off", "", nothing},
+			"truncates the segment", "", nothing},
 		{SegmentUnlisted, Heals, "a segment that the checkpoint does not list", "ignores or removes it", "", nothing},
 		{SwapUnfinished, Heals, "a compaction was interrupted while it replaced segments", "completes the replacement", "", nothing},
 		{BatchDamaged, Serves, "stored bytes are not a valid record batch", reads, "rewrites the segment without them",
@@ -210,7 +210,7 @@ func segmentKinds() []About {
 		{BatchEpoch, Serves, "a batch is valid, but its leader epoch differs from the checkpoint's for its offset",
 			"does not notice and serves the batch", "writes the epoch of the checkpoint", nothing},
 		{IndexMissing, Heals, "an index of a segment is missing", "rebuilds it when it is needed", "", nothing},
-		{IndexDamaged, Heals, "an index does not match the batches", "drops the wrong entries", "", nothing},
+		{IndexDamaged, Heals, "an index does not match the batches", "discards the wrong entries", "", nothing},
 	}
 }
 
@@ -226,8 +226,8 @@ func otherKinds() []About {
 		{MetadataDamaged, Refuses, "a file of the metadata is damaged", refuses, byCopy, costs},
 		{MetadataOlder, Refuses, "the metadata ends before its copy does: an older version of it was restored", refuses,
 			"replaces it with the copy", nothing},
-		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "cuts it off", "", nothing},
-		{Leftover, Heals, "a file that a crash or a deletion left", "removes or replaces it", "", nothing},
+		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "truncates the file", "", nothing},
+		{Leftover, Heals, "a file that a crash or a deletion left behind", "removes or replaces it", "", nothing},
 		{Unreadable, Offline, "the system returns an error for a read", "depends on the unreadable file", toBackup,
 			"copy the readable files to another disk, and check that copy"},
 	}

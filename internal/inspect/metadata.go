@@ -43,6 +43,10 @@ func (r *Report) metadata(opt Options) error {
 				continue
 			}
 			img, err := metadata.Load(c.Keys, c.Revision)
+			if errors.Is(err, metadata.ErrNewerVersion) {
+				r.find(FormatNewer, at, c.Log, -1, err.Error())
+				continue
+			}
 			if err != nil { // every checksum matches, but a start cannot use the contents
 				r.lost(opt, at, &c, r.find(MetadataDamaged, at, c.Log, -1, err.Error()))
 				continue
@@ -55,7 +59,11 @@ func (r *Report) metadata(opt Options) error {
 
 // lost plans a rebuild of metadata that f reports as lost; c is the part of it that can be read.
 func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) {
-	b := r.rebuild(opt, at, c)
+	b, err := r.rebuild(opt, at, c)
+	if err != nil {
+		f.Repair, f.Restore = "", fmt.Sprintf("use the version of chronik that wrote it: %v", err)
+		return
+	}
 	if b == nil {
 		f.Repair, f.Restore = "", "repair the checkpoints of the log directories first, or "+oneBackup
 		return

@@ -26,9 +26,9 @@ func stopped(t testing.TB, image *crashfs.FS) *crashfs.FS {
 	return fs
 }
 
-// After any flipped bits, lost sectors or cut files, Verify ends and changes nothing. If it reports
-// no damage, a start restores everything, and a repair loses nothing that it did not announce.
-// CHRONIK_INSPECT_RUNS sets the number of runs.
+// After any flipped bits, lost sectors or cut files, Verify ends and changes nothing, and a repair
+// loses nothing that it did not announce. If Verify reports no damage, a start restores everything.
+// CHRONIK_INSPECT_RUNS sets the number of runs, which is at least 100.
 func TestRandomDamage(t *testing.T) {
 	t.Parallel()
 	runs, _ := strconv.Atoi(os.Getenv("CHRONIK_INSPECT_RUNS"))

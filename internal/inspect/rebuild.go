@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -58,10 +59,13 @@ type base struct {
 
 // rebuild plans the repair of the metadata in a directory; content is the part of it that can be
 // read. It returns nil if it would need logs that could not be read, or if the result is
-// inconsistent.
-func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *rebuild {
+// inconsistent. An error means that a newer version of chronik wrote the metadata or a copy of it.
+func (r *Report) rebuild(opt Options, at string, content *filestore.Content) (*rebuild, error) {
 	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
-	best, newest := r.bestBase(opt, at, content)
+	best, newest, err := r.bestBase(opt, at, content)
+	if err != nil {
+		return nil, err
+	}
 	b.next = newest + 1
 	if best != nil {
 		b.from, b.revision, b.behind = best.from, best.content.Revision, !best.copy
@@ -72,7 +76,7 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *re
 	}
 	for _, d := range r.dirs {
 		if d.state == nil && d.out.Used && b.from == "" {
-			return nil // its logs are unknown until its checkpoint has been restored
+			return nil, nil // its logs are unknown until its checkpoint has been restored
 		}
 	}
 	if _, ok := b.keys[metadata.ClusterKey]; !ok {
@@ -82,11 +86,10 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *re
 	b.addTopics(r.dirs, max(opt.Node, 0))
 	b.raiseEpochs(r.dirs)
 	b.skipProducerIDs(r.dirs)
-	var err error
 	if b.image, err = metadata.Load(b.sorted(), b.next); err != nil {
-		return nil
+		return nil, nil //nolint:nilerr // documented above
 	}
-	return b
+	return b, nil
 }
 
 // sorted returns the keys in order.
@@ -97,15 +100,20 @@ func (b *rebuild) sorted() []metadata.KV {
 // bestBase returns the copy or the readable rest with the highest revision that belongs to these
 // log directories and to the cluster of the rest, if that is known. best is nil if there is none.
 // newest is the highest revision of all of them: a start refuses metadata that is behind one of its
-// copies.
-func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (best *base, newest int64) {
+// copies. If a newer version of chronik wrote one of them, bestBase returns an error: a repair by
+// this version would lose its contents.
+func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (best *base, newest int64, err error) {
 	all := []base{}
 	copies := []string{at + newSuffixes[0], at + newSuffixes[1]} // of a repair that was interrupted
 	for _, d := range r.dirs {
 		copies = append(copies, filestore.CopyIn(d.place.Path))
 	}
 	for _, dir := range copies {
-		if c, err := filestore.Check(opt.FS, dir); err == nil && c.Used && c.SameCluster(content) {
+		c, err := filestore.Check(opt.FS, dir)
+		if errors.Is(err, filestore.ErrNewerFormat) {
+			return nil, 0, err
+		}
+		if err == nil && c.Used && c.SameCluster(content) {
 			all = append(all, base{from: dir, content: c, copy: true})
 		}
 	}
@@ -116,11 +124,14 @@ func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (b
 	for i := range all {
 		newest = max(newest, all[i].content.Revision)
 		img, err := metadata.Load(all[i].content.Keys, all[i].content.Revision)
+		if errors.Is(err, metadata.ErrNewerVersion) {
+			return nil, 0, fmt.Errorf("%s: %w", all[i].from, err)
+		}
 		if best == nil && err == nil && r.owns(img) {
 			best = &all[i]
 		}
 	}
-	return best, newest
+	return best, newest, nil
 }
 
 // owns reports whether an image can belong to these log directories: it has one of their topics, or
@@ -317,6 +328,7 @@ func (b *rebuild) when() string {
 	return b.written.Format(", written 2006-01-02 15:04:05 UTC")
 }
 
+// gone describes what the rebuild cannot restore; empty means nothing.
 func (b *rebuild) gone() string {
 	var list []string
 	if b.from == "" {

@@ -152,6 +152,52 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 	}
 }
 
+// Metadata that a newer version wrote is not damaged: a repair must not replace it with an older
+// copy or with topics that it creates from the logs.
+func TestNewerMetadataIsNotRebuilt(t *testing.T) {
+	t.Parallel()
+	image, _ := withTopics(t, topics...)
+	for name, change := range map[string]func(kvs []metadata.KV) []metadata.KV{
+		"feature level": func(kvs []metadata.KV) []metadata.KV {
+			i := slices.IndexFunc(kvs, func(kv metadata.KV) bool { return kv.Key == metadata.ClusterKey })
+			kvs[i].Value = metadata.Cluster{ID: "this", FeatureLevel: metadata.MaxFeatureLevel + 1}.Encode()
+			return kvs
+		},
+		"family of keys": func(kvs []metadata.KV) []metadata.KV {
+			return append(kvs, metadata.KV{Key: "zones/1", Value: []byte(`{"v":1}`), ModRevision: 1})
+		},
+	} {
+		for _, at := range [][]string{{metadataAt}, {metadataAt, filestore.CopyIn(logsAt)}, {filestore.CopyIn(logsAt)}} {
+			fsys := image.KillImage(2)
+			c, err := filestore.Check(fsys, metadataAt)
+			kvs := change(slices.Clone(c.Keys))
+			for _, dir := range at {
+				err = errors.Join(err, fsys.RemoveAll(dir), fsys.MkdirAll(dir), filestore.Write(fsys, dir, kvs, c.Revision))
+			}
+			if !slices.Contains(at, metadataAt) {
+				err = errors.Join(err, fsys.RemoveAll(metadataAt))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := inspect.Find(fsys, []string{data}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := inspect.Begin(context.Background(), o, "me")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := r.Plan(); len(p.Acts) > 0 || len(p.Left) == 0 || !r.Report().Refused() {
+				t.Errorf("%s of %s: acts %+v, left %+v", name, at, p.Acts, p.Left)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Without a copy every topic comes back with its id and partitions. Its epochs and producer ids
 // were never used before, and retention removes nothing until configs are set. Internal topics stay
 // compacted.
@@ -271,7 +317,7 @@ func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	}
 }
 
-// A copy is recognised by the directories in which it places partitions, even if it was behind and
+// A copy is recognized by the directories in which it places partitions, even if it was behind and
 // has none of the current topics. The cluster id and the configs of brokers are then restored. The
 // result has a higher revision than every copy, so the next start does not mistake it for an older
 // version.

@@ -104,7 +104,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 // start or another repair can handle:
 //
 //	1  Restore a lost checkpoint from its copy, write identities and partition ids, and rename
-//	   foreign files. Each file is replaced atomically.
+//	   foreign files. Each of these can be repeated.
 //	2  Write frames to quarantine files and sync them. No checkpoint names these files yet.
 //	3  Write the checkpoint that names them and lists the remaining segments, with a new journal
 //	   if it is needed. From here on the partitions are as announced.

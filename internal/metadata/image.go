@@ -102,7 +102,7 @@ func (m *Image) names() []string {
 // Brokers returns the registered brokers, sorted by id. The slice must not be modified.
 func (m *Image) Brokers() []Broker { return m.brokers }
 
-// Broker returns a registered broker, or nil.
+// Broker returns a registered broker, false if there is none with this id.
 func (m *Image) Broker(id int32) (Broker, bool) {
 	i, ok := slices.BinarySearchFunc(m.brokers, id, func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })
 	if !ok {

@@ -103,7 +103,7 @@ type Key struct {
 func ParseKey(s string) (Key, error) {
 	k, ok := parseKey(s)
 	if !ok || k.String() != s {
-		return Key{}, fmt.Errorf("key %q is not known to this version of chronik", s)
+		return Key{}, fmt.Errorf("key %q is not known to this version of chronik: it may be %w", s, ErrNewerVersion)
 	}
 	return k, nil
 }

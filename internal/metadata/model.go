@@ -4,8 +4,8 @@ package metadata
 type Cluster struct {
 	// ID is the permanent cluster id: 22 characters of base64, as in Kafka.
 	ID string
-	// FeatureLevel is the highest feature level of the metadata that all members support; see
-	// MaxFeatureLevel.
+	// FeatureLevel is the highest feature level of the metadata on which all members have agreed;
+	// see MaxFeatureLevel.
 	FeatureLevel int32
 }
 
@@ -78,7 +78,7 @@ type Deleting struct {
 	Partitions int32 // their former number
 }
 
-// TopicPartition names a partition of a topic.
+// TopicPartition names a partition of one incarnation of a topic.
 type TopicPartition struct {
 	Topic     [16]byte
 	Partition int32

@@ -13,8 +13,8 @@ var (
 	// ErrCompacted: the requested history is no longer kept. The watcher is unusable; its owner
 	// must read the store with Range and watch from there.
 	ErrCompacted = errors.New("history was compacted")
-	// ErrFailed: a write or sync of the store failed earlier, and writes fail until the store could
-	// start a new file (I5).
+	// ErrFailed: a write or sync of the store failed earlier. Writes fail until the store has begun
+	// a new file (I5).
 	ErrFailed = errors.New("metadata store has failed")
 	// ErrClosed: the store or the watcher was closed.
 	ErrClosed = errors.New("metadata store is closed")

@@ -28,20 +28,20 @@ func commitAdvice() map[string]string {
 
 func dirAdvice() map[string]string {
 	return map[string]string{
-		nameDirOnline:       "0: the directory could not be opened at the start, its journal failed and is being reopened, or its journal has no space. Its partitions reject records. The log and `/readyz` report the reason. Check the disk. The series begins after recovery.",
+		nameDirOnline:       "0: the directory could not be opened at startup, its journal failed and is being reopened, or its journal has no space. Its partitions reject records. The log and `/readyz` report the reason. Check the disk. The series begins after recovery.",
 		nameOpenFiles:       "",
 		nameDirFree:         "Approaches `chronik_log_dir_min_free_bytes`: shorten retention, delete topics or records, or enlarge the disk before producers are stopped.",
 		nameDirMinFree:      "",
 		nameDirLowSpace:     "1: records of clients are rejected. 2: all records are rejected. Free space: shorten retention, run `kafka-delete-records`, delete topics, or enlarge the disk. The value returns to 0 automatically at 110 % of the threshold.",
 		nameDirCapacity:     "",
-		nameJournalFree:     "If the journal has its own disk: less than the journal's limit minus its bytes means that the journal may stop; enlarge that disk.",
+		nameJournalFree:     "If the journal has its own disk: less than `chronik_journal_limit_bytes` minus `chronik_journal_bytes` means that the journal may run out of space; enlarge that disk.",
 		nameLowSpaceRefused: "Grows: producers are held back because of `chronik_log_dir_low_space`. They retry until their delivery timeout.",
 		nameJournalErrors:   "Any: the disk of the journal returns errors. Check the kernel's log and replace the disk. Acknowledged records are as safe as their profile guarantees.",
 		nameSegmentErrors:   "Any: the disk of the segments returns errors, or stored bytes are damaged; the log names the file and the partition.",
 		nameOffline:         "Not 0: these partitions accept and return no records. The log and `/v1/logs` report the reason. A restart retries partitions that a system error took offline.",
 		nameSweeps:          "",
 		nameRolls:           "Many, compared with the bytes written: segments are small (`segment.bytes`, `segment.ms`), which costs open files and start time.",
-		nameTruncations:     "Grows at a start: recovery truncated bytes that were not durable before a crash. With synced profiles none of them was acknowledged.",
+		nameTruncations:     "Grows at startup: recovery truncated bytes that were not durable before a crash. With synced profiles none of them was acknowledged.",
 		nameRecoveryFrames:  "Grows while recovery reads the journal: the start does not hang.",
 		nameRecoveryBytes:   "",
 		nameRecoverySecs:    "Long: stops were not clean, or the journal's limit is large for this disk.",
@@ -54,14 +54,14 @@ func cleanupAdvice() map[string]string {
 		nameRemovedSegments: "Shows which rule removes segments: time, size, start (DeleteRecords), compact. The log has a line for each segment with the numbers behind the decision.",
 		nameRemovedBytes:    "",
 		nameDeletedBytes:    "Stays high: files wait for `file.delete.delay.ms`, or cannot be deleted; the log names them.",
-		nameCleanerPasses:   "Does not grow while `chronik_cleaner_max_dirty_ratio` is above the topics' `min.cleanable.dirty.ratio`: check the failures, and the throttle `log.cleaner.io.max.bytes.per.second`.",
+		nameCleanerPasses:   "Does not grow while `chronik_cleaner_max_dirty_ratio` is above the topics' `min.cleanable.dirty.ratio`: check `chronik_cleaner_failures_total`, and the limit `log.cleaner.io.max.bytes.per.second`.",
 		nameCleanerFailures: "Grows: the log names the partition and the error. That partition grows until the cause is repaired; the others are compacted.",
 		nameCleanerRead:     "",
-		nameCleanerWritten:  "Nearly as much as is read: passes find little to remove; a larger `min.cleanable.dirty.ratio` saves work.",
+		nameCleanerWritten:  "Nearly as much as `chronik_cleaner_read_bytes_total`: passes find little to remove; a larger `min.cleanable.dirty.ratio` saves work.",
 		nameCleanerRecords:  "",
 		nameCleanerLastRun:  "Long ago, with a high `chronik_cleaner_max_dirty_ratio`: see `chronik_cleaner_passes_total`.",
 		nameCleanerLastSecs: "Long: raise `log.cleaner.io.max.bytes.per.second`, or `log.cleaner.dedupe.buffer.size` if a log needs several passes.",
-		nameCleanerMaxDirty: "Stays above the topics' `min.cleanable.dirty.ratio`: compaction does not keep up; see the passes and the throttle.",
+		nameCleanerMaxDirty: "Stays above the topics' `min.cleanable.dirty.ratio`: compaction does not keep up; see `chronik_cleaner_passes_total`.",
 		nameCleanerStopped:  "Not 0: these partitions are not compacted and grow; the log names them and the error.",
 		nameCleanerMap:      "",
 	}
@@ -73,19 +73,14 @@ func requestAdvice() map[string]string {
 		nameRequestSeconds: "Produce: see `chronik_commit_wait_seconds`. Fetch waits up to the consumer's `fetch.max.wait.ms` if there is nothing new; this is not a fault. Any other API above 100 ms: " +
 			"the processors or the metadata disk are busy.",
 		nameSendSeconds: "Long: clients read slowly, or an earlier response on the connection is not ready.",
-		nameThrottled:   "Quotas ask clients to wait.",
+		nameThrottled:   "Fetch grows: the budget `parked` is full; see [Byte budgets](#byte-budgets).",
 		nameConnections: "Grows without bound: clients open connections and do not close them; see `max.connections.per.ip`.",
 		nameAccepted:    "Many, compared with the open connections: clients reconnect in a loop; check `chronik_connections_closed_total` by reason.",
 		nameRefused:     "By reason: `total` and `per_ip` are the settings `max.connections…`; `files` is the limit of open files (LimitNOFILE).",
 		nameClosed:      "`slow_reader`: a client does not read its responses. `lagging`: a large request arrived too slowly while others waited for its memory. `bad_frame`: the peer is not a Kafka client. `idle` is normal.",
 		nameBytesIn:     "",
 		nameBytesOut:    "",
-		nameBudgetUsed: "`produce` at its limit: producers send more than the disk can write and are held back; `produce.profile` selects the limit. " +
-			"`produce_arriving` or `other_arriving` at its limit: many large requests arrive slowly. " +
-			"`answers` near its limit: clients request more than they read, and get shorter responses. " +
-			"`unread_answers` above its limit: the slowest of these clients lose their connection. " +
-			"`parked` near its limit: waiting fetches and joins use too much memory; fetches are answered at once and their connections throttled. " +
-			"`members` at its limit: no more members can join groups (COORDINATOR_LOAD_IN_PROGRESS), because the metadata of the members fills the memory for them.",
+		nameBudgetUsed:  "Near `chronik_budget_limit_bytes`: see [Byte budgets](#byte-budgets).",
 		nameBudgetLimit: "",
 		nameBudgetWaits: "Grows: see `chronik_budget_used_bytes`.",
 	}
@@ -109,7 +104,7 @@ func partitionAdvice() map[string]string {
 		nameGroupShards:     "Not `active` for long: the log reports why a shard cannot be loaded.",
 		nameGroupLag:        "Grows: consumers are slower than producers, or do not commit.",
 		nameGroupTopicLag:   "See `chronik_group_lag_records`.",
-		nameGroupLagOmitted: "Not 0: more lags exist than are shown; use `kafka-consumer-groups` for the others.",
+		nameGroupLagOmitted: "Not 0: some lags are not exported; use `kafka-consumer-groups` for the others.",
 		nameBuild:           "",
 		nameReady:           "0: `/readyz` reports the reason.",
 		nameFindings:        "`bad` or `warn` is not 0: `chronikctl doctor` reports what is wrong, where, and what to do ([operations.md](operations.md) lists the checks). A `note` needs no action.",

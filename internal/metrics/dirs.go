@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Dir struct {
 	Path          string
 	Online        bool   // it accepts records
-	Unopened      bool   // it could not be opened at the start; only Path is set
+	Unopened      bool   // it could not be opened at startup; only Path is set
 	JournalBytes  int64  // part of the journal that recovery would read
 	JournalLimit  int64  // size limit of the journal
 	DeferredBytes int64  // record bytes in the journal and not yet in segments

@@ -39,7 +39,7 @@ func RegisterGroups(reg prometheus.Registerer, each bool, source func() Groups) 
 	shards := s.gauge(nameGroupShards, "Partitions of __consumer_offsets by the state of their coordinator.", "state")
 	lag := s.gauge(nameGroupLag, "Records of a partition that a group has not committed.", "group", "topic", "partition")
 	topicLag := s.gauge(nameGroupTopicLag,
-		"Records of a topic that a group has not committed, in the partitions that are shown.", "group", "topic")
+		"Records of a topic that a group has not committed, in the partitions whose lag is exported.", "group", "topic")
 	omitted := s.gauge(nameGroupLagOmitted,
 		"Partitions of groups whose lag is omitted, because there are too many or the group's name is not valid UTF-8.")
 	s.read = func(send sendFunc) {

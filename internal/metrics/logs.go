@@ -18,8 +18,8 @@ type LogSource interface {
 }
 
 // RegisterLogs registers the sizes and offsets of all logs, and the number of topics and
-// partitions. Every scrape calls source. If each is false, it exports only the numbers and the
-// total size.
+// partitions. Only a scrape calls source, so that idle partitions cost nothing between scrapes. If
+// each is false, it exports only the numbers and the total size.
 func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error {
 	var s scraped
 	all := s.gauge(nameLogsSize, "Bytes of all partitions' segments.")

@@ -28,7 +28,7 @@ const (
 	nameSweeps          = "chronik_checkpoint_sweeps_total"
 	nameRolls           = "chronik_segment_rolls_total"
 
-	// Recovery at a start
+	// Recovery at startup
 	nameTruncations    = "chronik_recovery_truncated_bytes_total"
 	nameRecoveryFrames = "chronik_recovery_frames_total"
 	nameRecoveryBytes  = "chronik_recovery_bytes_total"

@@ -14,7 +14,8 @@ type Partitions struct {
 	Unavailable int
 	// Damaged is the number of partitions in which reads found damaged records.
 	Damaged int
-	// Failed is the number of partitions whose log could not be created, which is retried.
+	// Failed is the number of partitions whose log could not be created, which is retried. They
+	// count as Unavailable, too.
 	Failed int
 }
 

@@ -18,7 +18,7 @@ type Requests struct {
 	// Send is the time from a ready response until the socket has accepted it: it includes the wait
 	// for earlier responses of the connection and for the client to read. By api.
 	Send *prometheus.HistogramVec
-	// Throttle adds up the delays that quotas required. By api.
+	// Throttle adds up the delays that the broker asked clients for. By api.
 	Throttle *prometheus.CounterVec
 }
 
@@ -31,6 +31,6 @@ func NewRequests(reg prometheus.Registerer) *Requests {
 			prometheus.ExponentialBuckets(50e-6, 2, 19), "api"),
 		Send: histogram(f, nameSendSeconds, "Time from a ready response until the socket accepted its last byte.",
 			prometheus.ExponentialBuckets(10e-6, 4, 12), "api"),
-		Throttle: counter(f, nameThrottled, "Seconds that quotas asked clients to wait.", "api"),
+		Throttle: counter(f, nameThrottled, "Seconds that the broker asked clients to wait before their next request.", "api"),
 	}
 }

@@ -85,7 +85,7 @@ type arrival struct {
 	class   *arrivalClass
 	held    int64
 	wants   int64         // more bytes that it waits for in the queue; 0 if it does not wait
-	granted chan struct{} // closed when the present wait ends
+	granted chan struct{} // closed when the bytes of the present wait are granted
 	since   time.Time     // when its rate was last measured
 	mark    int64         // got at that time
 }

@@ -7,7 +7,8 @@
 //
 //	reader   reads the frame's length and key; waits until the request may start and
 //	         the connection's limits allow it; reads the rest, charging what has
-//	         arrived (see admission); calls Handler.Handle, which must not block
+//	         arrived (see admission); calls Handler.Handle, which may block only
+//	         if Request.MayBlock allows it
 //	handler  answers, once, from any goroutine: Respond, RespondRaw,
 //	         RespondNone or Abort. The frame's memory and charge are released
 //	writer   writes the answers in the order of the requests (invariant I1), all

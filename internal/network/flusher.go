@@ -139,7 +139,7 @@ func (f *flusher) flush(c *conn, p *writeBuffers) {
 	}
 }
 
-// sending is what must be remembered of an answer that is partly sent.
+// sending is what must be remembered of an answer that is not completely sent.
 type sending struct {
 	key     int16
 	readied time.Time

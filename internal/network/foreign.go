@@ -11,8 +11,8 @@ import (
 // are out of bounds.
 type foreign struct {
 	cause, remedy string
-	// answer returns a refusal in the client's own protocol, or nil if there is none. head has the
-	// client's first bytes, admin is the address of the admin port.
+	// answer returns a refusal in the client's own protocol; answer is nil if that protocol has
+	// none. head has the client's first bytes, admin is the address of the admin port.
 	answer func(head []byte, admin string) []byte
 }
 
@@ -23,7 +23,7 @@ func (f *foreign) Error() string { return f.cause + ": " + f.remedy }
 func foreignTo(head []byte) *foreign {
 	if head[0] == 0x16 && head[1] == 3 && head[2] <= 4 { // a handshake record of SSL 3 to TLS 1.3 (RFC 8446, 5.1)
 		return &foreign{
-			cause:  "the client sent a TLS handshake, and this listener is plain",
+			cause:  "the client sent a TLS handshake, and this listener does not use TLS",
 			remedy: "set security.protocol=PLAINTEXT at the client",
 			answer: func(_ []byte, _ string) []byte { return []byte{0x15, 3, 1, 0, 2, 2, 40} }, // alert: fatal, handshake_failure
 		}

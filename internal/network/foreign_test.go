@@ -44,7 +44,7 @@ func TestATLSClientGetsAnAlert(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "handshake failure") {
 		t.Errorf("a TLS client got %v", err)
 	}
-	want := "the client sent a TLS handshake, and this listener is plain: set security.protocol=PLAINTEXT at the client"
+	want := "the client sent a TLS handshake, and this listener does not use TLS: set security.protocol=PLAINTEXT at the client"
 	if got := causes(logged); !slices.Equal(got, []string{want}) {
 		t.Errorf("logged %q", got)
 	}

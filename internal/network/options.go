@@ -14,7 +14,7 @@ type Options struct {
 	Handler Handler
 	// Table lists the requests that are dispatched; any other closes the connection.
 	Table *protocol.Table
-	// Log receives a line for each connection that is closed against its client's will: once a
+	// Log receives a line if a connection is closed against its client's will: at most one per
 	// minute for each cause and address, with a count of repetitions. Default: none.
 	Log *zap.Logger
 	// AdminAddress is the address of the HTTP port, for clients that speak HTTP to this one; empty
@@ -68,8 +68,9 @@ type Options struct {
 	// again the rest, since the broker's own waiting lies between them and does not count. Default
 	// 30 s.
 	FrameTimeout time.Duration
-	// WriteTimeout is how long a write of half a MiB may make no progress; at least half of it is
-	// granted. Default 30 s.
+	// WriteTimeout is how long one write may take, even if it makes progress. Long answers are
+	// several writes of at most half a MiB. Some writes get less time, but at least half of it.
+	// Default 30 s.
 	WriteTimeout time.Duration
 	// Linger is how long a closed connection waits for its client to close too, so that unread
 	// requests don't destroy the last answers. Default 250 ms.

@@ -13,10 +13,10 @@ import (
 // outgoing counts the encoded answers, of all connections together, that sockets have not taken
 // yet. A handler counts what it passes to RespondRaw itself. An answer can't be refused, so the
 // bound acts before and after it. While the count is over the bound, a connection that has answers
-// to read starts no request, and a connection that takes fewer than lagBytes in a second (and as
-// much again at first) is closed. Beyond the bound there is therefore at most one answer for each
-// connection, until the connections that don't read are closed. The handler of a large answer waits
-// for the bound first (Request.AwaitAnswerBudget), so these answers are small.
+// to read starts no request, and a connection whose write takes longer than lagTime plus a second
+// for every lagBytes of it is closed. Beyond the bound there is therefore at most one answer for
+// each connection, until the connections that don't read are closed. The handler of a large answer
+// waits for the bound first (Request.AwaitAnswerBudget), so these answers are small.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64

@@ -18,8 +18,8 @@ type pollLoop struct {
 	buf   []byte // the target of one read
 	batch groupcommit.Batch
 	out   writeBuffers
-	// phase counts the beginnings and ends of commits: it is odd during a commit, and replaced when
-	// another loop has taken over.
+	// phase counts the beginnings and ends of commits. It is odd during a commit, and has the value
+	// of the constant replaced when another loop has taken over.
 	phase atomic.Uint64
 }
 

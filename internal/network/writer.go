@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// writeChunk is how much is written before the deadline of the slow reader is checked again.
+	// writeChunk is the maximum of one write; see Options.WriteTimeout.
 	writeChunk = 512 << 10
 	// Several answers are copied together if they have at most copyLimit bytes in all, or copyEach
 	// on average: that is cheaper than one piece each in a vectored write.

@@ -7,7 +7,7 @@ import "fmt"
 // keeps the slices' memory.
 type ProduceView struct {
 	Version int16
-	// TransactionalID is nil where it is null.
+	// TransactionalID is nil if it is null.
 	TransactionalID []byte
 	Acks            int16
 	TimeoutMillis   int32
@@ -28,13 +28,14 @@ type ProduceTopic struct {
 // ProducePartition is the part of a Produce request for one partition.
 type ProducePartition struct {
 	Index int32
-	// Records is nil where it is null.
+	// Records is nil if it is null.
 	Records []byte
 }
 
 // partitionCost and topicCost are the memory that is counted for one entry against the size of the
 // body, as the guard counts entries of other requests: an entry without a batch has three to six
-// bytes, and takes hundreds until it is answered. A batch has more bytes than that.
+// bytes, and takes hundreds until it is answered. An entry with a batch has enough bytes to cover
+// its cost.
 const partitionCost, topicCost = 512, 128
 
 // maxKeptPartitions bounds the memory that a view keeps for its next use.

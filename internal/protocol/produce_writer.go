@@ -28,7 +28,7 @@ type ProducePartitionResult struct {
 	Leader *Leader
 }
 
-// ProduceErrorRecord names the record because of which a batch was refused.
+// ProduceErrorRecord names a record that is the reason why a batch was refused.
 type ProduceErrorRecord struct {
 	Index   int32 // within the batch
 	Message string

@@ -28,13 +28,14 @@ const AnyKey = -1
 // Op is an operation that waits.
 type Op interface {
 	// TryComplete completes the operation if it can, and reports whether it did. i is the index,
-	// among the keys passed to Watch, of the key with the event, or Everything; for a repeated key
-	// it is the last index. TryComplete is never called again after it returned true, nor
+	// among the keys passed to Watch, of the key with the event, or AnyKey; for a repeated key it
+	// is the last index. TryComplete is never called again after it returned true, nor
 	// concurrently with itself or Expire. It runs on the goroutine that caused the event, or on one
-	// that tries many operations in a row: it must not block, and must not call Watch or Close.
+	// that tries many operations in a row: it must not block, and must not call Watch, Check or
+	// Close.
 	TryComplete(i int) bool
 	// Expire completes the operation because its deadline has passed, or because the purgatory is
-	// closed. It must not block, because a Check may wait for it.
+	// closed. It must not block, because a Check may wait for it, and must not call Check or Close.
 	Expire()
 }
 
@@ -42,7 +43,7 @@ type Op interface {
 type ClientOp interface {
 	Op
 	// Abandon completes the operation because its client is gone: it only has to release what the
-	// operation holds. It must not block. It runs on a goroutine of its own.
+	// operation holds. It must not block or call Check or Close. It runs on a goroutine of its own.
 	Abandon()
 }
 
@@ -72,8 +73,8 @@ type Purgatory struct {
 type shard struct {
 	mu   sync.Mutex
 	keys map[Key]map[*entry]int
-	// sweeps has the keys whose operations a goroutine is trying, with whether another event has
-	// come since it began.
+	// sweeps has the keys whose operations a goroutine is trying. The value reports whether another
+	// event for the key has occurred since the goroutine began.
 	sweeps map[Key]bool
 }
 

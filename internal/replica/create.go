@@ -35,7 +35,7 @@ const maxFailuresInRow = 8
 //	                 │           a partition     the topic was deleted: no longer in Manager.missing
 //	                 └───────────────────────────────▲
 //
-// A permanent one is in none of these states: its log was created once and is missing, so it must
+// A permanent entry is in none of these states: its log was created once and is missing, so it must
 // not be created again. An operator or a change of the metadata ends that.
 type missing struct {
 	wanted // according to the metadata when the entry was made
@@ -310,7 +310,8 @@ func (m *Manager) retry(now time.Time) {
 }
 
 // retryDue is retry except for the logs that exist by now, which it returns. It holds roles, so
-// that no topic is deleted between the choice of a directory and its entry in missing.
+// that no topic is deleted between the choice of a directory and its entry in missing: that would
+// leave the choice behind.
 func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 	m.roles.Lock()
 	defer m.roles.Unlock()

@@ -4,6 +4,7 @@
 // Manager gives partitions their role and creates and deletes logs, independently for each log
 // directory (docs/topics.md). Request handlers call Append and Read and know nothing of how a log
 // becomes durable. This package knows nothing of the protocol.
+//
 // # When an append is acknowledged
 //
 //	Append → storage assigns offsets → it waits, in offset order:
@@ -14,6 +15,7 @@
 // The goroutine that advances an end completes the appends that it covers: the log (Advanced), a
 // follower's acknowledgement (Acknowledged), or a change of the ISR. There is no goroutine per
 // append.
+//
 // Invariants: no append completes without error before its condition holds (I2); the high watermark
 // of a leader never decreases, and no read returns records above it (I4); a leader whose epoch is
 // older than the metadata's accepts no append (I9).

@@ -173,8 +173,9 @@ func (p *Partition) retire(next *role) {
 }
 
 // AppendReplicated appends batches from the leader, which have offsets and epochs, and updates the
-// leader's high watermark. done is called when they are in the log's order; Ends().Ack shows how
-// far they count.
+// leader's high watermark. done is called with nil when the log has taken the batches in order, and
+// with an error if it refused them. Whether they are written or durable by then, only Ends().Ack
+// shows.
 func (p *Partition) AppendReplicated(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
 	r := p.role.Load()
 	if r.leader || epoch != r.epoch {
@@ -216,7 +217,7 @@ func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
 	p.Advanced()
 }
 
-// High implements storage.Observer: retention keeps everything above the high watermark.
+// High implements storage.Observer: retention keeps everything at or above the high watermark.
 func (p *Partition) High() int64 { return p.high.Load() }
 
 // Stable implements storage.Observer. There are no transactions yet, so everything below the high
@@ -274,7 +275,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 		return false, p.notLeader(r) // BecomeFollower or Delete has already emptied the queues
 	}
 	if err := p.log.Offline(); err != nil {
-		return false, err // Reverted was called before
+		return false, err // Reverted may have run already, and nothing else would finish the append
 	}
 	if a.inner.Next <= p.condition(a.Acks) { // a duplicate of acknowledged records
 		return false, r.recheckISR(a)

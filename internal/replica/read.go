@@ -118,8 +118,8 @@ const (
 )
 
 // ListOffset returns the first record with a timestamp of at least ts, or the offset for a special
-// timestamp. Offset -1 means that there is none. Epoch is the leader epoch of the record, at the
-// log end the current one.
+// timestamp. Offset -1 means that there is none. Epoch is the leader epoch at that offset: at the
+// log end the current one, which also stands for an unknown one at the log start.
 func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	r, e := p.role.Load(), p.Ends()

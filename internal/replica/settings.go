@@ -26,7 +26,7 @@ type TopicSettings struct {
 type SettingsOptions struct {
 	Self    int32
 	Configs *configdef.Registry
-	// Static are the broker configs of the configuration file, by name. They were validated.
+	// Static are the broker configs that the configuration sets, by name. They were validated.
 	Static map[string]string
 	// KeepAll disables compaction (log.cleaner.enable=false).
 	KeepAll bool

@@ -56,7 +56,8 @@ func run(fsys vfs.FS, mirror string, all [][]string) int {
 	return done
 }
 
-// held accepts the result of the calls that returned, with all or nothing of the call in progress.
+// checkHeld accepts the result of the calls that returned, with all or nothing of the call in
+// progress.
 func checkHeld(t *testing.T, what, got string, err error, done int, want []string) {
 	t.Helper()
 	if err != nil {

@@ -126,7 +126,7 @@ type pace struct {
 }
 
 // paceLeast is the shortest pause that is worth a timer. paceMost is the longest idle time whose
-// bytes may be used later.
+// bytes may be used later; a longer idle time counts for nothing.
 const paceLeast, paceMost = 2 * time.Millisecond, time.Second
 
 // spend counts n bytes and waits until they are within the limit. It returns false if the directory

@@ -20,6 +20,9 @@ var errAbandoned = errors.New("compaction abandoned")
 type swap struct {
 	old   []*segment.Segment
 	fresh *segment.Segment // nil if no batch remains
+	// committed is true if a checkpoint with the new list of segments is durable. Placing the files
+	// then needs no other one, which a full disk might not take. Guarded by flushMu.
+	committed bool
 	// placed is true if the files match the checkpoint. Until then every checkpoint of the log
 	// makes the next start finish the swap. Guarded by Log.mu.
 	placed bool
@@ -35,7 +38,8 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 			return errors.Join(err, fresh.Discard())
 		}
 	}
-	// After a power loss the directory must have the new file under its current name.
+	// After a power loss the directory must have the new file under its current name, and none that
+	// an earlier attempt left.
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return errors.Join(fmt.Errorf("replace segments: %w", err), discard(fresh))
 	}
@@ -111,8 +115,11 @@ func (l *Log) finishSwap() error {
 // the new list of segments and make a start finish the swap.
 func (l *Log) commitSwap(x *swap) error {
 	if !x.placed {
-		if err := l.dir.commitRule(skipSwapCommit, l); err != nil {
-			return err
+		if !x.committed {
+			if err := l.dir.commitRule(skipSwapCommit, l); err != nil {
+				return err
+			}
+			x.committed = true
 		}
 		if err := l.placeSwap(x); err != nil {
 			return err

@@ -68,7 +68,7 @@ type Dir struct {
 	last   checkpoint.Header // of the last checkpoint
 	minLSN journal.LSN       // all LSNs that recovery found are below it
 
-	unsynced  unsyncedLogs  // those that the journal's callbacks added
+	unsynced  unsyncedLogs  // used by the journal's callbacks only
 	syncedLSN atomic.Uint64 // the logs have been notified that frames up to it are durable
 
 	tasks
@@ -86,7 +86,7 @@ type Dir struct {
 // tombstone is the checkpoint entry of a deleted log. Frames or files of the log may still exist.
 type tombstone struct {
 	checkpoint.Log      // frames up to its LSN may belong to the log
-	gone           bool // no directory has the log's name any longer
+	gone           bool // the log's directory no longer has the log's name
 }
 
 // Path returns the directory's path.

@@ -22,7 +22,7 @@ const flushRun = 4 << 20
 const uncachedWriteMin = 256 << 10
 
 // lagWindow is how long after a read from a segment the log's readers count as lagging. They will
-// read the next segment writes from the disk, so these stay in the page cache.
+// soon read from segments what is written now, so these writes go through the page cache.
 const lagWindow = time.Minute
 
 // lagging reports whether a reader has recently read from a segment.

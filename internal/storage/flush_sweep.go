@@ -60,8 +60,8 @@ func (d *Dir) sleep(t time.Duration) bool {
 	}
 }
 
-// sweepPause is the minimum pause after a sweep that freed nothing. It doubles up to sweepPauseMax.
-// An append that waits for journal space requests the next sweep at once.
+// sweepPause is the pause after a sweep that freed nothing. It doubles up to sweepPauseMax. It is
+// needed because a journal writer that waits for space requests the next sweep at once.
 const sweepPause, sweepPauseMax = 5 * time.Millisecond, time.Second
 
 // maintain is the maintenance goroutine. It runs sweeps and repairs, and reopens a failed journal.

@@ -57,7 +57,7 @@ func (g *spaceGuard) unlimited() {
 }
 
 // allow sets how much may be appended after measurement s. On a busy machine the next measurement
-// may be late; nothing beyond this limit is accepted before it.
+// may be late; until then, nothing beyond this limit is accepted for topics of clients.
 func (g *spaceGuard) allow(s *Space) {
 	due, most := s.Allowance()
 	g.allowance.Store(due)

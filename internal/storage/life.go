@@ -118,7 +118,8 @@ func (l *Log) is(u loglife.Use) bool {
 // Offline returns why the log neither accepts nor serves records, nil if it does.
 func (l *Log) Offline() error { return l.refused(loglife.Read) }
 
-// goOffline stops all use of the log, until the next start (Unreadable) or permanently (Found).
+// goOffline stops all use of the log, until the next start (Unreadable) or permanently
+// (FoundDamaged).
 // Checkpoints repeat found as the log's entry; if it is nil, the current entry.
 func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	if found == nil {

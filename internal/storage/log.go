@@ -17,8 +17,8 @@ import (
 // ID identifies a log: a partition of one incarnation of a topic.
 type ID = journal.StreamID
 
-// Config is the part of a topic's configuration that concerns its logs. Log.Configure changes it at
-// any time.
+// Config is the part of a topic's configuration that concerns its logs. Log.Configure may change it
+// at any time.
 type Config struct {
 	Profile     durability.Profile
 	Segment     segment.Limits
@@ -55,7 +55,8 @@ type Cleanup struct {
 }
 
 // Observer is notified when a log's offsets change, and bounds what may be removed from it. The
-// log's goroutines call its methods with no lock held; they must not block.
+// log's goroutines call its methods without Log.producersMu and Log.mu, but Reverted may be called
+// with Log.flushMu held. The methods must not block.
 type Observer interface {
 	// Advanced reports that the written or the durable end advanced.
 	Advanced()

@@ -11,9 +11,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// The redo pointer of a checkpoint includes the last assigned LSN, even if its frame never reached
-// a disk. That LSN is never assigned again: a frame with it would count as superseded, and an
-// acknowledged record would be lost. The frame is lost in a power loss or a failed fdatasync.
+// A truncation or the creation of a log commits a recovery point with the last assigned LSN, even
+// if that LSN's frame never reaches a disk because of a power loss or a failed fdatasync. The LSN
+// is never assigned again: a frame with it would count as superseded, and an acknowledged record
+// would be lost.
 func TestLostLSNsAreNeverReassigned(t *testing.T) {
 	if wrong := lostLSNs(t, broken{}); wrong != "" {
 		t.Error(wrong)

@@ -112,8 +112,9 @@ func (m *memory) nearLimit() bool {
 	return m.deferred.Load() > m.bound-m.bound/8
 }
 
-// underPressure reports whether logs should be flushed although they have few bytes, and relieved
-// whether enough was flushed. The difference is what one call of flushLargest flushes.
+// underPressure reports whether logs should be flushed although they have few bytes, and
+// pressureRelieved whether enough was flushed. The difference between their limits is what one call
+// of flushLargest flushes.
 func (m *memory) underPressure() bool    { return m.deferred.Load() > m.bound/2+m.bound/8 }
 func (m *memory) pressureRelieved() bool { return m.deferred.Load() <= m.bound/2 }
 

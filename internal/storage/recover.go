@@ -87,7 +87,7 @@ func (d *Dir) recover() error {
 	r.runDeferred()
 	if r.frames > manyFrames {
 		d.memory.evictCached(d.Logs())
-		runtime.GC() // empties the pools, together with the next run
+		runtime.GC() // pools are emptied by two collections; FreeOSMemory runs the second
 		debug.FreeOSMemory()
 	}
 	if r.ckpt != nil && !d.clean {

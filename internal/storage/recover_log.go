@@ -84,8 +84,9 @@ func FinishSwap(segments *segment.Files, fsys vfs.FS, dir string, l *checkpoint.
 	return fsys.SyncDir(dir)
 }
 
-// Needs reports whether a listed segment holds records that the log needs, and the offset at which
-// it ends. The error says what is wrong with its file, of which size and there are given.
+// Needs reports whether segment i of a log's list holds records that the log needs, and the offset
+// at which it ends. there reports whether its file exists, size is the size of that file. The error
+// is the fault of the file.
 func Needs(l *checkpoint.Log, i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
 	e, last := l.Segments[i], i+1 == len(l.Segments)
 	if next = l.Offset; !last {

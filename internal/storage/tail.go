@@ -13,8 +13,9 @@ import (
 )
 
 // chunk is a run of whole batches in pooled memory: one journal entry, one piece of a segment
-// write, one unit of the tail cache. When a small chunk becomes durable it is joined to the
-// previous one, so that even with 10,000 logs a record in memory takes little more than its bytes.
+// write, one unit of the tail cache. When the journal has written a small chunk, the chunk is
+// joined to the previous one, so that even with 10,000 logs a record in memory takes little more
+// than its bytes.
 type chunk struct {
 	log     *Log
 	buf     *bufpool.Buffer
@@ -29,8 +30,8 @@ type chunk struct {
 	entry   journal.Entry
 
 	// Guarded by Log.mu.
-	first   journal.LSN // of the frame that holds the first batch; 0 if it is not durable yet
-	last    journal.LSN // of the frame that holds the last batch
+	first   journal.LSN // of the frame that holds the first batch; 0 if it is not written yet
+	last    journal.LSN // of the frame that holds the last batch; 0 if it is not written yet
 	firstTs int64       // maxTs before other chunks were joined to this one
 	ready   bool        // the frame is durable: the chunk may be written to a segment
 	dropped bool        // the journal dropped it

@@ -97,7 +97,7 @@ func TestTruncationReadsWithoutHoldingOthers(t *testing.T) {
 }
 
 // A truncation that cannot read leaves the log unchanged, whatever checkpoints follow: the log
-// accepts records, and a start finds every batch and recognises its retry.
+// accepts records, and a start finds every batch and recognizes its retry.
 func TestTruncationThatCannotReadChangesNothing(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)

@@ -38,7 +38,7 @@ func (f *osFile) Close() error {
 	f.direct = nil
 	f.directMu.Unlock()
 	if d != nil {
-		_ = d.Close() // closing the other descriptor reports the same write-back errors
+		_ = d.Close() // a Datasync of the other descriptor covers its writes, too
 	}
 	return f.File.Close()
 }

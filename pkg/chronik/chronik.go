@@ -44,8 +44,8 @@ type Options struct {
 	Profile  string
 	Profiles []durability.Profile
 	// Settings are other settings, by the names in chronikd's documentation: {"num.partitions":
-	// "4"}. In memory and in StartTest chronik.disk.min.free.bytes defaults to 0, because the disk
-	// is not what is being tested there.
+	// "4"}. In memory and in StartTest chronik.disk.min.free.bytes defaults to 0, because there the
+	// broker need not keep the disk from filling up.
 	Settings map[string]string
 	// Log receives the broker's log; nil discards it. An administrator who changes the broker's
 	// level can reduce the output, but never exceed Log's level.
@@ -111,8 +111,8 @@ func (b *Broker) Addr() string { return b.inner.Addrs()[0] }
 func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
 // Close answers accepted requests, marks the directory clean and stops the broker. Its error
-// includes the one that stopped the broker earlier, if any. A second call does nothing and returns
-// the same error.
+// includes the one that stopped the broker earlier, if any. Further calls wait for the first and
+// return only the error of the stop.
 func (b *Broker) Close() error {
 	var failure error
 	select {

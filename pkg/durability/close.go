@@ -15,7 +15,7 @@ const few = 16
 //
 //   - at once if the profile never waits (MaxWait 0, or no SyncGroup);
 //   - when its first entry has waited for MaxWait;
-//   - when the profile's own Policy returns true, if it has one; otherwise
+//   - when the profile's own Policy returns true or no wait, if it has one; otherwise
 //   - when it has MaxRecords or MaxBytes,
 //   - early when hardly any producer is expected to send: few connections that
 //     produced recently are absent, so a closed loop of clients never waits for the window,

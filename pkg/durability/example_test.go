@@ -55,8 +55,8 @@ func ExampleProfile_Promise() {
 	// sync, power loss of the leader: nothing acknowledged is lost
 	// sync, loss of all but one ISR member: nothing acknowledged is lost
 	// interval, process crash: nothing acknowledged is lost
-	// interval, power loss of the leader: nothing acknowledged is lost if an in-sync replica that is left kept power; otherwise at most 50ms and one sync are lost
-	// interval, loss of all but one ISR member: nothing acknowledged is lost if an in-sync replica that is left kept power; otherwise at most 50ms and one sync are lost
+	// interval, power loss of the leader: nothing acknowledged is lost if a remaining in-sync replica kept power; otherwise at most the records of 50ms and one sync are lost
+	// interval, loss of all but one ISR member: nothing acknowledged is lost if a remaining in-sync replica kept power; otherwise at most the records of 50ms and one sync are lost
 }
 
 // A group waits only while a producer is expected to send.

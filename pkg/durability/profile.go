@@ -29,7 +29,7 @@ const (
 type Sync uint8
 
 const (
-	// SyncGroup means that the journal syncs for each group that waits for it.
+	// SyncGroup means that the log directory's journal syncs, once for all groups that wait for it.
 	SyncGroup Sync = iota
 	// SyncInterval means that the journal syncs within Profile.Interval, for all logs at once.
 	SyncInterval

@@ -36,10 +36,10 @@ const (
 	// LosesInterval means that at most the records acknowledged during the profile's Interval and
 	// one sync are lost.
 	LosesInterval
-	// LosesPageCache means that records are lost which the operating system had not written to the
-	// disk.
+	// LosesPageCache means that records that the operating system had not written to the disk are
+	// lost.
 	LosesPageCache
-	// LosesUnreplicated means that records are lost which had not reached the next leader.
+	// LosesUnreplicated means that records that had not reached the next leader are lost.
 	LosesUnreplicated
 	// NothingPromised means that no acknowledgement was given, so none can be broken.
 	NothingPromised
@@ -48,8 +48,9 @@ const (
 // String describes the loss.
 func (l Loss) String() string {
 	names := []string{
-		"nothing acknowledged is lost", "at most the sync interval and one sync are lost", "what the page cache held may be lost",
-		"what was not replicated may be lost", "nothing is promised: there is no acknowledgement",
+		"nothing acknowledged is lost", "at most the records of the sync interval and one sync are lost",
+		"records in the page cache may be lost",
+		"records that were not replicated may be lost", "nothing is promised: there is no acknowledgement",
 	}
 	return nameOf("Loss", names, uint8(l))
 }
@@ -69,7 +70,7 @@ const (
 
 // String describes the condition; it is empty for Always.
 func (c Condition) String() string {
-	return nameOf("Condition", []string{"", "the same leader leads again", "an in-sync replica that is left kept power"}, uint8(c))
+	return nameOf("Condition", []string{"", "the same leader leads again", "a remaining in-sync replica kept power"}, uint8(c))
 }
 
 // Setting holds what a topic's promise depends on besides its profile.
@@ -114,7 +115,7 @@ func (p Promise) String() string {
 
 func (p Promise) words(l Loss) string {
 	if l == LosesInterval {
-		return fmt.Sprintf("at most %v and one sync are lost", p.interval)
+		return fmt.Sprintf("at most the records of %v and one sync are lost", p.interval)
 	}
 	return l.String()
 }

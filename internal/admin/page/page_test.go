@@ -194,7 +194,7 @@ func TestLongListsArePaged(t *testing.T) {
 		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})
 		src.group.Offsets = append(src.group.Offsets, Offset{Topic: "t", Partition: int32(i)})
 	}
-	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, which has the least records
+	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, which has the fewest records
 	h := handlerOf(t, src, history)
 	for path, want := range map[string][]string{
 		"/":                           {"subject-00000", "subject-00019", "9,980 further findings"},

@@ -123,7 +123,7 @@ type Config struct {
 	Name, Value, Default string
 	// Source is the source in words: "this topic", "broker's file", "default".
 	Source string
-	// Set reports whether the value differs in source from the default.
+	// Set reports whether a source other than the default sets the value.
 	Set bool
 	Doc string
 }

@@ -29,7 +29,7 @@ type Server struct {
 	addr  string
 }
 
-// StartServer starts the running binary again as an echo server that sends responses of so many
+// StartServer starts the running binary again as an echo server that sends responses of response
 // bytes, on a free port of 127.0.0.1. The server ends with Close, with ctx, and when this process
 // ends for any reason, because its standard input is then at its end.
 func StartServer(ctx context.Context, response int) (*Server, error) {

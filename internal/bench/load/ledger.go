@@ -25,7 +25,7 @@ type Ledger struct {
 	foreign int64
 }
 
-// NewLedger returns a ledger for the records of a run with so many workers.
+// NewLedger returns a ledger for the records of a run with that many workers.
 func NewLedger(run uint64, workers int) *Ledger {
 	l := &Ledger{run: run}
 	for range workers {

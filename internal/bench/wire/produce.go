@@ -106,8 +106,8 @@ func (r *Requests) build(dst []byte, correlation, partition int32, value []byte)
 func (r *Requests) Reset() { r.n, r.built = 0, r.built[:0] }
 
 // Add adds a request for a partition and returns its size on the wire. A value other than nil
-// replaces that of Produce and must have the same length. Add must not be called more often than
-// slots of NewRequests.
+// replaces that of Produce and must have the same length. At most as many requests as the slots of
+// NewRequests may be added before a Reset.
 func (r *Requests) Add(correlation, partition int32, value []byte) (int, error) {
 	if value != nil && r.o.Compression != "none" && r.o.Compression != "" {
 		var err error

@@ -19,7 +19,7 @@ type classicState uint8
 const (
 	empty      classicState = iota // no members; some ids may be pending
 	preparing                      // members must join
-	completing                     // all members have joined and wait for the leader's assignment
+	completing                     // the join phase has ended; members wait for the leader's assignment
 	stable
 )
 
@@ -28,7 +28,8 @@ func (c classicState) String() string {
 }
 
 // classic is a classic group. Its record holds the state at the time the group last became stable
-// or empty. State between those points, and fields marked volatile, are lost in a reload.
+// or empty, with the present ids of static members. State between those points, and fields marked
+// volatile, are lost in a reload.
 type classic struct {
 	recorded     bool // the log has a record of it
 	state        classicState

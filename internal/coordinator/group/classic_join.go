@@ -69,7 +69,8 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 		return kerr.InvalidGroupID
 	case session < s.cfg.MinSession || session > s.cfg.MaxSession:
 		return kerr.InvalidSessionTimeout
-	// Generated member ids are 37 bytes longer than the client id or instance id.
+	// A generated member id is the client id or instance id, a dash and a random id; idSuffix is
+	// longer than dash and random id.
 	case !fits(j.ClientHost, j.ClientID+idSuffix, deref(j.req.InstanceID)+idSuffix, j.req.MemberID, j.req.ProtocolType):
 		return kerr.InvalidRequest
 	}

@@ -10,7 +10,8 @@ import (
 //	  ▲                 │  ▲                                  │                          │
 //	  └────none left────┘  └── join, leave, death, no sync ───┴──────────────────────────┘
 //
-// Records are written on the way into stable and empty.
+// Records are written on the way into stable and empty, and when a static member of a stable group
+// gets a new id.
 
 // rebalance starts a rebalance, or completes the join phase if all members have joined.
 func (s *Shard) rebalance(g *group) {
@@ -180,7 +181,7 @@ func (s *Shard) afterRemoval(g *group) {
 	}
 }
 
-// syncTimeout removes members that have joined but not synced.
+// syncTimeout removes members that have not synced, and static ones that have not joined either.
 func (s *Shard) syncTimeout(g *group) {
 	c := g.classic()
 	if c.state != completing && c.state != stable || len(c.pendingSync) == 0 {

@@ -15,8 +15,8 @@ import (
 //	target          the assignment computed for a group epoch (targetEpoch)
 //	member epoch    grows to targetEpoch once the member has revoked what it must
 //
-// A member gets a partition only when no other member owns it (owners). All of it is replicated,
-// except dirty and the caches.
+// A member gets a partition only when no other member owns it (owners). The fields before owners
+// are replicated; the others are derived from them or volatile.
 type consumer struct {
 	epoch       int32
 	hash        int64 // of the subscribed topics' metadata

@@ -8,13 +8,10 @@
 // A group has two kinds of state.
 //
 //   - Replicated: the content of records. Only apply.go changes it, both when a record is emitted
-//     and
-//
-// when one is loaded. A shard that loads the records it has emitted gets the same replicated state.
+//     and when one is loaded. A shard that loads the records it has emitted gets the same
+//     replicated state.
 //   - Volatile: waiting requests, timers, and members of a classic group between a join and the end
-//     of
-//
-// the rebalance. A reload loses it; members then get errors and join again.
+//     of the rebalance. A reload loses it; members then get errors and join again.
 //
 // Errors are Kafka's, at Kafka's level. Requests and responses are kmsg types. The broker splits
 // requests for several groups or coordinators, translates topic ids, and knows which topics exist.

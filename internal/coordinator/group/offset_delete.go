@@ -91,7 +91,7 @@ func (s *Shard) deleteGroup(id string) *failure {
 	return nil
 }
 
-// expireOffsets deletes offsets whose retention has expired, and groups of which nothing is left.
+// expireOffsets deletes offsets whose retention has expired, and groups that have nothing left.
 func (s *Shard) expireOffsets() {
 	left := maxTombstones
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
@@ -140,7 +140,7 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 
 // expired reports whether an offset's retention has expired. The retention starts when an empty
 // classic group lost its last member, otherwise at the commit. An old client may have set an
-// expiration time of its own.
+// expiration time of its own, which then applies instead.
 func (s *Shard) expired(g *group, o format.Offset) bool {
 	now := s.nowMillis()
 	if o.Expires >= 0 {

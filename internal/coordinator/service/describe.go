@@ -34,9 +34,9 @@ type GroupOffset struct {
 	Committed, End int64
 }
 
-// Describe describes a group. It returns false if this broker coordinates no group with that id. It
-// waits for the group's shard until ctx ends and then returns ctx's error; it returns
-// coordinator.ErrLoading while the shard is loading.
+// Describe describes a group. It returns false if no group has that id. It waits for the group's
+// shard until ctx ends and then returns ctx's error. It returns the errors of Submit, such as
+// coordinator.ErrLoading, or coordinator.ErrNotCoordinator if another broker leads the shard.
 func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bool, error) {
 	shard, ok := c.Partition(id)
 	if !ok {

@@ -14,7 +14,7 @@
 // the memory limit for members, and each group's lag. The meaning of the records belongs
 // to coordinator/group.
 //
-// The daemon subscribes Apply to the metadata after replicas have applied it, and calls
-// Close before it drains connections, because a request may wait for minutes. Handlers
-// call Submit and Ensure; the package knows no requests.
+// The daemon subscribes Apply to the metadata, so that it runs after the replicas' Apply.
+// It calls Stop before it drains connections, because a request may wait for minutes, and
+// Close afterwards. Handlers call Submit and Ensure; the package knows no requests.
 package service

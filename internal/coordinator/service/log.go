@@ -48,7 +48,7 @@ func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch, l
 
 const (
 	readBytes = 1 << 20
-	// waitTime bounds how long an abandoned wait stays in the purgatory.
+	// waitTime bounds a wait, so that an abandoned one does not stay in the purgatory.
 	waitTime = time.Second
 )
 
@@ -115,8 +115,8 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 	return b.LastOffset() + 1, err
 }
 
-// wait waits until the record at offset is committed, the role of the partition changes, or ctx
-// ends.
+// wait waits until the record at offset is committed, the role of the partition changes, waitTime
+// has passed, or ctx ends.
 func (l *partitionLog) wait(ctx context.Context, offset int64, epoch int32) {
 	w := &waiting{l: l, offset: offset, epoch: epoch, over: make(chan struct{})}
 	id := l.part.Log().ID()

@@ -22,8 +22,9 @@ const (
 	probeTime = time.Minute // for measuring disks
 )
 
-// ErrNoAdminPort means that the admin port is unreachable or does not know the request: it belongs
-// to another kind of broker, or to an older version.
+// ErrNoAdminPort means that no connection to the admin port can be opened, or that the port does
+// not know the request or answers in another format. Then it belongs to another kind of broker, or
+// to an older version.
 var ErrNoAdminPort = errors.New("no admin port of chronik answers there")
 
 // AdminPort is the HTTP port of a chronik broker with what Kafka's protocol does not carry;

@@ -177,7 +177,7 @@ func TestAPortThatSpeaksHTTP(t *testing.T) {
 		a := app(t, "--brokers", s.Listener.Addr().String(), "--timeout", "2s")
 		_, err := a.Connect(t.Context())
 		if ExitCode(err) != ExitUnreachable ||
-			!strings.Contains(err.Error(), "HTTP is spoken there, not Kafka's protocol; that may be the admin port") {
+			!strings.Contains(err.Error(), "the server speaks HTTP, not Kafka's protocol; that may be the admin port") {
 			t.Error(err)
 		}
 	}

@@ -15,9 +15,9 @@ const shownLosses = 20
 // Irreversible is the way back for Confirm if there is none.
 const Irreversible = "This cannot be undone."
 
-// Confirm asks whether to delete what losses lists. what names the action, "delete 2 topics"; back
-// is a sentence about how to undo it. If standard input is not a terminal, Confirm returns an error
-// unless --yes is set.
+// Confirm asks before an action. what names the action, "delete 2 topics"; losses lists what it
+// deletes or changes; back is a sentence about how to undo it. If standard input is not a terminal,
+// Confirm returns an error unless --yes is set.
 func (a *App) Confirm(what, back string, losses []string) error {
 	if a.yes {
 		return nil

@@ -104,7 +104,7 @@ func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan 
 }
 
 // errHTTP means that an HTTP server answered.
-var errHTTP = errors.New("HTTP is spoken there, not Kafka's protocol")
+var errHTTP = errors.New("the server speaks HTTP, not Kafka's protocol")
 
 // noAnswerRemedy returns a remedy if no broker answered.
 func (a *App) noAnswerRemedy(err error) string {

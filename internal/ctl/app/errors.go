@@ -21,7 +21,8 @@ const (
 // ExitCodes is the part of --help about exit codes.
 const ExitCodes = "Exit codes: 0 everything was done; 1 the broker refused, or not everything was done in time; 2 the command line, a " +
 	"variable or a\n" +
-	"file is wrong, nothing was sent; 3 no broker answered; 4 a check found a problem; 5 not confirmed, nothing was done."
+	"file is wrong, nothing was sent; 3 the broker or its admin port did not answer; 4 a check found a problem; 5 not confirmed,\n" +
+	"nothing was done."
 
 // WithCode attaches an exit code to err. It returns nil if err is nil.
 func WithCode(code int, err error) error { return cli.WithCode(code, err) }

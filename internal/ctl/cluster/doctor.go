@@ -30,11 +30,12 @@ func NewDoctor(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "Find problems, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
-		Long: "doctor runs the checks of cluster health and more. It checks from here whether each advertised address can be reached and\n" +
-			"whether the clocks agree, and it finds configs that contradict each other and groups that are stuck. It also prints the\n" +
-			"measurements of a chronik broker's checks (docs/operations.md lists them). Each finding has a remedy. bad: some records cannot be\n" +
-			"written or read. warn: a guarantee is not met, or one more failure, or more of the same, would make it bad. note: everything\n" +
-			"works as configured, but the operator should know. It exits with 4 if there are findings other than notes.",
+		Long: "doctor runs the checks of cluster health and more. It checks from this machine whether each advertised address can be\n" +
+			"reached and whether the clocks agree, and it finds configs that contradict each other and groups that are stuck. It\n" +
+			"also prints the measurements of a chronik broker's checks (docs/operations.md lists them). Each finding has a remedy.\n" +
+			"bad: some records cannot be written or read. warn: a guarantee is not met, or one more failure, or a further growth of\n" +
+			"the problem, would make it bad. note: everything works as configured, but the operator should know. It exits with 4 if\n" +
+			"there are findings other than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.wait < 0 || f.wait > time.Hour {
 				return app.Usage("--wait %v is not between 0s and 1h", f.wait)
@@ -48,7 +49,7 @@ func NewDoctor(a *app.App) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&f.probe, "probe-disk", false,
-		"let the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
+		"let the broker measure fdatasync on its disks: a few seconds of small writes to unnamed files")
 	c.Flags().DurationVar(&f.wait, "wait", 3*time.Second, "how long to watch groups for progress")
 	return c
 }

@@ -35,9 +35,9 @@ func explain(a *app.App) *cobra.Command {
 		Use: "explain TOPIC", Short: "Explain what an acknowledgement guarantees in a topic", Args: app.Args(1, 1, "one topic"),
 		ValidArgsFunction: a.Topics(1),
 		Example:           "  chronikctl profile explain orders",
-		Long: "explain says what an acknowledgement guarantees for a topic with its present profile, replicas and min.insync.replicas, for\n" +
-			"each value of acks. If chronik's admin port answers, it adds measurements: how many records shared a sync, how long syncs\n" +
-			"took.",
+		Long: "explain says what an acknowledgement guarantees for a topic with its current profile, replicas and\n" +
+			"min.insync.replicas, for each value of acks. If chronik's admin port answers, it adds measurements: how many records\n" +
+			"shared a sync, how long syncs took.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			f, err := gather(ctx, adm, names[0])
 			if err != nil {

@@ -22,7 +22,7 @@ type move struct {
 	To        int64  `json:"new"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
-	Note      string `json:"note,omitempty"` // why New is not the requested offset
+	Note      string `json:"note,omitempty"` // why To is not the requested offset
 	Error     string `json:"error,omitempty"`
 }
 
@@ -32,9 +32,10 @@ func reset(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"),
 		ValidArgsFunction: a.Groups(1),
-		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms, --dry-run\n" +
-			"only lists. Without --topic it resets all topics of which the group has offsets. If a partition does not have an offset,\n" +
-			"reset uses its start or end. The group must have no members, because they would commit their own offsets.",
+		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms,\n" +
+			"--dry-run only lists. Without --topic it resets all topics for which the group has offsets. If a partition does not\n" +
+			"have an offset, reset uses its start or end. The group must have no members, because they would commit their own\n" +
+			"offsets.",
 		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
 			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -46,7 +46,7 @@ func (w *resetFlags) flags(c *cobra.Command, a *app.App) {
 	f.BoolVar(&w.earliest, "to-earliest", false, "read all records again")
 	f.BoolVar(&w.latest, "to-latest", false, "read only new records")
 	f.Int64Var(&w.offset, "to-offset", 0, "continue at this offset")
-	f.StringVar(&w.time, "to-time", "", "continue at the first record that is not older than this time, or than 5m, 2h, 7d ago")
+	f.StringVar(&w.time, "to-time", "", "continue at the first record that is not older than this time; 5m, 2h or 7d for that long ago")
 	f.Int64Var(&w.shift, "shift-by", 0, "continue this many offsets later, or earlier if negative")
 	f.StringVar(&w.file, "from-file", "",
 		"file with lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes it")

@@ -34,8 +34,8 @@ type member struct {
 	Assignment map[string][]int32 `json:"assignment"`
 }
 
-// partition is a partition of one of the group's topics: those with a committed offset or an
-// assignment.
+// partition is a partition of one of the group's topics. A topic is the group's if the group has a
+// committed offset in it, or a member is assigned a partition of it.
 type partition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`

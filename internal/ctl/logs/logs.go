@@ -30,11 +30,10 @@ import (
 // New returns the command log.
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("log", "Inspect, verify and repair a data directory that no broker uses", dump(a), verifyCommand(a), repairCommand(a))
-	c.Long = "log works on files, without a broker. --dir names a data directory or a log directory. --config names chronikd's " +
-		"settings file,\n" +
-		"of which log uses data.dir, log.dirs and journal.dirs. dump prints what the directory holds. verify reports what is damaged, what\n" +
-		"a start would do about it and what would be missing. repair does what a start does not, on request and after a copy. docs/log.md\n" +
-		"lists every kind of damage."
+	c.Long = "log works on files, without a broker. --dir names a data directory or a log directory. --config names chronikd's\n" +
+		"settings file, from which log reads data.dir, log.dirs and journal.dirs. dump prints what the directory holds. verify\n" +
+		"reports what is damaged, what a start would do about it and what would be missing. repair repairs damage that a start\n" +
+		"does not repair, on request and after a backup. docs/log.md lists every kind of damage."
 	return app.Local(c)
 }
 

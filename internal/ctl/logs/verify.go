@@ -20,10 +20,10 @@ func verifyCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing",
 		Args: app.Args(0, 0, "no argument; --dir says where"),
-		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists each damage with\n" +
-			"its place, what a start would do about it, where each partition would end, and which acknowledged records would be missing. It\n" +
-			"changes nothing, but no broker can start on the directory meanwhile. It also lists what a start heals, which is no reason for\n" +
-			"concern. It exits with 4 if it finds anything else.",
+		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists\n" +
+			"each damage with its place, what a start would do about it, where each partition would end, and which acknowledged\n" +
+			"records would be missing. It changes nothing, but no broker can start on the directory meanwhile. It also lists the\n" +
+			"damage that a start repairs automatically, which is no reason for concern. It exits with 4 if it finds anything else.",
 		Example: "  chronikctl log verify --dir /var/lib/chronik\n  chronikctl log verify --config /etc/chronik/chronikd.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := w.find(cmd)

@@ -29,10 +29,11 @@ func NewConsume(a *app.App) *cobra.Command {
 	var o consumeOptions
 	c := &cobra.Command{
 		Use: "consume TOPIC...", Short: "Print the records of topics",
-		Long: "consume prints the records of topics up to the end that they have when it starts. With --follow it continues until it\n" +
-			"is interrupted. Records of one partition come in order. Several topics: each line starts with its topic. With --group it\n" +
-			"reads as a member of that group and commits the offsets of the records that it printed. If a partition cannot be read,\n" +
-			"consume reads the others, names it at the end, and exits with 1.\n\n" + formatHelp,
+		Long: "consume prints the records of topics up to the end that the topics have when the command starts. With --follow it\n" +
+			"continues until it is interrupted. Records of one partition come in order. If consume reads several topics, each line\n" +
+			"starts with its topic. With --group it reads as a member of that group and commits the offsets of the records that it\n" +
+			"printed. If a partition cannot be read, consume reads the others, reports the partition at the end, and exits with 1.\n\n" +
+			formatHelp,
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
 			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume --regex 'orders-.*' --follow\n" +
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",

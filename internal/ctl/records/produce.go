@@ -72,8 +72,8 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 }
 
 // checkTopic returns the partitions of the topic that accept no records. If the topic does not
-// exist, its name may be mistyped: a person at a terminal has to confirm that produce creates it,
-// anybody else gets a note.
+// exist, its name may be mistyped: a person at a terminal must confirm that produce creates it.
+// Without a terminal checkTopic only prints a note.
 func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own metadata request would create the topic
 	t := kmsg.NewMetadataRequestTopic()

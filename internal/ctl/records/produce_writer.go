@@ -23,7 +23,7 @@ type writer struct {
 	o          *produceOptions
 	bar        *output.Bar
 	lastErrors *lastErrors
-	// patience is how long the broker may acknowledge nothing while records are in flight.
+	// timeout is how long the broker may acknowledge nothing while records are in flight.
 	timeout time.Duration
 
 	broken chan struct{} // closed by the first failure

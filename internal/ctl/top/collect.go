@@ -105,7 +105,8 @@ func (k *collector) groups(ctx context.Context, s *sample) error {
 	return nil
 }
 
-// admin queries the admin port.
+// admin queries the admin port. The caller counts an error as a failure of the sample only if the
+// settings name the port, or if a port answered.
 func (k *collector) admin(ctx context.Context, s *sample) error {
 	if k.port == nil {
 		return errors.New("no admin port is known, so clients and requests are unknown; give it with --admin")

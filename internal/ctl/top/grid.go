@@ -185,7 +185,7 @@ func formatCount(v float64) string {
 	return fmt.Sprintf("%.2fG", v/1e9)
 }
 
-// signed is many with a plus sign for growth.
+// signed is formatCount with a plus sign for growth.
 func signed(v float64) string {
 	if v > 0 {
 		return "+" + formatCount(v)

@@ -34,10 +34,10 @@ func New(a *app.App) *cobra.Command {
 	var once, internal bool
 	c := &cobra.Command{
 		Use: "top", Short: "Show brokers, topics, groups and clients with their rates", Args: app.Args(0, 0, "no argument"),
-		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and repeats after each interval. Keys sort, pause\n" +
-			"and select; ? lists them, q quits. It waits for a broker that is away. With --once, -o json or -o yaml, or if standard output\n" +
-			"is not a terminal, it measures one interval, prints all tables and exits. Clients and the requests of brokers require\n" +
-			"chronik's admin port (--admin).",
+		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and repeats after each interval. Keys sort,\n" +
+			"pause and select; ? lists them, q quits. If a broker is unavailable, top waits for it. With --once, -o json or -o\n" +
+			"yaml, or if standard output is not a terminal, it measures one interval, prints all tables and exits. Clients and the\n" +
+			"requests of brokers require chronik's admin port (--admin).",
 		Example: "  chronikctl top\n  chronikctl top --once --interval 5s\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every := interval.Value()

@@ -51,7 +51,7 @@ func create(a *app.App) *cobra.Command {
 	f.Int32VarP(&w.partitions, "partitions", "p", -1, "number of partitions; -1 is the broker's default")
 	f.Int16VarP(&w.replication, "replication-factor", "r", -1, "copies of each partition; -1 is the broker's default")
 	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; repeatable")
-	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic exists")
+	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic already exists")
 	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)
 	return c
 }

@@ -86,9 +86,13 @@ func (l *loader) define(broker []Def) error {
 // put sets a value from one source, which overrides those of earlier sources. If the setting's name
 // ends in a unit, the value may have another one.
 func (l *loader) put(source, name, value string) {
-	value = plainNumber(name, value)
+	given := value
+	value = plainNumber(name, given)
 	if check := l.defs[name].Check; check != nil {
 		if err := check(value); err != nil {
+			if value != given { // the operator must find the value in the source
+				err = fmt.Errorf("%q: %w", given, err)
+			}
 			l.add(source, name, err.Error())
 			return
 		}

@@ -399,9 +399,9 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
 		{
 			"written",
-			Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}},
+			Facts{Settings: Settings{Profile: "os", Lost: "records in the page cache may be lost"}, Weaker: []string{"a"}},
 			[]string{
-				"note profile os: it is the default and acknowledges records that a power failure can lose: what the page cache held may be lost",
+				"note profile os: it is the default and acknowledges records that a power failure can lose: records in the page cache may be lost",
 			},
 		},
 		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},

@@ -18,7 +18,7 @@ func diskChecks() []Check {
 		{Name: "shared_disk", run: checkSharedDisk,
 			Doc: "Log directories on the same disk: they fail together, which `log.dirs` is meant to avoid."},
 		{Name: "sync", run: checkSyncs,
-			Doc: "The measured fdatasync latency of each journal, which profile suits it, and whether a disk can be that fast."},
+			Doc: "The measured fdatasync latency of each journal, which profile suits it, and whether the latency is too low for a disk that really syncs."},
 		{Name: "journal", run: checkJournals,
 			Doc: "How full each journal is, and whether its file system can hold its maximum size: at the limit producers wait."},
 		{Name: "space", run: checkSpace,
@@ -37,7 +37,7 @@ const (
 	quickSync   = 5 * time.Millisecond   // below it, sync costs little
 	slowSync    = 20 * time.Millisecond  // above it, producers notice every sync
 	rareSync    = 250 * time.Millisecond // as in the alert ChronikSyncSlow
-	lonely      = 5                      // records of a batch that hardly shares its sync
+	lonely      = 5                      // records of a group commit that hardly shares its sync
 
 	fullJournal = 0.8  // of its limit
 	littleSpace = 0.05 // of a file system without a disk guard

@@ -18,7 +18,7 @@ import (
 
 // Intervals of a Monitor, and limits of waiting for it.
 const (
-	// quickEvery bounds how long a fault stays unreported.
+	// quickEvery bounds how long a fault stays unreported, unless only slow facts show it.
 	quickEvery = 2 * time.Second
 	// slowEvery is the interval of facts whose source may wait for a disk.
 	slowEvery = time.Minute
@@ -188,8 +188,9 @@ func (m *Monitor) Report(ctx context.Context) *health.Report {
 	return m.Last()
 }
 
-// Speak runs the checks, waits for the slow facts, and starts to log findings: a start that fails
-// logs only its error. It returns an error if ctx ends or the Monitor was stopped.
+// Speak waits for the slow facts, starts to log findings, and runs the checks. Until then nothing
+// is logged, because a start that fails logs only its error. Speak returns an error if ctx ends or
+// the Monitor was stopped.
 func (m *Monitor) Speak(ctx context.Context) error {
 	select {
 	case <-m.aware:

@@ -28,8 +28,8 @@ type group struct {
 	bytes    int
 }
 
-// run is the committer's goroutine. After a failure it continues, with that failure or a new
-// generation.
+// run is the committer's goroutine. After a failure it continues to answer requests: with that
+// failure, until it has begun a new generation.
 func (s *Store) run() {
 	defer close(s.ended)
 	for {

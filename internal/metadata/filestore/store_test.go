@@ -136,8 +136,8 @@ func TestContentSurvivesReopening(t *testing.T) {
 	wantDump(t, open(t, fsys), "@10 /k0=x@2 /k1=x@4 /k2=x@6 /k3=x@8 /k4=x@10 /n=4@9")
 }
 
-// A hundred waiting transactions share one slow sync. Each sees those before it in the group, so
-// all but one conflict.
+// A hundred waiting transactions share one slow sync, even if they conflict: each sees those before
+// it in the group, so only one of them can create the same key.
 func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)

@@ -95,7 +95,7 @@ func (s *Store) WriteAll(state *State) error {
 }
 
 // WriteEach commits a whole state: the logs, and the header, which it requests after the last log.
-// Only one log at a time is in memory, because many logs with many producers need much of it.
+// Only one log at a time is in memory, because many logs with many producers would need too much.
 func (s *Store) WriteEach(logs iter.Seq[*Log], header func() Header) error {
 	s.all = true
 	clear(s.known)

@@ -77,7 +77,7 @@ func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err erro
 }
 
 // free reports whether a batch has no effect: it belongs to an aborted transaction, or it is a
-// marker of a transaction without records.
+// marker of a transaction of which no records are left.
 func (f *Filter) free(b record.Batch) (bool, error) {
 	if b.Control() {
 		return f.Transactions.Marker(b)

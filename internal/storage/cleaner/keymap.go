@@ -17,9 +17,10 @@ const (
 	MinMapBytes = shards * firstSize * EntryBytes
 )
 
-// KeyMap maps keys to the last offset of each. It identifies a key by 128 bits of its SHA-256. With
-// a collision, compaction would remove one of the keys; it neither happens by chance nor can be
-// constructed. The map grows with its keys up to a budget. It is used by one goroutine.
+// KeyMap maps keys to the last offset of each. It identifies a key by 128 bits of its SHA-256. If
+// two keys had the same bits, compaction would remove one of them; such keys neither occur by
+// chance nor can be constructed. The map grows with its keys up to a budget in bytes. Only one
+// goroutine may use it.
 //
 // It consists of tables with open addressing that are at most three quarters full. Since one table
 // grows at a time, growing needs the memory of one of them twice, not of all.

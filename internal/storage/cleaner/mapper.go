@@ -16,7 +16,8 @@ type Mapper struct {
 	// Transactions starts at the first dirty offset.
 	Transactions *Transactions
 
-	// End is the offset behind the mapped records. Last is the offset before End.
+	// End is the offset behind the mapped records. Last is the last offset of the last mapped
+	// batch; if the map is full, it is the offset before End.
 	End, Last int64
 }
 

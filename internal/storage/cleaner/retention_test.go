@@ -122,9 +122,9 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// For random logs, retention removes the beginning of a log and nothing above the high watermark. A
-// part younger than retention.ms is removed only for its size, and then retention.bytes stay. For
-// the first part that stays no reason applies.
+// For random logs, retention removes the beginning of a log and nothing above the high watermark.
+// It removes a part younger than retention.ms only because of its size, and then keeps at least
+// retention.bytes. For the first part that it keeps, no reason to remove it applies.
 func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		specs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) spec {

@@ -27,7 +27,7 @@ const (
 	autoHigh = 10 << 30
 )
 
-// stride is the minimum number of appended bytes between two measurements.
+// stride is the minimum number of bytes that may be appended before the next measurement is due.
 const stride = 1 << 20
 
 // Level determines who may write to a log directory.

@@ -152,6 +152,20 @@ func (f *file) close() error {
 	return f.f.Close()
 }
 
+// end syncs the file if it has to be synced, and closes it. No lock may be held: both may wait for
+// the disk.
+func (f *file) end() error {
+	if f.dirty { // a file is synced before the next one begins
+		if err := f.sync(); err != nil {
+			return err
+		}
+	}
+	if err := f.close(); err != nil {
+		return fmt.Errorf("close %s: %w", f.name, err)
+	}
+	return nil
+}
+
 // dead reports whether a write or datasync has failed.
 func (f *file) dead() bool { return f.failed.Load() }
 

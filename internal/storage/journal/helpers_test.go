@@ -204,7 +204,8 @@ func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry
 	return &Entry{Stream: s, Type: Batches, Payload: payload, PrevEnd: at, NextEnd: at + 1, Records: 1, Profile: p, Owner: o}
 }
 
-// frames scans the journal and returns the frames of the chain, whose LSNs it checks to be dense.
+// frames scans the journal and returns the frames of the chain. It checks that their LSNs are
+// dense.
 func frames(fsys vfs.FS, from Position) ([]Frame, Extent, error) {
 	var all []Frame
 	ext, err := scan(&reader{fs: fsys, dir: testDir, id: testID}, from, func(f Frame) error {

@@ -18,8 +18,8 @@ var ErrStopped = errors.New("journal is stopped")
 // ErrDropped is passed to the owners of entries that Drop removed.
 var ErrDropped = errors.New("entry was dropped before it was written")
 
-// Options configure a journal; the log directory that owns it provides them. Of the functions, only
-// Absent may be nil.
+// Options configure a journal; the log directory that owns it provides them. Before Resume, all
+// functions but Absent must be set; Absent may be nil.
 type Options struct {
 	FS  vfs.FS
 	Dir string
@@ -44,7 +44,7 @@ type Options struct {
 	// UnsyncedBytes bounds the payload bytes that are written but not synced because no entry's
 	// profile asks for a datasync; beyond it the journal syncs on its own. Default 8 MiB.
 	UnsyncedBytes int64
-	// Synced is called after every datasync with the entries that it made durable.
+	// Synced is called after every datasync that made entries durable, with their statistics.
 	Synced func(GroupStats)
 	// DurableThrough is called after a datasync that made entries durable whose owners received
 	// Written: all such entries up to the LSN are durable. It is called in order with the calls to
@@ -118,10 +118,10 @@ const (
 	closed
 )
 
-// writeMax bounds the bytes that one write, and the datasync after it, covers. A request of a bulk
-// load may contain 8 MiB for many partitions and is answered when the last of them is durable. With
-// 16 partitions, 1 MiB gave 622 MB/s and 4 MiB gave 695; 8 MiB gave no more. A request that arrives
-// meanwhile waits for one such write.
+// writeMax bounds the bytes of one write. Only a group whose entries may all wait takes several
+// writes. A request of a bulk load may contain 8 MiB for many partitions and is answered when the
+// last of them is durable. With 16 partitions, 1 MiB gave 622 MB/s and 4 MiB gave 695; 8 MiB gave
+// no more. A request that arrives meanwhile waits for one such write.
 const writeMax = 4 << 20
 
 // Journal is the journal of one log directory. All methods may be called concurrently unless they
@@ -232,7 +232,7 @@ func (j *Journal) Sync() {
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
 
 // Pulse returns the number of completed writes and datasyncs, and reports whether one is running or
-// due. If one stays due and the number does not change for long, the journal or its disk hangs.
+// due. If that remains so for long and the number does not change, the journal or its disk hangs.
 // Entries whose profile lets them wait for others are not due.
 func (j *Journal) Pulse() (progress uint64, waiting bool) {
 	j.mu.Lock()

@@ -81,11 +81,10 @@ func (j *Journal) Resume() error {
 func (j *Journal) Release(at Position) { j.space.release(at.File) }
 
 // Rotate makes the next write begin a new file, so that a clean stop leaves a journal whose needed
-// part is empty. It waits until the group being written is durable and every owner of an earlier
-// entry has been notified: a checkpoint that names the new file must cover all acknowledged
-// entries. Rotate fails if the journal has failed or fails meanwhile: the new file would otherwise
-// declare lost entries durable. No entry may be queued, and no Owner may call Rotate. The caller
-// must then call Resume or Close.
+// part is empty. It waits until every written entry is durable and its owner has been notified: a
+// checkpoint that names the new file must cover all acknowledged entries. Rotate fails if the
+// journal has failed or fails meanwhile: the new file would otherwise declare lost entries durable.
+// No entry may be queued, and no Owner may call Rotate. The caller must then call Resume or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
 	for j.busy || j.notifying.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {

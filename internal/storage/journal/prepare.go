@@ -104,7 +104,7 @@ func (s *space) extend(f *file, n int64) (bool, error) {
 // dispose closes a file that was created and never used. The caller must hold names.
 func (s *space) dispose(f *file) {
 	dead := f.dead()
-	_ = f.close() // no needed frame is in it
+	_ = f.close() // it holds no needed frame
 	s.retire(f.name, f.zeroed.Load(), dead || f.capacity != s.opt.FileSize)
 }
 

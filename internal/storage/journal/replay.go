@@ -189,8 +189,8 @@ func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error
 	return r.Valid && (r.First == at.LSN || at.LSN == 0) && !ok, err
 }
 
-// Empty reports whether no file holds a frame of any use. A file without a durable header stems
-// from a first start that was interrupted.
+// Empty reports whether no file holds a frame, not even one of an earlier use of the file. A file
+// without a durable header stems from a first start that was interrupted.
 func (j *Journal) Empty() (bool, error) {
 	r, empty := j.reader(), true
 	err := r.each(0, func() (bool, error) {

@@ -40,7 +40,7 @@ type space struct {
 
 	mu      sync.Mutex
 	live    []*file // oldest first; the last one is cur unless cur is nil
-	cur     *file   // the current file; nil while the journal is stopped
+	cur     *file   // the current file; nil before the first Fresh, and after a failure until Fresh
 	next    *file   // prepared: named, and zeroed if it is new
 	free    []spare // no longer needed
 	maxSeq  uint64
@@ -139,16 +139,11 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 	if s.next == nil {
 		return nil, fmt.Errorf("no journal file is prepared: %w", s.lastErr)
 	}
-	if cur.dirty { // a file is synced before the next one begins
-		s.mu.Unlock()
-		err := cur.sync()
-		s.mu.Lock()
-		if err != nil {
-			return nil, err
-		}
-	}
-	if err := cur.close(); err != nil {
-		return nil, fmt.Errorf("close %s: %w", cur.name, err)
+	s.mu.Unlock()
+	err := cur.end()
+	s.mu.Lock()
+	if err != nil {
+		return nil, err
 	}
 	s.next.first, s.next.id = first, s.opt.ID
 	s.setCurrentLocked(s.next)
@@ -194,11 +189,12 @@ func (s *space) prepareAhead(f *file) {
 // abandon stops using the current file after a failure.
 func (s *space) abandon() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cur != nil {
-		_ = s.cur.latch(errDeadFile)
-		_ = s.cur.close() // nothing is written to it again
-		s.cur = nil
+	cur := s.cur
+	s.cur = nil
+	s.mu.Unlock()
+	if cur != nil {
+		_ = cur.latch(errDeadFile)
+		_ = cur.close() // nothing is written to it again
 	}
 }
 

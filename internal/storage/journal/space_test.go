@@ -2,10 +2,12 @@ package journal
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // At the size limit entries wait, the journal requests a sweep, carried entries can still be
@@ -46,6 +48,37 @@ func TestLimitAndRelease(t *testing.T) {
 		o.verify(t)
 		ok(t, j.Close())
 	})
+}
+
+// Closing a file may wait for the disk, which may also be busy with zeros for the file. Every
+// append asks Stalled, which must not wait meanwhile.
+func TestAFileIsClosedWithoutALock(t *testing.T) {
+	for name, op := range map[string]errfs.Op{"next file": 0, "after an error": errfs.Datasync} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys := errfs.New(memory(t))
+			j := open(t, fsys, nil)
+			s, o := newStream(1), newRecorder()
+			ok(t, j.Submit(nil, entry(s, 0, 100, eager, o)))
+			synctest.Wait()
+			hold, closing := make(chan struct{}), make(chan struct{})
+			fsys.Add(errfs.Rule{Ops: errfs.Close, Count: 1, Before: func(errfs.Call) { close(closing); <-hold }})
+			if op != 0 {
+				fsys.Add(errfs.Rule{Ops: op, Count: 1, Err: syscall.EIO})
+			}
+			for i := range 20 {
+				_ = j.Submit(nil, entry(s, int64(i+1), 9000, eager, o)) // refused after the error
+			}
+			<-closing
+			if j.space.mu.TryLock() {
+				j.space.mu.Unlock()
+			} else {
+				t.Errorf("%s: Stalled waits until the file is closed", name)
+			}
+			close(hold)
+			synctest.Wait()
+			ok(t, j.Close())
+		})
+	}
 }
 
 // An entry larger than a file gets a file of its own, and the chain of files stays readable

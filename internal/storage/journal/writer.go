@@ -154,7 +154,7 @@ func (j *Journal) writeAndSync(tell func(batch)) {
 	}
 }
 
-// freeLocked ends being busy. It also clears noSpace: space may have become available, and the
+// freeLocked clears busy. It also clears noSpace: space may have become available, and the
 // wake-up for it lost, while a caller of WriteGroup was busy.
 func (j *Journal) freeLocked() {
 	j.busy, j.noSpace = false, false

@@ -278,7 +278,7 @@ func (s *State) expired(p *producer, now int64) bool {
 func (s *State) limit() int { return cmp.Or(s.Limit, DefaultLimit) }
 
 // Expire forgets every producer that was idle for Expiry. It checks all of them, for a rebuilt
-// state: the timestamps of batches may not increase along a log.
+// state: the timestamps of batches need not increase along a log.
 func (s *State) Expire(now time.Time) {
 	for _, p := range s.ids {
 		if s.expired(p, now.UnixMilli()) {

@@ -48,7 +48,7 @@ type Checked struct {
 // Check reads the first size bytes of a segment's file of batches, without changing it, and calls
 // fn for every valid batch, in order. limit is above all possible offsets. Check compares the
 // indexes with the batches too, unless the file is waiting to replace another. It uses the memory
-// of the largest batch and of the indexes. Unreadable bytes are an error.
+// of the largest batch and of the indexes. Damage is not an error; a failed read is one.
 func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn func(pos int64, b record.Batch) error) (Checked, error) {
 	s := newSegment(nil, dir, base)
 	if waiting {

@@ -77,8 +77,9 @@ func (s *Segment) noteTime() {
 	}
 }
 
-// SaveIndex writes the entries that the index files lack, unless the segment is not installed. The
-// files are caches: after a failure they are rewritten later, and lookups take longer.
+// SaveIndex writes the entries that the index files lack. It does nothing for a segment that is not
+// installed. The files are caches: after a failure they are rewritten later, and lookups take
+// longer.
 func (s *Segment) SaveIndex() {
 	s.saving.Lock()
 	defer s.saving.Unlock()

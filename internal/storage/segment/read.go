@@ -95,8 +95,8 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 }
 
 // find returns the position and size of the batch that holds offset, or of the first one after it;
-// size 0 means that there is none. The header of the following batch must confirm a batch after
-// offset: no checksum covers its base offset.
+// size 0 means that there is none. find checks a batch after offset against the header of the next
+// batch, because no checksum covers its base offset.
 func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	x := s.complete(h)
 	err = s.walk(h, s.start(h, &x, offset), true, func(b record.Batch, at, n int64) bool {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrReplaced means that a compacted segment has taken the place of this one. Readers must find the
-// new segment and repeat the read.
+// ErrReplaced means that a compacted segment has taken the place of this one, or that the segment
+// was truncated during the call. Readers must find the current segment and repeat the read.
 var ErrReplaced = errors.New("segment was replaced")
 
 // CleanedSuffix and SwapSuffix end the names of a segment that a compaction writes: while it is

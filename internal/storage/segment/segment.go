@@ -39,7 +39,7 @@ type Segment struct {
 	dir   string
 	files *Files
 
-	stage    atomic.Int32 // which of the names stages the file has
+	stage    atomic.Int32 // index in stages of the suffix of the file's name
 	renaming atomic.Bool  // the file is being renamed
 	replaced atomic.Bool  // another segment has taken the file's place, or is about to
 
@@ -80,9 +80,9 @@ func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, 
 	return create(files, dir, base, preallocate, false)
 }
 
-// Renew is Create for recovery: a leftover file of that name holds nothing valid and has no
-// readers, so Renew truncates it instead of replacing it. Without its journal, ext4 is slow at
-// creating as many files as were just removed.
+// Renew is Create for recovery. A leftover file of that name has no readers and holds nothing
+// valid, even if a crash brings its bytes back, so Renew truncates it instead of replacing it. ext4
+// without a journal is slow at creating files when it has just removed as many.
 func Renew(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
 	return create(files, dir, base, preallocate, true)
 }

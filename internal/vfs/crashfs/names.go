@@ -76,7 +76,6 @@ func (f *FS) changed(c nameChange) {
 // commit makes the pending changes in dir durable, and earlier changes elsewhere that they depend
 // on: a file system journal commits a rename between two directories as one transaction, and never
 // before earlier changes of the same name or file.
-// transaction, and never before what the same name or file went through earlier.
 func (f *FS) commit(dir *node) {
 	slots := map[slot]bool{} // the changes of a file form a chain of slots
 	needed := make([]bool, len(f.pending))

@@ -99,9 +99,9 @@ type Rule struct {
 	Path string
 	// When, if set, must return true too. It must not call the FS.
 	When func(Call) bool
-	// From is the number of the first matching call that fails, counted from 1; 0 means 1.
+	// From is the number of the first matching call on which the rule acts, from 1; 0 means 1.
 	From int
-	// Count is the number of calls that fail; 0 means all from From on.
+	// Count is the number of calls on which the rule acts; 0 means all from From on.
 	Count int
 
 	// Before, if set, runs before the call, which waits for it, so a test can hold up a call. No

@@ -110,8 +110,9 @@ func (u *uniform) assignRest() {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return u.count[a] - u.count[b] })
-	// order stays sorted by count: the member that gets a partition is the last one with its count,
-	// and then precedes all others with the new count.
+	// Partitions go round by round to the members in order. A round ends before the first member
+	// that has more than order[0], so that each partition goes to a member with the fewest, and
+	// order is sorted again when the next round begins.
 	at := 0
 	u.unowned(func(p partition) {
 		if at > 0 && (at == len(order) || u.count[order[at]] > u.count[order[0]]) {

@@ -1,0 +1,29 @@
+package storage
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// Finishing a swap frees disk space. Once its checkpoint is durable, no other checkpoint must be
+// needed for that: on a full disk, none can be written.
+func TestASwapIsFinishedOnAFullDisk(t *testing.T) {
+	fs := errfs.New(crashfs.New(1))
+	d, l := compactLog(t, fs, "sync", func(o *Options) { o.Cleaning.Backoff = 1 << 60 })
+	set(t, l, 100, "a")
+	set(t, l, 10, "b")
+	removal := fs.Add(errfs.Rule{Ops: errfs.Remove, Path: "/d/t-0/*.log", Err: syscall.EIO})
+	if !d.compactNext() || removal.Hits() == 0 {
+		t.Fatal("no swap failed")
+	}
+	before := len(files(t, l, segment.LogSuffix))
+	full := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint*/*", Err: syscall.ENOSPC})
+	removal.Off()
+	eventually(t, "the old segments are removed", func() bool { return len(files(t, l, segment.LogSuffix)) < before })
+	full.Off()
+	eventually(t, "the log takes records", func() bool { return l.Err() == nil })
+}
