@@ -64,12 +64,9 @@ func (r *reader) begin(kind byte) (err error) {
 func (r *reader) fill(off, n int64) ([]byte, error) {
 	p, err := r.in.Fill(off, n)
 	if err == nil && int64(len(p)) < min(n, r.in.Size-off) {
-		err = io.ErrUnexpectedEOF
+		err = fmt.Errorf("read %s: %w", r.name, io.ErrUnexpectedEOF)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", r.name, err)
-	}
-	return p, nil
+	return p, err // the errors of a file name it
 }
 
 func (r *reader) close() { _ = r.in.File.Close() } // it was only read
@@ -135,7 +132,7 @@ func (r *reader) isValid(off int64) (bool, error) {
 		return false, nil
 	}
 	if _, err := r.in.File.ReadAt(h[:], off); err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read %s: %w", r.name, err)
+		return false, err
 	}
 	n := h.length()
 	if !h.isFrame() || n > r.in.Size-off-frameSize {
@@ -143,7 +140,7 @@ func (r *reader) isValid(off int64) (bool, error) {
 	}
 	sum := checksum(r.id.sum(h[:]))
 	if _, err := io.Copy(&sum, io.NewSectionReader(r.in.File, off+frameSize, n)); err != nil {
-		return false, fmt.Errorf("read %s: %w", r.name, err)
+		return false, err
 	}
 	return uint32(sum) == h.checksum(), nil
 }
