@@ -197,7 +197,8 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	b.health.Add(observe.DirFacts(r.storage, b.unopened(r), r.measured, b.probes))
+	unopened := b.unopened(r)
+	b.health.Add(observe.DirFacts(r.storage, unopened, r.measured, b.probes))
 	if b.fs == vfs.OS() {
 		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
 	}
@@ -205,7 +206,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
 	}
-	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs()))
+	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs(), unopened))
 }
 
 // openPartitions subscribes the replicas and the group coordinator to the metadata: its content and

@@ -163,3 +163,37 @@ func TestAFileSystemThatHangsHoldsNoScrape(t *testing.T) {
 	}
 	close(free)
 }
+
+// The gauge and the finding report a log directory that accepts no records, whatever the cause, and
+// one that accepts records again.
+func TestTheGaugeReportsEveryCauseForWhichADirectoryAcceptsNoRecords(t *testing.T) {
+	for name, rule := range map[string]errfs.Rule{
+		"the journal fails":                {Ops: errfs.Datasync | errfs.Create, Path: "/one/journal/*", Err: syscall.EIO},
+		"the journal cannot grow":          {Ops: errfs.Create, Path: "/one/journal/*", Err: syscall.ENOSPC},
+		"the journal is full, sweeps fail": {Ops: errfs.Write | errfs.Create, Path: "/one/checkpoint*/*", Err: syscall.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := errfs.New(vfs.Memory())
+			b, ask := startHere(t, errs, "log.dirs=/one")
+			fill(t, b, "t", 1, 1)
+			c := client(t, b)
+			value := make([]byte, 512<<10)
+			becomes := func(line string) {
+				t.Helper()
+				eventually(t, line, func() bool {
+					c.TryProduce(t.Context(), &kgo.Record{Topic: "t", Value: value}, nil)
+					text, err := prometheusText(b)
+					return err == nil && strings.Contains(text, line+"\n")
+				})
+			}
+			becomes(`chronik_log_dir_online{dir="/one"} 1`)
+			fault := errs.Add(rule)
+			becomes(`chronik_log_dir_online{dir="/one"} 0`)
+			if text := found(t, ask); !strings.Contains(text, "bad log_dir log directory /one: it accepts no records") {
+				t.Errorf("no finding in\n%s", text)
+			}
+			fault.Off()
+			becomes(`chronik_log_dir_online{dir="/one"} 1`)
+		})
+	}
+}

@@ -28,7 +28,7 @@ func commitAdvice() map[string]string {
 
 func dirAdvice() map[string]string {
 	return map[string]string{
-		nameDirOnline:       "0: the directory could not be opened at startup, or its journal failed and is being reopened; its partitions reject records. The log and `/readyz` report the reason. Check the disk.",
+		nameDirOnline:       "0: the directory could not be opened at startup, its journal failed and is being reopened, or its journal has no space. Its partitions reject records. The log and `/readyz` report the reason. Check the disk. The series begins after recovery.",
 		nameOpenFiles:       "",
 		nameDirFree:         "Approaches `chronik_log_dir_min_free_bytes`: shorten retention, delete topics or records, or enlarge the disk before producers are stopped.",
 		nameDirMinFree:      "",

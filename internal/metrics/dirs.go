@@ -5,6 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // Dir describes one log directory, for one scrape.
 type Dir struct {
 	Path          string
+	Online        bool   // it accepts records
+	Unopened      bool   // it could not be opened at startup; only Path is set
 	JournalBytes  int64  // part of the journal that recovery would read
 	JournalLimit  int64  // size limit of the journal
 	DeferredBytes int64  // record bytes in the journal and not yet in segments
@@ -21,6 +23,7 @@ type Dir struct {
 // RegisterDirs registers the state of the log directories. Every scrape calls source.
 func RegisterDirs(reg prometheus.Registerer, source func() []Dir) error {
 	var s scraped
+	online := s.gauge(nameDirOnline, "1 while the log directory accepts records, otherwise 0.", "dir")
 	journal := s.gauge(nameJournalBytes, "Bytes of the journal that recovery would read now.", "dir")
 	limit := s.gauge(nameJournalLimit, "Size of the journal, in bytes, at which commits wait.", "dir")
 	deferred := s.gauge(nameDeferredBytes, "Record bytes that are in the journal and not yet in segments.", "dir")
@@ -35,6 +38,11 @@ func RegisterDirs(reg prometheus.Registerer, source func() []Dir) error {
 		"0: records are accepted; 1: too little space is free for those of clients; 2: also for those of internal topics.", "dir")
 	s.read = func(send sendFunc) {
 		for _, x := range source() {
+			if x.Unopened {
+				send(online, 0, x.Path)
+				continue
+			}
+			send(online, boolValue(x.Online), x.Path)
 			send(journal, float64(x.JournalBytes), x.Path)
 			send(limit, float64(x.JournalLimit), x.Path)
 			send(deferred, float64(x.DeferredBytes), x.Path)
@@ -50,4 +58,11 @@ func RegisterDirs(reg prometheus.Registerer, source func() []Dir) error {
 		}
 	}
 	return reg.Register(&s)
+}
+
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

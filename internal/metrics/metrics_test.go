@@ -26,7 +26,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		s.Cleaner.Passes, s.Cleaner.Failures, s.Cleaner.Read, s.Cleaner.Written, s.Cleaner.Records} {
 		c.WithLabelValues("x").Inc()
 	}
-	for _, g := range []*prometheus.GaugeVec{s.Online, s.RecoverySeconds, s.Offline, n.Connections, s.Retention.Waiting,
+	for _, g := range []*prometheus.GaugeVec{s.RecoverySeconds, s.Offline, n.Connections, s.Retention.Waiting,
 		s.Cleaner.LastRun, s.Cleaner.LastSeconds, s.Cleaner.MaxDirty, s.Cleaner.Stopped, s.Cleaner.MapBytes} {
 		g.WithLabelValues("x").Set(1)
 	}
@@ -37,7 +37,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		t.Fatal(err)
 	}
 	if err := RegisterDirs(reg, func() []Dir {
-		return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true}, {Path: "/b"}}
+		return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true, Online: true}, {Path: "/b"}, {Path: "/c", Unopened: true}}
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,6 @@ type Storage struct {
 	// WaitSeconds is observed once per appended group of a partition: the time from queueing it
 	// until its profile's condition is met. By profile.
 	WaitSeconds *prometheus.HistogramVec
-	// Online is 1 for a log directory that accepts writes, otherwise 0. By dir.
-	Online *prometheus.GaugeVec
 	// JournalErrors and SegmentErrors count failed disk operations. By dir.
 	JournalErrors, SegmentErrors *prometheus.CounterVec
 	// Sweeps counts checkpoint sweeps, Rolls new segments. By dir.
@@ -56,7 +54,6 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 			prometheus.ExponentialBuckets(25e-6, 2, 18), "dir"),
 		WaitSeconds: histogram(f, nameCommitWait, "Time from queueing a partition's group until its durability profile's condition is met.",
 			prometheus.ExponentialBuckets(50e-6, 2, 19), "profile"),
-		Online:          gauge(f, nameDirOnline, "1 while the log directory accepts writes, otherwise 0.", "dir"),
 		JournalErrors:   counter(f, nameJournalErrors, "Failed writes or syncs of the journal.", "dir"),
 		SegmentErrors:   counter(f, nameSegmentErrors, "Failed reads, writes or syncs of segments.", "dir"),
 		Sweeps:          counter(f, nameSweeps, "Checkpoint sweeps that freed journal space.", "dir"),

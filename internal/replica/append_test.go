@@ -67,6 +67,21 @@ func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 	}
 }
 
+// Delete fails the appends that wait for the ISR, and those that come later.
+func TestDeleteFailsWaitingAppends(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.BecomeLeader(0, pair, pair)
+	d := begin(t, p, AcksAll, 1)
+	waitFor(t, "the append waits for the follower", func() bool { return p.Ends().Ack == 1 })
+	p.Delete()
+	if err := d.wait(t); !errors.Is(err, ErrDeleted) {
+		t.Errorf("the waiting append: %v", err)
+	}
+	if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrDeleted) {
+		t.Errorf("a later append: %v", err)
+	}
+}
+
 func TestAcksNoneDoesNotWait(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)

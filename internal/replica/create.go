@@ -274,7 +274,7 @@ func (m *Manager) noteFailed(list []*missing, err error) {
 		zap.Int("partitions", len(list)), zap.Stringer("first", list[0]), zap.Error(err))
 }
 
-// armLocked schedules retry for the next creation that is due.
+// armLocked schedules retry for the next creation that is due. The caller holds mu.
 func (m *Manager) armLocked() {
 	var next time.Time
 	for _, x := range m.missing {

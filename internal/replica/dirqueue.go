@@ -300,6 +300,7 @@ func (m *Manager) share(r *round) []*round {
 	return m.shareLocked(r)
 }
 
+// shareLocked is share for a caller that holds mu.
 func (m *Manager) shareLocked(r *round) []*round {
 	if r == nil {
 		return nil

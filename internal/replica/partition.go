@@ -252,6 +252,7 @@ func (p *Partition) Advanced() {
 
 // highLocked returns the high watermark that the ends allow: for a leader the smallest ackEnd of
 // the in-sync replicas, for a follower the leader's high watermark, limited to its own ackEnd.
+// The caller holds mu.
 func (p *Partition) highLocked(ack int64) int64 {
 	r := p.role.Load()
 	if !r.leader {
@@ -267,11 +268,11 @@ func (p *Partition) highLocked(ack int64) int64 {
 }
 
 // awaitLocked queues an append that has its offsets until its condition holds. It returns false if
-// the append does not have to wait, or an error if it cannot be acknowledged.
+// the append does not have to wait, or an error if it cannot be acknowledged. The caller holds mu.
 func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	r := p.role.Load()
 	if !r.leader {
-		return false, p.notLeader(r) // BecomeFollower has already emptied the queues
+		return false, p.notLeader(r) // BecomeFollower or Delete has already emptied the queues
 	}
 	if err := p.log.Offline(); err != nil {
 		return false, err // Reverted may have run already, and nothing else would finish the append

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"path"
 	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 const lastLog = "0000000000000002.log"
@@ -40,6 +42,20 @@ func files(t testing.TB, fsys vfs.FS, dir string) map[string][]byte {
 		must(t, err)
 	}
 	return m
+}
+
+// A read that returns fewer bytes than the file has is an error, not a torn end: the missing bytes
+// may hold transactions that were acknowledged.
+func TestAShortReadIsNotATornEnd(t *testing.T) {
+	content := written(t)
+	for short := range len(content[lastLog]) {
+		fsys := errfs.New(with(t, content))
+		fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "/s/" + lastLog, Short: short, Err: io.EOF})
+		got, c, err := readList(fsys, "/s")
+		if err == nil && (got != held || c.Torn > 0) || errors.Is(err, ErrDamaged) {
+			t.Errorf("%d bytes of %d were read: %q, torn %d, %v", short, len(content[lastLog]), got, c.Torn, err)
+		}
+	}
 }
 
 func clone(files map[string][]byte) map[string][]byte {

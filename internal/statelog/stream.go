@@ -45,7 +45,7 @@ func (r *reader) begin(kind byte) (err error) {
 	if r.in.Size, err = r.in.File.Size(); err != nil {
 		return err
 	}
-	h, err := r.in.Fill(0, headerSize)
+	h, err := r.fill(0, headerSize)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,19 @@ func (r *reader) begin(kind byte) (err error) {
 	return nil
 }
 
+// fill is Window.Fill, but fewer bytes than the file has are an error: a caller must not mistake
+// them for a torn end.
+func (r *reader) fill(off, n int64) ([]byte, error) {
+	p, err := r.in.Fill(off, n)
+	if err == nil && int64(len(p)) < min(n, r.in.Size-off) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", r.name, err)
+	}
+	return p, nil
+}
+
 func (r *reader) close() { _ = r.in.File.Close() } // it was only read
 
 func (r *reader) damage(off int64, what string) error {
@@ -68,7 +81,7 @@ func (r *reader) damage(off int64, what string) error {
 // next reads the frame at r.off and advances r.off. ok is false if there is no valid frame; then
 // r.off does not change.
 func (r *reader) next() (f frame, ok bool, err error) {
-	p, err := r.in.Fill(r.off, frameSize)
+	p, err := r.fill(r.off, frameSize)
 	if err != nil || len(p) < frameSize {
 		return f, false, err
 	}
@@ -77,7 +90,7 @@ func (r *reader) next() (f frame, ok bool, err error) {
 	if !h.isFrame() || n > r.in.Size-r.off {
 		return f, false, nil
 	}
-	if p, err = r.in.Fill(r.off, n); err != nil || int64(len(p)) < n {
+	if p, err = r.fill(r.off, n); err != nil {
 		return f, false, err
 	}
 	p = p[frameSize:n:n]
@@ -92,7 +105,7 @@ func (r *reader) next() (f frame, ok bool, err error) {
 // find returns the offset of the first valid frame at or after off, or -1.
 func (r *reader) find(off int64) (int64, error) {
 	for off < r.in.Size {
-		p, err := r.in.Fill(off, readAhead)
+		p, err := r.fill(off, readAhead)
 		if err != nil {
 			return -1, err
 		}
@@ -106,7 +119,7 @@ func (r *reader) find(off int64) (int64, error) {
 				return off + int64(at), err
 			}
 		}
-		if off+int64(len(p)) >= r.in.Size || len(p) < readAhead {
+		if off+int64(len(p)) >= r.in.Size {
 			break
 		}
 		off += int64(len(p)) - int64(len(frameMagic)) + 1 // a magic may reach into the next window

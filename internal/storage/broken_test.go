@@ -81,16 +81,16 @@ var rules = map[string]modelConfig{
 	"a segment gets only records that are durable in the journal": {broken: broken{rules: notDurable}},
 	"the recovery point claims only synced records":               {broken: broken{rules: earlyLSN}},
 	"a journal file is released after the checkpoint":             {broken: broken{rules: earlyRelease}, rare: true},
-	"a truncation is committed":                                   {broken: broken{rules: silentCut}},
-	"a log start is committed":                                    {broken: broken{rules: silentStart}},
-	"producers outlive their records":                             {broken: broken{rules: forgetGone}, rare: true},
-	"a swap of segments is committed":                             {broken: broken{rules: silentSwap}},
-	"a start completes a swap":                                    {broken: broken{rules: forgetfulSwap}},
-	"a swap ends after its names are synced":                      {broken: broken{rules: eagerSwap}},
-	"a checkpoint names quarantined frames":                       {broken: broken{rules: forgetQuarantine}},
+	"a truncation is committed":                                   {broken: broken{rules: skipCutCommit}},
+	"a log start is committed":                                    {broken: broken{rules: skipStartCommit}},
+	"producers outlive their records":                             {broken: broken{rules: forgetProducers}, rare: true},
+	"a swap of segments is committed":                             {broken: broken{rules: skipSwapCommit}},
+	"a start completes a swap":                                    {broken: broken{rules: skipSwapEntry}},
+	"a swap ends after its names are synced":                      {broken: broken{rules: skipSwapSync}},
+	"a checkpoint names quarantined frames":                       {broken: broken{rules: skipQuarantineEntry}},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
-	"the records of a failed segment are replayed":                {broken: broken{rules: forgetfulFail}, rare: true},
+	"the records of a failed segment are replayed":                {broken: broken{rules: skipReplay}, rare: true},
 }
 
 // readSkipping is Log.Read, except that a batch that does not fit is treated as missing: the read
@@ -136,9 +136,9 @@ func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
 
 // If any one of the rules is removed, the model must detect a fault. Rules for which that takes
 // thousands of histories are tested only if CHRONIK_MODEL_RUNS is set.
-func TestModelMissesEveryRule(t *testing.T) {
+func TestModelDetectsEveryRemovedRule(t *testing.T) {
 	if bufpool.Invariants {
-		t.Skip("without its rules the code uses memory that it gave back, which this build tells before the model can")
+		t.Skip("without its rules the code uses memory that it has released, which this build detects before the model does")
 	}
 	for name, cfg := range rules {
 		t.Run(name, func(t *testing.T) {
@@ -160,12 +160,12 @@ func TestModelMissesEveryRule(t *testing.T) {
 }
 
 // If any one of the rules of a swap is removed, the script must detect a fault.
-func TestFault21MissesEveryRule(t *testing.T) {
+func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 	for name, rules := range map[string]broken{
-		"a swap is committed":                     {rules: silentSwap},
-		"a swap ends after its names are synced":  {rules: eagerSwap},
-		"a segment is whole before it has a name": {rules: hastySwap},
-		"a start completes a swap":                {rules: forgetfulSwap},
+		"a swap is committed":                     {rules: skipSwapCommit},
+		"a swap ends after its names are synced":  {rules: skipSwapSync},
+		"a segment is whole before it has a name": {rules: skipCompactedSync},
+		"a start completes a swap":                {rules: skipSwapEntry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestFault21MissesEveryRule(t *testing.T) {
 
 // Each of these rules has a test of its own, which must fail without it.
 func TestEveryRuleHasItsTest(t *testing.T) {
-	for _, b := range []broken{{rules: forgetfulLSN}, {journal: journal.Broken{Rules: journal.ReuseLSNs}}} {
+	for _, b := range []broken{{rules: skipCheckpointLSN}, {journal: journal.Broken{Rules: journal.ReuseLSNs}}} {
 		if lostLSNs(t, b) == "" {
 			t.Errorf("lost LSNs: nothing went wrong with %+v", b)
 		}
@@ -188,7 +188,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if knowsStoredProducers(t, broken{rules: liveProducers}) {
 		t.Error("a checkpoint may store the producers of the log's end")
 	}
-	if knowsGoneProducers(t, broken{rules: forgetGone}) {
+	if knowsGoneProducers(t, broken{rules: forgetProducers}) {
 		t.Error("producers may be forgotten with their records")
 	}
 	image, _ := damagedJournal(t)

@@ -189,8 +189,8 @@ func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 // checkpointed returns the checkpoint entry of the log, and the LSN of the oldest frame that the
 // log still needs.
 func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.life.found != nil {
@@ -198,7 +198,7 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
 	lc.Clean = l.firstDirty
-	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(forgetfulSwap) {
+	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(skipSwapEntry) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it
 	}
 	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // later epochs come back with the frames

@@ -54,24 +54,24 @@ type Sink interface {
 // queueState is a log's append queue and the right to commit. No goroutine is dedicated to a log: a
 // caller that finds no commit in progress commits.
 type queueState struct {
-	qmu     sync.Mutex
-	freed   *sync.Cond // signaled when owned becomes false
-	queue   []*Append
-	spare   []*Append // the previous group's slice, for reuse
-	owned   bool
-	waiters int // goroutines that wait in own
+	queueMu    sync.Mutex
+	freed      *sync.Cond // signaled when committing becomes false
+	queue      []*Append
+	spare      []*Append // the previous group's slice, for reuse
+	committing bool
+	waiters    int // goroutines that wait in acquireCommit
 }
 
-func (q *queueState) init() { q.freed = sync.NewCond(&q.qmu) }
+func (q *queueState) init() { q.freed = sync.NewCond(&q.queueMu) }
 
 // Append queues a. It is committed when batch runs, together with everything that is queued by
 // then: these appends share a chunk, a journal entry and a wake-up. If batch is nil, Append commits
 // it at once, or leaves it to the goroutine that is committing. Offsets are assigned in the order
 // of a caller's calls. Append does not block; a.Sink may receive the outcome before Append returns.
 func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
-	l.qmu.Lock()
+	l.queueMu.Lock()
 	l.queue = append(l.queue, a)
-	l.qmu.Unlock()
+	l.queueMu.Unlock()
 	if batch != nil {
 		batch.Add(l)
 	} else {
@@ -82,62 +82,63 @@ func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 // Commit implements groupcommit.Committer. It commits the queued appends unless another goroutine
 // is committing. The journal writes them when batch runs, or soon if batch is nil.
 func (l *Log) Commit(batch *groupcommit.Batch) {
-	l.qmu.Lock()
-	if l.owned || l.waiters > 0 || len(l.queue) == 0 {
-		l.qmu.Unlock()
+	l.queueMu.Lock()
+	if l.committing || l.waiters > 0 || len(l.queue) == 0 {
+		l.queueMu.Unlock()
 		return
 	}
-	l.owned = true
-	l.qmu.Unlock()
+	l.committing = true
+	l.queueMu.Unlock()
 	l.commit(batch)
 }
 
-// own acquires the right to commit, and waits for the goroutine that has it. Until disown no other
-// goroutine commits.
-func (l *Log) own() {
-	l.qmu.Lock()
+// acquireCommit acquires the right to commit, and waits for the goroutine that has it. Until
+// releaseCommit no other goroutine commits. The caller must not hold the
+// log's flushMu.
+func (l *Log) acquireCommit() {
+	l.queueMu.Lock()
 	l.waiters++
-	for l.owned {
+	for l.committing {
 		l.freed.Wait()
 	}
 	l.waiters--
-	l.owned = true
-	l.qmu.Unlock()
+	l.committing = true
+	l.queueMu.Unlock()
 }
 
-// tryOwn acquires the right to commit if it is free and the queue is empty.
-func (l *Log) tryOwn() bool {
-	l.qmu.Lock()
-	defer l.qmu.Unlock()
-	if l.owned || l.waiters > 0 || len(l.queue) > 0 {
+// tryAcquireCommit acquires the right to commit if it is free and the queue is empty.
+func (l *Log) tryAcquireCommit() bool {
+	l.queueMu.Lock()
+	defer l.queueMu.Unlock()
+	if l.committing || l.waiters > 0 || len(l.queue) > 0 {
 		return false
 	}
-	l.owned = true
+	l.committing = true
 	return true
 }
 
-// disown releases the right to commit and commits what was queued meanwhile.
-func (l *Log) disown() { l.commit(nil) }
+// releaseCommit releases the right to commit and commits what was queued meanwhile.
+func (l *Log) releaseCommit() { l.commit(nil) }
 
 // commit commits the queue in groups of one chunk each until the queue is empty. The caller has the
 // right to commit.
 func (l *Log) commit(batch *groupcommit.Batch) {
 	for {
-		l.qmu.Lock()
+		l.queueMu.Lock()
 		if l.waiters > 0 {
-			l.owned = false
+			l.committing = false
 			l.freed.Broadcast()
-			l.qmu.Unlock()
+			l.queueMu.Unlock()
 			return
 		}
 		// An append that is going to be refused needs no memory and must not wait for it.
 		if len(l.queue) == 0 || l.Refusal() == nil && !l.dir.memory.admit(l) {
-			l.owned = false
-			l.qmu.Unlock()
+			l.committing = false
+			l.queueMu.Unlock()
 			return
 		}
 		group, size := l.takeLocked()
-		l.qmu.Unlock()
+		l.queueMu.Unlock()
 
 		if err := l.Refusal(); err != nil {
 			l.refuse(group, err)
@@ -146,14 +147,15 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		}
 
 		clear(group)
-		l.qmu.Lock()
+		l.queueMu.Lock()
 		l.spare = group[:0]
-		l.qmu.Unlock()
+		l.queueMu.Unlock()
 	}
 }
 
 // takeLocked removes the next group from the queue and returns it with its size in bytes. A group
-// is the whole queue, but at most one chunk, because memory is admitted per chunk.
+// is the whole queue, but at most one chunk, because memory is admitted per chunk. The caller holds
+// queueMu.
 func (l *Log) takeLocked() (group []*Append, size int) {
 	n := 0
 	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget) {
@@ -186,11 +188,11 @@ func (l *Log) refuse(group []*Append, err error) {
 func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	now := time.Now()
 	c := l.newChunk(size, now)
-	l.smu.Lock()
+	l.producersMu.Lock()
 	for _, a := range group {
 		a.Err = l.assignOffsets(c, a, now)
 	}
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	if len(c.data) > 0 {
 		l.dir.guard.count(len(c.data))
 		l.publish(c)
@@ -213,7 +215,7 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 }
 
 // assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of
-// them or none. The caller holds smu.
+// them or none. The caller holds producersMu.
 func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
 		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
@@ -396,8 +398,8 @@ func (l *Log) durableAdvanced(flush bool) {
 // Cancel removes an append that is still queued, and reports whether it did. Then no offsets are
 // assigned to it, and its bytes are no longer needed.
 func (l *Log) Cancel(a *Append) bool {
-	l.qmu.Lock()
-	defer l.qmu.Unlock()
+	l.queueMu.Lock()
+	defer l.queueMu.Unlock()
 	i := slices.Index(l.queue, a)
 	if i < 0 {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// attempts records the failed compactions of a log. Guarded by Dir.compacting.
+// attempts records the failed compactions of a log. Guarded by Dir.compactingMu.
 type attempts struct {
 	failures int
 	retry    time.Time // earliest time of the next pass
@@ -30,8 +30,8 @@ const (
 // compactNext runs one pass over the log that needs it most, and reports whether one was due. The
 // pass ends early if the directory is being closed.
 func (d *Dir) compactNext() (did bool) {
-	d.compacting.Lock()
-	defer d.compacting.Unlock()
+	d.compactingMu.Lock()
+	defer d.compactingMu.Unlock()
 	l, dirt := d.mostDirty(time.Now())
 	if l == nil || d.stopping() || d.spaceCritical() {
 		return false
@@ -122,7 +122,7 @@ func (s part) plan() cleaner.Segment {
 	}
 }
 
-// inactiveLocked returns all segments but the active one.
+// inactiveLocked returns all segments but the active one. The caller holds mu.
 func (l *Log) inactiveLocked() []part {
 	var list []part
 	for i := 0; i+1 < len(l.segments); i++ {
@@ -338,8 +338,8 @@ func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 
 // lastOffsets returns the last offset of each known producer.
 func (l *Log) lastOffsets() map[int64]int64 {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	return l.producers.LastOffsets()
 }
 

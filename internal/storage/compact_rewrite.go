@@ -81,7 +81,7 @@ func (w *rewriting) take(group []*segment.Segment) error {
 			return err
 		}
 	}
-	if err := w.flush(); err != nil || w.to == nil || w.p.d.opt.broken.has(hastySwap) {
+	if err := w.flush(); err != nil || w.to == nil || w.p.d.opt.broken.has(skipCompactedSync) {
 		return err
 	}
 	if err := w.to.Seal(); err != nil {

@@ -57,7 +57,7 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 	}
 	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
 	l.life.swap = &swap{old: old, fresh: fresh}
-	l.onLocked(loglife.SwapBegun, nil)
+	l.applyEventLocked(loglife.SwapBegun, nil)
 	l.mu.Unlock()
 	return l.finishSwap()
 }
@@ -96,7 +96,7 @@ func (l *Log) finishSwap() error {
 	err := l.commitSwap(l.life.swap)
 	if err == nil {
 		l.mu.Lock()
-		was := l.onLocked(loglife.SwapDone, nil)
+		was := l.applyEventLocked(loglife.SwapDone, nil)
 		l.life.swap = nil
 		l.mu.Unlock()
 		if was == loglife.SwapStuck {
@@ -106,7 +106,7 @@ func (l *Log) finishSwap() error {
 		return nil
 	}
 	err = fmt.Errorf("replace segments of %s: %w", l, err)
-	l.on(loglife.SwapFailed, fmt.Errorf("%w: %w", ErrFailed, err))
+	l.applyEvent(loglife.SwapFailed, fmt.Errorf("%w: %w", ErrFailed, err))
 	l.dir.repair(l)
 	return err
 }
@@ -116,7 +116,7 @@ func (l *Log) finishSwap() error {
 func (l *Log) commitSwap(x *swap) error {
 	if !x.placed {
 		if !x.committed {
-			if err := l.dir.commitRule(silentSwap, l); err != nil {
+			if err := l.dir.commitRule(skipSwapCommit, l); err != nil {
 				return err
 			}
 			x.committed = true
@@ -165,7 +165,7 @@ func (l *Log) placeSwap(x *swap) error {
 			return err
 		}
 	}
-	if l.dir.opt.broken.has(eagerSwap) {
+	if l.dir.opt.broken.has(skipSwapSync) {
 		return nil
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {

@@ -50,7 +50,7 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
 	for _, l := range logs {
-		l.on(loglife.Opened, nil)
+		l.applyEvent(loglife.Opened, nil)
 	}
 	return logs, nil
 }

@@ -98,7 +98,7 @@ func TestACheckpointHasALogOrItsTombstone(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	logs := makeLogs(t, d, 2, "sync")
-	logs[0].smu.Lock() // a checkpoint comes to a stop once it has the list of logs
+	logs[0].producersMu.Lock() // a checkpoint comes to a stop once it has the list of logs
 	ended := make(chan error)
 	go func() { ended <- d.checkpoint(nil) }()
 	eventually(t, "the checkpoint has begun", func() bool {
@@ -109,7 +109,7 @@ func TestACheckpointHasALogOrItsTombstone(t *testing.T) {
 		return true
 	})
 	d.putTombstones(logs[1:], []checkpoint.Log{{ID: logs[1].id, Topic: "t"}})
-	logs[0].smu.Unlock()
+	logs[0].producersMu.Unlock()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}

@@ -20,12 +20,12 @@ func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
 	var frames []string
 	for i, l := range logs {
-		l.own()
-		if was := l.on(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrClosed)); was.Allows(loglife.AsFound) {
+		l.acquireCommit()
+		if was := l.applyEvent(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrClosed)); was.Allows(loglife.AsFound) {
 			d.stats.offline.Dec()
 		}
 		d.journal.Drop(l.stream)
-		l.disown()
+		l.releaseCommit()
 		l.flushMu.Lock() // waits for a flush to end
 		if entries[i], _ = l.checkpointed(); entries[i].QuarantineFile != "" {
 			frames = append(frames, entries[i].QuarantineFile)

@@ -73,7 +73,7 @@ type Dir struct {
 
 	tasks
 	retention                 retentionLoop
-	compacting                sync.Mutex // held during a compaction pass
+	compactingMu              sync.Mutex // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed
@@ -112,6 +112,7 @@ func (d *Dir) Logs() []*Log {
 	return d.list
 }
 
+// relistLocked sets list to the values of logs. The caller holds mu.
 func (d *Dir) relistLocked() {
 	d.list = slices.Collect(maps.Values(d.logs))
 }

@@ -13,12 +13,12 @@ import (
 // the directory. Appends fail from now on. After an error the stop is not clean and nothing is
 // lost: the next start recovers.
 func (d *Dir) Close() error {
-	if was := d.on(loglife.Stop, nil); was.Allows(loglife.Stops) {
+	if was := d.applyEvent(loglife.Stop, nil); was.Allows(loglife.Stops) {
 		return nil
 	}
 	for _, l := range d.Logs() {
-		l.own()
-		l.disown() // queued appends are refused
+		l.acquireCommit()
+		l.releaseCommit() // queued appends are refused
 	}
 	d.drain()
 	close(d.quit)

@@ -67,12 +67,38 @@
 //
 // # Lock order
 //
-//	Log.flushMu  flush, roll, sync, truncate; never acquired by produce or fetch
-//	Dir.ckptMu   one checkpoint or commit at a time; a repair writes one under flushMu
-//	Log.qmu      the queue and the right to commit
-//	Log.smu      producer and epoch state
-//	Log.mu       tail, segments, recovery point
+// A goroutine acquires locks in this order. Those in the last group are never held together.
 //
-// Only flushMu and ckptMu are held across disk I/O, because every checkpoint acquires smu and mu
-// of every log.
+//	Manager.mu        the broker's logs, and where they are placed
+//	Dir.compactingMu  one compaction pass at a time
+//	right to commit   of a log: acquireCommit, releaseCommit; no mutex
+//	Log.flushMu       flush, roll, sync, swap, truncation, repair
+//	Dir.ckptMu        one checkpoint or commit of a checkpoint at a time
+//	Log.queueMu       the queue of appends, and who has the right to commit
+//	Log.producersMu   producers and epochs
+//	Log.mu            tail, segments, recovery point, state
+//
+//	Dir.mu            the directory's logs and tombstones, and repeated failures
+//	memory.mu         the logs that wait for memory or have cached chunks
+//	tasks.tasksMu     the queue of the flushers
+//	retentionLoop.mu  removed segments whose files still exist
+//	pace.mu           the rate of compaction
+//	turnover.mu       the rate of segment writes
+//
+// The locks of the packages journal and segment come last.
+//
+// A goroutine must not wait for a log's right to commit while it holds the log's flushMu. Commit
+// does not wait for it, so a goroutine that holds flushMu may call Commit: when memory is released,
+// resume does.
+//
+// Only Delete and a quarantine hold flushMu of several logs. Delete sets the state of a log while
+// it has the right to commit, releases the right, and then waits for flushMu. A quarantine only
+// tries to get the right to commit, keeps it, and skips deleted logs, so the two never wait for
+// each other. Manager.Delete passes a log to one Dir.Delete only, so two calls share no log.
+//
+// Of these, only compactingMu, the right to commit, flushMu and ckptMu are held across disk I/O.
+// Produce and fetch requests wait for none of them. They do acquire producersMu and mu, as does
+// every checkpoint for every log, so those are never held across I/O.
+//
+// A function whose name ends in Locked needs the mutexes that its comment names.
 package storage

@@ -188,9 +188,9 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	for _, c := range run {
 		bytes += c.cap
 	}
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.markProducersDurable(last.next)
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
 	l.flushed = last.next
@@ -206,7 +206,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 
 // markProducersDurable moves the durable end of the producer state to the end of the segments.
 // Batches beyond it may still be discarded, so they must not push out batches that checkpoints
-// store. The caller holds smu.
+// store. The caller holds producersMu.
 func (l *Log) markProducersDurable(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.MarkDurable(end)
@@ -266,7 +266,7 @@ func (l *Log) synced() {
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
-	if l.on(loglife.SegmentFailed, err) == loglife.Opening {
+	if l.applyEvent(loglife.SegmentFailed, err) == loglife.Opening {
 		return err // recovery handles the error
 	}
 	l.dir.run(func() { l.Commit(nil) }) // refuses the appends that wait for memory

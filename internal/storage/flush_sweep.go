@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -108,22 +110,25 @@ func (d *Dir) maintain() {
 // already wait for journal space, which would otherwise wait until their timeout.
 func (d *Dir) noteBlocked(err error) {
 	if err == nil {
-		d.on(loglife.JournalFreed, nil)
+		if d.applyEvent(loglife.JournalFreed, nil) == loglife.Blocked {
+			d.log.Info("log directory accepts records again")
+		}
 		return
 	}
 	if !d.journal.Full() {
 		return
 	}
 	err = fmt.Errorf("%w: log directory %s: the journal is full and no file of it can be released: %w", ErrFailed, d.path, err)
-	if d.on(loglife.JournalFull, err) != loglife.Running {
+	if d.applyEvent(loglife.JournalFull, err) != loglife.Running {
 		return
 	}
+	d.log.Error("log directory accepts no records", zap.Error(err))
 	for _, l := range d.Logs() {
-		l.own()
+		l.acquireCommit()
 		l.flushMu.Lock()
 		l.revertQueued(err)
 		l.flushMu.Unlock()
-		l.disown() // refuses the appends that wait for memory
+		l.releaseCommit() // refuses the appends that wait for memory
 	}
 }
 
@@ -232,10 +237,10 @@ func (l *Log) flushAndSync() error {
 // bytes. No append may be committed between reading the tail and Submit, because later batches must
 // follow the carried entry.
 func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
-	if !l.tryOwn() {
+	if !l.tryAcquireCommit() {
 		return 0
 	}
-	defer l.disown()
+	defer l.releaseCommit()
 	l.mu.Lock()
 	rest := l.tail.chunks[l.tail.flushed:]
 	n := l.tail.unflushedBytes()

@@ -369,7 +369,7 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- logs[0].Truncate(2) }()
-	eventually(t, "the truncation began", func() bool { return len(done) > 0 || owned(logs[0]) })
+	eventually(t, "the truncation began", func() bool { return len(done) > 0 || committing(logs[0]) })
 	if len(done) > 0 {
 		t.Error("the truncation did not wait")
 	}
@@ -383,9 +383,9 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	}
 }
 
-// owned reports whether a goroutine has the right to commit.
-func owned(l *Log) bool {
-	l.qmu.Lock()
-	defer l.qmu.Unlock()
-	return l.owned
+// committing reports whether a goroutine has the right to commit.
+func committing(l *Log) bool {
+	l.queueMu.Lock()
+	defer l.queueMu.Unlock()
+	return l.committing
 }

@@ -25,17 +25,17 @@ type life struct {
 	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }
 
-// on is onLocked for a caller that does not hold mu.
-func (l *Log) on(e loglife.Event, cause error) (was loglife.State) {
+// applyEvent is applyEventLocked for a caller that does not hold mu.
+func (l *Log) applyEvent(e loglife.Event, cause error) (was loglife.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.onLocked(e, cause)
+	return l.applyEventLocked(e, cause)
 }
 
-// onLocked records an event and returns the state before it. If cause is nil, the current cause
-// stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a goroutine
-// that holds flushMu sees no other change of the state than a deletion.
-func (l *Log) onLocked(e loglife.Event, cause error) (was loglife.State) {
+// applyEventLocked records an event and returns the state before it. If cause is nil, the current
+// cause stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a
+// goroutine that holds flushMu sees no other change of the state than a deletion.
+func (l *Log) applyEventLocked(e loglife.Event, cause error) (was loglife.State) {
 	was = l.life.state
 	next, answer := was.On(e)
 	l.dir.answered(l.String(), was, e, answer)
@@ -77,6 +77,8 @@ func (l *Log) Err() error {
 	return l.unusableLocked()
 }
 
+// unusableLocked returns why the log accepts no appends, nil if it does. It ignores
+// faults of the directory. The caller holds mu.
 func (l *Log) unusableLocked() error {
 	if l.dir.stopping() {
 		return fmt.Errorf("%s: %w", l, ErrClosed)
@@ -84,7 +86,7 @@ func (l *Log) unusableLocked() error {
 	return l.refusedLocked(loglife.Append)
 }
 
-// refusedLocked returns why the state does not allow a use, nil if it does.
+// refusedLocked returns why the state does not allow a use, nil if it does. The caller holds mu.
 func (l *Log) refusedLocked(u loglife.Use) error {
 	if l.life.state.Allows(u) {
 		return nil
@@ -126,7 +128,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	}
 	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
 	l.mu.Lock()
-	l.onLocked(e, err)
+	l.applyEventLocked(e, err)
 	if l.life.cause != err { //nolint:errorlint // this very error: otherwise it was out of use before
 		l.mu.Unlock()
 		return
@@ -139,8 +141,8 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	// The goroutine that commits may still be assigning offsets, and those batches are lost too. It
 	// may wait for flushMu, which the caller may hold.
 	tell := func() {
-		l.own()
-		defer l.disown()
+		l.acquireCommit()
+		defer l.releaseCommit()
 		l.flushMu.Lock()
 		l.dir.memory.evictAll([]*Log{l})
 		l.flushMu.Unlock()
@@ -164,27 +166,50 @@ type dirLife struct {
 	cause error
 }
 
-// on records an event and returns the state before it. A stop keeps the current cause.
-func (d *Dir) on(e loglife.DirEvent, cause error) (was loglife.DirState) {
+// applyEvent records an event and returns the state before it. A stop keeps the current cause.
+func (d *Dir) applyEvent(e loglife.DirEvent, cause error) (was loglife.DirState) {
 	for {
 		now := d.life.Load()
 		if e == loglife.Stop {
 			cause = now.cause
 		}
-		if d.onFrom(now, e, cause) {
+		if d.applyEventFrom(now, e, cause) {
 			return now.state
 		}
 	}
 }
 
-// onFrom records an event unless the state has changed since now. It reports whether it did.
-func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
+// applyEventFrom records an event unless the state has changed since now. It reports whether it
+// did.
+func (d *Dir) applyEventFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
 	next, answer := now.state.On(e)
 	if answer == loglife.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {
 		return false
 	}
 	d.answered(d.path, now.state, e, answer)
 	return true
+}
+
+// journalFailed is called by the journal after the owners of all lost entries were notified.
+// The directory accepts no records until the maintenance goroutine has reopened it.
+func (d *Dir) journalFailed(err error) {
+	d.stats.journalErrors.Inc()
+	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
+	d.applyEvent(loglife.JournalFailed, err)
+	d.log.Error("log directory accepts no records", zap.Error(err))
+	select {
+	case d.failures <- err:
+	default: // another failure is pending
+	}
+}
+
+// reopened is called when the directory accepts records again after a failure of its journal.
+func (d *Dir) reopened() {
+	d.log.Info("log directory accepts records again")
+	d.clearFailures("")
+	if d.opt.reopened != nil {
+		d.opt.reopened(d)
+	}
 }
 
 // is reports whether the directory's state allows at least one of the given uses.

@@ -440,7 +440,7 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 	}
 	// Goroutines that are still running may report these events.
 	for _, e := range []loglife.DirEvent{loglife.JournalFull, loglife.JournalFreed, loglife.JournalFailed} {
-		s.d.on(e, ErrFailed)
+		s.d.applyEvent(e, ErrFailed)
 	}
 
 	s = v.stage(t)
@@ -475,7 +475,7 @@ func TestAnEventThatCannotBeChangesNothing(t *testing.T) {
 			}
 		}()
 	}
-	if l.on(loglife.Replayed, ErrFailed); l.state() != loglife.Online || l.Err() != nil {
+	if l.applyEvent(loglife.Replayed, ErrFailed); l.state() != loglife.Online || l.Err() != nil {
 		t.Errorf("the log is %v: %v", l.state(), l.Err())
 	}
 }
@@ -520,7 +520,7 @@ func TestADeletionThatIsNotCommittedTakesNothing(t *testing.T) {
 	s := v.stage(t)
 	s.failing()
 	v.await(t, loglife.Failing, loglife.FramesQuarantined)
-	s.l.on(loglife.Deletion, ErrClosed)
+	s.l.applyEvent(loglife.Deletion, ErrClosed)
 	others, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
 	if err != nil {
 		t.Fatal(err)

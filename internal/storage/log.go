@@ -55,8 +55,8 @@ type Cleanup struct {
 }
 
 // Observer is notified when a log's offsets change, and bounds what may be removed from it. The
-// log's goroutines call its methods without Log.smu and Log.mu, but Reverted may be called with
-// Log.flushMu held. The methods must not block.
+// log's goroutines call its methods without Log.producersMu and Log.mu, but Reverted may be called
+// with Log.flushMu held. The methods must not block.
 type Observer interface {
 	// Advanced reports that the written or the durable end advanced.
 	Advanced()
@@ -88,15 +88,15 @@ type Log struct {
 
 	ends
 
-	flushMu sync.Mutex // see the package comment
+	flushMu sync.Mutex // held during flushes; see the package comment
 	queueState
 
-	smu       sync.Mutex
-	producers producers.State
-	epochs    epochs.Cache
+	producersMu sync.Mutex
+	producers   producers.State
+	epochs      epochs.Cache
 
 	mu       sync.RWMutex
-	life     life // changed with flushMu held, too; see onLocked
+	life     life // changed with flushMu held, too; see applyEventLocked
 	tail     tail
 	carrying bool // a carried entry is in flight
 	stored
@@ -180,21 +180,21 @@ func (l *Log) Size() int64 {
 // EpochEnd returns the largest known epoch not above epoch, and its end offset; see
 // epochs.Cache.End.
 func (l *Log) EpochEnd(epoch int32) (int32, int64) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	return l.epochs.End(epoch, l.logEnd.Load())
 }
 
 // EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
 func (l *Log) EpochAt(offset int64) int32 {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	return l.epochs.At(offset)
 }
 
 // BeginEpoch records that a leader epoch begins at the log end.
 func (l *Log) BeginEpoch(epoch int32) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	l.epochs.Assign(epoch, l.logEnd.Load())
 }

@@ -80,9 +80,9 @@ func (s *stored) last() *segment.Segment {
 	return nil
 }
 
-// at returns the segment that would hold offset, nil if there is none, and the offset at which the
-// next segment or the data in memory begins.
-func (s *stored) at(offset int64) (seg *segment.Segment, next int64) {
+// segmentAt returns the segment that would hold offset, nil if there is none, and the offset at
+// which the next segment or the data in memory begins.
+func (s *stored) segmentAt(offset int64) (seg *segment.Segment, next int64) {
 	i := max(sort.Search(len(s.segments), func(i int) bool { return s.segments[i].Base() > offset }), 1) - 1
 	if i >= len(s.segments) {
 		return nil, s.flushed
@@ -115,7 +115,7 @@ func (s *stored) empty(end int64, lsn journal.LSN) {
 
 // oldestLocked returns the smallest LSN of a frame whose batches are neither in synced segment
 // bytes nor in a quarantine file, MaxUint64 if there is none. Frames whose owner has not been
-// notified yet are not counted.
+// notified yet are not counted. The caller holds mu.
 func (l *Log) oldestLocked() journal.LSN {
 	if l.life.quarantine != nil { // such a log accepts no appends
 		return math.MaxUint64

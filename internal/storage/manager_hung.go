@@ -97,7 +97,7 @@ func (m *Manager) Hung(d *Dir) error {
 	return m.hungLocked(d)
 }
 
-// hungLocked returns why a directory must get no operations, nil if it may.
+// hungLocked returns why a directory must get no operations, nil if it may. The caller holds mu.
 func (m *Manager) hungLocked(d *Dir) error {
 	if m.late[d] > 0 {
 		return hung(d)

@@ -73,6 +73,7 @@ func (m *Manager) Unplace(ids []ID) {
 // candidatesLocked returns the directories that may get new logs, with the number of logs that each
 // has or will get. It prefers directories with space that are not in avoid, then those with space,
 // then all that accept records: clients are refused earlier, so these logs must be created.
+// The caller holds mu.
 func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 	quick, roomy, all := map[*Dir]int{}, map[*Dir]int{}, map[*Dir]int{}
 	for _, d := range m.dirs {

@@ -46,9 +46,9 @@ func (w *world) compact(m *mlog) {
 	cfg := m.l.Config()
 	cfg.Cleanup = Cleanup{Compact: true, Tombstones: m.tombstones()}
 	m.l.cfg.Store(&cfg)
-	w.dir.compacting.Lock()
+	w.dir.compactingMu.Lock()
 	m.l.attempts.retry = time.Time{}
-	w.dir.compacting.Unlock()
+	w.dir.compactingMu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

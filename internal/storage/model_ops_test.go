@@ -203,9 +203,9 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 	select {
 	case <-a.Sink.(*modelSink).done:
 	case <-time.After(patience):
-		m.l.qmu.Lock()
-		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.owned, m.l.waiters)
-		m.l.qmu.Unlock()
+		m.l.queueMu.Lock()
+		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.committing, m.l.waiters)
+		m.l.queueMu.Unlock()
 		failf("%s: an append was never answered: crashed %v, %s, deferred %d, journal %d, sweep target %d of %d, log: %v, directory: %v",
 			m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), w.dir.journal.Used(), w.dir.journal.SweepTarget(),
 			w.dir.journal.Notified(), m.l.Err(), w.dir.Err())

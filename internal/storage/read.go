@@ -44,7 +44,7 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			l.mu.RUnlock()
 			return s, err
 		}
-		seg, next := l.at(at)
+		seg, next := l.segmentAt(at)
 		flushed, lacking := l.flushed, l.refusedLocked(loglife.Whole)
 		l.mu.RUnlock()
 		if lacking != nil && at >= flushed {
@@ -99,6 +99,7 @@ func (l *Log) ReadMemory(offset, limit int64, max int, atLeastOne bool) (s Slice
 	return l.readMemoryLocked(offset, limit, max, atLeastOne)
 }
 
+// readMemoryLocked is ReadMemory for a caller that holds mu.
 func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s Slice, ok bool, err error) {
 	if err := l.readableLocked(offset); err != nil {
 		return Slice{}, true, err
@@ -116,6 +117,7 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 	return l.readTailLocked(offset, limit, max, atLeastOne), true, nil
 }
 
+// readableLocked returns why an offset cannot be read, nil if it can. The caller holds mu.
 func (l *Log) readableLocked(offset int64) error {
 	if err := l.refusedLocked(loglife.Read); err != nil {
 		return err
@@ -163,7 +165,7 @@ type inlineParts struct {
 	held  [8]*bufpool.Buffer
 }
 
-// readTailLocked reads batches from memory.
+// readTailLocked reads batches from memory. The caller holds mu.
 func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slice {
 	room := new(inlineParts)
 	s := Slice{Parts: room.parts[:0], held: room.held[:0]}

@@ -125,6 +125,7 @@ func (l *Log) snapshot() ([]*segment.Segment, error) {
 	return l.snapshotLocked()
 }
 
+// snapshotLocked is snapshot for a caller that holds mu.
 func (l *Log) snapshotLocked() ([]*segment.Segment, error) {
 	return l.segments[:len(l.segments):len(l.segments)], l.refusedLocked(loglife.Read)
 }

@@ -80,7 +80,7 @@ func (d *Dir) recover() error {
 		return err
 	}
 	d.minLSN = r.above
-	d.on(loglife.Recovered, nil)
+	d.applyEvent(loglife.Recovered, nil)
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -94,7 +94,6 @@ func (d *Dir) recover() error {
 		d.log.Info("recovered", zap.Int("partitions", len(d.list)), zap.Duration("took", time.Since(r.began)))
 	}
 	d.stats.recovery.Set(time.Since(r.began).Seconds())
-	d.stats.online.Set(1)
 	return nil
 }
 
@@ -117,7 +116,7 @@ func (r *recovery) readCheckpoint() error {
 			"restore files that belong together; if a repair was interrupted, %s completes it with the frames of the old journal that can be read",
 			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal, d.place().repairCommand())
 	}
-	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
+	if r.above = c.Above(); d.opt.broken.has(skipCheckpointLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
 	}
 	d.clean, _ = StoppedCleanly(d.opt.FS, d.place(), c) // reading the journal later reports the error
@@ -332,7 +331,7 @@ func (l *Log) setEnds(end int64) {
 func (r *recovery) finish(f *found) {
 	l := f.l
 	if f.err == nil {
-		l.on(loglife.Opened, nil)
+		l.applyEvent(loglife.Opened, nil)
 	} else {
 		as, event := *f.lc, loglife.Unreadable
 		switch {
@@ -340,7 +339,7 @@ func (r *recovery) finish(f *found) {
 			event, as.Offline = loglife.FoundDamaged, f.err.Error()
 			// Its frames were quarantined: none of the journal's counts for it any longer.
 			as.LSN = math.MaxInt64
-		case f.quarantineFile != "" && !r.d.opt.broken.has(forgetQuarantine):
+		case f.quarantineFile != "" && !r.d.opt.broken.has(skipQuarantineEntry):
 			as.QuarantineFile = f.quarantineFile
 		}
 		l.segments = nil

@@ -32,7 +32,7 @@ func (d *Dir) reopen(err error) {
 			return
 		}
 	}
-	if !d.onFrom(failed, loglife.Reopened, nil) || failed.state.Allows(loglife.Stops) {
+	if !d.applyEventFrom(failed, loglife.Reopened, nil) || failed.state.Allows(loglife.Stops) {
 		return // it failed again, which the next call handles, or it is being closed
 	}
 	d.reopened()
@@ -123,8 +123,8 @@ func shortage(err error) bool {
 // Records that were acknowledged as written and are not durable stay: memory now has the best copy,
 // and they are flushed to segments before the directory accepts records again.
 func (l *Log) revert(err error) {
-	l.own()
-	defer l.disown()
+	l.acquireCommit()
+	defer l.releaseCommit()
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 
@@ -171,9 +171,9 @@ func (l *Log) rollBack(end int64, gone []*chunk, err error) {
 		return
 	}
 	l.logEnd.Store(end)
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.epochs.CutEnd(end)
 	l.producers.Cut(end)
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	l.observer().Reverted(end, err)
 }

@@ -162,11 +162,11 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 // flight. It does not wait for a deletion, which holds flushMu of its logs and may itself wait
 // for logs that this caller has locked.
 func (l *Log) lockForQuarantine() *quarantineCopy {
-	if !l.tryOwn() {
+	if !l.tryAcquireCommit() {
 		return nil
 	}
 	if !l.is(loglife.Quarantine) {
-		l.disown()
+		l.releaseCommit()
 		return nil
 	}
 	l.flushMu.Lock()
@@ -184,7 +184,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 
 func (l *Log) unlockFromQuarantine() {
 	l.flushMu.Unlock()
-	l.disown()
+	l.releaseCommit()
 }
 
 // copy copies a frame. It returns only errors of writing the copy; a frame that does not continue
@@ -233,7 +233,7 @@ func (c *quarantineCopy) finish(lsn journal.LSN) {
 		return
 	}
 	l.mu.Lock()
-	l.onLocked(loglife.FramesQuarantined, nil)
+	l.applyEventLocked(loglife.FramesQuarantined, nil)
 	l.life.quarantine = &quarantineFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()

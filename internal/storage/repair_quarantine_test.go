@@ -200,20 +200,20 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	first, gate, last := logs[0], logs[1], logs[2]
 	for _, l := range logs {
 		put(t, l, 1, 10)
-		l.on(loglife.SegmentFailed, ErrFailed)
+		l.applyEvent(loglife.SegmentFailed, ErrFailed)
 	}
 	gate.flushMu.Lock()
 	copied, deleted := make(chan error, 1), make(chan error, 1)
 	go func() { copied <- d.quarantineLogs([]*Log{first, gate, last}) }()
 	eventually(t, "the copy waits for the second log", func() bool {
-		gate.qmu.Lock()
-		defer gate.qmu.Unlock()
-		return gate.owned
+		gate.queueMu.Lock()
+		defer gate.queueMu.Unlock()
+		return gate.committing
 	})
 	go func() { deleted <- d.Delete(last, first) }()
 	eventually(t, "the deletion waits for the first log", func() bool {
-		first.qmu.Lock()
-		defer first.qmu.Unlock()
+		first.queueMu.Lock()
+		defer first.queueMu.Unlock()
 		return first.waiters > 0
 	})
 	gate.flushMu.Unlock()

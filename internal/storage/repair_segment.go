@@ -81,7 +81,7 @@ func (l *Log) needsReplay() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset &&
-		!l.dir.opt.broken.has(forgetfulFail)
+		!l.dir.opt.broken.has(skipReplay)
 }
 
 // resume lets the log accept records again, after a checkpoint that holds the repair and no longer
@@ -90,7 +90,7 @@ func (l *Log) resume() {
 	l.mu.Lock()
 	files := l.life.spent
 	l.life.spent = nil
-	l.onLocked(loglife.Mended, nil)
+	l.applyEventLocked(loglife.Mended, nil)
 	l.mu.Unlock()
 	l.recovered()
 	l.dir.repaired(l)
@@ -119,7 +119,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 			return false, err
 		}
 	case loglife.Cutting, loglife.CutStuck:
-		return false, l.finish(l.dir.commitRule(silentCut, l))
+		return false, l.finish(l.dir.commitRule(skipCutCommit, l))
 	case loglife.Failing, loglife.Quarantined:
 	default:
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use
@@ -177,7 +177,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	l.synced()
 	if quarantined != nil {
 		l.mu.Lock()
-		if l.onLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
+		if l.applyEventLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
 			l.life.quarantine, l.life.spent = nil, append(l.life.spent, quarantined.name)
 			l.rp.LSN = max(l.rp.LSN, quarantined.lsn)
 		}

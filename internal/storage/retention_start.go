@@ -72,7 +72,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	if len(logs) == 0 {
 		return
 	}
-	err := d.commitRule(silentStart, logs...)
+	err := d.commitRule(skipStartCommit, logs...)
 	for i := range moves {
 		m := &moves[i]
 		switch {
@@ -101,7 +101,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	if err := l.startMovable(m.To); err != nil {
 		return err
 	}
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.mu.Lock()
 	l.logStart.Store(max(l.logStart.Load(), m.To))
 	l.epochs.CutStart(m.To)
@@ -110,7 +110,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	m.discarded -= l.tail.unflushedBytes()
 	m.needsCommit = true
 	l.mu.Unlock()
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)
 	return nil
 }
@@ -130,8 +130,8 @@ func (l *Log) startMovable(to int64) error {
 
 // discardLocked moves the recovery point to the log end if the whole log lies below the new start.
 // Then chunks in memory need not be written to a segment, and segments need not be synced. It
-// returns the chunks to release. The caller holds flushMu, smu and mu. to is at most the durable
-// end, so that no chunk below it is in flight.
+// returns the chunks to release. The caller holds flushMu, producersMu and mu. to is at most the
+// durable end, so that no chunk below it is in flight.
 func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	rest := l.tail.chunks[l.tail.flushed:]
 	end, lsn := l.flushed, l.flushedLSN
@@ -141,7 +141,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
 		return nil
 	}
-	if l.dir.opt.broken.has(forgetGone) {
+	if l.dir.opt.broken.has(forgetProducers) {
 		l.producers.Cut(l.flushed)
 	}
 	l.markProducersDurable(end)

@@ -471,15 +471,15 @@ func TestNothingIsRemovedDuringASwap(t *testing.T) {
 	if err := l.raiseStart(&m); err != nil {
 		t.Fatal(err)
 	}
-	l.on(loglife.SwapBegun, nil)
-	l.on(loglife.SwapFailed, ErrFailed)
+	l.applyEvent(loglife.SwapBegun, nil)
+	l.applyEvent(loglife.SwapFailed, ErrFailed)
 	if l.dropBelow(&m); len(l.segments) != 4 {
 		t.Errorf("%d of 4 segments are left", len(l.segments))
 	}
 	if err := l.SetLogStart(6); err == nil {
 		t.Error("the start moves meanwhile")
 	}
-	l.on(loglife.SwapDone, nil)
+	l.applyEvent(loglife.SwapDone, nil)
 	if d.applyRetention(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
 		t.Errorf("%d segments are left, start %d", len(l.segments), l.startSynced.Load())
 	}

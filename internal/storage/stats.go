@@ -2,7 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // stats are the directory's metrics with their label values resolved.
@@ -19,7 +17,7 @@ type stats struct {
 	wait                                            *prometheus.HistogramVec
 	sweeps, rolls, journalErrors, segmentErrors     prometheus.Counter
 	cacheReads, diskReads, truncated, frames, bytes prometheus.Counter
-	recovery, online, offline, retiredBytes         prometheus.Gauge
+	recovery, offline, retiredBytes                 prometheus.Gauge
 	removed, removedBytes                           *prometheus.CounterVec // by dir and reason
 	refused                                         prometheus.Counter
 	cleaner                                         cleanerStats
@@ -34,7 +32,7 @@ func newStats(m *metrics.Storage, dir string) stats {
 		cacheReads: m.Reads.WithLabelValues(metrics.ReadFromCache), diskReads: m.Reads.WithLabelValues(metrics.ReadFromDisk),
 		truncated: m.TruncatedBytes.WithLabelValues(dir), frames: m.RecoveryFrames.WithLabelValues(dir),
 		bytes:    m.RecoveryBytes.WithLabelValues(dir),
-		recovery: m.RecoverySeconds.WithLabelValues(dir), online: m.Online.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),
+		recovery: m.RecoverySeconds.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),
 		retiredBytes: m.Retention.Waiting.WithLabelValues(dir), removed: m.Retention.Segments, removedBytes: m.Retention.Bytes,
 		refused: m.LowSpaceRefused.WithLabelValues(dir),
 		cleaner: newCleanerStats(&m.Cleaner, dir),
@@ -109,28 +107,6 @@ func (l *Log) DirtyRatio() (float64, bool) {
 	}
 	x, err := l.measureDirt(time.Now())
 	return x.Ratio(), err == nil
-}
-
-// journalFailed is called by the journal after the owners of all lost entries were notified.
-func (d *Dir) journalFailed(err error) {
-	d.stats.journalErrors.Inc()
-	d.stats.online.Set(0)
-	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
-	d.on(loglife.JournalFailed, err)
-	d.log.Error("journal failed: records that were not yet durable are refused, the log directory reopens", zap.Error(err))
-	select {
-	case d.failures <- err:
-	default: // another failure is pending
-	}
-}
-
-func (d *Dir) reopened() {
-	d.stats.online.Set(1)
-	d.log.Info("log directory accepts records again")
-	d.clearFailures("")
-	if d.opt.reopened != nil {
-		d.opt.reopened(d)
-	}
 }
 
 func (d *Dir) segmentError(l *Log, err error) {

@@ -12,18 +12,18 @@ const flushers = 2
 // the disk. The number of logs bounds it, since each log has at most one flush and one other task
 // in it.
 type tasks struct {
-	tmu   sync.Mutex
-	more  *sync.Cond
-	queue []func()
-	ended bool
+	tasksMu sync.Mutex
+	more    *sync.Cond
+	queue   []func()
+	ended   bool
 }
 
-func (t *tasks) init() { t.more = sync.NewCond(&t.tmu) }
+func (t *tasks) init() { t.more = sync.NewCond(&t.tasksMu) }
 
 // run queues a task. It returns false if the directory is being closed.
 func (t *tasks) run(task func()) bool {
-	t.tmu.Lock()
-	defer t.tmu.Unlock()
+	t.tasksMu.Lock()
+	defer t.tasksMu.Unlock()
 	if t.ended {
 		return false
 	}
@@ -35,28 +35,28 @@ func (t *tasks) run(task func()) bool {
 // work is a flusher goroutine.
 func (t *tasks) work() {
 	for {
-		t.tmu.Lock()
+		t.tasksMu.Lock()
 		for len(t.queue) == 0 && !t.ended {
 			t.more.Wait()
 		}
 		if len(t.queue) == 0 {
-			t.tmu.Unlock()
+			t.tasksMu.Unlock()
 			return
 		}
 		task := t.queue[0]
 		t.queue[0] = nil
 		t.queue = t.queue[1:]
-		t.tmu.Unlock()
+		t.tasksMu.Unlock()
 		task()
 	}
 }
 
 // stop ends the flushers when the queue is empty.
 func (t *tasks) stop() {
-	t.tmu.Lock()
+	t.tasksMu.Lock()
 	t.ended = true
 	t.more.Broadcast()
-	t.tmu.Unlock()
+	t.tasksMu.Unlock()
 }
 
 // schedule queues a flush of the log unless one is queued.

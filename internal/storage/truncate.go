@@ -52,7 +52,7 @@ func (d *Dir) Truncate(cuts []Cut) {
 	if len(logs) == 0 {
 		return
 	}
-	err := d.commitRule(silentCut, logs...)
+	err := d.commitRule(skipCutCommit, logs...)
 	each(len(cuts), func(i int) {
 		if c := &cuts[i]; c.plan != nil {
 			c.Err = c.Log.complete(c.plan, err)
@@ -77,8 +77,8 @@ func (x *Cut) begin() error {
 }
 
 func (l *Log) beginCut(x *Cut) error {
-	l.own()
-	defer l.disown()
+	l.acquireCommit()
+	defer l.releaseCommit()
 	if l.dir.stopping() {
 		return ErrClosed
 	}
@@ -157,9 +157,9 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 			return nil, err
 		}
 	}
-	l.smu.Lock()
+	l.producersMu.Lock()
 	c.producers.Complete(&l.producers, c.end) // batches may have any timestamps, and the oldest batches may be gone
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	c.producers.Expire(now)
 	return c, nil
 }
@@ -167,7 +167,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 // publishCut moves the end of the log back in memory. From then on the log takes no appends,
 // because the disk may have the old or the new end. It needs flushMu.
 func (l *Log) publishCut(c *cutting) {
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.mu.Lock()
 	gone := l.tail.cutEnd(-1) // flushAll flushed everything
 	l.segments = c.keep
@@ -179,7 +179,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.firstDirty = min(l.firstDirty, c.end)
 	l.cuts++
 	l.life.cut = c
-	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
+	l.applyEventLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
 	l.logEnd.Store(c.end)
 	l.written.Store(min(l.written.Load(), c.end))
 	l.durable.Store(min(l.durable.Load(), c.end))
@@ -196,7 +196,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.producers = c.producers
 	l.markProducersDurable(c.end)
 	l.mu.Unlock()
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)
 }
 
@@ -227,7 +227,7 @@ func (l *Log) finish(err error) error {
 	if err == nil {
 		l.mu.Lock()
 		l.life.cut = nil
-		was := l.onLocked(loglife.CutDone, nil)
+		was := l.applyEventLocked(loglife.CutDone, nil)
 		l.mu.Unlock()
 		if was == loglife.CutStuck {
 			l.dir.repaired(l)
@@ -236,7 +236,7 @@ func (l *Log) finish(err error) error {
 	}
 	err = fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
 	if l.Offline() == nil {
-		l.on(loglife.CutFailed, fmt.Errorf("%w: %w", ErrFailed, err))
+		l.applyEvent(loglife.CutFailed, fmt.Errorf("%w: %w", ErrFailed, err))
 		l.dir.repair(l)
 	}
 	return err

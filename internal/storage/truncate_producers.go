@@ -39,14 +39,14 @@ func (l *Log) saveProducers(s *segment.Segment) {
 	l.mu.RLock()
 	first := len(l.segments) == 0
 	l.mu.RUnlock()
-	l.smu.Lock()
+	l.producersMu.Lock()
 	if first && !l.producers.Knows(s.Base()) {
-		l.smu.Unlock()
+		l.producersMu.Unlock()
 		return
 	}
 	b := binary.LittleEndian.AppendUint64(nil, uint64(s.Base()))
 	b = l.producers.Append(b, s.Base())
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	_ = statefile.WriteCache(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
 }
 

@@ -47,9 +47,9 @@ func trueProducers(l *Log) (n int, err error) {
 		}
 	}
 	end := l.Ends().LogEnd
-	l.smu.Lock() // a checkpoint may be in progress
+	l.producersMu.Lock() // a checkpoint may be in progress
 	all := l.producers.Append(nil, end)
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	if got, want := batchesOf(all), batchesOf(known.Append(nil, end)); fmt.Sprint(got) != fmt.Sprint(want) {
 		return n, fmt.Errorf("the producers of a log that ends at %d are %v, want %v", end, got, want)
 	}
@@ -136,9 +136,9 @@ func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 		}
 	}
 	put(t, l, 2, 10)
-	l.smu.Lock()
+	l.producersMu.Lock()
 	l.producers = l.noProducers()
-	l.smu.Unlock()
+	l.producersMu.Unlock()
 	if err := l.Truncate(4); err != nil {
 		t.Fatal(err)
 	}

@@ -69,13 +69,14 @@ func (s Span) Over(interval time.Duration) Span {
 	return s
 }
 
-// Sleep waits for d or until ctx ends. It reports whether it waited for all of d.
+// Sleep waits for d or until ctx ends. It reports whether it waited for all of d, and ctx has not
+// ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}

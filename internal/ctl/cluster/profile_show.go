@@ -92,6 +92,6 @@ func syncText(p durability.Profile) string {
 			"One fdatasync covers everything that arrived during the previous one; no append waits for others. A group has at most %d records and %d bytes.",
 			p.MaxRecords, p.MaxBytes)
 	}
-	return fmt.Sprintf("One fdatasync covers everything that arrives within %v, or fewer if there are %d records or %d bytes earlier.",
+	return fmt.Sprintf("One fdatasync covers everything that arrives within %v, but no more than %d records or %d bytes.",
 		p.MaxWait, p.MaxRecords, p.MaxBytes)
 }

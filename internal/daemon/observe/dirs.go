@@ -24,18 +24,22 @@ func (s Logs) EachLog(yield func(metrics.Log)) {
 	}
 }
 
-// Dirs returns the source of the metrics of log directories. It queries no file system, which might
-// hang: the disk guard of a directory does so once a second.
-func Dirs(all []*storage.Dir) func() []metrics.Dir {
+// Dirs returns the source of the metrics of log directories; unopened are those that could not be
+// opened. It queries no file system, which might hang: the disk guard of a directory does so once a
+// second.
+func Dirs(all []*storage.Dir, unopened []checks.Unopened) func() []metrics.Dir {
 	return func() []metrics.Dir {
-		shown := make([]metrics.Dir, len(all))
+		shown := make([]metrics.Dir, len(all), len(all)+len(unopened))
 		for i, d := range all {
 			x, s := d.Usage(), d.LastSpace()
 			shown[i] = metrics.Dir{
-				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
+				Path: d.Path(), Online: d.Err() == nil, JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
 				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: uint64(max(s.Free, 0)), Capacity: uint64(max(s.Total, 0)),
 				JournalFree: uint64(max(s.JournalFree, 0)), FreeKnown: s.Known, MinFree: s.MinFree, LowSpace: int(s.Level),
 			}
+		}
+		for _, d := range unopened {
+			shown = append(shown, metrics.Dir{Path: d.Path, Unopened: true})
 		}
 		return shown
 	}

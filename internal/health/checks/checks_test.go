@@ -240,7 +240,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		{
 			"failed",
 			Facts{Dirs: []Dir{failed}},
-			[]string{"bad log directory /d: none of its 0 partitions can be written: input/output error"},
+			[]string{"bad log directory /d: it accepts no records, so none of its 0 partitions can be written: input/output error"},
 		},
 		{
 			"not opened",

@@ -58,7 +58,7 @@ func checkLogDirs(f *Facts, n *notes) {
 		if d.Err != "" {
 			finding(
 				d.Path,
-				fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
+				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Err),
 				"run "+kernelLog+
 					" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)",
 			)
