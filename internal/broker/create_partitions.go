@@ -103,6 +103,7 @@ func emptyAssignment(img *metadata.Image, t *kmsg.CreatePartitionsRequestTopic) 
 	if topic == nil || t.Count <= topic.Partitions.Len() {
 		return nil // other checks report more important errors
 	}
-	return protocolErrorf(kerr.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only 0 assignment(s) were specified.",
+	return protocolErrorf(kerr.InvalidReplicaAssignment,
+		"Attempted to add %d additional partition(s), but only 0 assignment(s) were specified.",
 		t.Count-topic.Partitions.Len())
 }

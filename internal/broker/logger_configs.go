@@ -109,6 +109,7 @@ func loggerLevel(op *controller.ConfigOp) (zapcore.Level, error) {
 			return known.level, nil
 		}
 	}
-	return 0, protocolErrorf(kerr.InvalidConfig, "Cannot set the log level of %s to %s as it is not a supported log level. Valid log levels are %s",
+	return 0, protocolErrorf(kerr.InvalidConfig,
+		"Cannot set the log level of %s to %s as it is not a supported log level. Valid log levels are %s",
 		rootLogger, *op.Value, logLevelNames)
 }

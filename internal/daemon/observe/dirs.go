@@ -33,8 +33,9 @@ func Dirs(all []*storage.Dir, unopened []checks.Unopened) func() []metrics.Dir {
 		for i, d := range all {
 			x, s := d.Usage(), d.LastSpace()
 			shown[i] = metrics.Dir{
-				Path: d.Path(), Online: d.Err() == nil, JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
-				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: uint64(max(s.Free, 0)), Capacity: uint64(max(s.Total, 0)),
+				Path: d.Path(), Online: d.Err() == nil, JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit,
+				DeferredBytes: x.DeferredBytes,
+				CachedBytes:   x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: uint64(max(s.Free, 0)), Capacity: uint64(max(s.Total, 0)),
 				JournalFree: uint64(max(s.JournalFree, 0)), FreeKnown: s.Known, MinFree: s.MinFree, LowSpace: int(s.Level),
 			}
 		}
