@@ -154,6 +154,7 @@ func message(err error) string {
 	return strings.ToValidUTF8(s[:maxMessage-len("…")], "") + "…"
 }
 
+// protocolErrorf returns an error that clients receive with this code and message.
 func protocolErrorf(code *kerr.Error, format string, args ...any) error {
 	return &refusal{code: code, msg: fmt.Sprintf(format, args...)}
 }

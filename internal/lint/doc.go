@@ -1,6 +1,6 @@
 // Package lint holds the rules of the source tree as tests: which package may import which, what
 // every package comment must state, how long files, functions and lines may get, and which words
-// comments, messages and names do not use.
+// comments, messages and names do not use. Headings and lists in comments must print as such.
 //
 // Other tests compare the pages and deploy with the tree: links, paths, commands, metrics, alerts,
 // quoted messages, terms and figures.
