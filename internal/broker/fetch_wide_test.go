@@ -82,14 +82,14 @@ func TestUnreadErrorHoldsNoWideMemory(t *testing.T) {
 		n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = limit } })
 		id := n.topic(t, "t", 1)
 		req := fetchRequest(0)
-		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 1000, make([]int64, 1000)...)}
+		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 400, make([]int64, 400)...)}
 		req.SessionID, req.SessionEpoch = 1, 1
 		req.SetVersion(12)
 		w := n.dial(t)
 		defer w.Close()
 		must(t, w.send(req))
 		synctest.Wait()
-		if stats := n.wide.Stats(); stats.Used != 0 || stats.Peak < 1000*partCost {
+		if stats := n.wide.Stats(); stats.Used != 0 || stats.Peak < 400*partCost {
 			t.Errorf("%+v while the client does not read", stats)
 		}
 		if got := w.fetched(t, req); got.ErrorCode != kerr.FetchSessionIDNotFound.Code {
@@ -98,46 +98,40 @@ func TestUnreadErrorHoldsNoWideMemory(t *testing.T) {
 	})
 }
 
-// Fetches that wait for the memory of large requests do not keep other requests from their slots.
-func TestWaitForWideMemoryHoldsNoDecodeSlot(t *testing.T) {
+// A fetch that needs the memory of large requests while another one holds it, or that needs more
+// than there ever is, does not wait: it gets an empty answer, and its connection is throttled.
+func TestFetchWithoutWideMemoryIsThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, quick, func(o *nodeOptions) {
-			o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = 64 << 10 }
-		})
+		const limit = 64 << 10
+		n := newNode(t, quick, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = limit } })
 		id := n.topic(t, "t", 1)
-		req := fetchRequest(0)
-		req.SessionEpoch = -1
-		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 4000, make([]int64, 4000)...)}
-		req.SetVersion(12)
+		fetch := func(parts int32) *kmsg.FetchResponse {
+			req := fetchRequest(0)
+			req.SessionEpoch = -1
+			req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), parts, make([]int64, parts)...)}
+			req.SetVersion(12)
+			w := n.dial(t)
+			defer w.Close()
+			must(t, w.send(req))
+			return w.fetched(t, req)
+		}
+		const fits = int32(wideMost * limit / partCost)
 		if !n.wide.TryAcquire(1) {
 			t.Fatal("the budget is used")
 		}
-		var waiting []*wire
-		for range cap(n.decodeSlots) {
-			w := n.dial(t)
-			must(t, w.send(req))
-			waiting = append(waiting, w)
+		began := time.Now()
+		if got := fetch(fits); len(got.Topics) != 0 || got.ThrottleMillis == 0 {
+			t.Errorf("beside another: %d topics, throttled for %d ms", len(got.Topics), got.ThrottleMillis)
 		}
-		synctest.Wait()
-		if got := n.wide.Stats().Waiting; got != len(waiting) {
-			t.Errorf("%d of %d fetches wait", got, len(waiting))
-		}
-		absent := make([]any, 10_000)
-		for i := range absent {
-			absent[i] = fmt.Sprintf("absent-%06d", i)
-		}
-		w, began := n.dial(t), time.Now()
-		defer w.Close()
-		_ = ask[*kmsg.MetadataResponse](t, w, 9, metadataRequest(false, absent...))
 		if took := time.Since(began); took > 0 {
-			t.Errorf("metadata of many topics took %v", took)
+			t.Errorf("the fetch waited %v", took)
 		}
 		n.wide.Release(1)
-		for _, w := range waiting {
-			if got := w.fetched(t, req); len(got.Topics) != 1 || len(got.Topics[0].Partitions) != 4000 {
-				t.Errorf("%d topics", len(got.Topics))
-			}
-			must(t, w.Close())
+		if got := fetch(fits); len(got.Topics) != 1 {
+			t.Errorf("alone: %d topics", len(got.Topics))
+		}
+		if got := fetch(fits + 1); len(got.Topics) != 0 || got.ThrottleMillis == 0 {
+			t.Errorf("too large: %d topics, throttled for %d ms", len(got.Topics), got.ThrottleMillis)
 		}
 		synctest.Wait()
 		if len(n.decodeSlots) > 0 || n.wide.Used() > 0 {

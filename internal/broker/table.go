@@ -172,8 +172,8 @@ type charge struct {
 }
 
 // take charges n bytes to Broker.parked, at most half of the free ones: most requests end soon, and
-// the request of a group's leader may be large. A large request that is answered soon may wait for
-// Broker.wide instead. take returns nil if the request must be refused.
+// the request of a group's leader may be large. A large request that is answered soon may take them
+// from Broker.wide instead. take returns nil if the request must be refused.
 func (c *call) take(n int64, soon bool) *charge {
 	budget := c.b.parked
 	if !budget.TryShare(n, 2) {
@@ -190,31 +190,15 @@ const (
 	// wideShare: a request that needs more than 1/wideShare of Options.ParkedBytes is wide. On a
 	// broker with little memory that may be more than is ever free.
 	wideShare = 8
-	// wideTime bounds how long a wide request waits for earlier ones.
-	wideTime = time.Second
+	// wideMost bounds a wide request, as a multiple of Options.ParkedBytes.
+	wideMost = 4
 )
 
-// acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
-// wideTime, without the call's slot, and afterwards until it has a slot again. A request larger
-// than the whole budget is admitted alone.
+// acquireWide takes n bytes from Broker.wide and reports whether it did. A request larger than the
+// whole budget is admitted if it is alone. acquireWide does not wait: a waiting request would hold
+// its decoded form, which no budget counts.
 func (c *call) acquireWide(n int64) bool {
-	b := c.b
-	if !c.r.MayBlock() {
-		return false
-	}
-	if b.wide.TryAcquire(n) {
-		return true
-	}
-	c.slot.end() // while it waits, other requests may compute
-	ctx, cancel := context.WithTimeout(b.ctx, wideTime)
-	defer cancel()
-	if b.wide.Acquire(ctx, n) != nil {
-		return false
-	}
-	if c.slot != nil {
-		c.slot = b.decodeSlots.take(b.ctx)
-	}
-	return true
+	return c.r.MayBlock() && n <= wideMost*c.b.opt.ParkedBytes && c.b.wide.TryAcquire(n)
 }
 
 // releaseOnClose also releases the charge when the client is gone: a group keeps its members for a
