@@ -149,7 +149,7 @@ func journalKinds() []About {
 			"completes it with the readable frames of the old journal", "the unreadable frames of the old journal"},
 		{JournalMissing, Refuses, "the journal's directory is empty", refuses, "begins a new journal after the end of the segments",
 			"all records that only the journal held"},
-		{JournalFileMissing, Refuses, "a file that a start needs is missing, or later files do not continue an earlier one", refuses,
+		{JournalFileMissing, Refuses, "a file that recovery needs is missing, or later files do not continue an earlier one", refuses,
 			salvage, "the records that only that file held"},
 		{JournalFileForeign, Refuses, "a file belongs to another journal", refuses, "renames the file", nothing},
 		{JournalHeaderCopy, Heals, "one of the two copies of a file's header is damaged", "reads the other copy", "", nothing},
@@ -169,7 +169,7 @@ func journalKinds() []About {
 
 func logKinds() []About {
 	return []About{
-		{LogOffline, Offline, "the checkpoint records that a start found the partition damaged", offline,
+		{LogOffline, Offline, "the checkpoint records that the broker found the partition damaged at startup", offline,
 			"puts it online with the remaining records, after repairing the causes", "the losses of the causes"},
 		{LogMissing, Offline, "the metadata places the partition here, but the checkpoint does not list it", offline, toBackup,
 			"restore this directory and the metadata from the same backup, or delete the topic"},

@@ -125,7 +125,7 @@ type Listener struct {
 	// Name is the listener's name in the configuration.
 	Name string
 	// AdvertisedHost and AdvertisedPort are the address that clients receive from Metadata. Empty
-	// and 0 stand for the address that the client dialled.
+	// and 0 stand for the address that the client dialed.
 	AdvertisedHost string
 	AdvertisedPort int32
 	// Authenticate requires clients to authenticate before they are served.

@@ -139,7 +139,7 @@ func (r *Request) Abort(err error) {
 // request releases what it holds. ExpireAt must be called before the request may be answered.
 //
 // If another goroutine answers at the same moment, it does not wait for fn, which may therefore
-// still run afterwards. What fn refers to must not be reused by then, or fn must recognise that it
+// still run afterwards. What fn refers to must not be reused by then, or fn must recognize that it
 // was.
 func (r *Request) ExpireAt(t time.Time, fn func()) {
 	c := r.conn

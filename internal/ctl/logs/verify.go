@@ -18,12 +18,13 @@ import (
 func verifyCommand(a *app.App) *cobra.Command {
 	var w dirFlags
 	c := &cobra.Command{
-		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing",
+		Use: "verify", Short: "Find damage, and report what the broker would do about it at startup",
 		Args: app.Args(0, 0, "no argument; --dir says where"),
-		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists\n" +
-			"each damage with its place, what a start would do about it, where each partition would end, and which acknowledged\n" +
-			"records would be missing. It changes nothing, but no broker can start on the directory meanwhile. It also lists the\n" +
-			"damage that a start repairs automatically, which is no reason for concern. It exits with 4 if it finds anything else.",
+		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It\n" +
+			"lists all damage with its place, what the broker would do about it at startup, where each partition would end,\n" +
+			"and which acknowledged records would be missing. It changes nothing, but no broker can start on the directory\n" +
+			"while it runs. It also lists the damage that the broker repairs at startup, which is no reason for concern. It\n" +
+			"exits with 4 if it finds anything else.",
 		Example: "  chronikctl log verify --dir /var/lib/chronik\n  chronikctl log verify --config /etc/chronik/chronikd.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := w.find(cmd)

@@ -81,7 +81,7 @@ type Listener struct {
 	// Listen is HOST:PORT to bind. An empty host means every address, port 0 a free port.
 	Listen string
 	// Advertise is the HOST:PORT that is advertised to clients. Empty means the address that the
-	// client dialled.
+	// client dialed.
 	Advertise string
 }
 
