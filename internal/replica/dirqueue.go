@@ -320,10 +320,10 @@ func (m *Manager) ended(rounds ...*round) {
 	}
 }
 
-// AwaitApplied waits until every task of an image version was tried once: logs were created or
-// deleted and the metadata updated, or that failed. It returns at once if the version has no tasks
-// or Apply has not seen it. The error is that of the context. AwaitApplied does not wait for other
-// versions, whose tasks may be in a directory that hangs.
+// AwaitApplied waits until every task of an image version has been attempted once: logs were
+// created or deleted and the metadata updated, or the attempt failed. It returns at once if the
+// version has no tasks or Apply has not seen it. The error is that of the context. AwaitApplied
+// does not wait for other versions, whose tasks may be in a directory that hangs.
 func (m *Manager) AwaitApplied(ctx context.Context, version int64) error {
 	m.mu.RLock()
 	r := m.rounds[version]

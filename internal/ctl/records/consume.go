@@ -3,9 +3,9 @@
 // produce exits with 0 only if the broker acknowledged every record. It keeps the order within a
 // partition and names the input line in an error.
 //
-// consume without --follow prints the records up to the log end offset at its start and exits.
-// It keeps the order within a partition. It skips a partition that cannot be read, reads the
-// others and reports the error at the end. It commits a group's offset only for printed records.
+// consume without --follow prints the records that the topics hold when it starts, and exits. It
+// keeps the order within a partition. It skips a partition that cannot be read, reads the others
+// and reports the error at the end. It commits a group's offset only for printed records.
 package records
 
 import (
