@@ -24,7 +24,7 @@ const (
 const manyParts = 256
 
 // admit charges a request that names more than manyParts partitions before it makes parts:
-// an entry of some 20 bytes becomes a part of several hundred. If Broker.parked cannot hold the
+// an entry of about 20 bytes becomes a part of several hundred. If Broker.parked cannot hold the
 // parts, admit takes them from Broker.wide, for which it may block; they are released when the
 // answer is encoded. It returns false if the memory is not available in time.
 func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {

@@ -2,16 +2,17 @@ package inspect
 
 import "slices"
 
-// Effect is what a start does about a finding on its own.
+// Effect is what the broker does at startup about a single finding.
 type Effect string
 
 // The effects, from harmless to severe.
 const (
-	// Heals: a start repairs it, and nothing that was acknowledged is lost.
+	// Heals: the broker repairs it at startup, and nothing that was acknowledged is lost.
 	Heals Effect = "heals"
-	// Aside: a start continues without it and keeps it; no log serves it.
+	// Aside: the broker starts without it and keeps it; no log serves it.
 	Aside Effect = "aside"
-	// Serves: a start does not notice it; reads fail, return wrong data or find nothing.
+	// Serves: the broker does not notice it at startup; reads fail, return wrong data or find
+	// nothing.
 	Serves Effect = "serves"
 	// Offline: the partition stays offline, and the others are served.
 	Offline Effect = "offline"
@@ -86,7 +87,7 @@ type About struct {
 	Kind   Kind
 	Effect Effect
 	Means  string // what it is, and how it is detected
-	Start  string // what a start does
+	Start  string // what the broker does at startup
 	Repair string // what a repair does; empty: nothing
 	Costs  string // what the repair loses; without a repair, what an operator can do
 }

@@ -159,7 +159,7 @@ type removal struct {
 }
 
 // queueDeletions queues the deletion of the logs of deleted topics. Their tombstones are removed
-// afterwards; until then they keep a start from using such a log.
+// afterwards; until then they keep recovery from using such a log.
 func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *round) {
 	gone := map[[16]byte]*removal{}
 	m.mu.Lock()

@@ -94,7 +94,7 @@ func (a *Quarantine) Close() error {
 }
 
 // quarantineFrames is the quarantine file of a log. It holds all frames of the log beyond the
-// recovery point, so that neither this process nor a start needs the journal for the log. The
+// recovery point, so that neither this process nor a recovery needs the journal for the log. The
 // chunks in memory are then only a cache.
 type quarantineFrames struct {
 	name string      // of the file, in the log directory

@@ -164,7 +164,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	return c, nil
 }
 
-// publishCut moves the end of the log back in memory. From then on the log takes no appends,
+// publishCut moves the end of the log back in memory. From then on the log accepts no appends,
 // because the disk may have the old or the new end. It needs flushMu.
 func (l *Log) publishCut(c *cutting) {
 	l.smu.Lock()

@@ -107,7 +107,7 @@ func (osFS) SyncDir(dir string) error {
 }
 
 // Lock uses flock: the kernel releases the lock when the process ends, however it ends, so a stale
-// file never blocks a start.
+// file never blocks startup.
 func (osFS) Lock(name, holder string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, filePerm)
 	if err != nil {

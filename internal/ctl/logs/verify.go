@@ -159,7 +159,7 @@ func offsetsOf(list []inspect.Loss) string {
 	return strings.Join(texts, ", ")
 }
 
-// state returns the state of a partition after a start.
+// state returns the state of a partition after startup.
 func state(e inspect.Effect) string {
 	switch e {
 	case inspect.Offline:
@@ -174,7 +174,7 @@ func state(e inspect.Effect) string {
 	return "ready"
 }
 
-// summary describes the result of a start in one line.
+// summary describes the result of a startup in one line.
 func summary(r *inspect.Report) string {
 	frames, ready := 0, 0
 	for _, d := range r.Directories {

@@ -70,7 +70,7 @@ type Config struct {
 	Broker map[string]string
 	// Settings lists every single-valued setting with its source, sorted by name.
 	Settings []Setting
-	// Warnings are lines for the log about problems that do not prevent a start.
+	// Warnings are lines for the log about problems that do not prevent startup.
 	Warnings []string
 }
 
