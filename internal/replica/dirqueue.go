@@ -276,7 +276,7 @@ func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 	return topics
 }
 
-// round counts the tasks of one image version that have not been tried yet. When there are none,
+// round counts the tasks of one image version that were not attempted yet. When there are none,
 // done is closed. Guarded by Manager.mu.
 type round struct {
 	version int64

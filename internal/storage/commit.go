@@ -116,7 +116,7 @@ func (l *Log) tryOwn() bool {
 	return true
 }
 
-// disown releases the right to commit and commits what was queued meanwhile.
+// disown releases the right to commit and commits what was queued in the meantime.
 func (l *Log) disown() { l.commit(nil) }
 
 // commit commits the queue in groups of one chunk each until the queue is empty. The caller has the

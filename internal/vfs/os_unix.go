@@ -71,7 +71,7 @@ func info(name string, st fs.FileInfo) Info {
 }
 
 // List follows symbolic links, as Stat does: a directory may be a link to another disk. It skips
-// entries that disappear meanwhile.
+// entries that disappear in the meantime.
 func (osFS) List(dir string) ([]Info, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
