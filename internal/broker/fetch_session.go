@@ -256,7 +256,7 @@ func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *
 	return s
 }
 
-// evictLocked removes a session in favour of one with size partitions, and reports whether it
+// evictLocked removes a session in favor of one with size partitions, and reports whether it
 // could.
 func (c *sessions) evictLocked(size int, now time.Time) bool {
 	front := c.used.Front()

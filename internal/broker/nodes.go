@@ -34,7 +34,7 @@ func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpo
 }
 
 // node returns the address of a broker for clients of the request's listener: what the listener
-// advertises, or the address that the client dialled.
+// advertises, or the address that the client dialed.
 func (b *Broker) node(r *network.Request, img *metadata.Image, id int32) (protocol.NodeEndpoint, bool) {
 	broker, ok := img.Broker(id)
 	if !ok {

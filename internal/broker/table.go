@@ -157,7 +157,7 @@ func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) f
 }
 
 // inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
-// is at most one for each connection, which starts no other request meanwhile. ctx ends with the
+// is at most one for each connection, which starts no other request in that time. ctx ends with the
 // broker.
 func inBackground[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
 	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }

@@ -107,7 +107,7 @@ func cleaningDefs() []*Def {
 		brokerDef("log.cleaner.io.buffer.load.factor", Double, "0.9", "Accepted for compatibility, without effect: "+
 			"the memory for keys grows with their number.", importance(Low), dynamic(), fraction()),
 		brokerDef(DiskMinFree, Long, "-1",
-			"The minimum free space of a log directory's file system in bytes; with less, the broker refuses clients' records. 0 means never, "+
+			"The minimum free space of a log directory's file system in bytes; with less, the broker refuses clients' records. 0 means that it never refuses them, "+
 				"-1 means 5 % of the file system, but at least 256 MiB and at most 10 GiB.",
 			importance(High), dynamic(), atLeast(-1)),
 	}

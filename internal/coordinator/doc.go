@@ -22,7 +22,7 @@
 //     (ErrRefused). Events that only read are answered, and timers wait.
 //   - When an append fails or leadership ends, no response that depends on the append is sent. The
 //     runtime discards the Machine. If the broker still leads, it loads a new one from the log,
-//     whose timers keep the time they had left. Requests meanwhile get ErrLoading or
+//     whose timers keep the time they had left. Until then, requests get ErrLoading or
 //     ErrNotCoordinator.
 //   - Slow work does not block a shard: a Machine asks for a Call, and its result arrives as an
 //     event.

@@ -175,7 +175,7 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 		out.Reply(to, "thawed")
 	case "cancel":
 		out.Cancel(TimerKey{Kind: 1, Owner: words[1]})
-		out.Reply(to, "cancelled")
+		out.Reply(to, "canceled")
 	case "two":
 		m.add(words[1], out)
 		m.add(words[2], out)

@@ -251,7 +251,7 @@ func TestTimersFireInOrderAndOnce(t *testing.T) {
 		submit(rt, "after 2s never").want(t, "set", nil)
 		time.Sleep(500 * time.Millisecond)
 		submit(rt, "after 3s early").want(t, "set", nil) // extended to 3.5 s
-		submit(rt, "cancel never").want(t, "cancelled", nil)
+		submit(rt, "cancel never").want(t, "canceled", nil)
 		time.Sleep(2500 * time.Millisecond)
 		submit(rt, "get").want(t, "has ", nil)
 		submit(rt, "after 100ms soon").want(t, "set", nil)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Timers fire in order and on time, whatever is set, cancelled and extended in between: compared
+// Timers fire in order and on time, whatever is set, canceled and extended in between: compared
 // with a list that is searched.
 func TestTimersMatchAList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -299,7 +299,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 }
 
 // maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
-// that segments leave for connections: any more would take descriptors from the logs.
+// that segments leave for connections: more would take descriptors from the logs.
 func (b *Broker) maxConnections(r *components) int {
 	if r.conf.MaxConnections < math.MaxInt32 {
 		return int(r.conf.MaxConnections)

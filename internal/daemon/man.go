@@ -79,7 +79,7 @@ func Manual(version string) ([]cli.ManPage, error) {
 			},
 			{
 				Title: "LISTENERS",
-				Text: "The addresses for clients, and the address that is advertised to them if it differs from the one that they dialled:\n\n" +
+				Text: "The addresses for clients, and the address that is advertised to them if it differs from the one that they dialed:\n\n" +
 					"  listeners:\n    - listen: " + config.DefaultListen +
 					"\n    - name: public\n      listen: :9093\n      advertise: broker.example.com:9093",
 			},

@@ -92,7 +92,7 @@ const (
 	// are far away.
 	answerShare            = 1.0 / 8
 	minAnswers, maxAnswers = 32 << 20, 1 << 30
-	// parkedShare of the memory is for requests that wait: a consumer needs some 2 KiB, and half a
+	// parkedShare of the memory is for requests that wait: a consumer needs about 2 KiB, and half a
 	// KiB more for each further partition.
 	parkedShare          = 1.0 / 16
 	minParked, maxParked = 16 << 20, 256 << 20

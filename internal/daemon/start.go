@@ -122,7 +122,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	b.health.Enter("")
-	if err := b.health.Speak(ctx); err != nil { // the start was cancelled
+	if err := b.health.Speak(ctx); err != nil { // the start was canceled
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// status returns the broker's state as one line for people: how far a start is, what is served, and
+// status returns the broker's state as one line for people: how far startup is, what is served, and
 // which findings there are.
 func (b *Broker) status() string {
 	report := b.health.Last()

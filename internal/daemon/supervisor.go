@@ -12,18 +12,18 @@ import (
 
 // Intervals of the messages to the service manager.
 const (
-	// statusEvery is the interval during a start, whose progress people watch; a serving broker
+	// statusEvery is the interval during startup, whose progress people watch; a serving broker
 	// reports every slower × statusEvery.
 	statusEvery = 250 * time.Millisecond
 	slower      = 20
-	// startExtension is the time that each sign of progress adds to a start, whatever the manager's
+	// startExtension is the time that each sign of progress adds to startup, whatever the manager's
 	// own limit: a long recovery is not a failed start.
 	startExtension = 2 * time.Minute
 	// beatTime is the maximum duration of one progress check, whatever the watchdog's timeout.
 	beatTime = 10 * time.Second
 )
 
-// supervisor reports the broker's state to systemd: a status text, the progress of a start, which
+// supervisor reports the broker's state to systemd: a status text, the progress of startup, which
 // extends its time limit, readiness, the stop and, if a watchdog is configured, keep-alives.
 // Without a service manager it does nothing.
 //
@@ -166,7 +166,7 @@ func (s *supervisor) status(now event) string {
 }
 
 // alive reports whether a keep-alive is due: for a serving broker, if it makes progress; for a
-// draining broker always, because another limit bounds its time. A start is not watched.
+// draining broker always, because another limit bounds its time. Startup is not watched.
 func (s *supervisor) alive(now event, p *pulse) bool {
 	if now.state != sd.SdNotifyReady {
 		return now.state != ""

@@ -88,7 +88,8 @@ func Sort(all []Finding) {
 }
 
 // Text returns the report for people and for /readyz: a first line that begins with "ready" or "not
-// ready", the progress of a start or stop, and one line for each finding that is worse than a note.
+// ready", the progress of startup or shutdown, and one line for each finding that is worse than a
+// note.
 func (r *Report) Text() string {
 	var b strings.Builder
 	switch {

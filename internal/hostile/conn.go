@@ -119,7 +119,7 @@ func (c *Conn) answer(req kmsg.Request) (kmsg.Response, error) {
 }
 
 // reset makes the kernel discard the connection on close, without TIME_WAIT, of which it can hold
-// some 28,000.
+// about 28,000.
 func (c *Conn) reset() error {
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if !ok {

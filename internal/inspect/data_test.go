@@ -244,7 +244,7 @@ func TestInUse(t *testing.T) {
 	opened(t, disk)
 }
 
-// Verify stops when its context is cancelled.
+// Verify stops when its context is canceled.
 func TestVerifyEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

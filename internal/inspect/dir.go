@@ -354,7 +354,7 @@ func (d *dir) deleted(name string) bool {
 
 const framesSuffix = ".frames"
 
-// partitions describes the logs as a start or a repair would leave them.
+// partitions describes the logs as recovery or a repair would leave them.
 func (d *dir) partitions() []Partition {
 	var list []Partition
 	for _, l := range d.logs {

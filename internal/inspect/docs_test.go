@@ -13,7 +13,7 @@ import (
 func TestDocsListEveryKind(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	b.WriteString("| kind | what it is | a start | repair | what that loses |\n|---|---|---|---|---|\n")
+	b.WriteString("| kind | what it is | the broker at startup | repair | what that loses |\n|---|---|---|---|---|\n")
 	for _, k := range inspect.Kinds() {
 		repair := k.Repair
 		switch {

@@ -99,7 +99,7 @@ type ItemJournal struct {
 	Header   string `json:"header"` // ok, one copy, none
 	FirstLSN uint64 `json:"firstLsn"`
 	ID       string `json:"id"`
-	Needed   bool   `json:"needed"` // a start may read it
+	Needed   bool   `json:"needed"` // recovery may read it
 }
 
 // ItemFrame describes a frame.

@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// journal reads the journal as a start does, reports its damage, and determines where the logs end.
-// If a start would be refused, the logs end where a repair can bring them.
+// journal reads the journal as recovery does, reports its damage, and determines where the logs
+// end. If the broker would refuse to start, the logs end where a repair can bring them.
 func (d *dir) journal() error {
 	jpath := d.place.JournalPath()
 	infos, err := journal.Files(d.fs, jpath, d.state.Redo.File)
@@ -69,7 +69,7 @@ func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 	return newer
 }
 
-// chain reads the frames as a start does.
+// chain reads the frames as recovery does.
 func (d *dir) chain() error {
 	jpath, unknown := d.place.JournalPath(), map[storage.ID]int{}
 	ext, err := journal.ScanDir(d.fs, jpath, d.state.Journal, d.state.Redo, func(fr journal.Frame) error {
@@ -126,7 +126,7 @@ func (d *dir) gap(l *log, fr *journal.Frame) {
 	d.newJournal = true
 }
 
-// damaged reports damage that makes a start refuse the journal.
+// damaged reports damage because of which the broker refuses to start.
 func (d *dir) damaged(x *journal.Damage) error {
 	d.newJournal = true
 	file, kind := path.Join(d.place.JournalPath(), x.File), JournalFrameDamaged
@@ -181,7 +181,7 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 	return JournalFileMissing, file, nil
 }
 
-// findTornWrite reports a torn write after the end at which a start stops reading.
+// findTornWrite reports a torn write after the end at which recovery stops reading.
 func (d *dir) findTornWrite(ext journal.Extent) error {
 	for _, in := range d.files {
 		torn := false

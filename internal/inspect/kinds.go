@@ -2,16 +2,17 @@ package inspect
 
 import "slices"
 
-// Effect is what a start does about a finding on its own.
+// Effect is what the broker does at startup about a single finding.
 type Effect string
 
 // The effects, from harmless to severe.
 const (
-	// Heals: a start repairs it, and nothing that was acknowledged is lost.
+	// Heals: the broker repairs it at startup, and nothing that was acknowledged is lost.
 	Heals Effect = "heals"
-	// Aside: a start continues without it and keeps it; no log serves it.
+	// Aside: the broker starts without it and keeps it; no log serves it.
 	Aside Effect = "aside"
-	// Serves: a start does not notice it; reads fail, return wrong data or find nothing.
+	// Serves: the broker does not notice it at startup; reads fail, return wrong data or find
+	// nothing.
 	Serves Effect = "serves"
 	// Offline: the partition stays offline, and the others are served.
 	Offline Effect = "offline"
@@ -86,7 +87,7 @@ type About struct {
 	Kind   Kind
 	Effect Effect
 	Means  string // what it is, and how it is detected
-	Start  string // what a start does
+	Start  string // what the broker does at startup
 	Repair string // what a repair does; empty: nothing
 	Costs  string // what the repair loses; without a repair, what an operator can do
 }
@@ -149,7 +150,7 @@ func journalKinds() []About {
 			"completes it with the readable frames of the old journal", "the unreadable frames of the old journal"},
 		{JournalMissing, Refuses, "the journal's directory is empty", refuses, "begins a new journal after the end of the segments",
 			"all records that only the journal held"},
-		{JournalFileMissing, Refuses, "a file that a start needs is missing, or later files do not continue an earlier one", refuses,
+		{JournalFileMissing, Refuses, "a file that recovery needs is missing, or later files do not continue an earlier one", refuses,
 			salvage, "the records that only that file held"},
 		{JournalFileForeign, Refuses, "a file belongs to another journal", refuses, "renames the file", nothing},
 		{JournalHeaderCopy, Heals, "one of the two copies of a file's header is damaged", "reads the other copy", "", nothing},
@@ -169,7 +170,7 @@ func journalKinds() []About {
 
 func logKinds() []About {
 	return []About{
-		{LogOffline, Offline, "the checkpoint records that a start found the partition damaged", offline,
+		{LogOffline, Offline, "the checkpoint records that the broker found the partition damaged at startup", offline,
 			"puts it online with the remaining records, after repairing the causes", "the losses of the causes"},
 		{LogMissing, Offline, "the metadata places the partition here, but the checkpoint does not list it", offline, toBackup,
 			"restore this directory and the metadata from the same backup, or delete the topic"},

@@ -29,7 +29,7 @@ type Act struct {
 // Plan lists the steps of a repair.
 type Plan struct {
 	Acts []Act `json:"acts"`
-	// Left lists the findings that neither the repair nor a start resolves.
+	// Left lists the findings that neither the repair nor startup resolves.
 	Left []Finding `json:"left"`
 	// Blocked says why no repair is possible; empty if one is.
 	Blocked string `json:"blocked,omitempty"`

@@ -99,7 +99,7 @@ func (b *rebuild) sorted() []metadata.KV {
 
 // bestBase returns the copy or the readable rest with the highest revision that belongs to these
 // log directories and to the cluster of the rest, if that is known. best is nil if there is none.
-// newest is the highest revision of all of them: a start refuses metadata that is behind one of its
+// newest is the highest revision of all of them: startup refuses metadata that is behind one of its
 // copies. If a newer version of chronik wrote one of them, bestBase returns an error: a repair by
 // this version would lose its contents.
 func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (best *base, newest int64, err error) {

@@ -77,7 +77,7 @@ func (r *Repair) Close() error {
 }
 
 // Do copies everything that the plan changes to backup, which must be empty or missing. Then it
-// carries out the plan and checks the directories again. If it is interrupted, a start or another
+// carries out the plan and checks the directories again. If it is interrupted, recovery or another
 // repair continues from there.
 func (r *Repair) Do(ctx context.Context, backup string) error {
 	if err := r.save(ctx, backup); err != nil {

@@ -23,7 +23,8 @@ type Finding struct {
 	Partition int32  `json:"partition"`
 	// Detail describes the actual and the expected state.
 	Detail string `json:"detail"`
-	// Start says what a start does about it. Repair says what a repair does; empty means nothing.
+	// Start says what the broker does about it at startup. Repair says what a repair does; empty
+	// means nothing.
 	Start  string `json:"start"`
 	Repair string `json:"repair,omitempty"`
 	// Restore says what an operator can do if no repair helps.
@@ -32,7 +33,7 @@ type Finding struct {
 	Lost []Loss `json:"lost,omitempty"`
 }
 
-// Healing reports whether a start resolves the finding without a loss, so that the operator need
+// Healing reports whether startup resolves the finding without a loss, so that the operator need
 // not act.
 func (f *Finding) Healing() bool { return f.Effect == Heals }
 
@@ -56,7 +57,7 @@ func (l Loss) String() string {
 	return fmt.Sprintf("%s-%d: offsets %s", l.Topic, l.Partition, l.Offsets())
 }
 
-// Partition is the state of a log after a start or, if a start is refused, after a repair.
+// Partition is the state of a log after startup or, if the broker refuses to start, after a repair.
 type Partition struct {
 	Dir       string `json:"directory"`
 	Topic     string `json:"topic"`
@@ -86,10 +87,10 @@ type Directory struct {
 	ID      string `json:"id"`
 	// Used: a broker has created logs or a journal in it.
 	Used bool `json:"used"`
-	// Clean: the last stop was clean, and a start reads no journal.
+	// Clean: the last stop was clean, and recovery reads no journal.
 	Clean bool `json:"clean"`
 	// Checkpoint is the sequence of the checkpoint. RedoFile and RedoLSN are the position from
-	// which a start reads the journal, and NextLSN is the journal's end.
+	// which recovery reads the journal, and NextLSN is the journal's end.
 	Checkpoint uint64 `json:"checkpoint"`
 	// CheckpointAt is when it was written, according to the file system; zero if that is unknown.
 	CheckpointAt time.Time `json:"checkpointAt"`
@@ -110,13 +111,13 @@ type Report struct {
 	rebuilds []*rebuild
 }
 
-// Clean reports whether a start restores everything that was acknowledged, and all of it can be
+// Clean reports whether recovery restores everything that was acknowledged, and all of it can be
 // read.
 func (r *Report) Clean() bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.Healing() })
 }
 
-// Refused reports whether a start would be refused.
+// Refused reports whether the broker would refuse to start.
 func (r *Report) Refused() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Effect == Refuses })
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // tail is the part of a log's segments beyond the recovery point. Bytes reach a segment only after
-// the journal's datasync that covers them, so all of it was acknowledged. A start cuts it off,
+// the journal's datasync that covers them, so all of it was acknowledged. Recovery cuts it off,
 // because the journal holds the same records. If the journal is lost, the tail is the only copy.
 type tail struct {
 	end       int64

@@ -34,7 +34,7 @@ func NewNetwork(reg prometheus.Registerer) *Network {
 		Closed:      counter(f, nameClosed, "Closed connections, by reason.", "listener", "reason"),
 		BytesIn:     counter(f, nameBytesIn, "Bytes of requests read.", "listener"),
 		BytesOut:    counter(f, nameBytesOut, "Bytes of responses written.", "listener"),
-		BudgetWaits: counter(f, nameBudgetWaits, "Times that a connection's reader waited for a byte budget.", "budget"),
+		BudgetWaits: counter(f, nameBudgetWaits, "Number of times that a connection's reader waited for a byte budget.", "budget"),
 	}
 }
 

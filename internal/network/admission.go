@@ -283,8 +283,8 @@ func (k *admission) closeLagging() {
 // ArrivalStats describes the frames of one kind that are being received.
 type ArrivalStats struct {
 	bufpool.BudgetStats
-	Frames int    // being received now
-	Lagged uint64 // that lost their connection because others waited
+	Frames int    // frames that are being received now
+	Lagged uint64 // frames whose connection was closed because others waited
 }
 
 func (k *admission) arrivals() ArrivalStats {

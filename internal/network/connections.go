@@ -31,8 +31,8 @@ type Connection struct {
 	Traffic
 }
 
-// Connections returns the open connections in the order of their ids. It takes the lock of each
-// connection for an instant; the caller pays for it, requests do not.
+// Connections returns the open connections in the order of their ids. It acquires the lock of each
+// connection for an instant. Its cost falls on the caller, not on requests.
 func (s *Server) Connections() []Connection {
 	s.mu.Lock()
 	conns := s.snapshot()

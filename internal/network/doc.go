@@ -22,14 +22,14 @@
 // pipelined burst is answered with one write. Only a later answer wakes the writer goroutine.
 //
 // For small Produce requests a wake-up costs more than the work. A connection whose last request
-// was one is offered to a poller (Linux; see readRole). A poller is one goroutine that finds all
-// its connections with something to read in one system call, then reads and handles them in a row.
-// Only after that does it run the commits they left (Request.Batch), each once: the logs commit,
-// the journal writes its group and the answers go out, all on this goroutine if no other is doing
-// it (see pollLoop). The poller's flusher writes answers that come at other times, also in a row.
-// Requests that are large, incomplete or not a Produce go to the connection's own goroutines, and
-// so does whatever must wait for a client. A Produce that takes far longer than a small plain one
-// does too (Request.HandOver).
+// was a small Produce is offered to a poller (Linux; see readRole). A poller is one goroutine that
+// finds all its connections with something to read in one system call, then reads and handles them
+// in a row. Then it runs the commits that these requests added to its batch (Request.Batch), each
+// once: the logs commit, the journal writes its group and the answers go out, all on this goroutine
+// unless another one is already doing so (see pollLoop). The poller's flusher writes answers that
+// come at other times, also in a row. Requests that are large, incomplete or not a Produce go to
+// the connection's own goroutines, and so do requests that must wait for a client. A Produce that
+// takes far longer than a small plain one is handed over to them (Request.HandOver).
 //
 // # The life of a connection
 //
@@ -37,18 +37,18 @@
 //	                (if its listener asks)      │                      ▲
 //	                                            └──────── killed ──────┘
 //
-//	accepted        counts against max.connections, in all and of its address
+//	accepted        counts against the limits on connections, in total and per address
 //	authenticating  small frames only, and no poller
 //	open            as above
 //	hung up         its client has closed its side: requests that it sent are still
 //	                handled in order, and OnClose makes handlers release what they parked
-//	draining        no request is read any more (end of the stream, Shutdown, Abort,
+//	draining        no further request is read (end of the stream, Shutdown, Abort,
 //	                idle, a bad or late frame); requests that were read are answered,
 //	                then the socket is closed, after a short time for the client to read
 //	killed          the socket is closed at once: it broke, or its client does not read
 //	gone            it has no socket and no goroutines; unanswered requests are orphans,
 //	                which keep their memory until they are answered; the answers are dropped
-//	released        all are answered, and another connection may have its slot
+//	released        all its requests are answered, and another connection may have its slot
 //
 // A connection that ends cancels nothing that was passed to the Handler.
 //
@@ -69,10 +69,10 @@
 //	requests that outlive it             its slot among MaxConnections     can't reconnect
 //	parked requests                      the handler's                     released by OnClose
 //
-// When memory is short, small requests still pass: one that arrives whole never waits for one that
-// does not. When a disk hangs, its reads block the readers of their own connections, pollers are
-// replaced (see pollLoop), and Shutdown ends with its context and reports what is still running.
-// When there are no free descriptors, accepting waits and resumes.
+// When memory is short, small requests still pass: a small request that has arrived completely
+// never waits for one that has not. When a disk hangs, its reads block the readers of their own
+// connections, pollers are replaced (see pollLoop), and Shutdown ends with its context and reports
+// what is still running. When there are no free descriptors, accepting waits and resumes.
 //
 // Locks: conn.mu guards a connection's queue. Server.mu guards the set of connections. Neither is
 // held across I/O or a handler call, and the two are never held together. poller.mu and flusher.mu

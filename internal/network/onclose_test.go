@@ -26,7 +26,7 @@ func TestOnCloseIsCalledWhenTheClientHasClosedItsSide(t *testing.T) {
 }
 
 // TestOnCloseIsCalledWhenTheClientIsGone parks a request and resets its connection: registered
-// functions are called, cancelled ones are not.
+// functions are called, canceled ones are not.
 func TestOnCloseIsCalledWhenTheClientIsGone(t *testing.T) {
 	p := newParked()
 	f := start(t, p.handle, nil)

@@ -33,24 +33,24 @@ type Options struct {
 	// MaxFrameUnauthenticated is the same for clients that have not authenticated yet (Kafka's
 	// sasl.server.max.receive.size). Default 512 KiB.
 	MaxFrameUnauthenticated int
-	// ProduceBytes is how many bytes of Produce requests may be unanswered together; beyond it
-	// producers are no longer read. Half as much again is for requests that are still arriving; see
-	// admission. Default 32 MiB.
+	// ProduceBytes bounds the unanswered Produce requests of all connections, in bytes; at the
+	// limit the server does not read from producers. Another half of it is for requests that are
+	// still arriving; see admission. Default 32 MiB.
 	ProduceBytes int64
 	// OtherBytes is the same for other requests of more than SmallFrame bytes; smaller ones always
 	// pass. Defaults 64 MiB and 16 KiB.
 	OtherBytes int64
 	SmallFrame int
-	// ReadBytes bounds the read buffers of connections that pipeline, 32 KiB each; beyond it
-	// connections use small ones. Default: a quarter of OtherBytes.
+	// ReadBytes bounds the read buffers of connections that pipeline, 32 KiB each; at the limit
+	// connections use small buffers. Default: a quarter of OtherBytes.
 	ReadBytes int64
 	// ConnectionBytes bounds the unanswered Produce requests of one connection, in bytes.
 	// ConnectionRequests bounds its requests whose answers are not yet written. Defaults 8 MiB and
 	// 1024.
 	ConnectionBytes    int64
 	ConnectionRequests int
-	// UnwrittenBytes bounds the answers that a client has not read: beyond it its requests are no
-	// longer read. One answer may be larger. Default 1 MiB.
+	// UnwrittenBytes bounds the answers that a client has not read. Above it, the server does not
+	// read the client's further requests. One answer may be larger. Default 1 MiB.
 	UnwrittenBytes int
 	// AnswerBytes bounds the encoded answers of all connections that clients have not read. Beyond
 	// it connections that read too slowly are closed; see outgoing. Default: half of OtherBytes.
@@ -64,9 +64,9 @@ type Options struct {
 	// Idle is how long a connection may be without requests before it is closed
 	// (connections.max.idle.ms). Default 10 minutes.
 	Idle time.Duration
-	// FrameTimeout is how long the bytes of one request may take to arrive: its first 12 bytes, and
-	// again the rest, since the broker's own waiting lies between them and does not count. Default
-	// 30 s.
+	// FrameTimeout is how long the bytes of one request may take to arrive: it applies to the first
+	// 12 bytes and, separately, to the rest, because the broker's own waiting lies between them and
+	// does not count. Default 30 s.
 	FrameTimeout time.Duration
 	// WriteTimeout is how long one write may take, even if it makes progress. Long answers are
 	// several writes of at most half a MiB. Some writes get less time, but at least half of it.
@@ -125,7 +125,7 @@ type Listener struct {
 	// Name is the listener's name in the configuration.
 	Name string
 	// AdvertisedHost and AdvertisedPort are the address that clients receive from Metadata. Empty
-	// and 0 stand for the address that the client dialled.
+	// and 0 stand for the address that the client dialed.
 	AdvertisedHost string
 	AdvertisedPort int32
 	// Authenticate requires clients to authenticate before they are served.

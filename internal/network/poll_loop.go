@@ -137,7 +137,7 @@ func (c *conn) afterPoll() bool {
 	return c.armed
 }
 
-// commit runs the batch of a loop; it returns false if the loop was replaced meanwhile.
+// commit runs the batch of a loop; it returns false if the loop was replaced in the meantime.
 func (p *poller) commit(s *pollLoop) bool {
 	if s.batch.Empty() {
 		return true

@@ -196,7 +196,7 @@ func (s *pollSet) free() {
 	_, _ = unix.Close(s.fd), unix.Close(s.alarm) // an error loses nothing
 }
 
-// control calls fn with the connection's descriptor, which stays open meanwhile. The
+// control calls fn with the connection's descriptor, which stays open during the call. The
 // caller has the reading or the writing role.
 func (c *conn) control(fn func(fd uintptr)) error {
 	if c.fd >= 0 {

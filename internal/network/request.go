@@ -17,8 +17,9 @@ import (
 type Handler interface {
 	// Handle is called by the connection's reader, or by a poller that has other connections to
 	// serve. It must not block unless Request.MayBlock allows it. The handler must call exactly one
-	// of Respond, RespondRaw, RespondNone and Abort, then or later, from any goroutine; or
-	// HandOver, and one of them in the second call.
+	// of Respond, RespondRaw, RespondNone and Abort, before or after Handle returns, from any
+	// goroutine. If it calls HandOver instead, it must call one of the four after the second call
+	// of Handle.
 	Handle(*Request)
 }
 
@@ -79,8 +80,9 @@ type Request struct {
 // maxKeptHead bounds the memory for an encoded answer that a Request keeps for its next use.
 const maxKeptHead = 16 << 10
 
-// Respond answers with a body of kmsg, or one that encodes itself. It is encoded during the call;
-// its version must be the request's. Error 35 to an Unsupported request has version 0.
+// Respond answers with a response of kmsg, or with one that encodes itself. The response is encoded
+// during the call; its version must be the request's. Error 35 to an Unsupported request has
+// version 0.
 func (r *Request) Respond(resp protocol.Response) {
 	if !r.claim() {
 		return
@@ -139,8 +141,8 @@ func (r *Request) Abort(err error) {
 // request releases what it holds. ExpireAt must be called before the request may be answered.
 //
 // If another goroutine answers at the same moment, it does not wait for fn, which may therefore
-// still run afterwards. What fn refers to must not be reused by then, or fn must recognise that it
-// was.
+// still run afterwards. Until then, the values that fn uses must not be reused, or fn must
+// recognize that they were.
 func (r *Request) ExpireAt(t time.Time, fn func()) {
 	c := r.conn
 	c.mu.Lock()

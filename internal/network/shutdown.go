@@ -21,8 +21,8 @@ type ending struct {
 // Shutdown stops accepting and reading requests, waits until requests that the handler has are
 // answered and written, and closes the connections. When it returns nil, all goroutines of the
 // Server have ended. If ctx ends first, it closes the connections at once and returns soon, even if
-// a disk hangs; the error names what is still running. That ends, and releases its memory, when the
-// disk responds again.
+// a disk hangs; the error names what is still running. The remaining work ends, and releases its
+// memory, when the disk responds again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for c := range s.stop() {
 		c.stopReading(ClosedShutdown)

@@ -142,7 +142,7 @@ const maxInline = 8
 
 // Check lets every operation that waits for the key try to complete: before it returns if they are
 // few, soon after on another goroutine if they are many. There is at most one such goroutine for
-// each key; it also handles the events that come meanwhile.
+// each key; it also handles the events that arrive in the meantime.
 func (p *Purgatory) Check(k Key) {
 	if p.waiting.Load() == 0 {
 		return
@@ -233,7 +233,7 @@ func (s *shard) listLocked(k Key, to []waiter) []waiter {
 	return to
 }
 
-// sweep tries the entries that wait for a key until no new event has come meanwhile.
+// sweep tries the entries that wait for a key until no new event has arrived in the meantime.
 func (s *shard) sweep(k Key) {
 	var list []waiter
 	for {

@@ -58,7 +58,7 @@ func (c *counter) Abandon() {
 // ends returns how often the operation has ended.
 func (c *counter) ends() int32 { return c.complete.Load() + c.expired.Load() + c.left.Load() }
 
-// client is a Client that is gone when its context is cancelled.
+// client is a Client that is gone when its context is canceled.
 type client struct{ ctx context.Context }
 
 func (c client) OnClose(fn func()) func() bool { return context.AfterFunc(c.ctx, fn) }

@@ -203,7 +203,7 @@ func (a *Append) resolve(err error) {
 func (a *Append) timedOut() error { return fmt.Errorf("append to %s: %w", a.p, ErrTimedOut) }
 
 // Overdue bounds the wait for other replicas, like the timeout of Kafka's Produce requests. As soon
-// as this broker's log has the append as its profile demands, Done is called with ErrTimedOut
+// as the append meets the durability profile of this broker's log, Done is called with ErrTimedOut
 // unless enough other replicas have it too. Overdue has no effect unless acks is AcksAll. It must
 // not be called before Append has returned or after the append may have been reused.
 func (a *Append) Overdue() {

@@ -159,7 +159,7 @@ type removal struct {
 }
 
 // queueDeletions queues the deletion of the logs of deleted topics. Their tombstones are removed
-// afterwards; until then they keep a start from using such a log.
+// afterwards; until then they keep recovery from using such a log.
 func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *round) {
 	gone := map[[16]byte]*removal{}
 	m.mu.Lock()
@@ -276,7 +276,7 @@ func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 	return topics
 }
 
-// round counts the tasks of one image version that have not been tried yet. When there are none,
+// round counts the tasks of one image version that were not attempted yet. When there are none,
 // done is closed. Guarded by Manager.mu.
 type round struct {
 	version int64
@@ -321,10 +321,10 @@ func (m *Manager) ended(rounds ...*round) {
 	}
 }
 
-// AwaitApplied waits until every task of an image version was tried once: logs were created or
-// deleted and the metadata updated, or that failed. It returns at once if the version has no tasks
-// or Apply has not seen it. The error is that of the context. AwaitApplied does not wait for other
-// versions, whose tasks may be in a directory that hangs.
+// AwaitApplied waits until every task of an image version has been attempted once: logs were
+// created or deleted and the metadata updated, or the attempt failed. It returns at once if the
+// version has no tasks or Apply has not seen it. The error is that of the context. AwaitApplied
+// does not wait for other versions, whose tasks may be in a directory that hangs.
 func (m *Manager) AwaitApplied(ctx context.Context, version int64) error {
 	m.mu.RLock()
 	r := m.rounds[version]

@@ -10,7 +10,7 @@ import (
 // must not change the slice.
 func (m *Manager) Dirs() []*storage.Dir { return m.opt.Storage.Dirs() }
 
-// FailedDirs returns the log directories that could not be opened at the start. The caller must not
+// FailedDirs returns the log directories that could not be opened at startup. The caller must not
 // change the slice.
 func (m *Manager) FailedDirs() []*storage.DirError { return m.opt.Storage.Failed() }
 

@@ -106,7 +106,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	select { // cancelled work ends within a moment, even if ctx has already ended
+	select { // canceled work ends within a moment, even if ctx has already ended
 	case <-ended:
 		return nil
 	case <-time.After(closeGrace):

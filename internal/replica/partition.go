@@ -100,7 +100,7 @@ type Ends struct {
 	LogStart      int64
 	LastStable    int64 // the end of read_committed reads
 	HighWatermark int64 // the end of other reads
-	Ack           int64 // end of what the local log has as its profile demands
+	Ack           int64 // the local log's acknowledgement end
 	LogEnd        int64
 }
 
@@ -173,9 +173,9 @@ func (p *Partition) retire(next *role) {
 }
 
 // AppendReplicated appends batches from the leader, which have offsets and epochs, and updates the
-// leader's high watermark. done is called with nil when the log has taken the batches in order, and
-// with an error if it refused them. Whether they are written or durable by then, only Ends().Ack
-// shows.
+// leader's high watermark. done is called with nil when the log has accepted the batches in order,
+// and with an error if it refused them. The batches need not be written or durable by then;
+// Ends().Ack shows how far they are.
 func (p *Partition) AppendReplicated(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
 	r := p.role.Load()
 	if r.leader || epoch != r.epoch {
@@ -203,8 +203,8 @@ func (f followed) OffsetsAssigned(a *storage.Append) {
 	f.done(a.Err)
 }
 
-// Acknowledged records that a follower's log counts up to ackEnd in an epoch. It ignores brokers
-// that are not replicas, and other epochs.
+// Acknowledged records that a follower's acknowledgement end in an epoch is ackEnd. It ignores
+// brokers that are not replicas, and other epochs.
 func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
 	p.mu.Lock()
 	r := p.role.Load()

@@ -53,7 +53,8 @@ func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err erro
 }
 
 // Peek estimates how many bytes Read would return, up to max, without reading them. atOnce is true
-// if Read would return at once regardless of that, with an error or because the logs diverge.
+// if Read would return at once whatever the number of bytes, with an error or because the logs
+// diverge.
 func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {

@@ -29,7 +29,7 @@ type recorder struct {
 	tries  int      // consecutive failures
 }
 
-// add adds changes to record. The rounds end when they were tried once.
+// add adds changes to record. The rounds end when each was attempted once.
 func (r *recorder) add(dirs map[metadata.TopicPartition][16]byte, forget [][16]byte, rounds []*round) {
 	m := r.m
 	if len(dirs) == 0 && len(forget) == 0 {

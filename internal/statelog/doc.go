@@ -76,5 +76,5 @@
 // durable in both. After an error, or a crash during the call, either directory may or may not hold
 // them. Open does not read the mirror: it compares only the names of its files, and refuses an
 // empty directory if the mirror is not empty. Read verifies a copy, and Restore replaces a lost or
-// damaged directory by it.
+// damaged directory with it.
 package statelog

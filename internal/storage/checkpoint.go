@@ -17,8 +17,8 @@ import (
 // logs are written (checkpoint).
 //
 // There are two copies in separate directories. They are written together, and an action that
-// depends on a checkpoint waits until both are durable. A start reads only the first copy; if it is
-// lost, a repair restores it from the other.
+// depends on a checkpoint waits until both are durable. Recovery reads only the first copy; if that
+// is lost, a repair restores it from the other.
 const (
 	// CheckpointDir and CheckpointMirror are directories in a log directory.
 	CheckpointDir    = "checkpoint"

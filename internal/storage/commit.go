@@ -117,7 +117,7 @@ func (l *Log) tryAcquireCommit() bool {
 	return true
 }
 
-// releaseCommit releases the right to commit and commits what was queued meanwhile.
+// releaseCommit releases the right to commit and commits what was queued in the meantime.
 func (l *Log) releaseCommit() { l.commit(nil) }
 
 // commit commits the queue in groups of one chunk each until the queue is empty. The caller has the

@@ -112,7 +112,7 @@ func (l *Log) finishSwap() error {
 }
 
 // commitSwap does the remaining steps. If one fails, all checkpoints until the next attempt have
-// the new list of segments and make a start finish the swap.
+// the new list of segments and make recovery finish the swap.
 func (l *Log) commitSwap(x *swap) error {
 	if !x.placed {
 		if !x.committed {
@@ -128,7 +128,7 @@ func (l *Log) commitSwap(x *swap) error {
 		x.placed = true
 		l.mu.Unlock()
 	}
-	// No other swap may begin before a checkpoint without this one is durable: a start might still
+	// No other swap may begin before a checkpoint without this one is durable: recovery might still
 	// finish this one.
 	if err := l.dir.commit(l); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 }
 
 // ascertain writes a checkpoint if the one on the disk may name logs whose creation or deletion
-// failed. Until it is durable, a start may need the directories of these logs, so none of them may
+// failed. Until it is durable, recovery may need the directories of these logs, so none of them may
 // be removed or renamed.
 func (d *Dir) ascertain() error {
 	if !d.unsure.Load() {

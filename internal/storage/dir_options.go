@@ -55,7 +55,7 @@ type Options struct {
 	MinFree func() int64
 	// Cleaning configures compaction, for all directories that Open opens together.
 	Cleaning Cleaning
-	// Config returns the configuration of a log that a start found on the disk.
+	// Config returns the configuration of a log that recovery found on the disk.
 	Config func(topic string, id ID) Config
 
 	// Progress, if set, is called a few times a second with the progress of a directory's recovery:

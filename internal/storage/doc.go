@@ -52,7 +52,7 @@
 //	retention           removes data at the start of a log, on request or by policy
 //	compact             one pass over the keys of a log, and the swap of the segments it wrote
 //	repair              a failed segment, quarantined frames, a failed journal
-//	recover identity    a start: which directory this is, what journal and segments contain
+//	recover identity    startup: which directory this is, what journal and segments contain
 //	guard stats         free space, metrics
 //	inspect             access for tools while no broker runs
 //	broken              rules that a test build can disable

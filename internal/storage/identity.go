@@ -30,7 +30,7 @@ const (
 )
 
 // Identity names a log directory and its journal. Both places store the same identity, so that
-// neither is used with the other half of another pair.
+// neither is used with the counterpart from another pair.
 type Identity struct {
 	Dir, Journal [16]byte
 }
@@ -177,7 +177,7 @@ func deletedName(l *checkpoint.Log) string {
 	return l.String() + "." + hex.EncodeToString(l.ID.Topic[:]) + deleteSuffix
 }
 
-// IsDeletedName reports whether name is that of a deleted partition's directory, which a start
+// IsDeletedName reports whether name is that of a deleted partition's directory, which recovery
 // removes.
 func IsDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
 

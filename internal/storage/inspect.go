@@ -97,8 +97,8 @@ func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 }
 
 // CommitFresh is Commit with an empty journal whose LSNs begin at above or higher, so that no older
-// frame counts any longer. If renew is set the journal gets a new identity, so that a start refuses
-// the old journal if it reappears.
+// frame counts any longer. If renew is set the journal gets a new identity, so that the broker
+// refuses to start with the old journal if that reappears.
 func (b *RepairDir) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
 	c := *s
 	b.d.ident = Identity{Dir: s.Dir, Journal: s.Journal}

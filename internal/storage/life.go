@@ -66,8 +66,8 @@ func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
 	d.log.Error("BUG: event is impossible in this state", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
 }
 
-// Err returns why the log takes no appends, nil if it does. The log may be offline or temporarily
-// out of use.
+// Err returns why the log accepts no appends, nil if it accepts them. The log may be offline or
+// temporarily out of use.
 func (l *Log) Err() error {
 	if err := l.dir.Err(); err != nil {
 		return err

@@ -374,7 +374,7 @@ func (w *world) restart() {
 	w.killed = true
 	w.start(w.disk.KillImage(w.rng.Uint64()))
 	if err == nil && !tainted && !w.dir.Clean() {
-		failf("a clean stop was not recognised")
+		failf("a clean stop was not recognized")
 	}
 }
 

@@ -28,10 +28,10 @@ func (s *Slice) Release() {
 	s.held, s.Parts = nil, nil
 }
 
-// Read returns the batches from the one that holds offset, and of those behind it the ones that
-// begin below limit, up to max bytes. If atLeastOne is set, it returns the first batch even if that
-// is larger. At the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange,
-// ErrCorrupt, ErrFailed, ErrClosed.
+// Read returns the batch that holds offset and the following batches that begin below limit, up to
+// max bytes in total. If atLeastOne is set, it returns the first batch even if that is larger. At
+// the limit or the log end the slice is empty. Errors match ErrOffsetOutOfRange, ErrCorrupt,
+// ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
 	at, cuts := offset, 0 // [offset, at) is known to be a hole, unless the log was truncated since
 	for {

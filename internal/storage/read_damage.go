@@ -12,8 +12,8 @@ import (
 // Damage is a range of offsets that reads cannot return, because the bytes that held them are not
 // valid record batches. Other offsets can be read.
 type Damage struct {
-	// From is the first unreadable offset. Next is the first readable one behind it, or the end of
-	// the segments.
+	// From is the first unreadable offset. Next is the first readable offset after it, or the end
+	// of the segments.
 	From, Next int64
 	// File and Position locate the damaged bytes.
 	File     string

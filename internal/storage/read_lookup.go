@@ -138,7 +138,8 @@ type searchState struct {
 }
 
 // contents returns the segments, and the batches below limit that are in none of them, both at one
-// moment: so a lookup does not miss batches that are flushed meanwhile. The slice must be released.
+// moment: so a lookup does not miss batches that are flushed in the meantime. The slice must be
+// released.
 func (l *Log) contents(limit int64) (now searchState, memory Slice, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

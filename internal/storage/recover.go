@@ -57,7 +57,7 @@ func (r *recovery) progress(doing string, done, all int) {
 	}
 }
 
-// found is what a start knows about one log.
+// found is what recovery knows about one log.
 type found struct {
 	Follower
 	l              *Log

@@ -59,7 +59,7 @@ func (f *found) readQuarantine(name string, fn func(*journal.Frame) error) error
 	})
 }
 
-// Follower checks that the frames of a log are contiguous, as a start does.
+// Follower checks that the frames of a log are contiguous, as recovery does.
 type Follower struct {
 	lc  *checkpoint.Log
 	end int64

@@ -96,8 +96,8 @@ func (r *recovery) quarantineStrays() error {
 	return nil
 }
 
-// IsStrayName reports whether name is that of a quarantined partition directory, which a start
-// leaves alone.
+// IsStrayName reports whether name is that of a quarantined partition directory, which recovery
+// does not change.
 func IsStrayName(name string) bool {
 	return path.Ext(name) != "" && strings.HasSuffix(name, "-stray")
 }

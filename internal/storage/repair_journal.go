@@ -85,7 +85,7 @@ func (d *Dir) flushJournal() error {
 	return first
 }
 
-// needsJournal reports whether a start would need frames of the journal for the log.
+// needsJournal reports whether recovery would need frames of the journal for the log.
 func (l *Log) needsJournal() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Quarantine stores frames that no log takes now in files in the journal's frame format: those of
-// damaged logs, of logs whose files cannot be written in this run, and of unknown logs. The frames
-// are not lost, and the journal can release its files.
+// Quarantine stores frames that no log can accept now, in files in the journal's frame format:
+// those of damaged logs, of logs whose files cannot be written in this run, and of unknown logs.
+// The frames are not lost, and the journal can release its files.
 type Quarantine struct {
 	d     *Dir
 	seq   uint64 // of the checkpoint before the one that will name the files
@@ -94,7 +94,7 @@ func (a *Quarantine) Close() error {
 }
 
 // quarantineFrames is the quarantine file of a log. It holds all frames of the log beyond the
-// recovery point, so that neither this process nor a start needs the journal for the log. The
+// recovery point, so that neither this process nor a recovery needs the journal for the log. The
 // chunks in memory are then only a cache.
 type quarantineFrames struct {
 	name string      // of the file, in the log directory

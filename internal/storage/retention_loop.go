@@ -12,7 +12,7 @@ import (
 )
 
 // firstRetentionDelay is the maximum delay of the first retention run, which should not compete
-// with the rest of a start.
+// with the rest of startup.
 const firstRetentionDelay = 30 * time.Second
 
 // retentionLoop is the state of a directory's retention goroutine.

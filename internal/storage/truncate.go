@@ -14,8 +14,8 @@ import (
 // Cut is a request to truncate or reset a log.
 type Cut struct {
 	Log *Log
-	// End is the new end of the log. If a batch straddles End, the whole batch goes, and the log
-	// ends lower. A log that already ends at End or below is left as it is.
+	// End is the new end of the log. If a batch straddles End, the whole batch is removed, and the
+	// log ends below End. A log that already ends at End or below is left as it is.
 	End int64
 	// Reset asks to empty the log and to continue it at End, wherever that is. A follower whose end
 	// is below its leader's log start begins again in this way.
@@ -38,9 +38,9 @@ func (m *Manager) Truncate(cuts []Cut) {
 //
 // Truncate reads everything that it needs from the disk first; an error there leaves the log
 // unchanged. Then it sets the new recovery point in memory in one step, so that any checkpoint
-// holds either the old log or the new one. The checkpoint that follows is the commit point: a start
-// cuts there, whatever frames or bytes lie beyond, and files are cut only after it. No lock is held
-// while the logs wait for it.
+// holds either the old log or the new one. The checkpoint that follows is the commit point:
+// recovery cuts there, whatever frames or bytes lie beyond, and files are cut only after it. No
+// lock is held while the logs wait for it.
 func (d *Dir) Truncate(cuts []Cut) {
 	each(len(cuts), func(i int) { cuts[i].Err = cuts[i].begin() })
 	var logs []*Log
@@ -164,7 +164,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	return c, nil
 }
 
-// publishCut moves the end of the log back in memory. From then on the log takes no appends,
+// publishCut moves the end of the log back in memory. From then on the log accepts no appends,
 // because the disk may have the old or the new end. It needs flushMu.
 func (l *Log) publishCut(c *cutting) {
 	l.producersMu.Lock()

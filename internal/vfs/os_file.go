@@ -19,7 +19,7 @@ const iovMax = 1024
 
 // osFile uses ReadAt, WriteAt, Truncate, Name and Close of os.File, which handles EINTR and short
 // writes. The other calls go through raw, which keeps the descriptor open during the call: a
-// concurrent Close waits, so the descriptor number is not reused meanwhile.
+// concurrent Close waits, so the descriptor number is not reused in the meantime.
 type osFile struct {
 	*os.File
 	raw syscall.RawConn

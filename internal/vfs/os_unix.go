@@ -71,7 +71,7 @@ func info(name string, st fs.FileInfo) Info {
 }
 
 // List follows symbolic links, as Stat does: a directory may be a link to another disk. It skips
-// entries that disappear meanwhile.
+// entries that disappear in the meantime.
 func (osFS) List(dir string) ([]Info, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -107,7 +107,7 @@ func (osFS) SyncDir(dir string) error {
 }
 
 // Lock uses flock: the kernel releases the lock when the process ends, however it ends, so a stale
-// file never blocks a start.
+// file never blocks startup.
 func (osFS) Lock(name, holder string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, filePerm)
 	if err != nil {

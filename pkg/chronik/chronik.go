@@ -39,8 +39,8 @@ type Options struct {
 	Listen string
 	// Admin is HOST:PORT for metrics and health; empty is none.
 	Admin string
-	// Profile names the durability profile of topics that set none; empty is sync. Profiles are
-	// profiles of the program, in addition to the built-in ones.
+	// Profile names the durability profile of topics that set none; empty is sync. Profiles adds
+	// the program's own profiles to the built-in ones.
 	Profile  string
 	Profiles []durability.Profile
 	// Settings are other settings, by the names in chronikd's documentation: {"num.partitions":
@@ -57,7 +57,7 @@ type Broker struct {
 	inner *daemon.Broker
 }
 
-// Start starts a broker and returns when it serves clients. ctx bounds only the start.
+// Start starts a broker and returns when it serves clients. ctx bounds only the startup.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	in := config.Input{Profiles: o.Profiles, Flags: map[string]string{
 		config.KeyDataDir:     memoryDir,
@@ -112,7 +112,7 @@ func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
 // Close answers accepted requests, marks the directory clean and stops the broker. Its error
 // includes the one that stopped the broker earlier, if any. Further calls wait for the first and
-// return only the error of the stop.
+// return only the error of the shutdown.
 func (b *Broker) Close() error {
 	var failure error
 	select {
@@ -131,8 +131,9 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// StartTest starts a broker that stops when the test ends; the test fails if it does not start or
-// stop well. Without options it is in memory; of several, the last one counts.
+// StartTest starts a broker that stops when the test ends; the test fails if the broker does not
+// start, or stops with an error. Without options the broker is in memory; of several Options, the
+// last applies.
 func StartTest(t TB, options ...Options) *Broker {
 	t.Helper()
 	var o Options

@@ -31,7 +31,7 @@ func (f Failure) String() string {
 type Loss uint8
 
 const (
-	// LosesNothing means that every acknowledged record is there, once, at its offset.
+	// LosesNothing means that every acknowledged record is present once, at its offset.
 	LosesNothing Loss = iota
 	// LosesInterval means that at most the records acknowledged during the profile's Interval and
 	// one sync are lost.

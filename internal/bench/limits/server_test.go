@@ -113,7 +113,7 @@ func TestServeRefusesSizes(t *testing.T) {
 
 // The server of StartServer is another process, which ends with Close and with its context.
 func TestStartServer(t *testing.T) {
-	for _, cancelled := range []bool{false, true} {
+	for _, canceled := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		s, err := StartServer(ctx, 80)
@@ -128,14 +128,14 @@ func TestStartServer(t *testing.T) {
 		if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got[:8], []byte{0, 0, 0, 76, 1, 2, 3, 4}) {
 			t.Errorf("%v, %v", got[:8], err)
 		}
-		if cancelled {
+		if canceled {
 			cancel()
 		}
 		if err := s.Close(); err != nil {
-			t.Errorf("cancelled %v: %v", cancelled, err)
+			t.Errorf("canceled %v: %v", canceled, err)
 		}
 		if _, err := c.Read(got); !errors.Is(err, io.EOF) {
-			t.Errorf("cancelled %v: the connection of an ended server: %v", cancelled, err)
+			t.Errorf("canceled %v: the connection of an ended server: %v", canceled, err)
 		}
 	}
 }

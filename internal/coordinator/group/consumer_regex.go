@@ -189,7 +189,7 @@ func (s *Shard) applyMatches(r *topicMatches) (all bool) {
 		for _, re := range slices.Sorted(maps.Keys(c.expressions())) {
 			old, known := c.regexes[re]
 			found, asked := r.matches[re]
-			// A heartbeat may have recorded newer matches meanwhile.
+			// A heartbeat may have recorded newer matches in the meantime.
 			if !asked || known && old.Version > r.topics.Version() || !known && !r.all {
 				continue
 			}

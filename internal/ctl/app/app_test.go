@@ -139,7 +139,7 @@ func TestABoundedRead(t *testing.T) {
 }
 
 // A broker that accepts connections and never answers ends a command within --timeout, and the
-// error does not say that it could not be dialled.
+// error does not say that it could not be dialed.
 func TestABrokerThatHangs(t *testing.T) {
 	connect := map[string]func(context.Context, *App) error{
 		"for requests": func(ctx context.Context, a *App) error { _, err := a.Connect(ctx); return err },

@@ -15,7 +15,7 @@ const dialTime = 3 * time.Second
 
 // addresses dials the advertised addresses: the bootstrap address may work even if they do not.
 func (x *examination) addresses(ctx context.Context) {
-	x.Examined("advertised addresses, dialled from here")
+	x.Examined("advertised addresses, dialed from here")
 	for _, b := range x.Meta.Brokers {
 		at := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 		where := fmt.Sprintf("broker %d, %s", b.NodeID, at)
@@ -27,7 +27,7 @@ func (x *examination) addresses(ctx context.Context) {
 		d := net.Dialer{Timeout: dialTime}
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {
-			x.Add("advertise", health.Bad, where, "the address that it advertises to clients cannot be dialled from here: "+err.Error(),
+			x.Add("advertise", health.Bad, where, "the address that it advertises to clients cannot be dialed from here: "+err.Error(),
 				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach, or open the route to it")
 			continue
 		}

@@ -53,7 +53,7 @@ func (x *examination) groups(ctx context.Context) error {
 	return nil
 }
 
-// progress returns the state of groups. It omits groups that were deleted meanwhile.
+// progress returns the state of groups. It omits groups that were deleted in the meantime.
 func (x *examination) progress(ctx context.Context, names []string) map[string]group.Progress {
 	all := map[string]group.Progress{}
 	for _, name := range names {

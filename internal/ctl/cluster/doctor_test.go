@@ -187,5 +187,5 @@ func TestAddressesThatClientsCannotDial(t *testing.T) {
 	x, found = patient(t, "--brokers", "localhost:1")
 	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 1}}
 	x.addresses(t.Context())
-	finds(t, "closed", found(), "cannot be dialled from here")
+	finds(t, "closed", found(), "cannot be dialed from here")
 }

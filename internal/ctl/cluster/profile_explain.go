@@ -37,7 +37,7 @@ func explain(a *app.App) *cobra.Command {
 		Example:           "  chronikctl profile explain orders",
 		Long: "explain says what an acknowledgement guarantees for a topic with its current profile, replicas and\n" +
 			"min.insync.replicas, for each value of acks. If chronik's admin port answers, it adds measurements: how many records\n" +
-			"shared a sync, how long syncs took.",
+			"shared a sync, and how long syncs took.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			f, err := gather(ctx, adm, names[0])
 			if err != nil {

@@ -23,7 +23,8 @@ func describe(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.Groups(0),
 		Example:           "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
 		Long: "describe shows the position and lag of a group in every partition of its topics. If a partition has no committed offset, its\n" +
-			"lag counts from the start of the log if a member is assigned to it. If none is, the lag is not known and not in the total.",
+			"lag counts from the start of the log if a member is assigned to it. Without such a member, the\n" +
+			"lag is unknown and not part of the total.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			if every {
 				groups, err := adm.ListGroups(ctx)

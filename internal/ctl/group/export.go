@@ -21,10 +21,10 @@ func export(a *app.App) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "export GROUP...", Short: "Print the offsets of groups, for reset --from-file", ValidArgsFunction: a.Groups(-1),
-		Long: "export prints the committed offsets of a group as lines TOPIC,PARTITION,OFFSET. With several groups, or --all, the\n" +
-			"lines are GROUP,TOPIC,PARTITION,OFFSET. group reset --from-file reads both, here or on another cluster, and so does\n" +
-			"Kafka's kafka-consumer-groups --reset-offsets --from-file. reset also reads what that tool exports. The offsets are\n" +
-			"correct on another cluster only if it has the same records at the same offsets.",
+		Long: "export prints the committed offsets of a group as lines TOPIC,PARTITION,OFFSET. With several groups, or --all,\n" +
+			"the lines are GROUP,TOPIC,PARTITION,OFFSET. group reset --from-file reads both formats, on this cluster or on\n" +
+			"another, and so does Kafka's kafka-consumer-groups --reset-offsets --from-file. group reset also reads what that\n" +
+			"tool exports. The offsets are correct on another cluster only if it has the same records at the same offsets.",
 		Example: "  chronikctl group export audit > audit.csv\n  chronikctl --context new group reset audit --from-file audit.csv\n  chronikctl group export --all > groups.csv",
 		Args:    someOrAll(&all),
 	}

@@ -34,12 +34,13 @@ func dump(a *app.App) *cobra.Command {
 			return nil
 		},
 		ValidArgs: parts,
-		Long: "dump prints the contents of the files, one item per line: the checkpoint's entry of each partition, each frame of the\n" +
-			"journal, each batch of each segment. With --records it prints each record, too. A frame has its LSN, partition,\n" +
-			"offsets, bytes and the highest durable LSN that it records. A start replays only frames beyond the offsets that\n" +
-			"segments hold according to the checkpoint. -o json prints one object per line. dump changes nothing. It also works\n" +
-			"while a broker runs; the broker's last writes may then look damaged. With --for-produce it prints records that produce\n" +
-			"can write to a broker again. dump reports the parts that it cannot read, and then exits with 4.",
+		Long: "dump prints the contents of the files, one item per line: the checkpoint's entry of each partition, each frame\n" +
+			"of the journal, each batch of each segment. With --records it also prints each record. For a frame it prints its\n" +
+			"LSN, partition, offsets, bytes and the highest durable LSN that it records. Recovery replays only frames beyond\n" +
+			"the offsets that segments hold according to the checkpoint. -o json prints one object per line. dump changes\n" +
+			"nothing. It also works while a broker runs; the broker's last writes may then look damaged. With --for-produce\n" +
+			"it prints records that produce can write to a broker again. dump reports the parts that it cannot read, and then\n" +
+			"exits with 4.",
 		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n" +
 			"  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
 			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",

@@ -31,9 +31,10 @@ import (
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("log", "Inspect, verify and repair a data directory that no broker uses", dump(a), verifyCommand(a), repairCommand(a))
 	c.Long = "log works on files, without a broker. --dir names a data directory or a log directory. --config names chronikd's\n" +
-		"settings file, from which log reads data.dir, log.dirs and journal.dirs. dump prints what the directory holds. verify\n" +
-		"reports what is damaged, what a start would do about it and what would be missing. repair repairs damage that a start\n" +
-		"does not repair, on request and after a backup. docs/log.md lists every kind of damage."
+		"settings file, from which log reads data.dir, log.dirs and journal.dirs. dump prints what the directory holds.\n" +
+		"verify reports what is damaged, what the broker would do about it at startup, and which records would be\n" +
+		"missing. repair repairs damage that the broker does not repair at startup, on request and after a backup.\n" +
+		"docs/log.md lists every kind of damage."
 	return app.Local(c)
 }
 

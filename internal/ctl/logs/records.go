@@ -19,7 +19,7 @@ type writer struct {
 	a    *app.App
 	out  *bufio.Writer
 	next map[int32]int64 // first offset that was not printed, by partition
-	// counts reports whether a start would replay the last frame from the journal.
+	// counts reports whether recovery would replay the last frame from the journal.
 	counts bool
 	damage int
 }

@@ -18,12 +18,13 @@ import (
 func verifyCommand(a *app.App) *cobra.Command {
 	var w dirFlags
 	c := &cobra.Command{
-		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing",
+		Use: "verify", Short: "Find damage, and report what the broker would do about it at startup",
 		Args: app.Args(0, 0, "no argument; --dir says where"),
-		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists\n" +
-			"each damage with its place, what a start would do about it, where each partition would end, and which acknowledged\n" +
-			"records would be missing. It changes nothing, but no broker can start on the directory meanwhile. It also lists the\n" +
-			"damage that a start repairs automatically, which is no reason for concern. It exits with 4 if it finds anything else.",
+		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It\n" +
+			"lists all damage with its place, what the broker would do about it at startup, where each partition would end,\n" +
+			"and which acknowledged records would be missing. It changes nothing, but no broker can start on the directory\n" +
+			"while it runs. It also lists the damage that the broker repairs at startup, which is no reason for concern. It\n" +
+			"exits with 4 if it finds anything else.",
 		Example: "  chronikctl log verify --dir /var/lib/chronik\n  chronikctl log verify --config /etc/chronik/chronikd.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := w.find(cmd)
@@ -158,7 +159,7 @@ func offsetsOf(list []inspect.Loss) string {
 	return strings.Join(texts, ", ")
 }
 
-// state returns the state of a partition after a start.
+// state returns the state of a partition after startup.
 func state(e inspect.Effect) string {
 	switch e {
 	case inspect.Offline:
@@ -173,7 +174,7 @@ func state(e inspect.Effect) string {
 	return "ready"
 }
 
-// summary describes the result of a start in one line.
+// summary describes the result of a startup in one line.
 func summary(r *inspect.Report) string {
 	frames, ready := 0, 0
 	for _, d := range r.Directories {

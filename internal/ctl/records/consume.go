@@ -3,9 +3,9 @@
 // produce exits with 0 only if the broker acknowledged every record. It keeps the order within a
 // partition and names the input line in an error.
 //
-// consume without --follow prints the records up to the log end offset at its start and exits.
-// It keeps the order within a partition. It skips a partition that cannot be read, reads the
-// others and reports the error at the end. It commits a group's offset only for printed records.
+// consume without --follow prints the records that the topics hold when it starts, and exits. It
+// keeps the order within a partition. It skips a partition that cannot be read, reads the others
+// and reports the error at the end. It commits a group's offset only for printed records.
 package records
 
 import (
@@ -29,7 +29,7 @@ func NewConsume(a *app.App) *cobra.Command {
 	var o consumeOptions
 	c := &cobra.Command{
 		Use: "consume TOPIC...", Short: "Print the records of topics",
-		Long: "consume prints the records of topics up to the end that the topics have when the command starts. With --follow it\n" +
+		Long: "consume prints the records that topics hold when the command starts. With --follow it\n" +
 			"continues until it is interrupted. Records of one partition come in order. If consume reads several topics, each line\n" +
 			"starts with its topic. With --group it reads as a member of that group and commits the offsets of the records that it\n" +
 			"printed. If a partition cannot be read, consume reads the others, reports the partition at the end, and exits with 1.\n\n" +

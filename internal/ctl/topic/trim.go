@@ -35,7 +35,7 @@ func trim(a *app.App) *cobra.Command {
 		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: app.Args(1, 1, "one topic"),
 		ValidArgsFunction: a.Topics(1),
 		Long: "trim moves the log start offset of a topic's partitions. Readers no longer see the records before it. Space is freed by whole\n" +
-			"segments: a segment stays as long as one of its records does. FREED shows how many bytes left each log; the broker removes\n" +
+			"segments: a segment stays until all of its records are trimmed. FREED shows how many bytes left each log; the broker removes\n" +
 			"the files after file.delete.delay.ms (default 1 minute). trim lists what it would delete and asks; --yes confirms,\n" +
 			"--dry-run only lists.",
 		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",

@@ -70,7 +70,7 @@ type Config struct {
 	Broker map[string]string
 	// Settings lists every single-valued setting with its source, sorted by name.
 	Settings []Setting
-	// Warnings are lines for the log about problems that do not prevent a start.
+	// Warnings are lines for the log about problems that do not prevent startup.
 	Warnings []string
 }
 
@@ -81,7 +81,7 @@ type Listener struct {
 	// Listen is HOST:PORT to bind. An empty host means every address, port 0 a free port.
 	Listen string
 	// Advertise is the HOST:PORT that is advertised to clients. Empty means the address that the
-	// client dialled.
+	// client dialed.
 	Advertise string
 }
 

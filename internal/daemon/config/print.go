@@ -27,7 +27,7 @@ func Defaults(w io.Writer, broker []Def) error {
 		heading("Settings that most brokers change") +
 		"\n# Where clients connect. A listener after the first needs a name and listen. For clients on other\n" +
 		"# machines listen on \":9092\"; there is no authentication. advertise is the address that clients\n" +
-		"# dial after the first connection; empty means the address that the client dialled.\n" +
+		"# dial after the first connection; empty means the address that the client dialed.\n" +
 		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n")
 	for _, name := range essentials {
 		if i := slices.IndexFunc(all, func(d Def) bool { return d.Name == name }); i >= 0 {

@@ -30,7 +30,7 @@ func Own() []Def {
 		{Name: KeyListen, Default: DefaultListen, Type: "string", Bounds: "HOST:PORT", Check: bindAddress, Broker: "listeners",
 			Doc: "Address for clients. localhost means 127.0.0.1 and ::1, an empty host every address. In the file, it is the `listen` of the first entry of `listeners:`."},
 		{Name: KeyAdvertise, Default: "", Type: "string", Bounds: "HOST:PORT", Check: dialAddress, Broker: "advertised.listeners",
-			Doc: "Address that the first listener advertises to clients. Empty means the address that the client dialled. Set it if clients reach the broker through address translation, as with a container's published port."},
+			Doc: "Address that the first listener advertises to clients. Empty means the address that the client dialed. Set it if clients reach the broker through address translation, as with a container's published port."},
 		{Name: KeyAdminListen, Default: DefaultAdminListen, Type: "string", Bounds: "HOST:PORT or off", Check: adminAddress,
 			Doc: "Address of /metrics, /healthz, /readyz, /loglevel and /debug/pprof. It has no authentication: keep it on loopback or a private network."},
 		{Name: KeyAdminHosts, Default: "", Type: "list", Bounds: "names of hosts, comma-separated", Check: hostNames,

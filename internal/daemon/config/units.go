@@ -13,7 +13,7 @@ type unit struct {
 	factor int64
 }
 
-// sizeUnits returns the units in the order in which they are tried: "B" is a suffix of all others.
+// sizeUnits returns the units in the order in which they are tested: "B" is a suffix of all others.
 func sizeUnits() []unit {
 	return []unit{
 		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},

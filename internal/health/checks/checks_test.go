@@ -426,7 +426,7 @@ func TestListenersThatAreOpen(t *testing.T) {
 		},
 	})
 	examine(t, "advertise", []patient{
-		{"as dialled", at(in), nil},
+		{"as dialed", at(in), nil},
 		{
 			"loopback",
 			at(out),

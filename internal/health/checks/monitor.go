@@ -165,7 +165,7 @@ func (m *Monitor) Progress(part, doing string, done, all int) {
 	m.moves++
 }
 
-// Moves returns a number that grows while a start or a stop makes progress.
+// Moves returns a number that grows while startup or shutdown makes progress.
 func (m *Monitor) Moves() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -27,7 +27,7 @@ func TestADiskIsMeasured(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Probe(ctx, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	if _, err := Probe(t.Context(), dir+"/missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)

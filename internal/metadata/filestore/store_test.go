@@ -172,7 +172,7 @@ func TestTransactionsThatArriveTogetherShareASync(t *testing.T) {
 	})
 }
 
-func TestCancelledContextReleasesTheCaller(t *testing.T) {
+func TestCanceledContextReleasesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashfs.New(1)
 		s := open(t, fsys)

@@ -107,7 +107,7 @@ func TestWatcherWaitsAndWakes(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-results; !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled Next: %v", err)
+			t.Errorf("a canceled Next: %v", err)
 		}
 		w := follow(context.Background())
 		synctest.Wait()

@@ -1,4 +1,4 @@
-// Package checkpoint stores the state that a log directory needs at a start: the position from
+// Package checkpoint stores the state that a log directory needs at startup: the position from
 // which the journal must be read, and for each log its recovery point, leader epochs, producer
 // state, and whether it is offline or deleted.
 //
@@ -30,8 +30,7 @@
 //
 // # Commits
 //
-// When Append or WriteAll returns without error, the commit is durable in the directory and in
-// its mirror. After an error, or a crash during the call, a start may find the old or the new
-// state. The caller must do nothing that is wrong under either, and the next commit must be a
-// WriteAll.
+// When Append or WriteAll returns without error, the commit is durable in the directory and in its
+// mirror. After an error, or a crash during the call, recovery may find the old or the new state.
+// The caller must do nothing that is wrong under either, and the next commit must be a WriteAll.
 package checkpoint

@@ -78,7 +78,7 @@ func Restore(fsys vfs.FS, mirror, dir string) (*State, error) {
 }
 
 // NeedsAll reports whether the next commit must or should be a WriteAll. It must after Open and
-// after an error. It should after the changes have grown so much that a start would read less with
+// after an error. It should after the changes have grown so much that recovery would read less with
 // it.
 func (s *Store) NeedsAll() bool { return s.all || s.log.ShouldRotate() }
 

@@ -5,7 +5,7 @@ type DirState uint8
 
 // The states of a log directory.
 const (
-	// DirOpening: a start recovers the directory.
+	// DirOpening: the directory is being recovered.
 	DirOpening DirState = iota
 	// Running: the directory accepts records.
 	Running

@@ -23,9 +23,9 @@
 //	{opening, failing, quarantined, swap stuck} ── found damaged ──▶ damaged
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
-// Each state has one cause, an error that says why the log takes no appends. Online and swapping
-// have none. Replicas will add states: a log that follows a leader will take only batches with
-// assigned offsets, and a diverged log will take none until it is truncated.
+// Each state except online and swapping has one cause, an error that says why the log accepts no
+// appends. Replicas will add states: a log that follows a leader will accept only batches with
+// assigned offsets, and a diverged log will accept none until it is truncated.
 //
 // # A log directory
 //

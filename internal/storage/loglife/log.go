@@ -5,7 +5,7 @@ type State uint8
 
 // The states of a log.
 const (
-	// Opening: a start reads its files and replays the journal, or it is being created. It is not
+	// Opening: recovery reads its files and replays the journal, or it is being created. It is not
 	// in use yet.
 	Opening State = iota
 	// Online: it accepts and serves records.

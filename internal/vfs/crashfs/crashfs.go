@@ -15,7 +15,7 @@
 //     since is never affected.
 //
 // The package counts the calls that change something and can stop a workload after any of them. A
-// seed determines the behaviour, provided that the calls come in the same order.
+// seed determines the behavior, provided that the calls come in the same order.
 //
 // Tests of all code that stores bytes use it. It injects no errors (errfs does) and knows nothing
 // of the stored data.

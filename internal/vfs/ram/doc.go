@@ -2,6 +2,7 @@
 // that shares pages with its copies, and Node, the tree of names with the rules of POSIX for
 // changing it.
 //
-// It returns the same results and error numbers as a Linux file system. It locks nothing: its only
-// users, vfs.Memory and vfs/crashfs, do. It knows nothing of open files, crashes or durability.
+// It returns the same results and error numbers as a Linux file system. It acquires no locks: its
+// only users, vfs.Memory and vfs/crashfs, do. It knows nothing of open files, crashes or
+// durability.
 package ram

@@ -1,4 +1,4 @@
-// Package vfstest tests the behaviour that all implementations of vfs.FS have in common.
+// Package vfstest tests the behavior that all implementations of vfs.FS have in common.
 //
 // A file system that passes Run can replace another one as long as nothing crashes and no fault is
 // injected. The tests of vfs, crashfs and errfs call it; it knows none of them.
