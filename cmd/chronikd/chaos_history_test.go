@@ -53,6 +53,7 @@ type epochPart struct {
 type holder struct {
 	has  map[part]bool
 	beat time.Time // when the last successful heartbeat was sent: the session lasts at least from then
+	left bool      // a heartbeat that leaves the group was sent
 }
 
 const (
@@ -119,7 +120,7 @@ func (h *history) onHeartbeat(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRe
 	if len(still) != len(b.has) {
 		h.noteLocked("%s in epoch %d owns %v", m.name, req.MemberEpoch, parts(still))
 	}
-	b.has = still
+	b.has, b.left = still, req.MemberEpoch < 0
 }
 
 // onHeartbeatResponse handles the response to a heartbeat: a member with the new protocol gets its
@@ -135,11 +136,12 @@ func (h *history) onHeartbeatResponse(m *chaosMember, q question, resp *kmsg.Con
 		}
 		return
 	}
-	if q.req.(*kmsg.ConsumerGroupHeartbeatRequest).MemberEpoch < 0 {
-		delete(g.holders, m)
+	b := g.holders[m]
+	if b != nil && b.left || q.req.(*kmsg.ConsumerGroupHeartbeatRequest).MemberEpoch < 0 {
+		// The response to an earlier heartbeat may arrive after the member has left, or after the
+		// response to its leave. The holder stays, without partitions, to recognize it.
 		return
 	}
-	b := g.holders[m]
 	if b == nil {
 		b = &holder{has: map[part]bool{}}
 		g.holders[m] = b
