@@ -177,8 +177,9 @@ func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
 	where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
 	switch {
 	case d.Err != nil:
-		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(),
-			"see the broker's log; replace the disk, or repair it and restart the broker")
+		c.Add("log_dir", health.Bad, where, "the log directory accepts no records: "+d.Err.Error(),
+			"see the broker's log and its disk; the broker uses the directory again when its disk works, "+
+				"or after a restart if the directory could not be opened")
 	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
 		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", text.Bytes(d.UsableBytes), text.Bytes(d.TotalBytes)),
 			"delete topics, shorten retention, or enlarge the disk")

@@ -79,8 +79,8 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		2: {"/c": {Broker: 2, Dir: "/c", Err: kerr.KafkaStorageError}, "/d": {Broker: 2, Dir: "/d", TotalBytes: -1, UsableBytes: -1}},
 	}
 	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or enlarge the disk"
-	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() +
-		"|see the broker's log; replace the disk, or repair it and restart the broker"
+	failed := "bad|broker 2, /c|the log directory accepts no records: " + kerr.KafkaStorageError.Error() +
+		"|see the broker's log and its disk; the broker uses the directory again when its disk works, or after a restart if the directory could not be opened"
 	for reported, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
 		c := &Checkup{reported: reported}
 		c.judgeDirs(all)
