@@ -24,14 +24,17 @@ SOAK ?= 10m
 # The browser of `make screenshots`, and a regular expression for the pictures to take.
 CHROMIUM ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
 PAGES ?= .
-# The duration of `make chaos`.
+# The duration of `make chaos`, the walks and the histories of whole brokers of `make sim`, and the faults of `make cluster-torture`.
 CHAOS ?= 10m
+SIM_WALKS ?= 1000000
+SIM_HISTORIES ?= 5000
+ROUNDS ?= 100
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## prints this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## bin/chronikd, bin/chronikctl and bin/chronik-bench, static
@@ -43,20 +46,24 @@ build: ## bin/chronikd, bin/chronikctl and bin/chronik-bench, static
 run: build ## start a broker on localhost:9092 with its data in ./data
 	exec $(BIN)/chronikd
 
+# Packages whose rules the tag breakrules can switch off.
+RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/raftstore/ ./internal/replica/progress/ \
+	./internal/replica/stream/ ./internal/controller/election/ ./internal/clustertest/sim/
+
 .PHONY: test
 test: ## all tests that need nothing but Go
 	go test -timeout $(TEST_TIMEOUT) $(PKGS)
-	go test -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule ./internal/storage/ ./internal/storage/journal/
+	go test -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
 
 .PHONY: test-race
 test-race: ## all tests with the race detector
-	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKGS)
+	scripts/race.sh -timeout $(TEST_TIMEOUT) $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
 	go vet ./...
-	go vet -tags breakrules ./internal/storage/...
+	go vet -tags breakrules $(RULES)
 	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
 	$(GOLANGCI) run ./...
 
@@ -77,9 +84,24 @@ crash: build ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS m
 	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/filestore/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/vfs/crashfs/
 
+.PHONY: sim
+sim: ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTORIES of three whole brokers (5000); each rule removed once
+	CHRONIK_SIM_WALKS=$(SIM_WALKS) go test -count=1 -timeout 6h -v -run '^TestWalks$$' ./internal/clustertest/sim/
+	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/clustertest/sim/
+	CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/clustertest/brokers/
+	CHRONIK_SIM_RULES=500 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/clustertest/brokers/
+
 .PHONY: chaos
 chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and pause while kill -9 stops the broker
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_CHAOS=$(CHAOS) go test -count=1 -timeout 6h -v -run '^TestGroupsInChaos$$' ./cmd/chronikd/
+
+.PHONY: cluster-torture
+cluster-torture: build ## ROUNDS faults (default 100) of three brokers under load: processes, networks, disks, losses of power (SEED=n FAULT=text)
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive)$$' ./cmd/chronikd/
+
+.PHONY: cluster-scale
+cluster-scale: build ## three brokers with 10 and with 10,000 partitions: creation, idle, cost of a change, fail-over, stop, start (SIZES="10 10000")
+	python3 scripts/cluster-scale.py $(SIZES)
 
 .PHONY: hostile
 hostile: build ## the cost of attacks without login: memory, its duration, other clients' p99 (ATTACKS=name,name)
@@ -106,11 +128,11 @@ bench-start: build ## the start times and idle costs of docs/performance.md
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./cmd/chronikd/
 
 .PHONY: clients
-clients: build ## real Kafka clients write and read back 100,000 records each
+clients: build ## real Kafka clients write and read back 100,000 records each (NODES=3: against three brokers; RESTARTS=1: which restart)
 	scripts/clients/run.sh $(CLIENTS)
 
 .PHONY: cli-smoke
-cli-smoke: build ## Kafka's own command-line tools; only failures that docs/compatibility.md lists may occur (SECTIONS="topics groups")
+cli-smoke: build ## Kafka's own command-line tools; only failures that docs/compatibility.md lists may occur (SECTIONS="topics groups"; NODES=3)
 	scripts/cli-smoke.sh $(SECTIONS)
 
 .PHONY: image

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # prometheus.sh          checks deploy/prometheus: promtool reads the configuration
 #                        and the rules, and the tests of every alert pass.
-# prometheus.sh live     also starts a broker and a Prometheus that scrapes it,
-#                        loads the broker for some seconds, and runs every query of
-#                        the rules and of deploy/grafana against what was scraped: a
-#                        name that the broker does not export is an error, and so is
-#                        a query that finds nothing although the load should show.
+# prometheus.sh live     also starts three brokers of a cluster and a Prometheus that
+#                        scrapes them, loads them for some seconds, and runs every
+#                        query of the rules and of deploy/grafana against what was
+#                        scraped: a name that a broker does not export is an error,
+#                        and so is a query that finds nothing although the load
+#                        should show.
 # Takes promtool and prometheus from the PATH, else out of Debian's package, which
 # is unpacked into .cache and not installed: no service is started.
 set -euo pipefail
@@ -33,7 +34,7 @@ fi
 )
 [ "${1:-}" = live ] || exit 0
 
-# ---- a broker under load, and a Prometheus that scrapes it ------------------------
+# ---- brokers under load, and a Prometheus that scrapes them ------------------------
 command -v kcat >/dev/null || { echo "kcat is missing (Debian: kcat)"; exit 1; }
 for bin in chronikd chronikctl chronik-bench; do [ -x "bin/$bin" ] || { echo "bin/$bin is missing: make build"; exit 1; }; done
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-prometheus.XXXXXX")"
@@ -55,15 +56,23 @@ until_true() {
   echo "never: $*"
   exit 1
 }
-read -r one two three < <(python3 scripts/free-ports.py 3)
-kafka="127.0.0.1:$one" admin="127.0.0.1:$two" web="127.0.0.1:$three"
-bin/chronikd --data-dir "$work/data" --listen "$kafka" --admin-listen "$admin" 2>"$work/chronikd.log" &
-pids+=($!)
-until_true bin/chronikd health --admin-listen "$admin"
+read -r -a ports < <(python3 scripts/free-ports.py 7)
+web="127.0.0.1:${ports[0]}" seeds=() admins=()
+for i in 1 2 3; do
+  seeds+=("127.0.0.1:${ports[i]}")
+  admins+=("127.0.0.1:${ports[i + 3]}")
+done
+kafka="$(IFS=,; echo "${seeds[*]}")"
+for i in 0 1 2; do
+  bin/chronikd --data-dir "$work/data$i" --listen "${seeds[i]}" --admin-listen "${admins[i]}" --set cluster.name=test \
+    --set node.id=$((i + 1)) --set cluster.seeds="$kafka" 2>"$work/chronikd$i.log" &
+  pids+=($!)
+done
+for at in "${admins[@]}"; do until_true bin/chronikd health --admin-listen "$at"; done
 
 cp deploy/prometheus/rules.yml "$work/"
 sed 's/15s/1s/' deploy/prometheus/prometheus.yml >"$work/prometheus.yml"
-echo "- targets: [\"$admin\"]" >"$work/targets.yml"
+echo "- targets: [$(IFS=,; echo "${admins[*]}")]" >"$work/targets.yml"
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" --web.listen-address="$web" --log.level=warn >"$work/prometheus.log" 2>&1 &
 pids+=($!)
 
@@ -84,7 +93,7 @@ until_true curl -fs "http://$web/-/ready"
 right=
 for _ in $(seq 30); do
   sleep 2
-  curl -fs "http://$admin/metrics" >"$work/metrics"
+  for at in "${admins[@]}"; do curl -fs "http://$at/metrics"; done >"$work/metrics"
   if python3 scripts/queries.py "http://$web" "$work/metrics" >"$work/queries"; then right=yes; break; fi
   if grep -q ' fires on a healthy broker$' "$work/queries"; then break; fi
 done

@@ -1,6 +1,6 @@
 """queries.py PROMETHEUS METRICS   runs every query of deploy/grafana and of the rules
-against a Prometheus that scrapes a broker under load, and holds their metric names
-against METRICS, a scrape of that broker. Prints what is wrong and fails.
+against a Prometheus that scrapes brokers under load, and holds their metric names
+against METRICS, scrapes of these brokers. Prints what is wrong and fails.
 """
 
 import glob
@@ -22,6 +22,8 @@ RARE = {
     "chronik_request_throttle_seconds_total",
     "chronik_segments_removed_total",
     "chronik_segments_removed_bytes_total",
+    "chronik_elections_total",
+    "chronik_isr_changes_total",
 }
 
 # Queries of which an empty answer is the good one.

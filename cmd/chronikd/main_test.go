@@ -16,8 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"chronikd": main, "chronikd-slowdisk": slowChronikd, "chronikctl": control, "code": code,
-		"attacker": attacker})
+	testscript.Main(m, map[string]func(){"chronikd": main, "chronikd-slowdisk": slowChronikd, "chronikd-faulty": faultyChronikd,
+		"chronikctl": control, "code": code, "attacker": attacker})
 }
 
 // control is chronikctl.

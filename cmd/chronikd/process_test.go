@@ -20,10 +20,11 @@ import (
 
 // process is a chronikd process started by a test.
 type process struct {
-	cmd   *exec.Cmd
-	Addr  string     // of the first listener, once it is ready
-	Admin string     // of the admin port, empty if it is off
-	done  chan error // gets the result of Wait, once
+	cmd     *exec.Cmd
+	Addr    string     // of the first listener, once it is ready
+	Admin   string     // of the admin port, empty if it is off
+	done    chan error // gets the result of Wait, once
+	console *console   // nil: it takes no commands
 
 	ready chan readyLine
 	mu    sync.Mutex
@@ -40,11 +41,45 @@ type readyLine struct {
 // startTime bounds the time of a start, including recovery.
 const startTime = time.Minute
 
-// launch runs chronikd in dir and does not wait. CHRONIKD names the binary to run; by default this
-// test binary is chronikd.
+// program is what runs as a broker, and where.
+type program struct {
+	// name of the binary. By default the one that CHRONIKD names; without that, this test binary is
+	// chronikd.
+	name string
+	// console: it obeys the lines of its standard input, and answers each.
+	console bool
+	// start runs a function where the process must start; nil: here.
+	start func(func() error) error
+}
+
+// console passes commands to a process. Both ends belong to one goroutine.
+type console struct {
+	commands io.Writer
+	answers  *bufio.Scanner
+}
+
+// do sends a command and waits until the process has obeyed.
+func (o *console) do(command string) error {
+	if _, err := io.WriteString(o.commands, command+"\n"); err != nil {
+		return err
+	}
+	if !o.answers.Scan() {
+		return errors.Join(io.ErrUnexpectedEOF, o.answers.Err())
+	}
+	if text := o.answers.Text(); text != fmt.Sprint(error(nil)) {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// launch runs chronikd in dir and does not wait.
 func launch(dir string, env []string, args ...string) (*process, error) {
+	return program{}.launch(dir, env, args...)
+}
+
+func (prog program) launch(dir string, env []string, args ...string) (*process, error) {
 	p := &process{
-		cmd:  exec.Command(cmp.Or(os.Getenv("CHRONIKD"), "chronikd"), args...),
+		cmd:  exec.Command(cmp.Or(prog.name, os.Getenv("CHRONIKD"), "chronikd"), args...),
 		done: make(chan error, 1), ready: make(chan readyLine, 1),
 	}
 	p.cmd.Dir = dir
@@ -59,7 +94,19 @@ func launch(dir string, env []string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
+	if prog.console {
+		in, inErr := p.cmd.StdinPipe()
+		out, outErr := p.cmd.StdoutPipe()
+		if err := errors.Join(inErr, outErr); err != nil {
+			return nil, err
+		}
+		p.console = &console{commands: in, answers: bufio.NewScanner(out)}
+	}
+	start := p.cmd.Start
+	if prog.start != nil {
+		start = func() error { return prog.start(p.cmd.Start) }
+	}
+	if err := start(); err != nil {
 		return nil, err
 	}
 	go func() {

@@ -36,7 +36,7 @@ func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
 	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))
 	for path, ask := range map[string]func(*View, url.Values) (any, error){
-		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections,
+		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections, "/v1/brokers": brokers,
 	} {
 		mux.Handle("GET "+path, g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if phase := a.o.Health.Phase(); phase != "" {

@@ -30,7 +30,8 @@ func served(t *testing.T, o Options) (s *Server, address string, get func(path s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Stop(context.Background()) })
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	// 10 MiB take seconds to compress on a busy machine, which writeTime does not allow.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	return s, l.Addr().String(), func(path string) (int, error) {
 		resp, err := client.Get("http://" + l.Addr().String() + path)
 		if err != nil {
@@ -55,10 +56,10 @@ func dial(t *testing.T, address string) net.Conn {
 // Clients that do not read the metrics that they requested do not keep others from reading them.
 func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 	o, _ := options()
-	o.writeTime = 3 * time.Second
+	o.writeTime = 5 * time.Second
 	large := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "large"}, []string{"text"})
 	for i := range 500 {
-		large.WithLabelValues(strings.Repeat("x", 32<<10+i))
+		large.WithLabelValues(strings.Repeat("x", 20<<10+i))
 	}
 	o.Registry.MustRegister(large)
 	s, address, get := served(t, o)
@@ -276,7 +277,9 @@ func (w *unreadBy) Write(b []byte) (int, error) {
 }
 
 // The memory of responses that clients have not read is bounded; a larger response is sent alone.
-func TestUnreadAnswersAreBounded(t *testing.T) {
+func TestUnreadAnswersAreBounded(t *testing.T) { synctest.Test(t, unreadAnswersAreBounded) }
+
+func unreadAnswersAreBounded(t *testing.T) {
 	g := newGuard(Access{})
 	h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := maxUnread + 1

@@ -72,6 +72,11 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
 	}
+	if all := v.brokers(); len(all) > 1 {
+		for _, b := range all {
+			o.Brokers = append(o.Brokers, page.ClusterBroker(b))
+		}
+	}
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
 	}
@@ -143,7 +148,7 @@ func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.
 		if !slices.Contains(p.Replicas, v.Node) {
 			continue
 		}
-		one := v.partitionOf(t.ID, i, p)
+		one := v.partitionOf(img, t.ID, i, p)
 		x.Records += one.High - one.Start
 		x.Ends += one.End
 		x.Bytes += one.Bytes
@@ -171,12 +176,12 @@ func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.
 	return x, list
 }
 
-func (v *View) partitionOf(topic [16]byte, index int32, meta *metadata.Partition) page.Partition {
+func (v *View) partitionOf(img *metadata.Image, topic [16]byte, index int32, meta *metadata.Partition) page.Partition {
 	x := page.Partition{Number: index, Leader: meta.Leader, Epoch: meta.LeaderEpoch, Replicas: len(meta.Replicas), InSync: len(meta.ISR)}
 	p, err := v.Replicas.Partition(topic, index)
 	if err != nil {
 		x.Severity, x.Problem = health.Bad, err.Error()
-		if id, ok := meta.Dir(v.Node); ok && id != [16]byte{} {
+		if id, ok := img.Placement(v.Node, metadata.TopicPartition{Topic: topic, Partition: index}); ok {
 			for _, d := range v.Storage.Failed() {
 				if d.ID == id {
 					x.Dir = d.Path

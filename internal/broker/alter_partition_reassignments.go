@@ -1,7 +1,8 @@
 package broker
 
 import (
-	"slices"
+	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,29 +13,29 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// AlterPartitionReassignments (key 45), versions 0 to 1 (KIP-455). Partitions are not moved between
-// brokers: a request for the replicas that a partition already has succeeds at once, and there is
-// never a reassignment to cancel.
+// AlterPartitionReassignments (key 45), versions 0 to 1 (KIP-455): begins, replaces or cancels the
+// move of partitions to other brokers. It does not wait for the copies.
 func alterPartitionReassignmentsAPI() api {
 	return apiDef[*kmsg.AlterPartitionAssignmentsRequest]{
-		API:    protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
-		needs:  func(_ *kmsg.AlterPartitionAssignmentsRequest, n *needs) { n.cluster(opAlter) },
-		handle: answering(alterPartitionReassignments),
+		API:        protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
+		needs:      func(_ *kmsg.AlterPartitionAssignmentsRequest, n *needs) { n.cluster(opAlter) },
+		overloaded: kerr.RequestTimedOut,
+		handle:     inBackground(alterPartitionReassignments),
 	}.api()
 }
 
-func alterPartitionReassignments(b *Broker, r *network.Request, req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
+func alterPartitionReassignments(ctx context.Context, b *Broker, r *network.Request,
+	req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterPartitionAssignmentsResponse())
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
-	img := b.image()
+	results := b.reassign(ctx, r, req)
 	for i := range req.Topics {
 		out := kmsg.NewAlterPartitionAssignmentsResponseTopic()
 		out.Topic = req.Topics[i].Topic
-		for j := range req.Topics[i].Partitions {
-			p := &req.Topics[i].Partitions[j]
+		for k := range req.Topics[i].Partitions {
 			one := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
-			one.Partition = p.Partition
-			one.ErrorCode, one.ErrorMessage = verdict(reassignment(img, out.Topic, p))
+			one.Partition = req.Topics[i].Partitions[k].Partition
+			one.ErrorCode, one.ErrorMessage = verdict(results[i][k])
 			if one.ErrorCode != 0 {
 				r.Code = one.ErrorCode
 			}
@@ -45,29 +46,50 @@ func alterPartitionReassignments(b *Broker, r *network.Request, req *kmsg.AlterP
 	return resp
 }
 
-// reassignment returns why a partition can't have these replicas; nil if it already has them.
-func reassignment(img *metadata.Image, topic string, want *kmsg.AlterPartitionAssignmentsRequestTopicPartition) error {
+// reassign returns an error or nil for each partition of each topic. It waits until this broker's
+// metadata show the changes, at most for the timeout of the request.
+func (b *Broker) reassign(ctx context.Context, r *network.Request, req *kmsg.AlterPartitionAssignmentsRequest) [][]error {
+	img := b.image()
+	results := make([][]error, len(req.Topics))
+	var list []controller.Reassignment
+	var at []*error
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		results[i] = make([]error, len(t.Partitions))
+		for k := range t.Partitions {
+			one, err := reassignment(img, t.Topic, &t.Partitions[k])
+			if results[i][k] = err; err == nil {
+				one.SameFactor = !req.AllowReplicationFactorChange
+				list, at = append(list, one), append(at, &results[i][k])
+			}
+		}
+	}
+	if len(list) == 0 {
+		return results
+	}
+	limited, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	revision, errs := b.opt.Controller.Reassign(limited, b.opt.Metadata, list)
+	unseen := b.waitApplied(ctx, revision, time.Until(r.Received.Add(milliseconds(req.TimeoutMillis))))
+	for i, err := range errs {
+		if *at[i] = err; err == nil {
+			*at[i] = unseen
+		}
+	}
+	return results
+}
+
+// reassignment returns what a request asks for. The controller decides, on newer metadata.
+func reassignment(img *metadata.Image, topic string, want *kmsg.AlterPartitionAssignmentsRequestTopicPartition) (
+	x controller.Reassignment, err error) {
 	t := img.Topic(topic)
 	if t == nil {
-		return protocolErrorf(kerr.UnknownTopicOrPartition, "Unable to find a topic named %s.", topic)
+		return x, protocolErrorf(kerr.UnknownTopicOrPartition, "Unable to find a topic named %s.", topic)
 	}
-	p := t.Partitions.At(want.Partition)
-	if p == nil {
-		return protocolErrorf(kerr.UnknownTopicOrPartition, "Unable to find partition %s:%d.", topic, want.Partition)
+	if t.Partitions.At(want.Partition) == nil {
+		return x, protocolErrorf(kerr.UnknownTopicOrPartition, "Unable to find partition %s:%d.", topic, want.Partition)
 	}
-	if want.Replicas == nil {
-		return protocolErrorf(kerr.NoReassignmentInProgress, "No reassignment of %s-%d is in progress.", topic, want.Partition)
-	}
-	var brokers []int32
-	for _, b := range img.Brokers() {
-		brokers = append(brokers, b.ID)
-	}
-	if err := controller.CheckReplicas(want.Replicas, brokers); err != nil {
-		return err
-	}
-	if !slices.Equal(want.Replicas, p.Replicas) {
-		return protocolErrorf(kerr.InvalidReplicaAssignment, "The replicas of %s-%d are %v; partitions are not moved in this version.",
-			topic, want.Partition, p.Replicas)
-	}
-	return nil
+	x.TopicPartition = metadata.TopicPartition{Topic: t.ID, Partition: want.Partition}
+	x.Replicas = want.Replicas
+	return x, nil
 }

@@ -21,7 +21,7 @@ func TestReplicasStayWhereTheyAre(t *testing.T) {
 	}{
 		{"t", 0, []int32{1}, "ok"},
 		{"t", 1, []int32{1}, "ok"},
-		{"t", 0, nil, "NO_REASSIGNMENT_IN_PROGRESS: No reassignment of t-0 is in progress."},
+		{"t", 0, nil, "NO_REASSIGNMENT_IN_PROGRESS: No partition reassignment is in progress."},
 		{"t", 0, []int32{2}, head + "broker 2, but no such broker is registered."},
 		{"t", 0, []int32{1, 2}, head + "broker 2, but no such broker is registered."},
 		{"t", 0, []int32{-1}, head + "broker -1, but no such broker is registered."},

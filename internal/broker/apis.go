@@ -1,8 +1,15 @@
 package broker
 
-// apis lists every API that has a handler. Each is declared in the file named after it, those of
-// group members in groups.go. Other APIs are neither advertised nor dispatched.
-func apis() []api {
+import "slices"
+
+// apis lists every API that has a handler, on a member of a cluster or on a single node. Each is
+// declared in the file named after it, those of group members in groups.go. Other APIs are neither
+// advertised nor dispatched.
+func apis(member bool) []api {
+	return slices.DeleteFunc(everyAPI(), func(a api) bool { return a.member && !member })
+}
+
+func everyAPI() []api {
 	return []api{
 		produceAPI(),
 		fetchAPI(),
@@ -33,7 +40,9 @@ func apis() []api {
 		alterPartitionReassignmentsAPI(),
 		listPartitionReassignmentsAPI(),
 		offsetDeleteAPI(),
+		describeQuorumAPI(),
 		describeClusterAPI(),
+		unregisterBrokerAPI(),
 		consumerGroupHeartbeatAPI(),
 		consumerGroupDescribeAPI(),
 		listConfigResourcesAPI(),

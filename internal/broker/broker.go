@@ -27,10 +27,12 @@ type Options struct {
 	Self       int32
 	Metadata   *metadata.Applier
 	Controller *controller.Controller
-	Replicas   *replica.Manager
-	Configs    *configdef.Registry
-	Settings   *replica.TopicSettings
-	Groups     *service.Groups
+	// Cluster is nil on a single node.
+	Cluster  Cluster
+	Replicas *replica.Manager
+	Configs  *configdef.Registry
+	Settings *replica.TopicSettings
+	Groups   *service.Groups
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string
 	// AnswerBytes bounds the records in answers that clients have not read yet; near the bound
@@ -106,13 +108,13 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker configuration: %w", err)
 	}
-	table, err := Table(opt.DecodedBytes)
+	table, err := Table(opt.DecodedBytes, opt.Cluster != nil)
 	if err != nil {
 		return nil, err
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(),
+	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(opt.Cluster != nil),
 		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
 		damage:   damageReports{gap: damageGap},
 		answers:  bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),

@@ -74,6 +74,7 @@ func TestEveryAPIIsRefusedWithoutItsRights(t *testing.T) {
 	allows.Store(true)
 	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(b *Options) {
+			b.Cluster = &fakeCluster{}
 			b.Authorize = func(r *network.Request, a Access) bool {
 				mu.Lock()
 				defer mu.Unlock()
@@ -162,7 +163,9 @@ func TestARefusalNamesEveryPart(t *testing.T) {
 // Quotas attach at one place: every answer reports how long its connection is throttled.
 func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
 	n := newNode(t, quick, func(o *nodeOptions) {
-		o.broker = func(b *Options) { b.Throttle = func(*network.Request) time.Duration { return 7 * time.Millisecond } }
+		o.broker = func(b *Options) {
+			b.Cluster, b.Throttle = &fakeCluster{}, func(*network.Request) time.Duration { return 7 * time.Millisecond }
+		}
 	})
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
@@ -185,7 +188,7 @@ func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
 // If the memory for waiting requests is used up, requests that would wait are refused with a
 // retriable error, and all others are answered.
 func TestWaitingRequestsAreRefusedWithoutMemory(t *testing.T) {
-	n := newNode(t, quick)
+	n := newNode(t, quick, inCluster(&fakeCluster{}))
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	all := n.opt.ParkedBytes
@@ -259,7 +262,7 @@ func TestCostBoundsOfAPIs(t *testing.T) {
 	if resp := ask[*kmsg.DescribeConfigsResponse](t, n.dial(t), 4, req); len(resp.Resources) != 1000 {
 		t.Errorf("%d resources", len(resp.Resources))
 	}
-	for _, a := range apis() {
+	for _, a := range apis(true) {
 		if a.MaxCost < 0 || a.MaxCost > 64<<20 {
 			t.Errorf("%s: %d", a.Name(), a.MaxCost)
 		}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -13,8 +14,8 @@ import (
 )
 
 // DeleteRecords (key 21), versions 0 to 2: moves the log start of partitions (KIP-107). It is
-// answered when that is durable, whatever the request's timeout, because it cannot be undone
-// halfway.
+// answered when that is durable on this broker, whatever the request's timeout, because it cannot
+// be undone halfway. Then it waits for the other replicas that may be elected, until the timeout.
 func deleteRecordsAPI() api {
 	return apiDef[*kmsg.DeleteRecordsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
@@ -28,7 +29,10 @@ func deleteRecordsAPI() api {
 	}.api()
 }
 
-func deleteRecords(_ context.Context, b *Broker, r *network.Request, req *kmsg.DeleteRecordsRequest) kmsg.Response {
+// maxDeleteWait bounds the request's timeout.
+const maxDeleteWait = 5 * time.Minute
+
+func deleteRecords(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDeleteRecordsResponse())
 	img := b.image()
 	var list []replica.Deletion
@@ -60,7 +64,9 @@ func deleteRecords(_ context.Context, b *Broker, r *network.Request, req *kmsg.D
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
-	b.opt.Replicas.DeleteRecords(list)
+	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(max(req.TimeoutMillis, 0))*time.Millisecond, maxDeleteWait))
+	defer cancel()
+	b.opt.Replicas.DeleteRecords(ctx, list)
 	for i := range list {
 		one := &resp.Topics[places[i][0]].Partitions[places[i][1]]
 		if err := list[i].Err; err != nil {

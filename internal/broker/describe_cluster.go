@@ -38,10 +38,15 @@ func describeCluster(b *Broker, r *network.Request, req *kmsg.DescribeClusterReq
 		return resp
 	}
 	img := b.image()
-	resp.ClusterID, resp.ControllerID = img.ClusterID(), b.opt.Self
+	resp.ClusterID, resp.ControllerID = img.ClusterID(), b.controllerID(r, img)
 	resp.ClusterAuthorizedOperations = operations(req.IncludeClusterAuthorizedOperations, clusterOps)
-	for _, n := range b.nodes(r, img) {
+	for _, broker := range img.Brokers() {
+		n, ok := b.address(r, img, broker.ID)
 		one := kmsg.NewDescribeClusterResponseBroker()
+		one.IsFenced = isFenced(img, broker.ID)
+		if !ok || one.IsFenced && !req.IncludeFencedBrokers {
+			continue
+		}
 		one.NodeID, one.Host, one.Port, one.Rack = n.ID, n.Host, n.Port, nonEmpty(n.Rack)
 		resp.Brokers = append(resp.Brokers, one)
 	}

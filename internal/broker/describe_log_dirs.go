@@ -51,7 +51,7 @@ func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg
 		if available, total, err := d.Space(); err == nil {
 			out.UsableBytes, out.TotalBytes = available, total
 		}
-		out.Topics = describedLogs(img, d.Logs(), wanted)
+		out.Topics = b.describedLogs(img, d.Logs(), wanted)
 		resp.Dirs = append(resp.Dirs, out)
 	}
 	for _, d := range b.opt.Replicas.FailedDirs() {
@@ -79,7 +79,8 @@ func wantedLogs(req *kmsg.DescribeLogDirsRequest) map[topicPartition]bool {
 
 // describedLogs returns the wanted logs of a directory in the order of topics and partitions. It
 // leaves out logs of deleted topics.
-func describedLogs(img *metadata.Image, logs []*storage.Log, wanted map[topicPartition]bool) []kmsg.DescribeLogDirsResponseDirTopic {
+func (b *Broker) describedLogs(img *metadata.Image, logs []*storage.Log,
+	wanted map[topicPartition]bool) []kmsg.DescribeLogDirsResponseDirTopic {
 	topics := map[string][]kmsg.DescribeLogDirsResponseDirTopicPartition{}
 	for _, l := range logs {
 		id := l.ID()
@@ -88,6 +89,9 @@ func describedLogs(img *metadata.Image, logs []*storage.Log, wanted map[topicPar
 		}
 		one := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
 		one.Partition, one.Size = id.Partition, l.Size()
+		if p, err := b.opt.Replicas.Partition(id.Topic, id.Partition); err == nil {
+			one.OffsetLag = p.Behind()
+		}
 		topics[l.Topic()] = append(topics[l.Topic()], one)
 	}
 	list := make([]kmsg.DescribeLogDirsResponseDirTopic, 0, len(topics))

@@ -35,6 +35,8 @@ const maxDescribedPartitions = 2000
 // page is an answer that is being built.
 type page struct {
 	b    *Broker
+	r    *network.Request
+	img  *metadata.Image
 	resp *kmsg.DescribeTopicPartitionsResponse
 	left int32 // partitions that may still be described
 }
@@ -64,7 +66,7 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 		return resp
 	}
 	img := b.image()
-	p := page{b: b, resp: resp, left: max(min(req.ResponsePartitionLimit, maxDescribedPartitions), 1)}
+	p := page{b: b, r: r, img: img, resp: resp, left: max(min(req.ResponsePartitionLimit, maxDescribedPartitions), 1)}
 	start := func(name string) int32 {
 		if name == from { // if it still exists; otherwise the next topic starts at its first partition
 			return first
@@ -118,11 +120,14 @@ func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 
 func (p *page) partition(t *metadata.Topic, i int32) kmsg.DescribeTopicPartitionsResponseTopicPartition {
 	part := t.Partitions.At(i)
-	s := p.b.partitionState(t, i, part)
+	s := p.b.partitionState(p.img, t, i, part).forClient(p.b, p.r, p.img, false)
 	out := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 	out.ErrorCode, out.Partition, out.LeaderID, out.LeaderEpoch = s.code, i, s.leader, part.LeaderEpoch
 	out.Replicas, out.ISR, out.OfflineReplicas = part.Replicas, part.ISR, s.offline
-	out.EligibleLeaderReplicas, out.LastKnownELR = []int32{}, []int32{} // every replica of the ISR is eligible, no other is
+	out.EligibleLeaderReplicas, out.LastKnownELR = append([]int32{}, part.ELR...), []int32{}
+	if !part.Last.IsZero() {
+		out.LastKnownELR = append(out.LastKnownELR, part.Last.Broker)
+	}
 	return out
 }
 

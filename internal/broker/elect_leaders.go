@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -11,14 +13,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). On a single node the only replica of a
-// partition leads it, so no election is needed. If that replica is offline, there is none to elect.
-// The answers are Kafka's for these cases.
+// ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). A single node elects nothing: the only
+// replica of a partition leads it, or is offline, and then there is none to elect.
 func electLeadersAPI() api {
 	return apiDef[*kmsg.ElectLeadersRequest]{
-		API:    protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
-		needs:  func(_ *kmsg.ElectLeadersRequest, n *needs) { n.cluster(opAlter) },
-		handle: answering(electLeaders),
+		API:        protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
+		needs:      func(_ *kmsg.ElectLeadersRequest, n *needs) { n.cluster(opAlter) },
+		overloaded: kerr.RequestTimedOut,
+		handle:     inBackground(electLeaders),
 	}.api()
 }
 
@@ -28,7 +30,7 @@ const (
 	uncleanElection   int8 = 1
 )
 
-func electLeaders(b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
+func electLeaders(ctx context.Context, b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrElectLeadersResponse())
 	img := b.image()
 	if !slices.Contains([]int8{preferredElection, uncleanElection}, req.ElectionType) {
@@ -41,14 +43,14 @@ func electLeaders(b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) 
 			topics = append(topics, kmsg.ElectLeadersRequestTopic{Topic: t.Name, Partitions: allPartitions(t)})
 		}
 	}
+	results := b.elect(ctx, r, img, topics, req)
 	for i := range topics {
 		out := kmsg.NewElectLeadersResponseTopic()
 		out.Topic = topics[i].Topic
-		for _, p := range topics[i].Partitions {
-			err := b.election(img, topics[i].Topic, p, req.ElectionType)
+		for k, p := range topics[i].Partitions {
 			one := kmsg.NewElectLeadersResponseTopicPartition()
 			one.Partition = p
-			one.ErrorCode, one.ErrorMessage = verdict(err)
+			one.ErrorCode, one.ErrorMessage = verdict(results[i][k])
 			if req.Topics == nil && one.ErrorCode == kerr.ElectionNotNeeded.Code {
 				continue
 			}
@@ -62,6 +64,44 @@ func electLeaders(b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) 
 	return resp
 }
 
+// elect elects leaders, and returns an error or nil for each partition of each topic. It waits
+// until this broker's metadata show them, at most for the timeout of the request.
+func (b *Broker) elect(ctx context.Context, r *network.Request, img *metadata.Image, topics []kmsg.ElectLeadersRequestTopic,
+	req *kmsg.ElectLeadersRequest) [][]error {
+	results := make([][]error, len(topics))
+	var list []metadata.TopicPartition
+	var at []*error
+	for i := range topics {
+		results[i] = make([]error, len(topics[i].Partitions))
+		for k, p := range topics[i].Partitions {
+			tp, err := b.election(img, topics[i].Topic, p, req.ElectionType)
+			if results[i][k] = err; err == nil {
+				list, at = append(list, tp), append(at, &results[i][k])
+			}
+		}
+	}
+	if len(list) == 0 {
+		return results
+	}
+	timeout := milliseconds(req.TimeoutMillis)
+	limited, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	var revision int64
+	var errs []error
+	if req.ElectionType == preferredElection {
+		revision, errs = b.opt.Controller.ElectPreferred(limited, b.opt.Metadata, list)
+	} else {
+		revision, errs = b.opt.Cluster.ElectUnclean(limited, list)
+	}
+	unseen := b.waitApplied(ctx, revision, time.Until(r.Received.Add(timeout)))
+	for i, err := range errs {
+		if *at[i] = err; err == nil {
+			*at[i] = unseen
+		}
+	}
+	return results
+}
+
 func allPartitions(t *metadata.Topic) []int32 {
 	list := make([]int32, 0, t.Partitions.Len())
 	for i := range t.Partitions.All() {
@@ -70,24 +110,31 @@ func allPartitions(t *metadata.Topic) []int32 {
 	return list
 }
 
-// election returns why no leader was elected for a partition.
-func (b *Broker) election(img *metadata.Image, topic string, partition int32, kind int8) error {
+// election returns the partition that a request names, or why no leader can be elected for it. The
+// controller decides again, on newer metadata.
+func (b *Broker) election(img *metadata.Image, topic string, partition int32, kind int8) (tp metadata.TopicPartition, err error) {
 	if kind != preferredElection && kind != uncleanElection {
-		return protocolErrorf(kerr.InvalidRequest, "Unknown election type %d", kind)
+		return tp, protocolErrorf(kerr.InvalidRequest, "Unknown election type %d", kind)
 	}
 	t := img.Topic(topic)
 	if t == nil {
-		return protocolErrorf(kerr.UnknownTopicOrPartition, "No such topic as %s", topic)
+		return tp, protocolErrorf(kerr.UnknownTopicOrPartition, "No such topic as %s", topic)
 	}
 	p := t.Partitions.At(partition)
 	if p == nil {
-		return protocolErrorf(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
+		return tp, protocolErrorf(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
 	}
-	switch leader := b.partitionState(t, partition, p).leader; {
+	leader := p.Leader
+	if b.opt.Cluster == nil { // the record names a leader whose log may be offline
+		leader = b.partitionState(img, t, partition, p).leader
+	}
+	switch {
 	case leader >= 0 && (kind == uncleanElection || leader == p.Replicas[0]):
-		return protocolErrorf(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
+		return tp, protocolErrorf(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
+	case b.opt.Cluster != nil:
+		return metadata.TopicPartition{Topic: t.ID, Partition: partition}, nil
 	case kind == preferredElection:
-		return protocolErrorf(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
+		return tp, protocolErrorf(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
 	}
-	return protocolErrorf(kerr.EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
+	return tp, protocolErrorf(kerr.EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
 }

@@ -50,12 +50,17 @@ func codes() []struct {
 		{storage.ErrCorrupt, kerr.CorruptMessage},
 		// A closed log was deleted, or its broker is stopping: clients look for the leader again.
 		{storage.ErrClosed, kerr.NotLeaderForPartition},
-		{storage.ErrStaleEpoch, kerr.NotLeaderForPartition},
+		{storage.ErrFencedEpoch, kerr.NotLeaderForPartition},
 		{storage.ErrFailed, kerr.KafkaStorageError},
 		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients treat it as temporary and retry
 		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
 		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 		{metadata.ErrClosed, kerr.NotLeaderForPartition},
+		{metadata.ErrUnavailable, kerr.RequestTimedOut},
+		{metadata.ErrUnknown, kerr.RequestTimedOut},
+		{metadata.ErrConflict, kerr.RequestTimedOut}, // with too many others at the same time; nothing was changed
+		// NOT_CONTROLLER would make clients look for another controller, and no broker answers it.
+		{controller.ErrNotController, kerr.RequestTimedOut},
 		{context.Canceled, kerr.NotLeaderForPartition},
 		{context.DeadlineExceeded, kerr.RequestTimedOut},
 	}
@@ -94,6 +99,11 @@ var controllerKinds = map[controller.Kind]*kerr.Error{
 	controller.InvalidRequest:           kerr.InvalidRequest,
 	controller.PolicyViolation:          kerr.PolicyViolation,
 	controller.BrokerNotRegistered:      kerr.BrokerIDNotRegistered,
+
+	controller.ElectionNotNeeded:           kerr.ElectionNotNeeded,
+	controller.PreferredLeaderNotAvailable: kerr.PreferredLeaderNotAvailable,
+	controller.EligibleLeadersNotAvailable: kerr.EligibleLeadersNotAvailable,
+	controller.NoReassignmentInProgress:    kerr.NoReassignmentInProgress,
 }
 
 // code returns the protocol error for an error, 0 for nil. An error that is in no table is

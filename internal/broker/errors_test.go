@@ -62,17 +62,20 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed,
 		"storage.ErrLowSpace": storage.ErrLowSpace,
 		"storage.ErrCorrupt":  storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
-		"storage.ErrStaleEpoch":             storage.ErrStaleEpoch,
+		"storage.ErrFencedEpoch":            storage.ErrFencedEpoch,
 		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,
 		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,
 		"producers.ErrOutOfOrderSequence":   producers.ErrOutOfOrderSequence,
 		"producers.ErrInvalidProducerEpoch": producers.ErrInvalidProducerEpoch,
 	}
 	never := map[string]string{ // no request causes them
-		"storage.ErrExists":  "Create",
-		"storage.ErrGap":     "a follower's append",
-		"storage.ErrLocked":  "Open",
-		"storage.ErrForeign": "Open",
+		"storage.ErrExists": "Create",
+		"storage.ErrGap":    "a follower's append",
+
+		"replica.ErrNotReplica": "a follower's subscription",
+		"replica.ErrDiverged":   "a follower's truncation",
+		"storage.ErrLocked":     "Open",
+		"storage.ErrForeign":    "Open",
 	}
 	for _, dir := range []string{"replica", "storage", "storage/producers"} {
 		for _, name := range declared(t, dir) {

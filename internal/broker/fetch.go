@@ -13,9 +13,10 @@ import (
 // Fetch (key 1), versions 4 to 18.
 //
 // Differences from Kafka: batches are always whole; a request waits for at most maxFetchWait; an
-// offset between the high watermark and the log end waits instead of being answered with nothing.
-// No broker replicates by Fetch: a request that claims to come from a replica is answered as Kafka
-// answers an unknown replica.
+// offset between the high watermark and the log end waits instead of being answered with nothing. A
+// replica that does not lead serves consumers too (KIP-392), and the leader refers a consumer with
+// a client.rack to an in-sync replica there, without a configuration. No broker replicates by
+// Fetch: a request that claims to come from a replica is answered as Kafka answers an unknown one.
 func fetchAPI() api {
 	return apiDef[*kmsg.FetchRequest]{
 		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
@@ -94,6 +95,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
 	op.delay, op.version, op.byID, op.committed = c.delay, req.Version, req.Version >= 13, req.IsolationLevel == 1
+	op.anyReplica = req.Version >= 11
 	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
@@ -105,7 +107,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, &op.fetchRead, time.Now())
 	op.follower = claimedReplica(req) >= 0
-	keys, atOnce := op.find(claimedReplica(req))
+	keys, atOnce := op.find(claimedReplica(req), req.Rack)
 	c.slot.end() // from here on it may read the disk, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.delayDamage(r.Received))
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.AnyKey) && op.park(wait) {

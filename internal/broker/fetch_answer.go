@@ -123,7 +123,9 @@ func (op *fetchOp) result(p *fetchPartition, leaders *nodeSet) protocol.FetchPar
 		return res
 	}
 	res.HighWatermark, res.LastStable, res.LogStart = p.res.HighWatermark, p.res.LastStable, p.res.LogStart
-	res.Records = p.res.Parts
+	if res.Records = p.res.Parts; p.elsewhere {
+		res.PreferredReplica = p.preferred
+	}
 	if op.committed {
 		res.Aborted = []protocol.AbortedTransaction{} // none: there are no transactions
 	}

@@ -30,7 +30,7 @@ func TestAFetchIsReadFromMemoryOrLater(t *testing.T) {
 			op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: name}, maxBytes: 1 << 20,
 				currentEpoch: -1, fetchedEpoch: -1}})
 		}
-		op.find(-1)
+		op.find(-1, "")
 		if got := op.read(true); got != c.memory {
 			t.Errorf("%v read from memory: %v", c.topics, got)
 		}

@@ -39,28 +39,36 @@ type fetchPartition struct {
 	have    int64 // bytes at the last peek
 	skip    bool  // unchanged for the session, so not in the answer
 	delayed bool  // its damage was just reported, see fetch_damage.go
+	// If elsewhere is set, the consumer should read from the replica preferred instead (KIP-392).
+	elsewhere bool
+	preferred int32
+	// led: this broker led the partition when the fetch arrived. If it no longer does, the consumer
+	// gets an error that names the leader, instead of waiting for records at a follower.
+	led bool
 }
 
 func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
-func (p *fetchPartition) request(committed bool) replica.ReadRequest {
-	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
+func (rd *fetchRead) request(p *fetchPartition) replica.ReadRequest {
+	return replica.ReadRequest{Offset: p.offset, Committed: rd.committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch,
+		AnyReplica: rd.anyReplica && !p.led}
 }
 
 // fetchRead is the reading part of a fetch: it resolves the partitions, checks how many bytes they
 // have, reads them within bounds and releases them. It knows neither how long the request waits nor
 // how it is answered. One goroutine uses it at a time.
 type fetchRead struct {
-	b         *Broker
-	byID      bool // topics are named by id
-	committed bool
-	minBytes  int64
-	maxBytes  int64
-	parts     []fetchPartition
-	found     int64   // bytes that the parts have
-	held      int64   // bytes taken from the budget for answers
-	waits     []int32 // part of each key that find returned
-	seen      map[memberKey]int32
+	b          *Broker
+	byID       bool // topics are named by id
+	committed  bool
+	anyReplica bool // the client accepts a replica that does not lead
+	minBytes   int64
+	maxBytes   int64
+	parts      []fetchPartition
+	found      int64   // bytes that the parts have
+	held       int64   // bytes taken from the budget for answers
+	waits      []int32 // part of each key that find returned
+	seen       map[memberKey]int32
 }
 
 // fewParts is up to how many parts are compared with each other; beyond it a map is used.
@@ -99,10 +107,11 @@ func (rd *fetchRead) place(a *partitionRequest) int {
 	return n
 }
 
-// find resolves the partitions and returns the keys of those that the fetch may wait for. As in
+// find resolves the partitions and returns the keys of those that the fetch may wait for. rack is
+// the client's. As in
 // Kafka, a topic that does not exist does not make the fetch answer at once if there are others;
 // any other error does.
-func (rd *fetchRead) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
+func (rd *fetchRead) find(replicaID int32, rack string) (keys []purgatory.Key, atOnce bool) {
 	img := rd.b.image()
 	rd.waits = rd.waits[:0]
 	for i := range rd.parts {
@@ -119,6 +128,13 @@ func (rd *fetchRead) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 		}
 		if keys == nil {
 			keys = make([]purgatory.Key, 0, len(rd.parts)-i)
+		}
+		if replicaID < 0 {
+			leader, _ := p.part.Leader()
+			p.led = leader == rd.b.opt.Self
+			p.preferred = p.part.PreferredReplica(img, rack)
+			p.elsewhere = p.preferred >= 0
+			atOnce = atOnce || p.elsewhere
 		}
 		keys = append(keys, purgatory.Key{Topic: p.topic.ID, Partition: p.index})
 		rd.waits = append(rd.waits, int32(i))
@@ -176,7 +192,7 @@ func (rd *fetchRead) peek(p *fetchPartition) bool {
 		return !p.delayed
 	}
 	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch is allowed in any case
-	n, atOnce := p.part.Peek(p.request(rd.committed), limit)
+	n, atOnce := p.part.Peek(rd.request(p), limit)
 	n = min(n, limit)
 	rd.found += n - p.have
 	p.have = n
@@ -199,8 +215,10 @@ func (rd *fetchRead) read(memory bool) bool {
 		if p.err != nil {
 			continue
 		}
-		req := p.request(rd.committed)
-		req.MaxBytes, req.AtLeastOne = int(max(min(int64(p.maxBytes), left), 0)), first
+		req := rd.request(p)
+		if !p.elsewhere {
+			req.MaxBytes, req.AtLeastOne = int(max(min(int64(p.maxBytes), left), 0)), first
+		}
 		if memory {
 			var ok bool
 			if p.res, ok, p.err = p.part.ReadMemory(req); !ok {

@@ -223,7 +223,7 @@ func (m *member) changed(p *fetchPartition) bool {
 		m.highWatermark = -1 // the next answer without an error is a change
 		return true
 	}
-	news := p.res.Size > 0 || m.highWatermark != p.res.HighWatermark || m.logStart != p.res.LogStart
+	news := p.res.Size > 0 || p.elsewhere || m.highWatermark != p.res.HighWatermark || m.logStart != p.res.LogStart
 	m.highWatermark, m.logStart = p.res.HighWatermark, p.res.LogStart
 	return news
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica/replicatest"
 )
 
 // fetchRequest requests partition 0 of topics from an offset on; it does not wait.
@@ -269,7 +270,7 @@ func TestDivergingEpochIsReported(t *testing.T) {
 	id := n.topic(t, "t", 1)
 	n.put(t, "t", 2, "a")
 	f := n.follow(t, id) // epoch 1 begins at 2
-	f.p.BecomeLeader(3, []int32{1}, []int32{1})
+	f.p.SetRole(replicatest.Role(f.p, 1, 3, []int32{1}, []int32{1}))
 	n.put(t, "t", 1, "b") // at 2, epoch 3
 	w := n.dial(t)
 	for _, c := range []struct {
@@ -402,7 +403,7 @@ func TestPartitionChangesCompleteFetches(t *testing.T) {
 		do   func()
 		want *kerr.Error
 	}{
-		{"moved", func() { p.BecomeFollower(2, 9, []int32{1, 2}, []int32{1, 2}) }, kerr.NotLeaderForPartition},
+		{"moved", func() { p.SetRole(replicatest.Role(p, 2, 9, []int32{1, 2}, []int32{1, 2})) }, kerr.NotLeaderForPartition},
 		{"deleted", func() {
 			revision, err := n.control.DeleteTopic(t.Context(), ids["deleted"])
 			must(t, err)

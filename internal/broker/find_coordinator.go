@@ -90,10 +90,12 @@ func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequ
 	t := img.Topic(service.OffsetsTopic)
 	index, ok := b.opt.Groups.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
-		b.opt.Groups.Ensure()
+		if err := b.opt.Groups.Ensure(); err != nil {
+			return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "%s", err)
+		}
 		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
 	}
-	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
+	leader := b.partitionState(img, t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
 		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)

@@ -138,7 +138,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control,
+	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Controller: n.control,
 		Configs: n.configs,
 		Static:  n.static, Logger: zap.NewNop()})
 	must(t, err)
@@ -152,6 +152,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close(context.Background())) })
 	must(t, n.applier.Start(context.Background(), n.store))
+	must(t, n.applier.WaitFor(t.Context(), n.applier.Image().Version())) // raised leader epochs are recorded
 	t.Cleanup(n.applier.Stop)
 	// Changes of the registration, such as new leader epochs, are applied before a client connects.
 	_, revision, err := n.store.Range(t.Context(), metadata.ClusterKey)
@@ -161,9 +162,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 
 func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
-	table, err := Table(0)
-	must(t, err)
-	opt := network.Options{Handler: n.Broker, Table: table, Linger: time.Millisecond}
+	opt := network.Options{Handler: n.Broker, Table: n.table, Linger: time.Millisecond}
 	o.network(&opt)
 	server, err := network.New(opt)
 	must(t, err)

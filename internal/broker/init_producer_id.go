@@ -71,10 +71,12 @@ func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {
 	if err != nil {
 		resp.ProducerID, resp.ProducerEpoch = -1, -1
 		switch err := changeError(err); {
-		case errors.Is(err, kerr.NotController), errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, kerr.NotController):
 			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // retried, on another broker if there is one
 		default:
-			resp.ErrorCode = code(err)
+			if resp.ErrorCode = code(err); resp.ErrorCode == kerr.RequestTimedOut.Code { // on which older clients give up
+				resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+			}
 		}
 		r.Code = resp.ErrorCode
 	}

@@ -89,6 +89,9 @@ func TestAStoreThatFailsIsAnErrorAndNoID(t *testing.T) {
 	}{
 		{metadata.ErrFailed, kerr.KafkaStorageError, kerr.KafkaStorageError},
 		{metadata.ErrClosed, kerr.CoordinatorNotAvailable, kerr.NotController},
+		{metadata.ErrUnavailable, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut},
+		{metadata.ErrUnknown, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut},
+		{&metadata.ConflictError{}, kerr.CoordinatorNotAvailable, kerr.RequestTimedOut},
 		{errors.New("an unexpected error"), kerr.UnknownServerError, kerr.UnknownServerError},
 	} {
 		fail(c.err)

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica/replicatest"
 )
 
 func listRequest(topic string, partition int32, ts int64) *kmsg.ListOffsetsRequest {
@@ -88,7 +89,7 @@ func TestLatestIsNotAvailableBeforeTheEpochsStartCounts(t *testing.T) {
 	f := n.follow(t, id)
 	w := n.dial(t)
 	produced(t, w, 13, produceRequest("", id, 1, plain(t, "a")))
-	f.p.BecomeLeader(f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // begins at 1, high watermark 0
+	f.p.SetRole(replicatest.Role(f.p, 1, f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2})) // begins at 1, high watermark 0
 	for version, want := range map[int16]*kerr.Error{4: kerr.LeaderNotAvailable, 5: kerr.OffsetNotAvailable, 11: kerr.OffsetNotAvailable} {
 		if got := ask[*kmsg.ListOffsetsResponse](t, w, version,
 			listRequest("t", 0, -1)).Topics[0].Partitions[0].ErrorCode; got != want.Code {

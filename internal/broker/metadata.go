@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"errors"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -10,7 +8,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/replica"
 )
 
 // Metadata (key 3), versions 0 to 13.
@@ -110,7 +107,7 @@ func metadataRefused(r *network.Request, req *kmsg.MetadataRequest, err error) k
 // created, with the reasons.
 func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest, failed map[string]error) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrMetadataResponse())
-	resp.ControllerID = b.opt.Self
+	resp.ControllerID = b.controllerID(r, img)
 	if id := img.ClusterID(); id != "" {
 		resp.ClusterID = &id
 	}
@@ -120,7 +117,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 	}
 	if req.Topics == nil {
 		for t := range img.Topics() {
-			resp.Topics = append(resp.Topics, b.topicMetadata(t, req))
+			resp.Topics = append(resp.Topics, b.topicMetadata(r, img, t, req))
 		}
 		return resp
 	}
@@ -145,7 +142,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 			t = img.Topic(want.name)
 		}
 		if t != nil {
-			resp.Topics = append(resp.Topics, b.topicMetadata(t, req))
+			resp.Topics = append(resp.Topics, b.topicMetadata(r, img, t, req))
 			continue
 		}
 		one := kmsg.NewMetadataResponseTopic()
@@ -175,13 +172,15 @@ func missingTopic(name string, id [16]byte, failed map[string]error) error {
 }
 
 // topicMetadata describes a topic that exists.
-func (b *Broker) topicMetadata(t *metadata.Topic, req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+func (b *Broker) topicMetadata(
+	r *network.Request, img *metadata.Image, t *metadata.Topic, req *kmsg.MetadataRequest,
+) kmsg.MetadataResponseTopic {
 	out := kmsg.NewMetadataResponseTopic()
 	out.Topic, out.TopicID, out.IsInternal = kmsg.StringPtr(t.Name), t.ID, t.Internal
 	out.AuthorizedOperations = operations(req.IncludeTopicAuthorizedOperations, topicOps)
 	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, t.Partitions.Len())
 	for i, p := range t.Partitions.All() {
-		s := b.partitionState(t, i, p)
+		s := b.partitionState(img, t, i, p).forClient(b, r, img, req.Version < 6)
 		one := kmsg.NewMetadataResponseTopicPartition()
 		one.ErrorCode, one.Partition, one.Leader, one.LeaderEpoch = s.code, i, s.leader, p.LeaderEpoch
 		one.Replicas, one.ISR, one.OfflineReplicas = p.Replicas, p.ISR, s.offline
@@ -190,34 +189,7 @@ func (b *Broker) topicMetadata(t *metadata.Topic, req *kmsg.MetadataRequest) kms
 	return out
 }
 
-// partitionState is what this broker knows about a partition in addition to its metadata.
-type partitionState struct {
-	code    int16
-	leader  int32   // -1: no leader is available
-	offline []int32 // replicas that accept no records
-}
-
-// partitionState checks the log if this broker has it. A log that can't be opened leaves its
-// partition without a leader. A log whose directory accepts no records at the moment can still be
-// read, and only counts as offline.
-func (b *Broker) partitionState(t *metadata.Topic, index int32, p *metadata.Partition) partitionState {
-	s := partitionState{leader: p.Leader, offline: []int32{}}
-	if _, ours := p.Dir(b.opt.Self); ours {
-		part, err := b.opt.Replicas.Partition(t.ID, index)
-		if errors.Is(err, replica.ErrOffline) && s.leader == b.opt.Self {
-			s.leader = -1
-		}
-		if errors.Is(err, replica.ErrOffline) || err == nil && part.Log().Err() != nil {
-			s.offline = append(s.offline, b.opt.Self)
-		}
-	}
-	if s.leader < 0 {
-		s.code = kerr.LeaderNotAvailable.Code
-	}
-	return s
-}
-
-// nodes returns the brokers with the addresses at which this client reaches them.
+// nodes returns the usable brokers with the addresses at which this client reaches them.
 func (b *Broker) nodes(r *network.Request, img *metadata.Image) []protocol.NodeEndpoint {
 	var all nodeSet
 	for _, broker := range img.Brokers() {

@@ -18,7 +18,8 @@ func (s *nodeSet) add(id int32) {
 	}
 }
 
-// endpoints returns the addresses of the brokers of a set for clients of the request's listener.
+// endpoints returns the addresses of the brokers of a set for clients of the request's listener. It
+// omits brokers that clients cannot use.
 func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpoint {
 	if len(ids) == 0 {
 		return nil
@@ -33,21 +34,44 @@ func (b *Broker) endpoints(r *network.Request, ids nodeSet) []protocol.NodeEndpo
 	return list
 }
 
-// node returns the address of a broker for clients of the request's listener: what the listener
-// advertises, or the address that the client dialed.
-func (b *Broker) node(r *network.Request, img *metadata.Image, id int32) (protocol.NodeEndpoint, bool) {
+// node returns the address of a broker for clients of the request's listener. ok is false if the
+// broker is not registered, has no such listener, or leads nothing: clients would find no leader
+// there, and a drained broker is about to end.
+func (b *Broker) node(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
+	if isFenced(img, id) {
+		return n, false
+	}
+	return b.address(r, img, id)
+}
+
+func isFenced(img *metadata.Image, id int32) bool {
+	state, _ := img.Liveness(id)
+	return !state.Serves()
+}
+
+// address is node for any registered broker. The address of this broker is what the listener
+// advertises, or the one that the client dialed. The address of another broker is the one with
+// which its listener of the same name is registered: the names of listeners are the same on all
+// brokers of a cluster.
+func (b *Broker) address(r *network.Request, img *metadata.Image, id int32) (n protocol.NodeEndpoint, ok bool) {
 	broker, ok := img.Broker(id)
 	if !ok {
-		return protocol.NodeEndpoint{}, false
+		return n, false
 	}
-	host, port := r.Listener.AdvertisedHost, r.Listener.AdvertisedPort
+	n = protocol.NodeEndpoint{ID: id, Rack: broker.Rack}
+	if id != b.opt.Self {
+		at, ok := broker.Endpoint(r.Listener.Name)
+		n.Host, n.Port = at.Host, at.Port
+		return n, ok
+	}
+	n.Host, n.Port = r.Listener.AdvertisedHost, r.Listener.AdvertisedPort
 	if tcp, ok := r.Local.(*net.TCPAddr); ok {
-		if host == "" {
-			host = tcp.IP.String()
+		if n.Host == "" {
+			n.Host = tcp.IP.String()
 		}
-		if port == 0 {
-			port = int32(tcp.Port)
+		if n.Port == 0 {
+			n.Port = int32(tcp.Port)
 		}
 	}
-	return protocol.NodeEndpoint{ID: id, Host: host, Port: port, Rack: broker.Rack}, true
+	return n, true
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/replica/replicatest"
 )
 
 func TestWhereEpochsEnd(t *testing.T) {
@@ -13,7 +15,7 @@ func TestWhereEpochsEnd(t *testing.T) {
 	n.put(t, "t", 2, "a")
 	p, err := n.opt.Replicas.Partition(id, 0)
 	must(t, err)
-	p.BecomeLeader(3, []int32{1}, []int32{1})
+	p.SetRole(replicatest.Role(p, 1, 3, []int32{1}, []int32{1}))
 	n.put(t, "t", 1, "b")
 	w := n.dial(t)
 	for version := int16(2); version <= 4; version++ {

@@ -21,7 +21,7 @@ func (b *Broker) partition(t *metadata.Topic, index int32) (*replica.Partition, 
 	}
 	if errors.Is(err, replica.ErrUnknownPartition) {
 		if at := t.Partitions.At(index); at != nil {
-			if _, ours := at.Dir(b.opt.Self); !ours {
+			if !at.HasReplica(b.opt.Self) {
 				return nil, fmt.Errorf("%s-%d: %w: broker %d does", t.Name, index, replica.ErrNotLeader, at.Leader)
 			}
 		}

@@ -246,7 +246,7 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 	}
 	op.r.CountRecords(accepted.Records)
 	part.part = p
-	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), part.conf.Conf.MinInSyncReplicas
+	part.LeaderEpoch, part.Acks = -1, replica.Acks(op.view.Acks)
 	part.Batches = accepted
 	part.Done = op.done
 	p.Append(&part.Append, op.r.Batch())

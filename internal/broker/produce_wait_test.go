@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,24 +11,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // follower is broker 2 from the partition's point of view: it is in the ISR, and acknowledges when
 // the test says so.
-type follower struct{ p *replica.Partition }
+type follower struct {
+	t testing.TB
+	p *replica.Partition
+}
 
 func (n *node) follow(t testing.TB, id [16]byte) follower {
 	t.Helper()
 	p, err := n.opt.Replicas.Partition(id, 0)
 	must(t, err)
-	p.BecomeLeader(p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // ahead of the metadata
-	return follower{p}
+	p.SetRole(replicatest.Role(p, 1, p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2})) // ahead of the metadata
+	return follower{t, p}
 }
 
-func (f follower) acknowledge(end int64) { f.p.Acknowledged(2, f.p.LeaderEpoch(), end) }
+func (f follower) acknowledge(end int64) { replicatest.Acknowledge(f.t, f.p, 2, end) }
 
 func TestAcksAllIsAnsweredWhenTheFollowerHasIt(t *testing.T) {
 	n := newNode(t)
@@ -157,7 +163,10 @@ func TestNotEnoughReplicasIsTold(t *testing.T) {
 		t.Fatalf("one replica can't have two in sync, and is enough: %+v", p)
 	}
 	f := n.follow(t, id)
-	f.p.BecomeLeader(f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
+	few := replicatest.Role(f.p, 1, f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
+	few.View.MinISR = 2
+	few.View.Version = math.MaxInt64 // not older than the one of the image
+	f.p.SetRole(few)
 	for acks, want := range map[int16]*kerr.Error{-1: kerr.NotEnoughReplicas, 1: nil} {
 		if p := produced(t, w, 13, produceRequest("", id, acks, plain(t, "a"))); !errors.Is(kerr.ErrorForCode(p.ErrorCode), orNil(want)) {
 			t.Errorf("acks=%d: %v, want %v", acks, kerr.ErrorForCode(p.ErrorCode), want)
@@ -169,13 +178,14 @@ func TestWhoDoesNotLeadNamesWhoDoes(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
 	f := n.follow(t, id)
-	f.p.BecomeFollower(1, 9, []int32{1, 2}, []int32{1, 2}) // 1 is the only broker with an address
+	n.register(t, 2, metadata.Active, metadata.Endpoint{Listener: "test", Host: "b", Port: 9})
+	f.p.SetRole(replicatest.Role(f.p, 2, 9, []int32{1, 2}, []int32{1, 2}))
 	resp := ask[*kmsg.ProduceResponse](t, n.dial(t), 13, produceRequest("", id, -1, plain(t, "a")))
 	p := resp.Topics[0].Partitions[0]
-	if p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != 9 {
+	if p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 2 || p.CurrentLeader.LeaderEpoch != 9 {
 		t.Fatalf("%+v", p)
 	}
-	if len(resp.Brokers) != 1 || resp.Brokers[0].NodeID != 1 || resp.Brokers[0].Port == 0 {
+	if len(resp.Brokers) != 1 || resp.Brokers[0].NodeID != 2 || resp.Brokers[0].Port != 9 {
 		t.Fatalf("endpoints %+v", resp.Brokers)
 	}
 }

@@ -25,6 +25,8 @@ type apiDef[R any] struct {
 	// decode reads the body, and returns about how many bytes the request takes in addition to it.
 	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else.
 	decode func(*Broker, *network.Request) (req R, cost int, err error)
+	// member restricts the API to the members of a cluster; a single node does not have it.
+	member bool
 	// needs names the operations and resources that the request needs. nil: every client may send
 	// it.
 	needs func(R, *needs)
@@ -52,6 +54,7 @@ var errHandedOver = errors.New("handed over to the connection's reader")
 type api struct {
 	protocol.API
 	handle     func(*Broker, *network.Request)
+	member     bool        // as in apiDef
 	open       bool        // needs nothing
 	overloaded *kerr.Error // as in apiDef
 }
@@ -63,7 +66,7 @@ func (l apiDef[R]) api() api {
 	if l.refuse == nil {
 		l.refuse = func(c call, req R, code *kerr.Error) { c.respond(refuseWhole(any(req).(kmsg.Request), code)) }
 	}
-	return api{API: l.API, handle: l.serve, open: l.needs == nil, overloaded: l.overloaded}
+	return api{API: l.API, handle: l.serve, member: l.member, open: l.needs == nil, overloaded: l.overloaded}
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.
@@ -221,9 +224,9 @@ func (h *charge) releaseBytes() { h.budget.Release(h.n.Swap(0)) }
 // entries are the APIs by key.
 type entries []*api
 
-func newEntries() entries {
+func newEntries(member bool) entries {
 	var list entries
-	for _, a := range apis() {
+	for _, a := range apis(member) {
 		for len(list) <= int(a.Key) {
 			list = append(list, nil)
 		}
@@ -232,11 +235,12 @@ func newEntries() entries {
 	return list
 }
 
-// Table returns the versions of the APIs that have a handler. The arrays of a decoded request may
-// take as many bytes as its API allows, but at most most; 0 is no bound.
-func Table(most int64) (*protocol.Table, error) {
+// Table returns the versions of the APIs that have a handler, on a member of a cluster or on a
+// single node. The arrays of a decoded request may take as many bytes as its API allows, but at
+// most most; 0 is no bound.
+func Table(most int64, member bool) (*protocol.Table, error) {
 	var lines []protocol.API
-	for _, a := range apis() {
+	for _, a := range apis(member) {
 		if most > 0 {
 			a.MaxCost = int(min(int64(cmp.Or(a.MaxCost, protocol.MaxCost)), most))
 		}

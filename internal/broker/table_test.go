@@ -16,7 +16,7 @@ import (
 // ApiVersions promises that each version of each API is answered, in its own format, with errors
 // that the protocol knows.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
-	n := newNode(t, quick)
+	n := newNode(t, quick, inCluster(&fakeCluster{}))
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	w := n.dial(t)
@@ -97,6 +97,10 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 			{Partition: 100}}}}
 	case *kmsg.ElectLeadersRequest:
 		r.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
+	case *kmsg.DescribeQuorumRequest:
+		r.Topics = []kmsg.DescribeQuorumRequestTopic{{Topic: quorumTopic, Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}}}
+	case *kmsg.UnregisterBrokerRequest:
+		r.BrokerID = 7
 	case *kmsg.AlterPartitionAssignmentsRequest:
 		r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name,
 			Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}, {}}}}

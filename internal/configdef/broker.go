@@ -34,6 +34,7 @@ type Broker struct {
 	Groups   Groups
 	Offsets  Offsets
 	Cleaning Cleaning
+	Cluster  Cluster
 }
 
 // Cleaning has the settings of retention and compaction for all logs of a broker.
@@ -93,6 +94,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),
 		Cleaning:                 f.cleaning(),
+		Cluster:                  f.cluster(),
 	}
 	return b, f.err
 }

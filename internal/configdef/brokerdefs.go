@@ -16,16 +16,19 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, groupDefs()...)
 	defs = append(defs, offsetDefs()...)
 	defs = append(defs, cleaningDefs()...)
+	defs = append(defs, clusterDefs()...)
 	defs = append(defs,
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
-			"The number of milliseconds after an idempotent producer's last batch at which a partition forgets the producer.",
+			"The number of milliseconds without a batch after which a partition forgets an idempotent producer.",
 			importance(Low), atLeast(1)),
 		brokerDef(ProduceProfile, String, durability.DefaultPreset,
 			"How many bytes of produce requests may wait in the broker, in total and per connection, before it stops reading from their connections.",
 			oneOf(opts.ProducePresets...)),
 	)
 	for _, t := range topics {
-		defs = append(defs, topicDefault(t))
+		if len(t.Synonyms) > 0 {
+			defs = append(defs, topicDefault(t))
+		}
 	}
 	return append(defs, otherUnits()...)
 }
@@ -62,7 +65,7 @@ func networkDefs() []*Def {
 			"The maximum size of a request in bytes. The broker closes the connection of a larger one.",
 			importance(High), atLeast(1)),
 		brokerDef("max.connections", Int, "2147483647",
-			"The maximum number of connections to the broker. By default it is limited by the file descriptors that segments do not need.",
+			"The maximum number of connections to the broker. By default, the limit depends on how many file descriptors the segments leave free.",
 			atLeast(1)),
 		brokerDef("max.connections.per.ip", Int, "2147483647", "The maximum number of connections from one address.", atLeast(1)),
 		brokerDef("connections.max.idle.ms", Long, "600000",
@@ -79,7 +82,7 @@ func networkDefs() []*Def {
 func topicPolicyDefs() []*Def {
 	return []*Def{
 		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic whose creation does not specify it.", atLeast(1)),
-		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic whose creation does not specify it.",
+		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic whose creation does not specify it. In a cluster, the default is the number of cluster.seeds, at most 3.",
 			between(1, math.MaxInt16)),
 		brokerDef("auto.create.topics.enable", Boolean, "true",
 			"Whether the broker creates a topic when a client asks for its metadata and allows auto-creation.",

@@ -25,10 +25,10 @@ func retentionDefs() []*Def {
 				"A list of both applies both, and an empty list keeps all records.",
 			from("log.cleanup.policy"), checked(noGaps), oneOf("compact", "delete")),
 		topicDef("retention.ms", Long, "604800000",
-			"The minimum number of milliseconds for which the policy delete keeps a record, by its timestamp; -1 means forever.",
+			"The minimum age in milliseconds at which cleanup.policy=delete removes a record, by its timestamp; -1 means no limit by time.",
 			from("log.retention.ms"), fromScaled("log.retention.minutes", minute), fromScaled("log.retention.hours", hour), atLeast(-1)),
 		topicDef("retention.bytes", Long, "-1",
-			"The minimum number of bytes of a partition that the policy delete keeps; below 0 means no limit.",
+			"The minimum size in bytes to which cleanup.policy=delete reduces a partition; below 0 means no limit by size.",
 			from("log.retention.bytes")),
 		topicDef("file.delete.delay.ms", Long, "60000",
 			"The number of milliseconds for which the files of a deleted segment stay on disk under another name.",
@@ -49,7 +49,7 @@ func compactionDefs() []*Def {
 			"The age in milliseconds of an uncompacted record at which a log is compacted regardless of min.cleanable.dirty.ratio.",
 			from(brokerMaxLag), atLeast(1)),
 		topicDef("delete.retention.ms", Long, "86400000",
-			"The number of milliseconds for which compaction keeps a record without a value after the pass that found it to be the last of its key.",
+			"The number of milliseconds for which compaction keeps a tombstone, which is a record without a value. The time starts with the first pass that finds no later record of its key.",
 			from("log.cleaner.delete.retention.ms"), atLeast(0)),
 	}
 }

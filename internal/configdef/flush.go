@@ -20,7 +20,7 @@ func flushDefs() []*Def {
 			"The maximum number of records appended before they are synced. Durability profiles that acknowledge only synced records, such as sync, satisfy every value.",
 			from("log.flush.interval.messages"), atLeast(1)),
 		topicDef(flushMs, Long, "9223372036854775807",
-			"The maximum number of milliseconds before records are synced. Durability profiles satisfy it as they satisfy flush.messages.",
+			"The maximum number of milliseconds before records are synced. Durability profiles that acknowledge only synced records, such as sync, satisfy every value.",
 			from("log.flush.interval.ms"), atLeast(0)),
 	}
 }

@@ -5,9 +5,9 @@ package configdef
 const foreignBrokerNames = `
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
+background.threads
 client.quota.callback.class config.providers connection.failed.authentication.delay.ms connections.max.reauth.ms
-controlled.shutdown.enable controller.listener.names controller.performance.always.log.threshold.ms
+controller.listener.names controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
 controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
 controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
@@ -32,7 +32,7 @@ group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms group.s
 group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
 group.streams.max.size group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
 group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
+group.streams.session.timeout.ms initial.broker.registration.timeout.ms
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 listener.security.protocol.map
@@ -61,7 +61,7 @@ remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks re
 remote.log.storage.manager.class.name remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
 remote.log.storage.system.enable replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
 replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms
-replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
 replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
 sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
@@ -122,9 +122,7 @@ func foreignTopicDefs() []*Def {
 		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
 	}
 	return []*Def{
-		foreign("follower.replication.throttled.replicas", List),
 		foreign("internal.segment.bytes", Int),
-		foreign("leader.replication.throttled.replicas", List),
 		foreign("local.retention.bytes", Long, atLeast(-2)),
 		foreign("local.retention.ms", Long, atLeast(-2)),
 		foreign("remote.log.copy.disable", Boolean),

@@ -105,6 +105,39 @@ func TestRefusedTopicValuesMatchKafka(t *testing.T) {
 	}
 }
 
+func TestThrottledReplicas(t *testing.T) {
+	const name = "leader.replication.throttled.replicas"
+	const bad = " for configuration " + name + ": " + name + " must be the literal '*' or a list of replicas in the following format: " +
+		"[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+	for text, want := range map[string]string{"": "", "*": "", "0:1": "", "0:1,5:2": "",
+		"0": "Invalid value 0" + bad, "0:x": "Invalid value 0:x" + bad,
+		"-1:1": "Invalid value -1:1" + bad, "*,0:1": "Invalid value *,0:1" + bad} {
+		wantMsg(t, registry().CheckTopic(map[string]string{name: text}), want)
+	}
+	for _, c := range []struct {
+		text              string
+		partition, broker int32
+		want              bool
+	}{
+		{"*", 3, 4, true}, {"3:4", 3, 4, true}, {"3:4", 4, 3, false}, {"0:1,3:4", 3, 4, true}, {"", 3, 4, false},
+	} {
+		conf, err := registry().ResolveTopic(Layers{Topic: map[string]string{name: c.text}})
+		others := conf.FollowerThrottled.Has(c.partition, c.broker)
+		if got := conf.LeaderThrottled.Has(c.partition, c.broker); got != c.want || err != nil || others {
+			t.Errorf("%q has %d:%d: %t (%v)", c.text, c.partition, c.broker, got, err)
+		}
+	}
+	for text, want := range map[string]int64{"": 0, "9223372036854775807": 0, "0": 1, "100": 100} {
+		l := Layers{}
+		if text != "" {
+			l.Broker = map[string]string{LeaderRate: text}
+		}
+		if got := registry().CopyRate(LeaderRate, l); got != want {
+			t.Errorf("rate %q: %d, want %d", text, got, want)
+		}
+	}
+}
+
 func TestUnsupportedConfigsAreRefusedByName(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"chronik.durability.profile", "fast",
@@ -174,9 +207,9 @@ func TestStaticConfigs(t *testing.T) {
 		{map[string]string{"chronik.produce.profile": "x"},
 			"Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
 		{map[string]string{"zookeeper.connect": "x"},
-			"Broker config zookeeper.connect exists in Kafka, but this version of chronik does not support it; leave it out: there is no controller to configure"},
+			"Broker config zookeeper.connect exists in Kafka, but this version of chronik does not support it; leave it out: every broker can be the controller; see cluster.name and cluster.seeds"},
 		{map[string]string{"unclean.leader.election.interval.ms": "1"},
-			"Broker config unclean.leader.election.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is one node, and nothing to replicate or move"},
+			"Broker config unclean.leader.election.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: replication has no such setting; docs/configuration.md lists those that begin with replica."},
 		{map[string]string{"log.retention.hours": "-1", "log.retention.minutes": "5", "log.cleanup.policy": ""}, ""},
 		{map[string]string{"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{map[string]string{"log.cleaner.dedupe.buffer.size": "1000000"},
@@ -205,6 +238,7 @@ func TestDefaultsMatchKafka(t *testing.T) {
 		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
 		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
 		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
+		"leader.replication.throttled.replicas": "LIST ", "follower.replication.throttled.replicas": "LIST ",
 	}
 	got := map[string]string{}
 	for _, v := range registry().DescribeTopic(Layers{}) {

@@ -13,6 +13,9 @@ type Layers struct {
 	Broker map[string]string // dynamic, for this broker
 	All    map[string]string // dynamic, for all brokers
 	Static map[string]string // file, flags and environment of this broker
+	// Replicas is the number of replicas of the topic's partitions, for the default of
+	// min.insync.replicas; 0 counts as 1.
+	Replicas int
 }
 
 // Setting is a place that sets a value for a config.
@@ -54,6 +57,9 @@ func (r *Registry) DescribeTopic(l Layers) []Value {
 // Layers.Group.
 func (r *Registry) DescribeBroker(l Layers) []Value {
 	l.Topic, l.Group = nil, nil
+	if n, err := strconv.Atoi(r.resolve(r.broker["default.replication.factor"], l).Value); err == nil {
+		l.Replicas = n
+	}
 	values := make([]Value, 0, len(r.brokers))
 	for _, d := range r.brokers {
 		values = append(values, r.resolve(d, l))
@@ -79,12 +85,20 @@ func (r *Registry) resolve(d *Def, l Layers) Value {
 	v := Value{Def: d, Settings: r.settings(d, l)}
 	if len(v.Settings) == 0 {
 		v.Null, v.Source = !d.HasDefault, SourceDefault
-		v.Value = d.Canonical(d.Default)
+		v.Value = d.Canonical(d.defaultFor(l))
 		return v
 	}
 	first := v.Settings[0]
 	v.Source, v.Value = first.Source, d.Canonical(scale(first.Value, d.scaleOf(first.Name)))
 	return v
+}
+
+// defaultFor returns the default for a topic with a number of replicas.
+func (d *Def) defaultFor(l Layers) string {
+	if d.Name == MinInsyncReplicas {
+		return strconv.Itoa(majority(max(l.Replicas, 1)))
+	}
+	return d.Default
 }
 
 func (r *Registry) settings(d *Def, l Layers) []Setting {
@@ -107,7 +121,7 @@ func (r *Registry) settings(d *Def, l Layers) []Setting {
 	}
 	for _, s := range d.Synonyms {
 		if b := r.broker[s.Name]; b.HasDefault {
-			found = append(found, Setting{s.Name, b.Canonical(b.Default), SourceDefault})
+			found = append(found, Setting{s.Name, b.Canonical(b.defaultFor(l)), SourceDefault})
 		}
 	}
 	return found

@@ -154,6 +154,7 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		"min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5", "delete.retention.ms": "5",
 		"unclean.leader.election.enable": "true", "flush.messages": "5", "flush.ms": "5",
 		"segment.bytes": "2000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
+		"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "0:1",
 	}
 	codec := map[string]string{"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
 	for _, d := range r.Topics() {
@@ -179,9 +180,14 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 
 func TestEveryBrokerConfigIsRead(t *testing.T) {
 	r := registry()
-	special := map[string]string{"group.consumer.assignors": "range", "group.consumer.migration.policy": "Upgrade",
+	special := map[string]string{"cluster.name": "home", "cluster.seeds": "a:1,b:2,c:3", "metadata.election.ms": "700",
+		"broker.session.timeout.ms":    "700",
+		"broker.heartbeat.interval.ms": "700",
+		"group.consumer.assignors":     "range", "group.consumer.migration.policy": "Upgrade",
 		"offsets.topic.num.partitions":   "7",
 		"offsets.topic.segment.bytes":    "2000000",
+		"replica.window.bytes":           "2000000",
+		"replica.follow.bytes":           "2000000",
 		"log.cleaner.dedupe.buffer.size": "2000000", "group.consumer.max.session.timeout.ms": "50000"}
 	for _, d := range r.Brokers() {
 		if d.Update != ReadOnly || slices.ContainsFunc(otherUnits(), func(o *Def) bool { return o.Name == d.Name }) {

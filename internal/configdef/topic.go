@@ -46,9 +46,28 @@ type Topic struct {
 	// has no effect on a partition with one replica.
 	UncleanElection bool
 
-	MinInSyncReplicas int32 // to be capped by the replication factor
-	Durability        durability.Profile
+	// MinInSyncReplicas is min.insync.replicas, 0 if it is not set; see MinISR.
+	MinInSyncReplicas int32
+
+	// LeaderThrottled and FollowerThrottled are the replicas whose copies are bounded by LeaderRate
+	// and FollowerRate.
+	LeaderThrottled, FollowerThrottled Throttled
+
+	Durability durability.Profile
 }
+
+// MinISR returns the effective min.insync.replicas of a partition: at most the number of its
+// replicas, and if it is not set, a majority of them. Replicas that a reassignment adds do not
+// count before they are in sync: otherwise a copy in progress would refuse appends.
+func (t *Topic) MinISR(replicas int) int {
+	n := int(t.MinInSyncReplicas)
+	if n == 0 {
+		n = majority(replicas)
+	}
+	return max(1, min(n, replicas))
+}
+
+func majority(replicas int) int { return replicas/2 + 1 }
 
 // ResolveTopic returns the typed settings of a topic. For configs that the Check functions
 // accepted, it fails only if the topic names a custom durability profile that was removed from the
@@ -67,7 +86,9 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 		SegmentIndexBytes:  int32(f.value("segment.index.bytes").n),
 		IndexIntervalBytes: int32(f.value("index.interval.bytes").n),
 		Preallocate:        f.value("preallocate").b,
-		MinInSyncReplicas:  int32(f.value("min.insync.replicas").n),
+		MinInSyncReplicas:  f.minISR(),
+		LeaderThrottled:    f.throttled("leader.replication.throttled.replicas"),
+		FollowerThrottled:  f.throttled("follower.replication.throttled.replicas"),
 	}
 	f.cleanup(&t)
 	switch t.Compression {
@@ -84,6 +105,14 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 	}
 	t.Durability, err = f.synced(t.Durability)
 	return t, err
+}
+
+// minISR reads min.insync.replicas, 0 if it is not set.
+func (f *reader) minISR() int32 {
+	if f.r.resolve(f.r.topic[MinInsyncReplicas], f.l).Source == SourceDefault {
+		return 0
+	}
+	return int32(f.value(MinInsyncReplicas).n)
 }
 
 // cleanup reads the settings of retention and compaction.

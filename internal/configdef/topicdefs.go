@@ -31,11 +31,12 @@ func topicDefs(p Profiles) []*Def {
 		topicDef("message.timestamp.after.max.ms", Long, "3600000",
 			"The maximum number of milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored with LogAppendTime.",
 			from("log.message.timestamp.after.max.ms"), atLeast(0)),
-		topicDef("min.insync.replicas", Int, "1",
-			"The minimum number of in-sync replicas for a produce with acks=all; with fewer it is refused. Capped by the number of replicas.",
-			from("min.insync.replicas"), atLeast(1)),
+		topicDef(MinInsyncReplicas, Int, "1",
+			"The minimum number of in-sync replicas for a produce with acks=all; with fewer it is refused. Capped by the number of replicas. "+
+				"If it is not set, it is more than half of the topic's replicas: 1 of 1, 2 of 3, 3 of 5.",
+			from(MinInsyncReplicas), atLeast(1)),
 		topicDef(DurabilityProfile, String, durability.Default,
-			"The durability profile: how safe a record's bytes must be on a replica before that replica counts, and when they are synced. "+
+			"The durability profile. It defines what must be true of a record's bytes on a replica before that replica counts for the acknowledgement, and when the bytes are synced. "+
 				"A change takes effect between two group commits.",
 			from(DurabilityProfile), bounded("the name of a durability profile",
 				func(d *Def, v value) error { return knownProfile(p, d, v) })),
@@ -43,8 +44,12 @@ func topicDefs(p Profiles) []*Def {
 			"Whether a replica that is not in sync may become leader if no other is left, which loses the records that it lacks. "+
 				"It has no effect on a partition with one replica.",
 			from("unclean.leader.election.enable")),
-	}, slices.Concat(flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
+	}, slices.Concat(throttleDefs(), flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
 }
+
+// MinInsyncReplicas is the name of the topic and broker config whose default depends on the number
+// of replicas; see Topic.MinISR.
+const MinInsyncReplicas = "min.insync.replicas"
 
 // DurabilityProfile is the name of the topic and broker config that selects a durability.Profile.
 const DurabilityProfile = "chronik.durability.profile"

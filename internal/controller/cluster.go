@@ -27,8 +27,8 @@ type Registration struct {
 	Revision    int64 // the first version that shows the registration; also the broker's epoch
 }
 
-// Register registers a broker under a new incarnation. It first creates the cluster, with a
-// permanent id, if there is none yet.
+// Register registers a broker under a new incarnation, as active. If there is no cluster yet, it
+// creates one, with a permanent id.
 func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registration, error) {
 	var reg Registration
 	err := c.retry(ctx, fmt.Sprintf("register broker %d", spec.ID), func() error {
@@ -37,7 +37,9 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 			return err
 		}
 		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
-		cluster := metadata.Cluster{ID: metadata.FormatID(metadata.NewID()), FeatureLevel: metadata.MaxFeatureLevel}
+		cluster := metadata.Cluster{
+			ID: metadata.FormatID(metadata.NewID()), Generation: metadata.NewID(), FeatureLevel: metadata.MaxFeatureLevel,
+		}
 		if kv.ModRevision == 0 {
 			txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: cluster.Encode()})
 		} else if cluster, err = metadata.DecodeCluster(kv); err != nil {
@@ -49,8 +51,12 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 			}
 		}
 		reg = Registration{ClusterID: cluster.ID, Incarnation: metadata.NewID()}
-		broker := metadata.Broker{Incarnation: reg.Incarnation, Rack: spec.Rack}
-		txn.Put = append(txn.Put, metadata.KV{Key: metadata.BrokerKey(spec.ID), Value: broker.Encode()})
+		broker := metadata.Broker{
+			Incarnation: reg.Incarnation, Rack: spec.Rack, Features: metadata.Features{Min: 1, Max: metadata.MaxFeatureLevel},
+		}
+		state := metadata.BrokerState{Liveness: metadata.Active, Incarnation: reg.Incarnation}
+		txn.Put = append(txn.Put, metadata.KV{Key: metadata.BrokerKey(spec.ID), Value: broker.Encode()},
+			metadata.KV{Key: metadata.LivenessKey(spec.ID), Value: state.Encode()})
 		reg.Revision, err = c.opts.Store.Txn(ctx, txn)
 		return err
 	})

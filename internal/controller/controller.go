@@ -27,11 +27,51 @@ type Options struct {
 	ReplicationFactor int16
 	// Groups bounds the configs of consumer groups.
 	Groups configdef.Groups
+	// MinISR returns the effective min.insync.replicas of a partition; nil selects 1.
+	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 }
 
 // Controller changes metadata. Its methods may be called concurrently; it has no state of its own.
 type Controller struct {
 	opts Options
+	own  [16]byte // see As
+}
+
+// As returns a controller for a registered broker process. What such a process writes about its
+// broker (AssignDirs, ForgetDeleted) is refused as soon as another process of the broker begins to
+// register, even if it was sent before: the registration has examined what was written until then.
+func (c *Controller) As(incarnation [16]byte) *Controller {
+	return &Controller{opts: c.opts, own: incarnation}
+}
+
+// addOwn adds the condition of a transaction in which a process writes about its broker: that the
+// broker's registration and state are as they were read, and, after As, that they are those of the
+// process.
+func (c *Controller) addOwn(ctx context.Context, txn *metadata.Txn, broker int32) error {
+	kv, err := c.get(ctx, metadata.BrokerKey(broker))
+	if err != nil {
+		return err
+	}
+	stateKV, err := c.get(ctx, metadata.LivenessKey(broker))
+	if err != nil {
+		return err
+	}
+	txn.If = append(txn.If, unchanged(kv), unchanged(stateKV))
+	if c.own == [16]byte{} {
+		return nil
+	}
+	if kv.ModRevision == 0 {
+		return refuse(StaleBrokerEpoch, "broker %d is not registered any longer", broker)
+	}
+	registered, err := metadata.DecodeBroker(kv)
+	if err != nil {
+		return err
+	}
+	state, err := metadata.DecodeState(stateKV)
+	if err == nil && (registered.Incarnation != c.own || state.Incarnation != c.own) {
+		err = refuse(StaleBrokerEpoch, "another process has registered as broker %d, or is about to", broker)
+	}
+	return err
 }
 
 // New returns a controller. It starts no goroutine.
@@ -55,6 +95,12 @@ func (c *Controller) retry(ctx context.Context, what string, attempt func() erro
 		}
 		if !errors.Is(err, metadata.ErrConflict) || ctx.Err() != nil {
 			break
+		}
+		var conflict *metadata.ConflictError
+		if errors.As(err, &conflict) { // until then the same outdated state would be read again
+			if err := c.opts.Store.WaitFor(ctx, conflict.Revision); err != nil {
+				return fmt.Errorf("%s: wait for the change that was in the way: %w", what, err)
+			}
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -24,11 +24,22 @@ func (c *Controller) DeleteTopics(ctx context.Context, ids [][16]byte) (revision
 		what = "delete topic " + metadata.FormatID(ids[0])
 	}
 	errs = make([]error, len(ids))
-	err := c.retry(ctx, what, func() (err error) {
+	err := c.retry(ctx, what, func() error {
+		kvs, _, err := c.opts.Store.Range(ctx, metadata.BrokerPrefix)
+		if err != nil {
+			return err
+		}
+		brokers, err := brokerIDs(kvs)
+		if err != nil {
+			return err
+		}
 		var txn metadata.Txn
+		for _, kv := range kvs { // no broker removes the key of one that has left
+			txn.If = append(txn.If, unchanged(kv))
+		}
 		for i, id := range ids {
 			var refused *Error
-			if errs[i] = c.addDeletion(ctx, &txn, id); errs[i] != nil && !errors.As(errs[i], &refused) {
+			if errs[i] = c.addDeletion(ctx, &txn, id, brokers); errs[i] != nil && !errors.As(errs[i], &refused) {
 				return errs[i]
 			}
 		}
@@ -52,8 +63,9 @@ func (c *Controller) DeleteTopics(ctx context.Context, ids [][16]byte) (revision
 	return revision, errs
 }
 
-// addDeletion adds a topic's deletion to a transaction.
-func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]byte) error {
+// addDeletion adds a topic's deletion to a transaction. Every registered broker has to confirm it,
+// with or without a replica: one of an earlier assignment may still be on its disks.
+func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]byte, brokers []int32) error {
 	rec, kv, err := c.topicByID(ctx, id)
 	if err != nil {
 		return err
@@ -61,6 +73,9 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	txn.If = append(txn.If, unchanged(kv))
 	txn.Put = append(txn.Put, metadata.KV{Key: metadata.DeletingKey(id),
 		Value: metadata.Deleting{Name: rec.Name, Partitions: rec.Partitions}.Encode()})
+	for _, b := range brokers {
+		txn.Put = append(txn.Put, metadata.KV{Key: metadata.DeletingBrokerKey(id, b), Value: metadata.EncodeWaiting()})
+	}
 	txn.Delete = append(txn.Delete, kv.Key, metadata.NameKey(rec.Name), metadata.TopicConfigKey(id))
 	for i := range rec.Partitions {
 		txn.Delete = append(txn.Delete, metadata.PartitionKey(id, i))
@@ -68,15 +83,52 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	return nil
 }
 
-// ForgetDeleted removes the tombstones of topics whose logs are durably removed from all disks. A
-// missing tombstone is not an error.
-func (c *Controller) ForgetDeleted(ctx context.Context, ids ...[16]byte) (revision int64, err error) {
-	var txn metadata.Txn
-	for _, id := range ids {
-		txn.Delete = append(txn.Delete, metadata.DeletingKey(id))
+// ForgetDeleted records that a broker's logs of deleted topics are durably removed, with their
+// placements. With the last broker of a topic, it removes the tombstone. It is not an error if the
+// broker does not have to confirm a topic.
+func (c *Controller) ForgetDeleted(ctx context.Context, broker int32, ids ...[16]byte) (revision int64, err error) {
+	err = c.retry(ctx, fmt.Sprintf("forget %d deleted topics", len(ids)), func() error {
+		brokers, err := c.brokers(ctx)
+		if err != nil {
+			return err
+		}
+		var txn metadata.Txn
+		if err := c.addOwn(ctx, &txn, broker); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := c.addConfirmation(ctx, &txn, broker, brokers, id); err != nil {
+				return err
+			}
+		}
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	return revision, err
+}
+
+// addConfirmation adds a broker's confirmation of a deletion to a transaction. If another broker
+// has to confirm, the condition is that it still has to: of two that confirm at the same time, one
+// sees that it is the last.
+func (c *Controller) addConfirmation(ctx context.Context, txn *metadata.Txn, broker int32, brokers []int32, id [16]byte) error {
+	mine, err := c.get(ctx, metadata.DeletingBrokerKey(id, broker))
+	if err != nil || mine.ModRevision == 0 {
+		return err
 	}
-	if revision, err = c.opts.Store.Txn(ctx, txn); err != nil {
-		return 0, fmt.Errorf("forget %d deleted topics: %w", len(ids), err)
+	txn.Delete = append(txn.Delete, mine.Key, metadata.PlacementKey(broker, id))
+	for _, other := range brokers {
+		if other == broker {
+			continue
+		}
+		kv, err := c.get(ctx, metadata.DeletingBrokerKey(id, other))
+		if err != nil {
+			return err
+		}
+		if kv.ModRevision != 0 {
+			txn.If = append(txn.If, unchanged(kv))
+			return nil
+		}
 	}
-	return revision, nil
+	txn.Delete = append(txn.Delete, metadata.DeletingKey(id))
+	return nil
 }

@@ -9,6 +9,10 @@
 // A topic's name can be reused as soon as the topic is deleted; its id is never reused. A tombstone
 // stays until the logs are removed. After a crash, the broker completes the deletion from it.
 //
+// In a cluster, the part called Loop runs on the node that leads the metadata quorum. It registers
+// brokers, ends their sessions, drains them, and elects leaders. Package election has the decisions
+// about one record.
+//
 // Refusals are *Error with a Kind, in Kafka's words if Kafka has some; the broker maps kinds to
 // protocol codes. Any other error comes from the store, and the change may or may not have been
 // made. Handlers call this package, and the replica manager calls RaiseEpochs, AssignDirs and

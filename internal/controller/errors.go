@@ -18,6 +18,15 @@ const (
 	InvalidRequest
 	PolicyViolation
 	BrokerNotRegistered
+	InconsistentClusterID
+	UnsupportedVersion
+	DuplicateBroker  // another process uses the broker id
+	StaleBrokerEpoch // the process is not the registered one, or no longer
+	UnknownMember    // it was unregistered
+	ElectionNotNeeded
+	PreferredLeaderNotAvailable
+	EligibleLeadersNotAvailable
+	NoReassignmentInProgress
 )
 
 // Error is a refusal: nothing was changed, and retrying will not help.
@@ -27,6 +36,9 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Msg }
+
+// done reports whether a refusal means that what was asked for is the case.
+func (e *Error) done() bool { return e.Kind == ElectionNotNeeded || e.Kind == NoReassignmentInProgress }
 
 func refuse(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"math"
-	"math/rand/v2"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -26,15 +28,16 @@ func (c *Controller) CreatePartitions(ctx context.Context, spec PartitionsSpec) 
 		if err != nil {
 			return err
 		}
-		replicas, err := c.assignMore(ctx, spec, id, rec.Partitions)
+		brokers, err := c.candidates(ctx)
+		if err != nil {
+			return err
+		}
+		replicas, err := c.assignMore(ctx, spec, id, rec.Partitions, brokers)
 		if err != nil || spec.ValidateOnly {
 			return err
 		}
 		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
-		for i, r := range replicas {
-			key := metadata.PartitionKey(id, rec.Partitions+int32(i))
-			txn.Put = append(txn.Put, metadata.KV{Key: key, Value: newPartition(r).Encode()})
-		}
+		addPartitions(&txn, id, rec.Partitions, replicas, brokers)
 		rec.Partitions = spec.Count
 		txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: rec.Encode()})
 		revision, err = c.opts.Store.Txn(ctx, txn)
@@ -44,7 +47,8 @@ func (c *Controller) CreatePartitions(ctx context.Context, spec PartitionsSpec) 
 }
 
 // assignMore chooses the replicas of the new partitions.
-func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16]byte, have int32) ([][]int32, error) {
+func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16]byte, have int32, brokers []candidate) ([][]int32,
+	error) {
 	add := int64(spec.Count) - int64(have)
 	switch {
 	case add == 0:
@@ -71,19 +75,12 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 	if err != nil {
 		return nil, err
 	}
-	brokers, err := c.brokers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rf := len(first.Replicas)
+	rf := len(first.Target())
 	if len(spec.Assignments) == 0 {
-		if err := checkReplicationFactor(rf, brokers); err != nil {
-			return nil, err
-		}
-		return spread(brokers, rand.IntN(len(brokers)), int32(add), rf), nil
+		return spread(brokers, int32(add), rf)
 	}
 	for _, a := range spec.Assignments {
-		if err := checkReplicas(a, brokers, rf); err != nil {
+		if err := cmp.Or(checkReplicas(a, idsOf(brokers), rf), checkActive(a, brokers)); err != nil {
 			return nil, err
 		}
 	}
@@ -103,21 +100,95 @@ func (c *Controller) RaiseEpochs(ctx context.Context, partitions []metadata.Topi
 	})
 }
 
-// AssignDirs records the log directories of a broker's replicas in one transaction. It omits
-// partitions that no longer exist or have no replica on the broker.
+// AssignDirs records the log directories of a broker's replicas in one transaction; a zero id
+// removes what is recorded of a former replica. It omits partitions that do not exist, and removals
+// of replicas that were assigned to the broker again.
 func (c *Controller) AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error) {
-	partitions := make([]metadata.TopicPartition, 0, len(dirs))
-	for tp := range dirs {
-		partitions = append(partitions, tp)
+	topics := map[[16]byte]map[int32][16]byte{}
+	for tp, dir := range dirs {
+		if topics[tp.Topic] == nil {
+			topics[tp.Topic] = map[int32][16]byte{}
+		}
+		topics[tp.Topic][tp.Partition] = dir
 	}
-	return c.changePartitions(ctx, "assign log directories", partitions, func(tp metadata.TopicPartition, p *metadata.Partition) error {
-		for i, r := range p.Replicas {
-			if r == broker {
-				p.Dirs[i] = dirs[tp]
+	err = c.retry(ctx, "assign log directories", func() error {
+		var txn metadata.Txn
+		if err := c.addOwn(ctx, &txn, broker); err != nil {
+			return err
+		}
+		for id, changes := range topics {
+			if err := c.addPlacement(ctx, &txn, broker, id, changes); err != nil {
+				return err
 			}
 		}
-		return nil
+		var err error
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
 	})
+	return revision, err
+}
+
+// addPlacement adds a broker's log directories of one topic's replicas to a transaction, under the
+// condition that the topic still exists: otherwise the placement would never be removed.
+func (c *Controller) addPlacement(ctx context.Context, txn *metadata.Txn, broker int32, id [16]byte, changes map[int32][16]byte) error {
+	rec, topic, err := c.topicByID(ctx, id)
+	var refused *Error
+	if errors.As(err, &refused) {
+		return nil // deleted
+	}
+	if err != nil {
+		return err
+	}
+	kv, err := c.get(ctx, metadata.PlacementKey(broker, id))
+	if err != nil {
+		return err
+	}
+	before, err := metadata.DecodePlacement(kv)
+	if err != nil {
+		return err
+	}
+	changes = maps.Clone(changes)
+	maps.DeleteFunc(changes, func(partition int32, dir [16]byte) bool {
+		was, _ := before.Dir(partition)
+		return partition < 0 || partition >= rec.Partitions || was == dir
+	})
+	if err := c.addRemovals(ctx, txn, broker, id, changes); err != nil || len(changes) == 0 {
+		return err
+	}
+	txn.If = append(txn.If, unchanged(topic), unchanged(kv))
+	if after := before.With(changes); after.IsEmpty() {
+		txn.Delete = append(txn.Delete, kv.Key)
+	} else {
+		txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: after.Encode()})
+	}
+	return nil
+}
+
+// addRemovals drops the removals of replicas that the broker has again, and adds the condition that
+// the others do not come back. A removal whose outcome was unknown may be made late: it would hide
+// from the next registration in which directory the new log was.
+func (c *Controller) addRemovals(ctx context.Context, txn *metadata.Txn, broker int32, id [16]byte, changes map[int32][16]byte) error {
+	for partition, dir := range changes {
+		if dir != [16]byte{} {
+			continue
+		}
+		kv, err := c.get(ctx, metadata.PartitionKey(id, partition))
+		if err != nil {
+			return err
+		}
+		if kv.ModRevision != 0 { // otherwise the topic has been deleted since it was read, and refuses the transaction
+			p, err := metadata.DecodePartition(kv)
+			if err != nil {
+				return err
+			}
+			if p.HasReplica(broker) {
+				delete(changes, partition)
+				continue
+			}
+		}
+		txn.If = append(txn.If, unchanged(kv))
+	}
+	return nil
 }
 
 // changePartitions rewrites partitions in one transaction. If there is nothing to change, it

@@ -2,7 +2,7 @@ package controller
 
 import (
 	"context"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -96,15 +96,69 @@ func TestDirectoriesAreAssignedToOneReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := image(t, s)
-	none := [16]byte{}
-	if !slices.Equal(m.Partition(tp0).Dirs, [][16]byte{none, dir}) || !slices.Equal(m.Partition(tp1).Dirs, [][16]byte{dir, none}) {
-		t.Errorf("%v %v", m.Partition(tp0).Dirs, m.Partition(tp1).Dirs)
-	}
-	if got, ok := m.Partition(tp1).Dir(2); got != dir || !ok {
-		t.Errorf("directory of broker 2: %v, %t", got, ok)
+	for _, tp := range []metadata.TopicPartition{tp0, tp1} {
+		if got, ok := m.Placement(2, tp); got != dir || !ok || m.Partition(tp).Revision >= rev {
+			t.Errorf("%v: directory of broker 2: %v, %t; partition at revision %d", tp, got, ok, m.Partition(tp).Revision)
+		}
+		if got, ok := m.Placement(1, tp); ok {
+			t.Errorf("%v: directory of broker 1: %v", tp, got)
+		}
 	}
 	again, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp0: dir})
 	if err != nil || again != rev {
 		t.Errorf("an unchanged assignment was written again: %d after %d, %v", again, rev, err)
+	}
+	for _, tp := range []metadata.TopicPartition{tp0, tp1} {
+		p := metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}
+		put := metadata.KV{Key: metadata.PartitionKey(tp.Topic, tp.Partition), Value: p.Encode()}
+		if _, err := s.Txn(ctx, metadata.Txn{Put: []metadata.KV{put}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp: {}}); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := image(t, s).Placement(2, tp); ok {
+			t.Errorf("%v: removed, but still in %v", tp, got)
+		}
+	}
+	if kv, _, err := s.Get(ctx, metadata.PlacementKey(2, made.ID)); err != nil || kv.ModRevision != 0 {
+		t.Errorf("an empty placement is stored: %v, %v", kv, err)
+	}
+}
+
+// deleting is a store in which a topic is deleted before the first read of one of its partitions.
+type deleting struct {
+	metadata.Store
+	act func()
+}
+
+func (d *deleting) Get(ctx context.Context, key string) (metadata.KV, int64, error) {
+	if act := d.act; act != nil && strings.HasPrefix(key, metadata.PartitionPrefix) {
+		d.act = nil
+		act()
+	}
+	return d.Store.Get(ctx, key)
+}
+
+// A topic is deleted while a broker removes what is recorded of a former replica. That is no error:
+// nothing is left to remove.
+func TestARemovalFromADeletedTopicIsNoError(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1, 2)
+	made, err := c.CreateTopic(ctx, manual(Assignment{0, []int32{1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tp := metadata.TopicPartition{Topic: made.ID}
+	if _, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp: {5}}); err != nil {
+		t.Fatal(err)
+	}
+	d := &deleting{Store: s, act: func() {
+		if _, err := c.DeleteTopic(ctx, made.ID); err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := over(d).AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp: {}}); err != nil || d.act != nil {
+		t.Error(err)
 	}
 }

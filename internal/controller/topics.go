@@ -1,11 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -96,7 +96,7 @@ func (c *Controller) checkTotal(specs []TopicSpec) error {
 
 // create makes one attempt at creating topics.
 func (c *Controller) create(ctx context.Context, specs []TopicSpec, out []Outcome) error {
-	brokers, err := c.brokers(ctx)
+	brokers, err := c.candidates(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *Controller) create(ctx context.Context, specs []TopicSpec, out []Outcom
 		named[free.Key] = spec.Name
 		if !spec.ValidateOnly {
 			out[i].ID = metadata.NewID()
-			addCreation(&txn, spec.Name, &out[i].Created, replicas, free)
+			addCreation(&txn, spec.Name, &out[i].Created, replicas, brokers, free)
 		}
 	}
 	if len(txn.Put) == 0 {
@@ -154,7 +154,7 @@ func (c *Controller) freeName(ctx context.Context, name string, named map[string
 }
 
 // plan determines the partitions, replicas and configs of a topic whose name is free.
-func (c *Controller) plan(spec *TopicSpec, brokers []int32) (o Outcome, replicas [][]int32, err error) {
+func (c *Controller) plan(spec *TopicSpec, brokers []candidate) (o Outcome, replicas [][]int32, err error) {
 	configs, err := c.creationConfigs(spec.Configs)
 	if err != nil {
 		return o, nil, err
@@ -198,7 +198,7 @@ func (c *Controller) creationConfigs(given map[string]*string) (map[string]strin
 }
 
 // assign chooses the replicas of every partition.
-func (c *Controller) assign(spec *TopicSpec, brokers []int32) ([][]int32, error) {
+func (c *Controller) assign(spec *TopicSpec, brokers []candidate) ([][]int32, error) {
 	if len(spec.Assignments) > 0 {
 		return assignManually(spec, brokers)
 	}
@@ -215,10 +215,7 @@ func (c *Controller) assign(spec *TopicSpec, brokers []int32) ([][]int32, error)
 	if rf == -1 {
 		rf = c.opts.ReplicationFactor
 	}
-	if err := checkReplicationFactor(int(rf), brokers); err != nil {
-		return nil, err
-	}
-	return spread(brokers, rand.IntN(len(brokers)), partitions, int(rf)), nil
+	return spread(brokers, partitions, int(rf))
 }
 
 func checkCount(partitions int64) error {
@@ -228,7 +225,7 @@ func checkCount(partitions int64) error {
 	return nil
 }
 
-func assignManually(spec *TopicSpec, brokers []int32) ([][]int32, error) {
+func assignManually(spec *TopicSpec, brokers []candidate) ([][]int32, error) {
 	const head = "A manual partition assignment was specified, but "
 	switch {
 	case spec.ReplicationFactor != -1:
@@ -243,7 +240,7 @@ func assignManually(spec *TopicSpec, brokers []int32) ([][]int32, error) {
 			return nil, refuse(InvalidReplicaAssignment, "Found multiple manual partition assignments for partition %d", a.Partition)
 		}
 		seen[a.Partition] = true
-		if err := checkReplicas(a.Brokers, brokers, rf); err != nil {
+		if err := cmp.Or(checkReplicas(a.Brokers, idsOf(brokers), rf), checkActive(a.Brokers, brokers)); err != nil {
 			return nil, err
 		}
 		rf = len(a.Brokers)
@@ -261,15 +258,13 @@ func assignManually(spec *TopicSpec, brokers []int32) ([][]int32, error) {
 
 // addCreation adds a topic's creation to a transaction, under the condition that its name is still
 // free.
-func addCreation(txn *metadata.Txn, name string, made *Created, replicas [][]int32, free metadata.KV) {
+func addCreation(txn *metadata.Txn, name string, made *Created, replicas [][]int32, brokers []candidate, free metadata.KV) {
 	txn.If = append(txn.If, unchanged(free))
 	txn.Put = append(txn.Put,
 		metadata.KV{Key: free.Key, Value: metadata.Name{Topic: name, ID: made.ID}.Encode()},
 		metadata.KV{Key: metadata.TopicKey(made.ID), Value: metadata.TopicRecord{
 			Name: name, Internal: metadata.IsInternal(name), Partitions: made.Partitions}.Encode()})
-	for i, r := range replicas {
-		txn.Put = append(txn.Put, metadata.KV{Key: metadata.PartitionKey(made.ID, int32(i)), Value: newPartition(r).Encode()})
-	}
+	addPartitions(txn, made.ID, 0, replicas, brokers)
 	if len(made.Configs) > 0 {
 		txn.Put = append(txn.Put, metadata.KV{Key: metadata.TopicConfigKey(made.ID), Value: metadata.EncodeConfigs(made.Configs)})
 	}

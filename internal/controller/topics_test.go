@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func TestCreateTopicIsAtomic(t *testing.T) {
 	leaders := map[int32]int{}
 	for i, p := range x.Partitions.All() {
 		leaders[p.Leader]++
-		if p.Leader != p.Replicas[0] || len(p.Replicas) != 2 || !slices.Equal(p.ISR, p.Replicas) || p.LeaderEpoch != 0 || len(p.Dirs) != 2 {
+		if p.Leader != p.Replicas[0] || len(p.Replicas) != 2 || !slices.Equal(p.ISR, p.Replicas) || p.LeaderEpoch != 0 {
 			t.Errorf("partition %d: %+v", i, p)
 		}
 	}
@@ -254,7 +255,7 @@ func TestDeletingATopicLeavesATombstone(t *testing.T) {
 		t.Errorf("made again: %+v", x)
 	}
 	for range 2 {
-		if _, err := c.ForgetDeleted(ctx, old.ID); err != nil || image(t, s).Deleting(old.ID) != nil {
+		if _, err := c.ForgetDeleted(ctx, 1, old.ID); err != nil || image(t, s).Deleting(old.ID) != nil {
 			t.Errorf("forgotten: %v", err)
 		}
 	}
@@ -356,6 +357,69 @@ func TestPartitionsAreCountedOverAllTopics(t *testing.T) {
 	for i, o := range c.CreateTopics(context.Background(), all[1:]) {
 		if (o.Err == nil) != (i == 1 || i == 3) {
 			t.Errorf("%d: %v", i, o.Err)
+		}
+	}
+}
+
+// History 31: every broker confirms a deletion, also one that is away, and the last one takes the
+// tombstone along. Placements go with the confirmation.
+func TestTheLastBrokerRemovesTheTombstone(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1, 2, 3)
+	topics := []Created{mustCreate(t, c, "x", 1), mustCreate(t, c, "y", 1)}
+	dirs := map[metadata.TopicPartition][16]byte{{Topic: topics[0].ID}: {5}, {Topic: topics[1].ID}: {5}}
+	for _, x := range topics {
+		if _, err := c.AssignDirs(ctx, 2, dirs); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.DeleteTopic(ctx, x.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rev, err := c.AssignDirs(ctx, 2, dirs); err != nil || rev != image(t, s).Version() {
+		t.Errorf("a placement of a deleted topic: revision %d, %v", rev, err)
+	}
+	for i, broker := range []int32{2, 3, 3, 1} {
+		for _, x := range topics {
+			if d := image(t, s).Deleting(x.ID); d == nil || !d.Waits(1) || d.Waits(broker) == (i == 2) {
+				t.Fatalf("before broker %d confirms: %+v", broker, d)
+			}
+		}
+		if _, err := c.ForgetDeleted(ctx, broker, topics[0].ID, topics[1].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kvs, _, err := s.Range(ctx, "/")
+	for _, kv := range kvs {
+		if strings.HasPrefix(kv.Key, metadata.DeletingPrefix) || strings.HasPrefix(kv.Key, metadata.PlacementPrefix) {
+			t.Errorf("%s is left", kv.Key)
+		}
+	}
+	if err != nil || len(kvs) != 7 {
+		t.Errorf("%d keys are left, %v", len(kvs), err)
+	}
+}
+
+// Two brokers that confirm at the same time see each other: one of them is the last.
+func TestBrokersConfirmAtTheSameTime(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1, 2, 3, 4)
+	for i := range 20 {
+		x := mustCreate(t, c, fmt.Sprintf("x%d", i), 1)
+		if _, err := c.DeleteTopic(ctx, x.ID); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for broker := range int32(4) {
+			all.Go(func() {
+				if _, err := c.ForgetDeleted(ctx, broker+1, x.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if d := image(t, s).Deleting(x.ID); d != nil {
+			t.Fatalf("round %d: the tombstone is left: %+v", i, d)
 		}
 	}
 }

@@ -156,8 +156,13 @@ func (s *shard) loadFailed(err error) {
 	if errors.Is(err, context.Canceled) {
 		return // stopped; a new incarnation starts its own load
 	}
-	s.count.failures.Add(1)
-	s.logger.Error("coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
+	level := zap.ErrorLevel
+	if errors.Is(err, ErrNotCoordinator) {
+		level = zap.DebugLevel // another broker leads, or this one in another epoch; the shard's role changes soon
+	} else {
+		s.count.failures.Add(1)
+	}
+	s.logger.Log(level, "coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
 		zap.Duration("retry_in", s.retryAfter), zap.Error(err))
 	incarnation := s.incarnation
 	s.retry = time.AfterFunc(s.retryAfter, func() {

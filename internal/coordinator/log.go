@@ -19,7 +19,8 @@ type Log interface {
 	Ready(epoch int32) error
 	// Load calls apply for every record from the log start to the log end at the time of the call,
 	// and waits for each until it is committed. The slices are valid until apply returns. Load
-	// fails with apply's error, when ctx ends, or when the broker no longer leads in that epoch.
+	// fails with apply's error, when ctx ends, or with ErrNotCoordinator when the broker no longer
+	// leads in that epoch.
 	Load(ctx context.Context, epoch int32, apply func(Record) error) error
 }
 

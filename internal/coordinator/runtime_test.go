@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestResponseWaitsUntilRecordsAreCommitted(t *testing.T) {
@@ -230,6 +233,26 @@ func TestFailedLoadIsRetried(t *testing.T) {
 		time.Sleep(maxRetry)
 		submit(rt, "get").want(t, "has a", nil)
 	})
+}
+
+// A load that another leader or epoch overtakes is no failure that an operator has to know.
+func TestOvertakenLoadIsNoFailure(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	run(t, Options{Logger: zap.New(core)}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+		log.set(func(l *fakeLog) { l.load = fmt.Errorf("read: %w", ErrNotCoordinator) })
+		rt.Lead(0, 2, log)
+		time.Sleep(maxRetry)
+		if s := rt.Stats()[0]; s.Failures != 0 || s.State != "loading" {
+			t.Errorf("%+v", s)
+		}
+		log.set(func(l *fakeLog) { l.load = nil })
+		rt.Lead(0, 3, log)
+		synctest.Wait()
+		submit(rt, "a").want(t, "1", nil)
+	})
+	if logged.Len() > 0 {
+		t.Errorf("%v", logged.All())
+	}
 }
 
 func TestUnknownRecordKeepsTheShardUnavailable(t *testing.T) {

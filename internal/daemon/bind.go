@@ -14,6 +14,19 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
+// Network opens a broker's addresses and its connections to other brokers. Its methods are like
+// those of net.ListenConfig and net.Dialer.
+type Network interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// kernel is the network of the operating system.
+type kernel struct {
+	net.ListenConfig
+	net.Dialer
+}
+
 // bound holds every address of a configuration, open and not yet served.
 type bound struct {
 	clients [][]net.Listener // by index in cfg.Listeners
@@ -23,22 +36,21 @@ type bound struct {
 // bind opens all addresses before anything else happens, so that a taken address leaves no trace on
 // disk. Clients that connect in the meantime wait in the kernel's queue until the broker serves
 // them.
-func bind(ctx context.Context, cfg *config.Config) (*bound, error) {
+func bind(ctx context.Context, cfg *config.Config, on Network) (*bound, error) {
 	b := &bound{}
 	for i, l := range cfg.Listeners {
 		setting := config.KeyListen
 		if i > 0 {
 			setting = "listeners: name " + l.Name
 		}
-		x, err := listenOn(ctx, l.Listen)
+		x, err := listenOn(ctx, l.Listen, on)
 		if err != nil {
 			return nil, errors.Join(addressError(setting, l.Listen, err), b.close())
 		}
 		b.clients = append(b.clients, x)
 	}
 	if cfg.AdminListen != "" {
-		var lc net.ListenConfig
-		x, err := lc.Listen(ctx, "tcp", cfg.AdminListen)
+		x, err := on.Listen(ctx, "tcp", cfg.AdminListen)
 		if err != nil {
 			return nil, errors.Join(addressError(config.KeyAdminListen, cfg.AdminListen, err), b.close())
 		}
@@ -50,19 +62,18 @@ func bind(ctx context.Context, cfg *config.Config) (*bound, error) {
 // listenOn opens an address. localhost means both loopback addresses, if this machine has both: if
 // the name resolves to ::1 too, clients dial that first, and some (librdkafka-based ones) treat one
 // refused connection as a broker that is down.
-func listenOn(ctx context.Context, address string) ([]net.Listener, error) {
-	var lc net.ListenConfig
+func listenOn(ctx context.Context, address string, on Network) ([]net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host != config.Localhost {
-		l, err := lc.Listen(ctx, "tcp", address)
+		l, err := on.Listen(ctx, "tcp", address)
 		return []net.Listener{l}, err
 	}
-	four, err := lc.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", port))
+	four, err := on.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ = net.SplitHostPort(four.Addr().String()) // the actual port if it was 0
-	six, err := lc.Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
+	six, err := on.Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
 	switch {
 	case err == nil:
 		return []net.Listener{four, six}, nil

@@ -23,14 +23,14 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 	cfg := func(port string) *config.Config {
 		return &config.Config{Listeners: []config.Listener{{Name: "default", Listen: "localhost:" + port}}}
 	}
-	if b, err := bind(t.Context(), cfg(taken)); ExitCode(err) != ExitAddress || !errors.Is(err, syscall.EADDRINUSE) ||
+	if b, err := bind(t.Context(), cfg(taken), &kernel{}); ExitCode(err) != ExitAddress || !errors.Is(err, syscall.EADDRINUSE) ||
 		!strings.Contains(err.Error(), "localhost:"+taken) {
 		t.Errorf("%v, %v", b, err)
 	}
 	if err := six.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := bind(t.Context(), cfg(taken))
+	b, err := bind(t.Context(), cfg(taken), &kernel{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -41,7 +40,10 @@ type components struct {
 	static   map[string]string
 	conf     configdef.Broker
 	settings *replica.TopicSettings
-	store    *filestore.Store
+	store    metadata.Store
+	file     *filestore.Store // the same as store; nil in a cluster
+	member   *member          // nil without a cluster
+	begins   bool             // this broker is to become the first member of a cluster
 	control  *controller.Controller
 	storage  *storage.Manager
 	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
@@ -72,9 +74,15 @@ func (b *Broker) open(ctx context.Context) error {
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
-	for _, step := range []func(context.Context, *components) error{
+	steps := []func(context.Context, *components) error{
 		b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
-	} {
+	}
+	if r.conf.Cluster.Name != "" {
+		steps = []func(context.Context, *components) error{
+			b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.openPartitions, b.openHandlers, b.awaitActive, b.openClients,
+		}
+	}
+	for _, step := range steps {
 		if err := step(ctx, r); err != nil {
 			return err
 		}
@@ -90,8 +98,11 @@ func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 		}
 	}
+	if err := b.refuseOtherKind(r); err != nil || r.conf.Cluster.Name != "" {
+		return err
+	}
 	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
-		return dataError(config.KeyDataDir, b.cfg.DataDir, err)
+		return dataError(b.cfg.DataDir, err)
 	}
 	return b.requireMetadata(places(&r.conf))
 }
@@ -119,9 +130,9 @@ func (b *Broker) requireMetadata(all []storage.Place) error {
 	return nil
 }
 
-// openMetadata locks the data directory, opens the metadata in it and registers this broker.
-func (b *Broker) openMetadata(ctx context.Context, r *components) error {
-	fail := func(err error) error { return dataError(config.KeyDataDir, b.cfg.DataDir, err) }
+// lockData creates and locks the data directory.
+func (b *Broker) lockData() error {
+	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
 	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
 		return fail(err)
 	}
@@ -130,21 +141,29 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 		return fail(err)
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
+	return nil
+}
+
+// openMetadata locks the data directory, opens the metadata in it and registers this broker.
+func (b *Broker) openMetadata(ctx context.Context, r *components) error {
+	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
+	if err := b.lockData(); err != nil {
+		return err
+	}
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
 		return fail(err)
 	}
-	if r.store, err = filestore.Open(filestore.Options{FS: b.fs, Dir: dir, Log: b.log.Named("metadata")}); err != nil {
+	var err error
+	if r.file, err = filestore.Open(filestore.Options{FS: b.fs, Dir: dir, Log: b.log.Named("metadata")}); err != nil {
 		return fail(err)
 	}
+	r.store = r.file
 	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
-	if err := b.refuseOlder(r); err != nil {
+	if err := b.refuseOlder(r.file, &r.conf); err != nil {
 		return err
 	}
-	r.control = controller.New(controller.Options{
-		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
-		Groups: r.conf.Groups,
-	})
+	r.newController(b.configs)
 	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, SoleBroker: true})
 	if err != nil {
 		if r := (*controller.Error)(nil); errors.As(err, &r) {
@@ -154,6 +173,14 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 	}
 	b.log.Debug("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
 	return nil
+}
+
+// newController sets what changes the metadata for this broker.
+func (r *components) newController(configs *configdef.Registry) {
+	r.control = controller.New(controller.Options{
+		Store: r.store, Configs: configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
+		Groups: r.conf.Groups, MinISR: r.settings.MinISR,
+	})
 }
 
 // openLogs recovers the log directories.
@@ -200,9 +227,18 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	unopened := b.unopened(r)
 	b.health.Add(observe.DirFacts(r.storage, unopened, r.measured, b.probes))
 	if b.fs == vfs.OS() {
-		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
+		meta := path.Join(b.cfg.DataDir, metadataDir)
+		if r.member != nil {
+			meta = path.Join(b.cfg.DataDir, clusterDir)
+		}
+		b.health.Add(presence(meta, r.storage.Dirs()).Source)
 	}
-	b.keepCopy(ctx, r)
+	if r.file != nil {
+		if err := b.ownDirs(r.storage.Dirs()); err != nil {
+			return err
+		}
+		b.keepCopy(ctx, r)
+	}
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
 	}
@@ -214,23 +250,41 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 // openHandlers starts the applier.
 func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.park = purgatory.New()
-	r.replicas = replica.NewManager(replica.Options{
+	opt := replica.Options{
 		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Park: r.park, Logger: b.log.Named("replica"),
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
-	})
+		MinISR: r.settings.MinISR,
+	}
+	var copies *streams
+	if r.member != nil {
+		r.member.replicas(&opt, r.control, &r.conf.Cluster.Replica)
+		copies = b.newStreams(r, func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) })
+		r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
+	}
+	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
+	if copies != nil { // before the roles that it connects
+		r.applier.Subscribe("streams", copies.Apply)
+	}
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
+	if copies != nil {
+		b.serveStreams(copies)
+	}
+	var lease func() bool // a single node needs none
+	if r.member != nil {
+		lease = r.member.Lease
+	}
 	var err error
 	r.groups, err = service.NewGroups(service.GroupsOptions{
-		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs,
+		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members,
+		MemberBytes: b.budgets.Members, Lease: lease, Brokers: len(r.conf.Cluster.Seeds),
 	})
 	if err != nil {
 		return err
@@ -243,10 +297,14 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 // openHandlers connects the handlers to the components and starts the flow of metadata.
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	var err error
+	var group broker.Cluster
+	if r.member != nil {
+		group = r.member.Operator()
+	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Settings: r.settings, Configs: b.configs,
-		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
+		Configs: b.configs, Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
 		return err
@@ -258,7 +316,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Settings: r.settings,
 		Storage:  r.storage,
 	}
-	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
+	if err := errors.Join(metrics.RegisterPartitions(b.reg, partitions.Metrics), b.observeCluster(r)); err != nil {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)
@@ -267,8 +325,14 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
-	// The changes of the first round, above all raised leader epochs, must be applied before a
-	// client can see the broker.
+	if r.member != nil {
+		r.member.following.Store(true)
+	}
+	// What the first image requires, above all raised leader epochs, must be recorded and applied
+	// before a client can see the broker.
+	if err := r.applier.WaitFor(ctx, r.applier.Image().Version()); err != nil {
+		return err
+	}
 	_, revision, err := r.store.Range(ctx, metadata.ClusterKey)
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
@@ -299,10 +363,14 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 }
 
 // maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
-// that segments leave for connections: more would take descriptors from the logs.
+// that segments leave for connections: more would take descriptors from the logs. Before the logs
+// are open, that is half of all.
 func (b *Broker) maxConnections(r *components) int {
 	if r.conf.MaxConnections < math.MaxInt32 {
 		return int(r.conf.MaxConnections)
+	}
+	if r.storage == nil {
+		return vfs.Descriptors() / 2
 	}
 	var segments []int
 	if b.fs == vfs.OS() { // in memory there are no files
@@ -313,11 +381,16 @@ func (b *Broker) maxConnections(r *components) int {
 	return checks.Connections(vfs.Descriptors(), segments)
 }
 
-// openClients accepts connections.
-func (b *Broker) openClients(_ context.Context, r *components) error {
-	table, err := broker.Table(b.budgets.Decoded)
+// openServer prepares to accept connections. links is nil without a cluster.
+func (b *Broker) openServer(r *components, links network.Handler) error {
+	table, err := broker.Table(b.budgets.Decoded, links != nil)
 	if err != nil {
 		return err
+	}
+	var handler network.Handler = r.handlers
+	if r.member != nil {
+		r.member.starting = broker.NewStarting(table)
+		handler = r.member.starting
 	}
 	var names []string
 	for _, l := range b.cfg.Listeners {
@@ -325,7 +398,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		Observer: observe.NewNetwork(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
@@ -335,19 +408,20 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		return err
 	}
 	r.server.Store(server)
-	b.stack.push("clients", func(ctx context.Context) error {
-		r.groups.Stop() // members that wait for others are answered now; loads need not end first
-		r.park.Close()  // so are fetches that wait for records
-		return server.Shutdown(ctx)
-	})
-	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
-		return err
-	}
+	return nil
+}
+
+// serve accepts connections on the listeners whose names are chosen.
+func (b *Broker) serve(server *network.Server, r *components, chosen func(name string) bool) error {
 	for i, l := range b.cfg.Listeners {
+		if !chosen(l.Name) {
+			continue
+		}
 		listener, err := listenerOf(l)
 		if err != nil {
 			return err
 		}
+		listener.Brokers = r.member != nil && l.Name == interListener(b.cfg, &r.conf)
 		for _, x := range b.bound.clients[i] {
 			if err := server.Serve(listener, x); err != nil {
 				return err
@@ -355,4 +429,28 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		}
 	}
 	return nil
+}
+
+// openClients serves clients. In a cluster, the listener for brokers is open already.
+func (b *Broker) openClients(_ context.Context, r *components) error {
+	if r.member == nil {
+		if err := b.openServer(r, nil); err != nil {
+			return err
+		}
+	}
+	server := r.server.Load()
+	server.SetMaxConnections(b.maxConnections(r))
+	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
+	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
+		return err
+	}
+	open := ""
+	if r.member != nil {
+		if err := r.member.shown(); err != nil {
+			return err
+		}
+		r.member.starting.Serve(r.handlers)
+		open = interListener(b.cfg, &r.conf)
+	}
+	return b.serve(server, r, func(name string) bool { return name != open })
 }

@@ -170,7 +170,7 @@ func TestATakenAddressIsNamed(t *testing.T) {
 		"listeners: name two":           {Listeners: []config.Listener{{Name: "one", Listen: "127.0.0.1:0"}, {Name: "two", Listen: taken}}},
 		"admin.listen (--admin-listen)": {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
 	} {
-		_, err := bind(t.Context(), cfg)
+		_, err := bind(t.Context(), cfg, &kernel{})
 		want := fmt.Sprintf(
 			"cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s",
 			taken,
@@ -190,7 +190,7 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 		"choose another with data.dir (--data-dir)": errors.New("is of format 9, newer than this version's 1"),
 		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
 	} {
-		got := dataError("data.dir", "/d", err)
+		got := dataError("/d", err)
 		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
 			strings.Contains(got.Error(), "\n") {
 			t.Errorf("code %d, %v", ExitCode(got), got)

@@ -61,10 +61,9 @@ func ExitCode(err error) int {
 // moreFiles is the remedy for too many open files.
 const moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimit -n in a shell"
 
-// dataError explains why a directory cannot be used. setting is the name of the setting that holds
-// the directory.
-func dataError(setting, dir string, err error) error {
-	return dataErrorAt(setting, dir, []string{"--dir", dir}, err)
+// dataError explains why the data directory cannot be used.
+func dataError(dir string, err error) error {
+	return dataErrorAt(config.KeyDataDir, dir, []string{"--dir", dir}, err)
 }
 
 // dataErrorAt is dataError with the flags that name the directory to chronikctl log.

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"path"
 	"path/filepath"
 
 	"go.uber.org/zap"
@@ -58,16 +57,18 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 		Profile:    cfg.WALProfile,
 		Admin:      checks.Listener{Name: "admin", Listen: cfg.AdminListen},
 	}
+	s.Secret = b.Cluster.SecretFile != ""
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
-			Open: !config.Loopback(l.Listen), AdvertisesLoopback: l.Advertise != "" && config.Loopback(l.Advertise)})
+			Brokers: b.Cluster.Name != "" && l.Name == interListener(cfg, b),
+			Open:    !config.Loopback(l.Listen), AdvertisesLoopback: l.Advertise != "" && config.Loopback(l.Advertise)})
 	}
 	if p, err := cfg.Durability.Lookup(cfg.WALProfile); err == nil {
 		s.Synced = p.Ack == durability.Synced
 		s.Lost = p.Promise(durability.Setting{Acks: -1, Replicas: 1, MinISR: 1}, durability.LeaderPowerLoss).String()
 	}
-	s.MinISR, s.Replicas = int64(t.MinInSyncReplicas), int64(b.DefaultReplicationFactor)
+	s.MinISR, s.Replicas = max(int64(t.MinInSyncReplicas), 1), int64(b.DefaultReplicationFactor)
 	s.RetentionBytes, s.SegmentBytes = t.RetentionBytes, int64(t.SegmentBytes)
 	s.MaxMessage, s.MaxRequest = int64(t.MaxMessageBytes), int64(b.MaxRequestBytes)
 	return s
@@ -81,9 +82,10 @@ func absolute(dir string) string {
 	return dir
 }
 
-// presence watches the directories in which the broker has open files.
-func presence(data string, dirs []*storage.Dir) *host.Presence {
-	used := []host.Used{{Role: checks.RoleMetadata, Path: absolute(path.Join(data, metadataDir)), Files: "*.log"}}
+// presence watches the directories in which the broker has open files. meta is that of the
+// metadata.
+func presence(meta string, dirs []*storage.Dir) *host.Presence {
+	used := []host.Used{{Role: checks.RoleMetadata, Path: absolute(meta), Files: "*.log"}}
 	for _, d := range dirs {
 		used = append(
 			used,

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -20,12 +21,12 @@ import (
 
 // refuseOlder rejects metadata that is older than one of its copies: topics that were created since
 // would be gone, and deleted ones would reappear.
-func (b *Broker) refuseOlder(r *components) error {
-	for _, p := range places(&r.conf) {
-		if err := r.store.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
+func (b *Broker) refuseOlder(file *filestore.Store, conf *configdef.Broker) error {
+	for _, p := range places(conf) {
+		if err := file.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
 			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s "+
 				"replaces it with the copy; to continue with the older metadata, move the copy away", b.cfg.DataDir, err,
-				b.repairAll(places(&r.conf), "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
+				b.repairAll(places(conf), "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
 		}
 	}
 	return nil
@@ -63,9 +64,9 @@ func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	for i, d := range dirs {
 		former[i] = filestore.CopyIn(d.Path())
 	}
-	r.store.KeepCopy(ctx, filestore.CopyIn(at), former...)
+	r.file.KeepCopy(ctx, filestore.CopyIn(at), former...)
 	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.store.Failed()),
-			Copy: filestore.CopyIn(at), Behind: observe.Reason(r.store.CopyBehind())}
+		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.file.Failed()),
+			Copy: filestore.CopyIn(at), Behind: observe.Reason(r.file.CopyBehind())}
 	})
 }

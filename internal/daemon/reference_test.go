@@ -187,6 +187,9 @@ func values(typ, bounds string) string {
 	if bounds == "" {
 		return typ
 	}
+	if typ == "list" {
+		bounds = strings.Replace(bounds, "one of ", "any of ", 1)
+	}
 	return typ + ": " + bounds
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -115,6 +116,9 @@ func Load(in config.Input) (*config.Config, error) {
 	if err := checkPlaces(cfg.DataDir, all); err != nil {
 		return nil, sourced(cfg, err)
 	}
+	if err := checkCluster(cfg, all); err != nil {
+		return nil, sourced(cfg, err)
+	}
 	return cfg, nil
 }
 
@@ -158,6 +162,9 @@ func static(cfg *config.Config) map[string]string {
 	}
 	if all["log.dirs"] == "" {
 		all["log.dirs"] = path.Join(cfg.DataDir, logsDir)
+	}
+	if seeds := all["cluster.seeds"]; seeds != "" && all["default.replication.factor"] == "" {
+		all["default.replication.factor"] = strconv.Itoa(min(3, 1+strings.Count(seeds, ",")))
 	}
 	// A default is left out, so that it is not described as a value that an operator set.
 	for _, s := range cfg.Settings {

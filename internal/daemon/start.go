@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +26,8 @@ import (
 
 // stopTimes returns the limits of a stop. Within the first, accepted requests are answered and the
 // components above the disk end; within the second, log directories and metadata are closed.
-// Together with the grace period they stay below TimeoutStopSec, 90 s in systemd and in our unit.
+// Together with the grace period and the time for which leaderships move, they stay below the
+// TimeoutStopSec of our unit.
 func stopTimes() times {
 	return times{drain: 20 * time.Second, disk: 40 * time.Second, grace: time.Second}
 }
@@ -36,6 +38,8 @@ type Options struct {
 	Config *config.Config
 	// FS holds the data directory.
 	FS vfs.FS
+	// Net, if set, replaces the network of the operating system. Tests need it.
+	Net Network
 	// Log receives all messages. Level is its level, which the admin port and clients can change;
 	// the zero Level makes it fixed.
 	Log   *zap.Logger
@@ -60,8 +64,10 @@ type Broker struct {
 	cfg        *config.Config
 	configs    *configdef.Registry
 	fs         vfs.FS
+	net        Network
 	log        *zap.Logger
 	level      zap.AtomicLevel
+	version    string
 	reg        *prometheus.Registry
 	health     *checks.Monitor
 	probes     *observe.Probes
@@ -72,6 +78,9 @@ type Broker struct {
 	budgets    budgets
 	memory     int64       // bytes of memory available; see availableMemory
 	components *components // complete when health has left its last start phase
+
+	serving  atomic.Bool            // the start is complete
+	waitsFor atomic.Pointer[string] // see waits
 
 	times      times // of the stop
 	slowChecks time.Duration
@@ -91,7 +100,10 @@ const logTailBytes = 512 << 10
 // *ExitError. After an error, Start has stopped everything that it had started.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	begin := time.Now()
-	addresses, err := bind(ctx, o.Config)
+	if o.Net == nil {
+		o.Net = &kernel{}
+	}
+	addresses, err := bind(ctx, o.Config, o.Net)
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +112,10 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
-	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
-		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks}
+	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
+		bound: addresses, times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
+		version: o.Version}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
@@ -121,6 +134,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
+	b.serving.Store(true)
 	b.health.Enter("")
 	if err := b.health.Speak(ctx); err != nil { // the start was canceled
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
@@ -174,6 +188,7 @@ func (b *Broker) stop(level zapcore.Level, phase string) error {
 	b.log.Log(level, phase)
 	if b.health != nil {
 		b.health.Enter(phase)
+		b.leave()
 		// First, because the sources of its facts use all components.
 		b.stack.push("health", func(ctx context.Context) error { b.health.Stop(ctx); return nil })
 	}

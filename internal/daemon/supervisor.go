@@ -19,6 +19,9 @@ const (
 	// startExtension is the time that each sign of progress adds to startup, whatever the manager's
 	// own limit: a long recovery is not a failed start.
 	startExtension = 2 * time.Minute
+	// extendEvery × statusEvery is the interval of extensions while a start waits for others.
+	// A restart would not make them come sooner.
+	extendEvery = 120
 	// beatTime is the maximum duration of one progress check, whatever the watchdog's timeout.
 	beatTime = 10 * time.Second
 )
@@ -143,7 +146,8 @@ func (s *supervisor) run() {
 				continue
 			}
 			more := ""
-			if n := s.broker.health.Moves(); now.state == "" && n != moves {
+			waits := s.broker.waiting() && ticks%extendEvery == 0
+			if n := s.broker.health.Moves(); now.state == "" && (n != moves || waits) {
 				moves, more = n, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", startExtension.Microseconds())
 			}
 			if text := s.status(now); text != said || more != "" {

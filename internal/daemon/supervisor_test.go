@@ -76,6 +76,35 @@ func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 	})
 }
 
+// A start may wait for other brokers as long as they need: systemd must not end it.
+func TestAStartWaitsForOtherBrokers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manager{}
+		s, b := supervised(t, m, 0)
+		b.log = zap.NewNop()
+		b.waits("waiting for seeds")
+		m.take()
+		time.Sleep(time.Hour)
+		extended := 0
+		for _, told := range m.take() {
+			if strings.HasPrefix(told, "EXTEND_TIMEOUT_USEC=") {
+				extended++
+			}
+		}
+		if least := int(time.Hour / startExtension); extended < 2*least || extended > 5*least {
+			t.Errorf("extended %d times in an hour, each by %v", extended, startExtension)
+		}
+		b.health.Enter("recovering logs")
+		time.Sleep(time.Minute)
+		m.take()
+		time.Sleep(time.Hour)
+		if got := m.take(); len(got) > 0 {
+			t.Errorf("a start that hangs after it waited sent %q", got)
+		}
+		s.end()
+	})
+}
+
 // A start that fails reports why; the text remains readable when the process has ended.
 func TestAFailedStartSaysWhy(t *testing.T) {
 	m := &manager{}

@@ -254,7 +254,7 @@ func normal(text string) string {
 }
 
 func faults() []fault {
-	return append(diskFaults(), []fault{
+	return append(append(diskFaults(), clusterFaults()...), []fault{
 		{name: "healthy"},
 		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(

@@ -8,9 +8,20 @@ package groupcommit
 
 // Committer has work for the end of a batch: a log with appends in its queue.
 type Committer interface {
-	// Commit does the work; there may be none left. It must not block. It may add Syncers
-	// to the batch, but no Committers.
+	// Commit does the work; there may be none left. It must not block. It may add Pushers and
+	// Syncers to the batch, but no Committers.
 	Commit(*Batch)
+}
+
+// Pusher has work for the time between the commits and the syncs: a connection to a follower
+// that sends what the commits appended, so that the follower's disk and this broker's work at
+// the same time.
+type Pusher interface {
+	// Push does the work; there may be none left. The clients of the batch and its journals
+	// wait for it. So it must not block: it may write to a socket only what the socket accepts
+	// at once, at most 1 MiB, and leaves the rest to another goroutine, as everything that needs
+	// a disk or a lock that is held across I/O.
+	Push()
 }
 
 // Syncer has work for the time when all Committers of a batch are done: a journal with
@@ -26,6 +37,7 @@ type Syncer interface {
 // Batch collects commits. It belongs to one goroutine. Its zero value is ready for use.
 type Batch struct {
 	commits []Committer
+	pushes  []Pusher
 	syncs   []Syncer
 }
 
@@ -64,14 +76,25 @@ func (b *Batch) AddSync(s Syncer) {
 	b.syncs = append(b.syncs, s)
 }
 
-// Empty reports whether there is nothing to run.
-func (b *Batch) Empty() bool { return len(b.commits)+len(b.syncs) == 0 }
+// AddPusher adds a Pusher, unless the batch has it. Only Commit calls it; there are as many
+// Pushers as followers.
+func (b *Batch) AddPusher(p Pusher) {
+	for _, has := range b.pushes {
+		if has == p {
+			return
+		}
+	}
+	b.pushes = append(b.pushes, p)
+}
 
-// Run commits and syncs on this goroutine. At most one Syncer writes here, after all others
-// were woken, so that no journal waits for the disk of another one.
+// Empty reports whether there is nothing to run.
+func (b *Batch) Empty() bool { return len(b.commits)+len(b.pushes)+len(b.syncs) == 0 }
+
+// Run commits, pushes and syncs on this goroutine, in this order. At most one Syncer writes here,
+// after all others were woken, so that no journal waits for the disk of another one.
 func (b *Batch) Run() { b.run(Syncer.WriteGroup) }
 
-// HandOff commits on this goroutine and leaves the syncs to others. It does not block.
+// HandOff commits and pushes on this goroutine and leaves the syncs to others. It does not block.
 func (b *Batch) HandOff() { b.run(Syncer.Wake) }
 
 func (b *Batch) run(last func(Syncer)) {
@@ -79,6 +102,11 @@ func (b *Batch) run(last func(Syncer)) {
 		return
 	}
 	b.commit()
+	for _, p := range b.pushes {
+		p.Push()
+	}
+	clear(b.pushes)
+	b.pushes = b.pushes[:0]
 	n := len(b.syncs)
 	for i, s := range b.syncs {
 		if i < n-1 {

@@ -19,6 +19,53 @@ func (c *numbered) Commit(b *Batch) {
 	}
 }
 
+// pushing records its number plus 100 and is added by the commit of others.
+type pushing struct {
+	n   int
+	did *[]int
+}
+
+func (p *pushing) Push() { *p.did = append(*p.did, 100+p.n) }
+
+// pusher is a Committer that adds a Pusher and a Syncer.
+type pusher struct {
+	numbered
+	push Pusher
+}
+
+func (c *pusher) Commit(b *Batch) {
+	c.numbered.Commit(b)
+	b.AddPusher(c.push)
+}
+
+// Connections to followers send once per batch, after all commits and before any journal writes,
+// whether the caller writes or not.
+func TestPushesAreBetweenCommitsAndSyncs(t *testing.T) {
+	var did []int
+	disk, one, two := &syncer{1, &did}, &pushing{1, &did}, &pushing{2, &did}
+	var b Batch
+	fill := func() {
+		did = nil
+		for i, p := range []Pusher{one, two, one, one} {
+			b.Add(&pusher{numbered{i, &did, disk}, p})
+		}
+	}
+	fill()
+	b.Run()
+	if want := []int{0, 1, 2, 3, 101, 102, -1}; !slices.Equal(did, want) {
+		t.Errorf("run: %v", did)
+	}
+	fill()
+	b.HandOff()
+	if want := []int{0, 1, 2, 3, 101, 102, -10}; !slices.Equal(did, want) {
+		t.Errorf("handed off: %v", did)
+	}
+	b.AddPusher(one)
+	if b.Empty() {
+		t.Error("a batch with a push is said to be empty")
+	}
+}
+
 // syncer records its number, below zero.
 type syncer struct {
 	n   int

@@ -114,3 +114,7 @@ func (r *Report) Text() string {
 
 // CheckServing is the check whose finding is the phase of a broker that does not serve clients.
 const CheckServing = "serving"
+
+// CheckMembership is the check that measures, on a member of a cluster, whether the controller
+// accepts its heartbeats.
+const CheckMembership = "membership"

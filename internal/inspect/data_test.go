@@ -10,9 +10,12 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -165,8 +168,8 @@ func TestMissingLogIsNamed(t *testing.T) {
 	id := [16]byte{99}
 	kvs := []metadata.KV{
 		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "lost", Partitions: 1}.Encode()},
-		{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1},
-			Dirs: [][16]byte{st.Dir}}.Encode()},
+		{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}.Encode()},
+		{Key: metadata.PlacementKey(1, id), Value: placed(st.Dir)},
 	}
 	if _, err := s.Txn(context.Background(), metadata.Txn{Put: kvs}); err != nil {
 		t.Fatal(err)
@@ -288,5 +291,35 @@ func TestDump(t *testing.T) {
 	some = count(inspect.DumpOptions{Journal: true, Topic: "a", Partition: 0, From: 130, To: 134, Records: true})
 	if some["frame"] != 2 || some["record"] != 4 {
 		t.Errorf("%v", some)
+	}
+}
+
+// The data directory of a broker in a cluster has its metadata in another place. That is no loss,
+// and no repair makes metadata of a single broker from the logs. Damage of it is named.
+func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
+	t.Parallel()
+	s := &site{TB: t, fs: dataDir(t).KillImage(3)}
+	s.must(s.fs.RemoveAll(data + "/metadata"))
+	store, err := raftstore.Open(raftstore.Options{FS: s.fs, Dir: data + "/cluster", Log: zap.NewNop()})
+	s.must(err)
+	s.must(store.Bootstrap(raftstore.Initial{Generation: [16]byte{1}, Voters: []uint64{store.Member()}, Revision: 1,
+		Keys: []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "x"}.Encode()}}}))
+	s.must(store.Close())
+	r, err := found(t, s.fs)
+	s.must(err)
+	if len(r.Findings) != 0 || len(r.Plan().Acts) != 0 {
+		t.Errorf("an intact member: %+v, plan %+v", r.Findings, r.Plan())
+	}
+	infos, err := s.fs.List(data + "/cluster")
+	s.must(err)
+	for _, in := range infos {
+		if path.Ext(in.Name) == ".snapshot" {
+			s.turn(data+"/cluster/"+in.Name, 60)
+		}
+	}
+	r, err = found(t, s.fs)
+	s.must(err)
+	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MemberDamaged || !r.Refused() || len(r.Plan().Acts) != 0 {
+		t.Errorf("a damaged member: %+v, plan %+v", r.Findings, r.Plan())
 	}
 }

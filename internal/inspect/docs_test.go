@@ -13,7 +13,7 @@ import (
 func TestDocsListEveryKind(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	b.WriteString("| kind | what it is | the broker at startup | repair | what that loses |\n|---|---|---|---|---|\n")
+	b.WriteString("| kind | what it is | the broker at startup | repair | what is lost |\n|---|---|---|---|---|\n")
 	for _, k := range inspect.Kinds() {
 		repair := k.Repair
 		switch {
@@ -30,7 +30,8 @@ func TestDocsListEveryKind(t *testing.T) {
 	planted := map[inspect.Kind]bool{
 		// Other tests plant these.
 		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataOlder: true, inspect.MetadataTorn: true,
-		inspect.LogMissing: true, inspect.Unreadable: true,
+		inspect.MemberDamaged: true,
+		inspect.LogMissing:    true, inspect.Unreadable: true,
 	}
 	for _, p := range plants() {
 		planted[p.kind] = true

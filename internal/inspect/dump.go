@@ -13,7 +13,6 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -37,104 +36,6 @@ func (o *DumpOptions) wants(topic string, partition int32) bool {
 
 func (o *DumpOptions) within(from, to int64) bool {
 	return to > o.From && (o.To <= 0 || from < o.To)
-}
-
-// Item is one element of a dump. What determines which other fields are set.
-type Item struct {
-	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, damage
-	File string `json:"file,omitempty"`
-	// Position is the offset in the file, Bytes the size.
-	Position int64 `json:"position"`
-	Bytes    int64 `json:"bytes"`
-
-	Topic     string `json:"topic,omitempty"`
-	TopicID   string `json:"topicId,omitempty"`
-	Partition *int32 `json:"partition,omitempty"`
-	// Offset is the first offset, Next the one after the last.
-	Offset *int64 `json:"offset,omitempty"`
-	Next   *int64 `json:"next,omitempty"`
-
-	Checkpoint *ItemCheckpoint `json:"checkpoint,omitempty"`
-	Log        *ItemLog        `json:"log,omitempty"`
-	Journal    *ItemJournal    `json:"journalFile,omitempty"`
-	Frame      *ItemFrame      `json:"frame,omitempty"`
-	Batch      *ItemBatch      `json:"batch,omitempty"`
-	Record     *ItemRecord     `json:"record,omitempty"`
-	Damage     string          `json:"damage,omitempty"`
-}
-
-// ItemCheckpoint describes a checkpoint.
-type ItemCheckpoint struct {
-	Sequence   uint64 `json:"sequence"`
-	RedoFile   uint64 `json:"redoFile"`
-	RedoLSN    uint64 `json:"redoLsn"`
-	DurableLSN uint64 `json:"durableLsn"`
-	Directory  string `json:"directory"`
-	Journal    string `json:"journal"`
-	Logs       int    `json:"logs"`
-	Clean      bool   `json:"clean"`
-}
-
-// ItemLog describes a checkpoint's entry of a log.
-type ItemLog struct {
-	Flags    []string       `json:"flags,omitempty"`
-	Reason   string         `json:"reason,omitempty"`
-	Start    int64          `json:"start"`
-	Stored   int64          `json:"stored"`
-	LSN      uint64         `json:"lsn"`
-	Clean    int64          `json:"compactedTo"`
-	Segments []ItemSegment  `json:"segments"`
-	Epochs   []epochs.Entry `json:"epochs,omitempty"`
-}
-
-// ItemSegment is a listed segment.
-type ItemSegment struct {
-	Base  int64 `json:"base"`
-	Bytes int64 `json:"bytes"`
-}
-
-// ItemJournal describes the header of a journal file.
-type ItemJournal struct {
-	Sequence uint64 `json:"sequence"`
-	Header   string `json:"header"` // ok, one copy, none
-	FirstLSN uint64 `json:"firstLsn"`
-	ID       string `json:"id"`
-	Needed   bool   `json:"needed"` // recovery may read it
-}
-
-// ItemFrame describes a frame.
-type ItemFrame struct {
-	LSN     uint64 `json:"lsn"`
-	Durable uint64 `json:"durableThrough"`
-	Type    string `json:"type"`
-	Carried bool   `json:"carried,omitempty"`
-	Counts  bool   `json:"counts"` // it lies beyond the recovery point of its log
-	Records int    `json:"records"`
-}
-
-// ItemBatch describes a record batch.
-type ItemBatch struct {
-	Records      int32  `json:"records"`
-	Epoch        int32  `json:"leaderEpoch"`
-	MaxTimestamp int64  `json:"maxTimestamp"`
-	Codec        string `json:"codec"`
-	Producer     int64  `json:"producerId"`
-	ProducerEp   int16  `json:"producerEpoch"`
-	Sequence     int32  `json:"baseSequence"`
-	Control      bool   `json:"control,omitempty"`
-	Txn          bool   `json:"transactional,omitempty"`
-}
-
-// ItemRecord describes a record. Key and value are quoted as in Go if they are not plain text.
-type ItemRecord struct {
-	Timestamp int64   `json:"timestamp"`
-	Key       *string `json:"key"`
-	Value     *string `json:"value"`
-	Headers   int     `json:"headers,omitempty"`
-	// Control: the record marks the end of a transaction.
-	Control bool `json:"control,omitempty"`
-	// Raw holds the stored bytes. It is valid until the function that got the item returns.
-	Raw *record.Record `json:"-"`
 }
 
 // Dump shows the contents of the directories in the order of the files, and changes nothing. It may
@@ -208,19 +109,24 @@ func (d *dumper) load() error {
 func (d *dumper) checkpoint() error {
 	s := d.state
 	clean, _ := storage.StoppedCleanly(d.fs, d.place, s)
-	err := d.emit(&Item{What: "checkpoint", File: d.file, Checkpoint: &ItemCheckpoint{
+	x := &ItemCheckpoint{
 		Sequence: s.Seq, RedoFile: s.Redo.File, RedoLSN: uint64(s.Redo.LSN), DurableLSN: uint64(s.Durable),
 		Directory: fmt.Sprintf("%x", s.Dir), Journal: fmt.Sprintf("%x", s.Journal), Logs: len(s.Logs), Clean: clean,
-	}})
+		Boot: fmt.Sprintf("%x", s.Boot), Found: s.Found,
+	}
+	if s.Owner != (checkpoint.Owner{}) {
+		x.Cluster, x.Generation = fmt.Sprintf("%x", s.Owner.Cluster), fmt.Sprintf("%x", s.Owner.Generation)
+	}
+	err := d.emit(&Item{What: "checkpoint", File: d.file, Checkpoint: x})
 	for i := range s.Logs {
 		l := &s.Logs[i]
 		if err != nil || !d.o.wants(l.Topic, l.ID.Partition) {
 			continue
 		}
 		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.QuarantineFile,
-			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
+			High: l.High, Epoch: l.HighEpoch, Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
 		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "quarantined": l.QuarantineFile != "",
-			"swap": l.Swapping} {
+			"swap": l.Swapping, "acks-written": l.AcksWritten, "lossy": l.Lossy} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}
@@ -289,7 +195,11 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 		}
 	}
 	x := &ItemFrame{LSN: uint64(f.LSN), Durable: uint64(f.DurableThrough), Type: "batches", Carried: f.Carried, Counts: counts}
-	if f.Type != journal.Batches {
+	switch f.Type {
+	case journal.Batches:
+	case journal.Gap:
+		x.Type, x.Epoch = "gap", &f.Epoch
+	default:
 		x.Type = "type " + strconv.Itoa(int(f.Type))
 	}
 	var inside []record.Batch

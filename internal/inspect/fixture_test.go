@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -93,12 +94,13 @@ func logsOf(d *storage.Dir) map[string]*storage.Log {
 // bounds allows compaction of everything up to the stable end.
 type bounds struct{ l *storage.Log }
 
-func (bounds) Advanced()             {}
-func (bounds) Reverted(int64, error) {}
-func (bounds) Truncated(int64)       {}
-func (bounds) StartMoved()           {}
-func (b bounds) High() int64         { return b.l.AckEnd() }
-func (b bounds) Stable() int64       { return b.l.AckEnd() }
+func (bounds) Appended(*groupcommit.Batch) {}
+func (bounds) Advanced()                   {}
+func (bounds) Reverted(int64, error)       {}
+func (bounds) Truncated(int64)             {}
+func (bounds) StartMoved()                 {}
+func (b bounds) High() (int64, int32)      { return b.l.AckEnd(), 0 }
+func (b bounds) Stable() int64             { return b.l.AckEnd() }
 
 type sink chan *storage.Append
 
@@ -116,7 +118,9 @@ func put(t testing.TB, l *storage.Log, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &storage.Append{Batches: data, LeaderEpoch: max(3, l.EpochAt(l.Ends().LogEnd)), Sink: make(sink, 1)}
+		epoch := max(3, l.EpochAt(l.Ends().LogEnd))
+		l.SetLeaderEpoch(epoch, true)
+		a := &storage.Append{Batches: data, LeaderEpoch: epoch, Sink: make(sink, 1)}
 		l.Append(a, nil)
 		if <-a.Sink.(sink); a.Err != nil {
 			t.Fatal(a.Err)
@@ -309,7 +313,7 @@ func batches(t testing.TB, l *storage.Log) map[int64][]byte {
 }
 
 func truncate(l *storage.Log, end int64) error {
-	cuts := []storage.Cut{{Log: l, End: end}}
+	cuts := []storage.Truncation{{Log: l, End: end}}
 	l.Dir().Truncate(cuts)
 	return cuts[0].Err
 }

@@ -342,7 +342,7 @@ func (s *salvage) take(f journal.Frame, emit func(*log, *journal.Frame) error) e
 func (l *log) join(f *journal.Frame) (takes bool, lost []Loss, err error) {
 	end := l.follow.End()
 	switch {
-	case f.NextEnd <= end || f.Type != journal.Batches || f.NextEnd <= f.PrevEnd:
+	case f.NextEnd <= end || f.Type != journal.Batches && f.Type != journal.Gap || f.NextEnd <= f.PrevEnd:
 		return false, nil, nil
 	case f.PrevEnd < end:
 		f.Payload = from(f.Payload, end)

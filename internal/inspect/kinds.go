@@ -77,6 +77,7 @@ const (
 	MetadataDamaged Kind = "metadata-damaged"
 	MetadataOlder   Kind = "metadata-older"
 	MetadataTorn    Kind = "metadata-torn"
+	MemberDamaged   Kind = "member-damaged"
 
 	Leftover   Kind = "leftover"
 	Unreadable Kind = "unreadable"
@@ -118,20 +119,20 @@ const (
 func directoryKinds() []About {
 	const (
 		byCopy      = "replaces it with `checkpoint.copy/`, if that is complete and matches the journal"
-		costsOfCopy = "nothing. If the copy cannot be used: " + oneBackup
+		costsOfCopy = "nothing; if the copy cannot be used, " + oneBackup
 	)
 	return []About{
 		{IdentityMissing, Refuses, "`chronik.dir` is missing from a directory that was used", refuses,
 			"rebuilds it from the checkpoint, which holds the same ids", nothing},
 		{IdentityDamaged, Refuses, "`chronik.dir` does not match its checksum", refuses, "rebuilds it from the checkpoint", nothing},
 		{FormatNewer, Refuses, "a file has a format version that this program does not know", refuses, toBackup,
-			"nothing: use the version that wrote it"},
+			"nothing; start the version that wrote it"},
 		{CheckpointMissing, Refuses, "there are partitions or journal files, but `checkpoint/` or a file in it is missing", refuses, byCopy,
 			costsOfCopy},
 		{CheckpointDamaged, Refuses, "a file in `checkpoint/` does not match its checksums or cannot be decoded", refuses, byCopy,
 			costsOfCopy},
 		{CheckpointForeign, Refuses, "the checkpoint names other ids than `chronik.dir`", refuses, toBackup,
-			"restore files that belong together"},
+			"nothing, if you restore files that belong together"},
 		{CheckpointCopy, Heals, "`checkpoint.copy/` or a file in it is missing or damaged; only a repair reads it", "writes it again", "",
 			nothing},
 	}
@@ -145,7 +146,7 @@ func journalKinds() []About {
 		{JournalIdentityDamaged, Refuses, "`chronik.journal` does not match its checksum", refuses, "rebuilds it from `chronik.dir`",
 			nothing},
 		{JournalForeign, Refuses, "`chronik.journal` belongs to another log directory", refuses, toBackup,
-			"nothing: set `journal.dirs` (`--journal`) to the journal of this directory"},
+			"nothing; set `journal.dirs` (`--journal`) to the journal of this directory"},
 		{JournalHalfReplaced, Refuses, "a repair was interrupted while it replaced the journal: the files name two journals", refuses,
 			"completes it with the readable frames of the old journal", "the unreadable frames of the old journal"},
 		{JournalMissing, Refuses, "the journal's directory is empty", refuses, "begins a new journal after the end of the segments",
@@ -171,9 +172,9 @@ func journalKinds() []About {
 func logKinds() []About {
 	return []About{
 		{LogOffline, Offline, "the checkpoint records that the broker found the partition damaged at startup", offline,
-			"puts it online with the remaining records, after repairing the causes", "the losses of the causes"},
+			"puts it online with the remaining records, after repairing the causes", "nothing, except what the repair of each cause loses"},
 		{LogMissing, Offline, "the metadata places the partition here, but the checkpoint does not list it", offline, toBackup,
-			"restore this directory and the metadata from the same backup, or delete the topic"},
+			"its records, unless you restore this directory and the metadata from the same backup; otherwise delete the topic"},
 		{ProducersDamaged, Offline, "the state of idempotent producers in the checkpoint cannot be decoded", offline, "resets it",
 			"no records; a producer's retry of an earlier batch is not recognized"},
 		{FramesGap, Offline, "the journal's frames do not continue the segments", offline, "continues after the gap",
@@ -208,7 +209,7 @@ func segmentKinds() []About {
 		{BatchOffset, Serves, "a batch is valid, but its offset, which no checksum covers, is impossible there", reads,
 			"renumbers it if only one offset is possible, otherwise leaves it out",
 			"nothing, or the offsets of the batch if it is left out"},
-		{BatchEpoch, Serves, "a batch is valid, but its leader epoch differs from the checkpoint's for its offset",
+		{BatchEpoch, Serves, "a batch is valid, but the checkpoint has another leader epoch for that offset",
 			"does not notice and serves the batch", "writes the epoch of the checkpoint", nothing},
 		{IndexMissing, Heals, "an index of a segment is missing", "rebuilds it when it is needed", "", nothing},
 		{IndexDamaged, Heals, "an index does not match the batches", "discards the wrong entries", "", nothing},
@@ -219,8 +220,8 @@ func otherKinds() []About {
 	const (
 		byCopy = "replaces it with the copy in a log directory, `metadata.copy/`; " +
 			"creates topics that the copy lacks, or all topics if there is no copy, from the logs"
-		costs = "nothing, if the copy is complete; the configs of topics that are created from their logs; " +
-			"without a copy also the configs of brokers and groups and the cluster id"
+		costs = "nothing, if the copy is complete. Otherwise the configs of topics that are created from their logs; " +
+			"without a copy, also the configs of brokers and groups and the cluster id"
 	)
 	return []About{
 		{MetadataMissing, Refuses, "a file of the metadata is missing", refuses, byCopy, costs},
@@ -228,8 +229,12 @@ func otherKinds() []About {
 		{MetadataOlder, Refuses, "the metadata ends before its copy does: an older version of it was restored", refuses,
 			"replaces it with the copy", nothing},
 		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "truncates the file", "", nothing},
+		{MemberDamaged, Refuses, "a file of the metadata of a broker in a cluster, in `cluster/`, is damaged", refuses, "",
+			"nothing, if a majority of the voters is intact: move `cluster/` away, keep the log directories, and start the broker; " +
+				"it joins as another member and copies the metadata"},
 		{Leftover, Heals, "a file that a crash or a deletion left behind", "removes or replaces it", "", nothing},
-		{Unreadable, Offline, "the system returns an error for a read", "depends on the unreadable file", toBackup,
-			"copy the readable files to another disk, and check that copy"},
+		{Unreadable, Offline, "the system returns an error for a read",
+			"does the same as for a damaged file of that kind; for a segment, takes the partition offline", toBackup,
+			"the contents of that file; copy the other files to another disk, and verify that copy"},
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -16,6 +18,12 @@ import (
 func (r *Report) metadata(opt Options) error {
 	for _, data := range opt.Data {
 		at := path.Join(data, metadataDir)
+		if alone, _ := filestore.Exists(opt.FS, at); !alone && exists(opt.FS, path.Join(data, clusterDir)) {
+			if err := r.member(opt.FS, path.Join(data, clusterDir)); err != nil {
+				return err
+			}
+			continue
+		}
 		c, err := filestore.Check(opt.FS, at)
 		var damage *filestore.Damage
 		switch {
@@ -53,6 +61,37 @@ func (r *Report) metadata(opt Options) error {
 			}
 			r.checkPartitions(img)
 		}
+	}
+	return nil
+}
+
+// member checks the metadata directory of a broker of a cluster. Its topics are in the metadata of
+// the other brokers, too, so nothing is rebuilt from the logs: a broker whose directory is lost
+// joins again as another member.
+func (r *Report) member(fsys vfs.FS, at string) error {
+	c, err := raftstore.Read(fsys, at)
+	var damage *statelog.Damage
+	switch {
+	case access(err):
+		return fmt.Errorf("metadata: %w", err)
+	case errors.Is(err, statelog.ErrNewerFormat):
+		r.find(FormatNewer, at, at, -1, err.Error())
+		return nil
+	case errors.As(err, &damage):
+		r.find(MemberDamaged, at, damage.File, int64(damage.Offset), damage.What)
+		return nil
+	case err != nil:
+		r.find(MemberDamaged, at, at, -1, err.Error())
+		return nil
+	case !c.Used:
+		return nil // the broker joins when it starts
+	}
+	_, err = metadata.Load(c.Keys, c.Revision)
+	switch {
+	case errors.Is(err, metadata.ErrNewerVersion):
+		r.find(FormatNewer, at, at, -1, err.Error())
+	case err != nil:
+		r.find(MemberDamaged, at, at, -1, err.Error())
 	}
 	return nil
 }
@@ -109,7 +148,8 @@ func (r *Report) checkPartitions(img *metadata.Image) {
 	}
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
-			for _, id := range p.Dirs {
+			for _, broker := range p.Replicas {
+				id, _ := img.Placement(broker, metadata.TopicPartition{Topic: t.ID, Partition: i})
 				d := dirs[id]
 				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil {
 					continue

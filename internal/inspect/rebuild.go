@@ -80,7 +80,9 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) (*r
 		}
 	}
 	if _, ok := b.keys[metadata.ClusterKey]; !ok {
-		cluster := metadata.Cluster{ID: metadata.FormatID(metadata.NewID()), FeatureLevel: metadata.MaxFeatureLevel}
+		cluster := metadata.Cluster{
+			ID: metadata.FormatID(metadata.NewID()), Generation: metadata.NewID(), FeatureLevel: metadata.MaxFeatureLevel,
+		}
 		b.put(metadata.ClusterKey, cluster.Encode())
 	}
 	b.addTopics(r.dirs, max(opt.Node, 0))
@@ -140,12 +142,13 @@ func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (b
 func (r *Report) owns(img *metadata.Image) bool {
 	placed := false
 	for t := range img.Topics() {
-		for _, p := range t.Partitions.All() {
-			for _, id := range p.Dirs {
-				if r.hasDir(id) {
+		for i, p := range t.Partitions.All() {
+			for _, broker := range p.Replicas {
+				id, ok := img.Placement(broker, metadata.TopicPartition{Topic: t.ID, Partition: i})
+				if ok && r.hasDir(id) {
 					return true
 				}
-				placed = placed || id != [16]byte{}
+				placed = placed || ok
 			}
 		}
 	}
@@ -163,7 +166,7 @@ func (r *Report) owns(img *metadata.Image) bool {
 
 // hasDir reports whether one of the log directories has an id.
 func (r *Report) hasDir(id [16]byte) bool {
-	return id != [16]byte{} && slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Dir == id })
+	return slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Dir == id })
 }
 
 func (b *rebuild) put(key string, value []byte) {
@@ -231,6 +234,11 @@ func (b *rebuild) drop(id [16]byte) {
 	}
 	delete(b.keys, metadata.TopicKey(id))
 	delete(b.keys, metadata.TopicConfigKey(id))
+	for key := range b.keys {
+		if k, err := metadata.ParseKey(key); err == nil && k.Kind == metadata.KindPlacement && k.ID == id {
+			delete(b.keys, key)
+		}
+	}
 }
 
 func (b *rebuild) addTopic(id [16]byte, logs []*log, node int32) {
@@ -242,15 +250,18 @@ func (b *rebuild) addTopic(id [16]byte, logs []*log, node int32) {
 	}
 	b.put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
 	b.put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Internal: metadata.IsInternal(name), Partitions: count}.Encode())
+	placed := map[int32][16]byte{}
 	for i := range count {
-		p := metadata.Partition{Leader: node, Replicas: []int32{node}, ISR: []int32{node}, Dirs: make([][16]byte, 1)}
 		if l := at[i]; l != nil {
-			p.Dirs[0] = l.dir.state.Dir
+			placed[i] = l.dir.state.Dir
 		} else {
 			b.partly = append(b.partly, fmt.Sprintf("%s-%d", name, i))
 		}
+		p := metadata.Partition{Leader: node, Replicas: []int32{node}, ISR: []int32{node}}
 		b.put(metadata.PartitionKey(id, i), p.Encode())
 	}
+	var none metadata.Placement
+	b.put(metadata.PlacementKey(node, id), none.With(placed).Encode())
 	set := map[string]string{retentionTime: unlimited, retentionBytes: unlimited}
 	if metadata.IsInternal(name) {
 		set = map[string]string{cleanupPolicy: compact, profile: durable}

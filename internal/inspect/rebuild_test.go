@@ -26,13 +26,20 @@ func keysOf(dir [16]byte, names ...string) []metadata.KV {
 	kvs := []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "this"}.Encode()}}
 	for _, name := range names {
 		id := idOf(slices.Index(topics, name)).Topic
-		p := metadata.Partition{Leader: 4, LeaderEpoch: 5, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{dir}}
+		p := metadata.Partition{Leader: 4, LeaderEpoch: 5, Replicas: []int32{4}, ISR: []int32{4}}
 		kvs = append(kvs, metadata.KV{Key: metadata.NameKey(name), Value: metadata.Name{Topic: name, ID: id}.Encode()},
 			metadata.KV{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: name, Partitions: 1}.Encode()},
 			metadata.KV{Key: metadata.PartitionKey(id, 0), Value: p.Encode()},
+			metadata.KV{Key: metadata.PlacementKey(4, id), Value: placed(dir)},
 			metadata.KV{Key: metadata.TopicConfigKey(id), Value: metadata.EncodeConfigs(map[string]string{"cleanup.policy": "of-" + name})})
 	}
 	return kvs
+}
+
+// placed returns the placement of a topic with one partition.
+func placed(dir [16]byte) []byte {
+	var none metadata.Placement
+	return none.With(map[int32][16]byte{0: dir}).Encode()
 }
 
 // withTopics returns a data directory with the fixture's logs, the metadata of the topics and a
@@ -134,7 +141,7 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 			c, err := filestore.Check(fsys, metadataAt)
 			for i := range c.Keys {
 				if strings.HasPrefix(c.Keys[i].Key, metadata.PartitionPrefix) {
-					c.Keys[i].Value = []byte("?")
+					c.Keys[i].Value = []byte{0}
 				}
 			}
 			return errors.Join(err, fsys.RemoveAll(metadataAt), fsys.MkdirAll(metadataAt),
@@ -231,7 +238,8 @@ func TestMetadataIsMadeOfTheLogs(t *testing.T) {
 			t.Fatalf("topic %s: %+v", name, topic)
 		}
 		p := topic.Partitions.At(0)
-		if dir, ok := p.Dir(4); !ok || dir != st.Dir || p.Leader != 4 || p.LeaderEpoch < 5 {
+		dir, ok := img.Placement(4, metadata.TopicPartition{Topic: topic.ID})
+		if !ok || dir != st.Dir || p.Leader != 4 || p.LeaderEpoch < 5 {
 			t.Errorf("partition of %s: %+v", name, p)
 		}
 		if topic.Configs["retention.ms"] != "-1" || topic.Configs["retention.bytes"] != "-1" {
@@ -275,7 +283,7 @@ func TestWhatACopyLacks(t *testing.T) {
 		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(), ModRevision: 90},
 		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: other}.Encode(), ModRevision: 90},
 		{Key: metadata.PartitionKey(other, 0),
-			Value:       metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: make([][16]byte, 1)}.Encode(),
+			Value:       metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}}.Encode(),
 			ModRevision: 90},
 		{Key: metadata.TopicKey(other), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
 	}
@@ -334,8 +342,9 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: gone}.Encode(), ModRevision: 90},
 		{Key: metadata.TopicKey(gone), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
 		{Key: metadata.PartitionKey(gone, 0),
-			Value:       metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{st.Dir}}.Encode(),
+			Value:       metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}}.Encode(),
 			ModRevision: 90},
+		{Key: metadata.PlacementKey(4, gone), Value: placed(st.Dir), ModRevision: 90},
 	}
 	foreign := fsys.KillImage(2)
 	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copied), filestore.Write(fsys, copied, kvs, 90)); err != nil {
@@ -348,7 +357,7 @@ func TestACopyIsKnownByItsDirectories(t *testing.T) {
 
 	// A copy that places its partitions in other directories belongs to another broker, even if
 	// there are no logs.
-	kvs[3].Value = metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{{99}}}.Encode()
+	kvs[4].Value = placed([16]byte{99})
 	ahead := foreign.KillImage(3)
 	if err := errors.Join(ahead.RemoveAll(copied), filestore.Write(ahead, copied, kvs, 90)); err != nil {
 		t.Fatal(err)

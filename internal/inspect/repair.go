@@ -196,6 +196,7 @@ func (m *apply) commit() error {
 			s.Offline, s.LSN, changed = "", above-1, true
 		}
 		changed = changed || l.quarantineLost
+		s.Lossy = s.Lossy || len(l.lost) > 0 || l.st.Offline != "" // a cluster must know of it
 	}
 	if err := m.frames(); err != nil {
 		return err

@@ -59,8 +59,25 @@ func TestRepairLosesWhatItAnnounces(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
+		lossy(t, s.fs, plan.Loses())
 		came(t, s.fs, whole, plan.Loses())
 	})
+}
+
+// lossy checks that the checkpoint marks each log that lost records in the repair, for the cluster.
+func lossy(t *testing.T, fsys vfs.FS, losses []inspect.Loss) {
+	t.Helper()
+	state, err := storage.ReadState(fsys, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range state.Logs {
+		l := &state.Logs[i]
+		lost := slices.ContainsFunc(losses, func(x inspect.Loss) bool { return x.Topic == l.Topic && x.Partition == l.ID.Partition })
+		if lost && !l.Deleted && !l.Lossy {
+			t.Errorf("%s lost records, and is not marked", l)
+		}
+	}
 }
 
 // covers reports whether all losses are among the announced ones.

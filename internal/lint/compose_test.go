@@ -11,17 +11,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployment holds the content of deploy/docker, read once, and its faults.
+// deployment holds the content of deploy/docker for one compose file, read once, and its faults.
 type deployment struct {
 	root   string
+	file   string // name of the compose file
 	image  dockerfile
 	stack  compose
 	faults []string
+	// brokers are the services that run the image.
+	brokers []string
 	// neighbours are the services that neighbours.yaml adds to stack.
 	neighbours []string
 }
 
-// compose is the part of deploy/docker/compose.yaml that refers to other files or services.
+// compose is the part of a compose file that refers to other files or services.
 type compose struct {
 	Services map[string]service
 	Volumes  map[string]any
@@ -47,18 +50,32 @@ type dockerfile struct {
 	text         string
 }
 
-// stackDir is the directory of compose.yaml, to which its paths are relative.
-const stackDir = "deploy/docker"
+// stackDir is the directory of the compose files, to which their paths are relative. stackFile is
+// the one with a single broker, and clusterFile that with three.
+const (
+	stackDir    = "deploy/docker"
+	stackFile   = "compose.yaml"
+	clusterFile = "cluster.yaml"
+)
 
-func readDeployment(root string) (*deployment, error) {
-	d := &deployment{root: root}
+func readDeployment(root, file string) (*deployment, error) {
+	d := &deployment{root: root, file: file}
 	text, err := os.ReadFile(filepath.Join(root, stackDir, "Dockerfile"))
 	if err != nil {
 		return nil, err
 	}
 	d.image = parseDockerfile(string(text))
-	if err := readYAML(filepath.Join(root, stackDir, "compose.yaml"), &d.stack); err != nil {
+	if err := readYAML(filepath.Join(root, stackDir, file), &d.stack); err != nil {
 		return nil, err
+	}
+	for name, s := range d.stack.Services {
+		if s.Build.Context != "" {
+			d.brokers = append(d.brokers, name)
+		}
+	}
+	slices.Sort(d.brokers)
+	if file != stackFile {
+		return d, nil
 	}
 	// They are started together with the stack, so their names and ports must not conflict with it.
 	var beside compose
@@ -202,4 +219,35 @@ func (s service) published() map[string]string {
 		all[p[:max(at, 0)]] = p[at+1:]
 	}
 	return all
+}
+
+// checkCluster checks that the brokers of a file name each other as seeds, and differ where they
+// must.
+func (d *deployment) checkCluster() {
+	if len(d.brokers) == 1 {
+		return
+	}
+	ids, names, lists := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, name := range d.brokers {
+		env := d.stack.Services[name].Environment
+		ids[env["CHRONIK_NODE_ID"]], names[env["CHRONIK_CLUSTER_NAME"]], lists[env["CHRONIK_CLUSTER_SEEDS"]] = true, true, true
+		seed, file := "", "cluster/"+strings.TrimPrefix(name, "chronik-")+".yaml"
+		var config struct {
+			Listeners []struct{ Name, Advertise string }
+		}
+		if err := readYAML(filepath.Join(d.root, stackDir, file), &config); err != nil {
+			d.fault("%v", err)
+		}
+		for _, l := range config.Listeners {
+			if l.Name == env["CHRONIK_INTER_BROKER_LISTENER_NAME"] {
+				seed = l.Advertise
+			}
+		}
+		if seeds := strings.Split(env["CHRONIK_CLUSTER_SEEDS"], ","); !slices.Contains(seeds, seed) || len(seeds) != len(d.brokers) {
+			d.fault("%s: the seeds of %s are %q, without its own address for brokers, %q", d.file, name, seeds, seed)
+		}
+	}
+	if len(ids) != len(d.brokers) || ids[""] || len(names) != 1 || names[""] || len(lists) != 1 {
+		d.fault("%s: node ids %v, cluster names %v, seeds %v", d.file, ids, names, lists)
+	}
 }

@@ -29,6 +29,7 @@ func TestDeploymentFitsTogether(t *testing.T) {
 func TestWhatDoesNotFitIsFound(t *testing.T) {
 	const (
 		composeFile    = "deploy/docker/compose.yaml"
+		clusterCompose = "deploy/docker/cluster.yaml"
 		imageFile      = "deploy/docker/Dockerfile"
 		neighboursFile = "deploy/docker/neighbours.yaml"
 	)
@@ -52,7 +53,7 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{neighboursFile, "ghcr.io/kafbat/", "kafbat/", "without its registry"},
 		{composeFile, "image: chronik", "image: broker", "Dockerfile names the image chronik, compose broker"},
 		{"docs/quickstart.md", "-t chronik", "-t broker", "quickstart.md names the image broker"},
-		{"docs/operations.md", "--stop-timeout 90 chronik", "--stop-timeout 90 broker", "operations.md names the image broker"},
+		{"docs/operations.md", "--stop-timeout 120 chronik", "--stop-timeout 120 broker", "operations.md names the image broker"},
 		{"scripts/image.sh", "chronik:dev", "broker:dev", "image.sh names the image broker:dev"},
 		{composeFile, "- data:/var", "- dat:/var", "which is not a volume"},
 		{composeFile, "- data:/var", "- prometheus:/var", "no service mounts the volume data"},
@@ -69,6 +70,13 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{composeFile, "dashboards/overview.json", "dashboards/home.json", "grafana's home"},
 		{composeFile, "CHRONIK_ADVERTISE: 127.0.0.1:9092", "CHRONIK_ADVERTISE: 127.0.0.1:9094", "first listener"},
 		{composeFile, "read_only: true", "ulimits: {nofile: 1048576}", "which not every engine may give"},
+		{clusterCompose, `CHRONIK_NODE_ID: "2"`, `CHRONIK_NODE_ID: "1"`, "cluster.yaml: node ids"},
+		{clusterCompose, "SEEDS: chronik-1:19092,chronik-2", "SEEDS: chronik-1:19092,chronik-4", "the seeds of chronik-2 are"},
+		{clusterCompose, "LISTENER_NAME: containers", "LISTENER_NAME: host", "without its own address for brokers"},
+		{clusterCompose, "127.0.0.1:9093:9092", "127.0.0.1:9092:9092", "both published at"},
+		{clusterCompose, "data-2:/var/lib", "data-1:/var/lib", "no service mounts the volume data-2"},
+		{clusterCompose, "./cluster/2.yaml:", "./cluster/3.yaml:", "which is another service than chronik-2"},
+		{"deploy/prometheus/targets-cluster.yml", "chronik-3:9644", "chronik-3:9092", "which is not a service's admin port"},
 		{"deploy/docker/chronikd.yaml", "127.0.0.1:9092", "localhost:9092", "which may be ::1"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "broker:19092", "which is not a service"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "chronik:19093", "and it listens on"},
@@ -122,19 +130,26 @@ func rewrite(t *testing.T, from, to, was, is string) {
 
 func deployFaults(t *testing.T, root string) []string {
 	t.Helper()
-	d, err := readDeployment(root)
-	if err != nil {
-		t.Fatal(err)
+	var faults []string
+	for _, file := range []string{stackFile, clusterFile} {
+		d, err := readDeployment(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.checkImage()
+		d.checkTag()
+		d.checkMounts()
+		d.checkPorts()
+		for _, name := range d.brokers {
+			d.checkBroker(name)
+		}
+		d.checkCluster()
+		d.checkPrometheus()
+		d.checkGrafana()
+		d.checkNeighbours()
+		faults = append(faults, d.faults...)
 	}
-	d.checkImage()
-	d.checkTag()
-	d.checkMounts()
-	d.checkPorts()
-	d.checkBroker()
-	d.checkPrometheus()
-	d.checkGrafana()
-	d.checkNeighbours()
-	return d.faults
+	return faults
 }
 
 // checkImage checks that the files that the Dockerfile copies exist and are not ignored, and that
@@ -184,7 +199,7 @@ var tagged = regexp.MustCompile(`(?m)docker build .*-t (\S+)|docker run .* (\S+)
 
 // checkTag checks that the image has the same name where it is built and where it is run.
 func (d *deployment) checkTag() {
-	wanted, _, _ := strings.Cut(d.stack.Services["chronik"].Image, ":")
+	wanted, _, _ := strings.Cut(d.stack.Services[d.brokers[0]].Image, ":")
 	for _, file := range taggers {
 		text, err := os.ReadFile(filepath.Join(d.root, file))
 		if err != nil {
@@ -263,15 +278,15 @@ func (d *deployment) checkPorts() {
 
 // checkBroker checks that the broker's file is where its command expects it, and that the
 // advertised addresses lead to it, from the host and from containers.
-func (d *deployment) checkBroker() {
-	s := d.stack.Services["chronik"]
+func (d *deployment) checkBroker(name string) {
+	s := d.stack.Services[name]
 	// An engine without root may not exceed its own limits, and then starts nothing.
 	if len(s.Ulimits) > 0 {
-		d.fault("compose: chronik asks for limits of its own, which not every engine may give")
+		d.fault("compose: %s asks for limits of its own, which not every engine may give", name)
 	}
 	file, ok := s.inside(s.flag("--config"))
 	if !ok || !d.exists(file) {
-		d.fault("compose: chronik reads %s, which nothing mounts", s.flag("--config"))
+		d.fault("compose: %s reads %s, which nothing mounts", name, s.flag("--config"))
 		return
 	}
 	var config struct {
@@ -298,6 +313,8 @@ func (d *deployment) checkBroker() {
 			d.fault("%s: clients on the host receive %s, which may be ::1, where nothing is published", file, l.Advertise)
 		case host != "127.0.0.1" && !known:
 			d.fault("%s: clients receive %s, which is not a service", file, l.Advertise)
+		case host != "127.0.0.1" && host != name:
+			d.fault("%s: clients receive %s, which is another service than %s", file, l.Advertise, name)
 		case host != "127.0.0.1" && port != portOf(l.Listen):
 			d.fault("%s: clients receive %s, and it listens on %s", file, l.Advertise, l.Listen)
 		}

@@ -37,6 +37,8 @@ const (
 	replicaReason = "replica stands on storage and metadata and does not know its callers"
 	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
+	streamReason  = "streams copy logs over connections that the daemon provides, and know neither metadata nor sockets"
+	coreReason    = "the core of replication is pure, so that the simulation can run it: ends and records in, decisions out"
 	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
 	benchReason   = "a load generator speaks the protocol from outside and must not know the broker that it measures; record builds its batches"
 	serviceReason = "a service connects the coordinator runtime to partitions and metadata; requests are above it"
@@ -49,9 +51,6 @@ const (
 // package here and to docs/architecture.md in the same commit.
 func importRules() map[string]importRule {
 	leaf := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: leafReason} }
-	bench := func(may ...string) importRule {
-		return importRule{may: may, never: []string{koanfPkg}, because: benchReason}
-	}
 	all := map[string]importRule{
 		"pkg/durability": leaf(),
 		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, koanfPkg, kmsgPkg},
@@ -68,18 +67,19 @@ func importRules() map[string]importRule {
 		"internal/configdef":   leaf("pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
-			"internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
+			"internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
 			never:   noProtocol,
 			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations without knowing their kinds"},
-		"internal/metadata": {never: noProtocol,
-			because: "the Image is data; components that act on it subscribe"},
-		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/statelog", "internal/vfs"}, never: noProtocol,
-			because: "a back end implements metadata.Store and does not interpret the records that it stores"},
 		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
-			"internal/configdef", "internal/groupcommit"},
+			"internal/configdef", "internal/groupcommit", "internal/replica/progress", "pkg/durability"},
 			never: noProtocol, because: replicaReason},
+		"internal/replica/stream": {may: []string{"internal/replica", "internal/replica/progress", "internal/storage", "internal/record",
+			"internal/bufpool", "internal/groupcommit", "internal/link/frame"},
+			never: append([]string{netPkg}, noProtocol...), because: streamReason},
+		"internal/replica/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
+			because: "tests of the packages above give partitions a role without metadata"},
 
 		"internal/coordinator": {never: noProtocol,
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
@@ -93,7 +93,7 @@ func importRules() map[string]importRule {
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
-		"internal/controller": {may: []string{"internal/metadata", "internal/configdef"},
+		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
@@ -108,20 +108,8 @@ func importRules() map[string]importRule {
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
 			never:   []string{kmsgPkg},
 			because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
-		"internal/daemon":       {may: []string{"internal/...", "pkg/durability"}},
-		"internal/bench/wire":   bench("internal/record"),
-		"internal/bench/meter":  bench(),
-		"internal/bench/load":   bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench":        bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
-		"internal/bench/report": bench("internal/bench", "internal/text"),
-		"internal/bench/limits": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
-			"internal/bench/report"),
-		"internal/bench/compare": bench("internal/bench/meter", "internal/cli", "internal/bench", "internal/bench/limits",
-			"internal/bench/report"),
-		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
-			"internal/bench/meter", "internal/bench/report"),
-		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
-		"internal/lint":          {},
+		"internal/daemon": {may: []string{"internal/...", "pkg/durability"}},
+		"internal/lint":   {},
 		"pkg/chronik": {may: []string{"internal/daemon/...", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
 		"cmd/chronikd":           {may: []string{"internal/daemon/..."}, because: "a main of at most 40 lines"},
@@ -134,17 +122,62 @@ func importRules() map[string]importRule {
 		"internal/text": {never: append([]string{kmsgPkg}, noDisk...),
 			because: "a leaf: it formats texts without interpreting them"},
 		"internal/logtail": {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
+		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"},
+			because: "it collects the texts of the tools and adds none of its own"},
+	}
+	maps.Copy(all, pureRules())
+	maps.Copy(all, testRules())
+	maps.Copy(all, metadataRules())
+	maps.Copy(all, storageRules())
+	maps.Copy(all, linkRules())
+	maps.Copy(all, benchRules())
+	maps.Copy(all, healthRules())
+	maps.Copy(all, ctlRules())
+	maps.Copy(all, clusterRules())
+	return all
+}
+
+// testRules returns the rules of the packages that only tests use.
+func testRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/clustertest/simnet":  {never: noProtocol, because: leafReason},
+		"internal/clustertest/sim":     {because: "no code of its own: its tests simulate a cluster around the pure cores"},
+		"internal/clustertest/check":   {never: noProtocol, because: leafReason},
+		"internal/clustertest/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
+		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			because: "a leaf: connections in memory, which know nothing of the bytes"},
 		"internal/golden": {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
 			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
-		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"},
-			because: "it collects the texts of the tools and adds none of its own"},
 	}
-	maps.Copy(all, storageRules())
-	maps.Copy(all, healthRules())
-	maps.Copy(all, ctlRules())
-	return all
+}
+
+// metadataRules returns the rules of the packages that hold the cluster's metadata.
+func metadataRules() map[string]importRule {
+	backEnd := func(may ...string) importRule {
+		may = append(may, "internal/metadata", "internal/metadata/kv", "internal/statelog", "internal/vfs")
+		return importRule{may: may, never: noProtocol,
+			because: "a back end implements metadata.Store and does not interpret the records that it stores"}
+	}
+	return map[string]importRule{
+		"internal/metadata": {never: noProtocol,
+			because: "the Image is data; components that act on it subscribe"},
+		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
+			because: "it decides transactions in memory; a back end stores them"},
+		"internal/metadata/storetest": {may: []string{"internal/metadata", "internal/metadata/kv"}, never: noProtocol,
+			because: "it checks the contract of metadata.Store and knows no back end"},
+		"internal/metadata/filestore": backEnd(),
+		"internal/metadata/raftstore": backEnd(),
+	}
+}
+
+// pureRules returns the rules of the decisions of replication and of the simulation that runs them.
+func pureRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/replica/progress":    {never: noProtocol, because: coreReason},
+		"internal/controller/election": {may: []string{"internal/metadata"}, never: noProtocol, because: coreReason},
+	}
 }
 
 // storageRules returns the rules of the packages that write logs to disk.
@@ -168,12 +201,59 @@ func storageRules() map[string]importRule {
 	}
 }
 
+// clusterRules returns the rules of the packages that make brokers a cluster.
+func clusterRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/clustertest/simnet": {never: noProtocol, because: leafReason},
+		"internal/clustertest/sim":    {because: "no code of its own: its tests simulate a cluster around the pure cores"},
+		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
+			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
+			"internal/network", "internal/vfs"},
+			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			because: "it connects the parts of a cluster's member, and decides nothing"},
+		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
+			because: "it decides from answers of other brokers; the daemon connects it to links and to the metadata"},
+	}
+}
+
+// benchRules returns the rules of the load generator.
+func benchRules() map[string]importRule {
+	bench := func(may ...string) importRule {
+		return importRule{may: may, never: []string{koanfPkg}, because: benchReason}
+	}
+	return map[string]importRule{
+		"internal/bench/wire":   bench("internal/record"),
+		"internal/bench/meter":  bench(),
+		"internal/bench/load":   bench("internal/bench/wire", "internal/bench/meter"),
+		"internal/bench":        bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench/report": bench("internal/bench", "internal/text"),
+		"internal/bench/limits": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
+			"internal/bench/report"),
+		"internal/bench/compare": bench("internal/bench/meter", "internal/cli", "internal/bench", "internal/bench/limits",
+			"internal/bench/report"),
+		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report"),
+		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
+	}
+}
+
+// linkRules returns the rules of the connections between brokers.
+func linkRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
+		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool"},
+			never:   []string{cobraPkg, koanfPkg, kmsgPkg},
+			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
+	}
+}
+
 // healthRules returns the rules of the packages that show an operator the broker's state.
 func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group",
 			"internal/coordinator/service", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
+			"internal/text",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",
 			"internal/vfs", "pkg/durability"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg},
@@ -212,12 +292,14 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
 			"internal/cli", "internal/health",
 			"internal/text", "pkg/durability"),
-		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config"),
+		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config", "internal/ctl/move"),
+		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
 		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":   command(),
 		"internal/ctl/records": command("internal/health"),
-		"internal/ctl/cluster": command("internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/health",
-			"pkg/durability"),
+		"internal/ctl/cluster": command("internal/admin/api",
+			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move",
+			"internal/health", "pkg/durability"),
 		"internal/ctl/top": command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",

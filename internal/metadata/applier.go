@@ -11,7 +11,8 @@ import (
 )
 
 // Subscriber is notified of every change, in the order of revisions, by the applier's goroutine,
-// before Applier.Image shows next. In its first call, everything is in Delta.Created. It must not
+// before Applier.Image shows next. One call may cover several revisions: those above prev's up to
+// next's. In its first call, everything is in Delta.Created. It must not
 // wait for the applier, and should not block, because every later change waits for it. It starts
 // disk work in the background; a function added with Finish waits for that. An error is logged and
 // does not stop the applier: a failure for one topic must not hide changes of others.
@@ -21,9 +22,10 @@ type Subscriber func(ctx context.Context, prev, next *Image, d *Delta) error
 //
 //	store ── history ──▶ apply ──▶ subscribers, one after the other ──▶ Image() ──▶ WaitFor
 //
-// One goroutine does all of it. Start starts it; Stop, or the end of Start's context, ends it. If
-// the applier was so slow that the history is compacted, it reads the whole store and continues
-// with the difference.
+// One goroutine does all of it. Start starts it; Stop, or the end of Start's context, ends it. The
+// applier combines the revisions that wait for it into one Image and one Delta, so a burst of
+// changes costs one wake-up of each subscriber. If it was so slow that the history is compacted, it
+// reads the whole store and continues with the difference.
 type Applier struct {
 	log   *zap.Logger
 	image atomic.Pointer[Image]
@@ -60,8 +62,9 @@ func (a *Applier) Subscribe(name string, s Subscriber) {
 }
 
 // Finish adds a function that waits for work that subscribers continue in the background for one
-// version, such as disk work. WaitFor calls it when it shows that version's image, and returns its
-// error. Finish must be called before Start.
+// version, such as disk work. The version may be any that one of their calls covered. WaitFor calls
+// it when Image shows that version or a later one, and returns its error. Finish must be called
+// before Start.
 func (a *Applier) Finish(wait func(ctx context.Context, version int64) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,19 +103,30 @@ func (a *Applier) Stop() {
 }
 
 // WaitFor waits until Image shows the given version or a later one and the functions added with
-// Finish have returned for exactly that version. It fails with the context's error, or with the
+// Finish have returned for the given version. It fails with the context's error, or with the
 // reason why the applier ended.
 func (a *Applier) WaitFor(ctx context.Context, version int64) error {
+	if err := a.WaitShown(ctx, version); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	finish := a.finish
+	a.mu.Unlock()
+	for _, wait := range finish {
+		if err := wait(ctx, version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WaitShown is WaitFor without the functions added with Finish, so it does not wait for a disk.
+func (a *Applier) WaitShown(ctx context.Context, version int64) error {
 	for {
 		a.mu.Lock()
-		moved, err, finish := a.moved, a.err, a.finish
+		moved, err := a.moved, a.err
 		a.mu.Unlock()
 		if a.Image().Version() >= version {
-			for _, wait := range finish {
-				if err := wait(ctx, version); err != nil {
-					return err
-				}
-			}
 			return nil
 		}
 		if err != nil {
@@ -167,12 +181,10 @@ func (a *Applier) follow(ctx context.Context, store Store, watch Watcher) error 
 			continue
 		case err != nil:
 			return err
-		case batch.Revision != a.Image().Version()+1:
-			return fmt.Errorf("metadata history has revision %d after %d", batch.Revision, a.Image().Version())
 		}
-		next, delta, err := a.Image().Apply(batch)
+		next, delta, err := a.Image().Apply(gather(watch, []Batch{batch})...)
 		if err != nil {
-			return fmt.Errorf("apply metadata revision %d: %w", batch.Revision, err)
+			return fmt.Errorf("apply metadata: %w", err)
 		}
 		a.publish(ctx, next, delta)
 	}

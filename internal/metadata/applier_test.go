@@ -34,7 +34,7 @@ func openStore(t *testing.T, history int) *filestore.Store {
 func addTopic(t *testing.T, s metadata.Store, i int) int64 {
 	t.Helper()
 	id, name := [16]byte{byte(i + 1)}, fmt.Sprintf("t%d", i)
-	part := metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: make([][16]byte, 1)}
+	part := metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}
 	rev, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{
 		{Key: metadata.NameKey(name), Value: metadata.Name{Topic: name, ID: id}.Encode()},
 		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: name, Partitions: 1}.Encode()},
@@ -110,7 +110,7 @@ func TestFailedSubscriberIsLoggedAndStopsNothing(t *testing.T) {
 		return nil
 	})
 	start(t, a, s)
-	addTopic(t, s, 0)
+	wait(t, a, addTopic(t, s, 0))
 	wait(t, a, addTopic(t, s, 1))
 	if seen != 2 || logs.FilterMessageSnippet("subscriber failed").Len() != 2 {
 		t.Errorf("the next subscriber was called %d times, %d errors logged; want 2 and 2", seen, logs.Len())
@@ -132,6 +132,61 @@ func TestVersionsGrowWithoutAVisibleChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, a, rev)
+}
+
+// Changes that wait for the applier become one Image and one Delta, however many they are. A
+// waiter for any one of them is answered.
+func TestWaitingChangesBecomeOneImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const changes = 10_000
+		s := openStore(t, 0)
+		a := metadata.NewApplier(zap.NewNop())
+		release := make(chan struct{})
+		var calls []string
+		var events int
+		a.Subscribe("slow", func(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
+			calls = append(calls, fmt.Sprint(prev.Version(), next.Version()))
+			if next.Version() == 2 {
+				<-release
+			}
+			for _, c := range d.Changed {
+				events += len(c.Partitions)
+			}
+			return nil
+		})
+		var finished []int64
+		a.Finish(func(_ context.Context, version int64) error {
+			finished = append(finished, version)
+			return nil
+		})
+		first := addTopic(t, s, 0)
+		start(t, a, s)
+		addTopic(t, s, 1)
+		synctest.Wait()
+		var last int64
+		for i := range int32(changes) {
+			part := metadata.Partition{Leader: 1, LeaderEpoch: i, Replicas: []int32{1}, ISR: []int32{1}}
+			var err error
+			last, err = s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{
+				{Key: metadata.PartitionKey([16]byte{1}, 0), Value: part.Encode()}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(release)
+		wait(t, a, last-5)
+		wait(t, a, last)
+		got := a.Image().Partition(metadata.TopicPartition{Topic: [16]byte{1}})
+		if got.LeaderEpoch != changes-1 || got.Revision != last || a.Image().Version() != last {
+			t.Errorf("version %d shows %+v, want version %d", a.Image().Version(), got, last)
+		}
+		// The store keeps a part of the history only: what is beyond it comes as a difference.
+		if len(calls) > 8 || events > 8 || !slices.Equal(finished, []int64{last - 5, last}) {
+			t.Errorf("after version %d: calls %v with %d changed partitions, finished %v", first, calls, events, finished)
+		}
+		a.Stop()
+		_ = s.Close()
+	})
 }
 
 // A slow subscriber costs no memory: the missed changes arrive as one difference.

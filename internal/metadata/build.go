@@ -20,22 +20,36 @@ func Load(kvs []KV, revision int64) (*Image, error) {
 	return next, err
 }
 
-// Apply builds the image after one transaction, and the difference. The cost grows with the size of
-// the change, not of the image.
-func (m *Image) Apply(batch Batch) (*Image, *Delta, error) {
+// Apply builds the image after transactions whose revisions follow the image's without a gap, and
+// the difference. The cost grows with the size of the changes, not of the image. Of a key that
+// changes repeatedly, only the last value counts: a topic that is created and deleted again appears
+// only as a tombstone.
+func (m *Image) Apply(batches ...Batch) (*Image, *Delta, error) {
 	b := newBuilder(m)
-	for _, e := range batch.Events {
-		var err error
-		if e.Deleted {
-			err = b.remove(e.Key)
-		} else {
-			err = b.put(KV{Key: e.Key, Value: e.Value, ModRevision: batch.Revision})
+	revision := m.version
+	last := lastEvents(batches)
+	for i := range batches {
+		batch := &batches[i]
+		if batch.Revision != revision+1 {
+			return nil, nil, fmt.Errorf("metadata history has revision %d after %d", batch.Revision, revision)
 		}
-		if err != nil {
-			return nil, nil, err
+		revision = batch.Revision
+		for j, e := range batch.Events {
+			if last != nil && last[e.Key] != (place{i, j}) {
+				continue
+			}
+			var err error
+			if e.Deleted {
+				err = b.remove(e.Key)
+			} else {
+				err = b.put(KV{Key: e.Key, Value: e.Value, ModRevision: batch.Revision})
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("metadata revision %d: %w", batch.Revision, err)
+			}
 		}
 	}
-	return b.done(batch.Revision)
+	return b.done(revision)
 }
 
 // builder collects changes relative to one image.
@@ -47,6 +61,8 @@ type builder struct {
 	ids     *shardsEdit[[16]byte, *Topic]
 	deleted *shardsEdit[[16]byte, *Deleting]
 	groups  *shardsEdit[string, brokerConfig]
+	placed  *shardsEdit[BrokerTopic, *Placement]
+	tombs   map[[16]byte]*tombEdit
 	delta   Delta
 }
 
@@ -59,11 +75,18 @@ type topicEdit struct {
 	config     *brokerConfig
 }
 
+// tombEdit is a transaction's changes to the tombstone of one topic.
+type tombEdit struct {
+	record  *Deleting // nil: unchanged
+	removed bool
+	brokers map[int32]bool // true: has to confirm; false: has confirmed
+}
+
 func newBuilder(prev *Image) *builder {
 	return &builder{
 		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
-		groups: prev.groups.edit(),
+		groups: prev.groups.edit(), placed: prev.placed.edit(), tombs: map[[16]byte]*tombEdit{},
 	}
 }
 
@@ -72,6 +95,15 @@ func (b *builder) topic(id [16]byte) *topicEdit {
 	if e == nil {
 		e = &topicEdit{partitions: map[int32]*Partition{}}
 		b.topics[id] = e
+	}
+	return e
+}
+
+func (b *builder) tomb(id [16]byte) *tombEdit {
+	e := b.tombs[id]
+	if e == nil {
+		e = &tombEdit{brokers: map[int32]bool{}}
+		b.tombs[id] = e
 	}
 	return e
 }
@@ -117,10 +149,22 @@ func (b *builder) put(kv KV) error {
 	case KindDeleting:
 		var d Deleting
 		d, err = DecodeDeleting(kv)
-		b.deleted.set(k.ID, &d)
-		if b.prev.Deleting(k.ID) == nil {
-			b.delta.Tombstones = append(b.delta.Tombstones, &d)
-		}
+		e := b.tomb(k.ID)
+		e.record, e.removed = &d, false
+	case KindDeletingBroker:
+		_, err = decode[header](kv)
+		b.tomb(k.ID).brokers[k.Broker] = true
+	case KindLiveness:
+		var state BrokerState
+		state, err = DecodeState(kv)
+		b.setLiveness(k.Broker, &stateAt{state, kv.ModRevision})
+	case KindPlacement:
+		var p Placement
+		p, err = DecodePlacement(kv)
+		b.placed.set(BrokerTopic{k.Broker, k.ID}, &p)
+		b.delta.Placements = append(b.delta.Placements, BrokerTopic{k.Broker, k.ID})
+	case KindGone:
+		_, err = DecodeGone(kv)
 	}
 	return err
 }
@@ -151,12 +195,32 @@ func (b *builder) remove(key string) error {
 			b.delta.GroupConfigs = append(b.delta.GroupConfigs, k.Name)
 		}
 	case KindDeleting:
-		if b.prev.Deleting(k.ID) != nil {
-			b.deleted.delete(k.ID)
-			b.delta.Forgotten = append(b.delta.Forgotten, k.ID)
+		b.tomb(k.ID).removed = true
+	case KindDeletingBroker:
+		b.tomb(k.ID).brokers[k.Broker] = false
+	case KindLiveness:
+		b.setLiveness(k.Broker, nil)
+	case KindPlacement:
+		if at := (BrokerTopic{k.Broker, k.ID}); b.placed.shard(at)[at] != nil {
+			b.placed.delete(at)
+			b.delta.Placements = append(b.delta.Placements, at)
 		}
 	}
 	return nil
+}
+
+func (b *builder) setLiveness(id int32, l *stateAt) {
+	next := maps.Clone(b.next.liveness)
+	if next == nil {
+		next = map[int32]stateAt{}
+	}
+	if l == nil {
+		delete(next, id)
+	} else {
+		next[id] = *l
+	}
+	b.next.liveness = next
+	b.delta.Liveness = append(b.delta.Liveness, id)
 }
 
 func (b *builder) putBroker(kv KV) error {
@@ -196,8 +260,13 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 			return nil, nil, err
 		}
 	}
+	for _, id := range sortIDs(maps.Keys(b.tombs)) {
+		if err := b.applyTomb(id, b.tombs[id]); err != nil {
+			return nil, nil, err
+		}
+	}
 	next := b.next
-	next.version = revision
+	next.version, next.placed = revision, b.placed.done()
 	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
 	if next.topics.len() != next.byID.len() {
 		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(),
@@ -206,9 +275,43 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	if len(b.delta.Created) > 0 || len(b.delta.Deleted) > 0 {
 		next.sorted = new(sortedNames)
 	}
-	slices.Sort(b.delta.BrokerConfigs)
-	slices.Sort(b.delta.GroupConfigs)
+	b.delta.sort()
 	return &next, &b.delta, nil
+}
+
+// applyTomb applies the changes to a tombstone. A broker that has to confirm the deletion of a
+// topic without a tombstone is an error: the store is damaged or incomplete.
+func (b *builder) applyTomb(id [16]byte, e *tombEdit) error {
+	prev := b.prev.Deleting(id)
+	waiting := map[int32]bool{}
+	if prev != nil {
+		for _, broker := range prev.Brokers {
+			waiting[broker] = true
+		}
+	}
+	for broker, waits := range e.brokers {
+		waiting[broker] = waits
+	}
+	maps.DeleteFunc(waiting, func(_ int32, waits bool) bool { return !waits })
+	gone := e.removed || prev == nil && e.record == nil
+	switch {
+	case gone && len(waiting) > 0:
+		return fmt.Errorf("topic %s has no tombstone, but brokers have not confirmed its deletion", FormatID(id))
+	case gone && prev != nil:
+		b.deleted.delete(id)
+		b.delta.Forgotten = append(b.delta.Forgotten, id)
+		return nil
+	case gone:
+		return nil
+	}
+	next := cmp.Or(e.record, prev)
+	copied := *next
+	copied.Brokers = slices.Sorted(maps.Keys(waiting))
+	b.deleted.set(id, &copied)
+	if prev == nil {
+		b.delta.Tombstones = append(b.delta.Tombstones, &copied)
+	}
+	return nil
 }
 
 func (b *builder) applyTopic(id [16]byte, e *topicEdit) error {

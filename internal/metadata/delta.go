@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -15,6 +16,12 @@ type Delta struct {
 	// anymore.
 	Tombstones []*Deleting
 	Forgotten  [][16]byte
+	// Placements lists the brokers and topics whose placements changed, sorted. The images have the
+	// placements of deleted topics until the broker has removed its logs.
+	Placements []BrokerTopic
+	// Liveness lists the brokers whose liveness was written, sorted. The revision changes even if
+	// the state does not.
+	Liveness []int32
 	// BrokerConfigs lists the brokers whose dynamic configs changed, sorted. DefaultBroker stands
 	// for the configs common to all.
 	BrokerConfigs []int32
@@ -40,13 +47,26 @@ type TopicChange struct {
 // visible change.
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
-		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Brokers && !d.Cluster
+		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 &&
+		len(d.Placements) == 0 && len(d.Liveness) == 0 && !d.Brokers && !d.Cluster
+}
+
+// sort puts the lists that the builder filled in the order of events into their own order. Topics
+// are sorted already.
+func (d *Delta) sort() {
+	byID := func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) }
+	slices.SortFunc(d.Tombstones, func(a, b *Deleting) int { return byID(a.ID, b.ID) })
+	slices.SortFunc(d.Forgotten, byID)
+	slices.Sort(d.BrokerConfigs)
+	slices.Sort(d.GroupConfigs)
+	slices.Sort(d.Liveness)
+	slices.SortFunc(d.Placements, compareBrokerTopics)
 }
 
 // Diff compares two complete images, by the revisions of their parts. It is for an applier that has
 // missed part of the history.
 func Diff(prev, next *Image) *Delta {
-	d := &Delta{Cluster: prev.cluster != next.cluster, Brokers: !slices.Equal(prev.brokers, next.brokers)}
+	d := &Delta{Cluster: prev.cluster != next.cluster, Brokers: !slices.EqualFunc(prev.brokers, next.brokers, sameRegistration)}
 	for _, id := range sortedIDs(prev.byID.all(), next.byID.all()) {
 		p, n := prev.TopicByID(id), next.TopicByID(id)
 		switch {
@@ -85,7 +105,38 @@ func Diff(prev, next *Image) *Delta {
 		}
 	}
 	d.GroupConfigs = slices.Sorted(maps.Keys(groups))
+	d.diffBrokers(prev, next)
 	return d
+}
+
+// diffBrokers adds the differences of liveness and placements.
+func (d *Delta) diffBrokers(prev, next *Image) {
+	brokers := map[int32]bool{}
+	for _, all := range []map[int32]stateAt{prev.liveness, next.liveness} {
+		for id := range all {
+			if prev.liveness[id].revision != next.liveness[id].revision {
+				brokers[id] = true
+			}
+		}
+	}
+	d.Liveness = slices.Sorted(maps.Keys(brokers))
+	placed := map[BrokerTopic]bool{}
+	for _, all := range []func(func(BrokerTopic, *Placement) bool){prev.placed.all(), next.placed.all()} {
+		for at := range all {
+			p, _ := prev.placed.get(at)
+			n, _ := next.placed.get(at)
+			if p == nil || n == nil || p.rev != n.rev {
+				placed[at] = true
+			}
+		}
+	}
+	d.Placements = slices.SortedFunc(maps.Keys(placed), compareBrokerTopics)
+}
+
+func sameRegistration(a, b Broker) bool { return a.ID == b.ID && a.Epoch == b.Epoch }
+
+func compareBrokerTopics(a, b BrokerTopic) int {
+	return cmp.Or(cmp.Compare(a.Broker, b.Broker), bytes.Compare(a.Topic[:], b.Topic[:]))
 }
 
 // change adds a topic that exists before and after, if it differs.

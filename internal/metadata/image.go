@@ -19,6 +19,8 @@ type Image struct {
 	configs  map[int32]brokerConfig
 	groups   shards[string, brokerConfig]
 	deleting shards[[16]byte, *Deleting]
+	liveness map[int32]stateAt
+	placed   shards[BrokerTopic, *Placement]
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.
 	sorted *sortedNames
@@ -28,6 +30,18 @@ type Image struct {
 type brokerConfig struct {
 	set      map[string]string
 	revision int64
+}
+
+// stateAt is a broker's state and the revision that last wrote it.
+type stateAt struct {
+	state    BrokerState
+	revision int64
+}
+
+// BrokerTopic names a broker's replicas of one incarnation of a topic.
+type BrokerTopic struct {
+	Broker int32
+	Topic  [16]byte
 }
 
 type sortedNames struct {
@@ -46,6 +60,9 @@ func (m *Image) ClusterID() string { return m.cluster.ID }
 
 // FeatureLevel returns the agreed feature level of the metadata.
 func (m *Image) FeatureLevel() int32 { return m.cluster.FeatureLevel }
+
+// Generation returns the generation of the cluster's metadata; see Cluster.
+func (m *Image) Generation() [16]byte { return m.cluster.Generation }
 
 // Topic returns the topic with a name, or nil.
 func (m *Image) Topic(name string) *Topic {
@@ -109,6 +126,38 @@ func (m *Image) Broker(id int32) (Broker, bool) {
 		return Broker{}, false
 	}
 	return m.brokers[i], true
+}
+
+// Liveness returns a broker's liveness and the revision that last wrote it. A broker without any is
+// fenced, at revision 0.
+func (m *Image) Liveness(id int32) (Liveness, int64) {
+	l := m.liveness[id]
+	return l.state.Liveness, l.revision
+}
+
+// State returns a broker's state and the revision that last wrote it. Its slices must not be
+// modified. A broker without any is fenced, at revision 0.
+func (m *Image) State(id int32) (BrokerState, int64) {
+	l := m.liveness[id]
+	return l.state, l.revision
+}
+
+// Placement returns the log directory of a broker's replica of a partition, false if the broker has
+// not recorded one. A replica that was removed, or whose topic was deleted, may still have one.
+func (m *Image) Placement(broker int32, tp TopicPartition) ([16]byte, bool) {
+	p, _ := m.placed.get(BrokerTopic{broker, tp.Topic})
+	return p.Dir(tp.Partition)
+}
+
+// Placements iterates over the topics of which a broker has recorded replicas, in no order.
+func (m *Image) Placements(broker int32) iter.Seq[[16]byte] {
+	return func(yield func([16]byte) bool) {
+		for at := range m.placed.all() {
+			if at.Broker == broker && !yield(at.Topic) {
+				return
+			}
+		}
+	}
 }
 
 // BrokerConfig returns the dynamic configs of one broker, or with DefaultBroker those common to

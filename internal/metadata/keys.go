@@ -12,19 +12,31 @@ import (
 //
 //	/cluster                    Cluster
 //	/producer-ids               ProducerIDs: the next block
-//	/brokers/<broker>           Broker
+//	/brokers/<broker>           Broker: its revision is the broker epoch; written by registration only
+//	/liveness/<broker>          BrokerState; written by the controller only
+//	/placements/<broker>/<id>   Placement: the log directory of each of the broker's replicas of
+//	                            a topic; written by that broker only, so that the brokers of a
+//	                            partition never conflict
 //	/names/<name>               Name: the topic with that name
 //	/topics/<id>                TopicRecord
-//	/partitions/<id>/<n>        Partition
+//	/partitions/<id>/<n>        Partition: written by the controller, and by the leader (ISR and
+//	                            ELR only)
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
-//	/deleting/<id>              Deleting: stays until the topic's logs are removed
+//	/deleting/<id>              Deleting: stays until no broker has to confirm
+//	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
+//	                            the key when it has
+//	/gone/<member>              Gone: a member that was unregistered and must not come back;
+//	                            16 hexadecimal digits
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"
 
 	BrokerPrefix       = "/brokers/"
+	LivenessPrefix     = "/liveness/"
+	PlacementPrefix    = "/placements/"
+	GonePrefix         = "/gone/"
 	NamePrefix         = "/names/"
 	TopicPrefix        = "/topics/"
 	PartitionPrefix    = "/partitions/"
@@ -41,6 +53,17 @@ const DefaultBroker int32 = -1
 
 // BrokerKey returns the key of a broker's registration.
 func BrokerKey(id int32) string { return BrokerPrefix + strconv.Itoa(int(id)) }
+
+// LivenessKey returns the key of a broker's liveness.
+func LivenessKey(id int32) string { return LivenessPrefix + strconv.Itoa(int(id)) }
+
+// PlacementKey returns the key of the log directories of a broker's replicas of a topic.
+func PlacementKey(broker int32, topic [16]byte) string {
+	return PlacementPrefix + strconv.Itoa(int(broker)) + "/" + FormatID(topic)
+}
+
+// GoneKey returns the key of an unregistered member.
+func GoneKey(member uint64) string { return GonePrefix + formatMember(member) }
 
 // NameKey returns the key that guards a topic's name; colliding names share it.
 func NameKey(topic string) string { return NamePrefix + strings.ReplaceAll(topic, ".", "_") }
@@ -72,10 +95,16 @@ func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEs
 // DeletingKey returns the key of a deleted topic's tombstone.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
+// DeletingBrokerKey returns the key that a broker deletes when it has removed its logs of a deleted
+// topic.
+func DeletingBrokerKey(id [16]byte, broker int32) string {
+	return DeletingKey(id) + "/" + strconv.Itoa(int(broker))
+}
+
 // KeyKind is the family that a key belongs to.
 type KeyKind uint8
 
-// The families of keys, in the order of the table above.
+// The families of keys.
 const (
 	KindCluster KeyKind = iota + 1
 	KindProducerIDs
@@ -87,6 +116,10 @@ const (
 	KindBrokerConfig
 	KindDeleting
 	KindGroupConfig
+	KindLiveness
+	KindPlacement
+	KindDeletingBroker
+	KindGone
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -95,6 +128,7 @@ type Key struct {
 	ID        [16]byte // topic
 	Partition int32
 	Broker    int32
+	Member    uint64
 	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group
 }
 
@@ -131,6 +165,14 @@ func (k Key) String() string {
 		return DeletingKey(k.ID)
 	case KindGroupConfig:
 		return GroupConfigKey(k.Name)
+	case KindLiveness:
+		return LivenessKey(k.Broker)
+	case KindPlacement:
+		return PlacementKey(k.Broker, k.ID)
+	case KindDeletingBroker:
+		return DeletingBrokerKey(k.ID, k.Broker)
+	case KindGone:
+		return GoneKey(k.Member)
 	}
 	return ""
 }
@@ -148,6 +190,14 @@ func parseKey(s string) (Key, bool) {
 		id, ok := parseInt32(rest)
 		return Key{Kind: KindBroker, Broker: id}, ok
 	}
+	if rest, ok := strings.CutPrefix(s, LivenessPrefix); ok {
+		id, ok := parseInt32(rest)
+		return Key{Kind: KindLiveness, Broker: id}, ok
+	}
+	if rest, ok := strings.CutPrefix(s, GonePrefix); ok {
+		member, ok := parseMember(rest)
+		return Key{Kind: KindGone, Member: member}, ok
+	}
 	if rest, ok := strings.CutPrefix(s, BrokerConfigPrefix); ok {
 		id, ok := parseInt32(rest)
 		return Key{Kind: KindBrokerConfig, Broker: id}, ok
@@ -160,15 +210,31 @@ func parseKey(s string) (Key, bool) {
 		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")
 	}
 	if rest, ok := strings.CutPrefix(s, PartitionPrefix); ok {
-		idText, number, ok := strings.Cut(rest, "/")
-		if !ok {
-			return Key{}, false
-		}
+		id, n, ok := parseIDAndNumber(rest)
+		return Key{Kind: KindPartition, ID: id, Partition: n}, ok
+	}
+	if rest, ok := strings.CutPrefix(s, PlacementPrefix); ok {
+		number, idText, ok := strings.Cut(rest, "/")
+		n, isNumber := parseInt32(number)
 		id, err := ParseID(idText)
-		n, ok := parseInt32(number)
-		return Key{Kind: KindPartition, ID: id, Partition: n}, ok && err == nil
+		return Key{Kind: KindPlacement, ID: id, Broker: n}, ok && isNumber && err == nil
+	}
+	if rest, ok := strings.CutPrefix(s, DeletingPrefix); ok && strings.Contains(rest, "/") {
+		id, n, ok := parseIDAndNumber(rest)
+		return Key{Kind: KindDeletingBroker, ID: id, Broker: n}, ok
 	}
 	return parseIDKey(s)
+}
+
+// parseIDAndNumber parses what follows the family in a key of the form <id>/<n>.
+func parseIDAndNumber(s string) (id [16]byte, n int32, ok bool) {
+	idText, number, ok := strings.Cut(s, "/")
+	if !ok {
+		return id, 0, false
+	}
+	id, err := ParseID(idText)
+	n, ok = parseInt32(number)
+	return id, n, ok && err == nil
 }
 
 // parseIDKey parses keys that end with a topic id.
@@ -188,4 +254,13 @@ func parseIDKey(s string) (Key, bool) {
 func parseInt32(s string) (int32, bool) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	return int32(n), err == nil && n >= 0
+}
+
+// formatMember returns the text of a member id.
+func formatMember(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// parseMember is the inverse of formatMember.
+func parseMember(s string) (uint64, bool) {
+	id, err := strconv.ParseUint(s, 16, 64)
+	return id, err == nil && formatMember(id) == s
 }

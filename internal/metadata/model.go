@@ -1,9 +1,15 @@
 package metadata
 
+import "slices"
+
 // Cluster is the data of the cluster as a whole.
 type Cluster struct {
 	// ID is the permanent cluster id: 22 characters of base64, as in Kafka.
 	ID string
+	// Generation is new when the cluster is created and whenever its metadata is restored from a
+	// backup. Nodes of different generations do not talk to each other: after a restore, epochs
+	// and revisions are used a second time.
+	Generation [16]byte
 	// FeatureLevel is the highest feature level of the metadata on which all members have agreed;
 	// see MaxFeatureLevel.
 	FeatureLevel int32
@@ -13,15 +19,126 @@ type Cluster struct {
 // store with a higher level.
 const MaxFeatureLevel int32 = 1
 
-// Broker is one registered broker.
+// Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {
 	ID int32
+	// Member is the id of the broker's metadata directory in the metadata quorum; 0 for a broker
+	// with a metadata store of its own.
+	Member uint64
+	// Former are members of the directories with which this broker registered before, the newest
+	// first; at most MaxFormer are kept. One of them may still vote: see package membership.
+	Former []uint64
 	// Incarnation is new with every start of the broker process.
 	Incarnation [16]byte
+	// Dirs are the broker's log directories.
+	Dirs []BrokerDir
+	// Listeners are the addresses at which clients reach the broker.
+	Listeners []Endpoint
 	// Rack is broker.rack, empty if it is not set.
 	Rack string
-	// Epoch is the revision of the registration: it grows with every start.
+	// Features are the feature levels that the broker supports.
+	Features Features
+	// Epoch is the broker epoch, the revision of the registration: it grows with every start.
 	Epoch int64
+}
+
+// MaxFormer bounds Broker.Former.
+const MaxFormer = 8
+
+// BrokerDir is a log directory of a broker.
+type BrokerDir struct {
+	ID [16]byte
+	// Format is the version of the directory's files.
+	Format int32
+	// CheckpointSequence is the number of the directory's checkpoint when the broker registered. It
+	// grows with every start, so a smaller one belongs to an older copy of the directory.
+	CheckpointSequence uint64
+	// Offline reports that the broker registered without the directory, although it has replicas
+	// there. The entry keeps what is known of it.
+	Offline bool
+}
+
+// Endpoint is the address of a listener.
+type Endpoint struct {
+	Listener string // its name in the configuration
+	Host     string
+	Port     int32
+}
+
+// Features is a range of feature levels, both ends included.
+type Features struct{ Min, Max int32 }
+
+// Dir returns the broker's log directory with an id, false if it has no such directory.
+func (b *Broker) Dir(id [16]byte) (BrokerDir, bool) {
+	for _, d := range b.Dirs {
+		if d.ID == id {
+			return d, true
+		}
+	}
+	return BrokerDir{}, false
+}
+
+// Endpoint returns the address of a listener, false if the broker has no listener of that name.
+func (b *Broker) Endpoint(listener string) (Endpoint, bool) {
+	for _, e := range b.Listeners {
+		if e.Listener == listener {
+			return e, true
+		}
+	}
+	return Endpoint{}, false
+}
+
+// BrokerState is what the controller has decided about a broker.
+type BrokerState struct {
+	Liveness Liveness
+	// Incarnation is the broker process to which the state applies. While a process registers, it
+	// differs from the registered one, of which nothing is accepted any longer.
+	Incarnation [16]byte
+	// FailedDirs are the log directories that the process has reported as failed, and Damaged its
+	// damaged logs. They are not electable and join no ISR until the next registration.
+	FailedDirs [][16]byte
+	Damaged    []TopicPartition
+}
+
+// Equal reports whether two states are the same.
+func (s *BrokerState) Equal(o *BrokerState) bool {
+	return s.Liveness == o.Liveness && s.Incarnation == o.Incarnation && slices.Equal(s.FailedDirs, o.FailedDirs) &&
+		slices.Equal(s.Damaged, o.Damaged)
+}
+
+// Failed reports whether a log directory has failed.
+func (s *BrokerState) Failed(dir [16]byte) bool { return slices.Contains(s.FailedDirs, dir) }
+
+// Liveness is whether a broker takes part in the cluster. Its zero value is Fenced.
+type Liveness uint8
+
+// The states of a broker.
+const (
+	// Fenced: the broker's session has ended. It leads nothing and leaves every ISR.
+	Fenced Liveness = iota
+	// Starting: the broker registers, or has registered and does not yet follow the metadata. It
+	// leads nothing and joins no ISR, but stays in those of which it was a member.
+	Starting
+	// Active: the broker may lead partitions and join an ISR.
+	Active
+	// Draining: the broker is about to stop. It gets no leadership and joins no ISR.
+	Draining
+	// Drained: the broker may stop. It leads nothing that another broker could lead, and has left
+	// every ISR that has another member.
+	Drained
+)
+
+var livenessNames = [...]string{Fenced: "fenced", Starting: "starting", Active: "active", Draining: "draining", Drained: "drained"}
+
+// Serves reports whether clients are sent to the broker: it is active or draining.
+func (l Liveness) Serves() bool { return l == Active || l == Draining }
+
+// String returns the name of the state, as it is stored.
+func (l Liveness) String() string {
+	if int(l) < len(livenessNames) {
+		return livenessNames[l]
+	}
+	return "unknown"
 }
 
 // Topic is one topic. It and everything that it refers to is immutable.
@@ -43,7 +160,7 @@ type Topic struct {
 
 // Partition is one partition of a topic. It is immutable.
 type Partition struct {
-	// Leader is a broker id, -1 for none.
+	// Leader is a broker id of the ISR, -1 for none.
 	Leader int32
 	// LeaderEpoch grows whenever the leader changes or loses records (I9).
 	LeaderEpoch int32
@@ -51,24 +168,64 @@ type Partition struct {
 	Replicas []int32
 	// ISR is the subset of Replicas that is in sync.
 	ISR []int32
-	// Dirs has the log directory id of each replica, in the order of Replicas; all zero for a
-	// replica that has no directory yet.
-	Dirs [][16]byte
+	// ELR are the eligible leader replicas (KIP-966): they left the ISR when it became smaller than
+	// min.insync.replicas, and have every record below the high watermark, which stands still
+	// while there are any. No member of the ISR is in it.
+	ELR []int32
+	// Last is the replica with which the last member left ISR and ELR. It is zero if one of them
+	// has a member.
+	Last LastReplica
+	// Adding and Removing are the replicas that a reassignment in progress adds and removes.
+	// Replicas contains both.
+	Adding, Removing []int32
+	// Unclean is the newest leader epoch that began with an unclean election: records that were
+	// acknowledged may be missing in it. 0 if there was none; epoch 0 always begins cleanly.
+	Unclean int32
+	// AckRule is the rule by which appends with acks=all are acknowledged.
+	AckRule AckRule
 	// PartitionEpoch grows with every change of this partition.
 	PartitionEpoch int32
 	// Revision is the revision that last changed this partition.
 	Revision int64
 }
 
-// Dir returns the log directory id of a broker's replica. ok is false if the broker has no replica;
-// the id is zero if the replica has no directory yet.
-func (p *Partition) Dir(broker int32) (dir [16]byte, ok bool) {
-	for i, r := range p.Replicas {
-		if r == broker {
-			return p.Dirs[i], true
-		}
+// LastReplica names a replica. The zero value names none: the id of a log directory is never zero.
+type LastReplica struct {
+	Broker int32
+	Dir    [16]byte
+	// Lossy reports that the replica may have lost records that it had acknowledged, as its
+	// durability profile allows after a power failure.
+	Lossy bool
+}
+
+// IsZero reports whether no replica is named.
+func (l LastReplica) IsZero() bool { return l == LastReplica{} }
+
+// AckRule tells how many replicas must have a record before it is acknowledged with acks=all.
+type AckRule uint8
+
+// AckISR requires every member of the ISR. There is no other rule yet.
+const AckISR AckRule = 0
+
+// HasReplica reports whether a broker has a replica of the partition.
+func (p *Partition) HasReplica(broker int32) bool { return slices.Contains(p.Replicas, broker) }
+
+// Reassigning reports whether a reassignment is in progress.
+func (p *Partition) Reassigning() bool { return len(p.Adding)+len(p.Removing) > 0 }
+
+// Target returns the replicas that the partition has after the reassignment in progress, and Former
+// those that it had before. Both are in order of preference, and all replicas without one.
+func (p *Partition) Target() []int32 { return without(p.Replicas, p.Removing) }
+
+// Former returns the replicas without those that the reassignment in progress adds; see Target.
+func (p *Partition) Former() []int32 { return without(p.Replicas, p.Adding) }
+
+// without returns the members of a that are not in b.
+func without(a, b []int32) []int32 {
+	if len(b) == 0 {
+		return a
 	}
-	return dir, false
+	return slices.DeleteFunc(slices.Clone(a), func(x int32) bool { return slices.Contains(b, x) })
 }
 
 // Deleting is the tombstone of a topic whose logs may still be on a disk.
@@ -76,7 +233,15 @@ type Deleting struct {
 	ID         [16]byte
 	Name       string
 	Partitions int32 // their former number
+	// Brokers are those that have not removed their logs yet, ascending. The tombstone is removed
+	// with the last of them.
+	Brokers []int32
+	// Revision is that of the deletion, with which the keys of all these brokers were written.
+	Revision int64
 }
+
+// Waits reports whether a broker has not removed its logs of the topic yet.
+func (d *Deleting) Waits(broker int32) bool { return slices.Contains(d.Brokers, broker) }
 
 // TopicPartition names a partition of one incarnation of a topic.
 type TopicPartition struct {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 )
 
-// Values are JSON objects with a version, {"v":1,...}: they change rarely, and an operator can read
-// them. Decoders refuse newer versions, and fields that their version does not have.
+// Most values are JSON objects with a version, {"v":1,...}: they change rarely, and an operator can
+// read them. Those of partitions and placements, of which there are many, are binary (partition.go,
+// placement.go) and begin with a byte of the same version. Decoders refuse newer versions, and
+// fields that their version does not have.
 const valueVersion = 1
 
 // current is the header of the values that this version writes.
@@ -43,18 +45,13 @@ type header struct {
 type clusterJSON struct {
 	header
 	ID           string `json:"id"`
+	Generation   string `json:"generation"`
 	FeatureLevel int32  `json:"featureLevel"`
 }
 
 type producerIDsJSON struct {
 	header
 	ProducerIDs
-}
-
-type brokerJSON struct {
-	header
-	Incarnation string `json:"incarnation"`
-	Rack        string `json:"rack,omitempty"`
 }
 
 type nameJSON struct {
@@ -66,16 +63,6 @@ type nameJSON struct {
 type topicJSON struct {
 	header
 	TopicRecord
-}
-
-type partitionJSON struct {
-	header
-	Leader         int32    `json:"leader"`
-	LeaderEpoch    int32    `json:"leaderEpoch"`
-	PartitionEpoch int32    `json:"partitionEpoch"`
-	Replicas       []int32  `json:"replicas"`
-	ISR            []int32  `json:"isr"`
-	Dirs           []string `json:"dirs"` // "" for a replica that has no directory yet
 }
 
 type configsJSON struct {
@@ -91,20 +78,27 @@ type deletingJSON struct {
 
 // Encode returns the value of ClusterKey.
 func (c Cluster) Encode() []byte {
-	return encode(clusterJSON{header: current, ID: c.ID, FeatureLevel: c.FeatureLevel})
+	return encode(clusterJSON{header: current, ID: c.ID, Generation: FormatID(c.Generation), FeatureLevel: c.FeatureLevel})
 }
 
 // DecodeCluster is the inverse of Cluster.Encode.
 func DecodeCluster(kv KV) (Cluster, error) {
 	w, err := decode[clusterJSON](kv)
-	if err == nil && w.ID == "" {
-		err = invalid(kv, "no cluster id")
+	if err != nil {
+		return Cluster{}, err
 	}
-	if err == nil && w.FeatureLevel > MaxFeatureLevel {
-		err = fmt.Errorf("feature level %d, this version of chronik knows levels up to %d: %w", w.FeatureLevel, MaxFeatureLevel,
-			ErrNewerVersion)
+	if w.FeatureLevel > MaxFeatureLevel {
+		return Cluster{}, fmt.Errorf("feature level %d, this version of chronik knows levels up to %d: %w", w.FeatureLevel,
+			MaxFeatureLevel, ErrNewerVersion)
 	}
-	return Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel}, err
+	if w.ID == "" {
+		return Cluster{}, invalid(kv, "no cluster id")
+	}
+	c := Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel}
+	if c.Generation, err = ParseID(w.Generation); err != nil {
+		return Cluster{}, invalid(kv, err.Error())
+	}
+	return c, nil
 }
 
 // Encode returns the value of ProducerIDsKey.
@@ -119,29 +113,6 @@ func DecodeProducerIDs(kv KV) (ProducerIDs, error) {
 		err = invalid(kv, "negative producer id")
 	}
 	return w.ProducerIDs, err
-}
-
-// Encode returns the value of BrokerKey, without ID and Epoch, which are in the key and the
-// revision.
-func (b Broker) Encode() []byte {
-	return encode(brokerJSON{header: current, Incarnation: FormatID(b.Incarnation), Rack: b.Rack})
-}
-
-// DecodeBroker is the inverse of Broker.Encode.
-func DecodeBroker(kv KV) (Broker, error) {
-	k, err := keyOf(kv, KindBroker)
-	if err != nil {
-		return Broker{}, err
-	}
-	w, err := decode[brokerJSON](kv)
-	if err != nil {
-		return Broker{}, err
-	}
-	b := Broker{ID: k.Broker, Rack: w.Rack, Epoch: kv.ModRevision}
-	if b.Incarnation, err = ParseID(w.Incarnation); err != nil {
-		return Broker{}, invalid(kv, err.Error())
-	}
-	return b, nil
 }
 
 // Encode returns the value of NameKey.
@@ -209,78 +180,7 @@ func DecodeDeleting(kv KV) (Deleting, error) {
 	if err == nil && (w.Name == "" || w.Partitions < 1) {
 		err = invalid(kv, "a deleted topic must have a name and at least one partition")
 	}
-	return Deleting{ID: k.ID, Name: w.Name, Partitions: w.Partitions}, err
-}
-
-// Encode returns the value of PartitionKey.
-func (p Partition) Encode() []byte {
-	w := partitionJSON{
-		header: current, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch,
-		Replicas: p.Replicas, ISR: p.ISR, Dirs: make([]string, len(p.Dirs)),
-	}
-	for i, d := range p.Dirs {
-		if d != [16]byte{} {
-			w.Dirs[i] = FormatID(d)
-		}
-	}
-	return encode(w)
-}
-
-// DecodePartition is the inverse of Partition.Encode.
-func DecodePartition(kv KV) (Partition, error) {
-	w, err := decode[partitionJSON](kv)
-	if err != nil {
-		return Partition{}, err
-	}
-	p := Partition{
-		Leader: w.Leader, LeaderEpoch: w.LeaderEpoch, PartitionEpoch: w.PartitionEpoch,
-		Replicas: w.Replicas, ISR: w.ISR, Dirs: make([][16]byte, len(w.Dirs)), Revision: kv.ModRevision,
-	}
-	for i, d := range w.Dirs {
-		if d == "" {
-			continue
-		}
-		if p.Dirs[i], err = ParseID(d); err != nil {
-			return Partition{}, invalid(kv, err.Error())
-		}
-	}
-	if msg := p.check(); msg != "" {
-		return Partition{}, invalid(kv, msg)
-	}
-	return p, nil
-}
-
-// check returns why a partition's state is invalid, or an empty string.
-func (p *Partition) check() string {
-	if len(p.Replicas) == 0 || len(p.Dirs) != len(p.Replicas) {
-		return "a partition must have at least one replica, and one directory for each"
-	}
-	if p.LeaderEpoch < 0 || p.PartitionEpoch < 0 || p.Leader < -1 {
-		return "negative epoch or leader"
-	}
-	for i, r := range p.Replicas {
-		if r < 0 || contains(p.Replicas[:i], r) {
-			return "a replica is negative or duplicate"
-		}
-	}
-	for i, r := range p.ISR {
-		if !contains(p.Replicas, r) || contains(p.ISR[:i], r) {
-			return "an in-sync replica is duplicate or not a replica"
-		}
-	}
-	if p.Leader >= 0 && !contains(p.Replicas, p.Leader) {
-		return "the leader is not a replica"
-	}
-	return ""
-}
-
-func contains(list []int32, x int32) bool {
-	for _, y := range list {
-		if x == y {
-			return true
-		}
-	}
-	return false
+	return Deleting{ID: k.ID, Name: w.Name, Partitions: w.Partitions, Revision: kv.ModRevision}, err
 }
 
 // encode encodes one of the structs above. JSON can encode all of them, because they contain only
@@ -303,8 +203,7 @@ func decode[T any](kv KV) (T, error) {
 		return v, invalid(kv, err.Error())
 	}
 	if head.V > valueVersion {
-		return v, fmt.Errorf("value of %s has version %d, this version of chronik knows versions up to %d: %w",
-			kv.Key, head.V, valueVersion, ErrNewerVersion)
+		return v, newerVersion(kv, head.V)
 	}
 	if head.V < 1 {
 		return v, invalid(kv, "no version")
@@ -315,6 +214,11 @@ func decode[T any](kv KV) (T, error) {
 		return v, invalid(kv, err.Error())
 	}
 	return v, nil
+}
+
+func newerVersion(kv KV, v int) error {
+	return fmt.Errorf("value of %s has version %d, this version of chronik knows versions up to %d: %w",
+		kv.Key, v, valueVersion, ErrNewerVersion)
 }
 
 func invalid(kv KV, msg string) error {

@@ -5,7 +5,8 @@ package metrics
 // metric.
 func advice() map[string]string {
 	all := make(map[string]string)
-	for _, part := range []map[string]string{commitAdvice(), dirAdvice(), cleanupAdvice(), requestAdvice(), partitionAdvice()} {
+	for _, part := range []map[string]string{commitAdvice(), dirAdvice(), cleanupAdvice(), requestAdvice(), partitionAdvice(),
+		clusterAdvice()} {
 		for name, text := range part {
 			all[name] = text
 		}
@@ -104,9 +105,38 @@ func partitionAdvice() map[string]string {
 		nameGroupShards:     "Not `active` for long: the log reports why a shard cannot be loaded.",
 		nameGroupLag:        "Grows: consumers are slower than producers, or do not commit.",
 		nameGroupTopicLag:   "See `chronik_group_lag_records`.",
-		nameGroupLagOmitted: "Not 0: some lags are not exported; use `kafka-consumer-groups` for the others.",
+		nameGroupLagOmitted: "Not 0: some lags are not exported; `kafka-consumer-groups` shows all of them.",
 		nameBuild:           "",
 		nameReady:           "0: `/readyz` reports the reason.",
 		nameFindings:        "`bad` or `warn` is not 0: `chronikctl doctor` reports what is wrong, where, and what to do ([operations.md](operations.md) lists the checks). A `note` needs no action.",
+	}
+}
+
+func clusterAdvice() map[string]string {
+	return map[string]string{
+		nameMetaTerm:    "Grows often: the metadata leader changes; its disk or the network between the brokers is too slow for `metadata.election.ms`.",
+		nameMetaCommit:  "Differs between brokers for long: one of them does not receive the metadata.",
+		nameMetaApplied: "Differs between brokers for long: one of them works with outdated metadata.",
+		nameMetaLeader:  "The sum over all brokers is 0 for 10 s: there is no quorum. Start the brokers that are down, or repair the network between them.",
+		nameLeaseAge:    "Above 2 s: the controller does not hear this broker, or the broker does not hear the controller. At `broker.session.timeout.ms` the broker is fenced.",
+		nameBrokers:     "`fenced` is not 0: these brokers are down or cannot reach the controller; `chronikctl cluster describe` names them.",
+		nameLeaderless:  "Not 0: nothing can be written to or read from these partitions; `chronikctl topic describe` reports why.",
+		nameISRSize:     "Partitions with a small size lose their redundancy: a follower is down or too slow.",
+		nameEligible:    "Not 0: fewer replicas than `min.insync.replicas` are in sync, and the high watermark stands still. Restore the followers.",
+		nameHasLeader:   "0 for 10 s: the cluster has no metadata leader, or this broker cannot reach it; `chronikctl cluster health` names the voters that it cannot reach.",
+		nameVoters:      "Less than the entries of `cluster.seeds`, or even: the metadata survive fewer failures.",
+		nameSkew:        "More than 2 s in either direction: synchronize the clocks of the machines. Retention by time uses them.",
+		nameMoving:      "Does not return to 0: a reassignment does not advance; `kafka-reassign-partitions --verify` shows which.",
+		nameLagRecords:  "Does not fall: the follower copies more slowly than producers write, or not at all. Compare its disk and network with those of other brokers.",
+		nameLagSeconds:  "At `replica.lag.time.max.ms` the follower leaves the ISR.",
+		nameStopped:     "Not 0: `chronikctl cluster health` of this broker names the partitions, and what to do.",
+		nameStreamConns: "Grows steadily: connections between brokers break; the log of this broker has the reasons.",
+		nameStreamFrame: "Compare with the bytes: small frames mean many small produce requests.",
+		nameStreamBytes: "The network and disk load of replication. `sent` is the sum for all followers.",
+		nameStreamWaits: "Grows steadily: a follower writes more slowly than this broker sends. Its disk is the usual cause.",
+		nameTruncated:   "Grows only after elections. These records were not acknowledged with `acks=all`, except after an unclean election.",
+		nameRefusedCuts: "Not 0: a replica and its leader contradict each other; `chronikctl cluster health` of this broker names the partitions.",
+		nameISRChanges:  "Grows all the time: followers leave and return. Their disks or the network are too slow for `replica.lag.time.max.ms`.",
+		nameElections:   "`unclean` grows: acknowledged records may be lost; the controller's log names the partitions. The others grow when brokers stop, start or fail.",
 	}
 }

@@ -35,7 +35,7 @@ func RegisterDirs(reg prometheus.Registerer, source func() []Dir) error {
 	minFree := s.gauge(nameDirMinFree,
 		"Free bytes below which records of clients are rejected (chronik.disk.min.free.bytes); 0: never.", "dir")
 	lowSpace := s.gauge(nameDirLowSpace,
-		"0: records are accepted; 1: too little space is free for those of clients; 2: also for those of internal topics.", "dir")
+		"0: the broker accepts records; 1: it rejects records of clients for lack of space; 2: it also rejects records of internal topics.", "dir")
 	s.read = func(send sendFunc) {
 		for _, x := range source() {
 			if x.Unopened {

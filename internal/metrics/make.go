@@ -17,11 +17,12 @@ func counter(f promauto.Factory, name, help string, labels ...string) *prometheu
 	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// scraped collects gauges whose values are read on every scrape, so that 10,000 idle partitions
-// cost nothing between scrapes.
+// scraped collects gauges and counters whose values are read on every scrape, so that 10,000 idle
+// partitions cost nothing between scrapes.
 type scraped struct {
-	descs []*prometheus.Desc
-	read  func(send sendFunc)
+	descs  []*prometheus.Desc
+	totals map[*prometheus.Desc]bool // those that are counters
+	read   func(send sendFunc)
 }
 
 // sendFunc sends the value of a gauge, with the values of its labels.
@@ -31,6 +32,16 @@ type sendFunc func(d *prometheus.Desc, v float64, labels ...string)
 func (s *scraped) gauge(name, help string, labels ...string) *prometheus.Desc {
 	d := prometheus.NewDesc(name, help, labels, nil)
 	s.descs = append(s.descs, d)
+	return d
+}
+
+// counter is gauge for a value that only grows.
+func (s *scraped) counter(name, help string, labels ...string) *prometheus.Desc {
+	d := s.gauge(name, help, labels...)
+	if s.totals == nil {
+		s.totals = make(map[*prometheus.Desc]bool)
+	}
+	s.totals[d] = true
 	return d
 }
 
@@ -44,6 +55,10 @@ func (s *scraped) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s *scraped) Collect(ch chan<- prometheus.Metric) {
 	s.read(func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		kind := prometheus.GaugeValue
+		if s.totals[d] {
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,6 +56,16 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterCluster(reg, func() Cluster {
+		return Cluster{Term: 2, Commit: 3, Applied: 4, Leads: true, LeaseAge: 0.5, Brokers: map[string]int{"active": 3}, Leaderless: 1,
+			ISR: map[int]int{2: 7}, Eligible: 6, Leader: true, Voters: 5, Skew: 1.5, Moving: 8,
+			Lags: map[int32]FollowerLag{2: {Records: 9, Seconds: 2.5}}, Stopped: map[string]int{"ahead": 10},
+			Streams: Streams{11, 12, 13, 14, 15, 16, 17, 18}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	NewElections(reg).WithLabelValues("isr").Inc()
+	NewISRChanges(reg).WithLabelValues("shrink").Inc()
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +154,28 @@ func TestLogsAreReadOnScrape(t *testing.T) {
 	}
 	if size != 150 {
 		t.Errorf("sizes add up to %v, want 150", size)
+	}
+}
+
+func TestTheClusterIsReadOnScrape(t *testing.T) {
+	got := gather(t, everything(t))
+	for name, want := range map[string]float64{nameMetaTerm: 2, nameMetaCommit: 3, nameMetaApplied: 4, nameMetaLeader: 1, nameLeaseAge: 0.5,
+		nameBrokers: 3, nameLeaderless: 1, nameISRSize: 7, nameEligible: 6, nameHasLeader: 1, nameVoters: 5, nameSkew: 1.5, nameMoving: 8,
+		nameLagRecords: 9, nameLagSeconds: 2.5, nameStopped: 10} {
+		if n := got[name].GetMetric()[0].GetGauge().GetValue(); n != want {
+			t.Errorf("%s = %v, want %v", name, n, want)
+		}
+	}
+	for name, want := range map[string][]float64{nameStreamConns: {11}, nameStreamFrame: {12, 14}, nameStreamBytes: {13, 15},
+		nameStreamWaits: {16},
+		nameTruncated:   {17}, nameRefusedCuts: {18}} {
+		var values []float64
+		for _, m := range got[name].GetMetric() {
+			values = append(values, m.GetCounter().GetValue())
+		}
+		if slices.Sort(values); !slices.Equal(values, want) {
+			t.Errorf("%s = %v, want %v", name, values, want)
+		}
 	}
 }
 

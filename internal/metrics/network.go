@@ -16,7 +16,7 @@ type Network struct {
 	// and reason: total, per_ip, files, draining.
 	Refused *prometheus.CounterVec
 	// Closed counts closed connections. By listener and reason: client, idle, slow_reader,
-	// slow_sender, lagging, bad_frame, shutdown, error.
+	// slow_sender, lagging, bad_frame, shutdown, error, link, limit.
 	Closed *prometheus.CounterVec
 	// BytesIn and BytesOut count bytes of the Kafka protocol. By listener.
 	BytesIn, BytesOut *prometheus.CounterVec

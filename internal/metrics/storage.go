@@ -52,7 +52,7 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 			prometheus.ExponentialBuckets(256, 4, 11), "dir"),
 		SyncSeconds: histogram(f, nameGroupSync, "Duration of one journal fdatasync.",
 			prometheus.ExponentialBuckets(25e-6, 2, 18), "dir"),
-		WaitSeconds: histogram(f, nameCommitWait, "Time from queueing a partition's group until its durability profile's condition is met.",
+		WaitSeconds: histogram(f, nameCommitWait, "Time from queueing records of a partition until they meet the condition of their durability profile.",
 			prometheus.ExponentialBuckets(50e-6, 2, 19), "profile"),
 		JournalErrors:   counter(f, nameJournalErrors, "Failed writes or syncs of the journal.", "dir"),
 		SegmentErrors:   counter(f, nameSegmentErrors, "Failed reads, writes or syncs of segments.", "dir"),

@@ -51,10 +51,15 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 	if ok {
 		return
 	}
-	s.opts.Observer.Refused(l, reason)
 	_ = nc.Close() // no bytes were exchanged on it
+	s.refused(l, nc.RemoteAddr(), reason)
+}
+
+// refused reports that a connection was refused.
+func (s *Server) refused(l *Listener, client net.Addr, reason RefuseReason) {
+	s.opts.Observer.Refused(l, reason)
 	if reason != RefusedDraining {
-		s.limited.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, nc.RemoteAddr()))
+		s.limited.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, client))
 	}
 }
 

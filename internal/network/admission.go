@@ -299,9 +299,8 @@ func (k *admission) arrivals() ArrivalStats {
 // frame lags.
 func (c *conn) interruptRead() {
 	c.mu.Lock()
-	nc := c.nc
-	c.mu.Unlock()
-	if nc != nil {
-		_ = nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	defer c.mu.Unlock()
+	if c.nc != nil {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	}
 }

@@ -25,6 +25,8 @@ type conn struct {
 	local    net.Addr
 	opened   time.Time
 	ip       netip.Addr
+	slot     slot
+	over     RefuseReason    // the limit above which it was accepted: its first request must be a broker's
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
 	client   context.Context // ends when the client has closed its side, or with the connection
@@ -34,6 +36,7 @@ type conn struct {
 	arrival  arrival
 	batch    groupcommit.Batch // of the reader goroutine
 	handed   *Request          // handed over by the poller, see HandOver; owned by the reading role
+	hijacked bool              // Hijack took the socket; written once, by the reader
 	mayBlock bool              // MayBlock returned true to the current request; owned by the reading role
 	spoken   bool              // the client has sent a request; owned by the reading role
 	identity
@@ -76,6 +79,7 @@ type conn struct {
 
 	role      readRole
 	recalled  bool // the reader goroutine wants the reading role
+	reset     bool // the end of the connection is a reset; see Request.Reset
 	flushing  bool // the poller's flusher will write the answers
 	busy      bool // the reader will flush before it blocks
 	rwaiting  bool // the reader waits on rcond
@@ -160,7 +164,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 		r.recycle(c.srv)
 		if last {
 			c.srv.mu.Lock()
-			c.srv.releaseSlot(c.ip)
+			c.srv.take(c.slot, -1)
 			c.srv.mu.Unlock()
 		}
 		c.srv.orphans.add(-1)
@@ -277,15 +281,14 @@ func (c *conn) mute(until time.Time) {
 // held, because it wakes a reader that waits on rcond.
 func (c *conn) stopReading(reason CloseReason) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.reason == "" {
 		c.reason = reason
 	}
 	c.stopped.Store(true)
 	c.rcond.Signal()
-	nc := c.nc
-	c.mu.Unlock()
-	if nc != nil {
-		_ = nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	if c.nc != nil {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	}
 }
 
@@ -323,6 +326,9 @@ func (c *conn) kill(reason CloseReason) {
 	}
 	c.cancel()
 	if c.nc != nil {
+		if l, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok && c.reset {
+			_ = l.SetLinger(0) // if it fails, the client sees an ordinary end
+		}
 		_ = c.nc.Close() // a failed close takes nothing back that the peer was promised
 	}
 	if c.fd >= 0 {

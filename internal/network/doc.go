@@ -52,6 +52,10 @@
 //
 // A connection that ends cancels nothing that was passed to the Handler.
 //
+// Request.Hijack ends a connection in another way: its socket continues as a plain net.Conn, which
+// belongs to the links between brokers. It keeps its slot among the connections until it is closed,
+// at the latest by Shutdown.
+//
 // # What a client may cost
 //
 //	what                                 bound                             beyond it

@@ -172,6 +172,8 @@ func (c *conn) armRead() error {
 func (c *conn) nextCheck() time.Time {
 	in := &c.in
 	switch {
+	case c.over != "":
+		return c.opened.Add(linkWait)
 	case !in.since.IsZero():
 		return in.since.Add(c.srv.opts.FrameTimeout)
 	case in.big != nil:
@@ -186,6 +188,10 @@ func (c *conn) timedOut(now time.Time) error {
 	switch {
 	case c.stopped.Load():
 		return errStopped
+	case c.over != "":
+		if now.Sub(c.opened) >= linkWait {
+			return errOver
+		}
 	case !in.since.IsZero() && c.arrival.lagging.Load():
 		return errLagging
 	case !in.since.IsZero():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +211,22 @@ func TestAbortClosesAfterEarlierAnswers(t *testing.T) {
 	first.Respond(body("seen"))
 	c.want(t, 0)
 	c.wantClosed(t)
+}
+
+// A client can tell a reset from the end of a connection.
+func TestAResetIsSeenAsOne(t *testing.T) {
+	for name, end := range map[string]func(*Request, error){"reset": (*Request).Reset, "end": (*Request).Abort} {
+		p := newParked()
+		f := start(t, p.handle, nil)
+		c := dial(t, f.tcp(t))
+		c.send(t, frame(keyMetadata, 1, 0, nil))
+		end(p.next(), errors.New("starting"))
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, syscall.ECONNRESET) != (name == "reset") {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = c.Close()
+		f.end(t)
+	}
 }
 
 func TestRespondNoneIsSilentAndKeepsTheOrder(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 // Options configures a Server. Handler and Table are required; other fields have defaults.
 type Options struct {
 	Handler Handler
+	// Link handles the requests of API key protocol.KeyLink, version 0, on listeners with Brokers
+	// set. It calls Request.Hijack or Request.Abort. Default: such a request is an unknown one.
+	Link Handler
 	// Table lists the requests that are dispatched; any other closes the connection.
 	Table *protocol.Table
 	// Log receives a line if a connection is closed against its client's will: at most one per
@@ -57,8 +60,8 @@ type Options struct {
 	AnswerBytes int64
 
 	// MaxConnections (max.connections) and MaxConnectionsPerIP (max.connections.per.ip) bound the
-	// open connections. A closed connection counts until its requests are answered. Default: no
-	// limit.
+	// open connections. A closed connection counts until its requests are answered. 64 connections
+	// of other brokers do not count. Default: no limit.
 	MaxConnections      int
 	MaxConnectionsPerIP int
 	// Idle is how long a connection may be without requests before it is closed
@@ -130,6 +133,8 @@ type Listener struct {
 	AdvertisedPort int32
 	// Authenticate requires clients to authenticate before they are served.
 	Authenticate bool
+	// Brokers allows other brokers to connect: see Options.Link.
+	Brokers bool
 }
 
 // Observer is notified of events, for metrics. Its methods are called on the request path, from
@@ -164,6 +169,10 @@ const (
 	ClosedBadFrame CloseReason = "bad_frame"
 	ClosedShutdown CloseReason = "shutdown"
 	ClosedError    CloseReason = "error"
+	// ClosedLink is the end of a connection that was hijacked for another broker.
+	ClosedLink CloseReason = "link"
+	// ClosedLimit is the end of a connection above the limits that was not another broker's.
+	ClosedLimit CloseReason = "limit"
 )
 
 // RefuseReason is why a connection was closed at accept, or why accept failed.

@@ -165,6 +165,13 @@ func (s *pollSet) arm(c *conn) error {
 	return err
 }
 
+// forget removes a connection.
+func (s *pollSet) forget(c *conn) error {
+	var err error
+	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
+	return errors.Join(err, outer)
+}
+
 // move changes the descriptor by which the set watches a connection to another one of its socket.
 func (s *pollSet) move(c *conn, to int) error {
 	var err error

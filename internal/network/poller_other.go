@@ -21,6 +21,7 @@ func newPollSet() (*pollSet, error) { return nil, nil }
 func (*pollSet) wait() ([]setEvent, error)       { return nil, errors.ErrUnsupported }
 func (*pollSet) arm(*conn) error                 { return errors.ErrUnsupported }
 func (*pollSet) watchEnd(*conn) error            { return errors.ErrUnsupported }
+func (*pollSet) forget(*conn) error              { return errors.ErrUnsupported }
 func (*pollSet) move(*conn, int) error           { return errors.ErrUnsupported }
 func (*pollSet) read(*conn, []byte) (int, error) { return 0, errors.ErrUnsupported }
 func (*pollSet) close()                          {}

@@ -53,8 +53,13 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.As(err, &f):
 		c.refuse(f)
 		return ClosedBadFrame, false
+	case c.hijacked:
+		return ClosedLink, false
 	case errors.Is(err, errStopped):
 		return ClosedShutdown, false
+	case c.over != "":
+		c.srv.refused(c.listener, c.peer, c.over)
+		return ClosedLimit, false
 	case errors.Is(err, errIdle):
 		return ClosedIdle, false
 	case errors.Is(err, errSlowSender):
@@ -81,7 +86,10 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	unsupported := !c.srv.opts.Table.Supports(h.Key, h.Version)
+	if c.over != "" && !c.isLink(h) {
+		return errOver
+	}
+	unsupported := !c.srv.opts.Table.Supports(h.Key, h.Version) && !c.isLink(h)
 	if _, known := c.srv.opts.Table.Lookup(h.Key); unsupported && (!known || h.Key != protocol.KeyApiVersions) {
 		return fmt.Errorf("API %d version %d: %w", h.Key, h.Version, protocol.ErrUnsupported)
 	}
@@ -140,6 +148,9 @@ func (s *Server) admissionOf(key int16, size int) *admission {
 func (c *conn) checkSize(key int16, size int) error {
 	if most := c.srv.opts.MaxFrameUnauthenticated; c.auth == AuthPending && size > most {
 		return fmt.Errorf("%w: request of %d bytes before authentication, at most %d are allowed", errBadFrame, size, most)
+	}
+	if key == protocol.KeyLink && size > maxLink {
+		return fmt.Errorf("%w: a broker's first request has %d bytes, at most %d are allowed", errBadFrame, size, maxLink)
 	}
 	if k := c.srv.admissionOf(key, size); k != nil && size > k.most {
 		return fmt.Errorf("%w: %s request of %d bytes exceeds %d bytes, the maximum for this broker's memory; "+
@@ -309,7 +320,11 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 
 // handle calls the handler, on the reader goroutine or a poller.
 func (c *conn) handle(r *Request) {
-	c.srv.opts.Handler.Handle(r)
+	if r.Key == protocol.KeyLink {
+		c.srv.opts.Link.Handle(r)
+	} else {
+		c.srv.opts.Handler.Handle(r)
+	}
 	if c.mayBlock {
 		c.mayBlock = false
 		c.mu.Lock()

@@ -135,6 +135,17 @@ func (r *Request) Abort(err error) {
 	r.complete()
 }
 
+// Reset is Abort, but the client sees that its connection was reset, as if no process listened
+// there. Some clients take the end of a connection without an answer for a mistake in their own
+// configuration, and give up; they try another broker after a reset. A connection that a poller has
+// served for some time ends without a reset.
+func (r *Request) Reset(err error) {
+	r.conn.mu.Lock()
+	r.conn.reset = true
+	r.conn.mu.Unlock()
+	r.Abort(err)
+}
+
 // ExpireAt calls fn once, when t has passed and this request is the connection's oldest without an
 // answer. fn runs on the connection's writer and must not block; it usually answers the request.
 // When the connection has ended there is no oldest request: then fn is called at t, so that a stuck

@@ -31,9 +31,12 @@ type Server struct {
 	stopped   bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	slots     int                // connections, including closed ones whose requests are unanswered
-	perIP     map[netip.Addr]int // slots of each address
-	wg        sync.WaitGroup     // accept loops, readers, writers
+	hijacked  map[*hijackedConn]struct{} // not closed yet
+	killed    bool                       // connections that are hijacked from now on are closed
+	slots     int                        // connections, including closed ones whose requests are unanswered
+	perIP     map[netip.Addr]int         // slots of each address
+	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
+	wg        sync.WaitGroup             // accept loops, readers, writers
 
 	endOnce sync.Once
 	ended   ending
@@ -62,6 +65,7 @@ func New(opts Options) (*Server, error) {
 		ended:     ending{conns: make(chan struct{}), all: make(chan struct{})},
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[*conn]struct{}),
+		hijacked:  make(map[*hijackedConn]struct{}),
 		perIP:     make(map[netip.Addr]int),
 	}, nil
 }
@@ -81,12 +85,20 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 	return nil
 }
 
+// SetMaxConnections changes Options.MaxConnections. Connections that exceed it stay.
+func (s *Server) SetMaxConnections(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opts.MaxConnections = n
+}
+
 // Producers returns the count of the connections that produce.
 func (s *Server) Producers() *Producers { return s.producers }
 
 // Stats is a Server's present state.
 type Stats struct {
-	Connections int
+	Connections int // without those that were hijacked
+	Hijacked    int // connections of other brokers
 	// Produce and Other are the budgets of Options.ProduceBytes and OtherBytes.
 	Produce, Other bufpool.BudgetStats
 	// ProduceArriving and OtherArriving describe the requests of these kinds that are still
@@ -105,10 +117,10 @@ type Stats struct {
 // Stats returns the present state.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
-	n := len(s.conns)
+	n, hijacked := len(s.conns), len(s.hijacked)
 	s.mu.Unlock()
 	return Stats{
-		Connections: n, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
+		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
 		Orphans: s.orphans.count(),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
@@ -120,19 +132,23 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	ip := remoteIP(nc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	over := RefuseReason("")
 	switch o := &s.opts; {
 	case s.stopped:
 		return RefusedDraining, false
 	case o.MaxConnections > 0 && s.slots >= o.MaxConnections:
-		return RefusedTotal, false
+		over = RefusedTotal
 	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
-		return RefusedPerIP, false
+		over = RefusedPerIP
+	}
+	if over != "" && (s.opts.Link == nil || !l.Brokers || l.Authenticate || s.links >= maxLinks) {
+		return over, false
 	}
 	c := newConn(s, l, nc)
+	c.slot, c.over = slot{ip: c.ip, link: over != ""}, over
+	s.take(c.slot, 1)
 	s.assignPoller(c)
 	s.conns[c] = struct{}{}
-	s.slots++
-	s.perIP[ip]++
 	s.opts.Observer.Opened(l) // before it can be closed
 	s.wg.Go(c.readLoop)
 	s.wg.Go(c.writeLoop)
@@ -144,8 +160,8 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
-	if answered {
-		s.releaseSlot(c.ip)
+	if answered && !c.hijacked {
+		s.take(c.slot, -1)
 	}
 	s.mu.Unlock()
 	if c.fd >= 0 {
@@ -154,15 +170,27 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	if c.poll != nil {
 		c.poll.remove(c)
 	}
-	s.opts.Observer.Closed(c.listener, reason)
+	if !c.hijacked {
+		s.opts.Observer.Closed(c.listener, reason)
+	}
 }
 
-// releaseSlot frees a connection's slot when the connection has ended and its requests are
-// answered. Clients that leave requests behind and reconnect can't have more of them than the
-// connection limits allow. Caller holds mu.
-func (s *Server) releaseSlot(ip netip.Addr) {
-	s.slots--
-	if s.perIP[ip]--; s.perIP[ip] == 0 {
-		delete(s.perIP, ip)
+// slot is what a connection occupies of the limits. It is free again when the connection has ended
+// and its requests are answered: clients that leave requests behind and reconnect can't have more
+// of them than the connection limits allow.
+type slot struct {
+	ip   netip.Addr
+	link bool // one of maxLinks
+}
+
+// take occupies a slot (n = 1) or frees it (n = -1). Caller holds mu.
+func (s *Server) take(x slot, n int) {
+	if x.link {
+		s.links += n
+		return
+	}
+	s.slots += n
+	if s.perIP[x.ip] += n; s.perIP[x.ip] == 0 {
+		delete(s.perIP, x.ip)
 	}
 }

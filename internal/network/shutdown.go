@@ -19,7 +19,8 @@ type ending struct {
 }
 
 // Shutdown stops accepting and reading requests, waits until requests that the handler has are
-// answered and written, and closes the connections. When it returns nil, all goroutines of the
+// answered and written, and closes the connections, those of other brokers last: the answers may
+// need them. When it returns nil, all goroutines of the
 // Server have ended. If ctx ends first, it closes the connections at once and returns soon, even if
 // a disk hangs; the error names what is still running. The remaining work ends, and releases its
 // memory, when the disk responds again.
@@ -73,6 +74,7 @@ func (s *Server) awaitEnd() {
 	s.endOnce.Do(func() {
 		go func() {
 			s.wg.Wait()
+			s.closeHijacked()
 			s.stopPollers()
 			close(s.ended.conns)
 			s.loops.Wait()
@@ -149,6 +151,7 @@ func (s *Server) killAll() {
 		c.kill(ClosedShutdown)
 		c.mu.Unlock()
 	}
+	s.closeHijacked()
 }
 
 // orphans counts requests whose connection ended before they were answered.

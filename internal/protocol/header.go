@@ -15,6 +15,10 @@ const (
 	// KeyApiVersions is the API key of ApiVersions, which answers an unknown
 	// version and never has a flexible response header (KIP-511).
 	KeyApiVersions = int16(kmsg.ApiVersions)
+	// KeyLink is the API key of the request that begins a connection between two brokers. It is
+	// chronik's own, has version 0 only, and is never in a Table: network passes it to
+	// Options.Link if its listener is for brokers.
+	KeyLink = int16(20480)
 )
 
 // HeaderPrefix is the number of bytes at the start of every frame that identify it: key, version

@@ -37,6 +37,8 @@ func requestLayouts() map[int16]string {
 		kmsg.ElectLeaders:               "1+:1 ( s [4] ) 4",
 		kmsg.IncrementalAlterConfigs:    "( 1 s ( s 1 n ) ) 1",
 		kmsg.DescribeCluster:            "1 1+:1 2+:1",
+		kmsg.DescribeQuorum:             "( s ( 4 ) )",
+		kmsg.UnregisterBroker:           "4",
 		kmsg.DescribeProducers:          "( s [4] )",
 		kmsg.DescribeTopicPartitions:    "( s ) 4 ?{ s 4 }",
 		kmsg.ListConfigResources:        "1+:[1]",

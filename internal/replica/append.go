@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -26,8 +27,6 @@ type Append struct {
 	Acks        Acks
 	// Batches were validated for the topic. Their bytes must not change before Done.
 	Batches record.Accepted
-	// MinISR is min.insync.replicas. It applies to AcksAll only.
-	MinISR int32
 	// Done is called exactly once, from any goroutine, and must not block.
 	Done func(*Append)
 
@@ -148,8 +147,8 @@ func (d *decided) finish() {
 
 // Refusal returns the error with which an append with acks=all would be refused now, nil if it
 // would be queued. It does not block.
-func (p *Partition) Refusal(epoch, minISR int32) error {
-	if err := p.role.Load().accepts(&Append{LeaderEpoch: epoch, Acks: AcksAll, MinISR: minISR}); err != nil {
+func (p *Partition) Refusal(epoch int32) error {
+	if err := p.accepts(p.role.Load(), &Append{LeaderEpoch: epoch, Acks: AcksAll}); err != nil {
 		return fmt.Errorf("append to %s: %w", p, err)
 	}
 	return p.log.Refusal()
@@ -162,7 +161,7 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	a.state.Store(pending)
 	a.BaseOffset, a.AppendTime, a.LogStart, a.Err = -1, -1, -1, nil
 	role := p.role.Load()
-	if err := role.accepts(a); err != nil {
+	if err := p.accepts(role, a); err != nil {
 		a.finish(fmt.Errorf("append to %s: %w", p, err))
 		return
 	}
@@ -173,6 +172,9 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 // OffsetsAssigned implements storage.Sink. The append has its offsets or was refused.
 func (a *Append) OffsetsAssigned(*storage.Append) {
 	switch {
+	case errors.Is(a.inner.Err, storage.ErrFencedEpoch): // the role changed while the append was queued
+		a.resolve(fmt.Errorf("%w: %w", ErrNotLeader, a.inner.Err))
+		return
 	case a.inner.Err != nil:
 		a.resolve(a.inner.Err)
 		return

@@ -18,7 +18,7 @@ var pair = []int32{1, 2}
 
 func TestAcksLeaderIsAcknowledgedByItsOwnLog(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair) // the follower has no records yet
+	lead(p, 0, pair, pair) // the follower has no records yet
 	a := begin(t, p, AcksLeader, 3)
 	must(t, a.wait(t))
 	if a.BaseOffset != 0 || a.LogStart != 0 || a.AppendTime != -1 || p.log.Ends().Durable != 3 {
@@ -31,7 +31,7 @@ func TestAcksLeaderIsAcknowledgedByItsOwnLog(t *testing.T) {
 
 func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(4, pair, pair)
+	lead(p, 4, pair, pair)
 	var order []int64
 	var list []*outcome
 	for range 5 {
@@ -43,7 +43,7 @@ func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 	waitFor(t, "the leader's log holds it", func() bool { return p.Ends().Ack == 10 })
 	step := func(follower, epoch int32, end, high int64) {
 		t.Helper()
-		p.Acknowledged(follower, epoch, end)
+		acknowledge(p, follower, epoch, end)
 		for i, d := range list {
 			if d.pending() != (d.inner.Next > high) {
 				t.Errorf("follower %d at %d: append %d waits: %t", follower, end, i, d.pending())
@@ -70,7 +70,7 @@ func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 // Delete fails the appends that wait for the ISR, and those that come later.
 func TestDeleteFailsWaitingAppends(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	d := begin(t, p, AcksAll, 1)
 	waitFor(t, "the append waits for the follower", func() bool { return p.Ends().Ack == 1 })
 	p.Delete()
@@ -84,7 +84,7 @@ func TestDeleteFailsWaitingAppends(t *testing.T) {
 
 func TestAcksNoneDoesNotWait(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	a := begin(t, p, AcksNone, 1)
 	if a.pending() || a.Err != nil || a.BaseOffset != 0 {
 		t.Errorf("%+v", &a.Append)
@@ -97,27 +97,28 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 		role   func(*Partition)
 		epoch  int32
 		acks   Acks
-		minISR int32
+		minISR int
 		want   error
 	}{
 		{"no role yet", func(*Partition) {}, -1, AcksAll, 1, ErrNotLeader},
-		{"follower", func(p *Partition) { p.BecomeFollower(2, 5, pair, pair) }, -1, AcksAll, 1, ErrNotLeader},
-		{"older epoch", func(p *Partition) { p.BecomeLeader(5, pair, pair) }, 4, AcksAll, 1, ErrFencedEpoch},
-		{"newer epoch", func(p *Partition) { p.BecomeLeader(5, pair, pair) }, 6, AcksAll, 1, ErrUnknownEpoch},
-		{"ISR too small", func(p *Partition) { p.BecomeLeader(5, pair, []int32{1}) }, 5, AcksAll, 2, ErrNotEnoughReplicas},
-		{"which acks=1 does not ask for", func(p *Partition) { p.BecomeLeader(5, pair, []int32{1}) }, 5, AcksLeader, 2, nil},
-		{"no more in sync than there are", func(p *Partition) { p.BecomeLeader(5, []int32{1}, []int32{1}) }, 5, AcksAll, 3, nil},
+		{"follower", func(p *Partition) { follow(p, 2, 5, pair, pair) }, -1, AcksAll, 1, ErrNotLeader},
+		{"older epoch", func(p *Partition) { lead(p, 5, pair, pair) }, 4, AcksAll, 1, ErrFencedEpoch},
+		{"newer epoch", func(p *Partition) { lead(p, 5, pair, pair) }, 6, AcksAll, 1, ErrUnknownEpoch},
+		{"ISR too small", func(p *Partition) { lead(p, 5, pair, []int32{1}) }, 5, AcksAll, 2, ErrNotEnoughReplicas},
+		{"which acks=1 does not ask for", func(p *Partition) { lead(p, 5, pair, []int32{1}) }, 5, AcksLeader, 2, nil},
+		{"no more in sync than there are", func(p *Partition) { lead(p, 5, []int32{1}, []int32{1}) }, 5, AcksAll, 3, nil},
 		{"an older role comes late", func(p *Partition) {
-			p.BecomeLeader(5, []int32{1}, []int32{1})
-			p.BecomeFollower(2, 4, pair, pair)
-			p.BecomeLeader(3, pair, pair)
+			lead(p, 5, []int32{1}, []int32{1})
+			follow(p, 2, 4, pair, pair)
+			lead(p, 3, pair, pair)
 		}, 5, AcksAll, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := lone(t, vfs.Memory())
 			c.role(p)
+			minISR(p, c.minISR)
 			d := &outcome{ended: make(chan struct{}, 1)}
-			d.LeaderEpoch, d.Acks, d.MinISR, d.Batches = c.epoch, c.acks, c.minISR, batch(t, 1)
+			d.LeaderEpoch, d.Acks, d.Batches = c.epoch, c.acks, batch(t, 1)
 			d.Done = func(*Append) { d.ended <- struct{}{} }
 			p.Append(&d.Append, nil)
 			if err := d.wait(t); !errors.Is(err, c.want) || (err != nil) != (d.BaseOffset == -1) {
@@ -131,30 +132,32 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 }
 
 func TestAShrunkISRIsReported(t *testing.T) {
-	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
-	strict, lax := begin(t, p, AcksAll, 1), begin(t, p, AcksAll, 1)
-	strict.MinISR = 2
-	waitFor(t, "both wait", func() bool { return p.Ends().Ack == 2 })
-	p.BecomeLeader(0, pair, []int32{1})
-	if err := strict.wait(t); !errors.Is(err, ErrNotEnoughReplicasAfterAppend) {
-		t.Errorf("min ISR 2: %v", err)
+	for minISR := range 3 {
+		p := lone(t, vfs.Memory())
+		lead(p, 0, pair, pair)
+		a := begin(t, p, AcksAll, 1)
+		waitFor(t, "it waits", func() bool { return p.Ends().Ack == 1 })
+		r := roleFor(p, self, 0, pair, []int32{1})
+		r.View.MinISR = minISR
+		p.SetRole(r)
+		if err := a.wait(t); errors.Is(err, ErrNotEnoughReplicasAfterAppend) != (minISR == 2) || (err == nil) != (minISR < 2) {
+			t.Errorf("min ISR %d: %v", minISR, err)
+		}
 	}
-	must(t, lax.wait(t))
 }
 
 func TestLosingLeadershipEndsWaitingAppends(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(1, pair, pair)
+	lead(p, 1, pair, pair)
 	a := begin(t, p, AcksAll, 1)
-	p.BecomeFollower(2, 2, pair, pair)
+	follow(p, 2, 2, pair, pair)
 	if err := a.wait(t); !errors.Is(err, ErrNotLeader) {
 		t.Error(err)
 	}
 	if id, epoch := p.Leader(); id != 2 || epoch != 2 {
 		t.Errorf("leader %d in epoch %d", id, epoch)
 	}
-	p.Acknowledged(2, 2, 1)
+	acknowledge(p, 2, 2, 1)
 	if e := p.Ends(); e.HighWatermark != 0 {
 		t.Errorf("a follower counts no followers: %+v", e)
 	}
@@ -174,10 +177,10 @@ func holdCommit(t *testing.T, p *Partition) (first *outcome, release chan struct
 
 func TestAnAppendGetsOffsetsAfterLeadershipIsLost(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(1, pair, pair)
+	lead(p, 1, pair, pair)
 	first, release := holdCommit(t, p)
 	all, one := begin(t, p, AcksAll, 1), begin(t, p, AcksLeader, 1)
-	p.BecomeFollower(2, 2, pair, pair)
+	follow(p, 2, 2, pair, pair)
 	close(release)
 	must(t, first.wait(t))
 	for _, d := range []*outcome{all, one} {
@@ -190,7 +193,7 @@ func TestAnAppendGetsOffsetsAfterLeadershipIsLost(t *testing.T) {
 // An append expires in each of its phases and is reused afterwards.
 func TestExpireInEachPhase(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	again := func(d *outcome) {
 		t.Helper()
 		if !d.pending() {
@@ -242,7 +245,7 @@ func TestExpireInEachPhase(t *testing.T) {
 
 func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 1}})
 	b.Append(1, nil, []byte("v"), nil)
 	raw, err := b.Build()
@@ -260,7 +263,7 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 	if !first.pending() || !repeated.pending() || !late.pending() {
 		t.Fatal("acknowledged before the follower has it")
 	}
-	p.Acknowledged(2, 0, 1)
+	acknowledge(p, 2, 0, 1)
 	after := send()
 	for _, d := range []*outcome{first, repeated, late, after} {
 		if must(t, d.wait(t)); d.BaseOffset != 0 || p.Ends().LogEnd != 1 {
@@ -272,7 +275,7 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 func TestRecordsThatAFailedJournalDiscardsAreErrors(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
-	p.BecomeLeader(0, []int32{1}, []int32{1})
+	lead(p, 0, []int32{1}, []int32{1})
 	must(t, begin(t, p, AcksAll, 2).wait(t))
 	fault := fs.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO})
 	for _, acks := range []Acks{AcksAll, AcksLeader} {
@@ -293,7 +296,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	rapid.Check(t, func(t *rapid.T) {
 		epoch := p.LeaderEpoch() + 1
-		p.BecomeLeader(epoch, pair, pair)
+		lead(p, epoch, pair, pair)
 		high := p.Ends().HighWatermark
 		isr, acked := pair, int64(0) // acked: what the follower acknowledged in this epoch
 		var wg sync.WaitGroup
@@ -303,7 +306,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 				acks := rapid.SampledFrom([]Acks{AcksAll, AcksLeader, AcksNone}).Draw(t, "acks")
 				expire := rapid.IntRange(0, 3).Draw(t, "expire") == 0
 				d := &outcome{}
-				d.LeaderEpoch, d.Acks, d.MinISR = -1, acks, 1
+				d.LeaderEpoch, d.Acks = -1, acks
 				d.Batches = batchFor(t, rapid.IntRange(1, 3).Draw(t, "records"))
 				wg.Add(1)
 				d.Done = func(a *Append) {
@@ -323,22 +326,22 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 			case 2:
 				end := p.Ends().LogEnd - int64(rapid.IntRange(0, 3).Draw(t, "behind"))
 				acked = max(acked, end)
-				p.Acknowledged(2, epoch, end)
+				acknowledge(p, 2, epoch, end)
 			case 3:
 				isr = rapid.SampledFrom([][]int32{{1}, pair}).Draw(t, "isr")
-				p.BecomeLeader(epoch, pair, isr)
+				lead(p, epoch, pair, isr)
 				high = p.Ends().HighWatermark
 			case 4:
 				epoch++
 				isr, acked = pair, 0
-				p.BecomeLeader(epoch, pair, pair)
+				lead(p, epoch, pair, pair)
 				high = p.Ends().HighWatermark
 			case 5:
 				epoch++
-				p.BecomeFollower(2, epoch, pair, pair)
+				follow(p, 2, epoch, pair, pair)
 				epoch++
 				isr, acked = pair, 0
-				p.BecomeLeader(epoch, pair, pair)
+				lead(p, epoch, pair, pair)
 				high = p.Ends().HighWatermark
 			}
 			e := p.Ends()
@@ -351,7 +354,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 			}
 			high = e.HighWatermark
 		}
-		p.BecomeLeader(epoch, pair, []int32{1})
+		lead(p, epoch, pair, []int32{1})
 		wg.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -25,6 +25,9 @@ func backoff(tries int) time.Duration { return min(retryFirst<<min(tries-1, 10),
 // is postponed to the next retry.
 const maxFailuresInRow = 8
 
+// createAtOnce is how many logs are created between two signs of progress. They share the syncs.
+const createAtOnce = 500
+
 // missing is a partition of this broker that has no log. Manager.mu guards the fields that change.
 //
 //	                 ┌────────── time.Timer ─────────┐
@@ -49,11 +52,16 @@ type missing struct {
 	next      time.Time // time of the next attempt
 }
 
-// why returns the error of a partition without a log. It matches ErrOffline.
-func (x *missing) why() error {
+// why returns the error of a partition without a log. It matches ErrOffline. made says when each
+// directory has last created logs.
+func (x *missing) why(made map[*storage.Dir]time.Time) error {
 	switch {
 	case x.err == nil:
-		return &CreatingError{Partition: x.String(), Since: x.since}
+		since := x.since
+		if at := made[x.dir]; at.After(since) {
+			since = at
+		}
+		return &CreatingError{Partition: x.String(), Since: since}
 	case x.permanent:
 		return x.err
 	default:
@@ -62,10 +70,12 @@ func (x *missing) why() error {
 }
 
 // CreatingError is the error of a partition whose log is being created for the first time. Creation
-// takes milliseconds unless a disk hangs. The error matches ErrOffline.
+// takes milliseconds unless a disk hangs, or thousands of logs wait. The error matches ErrOffline.
 type CreatingError struct {
 	Partition string
-	Since     time.Time // time when the creation was queued
+	// Since is the time when the creation was queued, or when the directory has last created other
+	// logs after that.
+	Since time.Time
 }
 
 func (e *CreatingError) Error() string {
@@ -97,7 +107,7 @@ func (m *Manager) Failed() []Failure {
 	var all []Failure
 	for tp, x := range m.missing {
 		if x.err != nil {
-			all = append(all, Failure{x.topic.Name, tp.Topic, tp.Partition, x.why(), x.since, x.next})
+			all = append(all, Failure{x.topic.Name, tp.Topic, tp.Partition, x.why(m.made), x.since, x.next})
 		}
 	}
 	m.mu.RUnlock()
@@ -127,11 +137,16 @@ func (m *Manager) noteMissing(w wanted, err error) {
 	m.missing[w.tp()] = &missing{wanted: w, permanent: true, err: err, since: time.Now()}
 }
 
-// forgetMissing records that a partition is not assigned to this broker.
-func (m *Manager) forgetMissing(tp metadata.TopicPartition) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.missing, tp)
+// created reports whether this process has created a log, or has already compared its directory
+// with the metadata. The metadata may show an older directory for a moment.
+func (m *Manager) created(tp metadata.TopicPartition, l *storage.Log) bool {
+	if l == nil {
+		return false
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	x := m.missing[tp]
+	return m.partitions[tp] != nil || x != nil && x.dir == l.Dir()
 }
 
 // place chooses directories for logs and queues their creation.
@@ -162,8 +177,8 @@ func (m *Manager) place(list []*missing, r *round) {
 	}
 }
 
-// createIn creates logs in a directory, all at once. If that fails, it divides them in halves, so
-// that a log that cannot be created does not affect the others.
+// createIn creates logs in a directory, createAtOnce at a time. If that fails, it divides them in
+// halves, so that a log that cannot be created does not affect the others.
 func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.TopicPartition][16]byte) {
 	dirs = map[metadata.TopicPartition][16]byte{}
 	inRow := 0
@@ -177,6 +192,9 @@ func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.T
 		switch {
 		case err == nil:
 			inRow = 0
+			m.mu.Lock()
+			m.made[d] = time.Now()
+			m.mu.Unlock()
 			m.adoptCreated(logs, version, dirs)
 		case len(some) == 1 || inRow >= maxFailuresInRow || m.unusable(d) != nil:
 			inRow++
@@ -187,7 +205,9 @@ func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.T
 			try(some[half:])
 		}
 	}
-	try(list)
+	for some := range slices.Chunk(list, createAtOnce) {
+		try(some)
+	}
 	return dirs
 }
 
@@ -219,11 +239,11 @@ func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[meta
 	for _, l := range logs {
 		tp := metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}
 		m.mu.RLock()
-		x := m.missing[tp]
+		x, leaving := m.missing[tp], m.leaving[tp] != nil
 		m.mu.RUnlock()
 		t := m.image.TopicByID(tp.Topic)
-		if x == nil || t == nil {
-			continue
+		if x == nil || t == nil || leaving {
+			continue // its deletion is queued
 		}
 		if x.tries > 0 {
 			m.opt.Logger.Info("log created", zap.Stringer("partition", x), zap.Int("tries", x.tries+1),
@@ -303,10 +323,9 @@ func (m *Manager) startRetry() {
 // retry queues the creations that are due. It adopts logs whose creation succeeded after it had
 // been given up because of a hanging disk.
 func (m *Manager) retry(now time.Time) {
-	late := m.retryDue(now)
-	dirs := map[metadata.TopicPartition][16]byte{}
-	m.adoptCreated(late, -1, dirs)
-	m.recorder.add(dirs, nil, nil)
+	late, done := m.retryDue(now), newChanges()
+	m.adoptCreated(late, -1, done.dirs)
+	m.recorder.add(done, nil)
 }
 
 // retryDue is retry except for the logs that exist by now, which it returns. It holds roles, so

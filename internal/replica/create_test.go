@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -83,7 +84,7 @@ func TestAFailedCreationIsRetried(t *testing.T) {
 	}
 	waitFor(t, "its directory is recorded", func() bool {
 		must(t, c.show(t, l.Manager))
-		return c.image.Partition(metadata.TopicPartition{Topic: idA, Partition: 1}).Dirs[0] != [16]byte{}
+		return c.placed(idA, 1) != [16]byte{}
 	})
 }
 
@@ -340,7 +341,7 @@ func TestAFailedMetadataUpdateIsRetried(t *testing.T) {
 		time.Sleep(2 * retryMost)
 		synctest.Wait()
 		must(t, c.apply(t, l.Manager))
-		if c.image.Partition(metadata.TopicPartition{Topic: idA}).Dirs[0] != l.partition(t, idA, 0).Log().Dir().ID() {
+		if c.placed(idA, 0) != l.partition(t, idA, 0).Log().Dir().ID() {
 			t.Error("the log's directory is not recorded")
 		}
 	})
@@ -416,4 +417,39 @@ func TestARetryWaitsForApplyAndCloseForARetry(t *testing.T) {
 	}
 	l.mu.RUnlock()
 	l.roles.Unlock()
+}
+
+// While a directory creates logs, those that wait for their turn report when it last did.
+func TestLogsThatWaitForOthersReportProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, errs := newCluster(), errfs.New(vfs.Memory())
+		l := startIn(t, errs, c, "/d")
+		var made atomic.Int64
+		errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/d/*", Before: func(errfs.Call) {
+			if made.Add(1)%createAtOnce == 0 {
+				time.Sleep(2 * time.Second)
+			}
+		}})
+		const logs = 3 * createAtOnce
+		c.topic("a", idA, logs)
+		began := time.Now()
+		done := make(chan error)
+		go func() { done <- c.apply(t, l.Manager) }()
+		time.Sleep(5 * time.Second) // two of three steps
+		var young, old int
+		for i := range int32(logs) {
+			_, err := l.Partition(idA, i)
+			if e := (*CreatingError)(nil); !errors.As(err, &e) {
+				continue
+			} else if e.Since.After(began) {
+				young++
+			} else {
+				old++
+			}
+		}
+		if young != createAtOnce || old != 0 {
+			t.Errorf("%d logs report progress, %d do not", young, old)
+		}
+		must(t, <-done)
+	})
 }

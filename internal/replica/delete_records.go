@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -25,14 +26,18 @@ type Deletion struct {
 	// Results. Low is the log start, -1 on error. Err matches an error of this package or of
 	// storage: ErrUnknownPartition, ErrNotLeader, ErrOffline, ErrPolicy,
 	// storage.ErrOffsetOutOfRange if Offset is negative or above the high watermark,
-	// storage.ErrFailed if the new start could not be made durable.
+	// storage.ErrFailed if the new start could not be made durable, ErrTimedOut if other replicas
+	// did not confirm it in time.
 	Low int64
 	Err error
 }
 
 // DeleteRecords moves the log starts of partitions and sets Low and Err of each. It returns when
-// the new starts are durable, after one checkpoint per log directory. It writes to the disk.
-func (m *Manager) DeleteRecords(list []Deletion) {
+// the new starts are durable, after one checkpoint per log directory, and when every replica that
+// may be elected has them: otherwise the records would come back with the next leader. The context
+// bounds the wait for other replicas, after which Err matches ErrTimedOut although this broker has
+// deleted the records. It writes to the disk.
+func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 	partitions := make([]*Partition, len(list))
 	moves := make([]storage.StartMove, 0, len(list))
 	at := make([]int, 0, len(list)) // index in list of each move
@@ -50,19 +55,19 @@ func (m *Manager) DeleteRecords(list []Deletion) {
 	m.opt.Storage.MoveStarts(moves)
 	for k := range moves {
 		d, p := &list[at[k]], partitions[at[k]]
-		d.Low, d.Err = p.deleted(&moves[k])
+		d.Low, d.Err = p.deleted(ctx, &moves[k])
 	}
 }
 
 // DeleteRecords deletes the records of one partition below an offset; see Manager.DeleteRecords.
-func (p *Partition) DeleteRecords(offset int64) (low int64, err error) {
+func (p *Partition) DeleteRecords(ctx context.Context, offset int64) (low int64, err error) {
 	to, err := p.deletable(offset)
 	if err != nil {
 		return -1, err
 	}
 	moves := []storage.StartMove{{Log: p.log, To: to}}
 	p.log.Dir().MoveStarts(moves)
-	return p.deleted(&moves[0])
+	return p.deleted(ctx, &moves[0])
 }
 
 // deletable returns the offset below which a Deletion deletes records, or an error if it may not.
@@ -83,10 +88,47 @@ func (p *Partition) deletable(offset int64) (int64, error) {
 	return offset, nil
 }
 
-// deleted returns the outcome of a move.
-func (p *Partition) deleted(m *storage.StartMove) (low int64, err error) {
+// deleted returns the outcome of a move, when all replicas that may be elected have it.
+func (p *Partition) deleted(ctx context.Context, m *storage.StartMove) (low int64, err error) {
 	if m.Err != nil {
 		return -1, m.Err
 	}
-	return p.log.Ends().LogStart, nil
+	for {
+		low, moved, err := p.lowestStart(m.To)
+		if err != nil || moved == nil {
+			return low, err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return -1, fmt.Errorf("delete records of %s below %d on all in-sync replicas: %w", p, m.To, ErrTimedOut)
+		}
+	}
+}
+
+// lowestStart returns the log start that this broker and all replicas that may be elected have made
+// durable, where own is that of this broker. If it is below own, moved is closed when it may have
+// changed.
+func (p *Partition) lowestStart(own int64) (low int64, moved <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lead == nil {
+		return -1, nil, fmt.Errorf("delete records of %s: %w", p, p.role.Load().notLeader())
+	}
+	p.lead.OwnLogStart(own)
+	if low = p.lead.MinLogStart(); low >= own {
+		return p.log.Ends().LogStart, nil, nil
+	}
+	if p.starts == nil {
+		p.starts = make(chan struct{})
+	}
+	return low, p.starts, nil
+}
+
+// wakeStarts wakes those who wait for the log starts of followers. The caller holds mu.
+func (p *Partition) wakeStarts() {
+	if p.starts != nil {
+		close(p.starts)
+		p.starts = nil
+	}
 }

@@ -15,14 +15,14 @@ import (
 
 func TestDeleteRecords(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	for range 4 {
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 	}
-	p.Acknowledged(2, 0, 6)
+	acknowledge(p, 2, 0, 6)
 	watch := &completions{}
-	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
-	defer p.park.Close()
+	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.env.park.Close()
 	compact, both := p.log.Config(), p.log.Config()
 	compact.Cleanup.Compact = true
 	both.Cleanup.Compact, both.Cleanup.Delete = true, true
@@ -48,7 +48,7 @@ func TestDeleteRecords(t *testing.T) {
 			p.log.Configure(*c.cfg)
 		}
 		before, old := watch.n, p.Ends().LogStart
-		low, err := p.DeleteRecords(c.offset)
+		low, err := p.DeleteRecords(t.Context(), c.offset)
 		if low != c.low || !errors.Is(err, c.err) || c.err == nil && err != nil {
 			t.Errorf("%s: %d, %v; want %d, %v", c.name, low, err, c.low, c.err)
 		}
@@ -70,8 +70,8 @@ func TestDeleteRecords(t *testing.T) {
 	if at, err := p.ListOffset(Earliest, -1, false); err != nil || at.Offset != 6 {
 		t.Errorf("earliest: %+v, %v", at, err)
 	}
-	p.BecomeFollower(2, 1, pair, pair)
-	if _, err := p.DeleteRecords(6); !errors.Is(err, ErrNotLeader) {
+	follow(p, 2, 1, pair, pair)
+	if _, err := p.DeleteRecords(t.Context(), 6); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("a follower: %v", err)
 	}
 }
@@ -81,11 +81,11 @@ func TestDeleteRecords(t *testing.T) {
 func TestRetentionAnswersWaitingReaders(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	must(t, begin(t, p, AcksLeader, 4).wait(t))
 	watch := &completions{}
-	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
-	defer p.park.Close()
+	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.env.park.Close()
 	before := watch.n
 	must(t, moveStart(p.log, 2))
 	if watch.n == before {
@@ -116,7 +116,7 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	list[2].Offset = 2 // above the high watermark
 	checkpoints := 0
 	fs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Before: func(errfs.Call) { checkpoints++ }})
-	l.DeleteRecords(list)
+	l.DeleteRecords(t.Context(), list)
 	if checkpoints != 1 {
 		t.Errorf("%d checkpoints", checkpoints)
 	}
@@ -132,7 +132,7 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 			t.Errorf("%d: %+v", i, d)
 		}
 	}
-	l.DeleteRecords(list[3:]) // a repetition: it is already durable
+	l.DeleteRecords(t.Context(), list[3:]) // a repetition: it is already durable
 	if checkpoints != 1 {
 		t.Errorf("%d checkpoints for what is gone", checkpoints-1)
 	}
@@ -142,7 +142,7 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 			t.Errorf("%s after a loss of power: %+v", log, e)
 		}
 	}
-	l.DeleteRecords(nil)
+	l.DeleteRecords(t.Context(), nil)
 }
 
 // A deletion that could not be made durable is reported as failed, and so is a repetition of the
@@ -157,12 +157,12 @@ func TestDeleteRecordsThatIsNotDurable(t *testing.T) {
 	grow(t, p)
 	fs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	for range 2 {
-		if low, err := p.DeleteRecords(HighWatermark); low != -1 || !errors.Is(err, storage.ErrFailed) {
+		if low, err := p.DeleteRecords(t.Context(), HighWatermark); low != -1 || !errors.Is(err, storage.ErrFailed) {
 			t.Errorf("%d, %v", low, err)
 		}
 	}
 	fs.Clear()
-	if low, err := p.DeleteRecords(HighWatermark); low != 1 || err != nil {
+	if low, err := p.DeleteRecords(t.Context(), HighWatermark); low != 1 || err != nil {
 		t.Errorf("%d, %v", low, err)
 	}
 }

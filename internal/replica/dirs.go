@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -18,18 +19,21 @@ func (m *Manager) FailedDirs() []*storage.DirError { return m.opt.Storage.Failed
 // new one; nil if it can use one of them. dir is the log's directory according to the metadata,
 // zero if unknown. first is true if an earlier run may have created the log.
 //
-// A log that was created once is never created again: an empty one in its place would hide the
-// loss.
+// A log that was created once is not created again if the partition's committed records may depend
+// on it: an empty log in its place would hide the loss. That is the case unless other replicas are
+// in sync or eligible and this one is not. In that case a log in another directory than recorded is
+// used, too: the replica was removed and assigned again, and the process ended before it recorded
+// the directory of the new log.
 func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bool) error {
+	failed := m.FailedDirs()
 	if found != nil {
-		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() {
+		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() && (m.needed(w) || len(failed) > 0) {
 			return fmt.Errorf("%w: the log of %s is in %s, but it was made in log directory %x: "+
 				"one of them is a copy; remove the log in %s and put directory %x back, or delete the topic",
 				ErrOffline, w, at.Path(), dir, at.Path(), dir)
 		}
 		return nil
 	}
-	failed := m.FailedDirs()
 	for _, d := range failed {
 		if dir != [16]byte{} && d.ID == dir {
 			return fmt.Errorf("%w: the log of %s is in a log directory that could not be opened: %w", ErrOffline, w, d)
@@ -39,7 +43,7 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 	case dir != [16]byte{} && len(failed) > 0:
 		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w",
 			ErrOffline, w, dir, failed[0])
-	case dir != [16]byte{}:
+	case dir != [16]byte{} && m.needed(w):
 		return fmt.Errorf("%w: the log of %s is missing from log directory %x; put the directory back, or delete the topic",
 			ErrOffline, w, dir)
 	case first && len(failed) > 0:
@@ -47,4 +51,10 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 	default:
 		return nil
 	}
+}
+
+// needed reports whether the loss of this broker's log would be the loss of committed records.
+func (m *Manager) needed(w wanted) bool {
+	p := w.topic.Partitions.At(w.partition)
+	return len(p.ISR)+len(p.ELR) == 0 || slices.Contains(p.ISR, m.opt.Self) || slices.Contains(p.ELR, m.opt.Self)
 }

@@ -167,12 +167,35 @@ func TestALogInAnotherDirectoryIsNotServed(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	must(t, l.storage.Close())
-	must(t, c.change(metadata.TopicPartition{Topic: idA}, func(p *metadata.Partition) { p.Dirs[0] = [16]byte{9} }))
+	c.place(metadata.TopicPartition{Topic: idA}, [16]byte{9})
 	l = start(t, fs, c)
 	if err := c.apply(t, l.Manager); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "/d") {
 		t.Error(err)
 	}
 	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrOffline) {
 		t.Error(err)
+	}
+}
+
+// A replica is assigned again after its removal, and the process ends before the directory of the
+// new log is recorded. If others have all records, the log is used, and its directory recorded.
+func TestTheNewLogOfAReplicaInAnotherDirectoryIsUsed(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	must(t, l.storage.Close())
+	tp := metadata.TopicPartition{Topic: idA}
+	c.place(tp, [16]byte{9})
+	must(t, c.change(tp, func(p *metadata.Partition) {
+		p.Leader, p.LeaderEpoch, p.Replicas, p.ISR = 2, 1, []int32{2, self}, []int32{2}
+	}))
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	at := l.partition(t, idA, 0).Log().Dir().ID()
+	if dir, _ := c.image.Placement(self, tp); dir != at {
+		t.Errorf("recorded is %x, the log is in %x", dir, at)
 	}
 }

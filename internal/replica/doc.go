@@ -37,5 +37,15 @@ var (
 	// below min.insync.replicas before they were acknowledged.
 	ErrNotEnoughReplicasAfterAppend = errors.New("stored, but with fewer in-sync replicas than min.insync.replicas")
 	ErrTimedOut                     = errors.New("not acknowledged in time; the records may still be stored")
-	ErrOffsetNotAvailable           = errors.New("the leader does not know its high watermark yet")
+	ErrOffsetNotAvailable           = errors.New("this replica does not know yet that the offset is committed")
+)
+
+// Errors of replication. No client receives them.
+var (
+	// ErrNotReplica: the metadata image does not show the follower's registration and log directory
+	// among the replicas. It must try again when it does.
+	ErrNotReplica = errors.New("the broker is not known as a replica")
+	// ErrDiverged: committed records of this replica are not in the leader's log. Nothing may be
+	// truncated without an operator.
+	ErrDiverged = errors.New("the leader's log lacks records that are committed here")
 )

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -60,7 +64,58 @@ func lone(t testing.TB, fs vfs.FS) *Partition {
 	m := openStorage(t, fs, "/d")
 	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, "sync")}})
 	must(t, err)
-	return newPartition(logs[0], self, purgatory.New())
+	return newPartition(logs[0], &environment{self: self, park: purgatory.New(), limits: new(Options).limits(),
+		now: func() time.Duration { return 0 }})
+}
+
+// roleFor returns a role whose replicas are all registered and active, with broker epoch 1.
+func roleFor(p *Partition, leader, epoch int32, replicas, isr []int32) *Role {
+	r := &Role{Leader: leader, Epoch: epoch, BrokerEpoch: 1, View: progress.View{MinISR: 1}}
+	for _, id := range replicas {
+		r.View.Replicas = append(r.View.Replicas, progress.Replica{Broker: id, InSync: slices.Contains(isr, id), BrokerEpoch: 1,
+			Active: true, Placement: p.log.Dir().ID()})
+	}
+	return r
+}
+
+// minISR renews the role of a leader with another min.insync.replicas.
+func minISR(p *Partition, n int) {
+	r := p.role.Load()
+	if !r.leader {
+		return
+	}
+	a := &Role{Leader: self, Epoch: r.epoch, BrokerEpoch: 1, View: progress.View{MinISR: n}}
+	for id := range int32(r.replicas) {
+		a.View.Replicas = append(a.View.Replicas, progress.Replica{Broker: id + 1, InSync: int(id) < r.isr, BrokerEpoch: 1, Active: true,
+			Placement: p.log.Dir().ID()})
+	}
+	p.SetRole(a)
+}
+
+func lead(p *Partition, epoch int32, replicas, isr []int32) {
+	p.SetRole(roleFor(p, self, epoch, replicas, isr))
+}
+
+func follow(p *Partition, leader, epoch int32, replicas, isr []int32) {
+	p.SetRole(roleFor(p, leader, epoch, replicas, isr))
+}
+
+// serials numbers the subscriptions of all followers.
+var serials atomic.Uint64
+
+// acknowledge subscribes a follower whose log ends at end, and which follows every move of the log
+// start. It has no effect in another epoch.
+func acknowledge(p *Partition, follower, epoch int32, end int64) progress.Handle {
+	s := progress.Subscription{Broker: follower, BrokerEpoch: 1, Dir: p.log.Dir().ID(), Written: end, Durable: end}
+	s.LogStart, s.Serial = math.MaxInt64, serials.Add(1)
+	h, _ := p.Subscribe(epoch, s)
+	return h
+}
+
+// replicate appends batches from a leader.
+func replicate(p *Partition, epoch int32, prevEnd, high int64, batches []byte, done func(error)) {
+	p.AppendReplicated(&Replicated{Epoch: epoch, PrevEnd: prevEnd, High: high, Batches: batches,
+		Done: func(a *Replicated) { done(a.Err) }}, nil)
 }
 
 func batch(t testing.TB, records int) record.Accepted {
@@ -85,7 +140,7 @@ type outcome struct {
 func begin(t testing.TB, p *Partition, acks Acks, records int) *outcome {
 	t.Helper()
 	d := &outcome{ended: make(chan struct{}, 8)}
-	d.LeaderEpoch, d.Acks, d.Batches, d.MinISR = -1, acks, batch(t, records), 1
+	d.LeaderEpoch, d.Acks, d.Batches = -1, acks, batch(t, records)
 	d.Done = func(*Append) { d.times++; d.ended <- struct{}{} }
 	p.Append(&d.Append, nil)
 	return d
@@ -131,6 +186,7 @@ type cluster struct {
 	assigned []map[metadata.TopicPartition][16]byte
 	raised   [][]metadata.TopicPartition
 	fail     error // returned by every call
+	altered  []metadata.ISRChange
 }
 
 func newCluster() *cluster {
@@ -153,7 +209,7 @@ func (c *cluster) topic(name string, id [16]byte, partitions int32) {
 	c.put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
 	c.put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: partitions}.Encode())
 	for i := range partitions {
-		c.partition(id, i, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self}, Dirs: make([][16]byte, 1)})
+		c.partition(id, i, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self}})
 	}
 }
 
@@ -165,12 +221,34 @@ func (c *cluster) delete(name string, id [16]byte, partitions int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.set(metadata.DeletingKey(id), metadata.Deleting{Name: name, Partitions: partitions}.Encode())
+	c.set(metadata.DeletingBrokerKey(id, self), metadata.EncodeWaiting())
 	for _, k := range []string{metadata.NameKey(name), metadata.TopicKey(id), metadata.TopicConfigKey(id)} {
 		delete(c.keys, k)
 	}
 	for i := range partitions {
 		delete(c.keys, metadata.PartitionKey(id, i))
 	}
+}
+
+// register registers a broker and makes it active.
+func (c *cluster) register(id int32, incarnation [16]byte) {
+	c.put(metadata.BrokerKey(id), metadata.Broker{Incarnation: incarnation}.Encode())
+	c.put(metadata.LivenessKey(id), metadata.BrokerState{Liveness: metadata.Active}.Encode())
+}
+
+// record records the log directory of a replica of any broker.
+func (c *cluster) record(broker int32, tp metadata.TopicPartition, dir [16]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.placeAt(broker, tp, dir)
+}
+
+// acknowledge subscribes a follower, as the image shows it, whose log in a directory ends at end.
+func (c *cluster) acknowledge(p *Partition, follower, epoch int32, dir [16]byte, end int64) error {
+	b, _ := c.image.Broker(follower)
+	_, err := p.Subscribe(epoch, progress.Subscription{Broker: follower, BrokerEpoch: b.Epoch, Dir: dir, Written: end, Durable: end,
+		LogStart: math.MaxInt64, Serial: serials.Add(1)})
+	return err
 }
 
 // apply passes the changes since the last call to the manager, and waits until it has applied them.
@@ -222,17 +300,37 @@ func (c *cluster) AssignDirs(_ context.Context, broker int32, dirs map[metadata.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.assigned = append(c.assigned, maps.Clone(dirs))
-	errs := []error{c.fail}
-	for tp, dir := range dirs {
-		errs = append(errs, c.edit(tp, func(p *metadata.Partition) {
-			for i, r := range p.Replicas {
-				if r == broker && c.fail == nil {
-					p.Dirs[i] = dir
-				}
-			}
-		}))
+	if c.fail != nil {
+		return c.revision + 1, c.fail
 	}
-	return c.revision + 1, errors.Join(errs...)
+	for tp, dir := range dirs {
+		if _, ok := c.keys[metadata.PartitionKey(tp.Topic, tp.Partition)]; ok {
+			c.placeAt(broker, tp, dir)
+		}
+	}
+	return c.revision + 1, nil
+}
+
+// place records the log directory of one of this broker's replicas.
+func (c *cluster) place(tp metadata.TopicPartition, dir [16]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.placeAt(self, tp, dir)
+}
+
+func (c *cluster) placeAt(broker int32, tp metadata.TopicPartition, dir [16]byte) {
+	key := metadata.PlacementKey(broker, tp.Topic)
+	p, err := metadata.DecodePlacement(c.keys[key])
+	if err != nil {
+		panic(err)
+	}
+	c.set(key, p.With(map[int32][16]byte{tp.Partition: dir}).Encode())
+}
+
+// placed returns the log directory that is recorded for one of this broker's replicas.
+func (c *cluster) placed(id [16]byte, partition int32) [16]byte {
+	dir, _ := c.image.Placement(self, metadata.TopicPartition{Topic: id, Partition: partition})
+	return dir
 }
 
 func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition) (int64, error) {
@@ -250,11 +348,43 @@ func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition)
 	return c.revision + 1, errors.Join(errs...)
 }
 
-func (c *cluster) ForgetDeleted(_ context.Context, ids ...[16]byte) (int64, error) {
+// current reports whether the brokers are as a change says. The caller holds mu.
+func (c *cluster) current(x *metadata.ISRChange) bool {
+	for _, m := range x.Members {
+		if c.keys[metadata.BrokerKey(m.Broker)].ModRevision != m.Epoch || c.keys[metadata.LivenessKey(m.Broker)].ModRevision != m.Liveness {
+			return false
+		}
+	}
+	return true
+}
+
+// AlterISR accepts the changes whose partition and brokers are as they say.
+func (c *cluster) AlterISR(_ context.Context, changes []metadata.ISRChange) []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	errs := make([]error, len(changes))
+	for i, x := range changes {
+		c.altered = append(c.altered, x)
+		kv := c.keys[metadata.PartitionKey(x.Topic, x.Partition)]
+		switch {
+		case c.fail != nil:
+			errs[i] = c.fail
+		case kv.ModRevision != x.Revision || !c.current(&x):
+			errs[i] = &metadata.ConflictError{Revision: c.revision + 1, Key: kv.Key, Found: kv.ModRevision, Expected: x.Revision}
+		default:
+			errs[i] = c.edit(x.TopicPartition, func(p *metadata.Partition) { p.ISR, p.ELR = x.ISR, x.ELR })
+		}
+	}
+	return errs
+}
+
+func (c *cluster) ForgetDeleted(_ context.Context, broker int32, ids ...[16]byte) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		if c.fail == nil {
+			delete(c.keys, metadata.DeletingBrokerKey(id, broker))
+			delete(c.keys, metadata.PlacementKey(broker, id))
 			delete(c.keys, metadata.DeletingKey(id))
 		}
 	}
@@ -275,9 +405,19 @@ func start(t testing.TB, fs vfs.FS, c *cluster) life {
 // startIn is start with several log directories.
 func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 	t.Helper()
+	return startWith(t, fs, c, Options{}, dirs...)
+}
+
+// startWith is startIn with options of a cluster.
+func startWith(t testing.TB, fs vfs.FS, c *cluster, opt Options, dirs ...string) life {
+	t.Helper()
 	c.image = metadata.Empty()
 	s := openStorage(t, fs, dirs...)
-	m := NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: zap.NewNop(),
+	if opt.Logger == nil {
+		opt.Logger = zap.NewNop()
+	}
+	m := NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: opt.Logger,
+		Incarnation: opt.Incarnation, Resigner: opt.Resigner, Lease: opt.Lease, Now: opt.Now,
 		Config: func(_ *metadata.Image, topic *metadata.Topic) storage.Config {
 			if profile := topic.Configs["profile"]; profile != "" {
 				return config(t, profile)
@@ -290,7 +430,7 @@ func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 
 // cut truncates one log.
 func cut(log *storage.Log, end int64, reset bool) error {
-	cuts := []storage.Cut{{Log: log, End: end, Reset: reset}}
+	cuts := []storage.Truncation{{Log: log, End: end, Reset: reset}}
 	log.Dir().Truncate(cuts)
 	return cuts[0].Err
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -20,19 +22,54 @@ type Cluster interface {
 	AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error)
 	// RaiseEpochs raises the leader epochs of partitions, in one transaction.
 	RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error)
-	// ForgetDeleted removes the tombstones of topics that have no logs left.
-	ForgetDeleted(ctx context.Context, topics ...[16]byte) (revision int64, err error)
+	// ForgetDeleted records that a broker has no logs of deleted topics left, in one transaction.
+	ForgetDeleted(ctx context.Context, broker int32, topics ...[16]byte) (revision int64, err error)
+	// AlterISR requests changes of ISRs, each in a transaction of its own, and returns an error for
+	// each. One that is a *metadata.ConflictError was refused; after any other one the outcome is
+	// unknown.
+	AlterISR(ctx context.Context, changes []metadata.ISRChange) []error
 }
 
 // Options configure a Manager.
 type Options struct {
-	Self    int32
+	Self int32
+	// Incarnation is that of this broker's registration in a cluster. Until an image shows it,
+	// Apply does nothing: older images show leader epochs in which an earlier process led. The
+	// registration has raised them (I9). Zero means a broker without a cluster, whose Manager
+	// raises the leader epochs of the partitions that an unclean stop concerns.
+	Incarnation [16]byte
+
 	Storage *storage.Manager
 	Cluster Cluster
 	Park    *purgatory.Purgatory
 	Logger  *zap.Logger
 	// Config returns the configuration of a topic's logs under an image. It must not block.
 	Config func(*metadata.Image, *metadata.Topic) storage.Config
+
+	// The remaining options matter in a cluster only.
+
+	// MinISR returns the effective min.insync.replicas of a partition under an image; nil selects
+	// 1. It must not block.
+	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
+	// Lease reports whether the controller cannot have elected other leaders without this broker's
+	// knowledge. It must be cheap. nil means that there is no controller.
+	Lease func() bool
+	// Resigner asks for other leaders of the partitions that this broker must not lead any longer.
+	Resigner Resigner
+	// RoleChanged is called when a partition got another leader or leader epoch, or was deleted;
+	// see Partition.Leader. It must not block.
+	RoleChanged func(*Partition)
+	// LagTime and StallTime are the durations after which a replica leaves the ISR because it is
+	// behind, or because it delays acknowledgements (replica.lag.time.max.ms and
+	// replica.stall.time.max.ms). Default 3 seconds and 1.5 seconds.
+	LagTime, StallTime time.Duration
+	// Now returns the monotonic time since any origin; nil selects the time since NewManager.
+	Now func() time.Duration
+}
+
+func (o *Options) limits() progress.Limits {
+	return progress.Limits{Lag: cmp.Or(o.LagTime, 3*time.Second), Stall: cmp.Or(o.StallTime, 1500*time.Millisecond),
+		Gone: time.Second, Repeat: 200 * time.Millisecond}
 }
 
 // Manager holds this broker's partitions and keeps them consistent with the metadata.
@@ -46,23 +83,29 @@ type Manager struct {
 
 	// roles is held while partitions get their logs, roles and configurations: by Apply, and by a
 	// directory's goroutine that adopts created logs. No I/O is done under it.
-	roles   sync.Mutex
-	image   *metadata.Image // the latest image passed to Apply; guarded by roles
-	applied bool            // Apply was called; guarded by roles
+	roles    sync.Mutex
+	image    *metadata.Image // the latest image applied; guarded by roles
+	applied  bool            // an image was applied; guarded by roles
+	replaced bool            // another process registered under this broker's id; guarded by roles
 
 	mu         sync.RWMutex
 	partitions map[metadata.TopicPartition]*Partition
 	missing    map[metadata.TopicPartition]*missing // assigned to this broker, without a log
+	made       map[*storage.Dir]time.Time           // when each directory has last created logs
 	// fence has the partitions that must not be led in an epoch below this one, because their
 	// directory was not closed cleanly (I9).
 	fence     map[metadata.TopicPartition]int32
 	watchers  []func(*metadata.Topic, int32)
 	dirQueues map[*storage.Dir]*dirQueue
 	removals  map[[16]byte]*removal
-	rounds    map[int64]*round // by image version
-	again     *time.Timer      // fires when the next creation is due
-	closed    bool
+	// leaving has the replicas that the metadata assigned to other brokers, until their logs in
+	// these directories are deleted.
+	leaving map[metadata.TopicPartition]*storage.Dir
+	rounds  []*round    // by ascending image version
+	again   *time.Timer // fires when the next creation is due
+	closed  bool
 
+	env      environment // of the partitions
 	recorder recorder
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
@@ -73,11 +116,22 @@ type Manager struct {
 func NewManager(opt Options) *Manager {
 	m := &Manager{
 		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
-		missing: map[metadata.TopicPartition]*missing{}, fence: map[metadata.TopicPartition]int32{},
-		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{}, rounds: map[int64]*round{},
+		missing: map[metadata.TopicPartition]*missing{}, made: map[*storage.Dir]time.Time{}, fence: map[metadata.TopicPartition]int32{},
+		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{},
+		leaving: map[metadata.TopicPartition]*storage.Dir{},
 	}
-	m.recorder = recorder{m: m, dirs: map[metadata.TopicPartition][16]byte{}, forget: map[[16]byte]bool{}}
+	m.env = environment{self: opt.Self, park: opt.Park, now: opt.Now, lease: opt.Lease, limits: opt.limits(), roleChanged: opt.RoleChanged}
+	if opt.Now == nil {
+		begin := time.Now()
+		m.env.now = func() time.Duration { return time.Since(begin) }
+	}
+	m.recorder = recorder{m: m, changes: newChanges()}
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	if opt.Incarnation != [16]byte{} {
+		u := newUpkeep(m)
+		m.env.upkeep, m.env.resign = u, u.resign.add
+		m.work.Go(u.run)
+	}
 	return m
 }
 
@@ -96,7 +150,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	for _, r := range m.rounds {
 		close(r.done)
 	}
-	clear(m.rounds)
+	m.rounds = nil
 	m.mu.Unlock()
 	m.stop()
 	ended := make(chan struct{})
@@ -136,7 +190,7 @@ func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error)
 		return p, nil
 	}
 	if x := m.missing[tp]; x != nil {
-		return nil, x.why()
+		return nil, x.why(m.made)
 	}
 	return nil, ErrUnknownPartition
 }
@@ -156,24 +210,33 @@ func (m *Manager) Partitions() []*Partition {
 // storage.Manager.CanCreate.
 func (m *Manager) CanCreate() error { return m.opt.Storage.CanCreate() }
 
-// Apply is a metadata.Subscriber. It changes the roles and configurations of partitions and queues
-// the creation and deletion of logs; AwaitApplied waits for these. The first call waits for the
-// metadata store if leader epochs must be raised; other calls do not wait. Errors concern single
-// topics and do not affect the others.
-func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+// Apply is a metadata.Subscriber. It works in three stages, and waits for none but the first:
+//
+//	roles     promote, step down, fence; in memory, before Apply returns
+//	logs      create, delete; a queue for each log directory (dirqueue.go)
+//	metadata  placements, tombstones, raised epochs; retried until the store has them (recorder.go)
+//
+// So neither a disk that hangs nor a metadata store without a quorum delays a broker in learning
+// that it no longer leads a partition. AwaitApplied waits for the other stages. Errors concern
+// single topics and do not affect the others.
+func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
 	m.roles.Lock()
 	defer m.roles.Unlock()
+	if current, err := m.registered(next); !current {
+		return err
+	}
 	m.image = next
-	var errs []error
+	r := m.newRound(prev.Version(), next.Version())
+	defer m.ended(r) // AwaitApplied returns at once if nothing was queued
 	first := !m.applied
 	if first {
 		m.applied = true
-		if err := m.fenceUnclean(ctx, d.Created); err != nil {
-			errs = append(errs, err)
+		if prev.Version() > 0 { // images before the registration were not applied
+			d = metadata.Diff(metadata.Empty(), next)
 		}
+		m.fenceUnclean(d.Created, r)
+		m.reportStrays(next)
 	}
-	r := m.newRound(next.Version())
-	defer m.ended(r) // AwaitApplied returns at once if nothing was queued
 	m.retire(d.Deleted)
 	var want []wanted
 	for _, t := range d.Created {
@@ -187,11 +250,32 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 		}
 	}
 	makes, err := m.reconcile(want, first, r)
-	errs = append(errs, err)
+	m.review(d, r)
 	m.configure(next, d)
-	m.queueDeletions(d, next, r)
+	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
 	m.place(makes, r)
-	return errors.Join(errs...)
+	return err
+}
+
+// registered reports whether the image shows this broker's registration, so that its roles apply.
+// The error is that another process has registered under this broker's id. Then the Manager leads
+// nothing any longer: the roles in later images are those of the other process.
+func (m *Manager) registered(img *metadata.Image) (bool, error) {
+	if m.opt.Incarnation == [16]byte{} {
+		return true, nil
+	}
+	if b, ok := img.Broker(m.opt.Self); !m.replaced && ok && b.Incarnation == m.opt.Incarnation {
+		return true, nil
+	}
+	if !m.applied || m.replaced {
+		return false, nil
+	}
+	m.replaced = true
+	for _, p := range m.Partitions() {
+		p.SetRole(&Role{Leader: -1, Epoch: p.LeaderEpoch() + 1})
+	}
+	return false, fmt.Errorf("metadata version %d shows another process registered as broker %d; this one serves no partition any more",
+		img.Version(), m.opt.Self)
 }
 
 // wanted is a partition that may need a log or a change of its role.
@@ -211,15 +295,27 @@ func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.pa
 // true for partitions whose log an earlier run may have created.
 func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missing, err error) {
 	var errs []error
-	dirs := map[metadata.TopicPartition][16]byte{}
+	var left []leave
+	changes := newChanges()
 	for _, w := range want {
-		dir, ours := w.topic.Partitions.At(w.partition).Dir(m.opt.Self)
-		if !ours {
-			m.forgetMissing(w.tp())
+		l := m.opt.Storage.Get(storage.ID{Topic: w.topic.ID, Partition: w.partition})
+		dir, placed := m.image.Placement(m.opt.Self, w.tp())
+		if !w.topic.Partitions.At(w.partition).HasReplica(m.opt.Self) {
+			if x, leaves := m.release(w, l); leaves {
+				left = append(left, x)
+			} else if placed && !m.isLeaving(w.tp()) {
+				changes.dirs[w.tp()] = [16]byte{}
+			}
 			continue
 		}
-		l := m.opt.Storage.Get(storage.ID{Topic: w.topic.ID, Partition: w.partition})
-		err := m.misplaced(w, dir, l, first)
+		if m.isLeaving(w.tp()) { // its log is being deleted: a new one follows
+			m.noteUncreated(w)
+			continue
+		}
+		err := error(nil)
+		if !m.created(w.tp(), l) {
+			err = m.misplaced(w, dir, l, first)
+		}
 		switch {
 		case err != nil:
 			m.noteMissing(w, err)
@@ -228,14 +324,15 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 			if m.adopt(w.tp(), l) && !first { // it was created under an image that may be older
 				l.Configure(m.opt.Config(m.image, w.topic))
 			}
-			m.applyRole(w, dirs)
+			m.applyRole(w, changes.dirs)
 		default:
 			if x := m.noteUncreated(w); x != nil {
 				makes = append(makes, x)
 			}
 		}
 	}
-	m.recorder.add(dirs, nil, m.share(r))
+	m.queueLeaving(left, r)
+	m.recorder.add(changes, m.share(r))
 	return makes, errors.Join(errs...)
 }
 
@@ -247,73 +344,8 @@ func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	if m.partitions[tp] != nil {
 		return false
 	}
-	m.partitions[tp] = newPartition(l, m.opt.Self, m.opt.Park)
+	m.partitions[tp] = newPartition(l, &m.env)
 	return true
-}
-
-// applyRole gives a partition its role, and adds its directory to dirs if the metadata does not
-// have it.
-func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte) {
-	tp := w.tp()
-	m.mu.RLock()
-	p := m.partitions[tp]
-	m.mu.RUnlock()
-	if p == nil {
-		return
-	}
-	part := w.topic.Partitions.At(w.partition)
-	if dir, ours := part.Dir(m.opt.Self); ours && dir == [16]byte{} {
-		dirs[tp] = p.log.Dir().ID()
-	}
-	m.mu.Lock()
-	fenced := part.LeaderEpoch < m.fence[tp]
-	if !fenced {
-		delete(m.fence, tp)
-	}
-	m.mu.Unlock()
-	if fenced {
-		return // a raised epoch is on its way
-	}
-	if part.Leader == m.opt.Self {
-		p.BecomeLeader(part.LeaderEpoch, part.Replicas, part.ISR)
-	} else {
-		p.BecomeFollower(part.Leader, part.LeaderEpoch, part.Replicas, part.ISR)
-	}
-}
-
-// fenceUnclean raises the leader epochs of the partitions whose directory was not closed cleanly.
-// Records that were visible may be lost, and an epoch must not be resumed then (I9). Such a
-// partition gets a leader when the metadata has the new epoch.
-func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) error {
-	var raise []metadata.TopicPartition
-	for _, t := range topics {
-		for i, part := range t.Partitions.All() {
-			l := m.opt.Storage.Get(storage.ID{Topic: t.ID, Partition: i})
-			if l != nil && !l.Dir().Clean() && part.Leader == m.opt.Self {
-				tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-				raise = append(raise, tp)
-				m.mu.Lock()
-				m.fence[tp] = part.LeaderEpoch + 1
-				m.mu.Unlock()
-			}
-		}
-	}
-	if len(raise) == 0 {
-		return nil
-	}
-	if _, err := m.opt.Cluster.RaiseEpochs(ctx, raise); err != nil {
-		return fmt.Errorf("raise the leader epochs of %d partitions after an unclean stop: %w", len(raise), err)
-	}
-	return nil
-}
-
-// Leaderless returns the number of partitions that wait for a raised leader epoch. Call it when
-// everything that Apply changed has been applied; then a number above 0 means that the metadata did
-// not accept the change.
-func (m *Manager) Leaderless() int {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return len(m.fence)
 }
 
 // configure applies changed configurations.

@@ -49,8 +49,7 @@ func (w *walk) step(t *testing.T, errs *errfs.FS) {
 	case op < 5:
 		topic.partitions++
 		w.put(metadata.TopicKey(topic.id), metadata.TopicRecord{Name: name, Partitions: topic.partitions}.Encode())
-		w.partition(topic.id, topic.partitions-1, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self},
-			Dirs: make([][16]byte, 1)})
+		w.partition(topic.id, topic.partitions-1, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self}})
 	case op < 6:
 		topic.profile = []string{"sync", "os", "interval"}[w.rnd.IntN(3)]
 		w.put(metadata.TopicConfigKey(topic.id), metadata.EncodeConfigs(map[string]string{"profile": topic.profile}))
@@ -108,7 +107,7 @@ func (w *walk) differs(l life) string {
 			if got := p.Log().Config().Profile.Name; got != topic.profile {
 				return fmt.Sprintf("%s has profile %s, want %s", p, got, topic.profile)
 			}
-			if img.Partition(metadata.TopicPartition{Topic: topic.id, Partition: i}).Dirs[0] != p.Log().Dir().ID() {
+			if dir, _ := img.Placement(self, metadata.TopicPartition{Topic: topic.id, Partition: i}); dir != p.Log().Dir().ID() {
 				return p.String() + ": its directory is not recorded"
 			}
 		}

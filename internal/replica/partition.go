@@ -2,95 +2,92 @@ package replica
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// role is a partition's role on this broker according to the metadata. It is replaced, never
-// changed.
-type role struct {
-	leader     bool
-	gone       bool // the topic was deleted
-	leaderID   int32
-	epoch      int32
-	epochStart int64 // log end when this broker began to lead
-	replicas   []int32
-	isr        []int32
+// environment is what the partitions of a Manager share.
+type environment struct {
+	self int32
+	park *purgatory.Purgatory
+	now  func() time.Duration // monotonic, since any origin
+	// lease reports whether no other broker can have been elected without this one's knowledge; nil
+	// without a cluster.
+	lease  func() bool
+	limits progress.Limits
+	upkeep *upkeep                         // nil without a cluster
+	resign func(p *Partition, epoch int32) // see Resigner; nil without a cluster
+	// roleChanged is Options.RoleChanged.
+	roleChanged func(*Partition)
 }
 
-// accepts returns why an append is refused, nil if it is accepted.
-func (r *role) accepts(a *Append) error {
-	if err := r.check(a.LeaderEpoch); err != nil {
-		return err
-	}
-	if !r.enough(a) {
-		return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicas, len(r.isr), r.needed(a))
-	}
-	return nil
-}
-
-// needed returns the effective min.insync.replicas, which is at most the number of replicas.
-func (r *role) needed(a *Append) int { return min(int(a.MinISR), len(r.replicas)) }
-
-func (r *role) enough(a *Append) bool { return a.Acks != AcksAll || len(r.isr) >= r.needed(a) }
-
-// check compares the epoch of a request, -1 for none, with the role.
-func (r *role) check(epoch int32) error {
-	switch {
-	case r.gone:
-		return r.notLeader()
-	case epoch >= 0 && epoch < r.epoch:
-		return fmt.Errorf("%w: %d, the current one is %d", ErrFencedEpoch, epoch, r.epoch)
-	case epoch > r.epoch:
-		return fmt.Errorf("%w: %d, the current one is %d", ErrUnknownEpoch, epoch, r.epoch)
-	case !r.leader:
-		return r.notLeader()
-	}
-	return nil
-}
-
-// notLeader returns an error that names the leader.
-func (r *role) notLeader() error {
-	if r.gone {
-		return fmt.Errorf("%w; %w", ErrDeleted, ErrNotLeader)
-	}
-	return fmt.Errorf("%w: broker %d has led it since epoch %d", ErrNotLeader, r.leaderID, r.epoch)
-}
+// leaseLive reports whether no other broker can have been elected without this one's knowledge.
+func (e *environment) leaseLive() bool { return e.lease == nil || e.lease() }
 
 // Partition is one partition on this broker. All methods may be called
 // concurrently.
 type Partition struct {
 	id   storage.ID
 	log  *storage.Log
-	self int32
-	park *purgatory.Purgatory
+	env  *environment
 	role atomic.Pointer[role]
-	high atomic.Int64 // the high watermark
+	// high is the high watermark, and highEpoch the newest leader epoch in which it was valid. A
+	// writer sets highEpoch first and a reader reads it last, so that a pair never shows a high
+	// watermark with an epoch in which it was not valid.
+	high      atomic.Int64
+	highEpoch atomic.Int32
 
 	mu sync.Mutex
-	// ackEnds of the followers in this epoch, by broker.
-	followers map[int32]int64
-	// leaderHigh is the high watermark that the leader sent to this follower.
-	leaderHigh int64
-	waitLeader fifo // acks=1
-	waitISR    fifo // acks=all
-	overdue    bool // some of waitISR may be overdue
+	// lead is the state of the leader in the current epoch, nil unless this broker leads.
+	lead       *progress.Leader
+	follow     progress.Follower // while this broker does not lead
+	waitLeader fifo              // acks=1
+	waitISR    fifo              // acks=all
+	overdue    bool              // some of waitISR may be overdue
+	starts     chan struct{}     // closed when a log start or the role changes; nil without a waiter
+	served     bool              // a follower has subscribed in this epoch
+	tail       atomic.Pointer[Tail]
+	// lostLeader is when the stream from the leader ended, 0 while there is one.
+	lostLeader atomic.Int64
+
+	cutOff           atomic.Bool // see CutOff
+	isWatched, isDue atomic.Bool // it is in the upkeep's lists
+	// notBefore is when a change may be requested after one was refused. Otherwise a leader that
+	// decides on something outdated would repeat its request without a pause.
+	notBefore atomic.Int64
+	resigned  atomic.Int64 // when ReadFailed resigned last, 0 if it never did
 }
 
-func newPartition(l *storage.Log, self int32, park *purgatory.Purgatory) *Partition {
-	p := &Partition{id: l.ID(), log: l, self: self, park: park, followers: map[int32]int64{}}
+func newPartition(l *storage.Log, env *environment) *Partition {
+	p := &Partition{id: l.ID(), log: l, env: env}
 	p.role.Store(&role{leaderID: -1, epoch: -1})
-	p.high.Store(l.AckEnd())
+	high, epoch := l.RecoveredHigh()
+	p.follow.High, p.follow.Epoch = high, epoch
+	p.follow.Follow()
+	p.setHigh(high, epoch)
 	l.Observe(p)
 	return p
 }
 
+func (p *Partition) setHigh(high int64, epoch int32) {
+	p.highEpoch.Store(epoch)
+	p.high.Store(high)
+	p.env.upkeep.highChanged()
+}
+
 // String returns topic-partition.
 func (p *Partition) String() string { return p.log.String() }
+
+func (p *Partition) tp() metadata.TopicPartition {
+	return metadata.TopicPartition{Topic: p.id.Topic, Partition: p.id.Partition}
+}
 
 // Log returns the partition's log.
 func (p *Partition) Log() *storage.Log { return p.log }
@@ -122,30 +119,52 @@ func (p *Partition) Leader() (broker, epoch int32) {
 	return r.leaderID, r.epoch
 }
 
-// BecomeLeader makes this broker the leader in an epoch, or changes the ISR in the current epoch.
-// It ignores an older epoch.
-func (p *Partition) BecomeLeader(epoch int32, replicas, isr []int32) {
+// SetRole gives the partition the role that a metadata image assigns to it, or changes the view of
+// the current one. It ignores an older epoch. It neither blocks nor waits for a disk. If another
+// broker leads, the appends that wait fail with ErrNotLeader: the new leader may or may not have
+// them. The caller must not change a afterwards.
+func (p *Partition) SetRole(a *Role) {
+	defer p.env.upkeep.highChanged() // it may have become one of several replicas
+	r := newRole(a, p.env.self)
+	if !r.leader {
+		p.retire(r)
+		return
+	}
 	p.mu.Lock()
 	old := p.role.Load()
-	if epoch < old.epoch {
+	if r.epoch < old.epoch || old.gone {
 		p.mu.Unlock()
 		return
 	}
-	next := &role{leader: true, leaderID: p.self, epoch: epoch, epochStart: old.epochStart, replicas: replicas, isr: isr}
-	if epoch > old.epoch || !old.leader {
-		next.epochStart = p.log.Ends().LogEnd
-		clear(p.followers)
-		p.log.BeginEpoch(epoch)
+	var effect progress.Effect
+	begins := r.epoch > old.epoch || !old.leader
+	if begins {
+		p.log.SetLeaderEpoch(r.epoch, true)
+		r.epochStart = p.log.Ends().LogEnd
+		p.lead = progress.Lead(progress.Config{Self: p.env.self, BrokerEpoch: a.BrokerEpoch, Dir: p.log.Dir().ID(), Epoch: r.epoch,
+			EpochStart: r.epochStart, High: p.high.Load(), End: p.log.AckEnd(), LogStart: p.log.DurableStart(),
+			Limits: p.env.limits}, &a.View, p.env.now())
+		p.setHigh(p.high.Load(), r.epoch)
+		p.served = false
+		p.cutOff.Store(false)
+	} else {
+		r.epochStart = old.epochStart
+		effect = p.lead.SetView(&a.View, p.env.now())
 	}
-	p.role.Store(next)
-	p.mu.Unlock()
-	p.Advanced()
-}
-
-// BecomeFollower makes this broker a follower. Waiting appends fail with ErrNotLeader: the new
-// leader may or may not have them.
-func (p *Partition) BecomeFollower(leader, epoch int32, replicas, isr []int32) {
-	p.retire(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
+	p.role.Store(r)
+	p.wakeStarts()
+	ack := p.log.AckEnd()
+	effect |= p.ownEnd(ack)
+	if p.lead.High() > p.high.Load() {
+		effect |= progress.HighMoved
+	}
+	p.complete(effect, ack)
+	p.watch()
+	if begins {
+		p.roleChanged()
+	} else {
+		p.moved() // a follower may have registered again
+	}
 }
 
 // Delete ends the partition because its topic was deleted. Current and later operations fail with
@@ -157,114 +176,122 @@ func (p *Partition) Delete() {
 // retire sets a role in which this broker does not lead.
 func (p *Partition) retire(next *role) {
 	p.mu.Lock()
-	if now := p.role.Load(); next.epoch < now.epoch || now.gone {
+	now := p.role.Load()
+	if next.epoch < now.epoch || now.gone {
 		p.mu.Unlock()
 		return
 	}
+	if next.epoch > now.epoch {
+		p.log.SetLeaderEpoch(next.epoch, false)
+		p.follow.Follow()
+		p.lostLeader.Store(int64(p.env.now()) | 1)
+	}
+	if now.leader { // consumers that wait here go to the new leader, until this broker follows it
+		p.lostLeader.Store(int64(p.env.now()-p.env.limits.Lag) | 1)
+		p.follow = progress.Follower{High: p.high.Load(), Epoch: now.epoch}
+		p.follow.Follow()
+		p.lead = nil
+	}
 	p.role.Store(next)
-	p.leaderHigh = 0
+	p.wakeStarts()
 	var ready decided
-	err := p.notLeader(p.role.Load())
+	err := p.notLeader(next)
 	p.waitLeader.discardAbove(-1, err, &ready)
 	p.waitISR.discardAbove(-1, err, &ready)
 	p.mu.Unlock()
 	ready.finish()
-	p.park.Check(p.key())
+	p.env.park.Check(p.key())
+	p.roleChanged()
 }
 
-// AppendReplicated appends batches from the leader, which have offsets and epochs, and updates the
-// leader's high watermark. done is called with nil when the log has accepted the batches in order,
-// and with an error if it refused them. The batches need not be written or durable by then;
-// Ends().Ack shows how far they are.
-func (p *Partition) AppendReplicated(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
-	r := p.role.Load()
-	if r.leader || epoch != r.epoch {
-		done(fmt.Errorf("append replicated batches to %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
-		return
-	}
-	p.log.Append(&storage.Append{Batches: batches, Replicated: true, Sink: followed{p, leaderHigh, done}}, nil)
+// High implements storage.Observer: retention keeps everything at or above the high watermark, and
+// checkpoints store it.
+func (p *Partition) High() (offset int64, epoch int32) {
+	offset = p.high.Load()
+	return offset, p.highEpoch.Load()
 }
-
-// followed is the sink of AppendReplicated.
-type followed struct {
-	p    *Partition
-	high int64
-	done func(error)
-}
-
-// OffsetsAssigned implements storage.Sink.
-func (f followed) OffsetsAssigned(a *storage.Append) {
-	if a.Err == nil {
-		f.p.mu.Lock()
-		f.p.leaderHigh = max(f.p.leaderHigh, f.high)
-		f.p.mu.Unlock()
-		f.p.Advanced()
-	}
-	f.done(a.Err)
-}
-
-// Acknowledged records that a follower's acknowledgement end in an epoch is ackEnd. It ignores
-// brokers that are not replicas, and other epochs.
-func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
-	p.mu.Lock()
-	r := p.role.Load()
-	if !r.leader || epoch != r.epoch || !slices.Contains(r.replicas, follower) {
-		p.mu.Unlock()
-		return
-	}
-	p.followers[follower] = max(p.followers[follower], ackEnd)
-	p.mu.Unlock()
-	p.Advanced()
-}
-
-// High implements storage.Observer: retention keeps everything at or above the high watermark.
-func (p *Partition) High() int64 { return p.high.Load() }
 
 // Stable implements storage.Observer. There are no transactions yet, so everything below the high
 // watermark is stable.
 func (p *Partition) Stable() int64 { return p.high.Load() }
 
+// Appended implements storage.Observer.
+func (p *Partition) Appended(batch *groupcommit.Batch) {
+	if t := p.tail.Load(); t != nil {
+		(*t).Appended(batch)
+	}
+	if p.env.upkeep != nil && !p.isWatched.Load() {
+		p.watch()
+	}
+}
+
+// watch has the followers' lag measured at intervals, until all are caught up.
+func (p *Partition) watch() {
+	if r := p.role.Load(); p.env.upkeep != nil && r.leader && r.replicas > 1 && p.isWatched.CompareAndSwap(false, true) {
+		p.env.upkeep.watch(p)
+	}
+}
+
 // Advanced implements storage.Observer, and is called for every advance of an end. It raises the
 // high watermark and completes the appends that it covers.
 func (p *Partition) Advanced() {
-	var ready decided
 	p.mu.Lock()
 	ack := p.log.AckEnd()
-	high := p.highLocked(ack)
-	moved := high > p.high.Load()
-	if moved {
-		p.high.Store(high)
+	p.complete(p.ownEnd(ack), ack)
+	if t := p.tail.Load(); t != nil {
+		(*t).Advanced()
+	}
+}
+
+// ownEnd passes the end of the own log that the profile counts to the replication state, and
+// returns the effect. The caller holds mu.
+func (p *Partition) ownEnd(ack int64) (effect progress.Effect) {
+	if p.lead != nil {
+		return p.lead.Own(ack)
+	}
+	if p.follow.Own(ack) {
+		effect = progress.HighMoved
+	}
+	return effect
+}
+
+// complete applies the effect of an event: it publishes the high watermark and completes the
+// appends that it or ack, the end of the own log, covers. The caller holds mu, which complete
+// releases.
+func (p *Partition) complete(effect progress.Effect, ack int64) {
+	var ready decided
+	if effect&progress.HighMoved != 0 {
+		if p.lead != nil {
+			p.high.Store(p.lead.High())
+			p.env.upkeep.highChanged()
+		} else {
+			p.setHigh(p.follow.High, p.follow.Epoch)
+		}
 	}
 	p.waitLeader.covered(ack, &ready)
 	p.waitISR.covered(p.high.Load(), &ready)
 	for a, r := ready.head, p.role.Load(); a != nil; a = a.next {
-		a.Err = r.recheckISR(a)
+		a.Err = p.recheck(r, a)
 	}
 	if p.overdue {
 		p.overdue = p.waitISR.late(ack, &ready)
 	}
 	p.mu.Unlock()
 	ready.finish()
-	if moved {
-		p.park.Check(p.key())
+	if effect != 0 {
+		p.notify(effect)
 	}
 }
 
-// highLocked returns the high watermark that the ends allow: for a leader the smallest ackEnd of
-// the in-sync replicas, for a follower the leader's high watermark, limited to its own ackEnd.
-// The caller holds mu.
-func (p *Partition) highLocked(ack int64) int64 {
-	r := p.role.Load()
-	if !r.leader {
-		return min(p.leaderHigh, ack)
+// notify wakes readers and reports proposals. The caller must not hold mu.
+func (p *Partition) notify(effect progress.Effect) {
+	if effect&progress.HighMoved != 0 {
+		p.env.park.Check(p.key())
+		p.moved()
 	}
-	high := ack
-	for _, id := range r.isr {
-		if id != p.self {
-			high = min(high, p.followers[id])
-		}
+	if effect&progress.ProposalDue != 0 && p.env.upkeep != nil && p.isDue.CompareAndSwap(false, true) {
+		p.env.upkeep.proposalDue(p)
 	}
-	return high
 }
 
 // awaitLocked queues an append that has its offsets until its condition holds. It returns false if
@@ -278,7 +305,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 		return false, err // Reverted may have run already, and nothing else would finish the append
 	}
 	if a.inner.Next <= p.condition(a.Acks) { // a duplicate of acknowledged records
-		return false, r.recheckISR(a)
+		return false, p.recheck(r, a)
 	}
 	if a.overdue && a.inner.Next <= p.log.AckEnd() {
 		return false, a.timedOut()
@@ -295,37 +322,66 @@ func (p *Partition) notLeader(r *role) error {
 	return fmt.Errorf("%s: %w", p, r.notLeader())
 }
 
-// recheckISR returns an error if the ISR has shrunk below the minimum while the append waited.
-func (r *role) recheckISR(a *Append) error {
-	if r.enough(a) {
-		return nil
+// recheck returns an error if an append whose condition holds must not be acknowledged: the ISR has
+// shrunk below the minimum while it waited, or the lease has ended.
+func (p *Partition) recheck(r *role, a *Append) error {
+	if !r.enough(a.Acks) {
+		return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicasAfterAppend, r.isr, r.minISR)
 	}
-	return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicasAfterAppend, len(r.isr), r.needed(a))
+	return p.leased(r, a.Acks)
 }
 
-// Reverted implements storage.Observer: the records at or beyond end are lost.
+// Reverted implements storage.Observer: the records at or beyond end are lost. Followers may have
+// received them, so the leader never continues in the same epoch: it resigns. The only replica
+// continues at once, unless a follower that was a replica before has subscribed in this epoch.
 func (p *Partition) Reverted(end int64, err error) {
 	var ready decided
 	p.mu.Lock()
 	p.waitLeader.discardAbove(end, err, &ready)
 	p.waitISR.discardAbove(end, err, &ready)
+	r := p.role.Load()
+	alone := r.sole && !p.served // no follower can have the records
 	p.mu.Unlock()
+	if r.leader && alone {
+		p.log.ResumeEpoch(r.epoch)
+	}
 	ready.finish()
-	p.park.Check(p.key())
+	p.env.park.Check(p.key())
+	p.moved()
+	if r.leader && !alone && p.env.resign != nil {
+		p.env.resign(p, r.epoch)
+	}
 }
 
 // Truncated implements storage.Observer: it lowers the high watermark to end, and answers the
-// readers beyond it.
+// readers beyond it. What the leader reported before no longer counts, because the log differs from
+// the one that it was reported for.
 func (p *Partition) Truncated(end int64) {
 	p.mu.Lock()
+	p.follow.High = min(p.follow.High, end)
+	p.follow.Follow()
 	p.high.Store(min(p.high.Load(), end))
-	p.leaderHigh = min(p.leaderHigh, end)
+	p.env.upkeep.highChanged()
 	p.mu.Unlock()
-	p.park.Check(p.key())
+	p.env.park.Check(p.key())
+	p.moved()
 }
 
-// StartMoved implements storage.Observer: it answers readers below the new start.
-func (p *Partition) StartMoved() { p.park.Check(p.key()) }
+// StartMoved implements storage.Observer: it answers readers below the new start, and sends it to
+// the followers. A follower's start moves as its leader's does, so the records below it were
+// committed.
+func (p *Partition) StartMoved() {
+	p.mu.Lock()
+	if r := p.role.Load(); p.lead != nil {
+		p.lead.OwnLogStart(p.log.DurableStart())
+	} else if r.epoch >= 0 {
+		p.follow.LogStart(p.log.Ends().LogStart, r.epoch)
+		p.setHigh(p.follow.High, p.follow.Epoch)
+	}
+	p.mu.Unlock()
+	p.env.park.Check(p.key())
+	p.moved()
+}
 
 // condition returns the end for which an append with acks waits. The caller holds mu.
 func (p *Partition) condition(acks Acks) int64 {

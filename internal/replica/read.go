@@ -16,6 +16,8 @@ type ReadRequest struct {
 	Committed bool
 	// CurrentEpoch is the leader epoch that the reader knows, -1: none.
 	CurrentEpoch int32
+	// AnyReplica states that the reader accepts a replica that does not lead (KIP-392).
+	AnyReplica bool
 	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
 	// log diverges from this one, the result says where (KIP-595).
 	FetchedEpoch int32
@@ -33,12 +35,18 @@ type ReadResult struct {
 
 // Read returns batches below the high watermark, or below the last stable offset. The offsets in
 // the result are valid even if it fails. It may read the disk.
+//
+// A replica that does not lead serves records up to its own high watermark, which may be behind the
+// leader's. It cannot know whether a later offset exists, so it answers ErrOffsetNotAvailable: the
+// reader would otherwise start again at the earliest or the latest offset.
 func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
 		return res, err
 	}
-	res.Slice, err = p.log.Read(r.Offset, limit, r.MaxBytes, r.AtLeastOne)
+	if res.Slice, err = p.log.Read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {
+		p.ReadFailed(err)
+	}
 	return res, err
 }
 
@@ -67,8 +75,12 @@ func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err error) {
 	role, e := p.role.Load(), p.Ends()
 	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
-	if err := p.readable(role, r.CurrentEpoch); err != nil {
+	if err := p.readableHere(role, &r); err != nil {
 		return res, 0, err
+	}
+	if !role.leader && r.Offset >= e.LogStart && p.behind(&r, e.HighWatermark) {
+		return res, 0, fmt.Errorf("read %s at %d, where the high watermark of this replica is %d: %w", p, r.Offset, e.HighWatermark,
+			ErrOffsetNotAvailable)
 	}
 	if r.FetchedEpoch >= 0 {
 		epoch, end := p.epochEnd(role, r.FetchedEpoch)
@@ -94,6 +106,27 @@ func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err
 // readable returns why a request with an epoch may not read, nil if it may.
 func (p *Partition) readable(r *role, epoch int32) error {
 	if err := r.check(epoch); err != nil {
+		return fmt.Errorf("read %s: %w", p, err)
+	}
+	return p.log.Offline()
+}
+
+// behind reports whether a reader has more records than this replica knows to be committed.
+func (p *Partition) behind(r *ReadRequest, high int64) bool {
+	last, _ := p.log.LastEpoch()
+	return r.Offset > high || r.FetchedEpoch > last
+}
+
+// readableHere is readable for a request that may accept a replica that does not lead.
+func (p *Partition) readableHere(r *role, req *ReadRequest) error {
+	if r.leader || !req.AnyReplica {
+		return p.readable(r, req.CurrentEpoch)
+	}
+	err := r.checkEpoch(req.CurrentEpoch)
+	if err == nil && (r.epoch < 0 || p.stale()) {
+		err = r.notLeader()
+	}
+	if err != nil {
 		return fmt.Errorf("read %s: %w", p, err)
 	}
 	return p.log.Offline()
@@ -133,7 +166,7 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 	}
 	switch ts {
 	case Latest, MaxTimestamp:
-		if limit < r.epochStart && len(r.isr) > 1 {
+		if limit < r.epochStart && !r.sole {
 			return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable)
 		}
 		if ts == MaxTimestamp {
@@ -149,7 +182,11 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 	case LatestTiered, EarliestToGo:
 		return none, nil
 	}
-	return p.log.FindTime(ts, limit)
+	found, err := p.log.FindTime(ts, limit)
+	if err == nil && found.Offset < 0 && limit < r.epochStart && !r.sole {
+		return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable) // it may be above limit
+	}
+	return found, err
 }
 
 // EpochEnd returns the largest known epoch not above epoch, and the offset after its last record;

@@ -25,16 +25,16 @@ func (c *completions) Expire() {}
 
 func TestNoReadReturnsRecordsAboveTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair, pair)
+	lead(p, 0, pair, pair)
 	watch := &completions{}
-	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
-	defer p.park.Close()
+	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.env.park.Close()
 	for range 3 {
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 	}
 	for high := int64(0); high <= 6; high += 2 {
 		before := watch.n
-		p.Acknowledged(2, 0, high)
+		acknowledge(p, 2, 0, high)
 		if moved := high > 0; (watch.n > before) != moved {
 			t.Errorf("the high watermark moved to %d: completed %d times", high, watch.n-before)
 		}
@@ -63,9 +63,9 @@ func TestNoReadReturnsRecordsAboveTheHighWatermark(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(3, []int32{1}, []int32{1})
+	lead(p, 3, []int32{1}, []int32{1})
 	must(t, begin(t, p, AcksAll, 2).wait(t))
-	p.BecomeLeader(5, []int32{1}, []int32{1})
+	lead(p, 5, []int32{1}, []int32{1})
 	for _, c := range []struct {
 		name             string
 		offset           int64
@@ -101,13 +101,13 @@ func TestReadErrors(t *testing.T) {
 
 func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeFollower(2, 1, pair, pair)
+	follow(p, 2, 1, pair, pair)
 	follow := func(base int64, epoch int32, high int64) error {
 		b := record.Batch(batch(t, 2).Bytes)
 		b.SetBaseOffset(base)
 		b.SetLeaderEpoch(epoch)
 		numbered := make(chan error, 1)
-		p.AppendReplicated(epoch, high, b, func(err error) { numbered <- err })
+		replicate(p, epoch, base, high, b, func(err error) { numbered <- err })
 		return <-numbered
 	}
 	must(t, follow(0, 1, 1))
@@ -120,7 +120,7 @@ func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
 	if err := follow(2, 1, 9); err == nil {
 		t.Error("batches that it has already")
 	}
-	p.BecomeLeader(2, pair, pair)
+	lead(p, 2, pair, pair)
 	if err := follow(4, 2, 9); !errors.Is(err, ErrFencedEpoch) {
 		t.Errorf("a leader follows: %v", err)
 	}

@@ -16,32 +16,58 @@ import (
 // recordTime is the timeout of one metadata transaction of the recorder.
 const recordTime = 30 * time.Second
 
-// recorder records in the metadata where logs were created and which deleted topics have no logs
-// left. It runs on its own goroutine while there is something to record, so that a metadata store
-// that hangs delays no role and no log. It combines pending changes in one transaction, and retries
-// it after a failure. Guarded by Manager.mu.
-type recorder struct {
-	m      *Manager
+// loudTries is the number of attempts in a row that fail for want of a metadata leader before that
+// is logged as an error; the pauses between them are about 15 s.
+const loudTries = 5
+
+// changes are what a Manager records in the metadata.
+type changes struct {
+	// dirs are the log directories of replicas. A zero one means that there is no log any longer.
 	dirs   map[metadata.TopicPartition][16]byte
-	forget map[[16]byte]bool
+	forget map[[16]byte]bool                // deleted topics without logs on this broker
+	raise  map[metadata.TopicPartition]bool // partitions that need a higher leader epoch
+}
+
+func newChanges() changes {
+	return changes{map[metadata.TopicPartition][16]byte{}, map[[16]byte]bool{}, map[metadata.TopicPartition]bool{}}
+}
+
+func (c changes) empty() bool { return len(c.dirs) == 0 && len(c.forget) == 0 && len(c.raise) == 0 }
+
+// forgetting returns the change that topics have no logs left.
+func forgetting(topics [][16]byte) changes {
+	c := newChanges()
+	for _, id := range topics {
+		c.forget[id] = true
+	}
+	return c
+}
+
+// recorder records in the metadata where logs were created, which deleted topics have no logs left,
+// and which partitions need a higher leader epoch. It runs on its own goroutine while there is
+// something to record, so that a metadata store that hangs delays no role and no log. It combines
+// pending changes, of which the latest counts, and retries them after a failure. Guarded by
+// Manager.mu.
+type recorder struct {
+	m *Manager
+	changes
 	rounds []*round // to be ended when the changes were tried
 	busy   bool     // a goroutine runs, or a timer will start it
 	tries  int      // consecutive failures
 }
 
 // add adds changes to record. The rounds end when each was attempted once.
-func (r *recorder) add(dirs map[metadata.TopicPartition][16]byte, forget [][16]byte, rounds []*round) {
+func (r *recorder) add(c changes, rounds []*round) {
 	m := r.m
-	if len(dirs) == 0 && len(forget) == 0 {
+	if c.empty() {
 		m.ended(rounds...)
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.Copy(r.dirs, dirs)
-	for _, id := range forget {
-		r.forget[id] = true
-	}
+	maps.Copy(r.dirs, c.dirs)
+	maps.Copy(r.forget, c.forget)
+	maps.Copy(r.raise, c.raise)
 	r.rounds = append(r.rounds, rounds...)
 	if !r.busy && !m.closed {
 		r.busy = true
@@ -54,22 +80,15 @@ func (r *recorder) run() {
 	m := r.m
 	for {
 		m.mu.Lock()
-		if len(r.dirs) == 0 && len(r.forget) == 0 || m.closed {
+		if r.empty() || m.closed {
 			r.busy = false
 			m.mu.Unlock()
 			return
 		}
-		dirs, forget, rounds := r.dirs, r.forget, r.rounds
-		r.dirs, r.forget, r.rounds = map[metadata.TopicPartition][16]byte{}, map[[16]byte]bool{}, nil
+		c, rounds := r.changes, r.rounds
+		r.changes, r.rounds = newChanges(), nil
 		m.mu.Unlock()
-		assigned, removed := r.assign(dirs), r.remove(forget)
-		if assigned == nil {
-			dirs = nil
-		}
-		if removed == nil {
-			forget = nil
-		}
-		pause := r.outcome(dirs, forget, errors.Join(assigned, removed))
+		pause := r.outcome(r.record(c))
 		m.ended(rounds...)
 		if pause {
 			return
@@ -77,33 +96,49 @@ func (r *recorder) run() {
 	}
 }
 
-func (r *recorder) assign(dirs map[metadata.TopicPartition][16]byte) error {
-	if len(dirs) == 0 {
-		return nil
+// record writes changes to the metadata, and returns those that failed.
+func (r *recorder) record(c changes) (failed changes, err error) {
+	failed = newChanges()
+	raised := r.try(len(c.raise), "raise the leader epochs of %d partitions after an unclean stop", func(ctx context.Context) error {
+		_, err := r.m.opt.Cluster.RaiseEpochs(ctx, slices.Collect(maps.Keys(c.raise)))
+		return err
+	})
+	if raised != nil {
+		failed.raise = c.raise
 	}
-	ctx, cancel := context.WithTimeout(r.m.ctx, recordTime)
-	defer cancel()
-	if _, err := r.m.opt.Cluster.AssignDirs(ctx, r.m.opt.Self, dirs); err != nil {
-		return fmt.Errorf("record the log directories of %d partitions: %w", len(dirs), err)
+	assigned := r.try(len(c.dirs), "record the log directories of %d partitions", func(ctx context.Context) error {
+		_, err := r.m.opt.Cluster.AssignDirs(ctx, r.m.opt.Self, c.dirs)
+		return err
+	})
+	if assigned != nil {
+		failed.dirs = c.dirs
 	}
-	return nil
+	forgotten := r.try(len(c.forget), "forget %d deleted topics", func(ctx context.Context) error {
+		_, err := r.m.opt.Cluster.ForgetDeleted(ctx, r.m.opt.Self, slices.Collect(maps.Keys(c.forget))...)
+		return err
+	})
+	if forgotten != nil {
+		failed.forget = c.forget
+	}
+	return failed, errors.Join(raised, assigned, forgotten)
 }
 
-func (r *recorder) remove(topics map[[16]byte]bool) error {
-	if len(topics) == 0 {
+// try runs one transaction for n things.
+func (r *recorder) try(n int, what string, txn func(context.Context) error) error {
+	if n == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.m.ctx, recordTime)
 	defer cancel()
-	if _, err := r.m.opt.Cluster.ForgetDeleted(ctx, slices.Collect(maps.Keys(topics))...); err != nil {
-		return fmt.Errorf("forget %d deleted topics: %w", len(topics), err)
+	if err := txn(ctx); err != nil {
+		return fmt.Errorf(what+": %w", n, err)
 	}
 	return nil
 }
 
 // outcome keeps the changes that failed for the next attempt, unless they are outdated; err is nil
 // if there are none. It reports whether the goroutine must end because a timer will continue.
-func (r *recorder) outcome(dirs map[metadata.TopicPartition][16]byte, forget map[[16]byte]bool, err error) bool {
+func (r *recorder) outcome(failed changes, err error) bool {
 	m := r.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,15 +149,25 @@ func (r *recorder) outcome(dirs map[metadata.TopicPartition][16]byte, forget map
 	if m.closed {
 		return false // run ends on its next iteration
 	}
-	if r.tries++; r.tries == 1 {
-		m.opt.Logger.Error("recording the state of logs in the metadata failed; retrying", zap.Error(err))
+	r.tries++
+	const what = "recording the state of logs in the metadata failed; retrying"
+	switch passing := errors.Is(err, metadata.ErrUnknown) || errors.Is(err, metadata.ErrUnavailable); {
+	case r.tries == 1 && passing: // another broker is about to lead the metadata
+		m.opt.Logger.Warn(what, zap.Error(err))
+	case r.tries == 1, r.tries == loudTries && passing:
+		m.opt.Logger.Error(what, zap.Error(err))
 	}
-	for tp, dir := range dirs {
-		if _, newer := r.dirs[tp]; !newer && m.partitions[tp] != nil {
+	for tp, dir := range failed.dirs {
+		if _, newer := r.dirs[tp]; !newer && (m.partitions[tp] != nil || dir == [16]byte{}) {
 			r.dirs[tp] = dir
 		}
 	}
-	maps.Copy(r.forget, forget)
+	for tp := range failed.raise {
+		if _, fenced := m.fence[tp]; fenced {
+			r.raise[tp] = true
+		}
+	}
+	maps.Copy(r.forget, failed.forget)
 	time.AfterFunc(backoff(r.tries), r.resume)
 	return true
 }

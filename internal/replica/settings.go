@@ -20,6 +20,8 @@ type TopicSettings struct {
 	opt   SettingsOptions
 	byID  sync.Map                       // [16]byte → *TopicSetting
 	image atomic.Pointer[metadata.Image] // the latest that Follow has seen; nil before
+
+	sources copySources
 }
 
 // SettingsOptions configure TopicSettings.
@@ -90,8 +92,16 @@ func (s *TopicSettings) Layers(img *metadata.Image, t *metadata.Topic) configdef
 	l := configdef.Layers{Broker: img.BrokerConfig(s.opt.Self), All: img.BrokerConfig(metadata.DefaultBroker), Static: s.opt.Static}
 	if t != nil {
 		l.Topic = t.Configs
+		if p := t.Partitions.At(0); p != nil { // the same for all, except during reassignments
+			l.Replicas = len(p.Replicas) - len(p.Adding)
+		}
 	}
 	return l
+}
+
+// MinISR returns the effective min.insync.replicas of a partition under an image.
+func (s *TopicSettings) MinISR(img *metadata.Image, t *metadata.Topic, p *metadata.Partition) int {
+	return s.Of(img, t).Conf.MinISR(len(p.Replicas) - len(p.Adding))
 }
 
 func (s *TopicSettings) resolve(img *metadata.Image, t *metadata.Topic) *TopicSetting {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -93,5 +94,58 @@ func TestAnInvalidConfigurationIsLoggedOnce(t *testing.T) {
 	}
 	if c := s.Of(metadata.Empty(), nil); c.Err != nil || c.Conf.MinInSyncReplicas != 3 {
 		t.Errorf("of no topic: %+v", c)
+	}
+}
+
+// Copies have the rates of the leader and of the follower, which is divided by the number of
+// brokers that it copies from. Replicas in sync have none.
+func TestCopyRates(t *testing.T) {
+	id := [16]byte{7}
+	img := func(isr []int32, configs map[string]string, rates map[int32]map[string]string) *metadata.Image {
+		kvs := []metadata.KV{
+			{Key: metadata.NameKey("t"), Value: metadata.Name{Topic: "t", ID: id}.Encode()},
+			{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "t", Partitions: 3}.Encode()},
+			{Key: metadata.TopicConfigKey(id), Value: metadata.EncodeConfigs(configs)},
+		}
+		for i := range int32(3) {
+			p := metadata.Partition{Leader: i%2 + 1, Replicas: []int32{1, 2, 3}, ISR: isr}
+			kvs = append(kvs, metadata.KV{Key: metadata.PartitionKey(id, i), Value: p.Encode()})
+		}
+		for b, set := range rates {
+			kvs = append(kvs, metadata.KV{Key: metadata.BrokerConfigKey(b), Value: metadata.EncodeConfigs(set)})
+		}
+		for i := range kvs {
+			kvs[i].ModRevision = 1
+		}
+		loaded, err := metadata.Load(kvs, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded
+	}
+	const leaders, followers = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+	rates := map[int32]map[string]string{1: {"leader.replication.throttled.rate": "100"}, 3: {"follower.replication.throttled.rate": "30"}}
+	for _, c := range []struct {
+		name           string
+		isr            []int32
+		configs        map[string]string
+		rates          map[int32]map[string]string
+		leader, copies int64
+	}{
+		{"named", []int32{1, 2}, map[string]string{leaders: "0:1", followers: "0:3"}, rates, 100, 15},
+		{"all", []int32{1, 2}, map[string]string{leaders: "*", followers: "*"}, rates, 100, 15},
+		{"in sync", []int32{1, 2, 3}, map[string]string{leaders: "*", followers: "*"}, rates, 0, 0},
+		{"others are named", []int32{1, 2}, map[string]string{leaders: "0:2,1:1", followers: "0:1,1:3"}, rates, 0, 0},
+		{"no rates", []int32{1, 2}, map[string]string{leaders: "*", followers: "*"}, nil, 0, 0},
+		{"nothing is named", []int32{1, 2}, nil, rates, 0, 0},
+	} {
+		s, _ := settings(t, false)
+		if err := s.Follow(t.Context(), nil, img(c.isr, c.configs, c.rates), &metadata.Delta{}); err != nil {
+			t.Fatal(err)
+		}
+		p := &Partition{id: storage.ID{Topic: id, Partition: 0}}
+		if leader, copies := s.CopyRates(p, 3); leader != c.leader || copies != c.copies {
+			t.Errorf("%s: %d and %d, want %d and %d", c.name, leader, copies, c.leader, c.copies)
+		}
 	}
 }

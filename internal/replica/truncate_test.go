@@ -15,6 +15,7 @@ func at(t *testing.T, offset int64) []byte {
 	b.Append(1, nil, []byte("v"), nil)
 	data, err := b.Build()
 	must(t, err)
+	data.SetLeaderEpoch(1)
 	return data
 }
 
@@ -22,27 +23,25 @@ func at(t *testing.T, offset int64) []byte {
 // end. Waiting readers are answered, and the high watermark rises again with the leader's.
 func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.BecomeLeader(0, pair[:1], pair[:1])
+	lead(p, 0, pair[:1], pair[:1])
 	for range 4 {
 		must(t, begin(t, p, AcksLeader, 1).wait(t))
 	}
 	if e := p.Ends(); e.HighWatermark != 4 {
 		t.Fatalf("%+v", e)
 	}
-	p.BecomeFollower(2, 1, pair, pair)
-	p.mu.Lock()
-	p.leaderHigh = 4
-	p.mu.Unlock()
+	follow(p, 2, 1, pair, pair)
+	must(t, p.LeaderHigh(1, 4))
 	watch := &completions{}
-	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
-	defer p.park.Close()
+	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.env.park.Close()
 	before := watch.n
 	must(t, cut(p.log, 3, false))
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 3 || watch.n == before {
 		t.Errorf("after a truncation: %+v, completed %d times", e, watch.n-before)
 	}
 	numbered := make(chan error, 1)
-	p.AppendReplicated(1, 3, at(t, 3), func(err error) { numbered <- err }) // the leader sends 3, but sent 4 before
+	replicate(p, 1, 3, 3, at(t, 3), func(err error) { numbered <- err }) // the leader sends 3, but sent 4 before
 	must(t, <-numbered)
 	must(t, cut(p.log, 4, false)) // waits until the batch is durable
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 4 {

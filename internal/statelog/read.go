@@ -181,15 +181,18 @@ func (d *Damage) Error() string {
 // Unwrap makes Damage match ErrDamaged.
 func (d *Damage) Unwrap() error { return ErrDamaged }
 
-// newerFormat matches ErrNewerFormat.
+// newerFormat matches ErrNewerFormat. Versions below the first released one are unknown, too.
 type newerFormat struct {
 	format Format
 	found  uint16
 }
 
 func (e *newerFormat) Error() string {
-	return fmt.Sprintf("format version %d, this version of chronik supports %d: a newer version of chronik wrote %s",
-		e.found, e.format.Version, e.format.Name)
+	who := "a newer version of chronik"
+	if e.found < e.format.Version {
+		who = "an unreleased version of chronik"
+	}
+	return fmt.Sprintf("format version %d, this version of chronik supports %d: %s wrote %s", e.found, e.format.Version, who, e.format.Name)
 }
 
 func (e *newerFormat) Unwrap() error { return ErrNewerFormat }

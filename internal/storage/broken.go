@@ -18,5 +18,13 @@ const (
 	skipSwapSync                         // a swap counts as complete before its names are synced
 	skipCompactedSync                    // a compacted segment is renamed before it is synced
 	skipSwapEntry                        // a checkpoint does not name the swap in progress
+	lateMark                             // a profile acknowledges written records before a checkpoint says so
+	trustFailedSync                      // a kill after a failed sync counts as harmless
+	anyHigh                              // a saved high watermark counts for any records
 	skipCheckpointLSN                    // a start searches only the journal for the last LSN
+	skipPrevEnd                          // an append from a leader may begin beyond the log end
+	skipFence                            // an append of any leader epoch and role is accepted
+	skipHold                             // a leader continues in an epoch whose records it has discarded
+	skipGaps                             // the epoch of a gap is not stored
+	skipLeader                           // a log that follows applies retention itself
 )

@@ -188,8 +188,33 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if knowsStoredProducers(t, broken{rules: liveProducers}) {
 		t.Error("a checkpoint may store the producers of the log's end")
 	}
+	if gone, named := lostBeforeMark(t, broken{rules: lateMark}); !gone || named {
+		t.Errorf("a profile applied before its mark: a record was lost %v, the log was named %v", gone, named)
+	}
+	if during, _ := lossyAfterFailedSync(t, broken{rules: trustFailedSync}); during {
+		t.Error("a failed sync was known although it was not stored")
+	}
+	if h := highAfterOtherRecords(t, broken{rules: anyHigh}); h <= 5 {
+		t.Errorf("a saved high watermark of other records was refused: it is %d", h)
+	}
 	if knowsGoneProducers(t, broken{rules: forgetProducers}) {
 		t.Error("producers may be forgotten with their records")
+	}
+	for name, wrong := range map[string]string{
+		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
+		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),
+		"appends of a leader's earlier role":           outlivesRole(t, true, broken{rules: skipFence}),
+		"an epoch ends when its records are lost":      takesBack(t, broken{rules: skipHold}),
+		"a follower deletes only what its leader does": deletesAsFollower(t, broken{rules: skipLeader}),
+	} {
+		if wrong == "" {
+			t.Errorf("without the rule that %s nothing went wrong", name)
+		}
+	}
+	for seed := uint64(0); copyAndCrash(t, seed, broken{rules: skipGaps}) == ""; seed++ {
+		if seed == 40 {
+			t.Fatal("the journal may forget the epochs of gaps")
+		}
 	}
 	image, _ := damagedJournal(t)
 	d, err := openDir(image, "sync", func(o *Options) { o.broken.journal.Rules = journal.IgnoreDamage })

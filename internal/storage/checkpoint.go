@@ -64,11 +64,11 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	// larger LSN.
 	h, redo := d.nextHeader(), d.journal.Notified()+1
 	logs, deleted := d.logsAndDeleted()
-	points := make([]int64, len(logs))
+	entries := make([]committed, len(logs))
 	err := d.store.WriteEach(func(yield func(*checkpoint.Log) bool) {
 		for i, l := range logs {
 			lc, oldest := l.checkpointed()
-			redo, points[i] = min(redo, oldest), lc.Offset
+			redo, entries[i] = min(redo, oldest), committed{lc.Offset, lc.AcksWritten}
 			if !yield(&lc) {
 				return
 			}
@@ -95,9 +95,9 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 		}
 		return err
 	}
-	d.last = h
+	d.setLast(h)
 	for i, l := range logs {
-		l.committed = points[i]
+		l.setCommitted(entries[i])
 	}
 	d.journal.Release(h.Redo)
 	return nil
@@ -106,7 +106,8 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 // nextHeader returns the header of the next checkpoint, with the redo pointer of the last one.
 func (d *Dir) nextHeader() checkpoint.Header {
 	durable := min(d.journal.Notified(), d.journal.Durable())
-	return checkpoint.Header{Seq: d.last.Seq + 1, Redo: d.last.Redo, Durable: durable, Dir: d.ident.Dir, Journal: d.ident.Journal}
+	return checkpoint.Header{Seq: d.last.Seq + 1, Redo: d.last.Redo, Durable: durable, Dir: d.ident.Dir, Journal: d.ident.Journal,
+		Boot: d.storedBoot(), Found: d.reported, Owner: *d.owner.Load()}
 }
 
 // writeCheckpoint writes a whole checkpoint of a directory that is not in use.
@@ -114,7 +115,7 @@ func (d *Dir) writeCheckpoint(c *checkpoint.State) error {
 	if err := d.store.WriteAll(c); err != nil {
 		return err
 	}
-	d.last = c.Header
+	d.setLast(c.Header)
 	return nil
 }
 
@@ -123,6 +124,11 @@ func (d *Dir) writeCheckpoint(c *checkpoint.State) error {
 func (d *Dir) commit(logs ...*Log) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
+	return d.commitLocked(logs...)
+}
+
+// commitLocked is commit for a caller that holds ckptMu.
+func (d *Dir) commitLocked(logs ...*Log) error {
 	if d.unsure.Load() || d.store.NeedsAll() {
 		return d.checkpointAll(nil, false)
 	}
@@ -144,11 +150,25 @@ func (d *Dir) commit(logs ...*Log) error {
 	if err != nil {
 		return err
 	}
-	d.last = c.Header
+	d.setLast(c.Header)
 	for i, l := range named {
-		l.committed = c.Logs[i].Offset
+		l.setCommitted(committed{c.Logs[i].Offset, c.Logs[i].AcksWritten})
 	}
 	return nil
+}
+
+// committed is the part of a log's durable checkpoint entry that later commits depend on.
+type committed struct {
+	offset      int64
+	acksWritten bool
+}
+
+// setCommitted records that an entry of the log is durable. The caller holds Dir.ckptMu.
+func (l *Log) setCommitted(c committed) {
+	l.committed = c.offset
+	if c.acksWritten {
+		l.setMarked()
+	}
 }
 
 // isCut reports whether a truncation or reset is unfinished. A checkpoint holds the producers below
@@ -189,15 +209,21 @@ func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 // checkpointed returns the checkpoint entry of the log, and the LSN of the oldest frame that the
 // log still needs.
 func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
+	high := recoveredHigh{}
+	high.offset, high.epoch = l.observer().High() // which must be called without locks
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.life.found != nil {
-		return *l.life.found, math.MaxUint64
+		lc := *l.life.found
+		lc.Lossy = l.acks.lossy.Load()
+		return lc, math.MaxUint64
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
 	lc.Clean = l.firstDirty
+	l.storeHighLocked(&lc, high)
+	l.markLocked(&lc)
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(skipSwapEntry) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it
 	}

@@ -27,11 +27,22 @@ type Append struct {
 	// Batches are whole, validated batches. The log does not change the bytes and does not need
 	// them after Sink.OffsetsAssigned.
 	Batches []byte
-	// LeaderEpoch is written into the batches unless Replicated is set.
+	// LeaderEpoch is the epoch of the leader that accepted the append. The append is refused with
+	// ErrFencedEpoch unless the log still has this epoch when its offsets are assigned; see
+	// SetLeaderEpoch. It is written into the batches unless Replicated is set.
 	LeaderEpoch int32
-	// Replicated marks batches from a leader, which have offsets and epochs. The first offset must
-	// not be below the log end. Gaps between offsets are kept.
+	// Replicated marks an append from the stream of a leader: batches that have offsets and epochs,
+	// or a gap. Offsets that are missing between its batches were removed by a compaction, and stay
+	// missing. Only a log that follows accepts such appends.
 	Replicated bool
+	// PrevEnd is the log end of the leader before the append; only for Replicated. The append is
+	// refused with ErrGap unless the log ends there. A lost append is so told from offsets that a
+	// compaction removed.
+	PrevEnd int64
+	// GapEnd is set if Replicated is set and Batches is empty: the leader has no batches in
+	// [PrevEnd, GapEnd), which is not empty, and had GapEpoch there. The log end moves to GapEnd.
+	GapEnd   int64
+	GapEpoch int32
 	// Sink receives the outcome.
 	Sink Sink
 
@@ -154,13 +165,15 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 }
 
 // takeLocked removes the next group from the queue and returns it with its size in bytes. A group
-// is the whole queue, but at most one chunk, because memory is admitted per chunk. The caller holds
-// queueMu.
+// is the whole queue, but at most one chunk, because memory is admitted per chunk. A gap is a chunk
+// of its own. The caller holds queueMu.
 func (l *Log) takeLocked() (group []*Append, size int) {
 	n := 0
-	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget) {
+	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget && !l.queue[n].isGap()) {
 		size += len(l.queue[n].Batches)
-		n++
+		if n++; l.queue[n-1].isGap() {
+			break
+		}
 	}
 	group = l.queue
 	if n == len(group) {
@@ -193,7 +206,8 @@ func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 		a.Err = l.assignOffsets(c, a, now)
 	}
 	l.producersMu.Unlock()
-	if len(c.data) > 0 {
+	accepted := c.next > c.base
+	if accepted {
 		l.dir.guard.count(len(c.data))
 		l.publish(c)
 	} else {
@@ -202,7 +216,8 @@ func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	for _, a := range group {
 		a.Sink.OffsetsAssigned(a)
 	}
-	if len(c.data) > 0 {
+	if accepted {
+		l.observer().Appended(batch)
 		l.handOver(c, batch)
 	}
 }
@@ -217,24 +232,21 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 // assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of
 // them or none. The caller holds producersMu.
 func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
-	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
-		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
+	if err := l.fenced(a); err != nil {
+		return err
 	}
 	a.Duplicate, a.Time = false, -1
-	next := c.next
-	for p := a.Batches; len(p) > 0; {
+	if a.Replicated {
+		if err := l.continues(c.next, a); err != nil {
+			return err
+		}
+	}
+	for p := a.Batches; len(p) > 0 && !a.Replicated; {
 		b, rest, err := record.Next(p)
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", l, err)
 		}
 		p = rest
-		if a.Replicated {
-			if b.BaseOffset() < next || b.LastOffsetDelta() < 0 {
-				return fmt.Errorf("append offset %d to %s, which ends at %d: %w", b.BaseOffset(), l, next, ErrGap)
-			}
-			next = b.LastOffset() + 1
-			continue
-		}
 		d, dup, err := l.producers.Check(b)
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", l, err)
@@ -246,6 +258,10 @@ func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 			}
 			return nil
 		}
+	}
+	if a.isGap() {
+		l.assignGap(c, a)
+		return nil
 	}
 	at := len(c.data)
 	c.data = append(c.data, a.Batches...)
@@ -259,6 +275,17 @@ func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	}
 	a.Next = c.next
 	return nil
+}
+
+func (a *Append) isGap() bool { return a.Replicated && len(a.Batches) == 0 }
+
+// assignGap moves the log end over a gap. The caller holds producersMu.
+func (l *Log) assignGap(c *chunk, a *Append) {
+	c.gap, c.epoch = true, a.GapEpoch
+	a.Base, a.Next, c.next = c.base, a.GapEnd, a.GapEnd
+	l.logEnd.Store(a.GapEnd)
+	l.epochs.Assign(a.GapEpoch, c.base)
+	l.dir.memory.charge(c, gapSize)
 }
 
 // assignBatch assigns offsets to a batch in the chunk.
@@ -301,6 +328,9 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 		Stream: l.stream, Type: journal.Batches, Payload: c.data, PrevEnd: c.base, NextEnd: c.next,
 		Records: c.records, Profile: &cfg.Profile, Owner: c,
 	}
+	if c.gap {
+		c.entry.Type, c.entry.Epoch = journal.Gap, l.storedEpoch(c.epoch)
+	}
 	c.buf.Retain()
 	if err := l.dir.journal.Submit(batch, &c.entry); err != nil {
 		// The journal has failed. The directory is about to revert every log, including this chunk,
@@ -313,9 +343,10 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 func (l *Log) chunkWritten(c *chunk) {
 	end := c.next
 	l.journaled(c, false)
-	l.written.Store(end)
 	l.dir.unsynced.add(l)
-	if l.cfg.Load().Profile.Ack == durability.Synced { // changed since the chunk was submitted: see Configure
+	// If the profile has changed since the chunk was submitted, the record waits for a datasync,
+	// even if the profile has changed again in the meantime.
+	if l.written.Load() < end {
 		l.dir.journal.Sync()
 	}
 	l.observer().Advanced()
@@ -337,9 +368,12 @@ func (l *Log) journaled(c *chunk, durable bool) (flush bool) {
 	c.setLSN(c.entry.LSN)
 	c.firstTs = c.maxTs
 	early := c.ready // a flusher may hold it already, but only in tests that disable a rule
-	if durable {
+	switch {
+	case durable:
 		l.tail.durable(c.last)
 		l.durable.Store(c.next)
+	case l.cfg.Load().Profile.Ack == durability.Written: // otherwise no checkpoint may have the log's mark
+		l.written.Store(c.next)
 	}
 	joined := !early && l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs))
 	flush = l.tail.unflushedBytes() >= flushAt

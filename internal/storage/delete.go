@@ -30,7 +30,9 @@ func (d *Dir) Delete(logs ...*Log) error {
 		if entries[i], _ = l.checkpointed(); entries[i].QuarantineFile != "" {
 			frames = append(frames, entries[i].QuarantineFile)
 		}
+		l.mu.RLock() // a repair may be ending
 		frames = append(frames, l.life.spent...)
+		l.mu.RUnlock()
 		d.steps.Add(1)
 	}
 	defer func() {

@@ -38,6 +38,8 @@ type Dir struct {
 	ident Identity
 	lock  io.Closer
 	clean bool // the last stop was clean
+	lossReport
+	savedHigh uint64 // checksum of what SaveHigh wrote last; 0: nothing
 	// unused: the directory was not used since it was opened; see Manager.Unused.
 	unused bool
 	log    *zap.Logger
@@ -56,6 +58,7 @@ type Dir struct {
 	list           []*Log // values of logs; replaced, never changed
 	broken         map[*Log]struct{}
 	deleted        map[ID]tombstone
+	unmarked       []*Log         // logs for which writeMarks is queued
 	loggedFailures map[string]int // repeated failures that were logged
 
 	operations sync.WaitGroup // operations that Manager has started
@@ -65,7 +68,7 @@ type Dir struct {
 
 	ckptMu sync.Mutex
 	store  *checkpoint.Store // guarded by ckptMu, like last
-	last   checkpoint.Header // of the last checkpoint
+	last   checkpoint.Header // of the last checkpoint; see setLast
 	minLSN journal.LSN       // all LSNs that recovery found are below it
 
 	unsynced  unsyncedLogs  // used by the journal's callbacks only
@@ -73,7 +76,8 @@ type Dir struct {
 
 	tasks
 	retention                 retentionLoop
-	compactingMu              sync.Mutex // held during a compaction pass
+	flawed                    atomic.Bool // one of its logs has or had flaws
+	compactingMu              sync.Mutex  // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed
@@ -137,6 +141,8 @@ func newDir(place Place, opt *Options) *Dir {
 		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	d.life.Store(&dirLife{})
+	d.boot = opt.Boot()
+	d.owner.Store(&checkpoint.Owner{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes

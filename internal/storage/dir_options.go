@@ -37,6 +37,9 @@ type Options struct {
 	// SystemMemory is the memory of the machine in bytes, which bounds its page cache. Default: as
 	// the system reports.
 	SystemMemory int64
+	// Boot returns an identifier of this boot of the operating system, zero if it is unknown.
+	// Default vfs.BootIDOf.
+	Boot func() [16]byte
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
 	// ProducersPerLog bounds how many producers a log remembers; above it, the log forgets those
@@ -81,6 +84,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewStorage(nil)
+	}
+	if o.Boot == nil {
+		o.Boot = func() [16]byte { return vfs.BootIDOf(o.FS) }
 	}
 	setDefault(&o.DeferredBytes, 64<<20)
 	setDefault(&o.MaxInflatedBytes, 1<<30)

@@ -14,9 +14,10 @@
 //	Append     commit.go  any goroutine     queues the append and adds the log to the caller's
 //	                                        groupcommit.Batch; without a batch it commits at once
 //	Commit     commit.go  one goroutine at  takes one chunk of appends from the queue, checks
-//	                      a time            sequences, assigns offsets, copies the batches to pooled
-//	                                        memory (the tail), calls Sink.OffsetsAssigned and
-//	                                        journal.Submit
+//	                      a time            epochs and sequences, assigns offsets, copies the
+//	                                        batches to pooled memory (the tail), and calls
+//	                                        Sink.OffsetsAssigned, Observer.Appended (streams to
+//	                                        followers send) and journal.Submit
 //	journal               writer or poller  one write and one fdatasync for all logs of the
 //	                                        directory, whatever their profiles
 //	Written,   tail.go    notifier or       the written end advances after the write, for profiles
@@ -43,6 +44,7 @@
 //	life                the state of a log and of a directory, as defined by package loglife
 //	commit tail memory  from the queue to the journal: assigning offsets, the newest part of a log
 //	                    in memory, the memory limit
+//	epoch               which appends a log accepts: its leader epoch and role
 //	flush               from memory to segments: writes, rolls, the sweep that releases the
 //	                    journal; tasks runs them
 //	read                reads and lookups by offset and by time

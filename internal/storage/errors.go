@@ -22,14 +22,15 @@ var (
 	ErrClosed = errors.New("log is closed")
 	// ErrExists: the log already exists.
 	ErrExists = errors.New("log already exists")
-	// ErrGap: a follower's batches don't continue the log.
-	ErrGap = errors.New("batches do not continue the log")
+	// ErrGap: an append from a leader does not continue the log of the follower.
+	ErrGap = errors.New("append does not continue the log")
 	// ErrOutOfOrderSequence and ErrInvalidProducerEpoch: a batch of an idempotent producer does not
 	// follow the producer's last batch in the log.
 	ErrOutOfOrderSequence   = producers.ErrOutOfOrderSequence
 	ErrInvalidProducerEpoch = producers.ErrInvalidProducerEpoch
-	// ErrStaleEpoch: the append was accepted under a leader epoch that has ended.
-	ErrStaleEpoch = errors.New("leader epoch has ended")
+	// ErrFencedEpoch: the append was accepted under a leader epoch or a role that the log does not
+	// have, or not any longer. No offset was assigned. See Log.SetLeaderEpoch.
+	ErrFencedEpoch = errors.New("leader epoch is fenced")
 	// ErrLocked: another process uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
 	// ErrForeign: journal, directory and cluster do not belong together.

@@ -104,17 +104,23 @@ func (l *Log) active() *segment.Segment {
 	return l.last()
 }
 
-// writeRun writes chunks to segments in order, and rolls when a segment is full.
+// writeRun writes chunks to segments in order, and rolls when a segment is full. A gap has no bytes
+// to write: it only moves the end of the segments.
 func (l *Log) writeRun(run []*chunk) error {
 	cfg := l.cfg.Load()
 	limits := cfg.limits()
 	for len(run) > 0 {
+		if run[0].gap {
+			l.chunksFlushed(run[:1])
+			run = run[1:]
+			continue
+		}
 		active, err := l.activeFor(run[0], cfg, limits)
 		if err != nil {
 			return err
 		}
 		n, size := 0, 0
-		for n < len(run) && (n == 0 || !rolls(active, limits, run[0], size, run[n])) {
+		for n < len(run) && !run[n].gap && (n == 0 || !rolls(active, limits, run[0], size, run[n])) {
 			size += len(run[n].data)
 			n++
 		}

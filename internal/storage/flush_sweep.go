@@ -245,7 +245,8 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	rest := l.tail.chunks[l.tail.flushed:]
 	n := l.tail.unflushedBytes()
 	ok := !l.carrying && l.lowestUnsynced == 0 && l.life.state.Allows(loglife.Append) && len(rest) > 0 &&
-		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.Offset == l.flushed
+		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.Offset == l.flushed &&
+		!slices.ContainsFunc(rest, func(c *chunk) bool { return c.gap }) // a frame with batches cannot describe a gap
 	var payload []byte
 	var prev, next int64
 	if ok {

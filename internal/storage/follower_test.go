@@ -26,9 +26,18 @@ func at(t testing.TB, base int64, epoch int32, times ...int64) record.Batch {
 	return data
 }
 
-// follow appends replicated batches.
+// follow appends batches from a leader to a log that it makes a follower.
 func follow(l *Log, batches ...record.Batch) *Append {
-	a := &Append{Replicated: true, Sink: make(sink, 1)}
+	return followFrom(l, l.Ends().LogEnd, batches...)
+}
+
+// followEpoch is the leader epoch of logs that follow in tests, above those of all records.
+const followEpoch = 100
+
+// followFrom is follow for a leader whose log ended at prev.
+func followFrom(l *Log, prev int64, batches ...record.Batch) *Append {
+	l.SetLeaderEpoch(followEpoch, false)
+	a := &Append{Replicated: true, LeaderEpoch: followEpoch, PrevEnd: prev, Sink: make(sink, 1)}
 	for _, b := range batches {
 		a.Batches = append(a.Batches, b...)
 	}
@@ -248,8 +257,10 @@ func lookups(t *testing.T, l *Log, all []timed, rng *rand.Rand) {
 func TestI9AppendOfAnEndedEpochIsRefused(t *testing.T) {
 	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
 	put(t, l, 1, 100)
-	l.BeginEpoch(3)
-	if a := send(l, testBatch(t, 100, nil)); !errors.Is(a.Err, ErrStaleEpoch) || l.Ends().LogEnd != 1 {
+	l.SetLeaderEpoch(3, true)
+	a := &Append{Batches: testBatch(t, 100, nil), LeaderEpoch: 0, Sink: make(sink, 1)}
+	l.Append(a, nil)
+	if <-a.Sink.(sink); !errors.Is(a.Err, ErrFencedEpoch) || l.Ends().LogEnd != 1 {
 		t.Errorf("append under epoch 0 after epoch 3 began: %v, log end %d", a.Err, l.Ends().LogEnd)
 	}
 }

@@ -25,14 +25,51 @@ func testConfig(profile string) Config {
 		Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
 }
 
-// openDir opens /d with small journal files. The logs found there get profile.
+// openDir opens /d with small journal files. The logs found there get profile and lead.
 func openDir(fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, error) {
+	d, err := openUnled(fsys, profile, change...)
+	if err == nil {
+		lead(d.Logs()...)
+	}
+	return d, err
+}
+
+// openUnled is openDir, but the logs have no leader epoch yet.
+func openUnled(fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, error) {
 	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
 		Config: func(string, ID) Config { return testConfig(profile) }}
 	for _, f := range change {
 		f(&opt)
 	}
 	return OpenDir(Place{Path: "/d"}, opt)
+}
+
+// lead makes logs lead in their last epoch, or in epoch 0. It returns them.
+func lead(logs ...*Log) []*Log {
+	for _, l := range logs {
+		last, _ := l.LastEpoch()
+		l.SetLeaderEpoch(max(0, last), true)
+		if l.observer() == (noopObserver{}) {
+			l.Observe(alone{l: l})
+		}
+	}
+	return logs
+}
+
+// alone observes a log that has no other replica.
+type alone struct {
+	noopObserver
+	l *Log
+}
+
+// Reverted implements Observer.
+func (a alone) Reverted(int64, error) { a.l.ResumeEpoch(epochOf(a.l)) }
+
+// epochOf returns the epoch in which a log accepts appends.
+func epochOf(l *Log) int32 {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.fence.epoch
 }
 
 func mustOpen(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options)) *Dir {
@@ -56,7 +93,7 @@ func makeLogs(t testing.TB, d *Dir, n int, profile string) []*Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return logs
+	return lead(logs...)
 }
 
 func testBatch(t testing.TB, size int, p *record.Producer) []byte {
@@ -72,6 +109,9 @@ func testBatch(t testing.TB, size int, p *record.Producer) []byte {
 
 // appendInBatch appends like a request that is handled together with others.
 func appendInBatch(l *Log, a *Append) {
+	if epochOf(l) == noEpoch {
+		lead(l)
+	}
 	var b groupcommit.Batch
 	l.Append(a, &b)
 	b.Run()
@@ -79,7 +119,10 @@ func appendInBatch(l *Log, a *Append) {
 
 // send appends one batch and returns when it has offsets or was refused.
 func send(l *Log, data []byte) *Append {
-	a := &Append{Batches: data, Sink: make(sink, 1)}
+	if epochOf(l) == noEpoch {
+		lead(l)
+	}
+	a := &Append{Batches: data, LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
 	l.Append(a, nil)
 	return <-a.Sink.(sink)
 }
@@ -160,13 +203,13 @@ func (d *Dir) lastSeq() uint64 {
 }
 
 // Truncate truncates the log to end; see Dir.Truncate.
-func (l *Log) Truncate(end int64) error { return l.cutOne(Cut{Log: l, End: end}) }
+func (l *Log) Truncate(end int64) error { return l.cutOne(Truncation{Log: l, End: end}) }
 
 // Reset empties the log; it continues at start.
-func (l *Log) Reset(start int64) error { return l.cutOne(Cut{Log: l, End: start, Reset: true}) }
+func (l *Log) Reset(start int64) error { return l.cutOne(Truncation{Log: l, End: start, Reset: true}) }
 
-func (l *Log) cutOne(c Cut) error {
-	cuts := []Cut{c}
+func (l *Log) cutOne(c Truncation) error {
+	cuts := []Truncation{c}
 	l.dir.Truncate(cuts)
 	return cuts[0].Err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -141,6 +142,9 @@ func newWaiters(logs []*Log) map[*Log]*waiter {
 	return m
 }
 
+// Appended implements Observer.
+func (w *waiter) Appended(*groupcommit.Batch) {}
+
 // Advanced implements Observer.
 func (w *waiter) Advanced() {
 	w.mu.Lock()
@@ -149,7 +153,7 @@ func (w *waiter) Advanced() {
 }
 
 // Reverted implements Observer.
-func (w *waiter) Reverted(int64, error) { w.Advanced() }
+func (w *waiter) Reverted(int64, error) { w.Advanced(); alone{l: w.l}.Reverted(0, nil) }
 
 func (w *waiter) wait(end int64) {
 	w.mu.Lock()
@@ -286,6 +290,8 @@ func TestFault03WrittenRecordsOutliveAFailedJournal(t *testing.T) {
 		cfg.Profile.Interval = time.Hour
 		l.Configure(cfg)
 		put(t, l, 2, 100)
+		d.journal.Sync()
+		eventually(t, "the first records are durable", func() bool { return l.Ends().Durable == 2 })
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 		for range 3 {
 			if a := send(l, testBatch(t, 100, nil)); a.Err != nil {

@@ -548,7 +548,7 @@ func TestASweepThatCannotQuarantineRefusesRecords(t *testing.T) {
 	}
 	s.errs.Add(framesCalls)
 	s.failing()
-	s.l = other[0]
+	s.l = lead(other...)[0]
 	eventually(t, "the directory is blocked", func() bool {
 		s.l.Append(&Append{Batches: testBatch(t, 20_000, nil), Sink: make(sink, 1)}, nil)
 		return s.d.life.Load().state == loglife.Blocked

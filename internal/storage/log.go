@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -58,10 +59,18 @@ type Cleanup struct {
 // log's goroutines call its methods without Log.producersMu and Log.mu, but Reverted may be called
 // with Log.flushMu held. The methods must not block.
 type Observer interface {
+	// Appended reports that records were appended, once for each chunk of up to about 256 KiB.
+	// ReadMemory and ReadSpanMemory return them, but no byte of them has been submitted to the
+	// journal. A stream to a follower adds its connection to batch, whose Run calls Push before it
+	// writes a journal; batch is nil if the append belongs to no batch, and then Appended must wake
+	// another goroutine. Appended is called for every append of a produce request, so it must cost
+	// no more than a few loads if no broker follows the log.
+	Appended(batch *groupcommit.Batch)
 	// Advanced reports that the written or the durable end advanced.
 	Advanced()
 	// Reverted reports that records at or beyond end were discarded because of err. None of them
-	// had been reported as written or durable.
+	// had been reported as written or durable, but followers may hold them. If the log leads, it
+	// accepts no appends until SetLeaderEpoch or ResumeEpoch, which Reverted may call.
 	Reverted(end int64, err error)
 	// Truncated reports that the log was truncated to end, including acknowledged records. The
 	// truncation may not be durable yet: a crash may restore the old end.
@@ -69,8 +78,10 @@ type Observer interface {
 	// StartMoved reports that the log start moved, by retention or on request. Readers that wait
 	// below it can be answered.
 	StartMoved()
-	// High returns the high watermark. Retention removes nothing at or above it.
-	High() int64
+	// High returns the high watermark and the leader epoch in which this broker learned it; an
+	// offset of -1 means that it is not known yet. Retention removes nothing at or above it, and
+	// checkpoints store it (Log.RecoveredHigh). High may be called with Log.flushMu held.
+	High() (offset int64, epoch int32)
 	// Stable returns the last stable offset, at most High. Compaction removes nothing at or above
 	// it.
 	Stable() int64
@@ -94,6 +105,7 @@ type Log struct {
 	producersMu sync.Mutex
 	producers   producers.State
 	epochs      epochs.Cache
+	fence       fence
 
 	mu       sync.RWMutex
 	life     life // changed with flushMu held, too; see applyEventLocked
@@ -101,7 +113,9 @@ type Log struct {
 	carrying bool // a carried entry is in flight
 	stored
 	firstDirty int64 // everything below it was compacted
-	cuts       int   // number of truncations
+	storedHigh recoveredHigh
+	acks       acks
+	cuts       int // how often the log end moved back
 
 	attempts attempts // of compaction
 
@@ -120,7 +134,9 @@ func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
 	l.cfg.Store(&cfg)
 	l.Observe(noopObserver{})
 	l.queueState.init()
+	l.fence.epoch = noEpoch
 	l.producers = l.noProducers()
+	l.storedHigh = recoveredHigh{-1, -1}
 	return l
 }
 
@@ -143,28 +159,13 @@ func (l *Log) observer() Observer { return *l.obs.Load() }
 
 type noopObserver struct{}
 
-func (noopObserver) Advanced()             {}
-func (noopObserver) Reverted(int64, error) {}
-func (noopObserver) Truncated(int64)       {}
-func (noopObserver) StartMoved()           {}
-func (noopObserver) High() int64           { return 0 }
-func (noopObserver) Stable() int64         { return 0 }
-
-// Config returns the current configuration.
-func (l *Log) Config() Config { return *l.cfg.Load() }
-
-// Configure changes the configuration. A new durability profile applies from the next group on. If
-// the old profile acknowledged records that are only written, AckEnd drops to the durable end until
-// the fdatasync that this call requests.
-func (l *Log) Configure(cfg Config) {
-	old := l.cfg.Swap(&cfg)
-	if cfg.Profile.Ack == durability.Synced && l.written.Load() > l.durable.Load() {
-		l.dir.journal.Sync()
-	}
-	if old.Cleanup != cfg.Cleanup {
-		l.dir.wakeRetention()
-	}
-}
+func (noopObserver) Appended(*groupcommit.Batch) {}
+func (noopObserver) Advanced()                   {}
+func (noopObserver) Reverted(int64, error)       {}
+func (noopObserver) Truncated(int64)             {}
+func (noopObserver) StartMoved()                 {}
+func (noopObserver) High() (int64, int32)        { return -1, -1 }
+func (noopObserver) Stable() int64               { return 0 }
 
 // Size returns the bytes of record batches in the log, both in segments and in memory.
 func (l *Log) Size() int64 {
@@ -175,26 +176,4 @@ func (l *Log) Size() int64 {
 		n += s.Size()
 	}
 	return n + l.tail.unflushedBytes()
-}
-
-// EpochEnd returns the largest known epoch not above epoch, and its end offset; see
-// epochs.Cache.End.
-func (l *Log) EpochEnd(epoch int32) (int32, int64) {
-	l.producersMu.Lock()
-	defer l.producersMu.Unlock()
-	return l.epochs.End(epoch, l.logEnd.Load())
-}
-
-// EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
-func (l *Log) EpochAt(offset int64) int32 {
-	l.producersMu.Lock()
-	defer l.producersMu.Unlock()
-	return l.epochs.At(offset)
-}
-
-// BeginEpoch records that a leader epoch begins at the log end.
-func (l *Log) BeginEpoch(epoch int32) {
-	l.producersMu.Lock()
-	defer l.producersMu.Unlock()
-	l.epochs.Assign(epoch, l.logEnd.Load())
 }

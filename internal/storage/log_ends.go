@@ -128,3 +128,6 @@ func (l *Log) oldestLocked() journal.LSN {
 	}
 	return math.MaxUint64
 }
+
+// DurableStart returns a log start that survives a crash. It is at most Ends().LogStart.
+func (x *ends) DurableStart() int64 { return min(x.startSynced.Load(), x.logStart.Load()) }

@@ -23,6 +23,8 @@ type Manager struct {
 	// must never exist in two directories.
 	begun map[ID]*Dir
 	late  map[*Dir]int // operations in flight that have been reported as hung
+
+	closing bool // Shutdown has begun: no operation starts any more
 }
 
 func newManager() *Manager {
@@ -53,6 +55,14 @@ func (m *Manager) Logs() []*Log {
 	return slices.Collect(maps.Values(m.logs))
 }
 
+// Damaged returns the logs that have known unreadable ranges.
+func (m *Manager) Damaged() (logs []*Log) {
+	for _, d := range m.dirs {
+		logs = append(logs, d.Damaged()...)
+	}
+	return logs
+}
+
 // CanCreate returns why no partition should be created for a client now: every directory that
 // accepts records is low on space. The error matches ErrLowSpace.
 func (m *Manager) CanCreate() (err error) {
@@ -81,6 +91,9 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		dir *Dir
 		err error
 	}
+	m.mu.Lock()
+	m.closing = true
+	m.mu.Unlock()
 	ended, open := make(chan outcome, len(m.dirs)), map[*Dir]bool{}
 	for _, d := range m.dirs {
 		open[d] = true

@@ -32,13 +32,12 @@ func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 	ended := make(chan *operation, len(dirs))
 	running := map[*operation]bool{}
 	for _, d := range dirs {
-		if err := m.Hung(d); err != nil {
+		op := &operation{dir: d, progress: d.progress()}
+		if err := m.begin(op, func() { ended <- m.run(op, fn) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		op := &operation{dir: d, progress: d.progress()}
 		running[op] = true
-		d.operations.Go(func() { ended <- m.run(op, fn) })
 	}
 	for tick := m.tick(); len(running) > 0; {
 		select {
@@ -56,6 +55,21 @@ func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// begin starts an operation's goroutine, unless its directory hangs or Shutdown has begun: after
+// that, Shutdown could not wait for it.
+func (m *Manager) begin(op *operation, run func()) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closing {
+		return fmt.Errorf("%w: log directory %s is closing", ErrFailed, op.dir.path)
+	}
+	if err := m.hungLocked(op.dir); err != nil {
+		return err
+	}
+	op.dir.operations.Go(run)
+	return nil
 }
 
 // run carries out an operation.

@@ -45,6 +45,15 @@ func (m *memory) alloc(l *Log, size int) *chunk {
 	return c
 }
 
+// gapSize is what a gap counts for: about the size of its chunk, which has no batches.
+const gapSize = 512
+
+// charge counts n more bytes for a chunk that was not published yet.
+func (m *memory) charge(c *chunk, n int64) {
+	c.cap += n
+	m.deferred.Add(n)
+}
+
 // joined recycles a chunk that was joined to another one.
 func (m *memory) joined(c *chunk) {
 	*c = chunk{}

@@ -20,7 +20,7 @@ func (m *mlog) mayCompact() bool { return m.id.Topic[0]%2 == 0 }
 func (m *mlog) tombstones() time.Duration { return time.Duration(m.id.Topic[0]/2%2) * time.Hour }
 
 // High implements Observer.
-func (m *mlog) High() int64 { return math.MaxInt64 }
+func (m *mlog) High() (int64, int32) { return math.MaxInt64, 0 }
 
 // Stable implements Observer: the model truncates nothing below.
 func (m *mlog) Stable() int64 { return m.high.Load() }
@@ -43,9 +43,7 @@ func (w *world) compact(m *mlog) {
 		w.rollUp(m)
 	}
 	w.say("compact %s below %d", m.topic, high)
-	cfg := m.l.Config()
-	cfg.Cleanup = Cleanup{Compact: true, Tombstones: m.tombstones()}
-	m.l.cfg.Store(&cfg)
+	m.l.setCleanup(Cleanup{Compact: true, Tombstones: m.tombstones()})
 	w.dir.compactingMu.Lock()
 	m.l.attempts.retry = time.Time{}
 	w.dir.compactingMu.Unlock()
@@ -58,9 +56,7 @@ func (w *world) compact(m *mlog) {
 		w.append(w.logs[w.rng.IntN(len(w.logs))], 1+w.rng.IntN(4))
 	}
 	<-done
-	after := m.l.Config()
-	after.Cleanup = Cleanup{}
-	m.l.cfg.Store(&after)
+	m.l.setCleanup(Cleanup{})
 	w.dir.memory.evict(m.l, math.MaxInt64, 0) // makes readers read segments
 }
 

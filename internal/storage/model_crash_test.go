@@ -26,6 +26,7 @@ func (w *world) fault() {
 	case 2:
 		r.Path, r.Ops, what = "/d/checkpoint*/*", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
 	}
+	r.Before = w.loss.watch(r.Drop)
 	w.say("fault: %s, call %d", what, r.From)
 	w.errs.Add(r)
 	for range w.rng.IntN(3) { // the reaction to the fault may fail, too
@@ -66,6 +67,7 @@ func (w *world) again() {
 	case 3:
 		r.Path, r.Ops, r.Count = "/d/checkpoint*/*", errfs.Write|errfs.Datasync|errfs.Rename, 1+w.rng.IntN(3)
 	}
+	r.Before = w.loss.watch(r.Drop)
 	w.say("and another: %s of %s from call %d, %d times", r.Ops, r.Path, r.From, r.Count)
 	w.errs.Add(r)
 }
@@ -182,7 +184,11 @@ func (w *world) start(image *crashfs.FS) {
 		m.l = l
 		l.Observe(m)
 		w.check(m)
-		l.BeginEpoch(w.epoch)
+		l.SetLeaderEpoch(w.epoch, true)
+	}
+	w.loss.evicted.Store(false)
+	if err := d.Registered(checkpoint.Owner{}); err != nil {
+		failf("register: %v", err)
 	}
 	for _, l := range found {
 		failf("%s was deleted and is back", l)

@@ -76,7 +76,7 @@ func (w *world) describe(m *mlog) string {
 func (w *world) create() {
 	w.ids++
 	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true,
-		seqs: map[int64]int32{}, pids: 3, says: w.say}
+		seqs: map[int64]int32{}, pids: 3, says: w.say, loss: &w.loss}
 	for _, o := range w.logs {
 		if o.topic == m.topic {
 			return
@@ -100,7 +100,7 @@ func (w *world) create() {
 	}
 	m.maybe, m.l = false, logs[0]
 	m.l.Observe(m)
-	m.l.BeginEpoch(w.epoch)
+	m.l.SetLeaderEpoch(w.epoch, true)
 }
 
 // drop forgets a log.
@@ -288,10 +288,19 @@ func (w *world) truncate(m *mlog) {
 	m.forgetProducers()
 	m.mu.Unlock()
 	w.say("truncate %s to %d", m.topic, end)
-	w.replaced(m, m.l.Truncate(end))
+	w.replace(m, func() error { return m.l.Truncate(end) })
 }
 
-func (w *world) replaced(m *mlog, err error) {
+// replace moves the log's end or start. A disk error from before calm may show only now, as that of
+// a datasync in the background; then the call is repeated.
+func (w *world) replace(m *mlog, change func() error) {
+	err := change()
+	for range 3 {
+		if err != nil && w.cfg.faults && !w.disk.Crashed() {
+			w.healthy()
+			err = change()
+		}
+	}
 	if err != nil {
 		if !w.disk.Crashed() {
 			failf("%s: %v, but the disk did not fail", m.topic, err)
@@ -319,7 +328,7 @@ func (w *world) reset(m *mlog) {
 	m.forgetProducers()
 	m.mu.Unlock()
 	w.say("reset %s to %d", m.topic, start)
-	w.replaced(m, m.l.Reset(start))
+	w.replace(m, func() error { return m.l.Reset(start) })
 }
 
 func (w *world) setStart(m *mlog) {
@@ -334,7 +343,7 @@ func (w *world) setStart(m *mlog) {
 	m.alts, m.replacing = append(m.alts, old), true
 	m.mu.Unlock()
 	w.say("start of %s to %d", m.topic, start)
-	w.replaced(m, m.l.SetLogStart(start))
+	w.replace(m, func() error { return m.l.SetLogStart(start) })
 }
 
 // remove deletes a log, half of the time while records are in flight.
@@ -360,7 +369,6 @@ func (w *world) restart() {
 	if w.disk.Crashed() {
 		return
 	}
-	tainted := slices.ContainsFunc(w.logs, func(m *mlog) bool { return m.tainted })
 	w.say("restart")
 	err := w.dir.Close()
 	w.poll()
@@ -373,7 +381,7 @@ func (w *world) restart() {
 	w.down()
 	w.killed = true
 	w.start(w.disk.KillImage(w.rng.Uint64()))
-	if err == nil && !tainted && !w.dir.Clean() {
+	if err == nil && !w.dir.Clean() {
 		failf("a clean stop was not recognized")
 	}
 }

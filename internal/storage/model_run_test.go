@@ -13,6 +13,9 @@ import (
 //	CHRONIK_MODEL_RUNS=n   run this many histories
 func TestModel(t *testing.T) {
 	runs, first := 250, uint64(1)
+	if raceDetector {
+		runs = 60
+	}
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
 		first, _ = strconv.ParseUint(s, 10, 64)

@@ -32,7 +32,14 @@ func (w *world) setStarts() {
 	}
 	w.dir.MoveStarts(moves)
 	for i, m := range some {
-		w.replaced(m, moves[i].Err)
+		again := false
+		w.replace(m, func() error {
+			if again {
+				w.dir.MoveStarts(moves[i : i+1])
+			}
+			again = true
+			return moves[i].Err
+		})
 	}
 }
 
@@ -40,7 +47,7 @@ func (w *world) setStarts() {
 // down to some size. What it removes is not known in advance.
 func (w *world) retention() {
 	for _, m := range w.logs {
-		if w.calm(m); w.disk.Crashed() {
+		if !w.calm(m) {
 			return
 		}
 	}
@@ -51,18 +58,14 @@ func (w *world) retention() {
 	}
 	before := map[*mlog]history{}
 	for _, m := range w.logs {
-		cfg := m.l.Config()
-		cfg.Cleanup = Cleanup{Delete: true, RetentionTime: old, RetentionBytes: bytes, TimestampAfter: time.Hour}
-		m.l.cfg.Store(&cfg) // without waking the retention loop
+		m.l.setCleanup(Cleanup{Delete: true, RetentionTime: old, RetentionBytes: bytes, TimestampAfter: time.Hour})
 		m.mu.Lock()
 		before[m], m.replacing = m.cur, true
 		m.mu.Unlock()
 	}
 	w.dir.applyRetention()
 	for _, m := range w.logs {
-		cfg := m.l.Config()
-		cfg.Cleanup = Cleanup{}
-		m.l.cfg.Store(&cfg)
+		m.l.setCleanup(Cleanup{})
 		w.retained(m, before[m], bytes, old)
 	}
 }
@@ -108,5 +111,20 @@ func (w *world) rollUp(m *mlog) {
 	w.say("roll %s", m.topic)
 	if err := m.l.roll(); err != nil {
 		w.diskError("roll", err)
+	}
+}
+
+// setCleanup changes the cleanup policy without waking the retention loop, also of a configuration
+// that still waits for its mark.
+func (l *Log) setCleanup(c Cleanup) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := *l.cfg.Load()
+	now.Cleanup = c
+	l.cfg.Store(&now)
+	if l.acks.pending != nil {
+		next := *l.acks.pending
+		next.Cleanup = c
+		l.acks.pending = &next
 	}
 }

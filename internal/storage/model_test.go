@@ -88,11 +88,9 @@ type mlog struct {
 	alts    []history // possible outcomes of a crash in addition to cur
 	// maybe: its creation or deletion was in progress, so that a crash may restore the log or not.
 	maybe bool
-	// tainted: a disk error lost records that were only written. Nothing is promised until the log
-	// is reset.
-	tainted bool
 	// replacing: the log's end or start is being moved.
 	replacing bool
+	loss      *loss
 	compacted bool         // a pass has begun at some time
 	high      atomic.Int64 // the high watermark for compaction
 	pids      int64        // active producers are pids-2 … pids
@@ -110,10 +108,14 @@ func (m *mlog) OffsetsAssigned(a *Append) {}
 func (m *mlog) Reverted(end int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.l != nil {
+		m.l.ResumeEpoch(epochOf(m.l)) // there is no other replica
+		m.loss.reverted(m.l.dir)
+	}
 	if m.replacing { // a crash during the change: check knows both outcomes
 		return
 	}
-	if end < m.cur.synced || end < m.cur.written && !m.tainted {
+	if end < m.cur.synced || end < m.cur.written {
 		m.wrong = fmt.Sprintf("%s went back to %d, but %d was durable and %d written: %v", m.topic, end, m.cur.synced, m.cur.written, err)
 	}
 	m.says("%s reverts to %d from %d: %v", m.topic, end, m.cur.end(), err)
@@ -163,6 +165,7 @@ type world struct {
 	counter int
 	sayMu   sync.Mutex
 	killed  bool // every crash since then kept the page cache
+	loss    loss
 	between between
 	reading *reader // runs concurrently with a step; nil if none does
 }
@@ -311,7 +314,7 @@ func (w *world) healthy() {
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(200 * time.Microsecond) {
 		bad = nil
 		for _, m := range w.logs {
-			if m.l == nil || m.tainted && m.l.Offline() != nil {
+			if m.l == nil {
 				continue
 			}
 			if err := m.l.Err(); err != nil {
@@ -347,7 +350,7 @@ func (w *world) check(m *mlog) {
 	why := ""
 	for i, h := range append([]history{m.cur}, m.alts...) {
 		bound := h.synced
-		if w.killed {
+		if w.killed && !w.loss.allows(m.l) {
 			bound = max(bound, h.written)
 		}
 		if why2 := m.matches(&h, e, got, bound); why2 != "" {

@@ -50,8 +50,12 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 		if lacking != nil && at >= flushed {
 			return Slice{}, lacking // the offset is being replayed
 		}
-		if seg == nil || at >= flushed {
+		if at >= flushed {
 			return Slice{}, nil
+		}
+		if seg == nil { // a gap is all that was flushed
+			at = flushed
+			continue
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
 		if err == nil && next < min(limit, flushed) && extendsBeyond(b, at, next, atLeastOne) {
@@ -173,6 +177,9 @@ func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slic
 		c := l.tail.chunks[i]
 		if c.base >= limit {
 			break
+		}
+		if c.gap {
+			continue
 		}
 		p := c.data
 		if c.base < offset {

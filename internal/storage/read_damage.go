@@ -64,6 +64,20 @@ func (l *Log) Damaged() error {
 	return nil
 }
 
+// Damaged returns the logs that have known unreadable ranges. It is called often, and examines no
+// log if none had any since the start.
+func (d *Dir) Damaged() (logs []*Log) {
+	if !d.flawed.Load() {
+		return nil
+	}
+	for _, l := range d.Logs() {
+		if l.Damaged() != nil {
+			logs = append(logs, l)
+		}
+	}
+	return logs
+}
+
 // DamagedAt reports whether an offset is in a known unreadable range.
 func (l *Log) DamagedAt(offset int64) bool {
 	for _, d := range l.Damages() {
@@ -92,6 +106,7 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 		l.dir.logOnce(l, "finding the extent of damaged bytes failed", errors.Join(met, err))
 	case news:
 		l.flawed.Store(true)
+		l.dir.flawed.Store(true)
 		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l),
 			zap.Error(l.damageAt(s, at.Pos)))
 	}

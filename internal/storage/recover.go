@@ -110,7 +110,8 @@ func (r *recovery) readCheckpoint() error {
 	if c == nil || err != nil {
 		return err
 	}
-	r.ckpt, d.last = c, c.Header
+	r.ckpt = c
+	d.setLast(c.Header)
 	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
 		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; "+
 			"restore files that belong together; if a repair was interrupted, %s completes it with the frames of the old journal that can be read",
@@ -124,6 +125,7 @@ func (r *recovery) readCheckpoint() error {
 	// It is written again before any action that depends on it. From then on the stop no longer
 	// counts as clean.
 	c.Clean = false
+	d.judgeLoss(c)
 	return d.writeCheckpoint(c)
 }
 
@@ -205,6 +207,7 @@ func (r *recovery) logs() error {
 	for _, f := range r.found {
 		r.finish(f)
 	}
+	r.loadHigh()
 	r.d.mu.Lock()
 	r.d.relistLocked()
 	r.d.mu.Unlock()
@@ -307,6 +310,8 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
 	l.firstDirty = lc.Clean
+	l.storedHigh = recoveredHigh{lc.High, lc.HighEpoch}
+	l.acks.lossy.Store(lc.Lossy)
 	l.moveStart(lc.Start)
 	l.setEnds(lc.Offset)
 	l.epochs = lc.Epochs
@@ -349,4 +354,9 @@ func (r *recovery) finish(f *found) {
 	if l.logStart.Load() > l.logEnd.Load() {
 		l.moveStart(l.logEnd.Load())
 	}
+	l.mu.Lock()
+	if l.storedHigh.offset >= 0 { // a power loss may have removed records below it
+		l.storedHigh.offset = l.withinLocked(l.storedHigh.offset)
+	}
+	l.mu.Unlock()
 }

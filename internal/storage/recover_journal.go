@@ -82,7 +82,7 @@ func (f *Follower) Take(fr *journal.Frame) error {
 	switch {
 	case fr.Carried && fr.NextEnd <= f.end:
 		return nil // a copy of earlier frames
-	case fr.Type != journal.Batches || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
+	case fr.Type != journal.Batches && fr.Type != journal.Gap || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
 		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd,
 			fr.NextEnd, f.end)
 	}
@@ -126,19 +126,25 @@ func (l *Log) replay(f *journal.Frame) error {
 		l.producers.Add(b, l.dir.now())
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 	})
+	if f.Type == journal.Gap {
+		l.epochs.Assign(f.Epoch, f.PrevEnd)
+	}
 	if n < replayFlush {
 		return nil
 	}
 	return l.flush()
 }
 
-// chunkOf appends a frame's batches to the tail as a chunk. It returns how many bytes of the tail
-// are not in segments.
+// chunkOf appends a frame's batches, or its gap, to the tail as a chunk. It returns how many bytes
+// of the tail are not in segments.
 func (l *Log) chunkOf(f *journal.Frame) int64 {
 	c := l.dir.memory.alloc(l, len(f.Payload))
 	c.base, c.next, c.maxTs, c.ready, c.queued = f.PrevEnd, f.NextEnd, -1, true, l.dir.now()
 	c.setLSN(f.LSN)
 	c.data = append(c.data, f.Payload...)
+	if c.gap, c.epoch = f.Type == journal.Gap, f.Epoch; c.gap {
+		l.dir.memory.charge(c, gapSize)
+	}
 	eachBatch(c.data, func(b record.Batch) {
 		c.records += int(b.Records())
 		c.maxTs = max(c.maxTs, b.MaxTimestamp())

@@ -16,12 +16,14 @@ import (
 // does the directory accept records again.
 func (d *Dir) reopen(err error) {
 	failed := d.life.Load()
+	d.markSyncFailure()
 	for _, l := range d.Logs() {
 		l.revert(err)
 	}
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		again := d.flushJournal()
 		if again == nil {
+			d.syncFailed.Store(false) // all written records are in synced segments
 			again = d.begin()
 		}
 		if again == nil {
@@ -143,6 +145,7 @@ func (l *Log) revert(err error) {
 		end = l.tail.chunks[keep-1].next
 	}
 	gone := l.tail.cutEnd(end)
+	l.cuts++
 	l.mu.Unlock()
 	l.rollBack(end, gone, err)
 }
@@ -160,20 +163,23 @@ func (l *Log) revertQueued(err error) {
 	}
 	end := l.tail.chunks[i].base
 	gone := l.tail.cutEnd(end)
+	l.cuts++
 	l.mu.Unlock()
 	l.rollBack(end, gone, err)
 }
 
-// rollBack ends the log at end; gone are the chunks beyond it.
+// rollBack ends the log at end; gone are the chunks beyond it. A leading log accepts no appends
+// then until it has a new epoch, because a follower may have received these chunks.
 func (l *Log) rollBack(end int64, gone []*chunk, err error) {
 	l.dir.memory.drop(gone)
 	if l.logEnd.Load() == end {
 		return
 	}
-	l.logEnd.Store(end)
 	l.producersMu.Lock()
+	l.logEnd.Store(end)
 	l.epochs.CutEnd(end)
 	l.producers.Cut(end)
+	l.holdLocked()
 	l.producersMu.Unlock()
 	l.observer().Reverted(end, err)
 }

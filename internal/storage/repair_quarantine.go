@@ -198,8 +198,9 @@ func (c *quarantineCopy) copy(w *Quarantine, fr *journal.Frame) error {
 	return err
 }
 
-// takeMemory copies the chunks that follow the frames in memory; usually there are none. The chunks
-// are retained, because eviction may release them at the same time.
+// takeMemory copies what follows the frames in memory; usually there is nothing. It may begin
+// within a chunk, to which frames that could not be read were joined. The chunks are retained,
+// because eviction may release them at the same time.
 func (c *quarantineCopy) takeMemory(w *Quarantine) error {
 	c.l.mu.RLock()
 	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
@@ -214,6 +215,12 @@ func (c *quarantineCopy) takeMemory(w *Quarantine) error {
 	}()
 	for _, k := range rest {
 		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
+		if k.base < c.end {
+			fr.PrevEnd, fr.Payload = c.end, k.data[k.batchAt(c.end):]
+		}
+		if k.gap {
+			fr.Type, fr.Epoch = journal.Gap, c.l.storedEpoch(k.epoch)
+		}
 		if err := c.copy(w, &fr); err != nil || c.err != nil {
 			return err
 		}

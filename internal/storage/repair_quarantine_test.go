@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -361,4 +362,41 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "its frames are gone", func() bool { return len(framesIn(t, disk)) == 0 })
+}
+
+// Memory continues the journal's frames also if it has joined the last of them to later ones.
+func TestFramesAreQuarantinedFromTheMiddleOfAChunk(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	var reopened atomic.Int32
+	d := mustOpen(t, errs, "os", countReopened(&reopened))
+	l := makeLogs(t, d, 1, "os")[0]
+	other, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{2}, Partition: 1}, Topic: "u", Config: testConfig("sync")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead(other...)
+	put(t, l, 20, 100)
+	if a := send(l, testBatch(t, 100, nil)); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	eventually(t, "the first frame is written", func() bool {
+		return l.Ends().Written == 21 && d.journal.Notified() == d.journal.Assigned()
+	})
+	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.ENOSPC})
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	var batch groupcommit.Batch // one write: the second frame, and one whose datasync fails
+	for _, to := range []*Log{l, other[0]} {
+		to.Append(&Append{Batches: testBatch(t, 100, nil), LeaderEpoch: epochOf(to), Sink: make(sink, 1)}, &batch)
+	}
+	batch.Run()
+	eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 })
+	if err := l.Offline(); err != nil || !l.isQuarantined() {
+		t.Fatalf("quarantined: %v, offline: %v", l.isQuarantined(), err)
+	}
+	holds(t, byPartition(t, mustOpen(t, disk.KillImage(1), "os"), 0), 22)
+	full.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	put(t, l, 1, 10)
+	holds(t, l, 23)
 }

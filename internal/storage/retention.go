@@ -17,10 +17,13 @@ const (
 	busyPause  = 10 * time.Millisecond
 )
 
-// applyRetention applies retention to every log once. It reports whether it reached all of them;
-// the others were busy throughout.
-func (d *Dir) applyRetention() bool {
-	busy := d.applyRetentionTo(d.Logs())
+// applyRetention applies retention to every log once; see applyRetentionOf.
+func (d *Dir) applyRetention() bool { return d.applyRetentionOf(d.Logs()) }
+
+// applyRetentionOf applies retention to each of some logs once. It reports whether it reached all
+// of them; the others were busy throughout.
+func (d *Dir) applyRetentionOf(logs []*Log) bool {
+	busy := d.applyRetentionTo(logs)
 	for n := 0; len(busy) > 0 && n < busyRounds && d.sleep(busyPause); n++ {
 		busy = d.applyRetentionTo(busy)
 	}
@@ -68,10 +71,11 @@ func (c *Cleanup) policy() cleaner.Policy {
 }
 
 // judge decides which parts of the log retention removes now. It opens no file if the segments know
-// their timestamps.
+// their timestamps. Only a leader removes anything: a follower has its leader's log start, and a
+// clock that is ahead on one broker must not delete what the other replicas keep.
 func (l *Log) judge(now time.Time, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
 	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
-	if parts == nil {
+	if parts == nil || !l.leads() && !l.dir.opt.broken.has(skipLeader) {
 		return v, b.Start
 	}
 	return cleaner.Retain(now, l.cfg.Load().Cleanup.policy(), b, parts), b.Start
@@ -179,7 +183,10 @@ func (l *Log) Retained() string {
 
 // high returns the offset at and above which retention removes nothing: 0 for a log without
 // an observer.
-func (l *Log) high() int64 { return min(l.observer().High(), l.AckEnd()) }
+func (l *Log) high() int64 {
+	high, _ := l.observer().High()
+	return max(min(high, l.AckEnd()), 0)
+}
 
 // stable returns the offset at and above which compaction removes nothing.
 func (l *Log) stable() int64 { return min(l.observer().Stable(), l.high()) }

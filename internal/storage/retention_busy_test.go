@@ -40,3 +40,31 @@ func TestRetentionPassesABusyLog(t *testing.T) {
 		}
 	})
 }
+
+// The configuration of a busy log is changed again and again. The runs over all logs come
+// nevertheless.
+func TestChangesOfABusyLogDoNotDelayTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.RetentionInterval = time.Minute })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		logs := makeLogs(t, d, 2, "sync")
+		for _, l := range logs {
+			l.Observe(idle{})
+		}
+		logs[0].Configure(keeping("sync", 1000, -1))
+		synctest.Wait()
+		put(t, logs[0], 3, 100) // of 1970
+		logs[1].flushMu.Lock()
+		for i := range int64(15) {
+			logs[1].Configure(keeping("sync", 1000, i))
+			time.Sleep(20 * time.Second)
+		}
+		logs[1].flushMu.Unlock()
+		if got := logs[0].Ends().LogStart; got != 3 {
+			t.Errorf("after five minutes, the other log begins at %d", got)
+		}
+	})
+}

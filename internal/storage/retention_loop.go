@@ -2,6 +2,8 @@ package storage
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ const firstRetentionDelay = 30 * time.Second
 // retentionLoop is the state of a directory's retention goroutine.
 type retentionLoop struct {
 	wake    chan struct{} // requests a run over all logs
+	some    chan struct{} // requests a run over the logs in changed
 	retired chan struct{} // a segment was retired
 
 	urgent atomic.Bool // retired files are removed without delay
@@ -25,6 +28,7 @@ type retentionLoop struct {
 	mu      sync.Mutex
 	pending []pendingDelete // bounded by what is removed within the longest file.delete.delay.ms
 	waiting int64           // bytes in pending
+	changed map[*Log]bool   // logs whose retention was configured since the last run over them
 }
 
 // pendingDelete is a segment that was removed from its log and whose file still exists.
@@ -35,23 +39,41 @@ type pendingDelete struct {
 }
 
 func (k *retentionLoop) init() {
-	k.wake, k.retired = make(chan struct{}, 1), make(chan struct{}, 1)
+	k.wake, k.some, k.retired = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	k.changed = map[*Log]bool{}
 }
 
-// wakeRetention requests a retention run over all logs, because a configuration changed.
-func (d *Dir) wakeRetention() { signal(d.retention.wake) }
+// applyRetentionSoon requests a retention run over one log, because its configuration changed. A
+// run over all of them would make a change of one topic cost as much as the broker has partitions.
+func (d *Dir) applyRetentionSoon(l *Log) {
+	k := &d.retention
+	k.mu.Lock()
+	k.changed[l] = true
+	k.mu.Unlock()
+	signal(k.some)
+}
+
+// takeChanged returns the logs whose retention was configured since the last call.
+func (k *retentionLoop) takeChanged() []*Log {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	logs := slices.Collect(maps.Keys(k.changed))
+	clear(k.changed)
+	return logs
+}
 
 // Reclaim requests a retention run over all logs of the directory because the disk is full. It also
 // cancels the delay before files are deleted. It does not wait for the run.
 func (d *Dir) Reclaim() {
 	d.retention.urgent.Store(true)
-	d.wakeRetention()
+	signal(d.retention.wake)
 }
 
 // runRetention is the retention goroutine. It applies retention to all logs and deletes the files
 // of removed segments. Close stops it without waiting for these files; the next start deletes them.
 func (d *Dir) runRetention() {
-	look := time.NewTimer(min(d.opt.RetentionInterval, firstRetentionDelay))
+	due := time.Now().Add(min(d.opt.RetentionInterval, firstRetentionDelay)) // of look
+	look := time.NewTimer(time.Until(due))
 	defer look.Stop()
 	bury := time.NewTimer(time.Hour)
 	defer bury.Stop()
@@ -62,15 +84,19 @@ func (d *Dir) runRetention() {
 			return
 		case <-look.C:
 			all = d.applyRetention()
+			due = time.Now().Add(d.opt.RetentionInterval)
 			look.Reset(d.opt.RetentionInterval)
 		case <-d.retention.wake:
 			urgent = d.retention.urgent.Swap(false)
 			all = d.applyRetention()
+		case <-d.retention.some:
+			all = d.applyRetentionOf(d.retention.takeChanged())
 		case <-d.retention.retired:
 		case <-bury.C:
 		}
-		if !all {
-			look.Reset(min(d.opt.RetentionInterval, firstRetentionDelay))
+		if soon := time.Now().Add(firstRetentionDelay); !all && soon.Before(due) { // never later
+			due = soon
+			look.Reset(firstRetentionDelay)
 		}
 		bury.Reset(d.removeDue(urgent))
 	}

@@ -2,7 +2,9 @@ package storage
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -70,6 +72,38 @@ func TestAnIdleRoundReadsNothing(t *testing.T) {
 	if second := calls.Hits() - first; second > 0 {
 		t.Errorf("the second round takes %d calls", second)
 	}
+}
+
+// counting is an observer that counts how often retention asks it for the high watermark.
+type counting struct {
+	idle
+	asked *atomic.Int64
+}
+
+func (c counting) High() (int64, int32) { c.asked.Add(1); return c.idle.High() }
+
+// A change of one log's configuration has retention examine that log, not all of them: a change of
+// one topic must not cost more because the broker has many partitions.
+func TestAConfigurationExaminesItsOwnLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		d := idleLogs(t, vfs.Memory(), n)
+		defer d.Close()
+		synctest.Wait()
+		var asked, others atomic.Int64
+		for i, l := range d.Logs() {
+			if l.Observe(counting{asked: &others}); i == 0 {
+				l.Observe(counting{asked: &asked})
+			}
+		}
+		for i := range 10 {
+			d.Logs()[0].Configure(keeping("sync", hour, int64(i+1)<<20))
+			synctest.Wait()
+		}
+		if asked.Load() < 10 || others.Load() > 0 {
+			t.Errorf("after 10 changes the log was examined %d times, the others %d times", asked.Load(), others.Load())
+		}
+	})
 }
 
 // rounds counts the calls from now on, except those that are independent of retention: measuring

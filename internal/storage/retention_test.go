@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -26,12 +27,13 @@ import (
 // idle is an observer that sets no bounds.
 type idle struct{}
 
-func (idle) Advanced()             {}
-func (idle) Reverted(int64, error) {}
-func (idle) Truncated(int64)       {}
-func (idle) StartMoved()           {}
-func (idle) High() int64           { return math.MaxInt64 }
-func (idle) Stable() int64         { return math.MaxInt64 }
+func (idle) Appended(*groupcommit.Batch) {}
+func (idle) Advanced()                   {}
+func (idle) Reverted(int64, error)       {}
+func (idle) Truncated(int64)             {}
+func (idle) StartMoved()                 {}
+func (idle) High() (int64, int32)        { return math.MaxInt64, 0 }
+func (idle) Stable() int64               { return math.MaxInt64 }
 
 // bounded is an observer that sets them.
 type bounded struct {
@@ -39,8 +41,8 @@ type bounded struct {
 	high int64
 }
 
-func (b bounded) High() int64   { return b.high }
-func (b bounded) Stable() int64 { return b.high }
+func (b bounded) High() (int64, int32) { return b.high, 0 }
+func (b bounded) Stable() int64        { return b.high }
 
 // keeping returns a configuration with retention and small segments; -1 for no limit.
 func keeping(profile string, ms, size int64) Config {

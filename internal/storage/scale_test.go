@@ -80,6 +80,7 @@ func TestFault09SlowDiskAffectsNoOtherDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lead(logs...)
 	slow, quick := logs[0], logs[1]
 	if slow.dir.path != "/d" || quick.dir.path != "/e" {
 		t.Fatal("both logs are in one directory")

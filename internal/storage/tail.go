@@ -25,6 +25,8 @@ type chunk struct {
 	next    int64  // offset after the last one
 	maxTs   int64
 	records int
+	gap     bool  // the leader's log has no batches in [base, next); data is empty
+	epoch   int32 // of a gap
 	cap     int64 // bytes accounted for the chunk
 	queued  time.Time
 	entry   journal.Entry
@@ -117,16 +119,16 @@ func (t *tail) add(c *chunk) {
 }
 
 // join appends chunk c, which is in the journal, to the chunk before it, and reports whether it
-// did. Both must be in the same state and adjacent in one page. Together they have at most max
-// bytes and timestamps at most ms apart, and no segment write may hold the first one. Nothing
-// refers to c afterwards.
+// did. Both must hold batches, be in the same state and be adjacent in one page. Together they have
+// at most max bytes and timestamps at most ms apart, and no segment write may hold the first one.
+// Nothing refers to c afterwards.
 func (t *tail) join(c *chunk, max, ms int64) bool {
 	i := t.find(c.base)
 	if i <= t.flushed || i >= len(t.chunks) || t.chunks[i] != c {
 		return false
 	}
 	to := t.chunks[i-1]
-	if to.buf != c.buf || to.at+len(to.data) != c.at || to.ready != c.ready || to.last == 0 || to.writing ||
+	if to.gap || c.gap || to.buf != c.buf || to.at+len(to.data) != c.at || to.ready != c.ready || to.last == 0 || to.writing ||
 		int64(len(to.data)+len(c.data)) > max || c.maxTs-to.firstTs > ms {
 		return false
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -11,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// Cut is a request to truncate or reset a log.
-type Cut struct {
+// Truncation is a request to truncate or reset a log.
+type Truncation struct {
 	Log *Log
 	// End is the new end of the log. If a batch straddles End, the whole batch is removed, and the
 	// log ends below End. A log that already ends at End or below is left as it is.
@@ -20,16 +21,20 @@ type Cut struct {
 	// Reset asks to empty the log and to continue it at End, wherever that is. A follower whose end
 	// is below its leader's log start begins again in this way.
 	Reset bool
+	// Fenced asks to refuse the truncation with ErrFencedEpoch unless the log still follows in
+	// LeaderEpoch: another leader may need another one, and a log that leads is never truncated.
+	Fenced      bool
+	LeaderEpoch int32
 	// Err is the result; nil means that the cut is durable. It matches ErrOffsetOutOfRange,
-	// ErrClosed or ErrFailed.
+	// ErrFencedEpoch, ErrClosed or ErrFailed.
 	Err error
 
 	plan *cutting
 }
 
 // Truncate cuts logs; see Dir.Truncate.
-func (m *Manager) Truncate(cuts []Cut) {
-	inDirs(cuts, func(c *Cut) *Log { return c.Log }, (*Dir).Truncate)
+func (m *Manager) Truncate(cuts []Truncation) {
+	inDirs(cuts, func(c *Truncation) *Log { return c.Log }, (*Dir).Truncate)
 }
 
 // Truncate cuts each log at the requested offset, where a follower's history diverges from its
@@ -41,7 +46,7 @@ func (m *Manager) Truncate(cuts []Cut) {
 // holds either the old log or the new one. The checkpoint that follows is the commit point:
 // recovery cuts there, whatever frames or bytes lie beyond, and files are cut only after it. No
 // lock is held while the logs wait for it.
-func (d *Dir) Truncate(cuts []Cut) {
+func (d *Dir) Truncate(cuts []Truncation) {
 	each(len(cuts), func(i int) { cuts[i].Err = cuts[i].begin() })
 	var logs []*Log
 	for i := range cuts {
@@ -61,7 +66,7 @@ func (d *Dir) Truncate(cuts []Cut) {
 }
 
 // begin cuts the log in memory. plan stays nil if there is nothing to cut or an error occurred.
-func (x *Cut) begin() error {
+func (x *Truncation) begin() error {
 	l := x.Log
 	err := l.beginCut(x)
 	if err != nil {
@@ -76,7 +81,7 @@ func (x *Cut) begin() error {
 	return nil
 }
 
-func (l *Log) beginCut(x *Cut) error {
+func (l *Log) beginCut(x *Truncation) error {
 	l.acquireCommit()
 	defer l.releaseCommit()
 	if l.dir.stopping() {
@@ -100,7 +105,9 @@ func (l *Log) beginCut(x *Cut) error {
 	if err != nil {
 		return err
 	}
-	l.publishCut(c)
+	if err := l.publishCut(c, x); err != nil {
+		return err
+	}
 	x.plan = c
 	return nil
 }
@@ -141,6 +148,8 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 		c.size = c.keep[n-1].Size()
 	}
 	now := l.dir.now()
+	// Batches may have old timestamps although their producers are active, which Complete restores.
+	c.producers.Expiry = math.MaxInt64
 	for ; from < n; from++ {
 		pos := int64(0)
 		err := c.keep[from].Headers(0, func(b record.Batch) bool {
@@ -157,6 +166,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 			return nil, err
 		}
 	}
+	c.producers.Expiry = l.dir.opt.ProducerExpiry
 	l.producersMu.Lock()
 	c.producers.Complete(&l.producers, c.end) // batches may have any timestamps, and the oldest batches may be gone
 	l.producersMu.Unlock()
@@ -164,10 +174,14 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	return c, nil
 }
 
-// publishCut moves the end of the log back in memory. From then on the log accepts no appends,
-// because the disk may have the old or the new end. It needs flushMu.
-func (l *Log) publishCut(c *cutting) {
+// publishCut moves the end of the log back in memory, unless x is fenced. From then on the log
+// accepts no appends, because the disk may have the old or the new end. It needs flushMu.
+func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.producersMu.Lock()
+	if f := l.fence; x.Fenced && (f.epoch != x.LeaderEpoch || f.leads) {
+		l.producersMu.Unlock()
+		return fmt.Errorf("%w: the log has epoch %d, and leads: %t", ErrFencedEpoch, f.epoch, f.leads)
+	}
 	l.mu.Lock()
 	gone := l.tail.cutEnd(-1) // flushAll flushed everything
 	l.segments = c.keep
@@ -178,6 +192,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.flushed, l.lowestUnsynced = c.end, 0
 	l.firstDirty = min(l.firstDirty, c.end)
 	l.cuts++
+	l.lowerHighLocked(c.end)
 	l.life.cut = c
 	l.applyEventLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
 	l.logEnd.Store(c.end)
@@ -198,6 +213,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.mu.Unlock()
 	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)
+	return nil
 }
 
 // complete finishes a cut after an attempt to write its checkpoint; err is that attempt's result.

@@ -12,7 +12,11 @@ import (
 // which a log is cut twice, and other batches follow where segments began before. After a restart,
 // no producer file is of an earlier history.
 func TestFault01PowerLossInATruncation(t *testing.T) {
-	for call := 1; ; call++ {
+	step := 1
+	if raceDetector {
+		step = 4
+	}
+	for call := 1; ; call += step {
 		f := crashfs.New(uint64(call))
 		f.CrashDuring(call)
 		var promised int64 // no image ends below it
@@ -94,6 +98,87 @@ func afterCuts(image *crashfs.FS, promised int64) error {
 		if _, err := trueProducers(l); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// TestFault01PowerLossInTruncationsTogether kills the process or cuts the power at every call of a
+// truncation of many logs at once. After a restart, each log has its old end or its new one, and
+// the new one once the truncation has returned. A log that has nothing to cut keeps its records.
+func TestFault01PowerLossInTruncationsTogether(t *testing.T) {
+	const n = 6
+	for call := 1; ; call++ {
+		f := crashfs.New(uint64(call))
+		d, err := openDir(f, "sync", func(o *Options) { o.JournalBytes = 16 << 20 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var specs []Spec
+		for i := range int32(n) {
+			specs = append(specs, Spec{ID: ID{Topic: [16]byte{1}, Partition: i}, Topic: "t", Config: turnsConfig()})
+		}
+		logs, err := d.Create(specs)
+		for i := 0; i < n && err == nil; i++ {
+			err = inTurns(logs[i], 1, 12)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cuts := make([]Truncation, n)
+		for i, l := range logs {
+			cuts[i] = Truncation{Log: l, End: int64(3*i) + 1, Reset: i == 1} // the last two keep all
+		}
+		f.CrashDuring(f.Ops() + call)
+		d.Truncate(cuts)
+		crashed := f.Crashed()
+		images := []*crashfs.FS{f.KillImage(1)}
+		for _, m := range crashfs.Modes() {
+			images = append(images, f.PowerLossImage(m, uint64(call)))
+		}
+		for i, image := range images {
+			if err := afterCutsTogether(image, cuts, crashed); err != nil {
+				t.Fatalf("call %d, image %d: %v", call, i, err)
+			}
+		}
+		_ = d.Close()
+		if !crashed {
+			return
+		}
+	}
+}
+
+// afterCutsTogether checks the logs that a crash left.
+func afterCutsTogether(image *crashfs.FS, cuts []Truncation, crashed bool) error {
+	d, err := openDir(image, "sync", func(o *Options) { o.Config = func(string, ID) Config { return turnsConfig() } })
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	cut, kept := 0, 0
+	for _, l := range d.Logs() {
+		c := &cuts[l.id.Partition]
+		e := l.Ends()
+		want := Ends{LogEnd: min(c.End, 12), Durable: min(c.End, 12), Written: min(c.End, 12)}
+		if c.Reset {
+			want.LogStart = c.End
+		}
+		switch {
+		case l.Offline() != nil:
+			return l.Offline()
+		case e == want && c.End >= 12:
+		case e == want:
+			cut++
+		case crashed && c.Err != nil && e == Ends{Durable: 12, Written: 12, LogEnd: 12}:
+			kept++
+		default:
+			return fmt.Errorf("%s is %+v after a truncation to %d: %w", l, e, c.End, c.Err)
+		}
+		if _, err := trueProducers(l); err != nil && !c.Reset {
+			return err
+		}
+	}
+	if cut > 0 && kept > 0 {
+		return fmt.Errorf("%d logs were cut and %d were not, but one checkpoint has all", cut, kept)
 	}
 	return nil
 }

@@ -147,6 +147,35 @@ func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 	}
 }
 
+// A producer that sends records with old timestamps is as active as others: a truncation remembers
+// its batches, also if a new producer follows it in the log.
+func TestTruncationRemembersProducersOfOldRecords(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	lastYear := time.Now().AddDate(-1, 0, 0)
+	for seq := range int32(12) {
+		if seq == 6 {
+			if a := send(l, numbered(2, 0, time.Now())); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		if a := send(l, numbered(1, seq, lastYear)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		if err := l.flushAll(); err != nil { // the log remembers more batches than it must while they are not in segments
+			t.Fatal(err)
+		}
+	}
+	if err := l.Truncate(7); err != nil {
+		t.Fatal(err)
+	}
+	for seq := int32(1); seq < 6; seq++ {
+		if a := send(l, numbered(1, seq, lastYear)); a.Err != nil || !a.Duplicate {
+			t.Errorf("a retry of batch %d is stored at %d: %v", seq, a.Base, a.Err)
+		}
+	}
+}
+
 // A log remembers as many producers as its limit, those that wrote last. The others continue as
 // unknown producers, also after a restart.
 func TestProducersOfALogAreBounded(t *testing.T) {

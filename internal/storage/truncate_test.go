@@ -27,6 +27,7 @@ func numbered(id int64, seq int32, at time.Time) []byte {
 // inTurns appends n batches of the producers first to first+2 in turn, after the existing ones, and
 // writes them to segments.
 func inTurns(l *Log, first int64, n int) error {
+	lead(l)
 	for range n {
 		at := l.Ends().LogEnd
 		a := &Append{Batches: numbered(first+at%3, int32(at/3), time.Now()), Sink: make(sink, 1)}
@@ -124,10 +125,10 @@ func TestTruncationThatCannotReadChangesNothing(t *testing.T) {
 func TestTruncationsShareACheckpoint(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.JournalBytes = 16 << 20 }) // no sweep writes one
 	logs := makeLogs(t, d, 30, "sync")
-	cuts := make([]Cut, len(logs))
+	cuts := make([]Truncation, len(logs))
 	for i, l := range logs {
 		put(t, l, 4, 100)
-		cuts[i] = Cut{Log: l, End: int64(i % 6), Reset: i == 12}
+		cuts[i] = Truncation{Log: l, End: int64(i % 6), Reset: i == 12}
 	}
 	if err := d.Delete(logs[29]); err != nil {
 		t.Fatal(err)
@@ -189,5 +190,30 @@ func TestTruncationBesideADeletionOrAStop(t *testing.T) {
 		} else if len(again) != 1 {
 			t.Errorf("%d logs after one of two was deleted", len(again))
 		}
+	}
+}
+
+// A truncation that was decided under another leader epoch or role does not happen.
+func TestTruncationIsFenced(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	if a := follow(l, at(t, 0, 1, 1), at(t, 1, 1, 1)); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	cut := func(epoch int32) error {
+		cuts := []Truncation{{Log: l, End: 1, Fenced: true, LeaderEpoch: epoch}}
+		d.Truncate(cuts)
+		return cuts[0].Err
+	}
+	if err := cut(followEpoch - 1); !errors.Is(err, ErrFencedEpoch) {
+		t.Errorf("in an earlier epoch: %v", err)
+	}
+	l.SetLeaderEpoch(followEpoch+1, true)
+	if err := cut(followEpoch + 1); !errors.Is(err, ErrFencedEpoch) || l.Ends().LogEnd != 2 {
+		t.Errorf("of a leader: %v, %+v", err, l.Ends())
+	}
+	l.SetLeaderEpoch(followEpoch+2, false)
+	if err := cut(followEpoch + 2); err != nil || l.Ends().LogEnd != 1 {
+		t.Errorf("of a follower: %v, %+v", err, l.Ends())
 	}
 }

@@ -17,7 +17,7 @@ def record(i):
 
 def create(topic):
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, -1)]).values():
         future.result(30)
 
 

@@ -23,8 +23,8 @@ same() {
 
 # group_of NAME VARIANT... -- PROGRAM [ARG...]   takes PROGRAM, a consumer as in
 # groups/events.go, through the life of a group, once per VARIANT (flags of
-# ./groups) and all at once: most of their time is waiting. Each has a broker of
-# its own, which is killed; BOOTSTRAP is not used.
+# ./groups) and all at once: most of their time is waiting. Each has a broker, or NODES=3, of
+# its own, which are killed; BOOTSTRAP is not used.
 group_of() {
   local name="$1" variants=() pids=() i failed=0
   shift
@@ -36,7 +36,7 @@ group_of() {
   for i in "${!variants[@]}"; do
     mkdir -p "$dir/$i"
     # shellcheck disable=SC2086 # a variant is several flags
-    "$dir/groups" -chronikd "$root/bin/chronikd" -dir "$dir/$i" ${variants[i]} -- "$@" >"$dir/$i/out" 2>&1 &
+    "$dir/groups" -chronikd "$root/bin/chronikd" -nodes "${NODES:-1}" -dir "$dir/$i" ${variants[i]} -- "$@" >"$dir/$i/out" 2>&1 &
     pids+=($!)
   done
   for i in "${!variants[@]}"; do

@@ -10,6 +10,10 @@
 #         of docs/clients.md, which have brokers of their own, too.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
+# NODES=3               three brokers that form a cluster (scripts/cluster-up.sh);
+#                       topics and groups have three replicas.
+# RESTARTS=1            with NODES=3: one broker after the other is stopped and
+#                       killed, and started again, as long as the clients run.
 # AT_ONCE=1             all clients at once. QUICK=1: the groups' main variants only.
 # RECORDS=100000        records of each client and codec.
 # STRICT=1              a client that is not installed is a failure.
@@ -20,16 +24,32 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 export RECORDS="${RECORDS:-100000}" WORK RUN="$$"
 export KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
+if [ "${NODES:-1}" != 1 ] && [ -z "${BOOTSTRAP:-}" ] && [ -z "${BROKERS:-}" ]; then
+  [ "$NODES" = 3 ] || { echo "clients: NODES is 1 or 3, not $NODES"; exit 2; }
+  read -r CHRONIK_PORT _ _ CHRONIK_ADMIN_PORT _ < <(python3 "$root/scripts/free-ports.py" 6)
+  export CHRONIK_PORT CHRONIK_ADMIN_PORT
+  exec "$root/scripts/cluster-up.sh" -- "$here/run.sh" "$@"
+fi
+export NODES="${NODES:-1}"
+. "$here/nodes.sh"
 WORK="$(mktemp -d "${TMPDIR:-/tmp}/chronik-clients.XXXXXX")"
-pid=
+pid='' restarts=''
 finish() {
+  if [ -n "$restarts" ]; then kill -TERM "$restarts" 2>/dev/null; wait "$restarts" 2>/dev/null; fi
+  if [ -n "${PIDS:-}" ]; then end_restarted; fi
   if [ -n "$pid" ]; then kill -TERM "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; fi
   if [ -n "${KEEP:-}" ]; then echo "clients: logs and data are in $WORK"; else rm -rf "$WORK"; fi
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-if [ -z "${BOOTSTRAP:-}" ]; then
+if [ -n "${BROKERS:-}" ]; then
+  BOOTSTRAP="$BROKERS"
+  if [ -n "${RESTARTS:-}" ]; then
+    rolling >"$WORK/restarts" 2>&1 &
+    restarts=$!
+  fi
+elif [ -z "${BOOTSTRAP:-}" ]; then
   "$root/bin/chronikd" --data-dir "$WORK/data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/chronikd.log" &
   pid=$!
   for _ in $(seq 600); do
@@ -69,6 +89,17 @@ for i in "${!running[@]}"; do
   count "${clients[i]}" $rc $((SECONDS - begin))
 done
 
+if [ -n "$restarts" ]; then
+  kill -TERM "$restarts" 2>/dev/null; wait "$restarts"; rc=$?; restarts=
+  echo "clients: $(grep -c ^restarted "$WORK/restarts") restarts of brokers meanwhile"
+  [ "$rc" = 0 ] || { echo "FAIL restarts:"; cat "$WORK/restarts"; failed=$((failed + 1)); }
+fi
+if [ -n "${BROKERS:-}" ]; then
+  for dir in $DIRS; do
+    if grep -E '"level":"(error|dpanic|panic|fatal)"' "$dir/log"; then echo "FAIL the broker of ${dir##*/} logged errors"; failed=$((failed + 1)); fi
+    if [ -n "${KEEP:-}" ]; then cp "$dir/log" "$WORK/chronikd.${dir##*/}.log"; fi
+  done
+fi
 if [ -n "$pid" ]; then
   kill -TERM "$pid"; wait "$pid"; rc=$?; pid=
   [ "$rc" = 0 ] || { echo "FAIL chronikd ended with $rc:"; tail -5 "$WORK/chronikd.log"; failed=$((failed + 1)); }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Kafka Streams: a stateful word count, at least once, whose broker is killed. It
-# has a broker of its own; BOOTSTRAP is not used.
+# has a broker of its own; BOOTSTRAP is not used. With NODES=3 the brokers of run.sh
+# are restarted, one after the other.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
 [ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
@@ -25,7 +26,12 @@ start() { # starts the broker, at the address it had
   echo "the broker did not start:"; cat "$log"; exit 1
 }
 
-start
+if [ -n "${BROKERS:-}" ]; then
+  . "$here/nodes.sh"
+  listen="$BROKERS"
+else
+  start
+fi
 mkfifo "$dir/in"
 "$kt" class "$here/streams/WordCount.java" "$listen" 2000 <"$dir/in" >"$dir/out" 2>&1 &
 app=$!
@@ -34,9 +40,15 @@ until grep -qx KILL "$dir/out"; do
   kill -0 "$app" 2>/dev/null || { cat "$dir/out"; exit 1; }
   sleep 0.2
 done
-kill -9 "$broker"
-wait "$broker" 2>/dev/null || true
-start
+if [ -n "${BROKERS:-}" ]; then
+  restart_node 1 KILL
+  restart_node 2 TERM
+  restart_node 3 KILL
+else
+  kill -9 "$broker"
+  wait "$broker" 2>/dev/null || true
+  start
+fi
 echo >&3
 rc=0
 wait "$app" || rc=$?

@@ -38,6 +38,22 @@ type Connection struct {
 	RecordsIn   int64      `json:"recordsIn"`
 }
 
+// Brokers is the response of GET /v1/brokers.
+type Brokers struct {
+	Broker int32    `json:"broker"` // the one that answers
+	List   []Broker `json:"brokers"`
+}
+
+// Broker is a registered broker, as the metadata of the one that answers describe it.
+type Broker struct {
+	ID        int32  `json:"id"`
+	Address   string `json:"address"` // of its first listener
+	State     string `json:"state"`   // fenced, starting, active, draining, drained
+	Leads     int    `json:"leads"`   // partitions that it leads
+	Replicas  int    `json:"replicas"`
+	OutOfSync int    `json:"outOfSync"` // replicas that are not in the ISR, without those that are being added
+}
+
 // Logs is the response of GET /v1/logs.
 type Logs struct {
 	More bool  `json:"more"` // there are further logs

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -17,12 +19,17 @@ import (
 const createTimeout = 30 * time.Second
 
 // Ensure creates the topic in the background if it does not exist. If the last attempt failed, a
-// further call tries again. Ensure does not block.
-func (s *Service) Ensure() {
+// further call tries again. The error states that too few brokers are active, see Options.Brokers.
+// Ensure does not block.
+func (s *Service) Ensure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.creating || s.image.Load().Topic(s.def.Topic) != nil {
-		return
+	img := s.image.Load()
+	if s.closed || s.creating || img.Topic(s.def.Topic) != nil {
+		return nil
+	}
+	if err := s.enough(img); err != nil {
+		return err
 	}
 	s.creating = true
 	s.work.Go(func() {
@@ -39,6 +46,21 @@ func (s *Service) Ensure() {
 		s.creating = false
 		s.mu.Unlock()
 	})
+	return nil
+}
+
+// enough returns an error if fewer brokers are active than the topic needs.
+func (s *Service) enough(img *metadata.Image) error {
+	active, need := 0, min(int(s.def.ReplicationFactor), s.opt.Brokers)
+	for _, b := range img.Brokers() {
+		if state, _ := img.Liveness(b.ID); state == metadata.Active {
+			active++
+		}
+	}
+	if active < need {
+		return fmt.Errorf("topic %s is created when %d brokers are active, and %d of them are", s.def.Topic, need, active)
+	}
+	return nil
 }
 
 // create creates the topic: compacted, and with the profile that acknowledges on disk whatever the

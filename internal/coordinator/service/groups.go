@@ -21,14 +21,16 @@ const OffsetsTopic = "__consumer_offsets"
 type GroupsOptions struct {
 	Self       int32
 	Replicas   *replica.Manager
-	Settings   *replica.TopicSettings
 	Controller *controller.Controller
 	Configs    *configdef.Registry
 	// Static has the broker configs that the configuration file sets, by name.
 	Static map[string]string
 	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
 	MemberBytes int64
-	Logger      *zap.Logger
+	// Lease and Brokers are those of Options.
+	Lease   func() bool
+	Brokers int
+	Logger  *zap.Logger
 }
 
 // Groups is the group coordinator of this broker. Its methods may be called concurrently. Only
@@ -55,7 +57,8 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
+		Logger: opt.Logger,
 	}, Definition{
 		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },

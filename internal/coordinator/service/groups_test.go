@@ -53,7 +53,7 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 		put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: partitions}.Encode())
 		for i := range partitions {
 			put(metadata.PartitionKey(id, i),
-				metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: make([][16]byte, 1)}.Encode())
+				metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}.Encode())
 		}
 	}
 	img, err := metadata.Load(kvs, revision)
@@ -120,6 +120,6 @@ func TestNotCoordinatorWithoutTopicAndAfterClose(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	c.Close()
-	c.Ensure() // creates nothing: there is no controller that could
+	must(t, c.Ensure()) // creates nothing: there is no controller that could
 	c.Close()
 }

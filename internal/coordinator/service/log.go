@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,13 +17,12 @@ import (
 type partitionLog struct {
 	part      *replica.Partition
 	purgatory *purgatory.Purgatory
-	minISR    func() int32
 }
 
 // newPartitionLog returns the log of a partition. Loads wait in purgatory for records to be
-// committed; minISR returns the topic's current min.insync.replicas.
-func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *partitionLog {
-	return &partitionLog{part: part, purgatory: park, minISR: minISR}
+// committed.
+func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory) *partitionLog {
+	return &partitionLog{part: part, purgatory: park}
 }
 
 // Append implements coordinator.Log with acks=all.
@@ -37,14 +37,14 @@ func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now tim
 		return
 	}
 	l.part.Append(&replica.Append{
-		LeaderEpoch: epoch, Acks: replica.AcksAll, MinISR: l.minISR(),
+		LeaderEpoch: epoch, Acks: replica.AcksAll,
 		Batches: record.Accepted{Bytes: batch, Batches: 1, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
 		Done:    func(a *replica.Append) { done(a.Err) },
 	}, nil)
 }
 
 // Ready implements coordinator.Log.
-func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
+func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch) }
 
 const (
 	readBytes = 1 << 20
@@ -60,6 +60,9 @@ func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordin
 			return err
 		}
 		next, err := l.read(offset, ends.LogEnd, epoch, apply)
+		if errors.Is(err, replica.ErrFencedEpoch) || errors.Is(err, replica.ErrNotLeader) {
+			err = fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, err)
+		}
 		if err != nil {
 			return fmt.Errorf("load %s at offset %d: %w", l.part, offset, err)
 		}

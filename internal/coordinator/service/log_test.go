@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -27,14 +28,14 @@ var topicID = [16]byte{0xa}
 
 // cluster is the metadata of one topic with one partition, led by broker 1.
 type cluster struct {
-	dirs  [][16]byte
+	dir   [16]byte // of the partition's log; zero if not recorded
 	image *metadata.Image
 	rev   int64
 }
 
 func (c *cluster) AssignDirs(_ context.Context, _ int32, dirs map[metadata.TopicPartition][16]byte) (int64, error) {
 	for dir := range maps.Values(dirs) {
-		c.dirs = [][16]byte{dir}
+		c.dir = dir
 	}
 	return c.rev + 1, nil
 }
@@ -43,20 +44,22 @@ func (c *cluster) RaiseEpochs(context.Context, []metadata.TopicPartition) (int64
 	return c.rev + 1, nil
 }
 
-func (c *cluster) ForgetDeleted(context.Context, ...[16]byte) (int64, error) { return c.rev + 1, nil }
+func (c *cluster) ForgetDeleted(context.Context, int32, ...[16]byte) (int64, error) {
+	return c.rev + 1, nil
+}
+
+func (c *cluster) AlterISR(context.Context, []metadata.ISRChange) []error { return nil }
 
 func (c *cluster) apply(t testing.TB, m *replica.Manager) {
 	t.Helper()
 	c.rev++
-	dirs := c.dirs
-	if dirs == nil {
-		dirs = make([][16]byte, 1)
-	}
+	var none metadata.Placement
 	var kvs []metadata.KV
 	for key, value := range map[string][]byte{
 		metadata.NameKey("o"):             metadata.Name{Topic: "o", ID: topicID}.Encode(),
 		metadata.TopicKey(topicID):        metadata.TopicRecord{Name: "o", Partitions: 1, Internal: true}.Encode(),
-		metadata.PartitionKey(topicID, 0): metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: dirs}.Encode(),
+		metadata.PartitionKey(topicID, 0): metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}.Encode(),
+		metadata.PlacementKey(1, topicID): none.With(map[int32][16]byte{0: c.dir}).Encode(),
 	} {
 		kvs = append(kvs, metadata.KV{Key: key, Value: value, ModRevision: c.rev})
 	}
@@ -93,8 +96,6 @@ func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.P
 	return p, park
 }
 
-func one() int32 { return 1 }
-
 // put appends records and waits for them.
 func put(t testing.TB, l *partitionLog, epoch int32, words ...string) error {
 	t.Helper()
@@ -127,7 +128,7 @@ func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
 
 func TestAppendedRecordsAreLoaded(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park, one)
+	l := newPartitionLog(p, park)
 	if got, err := get(t.Context(), l, 0); got != "" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -149,13 +150,13 @@ func TestAppendedRecordsAreLoaded(t *testing.T) {
 
 func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park, one)
+	l := newPartitionLog(p, park)
 	must(t, put(t, l, 0, "a"))
-	p.BecomeLeader(3, []int32{1}, []int32{1})
+	p.SetRole(replicatest.Role(p, 1, 3, []int32{1}, []int32{1}))
 	if err := put(t, l, 0, "b"); !errors.Is(err, replica.ErrFencedEpoch) {
 		t.Error(err)
 	}
-	if _, err := get(t.Context(), l, 0); !errors.Is(err, replica.ErrFencedEpoch) {
+	if _, err := get(t.Context(), l, 0); !errors.Is(err, replica.ErrFencedEpoch) || !errors.Is(err, coordinator.ErrNotCoordinator) {
 		t.Error(err)
 	}
 	if got, err := get(t.Context(), l, 3); got != "aA" || err != nil {
@@ -170,10 +171,10 @@ func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, park := open(t, vfs.Memory(), &cluster{})
-		l := newPartitionLog(p, park, one)
+		l := newPartitionLog(p, park)
 		must(t, put(t, l, 0, "a"))
-		p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
-		p.Acknowledged(2, 1, 1)
+		p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
+		replicatest.Acknowledge(t, p, 2, 1)
 		var appends sync.WaitGroup
 		appends.Go(func() { must(t, put(t, l, 1, "b")) })
 		for p.Ends().LogEnd < 2 {
@@ -189,7 +190,7 @@ func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 			got, err := get(t.Context(), l, 1)
 			loaded <- fmt.Sprint(got, err)
 		}()
-		p.Acknowledged(2, 1, 2)
+		replicatest.Acknowledge(t, p, 2, 2)
 		if got := <-loaded; got != "aA bB<nil>" {
 			t.Error(got)
 		}
@@ -199,8 +200,8 @@ func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 
 func TestLoadEndsWithLeadership(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park, one)
-	p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
+	l := newPartitionLog(p, park)
+	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
 	ended := make(chan error, 1)
 	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), func(err error) { ended <- err })
 	for p.Ends().LogEnd < 1 {
@@ -211,8 +212,8 @@ func TestLoadEndsWithLeadership(t *testing.T) {
 		_, err := get(t.Context(), l, 1)
 		loaded <- err
 	}()
-	p.BecomeFollower(2, 2, []int32{1, 2}, []int32{2})
-	if err := <-loaded; !errors.Is(err, replica.ErrFencedEpoch) {
+	p.SetRole(replicatest.Role(p, 2, 2, []int32{1, 2}, []int32{2}))
+	if err := <-loaded; !errors.Is(err, replica.ErrFencedEpoch) || !errors.Is(err, coordinator.ErrNotCoordinator) {
 		t.Error(err)
 	}
 	if err := <-ended; !errors.Is(err, replica.ErrNotLeader) {
@@ -222,7 +223,7 @@ func TestLoadEndsWithLeadership(t *testing.T) {
 
 func TestMachineErrorEndsTheLoad(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := newPartitionLog(p, park, one)
+	l := newPartitionLog(p, park)
 	must(t, put(t, l, 0, "a", "b"))
 	wrong := errors.New("wrong")
 	if err := l.Load(t.Context(), 0, func(coordinator.Record) error { return wrong }); !errors.Is(err, wrong) {
@@ -233,22 +234,22 @@ func TestMachineErrorEndsTheLoad(t *testing.T) {
 // Ready refuses, before anything is applied, exactly those appends that would fail.
 func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	replicas := int32(1)
-	l := newPartitionLog(p, park, func() int32 { return replicas })
+	l := newPartitionLog(p, park)
 	must(t, l.Ready(0))
 	for _, epoch := range []int32{0, 7} {
 		if err := l.Ready(epoch); (err == nil) != (put(t, l, epoch, "x") == nil) {
 			t.Errorf("epoch %d: %v", epoch, err)
 		}
 	}
-	replicas = 2
-	p.BecomeLeader(1, []int32{1, 2}, []int32{1})
+	few := replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1})
+	few.View.MinISR = 2
+	p.SetRole(few)
 	if err := l.Ready(1); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
 		t.Error(err)
 	}
-	p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
+	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
 	must(t, l.Ready(1))
-	p.BecomeFollower(2, 2, []int32{1, 2}, []int32{1, 2})
+	p.SetRole(replicatest.Role(p, 2, 2, []int32{1, 2}, []int32{1, 2}))
 	if err := l.Ready(1); !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrFencedEpoch) {
 		t.Error(err)
 	}
@@ -260,7 +261,7 @@ func TestShardOverALog(t *testing.T) {
 	words := func(event string) string {
 		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &words{} }})
 		defer rt.Close()
-		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park, one))
+		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park))
 		for {
 			answered := make(chan any, 1)
 			rt.Submit(0, event, func(response any, err error) {

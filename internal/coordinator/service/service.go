@@ -18,8 +18,14 @@ type Options struct {
 	Self       int32
 	Replicas   *replica.Manager
 	Controller *controller.Controller
-	Settings   *replica.TopicSettings
-	Logger     *zap.Logger
+	// Lease reports whether no other broker can have become the coordinator without this one's
+	// knowledge. It must be cheap. nil means that there is no other broker.
+	Lease func() bool
+	// Brokers is how many brokers form the cluster, 0 for a broker without one. The topic is not
+	// created before as many of them are active as it gets replicas: the first one to start would
+	// otherwise have the only replica for good.
+	Brokers int
+	Logger  *zap.Logger
 }
 
 // Definition is an internal topic and the machines whose state its records hold.
@@ -46,8 +52,7 @@ type Service struct {
 	def Definition
 	rt  *coordinator.Runtime
 	// image is what the shards know, or are about to be notified of.
-	image  atomic.Pointer[metadata.Image]
-	minISR atomic.Int32
+	image atomic.Pointer[metadata.Image]
 
 	roleMu sync.Mutex // keeps a shard's role equal to its partition's
 
@@ -64,7 +69,6 @@ type Service struct {
 func New(opt Options, def Definition) *Service {
 	s := &Service{opt: opt, def: def}
 	s.image.Store(metadata.Empty())
-	s.minISR.Store(1)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	rt := coordinator.Options{New: def.New, Logger: opt.Logger}
 	if def.InitialEvent != nil {
@@ -80,10 +84,7 @@ func New(opt Options, def Definition) *Service {
 func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	// First, because a shard that finishes loading meanwhile reads it.
 	s.image.Store(next)
-	s.applyTopicChanges(next, d)
-	if t := next.Topic(s.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
-		s.configure(next, t)
-	}
+	s.applyTopicChanges(d)
 	if s.def.ChangeEvent != nil {
 		if e := s.def.ChangeEvent(next, d); e != nil {
 			s.rt.Broadcast(e)
@@ -93,7 +94,7 @@ func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.
 }
 
 // applyTopicChanges applies changes of the topic's partitions to the shards.
-func (s *Service) applyTopicChanges(next *metadata.Image, d *metadata.Delta) {
+func (s *Service) applyTopicChanges(d *metadata.Delta) {
 	s.roleMu.Lock()
 	defer s.roleMu.Unlock()
 	for _, t := range d.Deleted {
@@ -105,7 +106,6 @@ func (s *Service) applyTopicChanges(next *metadata.Image, d *metadata.Delta) {
 	}
 	for _, t := range d.Created {
 		if t.Name == s.def.Topic {
-			s.configure(next, t)
 			for i := range t.Partitions.All() {
 				s.applyRole(t, i)
 			}
@@ -113,7 +113,6 @@ func (s *Service) applyTopicChanges(next *metadata.Image, d *metadata.Delta) {
 	}
 	for _, change := range d.Changed {
 		if t := change.Next; t.Name == s.def.Topic {
-			s.configure(next, t)
 			for _, i := range change.Partitions {
 				s.applyRole(t, i)
 			}
@@ -145,12 +144,7 @@ func (s *Service) applyRole(t *metadata.Topic, index int32) {
 		s.rt.Resign(index, epoch)
 		return
 	}
-	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory(), s.minISR.Load))
-}
-
-// configure updates the topic configs that appends need.
-func (s *Service) configure(img *metadata.Image, t *metadata.Topic) {
-	s.minISR.Store(s.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
+	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory()))
 }
 
 // Image returns the metadata that the shards know, or are about to be notified of.
@@ -166,19 +160,35 @@ func (s *Service) Partition(key string) (int32, bool) {
 	return coordinator.PartitionFor(key, t.Partitions.Len()), true
 }
 
-// Submit hands an event about a key to the key's shard; see coordinator.Runtime.Submit.
+// Submit hands an event about a key to the key's shard; see coordinator.Runtime.Submit. Without a
+// lease, the answer is coordinator.ErrNotCoordinator: another broker may have accepted newer
+// commits.
 func (s *Service) Submit(key string, event any, done func(response any, err error)) {
 	p, ok := s.Partition(key)
 	if !ok {
 		done(nil, coordinator.ErrNotCoordinator)
 		return
 	}
-	s.rt.Submit(p, event, done)
+	s.SubmitTo(p, event, done)
 }
 
-// SubmitTo hands an event to the shard of a partition.
+// SubmitTo hands an event to the shard of a partition; see Submit.
 func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
-	s.rt.Submit(partition, event, done)
+	lease := s.opt.Lease
+	if lease == nil {
+		s.rt.Submit(partition, event, done)
+		return
+	}
+	if !lease() {
+		done(nil, coordinator.ErrNotCoordinator)
+		return
+	}
+	s.rt.Submit(partition, event, func(response any, err error) {
+		if err == nil && !lease() { // it ended before the shard read its state, or while a commit waited
+			response, err = nil, coordinator.ErrNotCoordinator
+		}
+		done(response, err)
+	})
 }
 
 // Broadcast hands an event to every loaded shard.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,10 @@ type broker struct {
 	control  *controller.Controller
 	applier  *metadata.Applier
 	services []*Service
+	leaseEnd atomic.Bool
 }
+
+func (b *broker) lease() bool { return !b.leaseEnd.Load() }
 
 // start starts a broker on a file system; stop ends it.
 func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func()) {
@@ -83,7 +87,7 @@ func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func())
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return settings.Of(img, topic).Log }})
 	b.applier.Subscribe("replicas", replicas.Apply)
 	for _, def := range defs {
-		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Settings: settings, Logger: zap.NewNop()}, def)
+		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Lease: b.lease, Logger: zap.NewNop()}, def)
 		b.services = append(b.services, h)
 		b.applier.Subscribe(def.Topic, h.Apply)
 	}
@@ -113,7 +117,7 @@ func say(t testing.TB, h *Service, key, word string) string {
 		if r.err == nil {
 			return r.response.(string)
 		}
-		h.Ensure()
+		must(t, h.Ensure())
 		if time.Now().After(end) {
 			t.Fatal(r.err)
 		}
@@ -183,6 +187,76 @@ func TestTwoDefinitionsOnOneBroker(t *testing.T) {
 func TestNothingIsCreatedAfterClose(t *testing.T) {
 	h := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, definition("__transaction_state"))
 	h.Close()
-	h.Ensure() // there is no controller that could create it
+	must(t, h.Ensure()) // there is no controller that could create it
 	h.Close()
+}
+
+// A broker without a lease may not be the coordinator any longer. It answers nothing, not even what
+// it knows, because another broker may know more.
+func TestWithoutALeaseNothingIsAnswered(t *testing.T) {
+	b, stop := start(t, vfs.Memory(), definition("a"))
+	defer stop()
+	h := b.services[0]
+	before := say(t, h, "key", "one")
+	ask := func(word string) error {
+		answered := make(chan error, 1)
+		h.Submit("key", word, func(_ any, err error) { answered <- err })
+		return <-answered
+	}
+	b.leaseEnd.Store(true)
+	for _, word := range []string{"", "two"} {
+		if err := ask(word); !errors.Is(err, coordinator.ErrNotCoordinator) {
+			t.Errorf("%q: %v", word, err)
+		}
+	}
+	b.leaseEnd.Store(false)
+	if after := say(t, h, "key", ""); after != before {
+		t.Errorf("%q was stored without a lease, after %q", after, before)
+	}
+}
+
+// The lease ends while a request is on its way through the shard.
+func TestALeaseThatEndsBeforeTheAnswer(t *testing.T) {
+	b, stop := start(t, vfs.Memory(), definition("a"))
+	defer stop()
+	h := b.services[0]
+	say(t, h, "key", "one")
+	left := atomic.Int32{}
+	left.Store(1)
+	h.opt.Lease = func() bool { return left.Add(-1) >= 0 }
+	answered := make(chan error, 1)
+	h.Submit("key", "", func(_ any, err error) { answered <- err })
+	if err := <-answered; !errors.Is(err, coordinator.ErrNotCoordinator) {
+		t.Error(err)
+	}
+}
+
+// The first broker of a new cluster that serves clients must not get the only replica: the topic
+// would keep it after the others have started.
+func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
+	def := definition("a")
+	def.ReplicationFactor = 3
+	b, stop := start(t, vfs.Memory(), def)
+	defer stop()
+	h := b.services[0]
+	h.opt.Brokers = 3
+	if _, err := b.control.Register(t.Context(), controller.BrokerSpec{ID: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := h.Ensure(); err == nil {
+			h.work.Wait()
+			t.Fatal("the topic is created with fewer replicas")
+		}
+	}
+	r, err := b.control.Register(t.Context(), controller.BrokerSpec{ID: 3})
+	must(t, err)
+	must(t, b.applier.WaitFor(t.Context(), r.Revision))
+	must(t, h.Ensure())
+	h.work.Wait()
+	must(t, b.applier.WaitFor(t.Context(), r.Revision+1))
+	topic := b.applier.Image().Topic("a")
+	if topic == nil || len(topic.Partitions.At(0).Replicas) != 3 {
+		t.Errorf("with three brokers: %+v", topic)
+	}
 }

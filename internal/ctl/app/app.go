@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
@@ -187,6 +188,19 @@ func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []strin
 		}
 		defer adm.Close()
 		return run(cmd.Context(), adm, args)
+	}
+}
+
+// Both is Admin for commands that also send requests for which kadm has no method.
+func (a *App) Both(run func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error) func(*cobra.Command,
+	[]string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		adm, cl, err := a.connectBoth(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer adm.Close()
+		return run(cmd.Context(), adm, cl, args)
 	}
 }
 

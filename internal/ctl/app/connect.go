@@ -144,13 +144,19 @@ func (a *App) noAnswerRemedy(err error) string {
 
 // Connect is Client for requests about metadata: each must be answered within --timeout.
 func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
+	adm, _, err := a.connectBoth(ctx)
+	return adm, err
+}
+
+// connectBoth is Connect that also returns the client below.
+func (a *App) connectBoth(ctx context.Context) (*kadm.Client, *kgo.Client, error) {
 	cl, err := a.client(ctx, a.Settings.Timeout())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	adm := kadm.NewClient(cl)
 	adm.SetTimeoutMillis(int32(min(a.Settings.Timeout().Milliseconds(), math.MaxInt32)))
-	return adm, nil
+	return adm, cl, nil
 }
 
 // SoftwareVersion replaces characters that KIP-511 does not allow: it allows letters, digits, dots

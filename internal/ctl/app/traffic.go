@@ -22,6 +22,15 @@ func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
 	return &answer, nil
 }
 
+// Brokers returns the registered brokers with their states.
+func (p *AdminPort) Brokers(ctx context.Context) ([]api.Broker, error) {
+	var answer api.Brokers
+	if err := p.get(ctx, "/v1/brokers", &answer); err != nil {
+		return nil, err
+	}
+	return answer.List, nil
+}
+
 // Metrics returns all metrics, each as the sum over its labels.
 func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.Text(ctx, "/metrics")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -16,19 +17,27 @@ import (
 
 // NewBroker returns the command broker.
 func NewBroker(a *app.App) *cobra.Command {
-	return app.Parent("broker", "List brokers, and show their log directories", listBrokers(a), describeBroker(a))
+	return app.Parent("broker", "List brokers, show their log directories, and move their replicas away", listBrokers(a), describeBroker(a),
+		drainBroker(a))
 }
 
 func listBrokers(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the brokers", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl broker list",
-		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+		RunE: a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
 				return app.Refused("list brokers", app.BrokerError(err), "")
 			}
-			all := brokers(m)
+			versions, err := adm.ApiVersions(ctx)
+			if err != nil {
+				return app.Refused("list brokers", app.BrokerError(err), "")
+			}
+			all, _, err := ofCluster(ctx, a, cl, versions, m)
+			if err != nil && all == nil {
+				return app.Refused("list brokers", app.BrokerError(err), "")
+			}
 			return a.Print(all, brokerTable(all))
 		}),
 	}
@@ -56,27 +65,46 @@ func describeBroker(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.Brokers(1),
 		Example:           "  chronikctl broker describe 1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 32)
+			id, err := brokerID(args[0])
 			if err != nil {
-				return app.Usage("%q is not a broker's id; chronikctl broker list shows the ids", args[0])
+				return err
 			}
-			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				return showBroker(ctx, a, adm, int32(id))
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				return showBroker(ctx, a, adm, cl, id)
 			})(cmd, args)
 		},
 	}
 }
 
-func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
+func brokerID(arg string) (int32, error) {
+	id, err := strconv.ParseInt(arg, 10, 32)
+	if err != nil || id < 0 {
+		return 0, app.Usage("%q is not a broker's id; chronikctl broker list shows the ids", arg)
+	}
+	return int32(id), nil
+}
+
+func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, id int32) error {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
 		return app.Refused("describe broker", app.BrokerError(err), "")
 	}
-	for _, b := range brokers(m) {
+	versions, err := adm.ApiVersions(ctx)
+	if err != nil {
+		return app.Refused("describe broker", app.BrokerError(err), "")
+	}
+	all, _, err := ofCluster(ctx, a, cl, versions, m)
+	if err != nil && all == nil {
+		return app.Refused("describe broker", app.BrokerError(err), "")
+	}
+	for _, b := range all {
 		if b.ID != id {
 			continue
 		}
 		d := brokerDetail{broker: b, Dirs: []logDir{}}
+		if !b.reachable {
+			return a.Print(d, brokerTable([]broker{b}))
+		}
 		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
 		if err != nil && !app.IsUnsupported(err) {
 			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.BrokerError(err), "")

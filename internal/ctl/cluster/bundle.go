@@ -41,10 +41,10 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 		Use: "bundle", Short: "Write one file with the data for a bug report", Args: app.Args(0, 0, "no argument; --file names the file"),
 		Long: "bundle collects version, health, findings, two samples of the metrics, configs, topics, groups, clients, log\n" +
 			"directories, the broker's last log lines, its goroutines, and facts about this machine. It masks passwords and keys\n" +
-			"and reads no records; the names of topics, groups, clients and hosts are in the file. manifest.json lists each member,\n" +
-			"and the reason if a member is missing. If the broker hangs, the file has the data that arrived within --timeout.\n" +
-			"With --dir it describes the data directory of a stopped broker. It writes the file even if members are missing, but\n" +
-			"exits with 1.",
+			"and reads no records; the names of topics, groups, clients and hosts are in the file. In the archive, manifest.json\n" +
+			"lists the other files, and the reason for each one that is missing. If files are missing, bundle still writes the\n" +
+			"archive, but exits with 1. If the broker hangs, the archive has the data that arrived within --timeout. With --dir it\n" +
+			"describes the data directory of a stopped broker.",
 		Example: "  chronikctl debug bundle\n  chronikctl debug bundle --file /tmp/ticket-17.tar.gz --timeout 5s\n" +
 			"  chronikctl debug bundle --dir /var/lib/chronik",
 		RunE: func(cmd *cobra.Command, _ []string) error {

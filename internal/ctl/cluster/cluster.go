@@ -12,6 +12,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
@@ -46,13 +48,14 @@ type overview struct {
 	Topics     int              `json:"topics"` // without internal topics
 	Partitions int              `json:"partitions"`
 	Features   map[string]int16 `json:"features"` // finalized levels
+	Quorum     *quorum          `json:"metadataQuorum,omitempty"`
 }
 
 func describe(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "describe", Short: "Show id, controller, brokers, features, and the number of topics", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl cluster describe",
-		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+		RunE: a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
 				return app.Refused("describe the cluster", app.BrokerError(err), "")
@@ -61,7 +64,7 @@ func describe(a *app.App) *cobra.Command {
 			if err != nil {
 				return app.Refused("describe the cluster", app.BrokerError(err), "")
 			}
-			o := overview{ID: m.Cluster, Controller: m.Controller, Brokers: brokers(m), Features: map[string]int16{}}
+			o := overview{ID: m.Cluster, Controller: m.Controller, Features: map[string]int16{}}
 			for _, t := range m.Topics {
 				if !t.IsInternal {
 					o.Topics++
@@ -75,13 +78,19 @@ func describe(a *app.App) *cobra.Command {
 					}
 				}
 			})
+			if o.Brokers, o.Quorum, err = ofCluster(ctx, a, cl, versions, m); err != nil {
+				err = app.Refused("describe the metadata quorum", app.BrokerError(err), "")
+			}
+			if o.Brokers == nil {
+				return err
+			}
 			t := brokerTable(o.Brokers)
 			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, text.Count(o.Topics, "topic"),
 				text.Count(o.Partitions, "partition"))
 			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
 			}
-			return a.Print(o, t)
+			return errors.Join(a.Print(o, o.Quorum.tables(t)...), err)
 		}),
 	}
 }
@@ -94,12 +103,18 @@ type broker struct {
 	Controller bool   `json:"controller"`
 	Leaders    int    `json:"leaders"` // partitions that it leads
 	Replicas   int    `json:"replicas"`
+	// State is the state in a cluster: active, fenced, and if the admin port answers also starting,
+	// draining or drained; "lost voter" follows for a broker that waits for its vote.
+	State string `json:"state,omitempty"`
+
+	reachable bool // clients can use it
 }
 
 func brokers(m kadm.Metadata) []broker {
 	all := []broker{}
 	for _, d := range m.Brokers {
-		b := broker{ID: d.NodeID, Address: net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))), Controller: d.NodeID == m.Controller}
+		b := broker{ID: d.NodeID, Address: net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))), Controller: d.NodeID == m.Controller,
+			reachable: true}
 		if d.Rack != nil {
 			b.Rack = *d.Rack
 		}
@@ -120,8 +135,16 @@ func brokers(m kadm.Metadata) []broker {
 
 func brokerTable(all []broker) *output.Table {
 	t := &output.Table{Columns: []string{"BROKER#", "ADDRESS", "RACK", "CONTROLLER", "LEADS#", "REPLICAS#"}}
+	states := slices.ContainsFunc(all, func(b broker) bool { return b.State != "" })
+	if states {
+		t.Columns = append(t.Columns, "STATE")
+	}
 	for _, b := range all {
-		t.Add(b.ID, b.Address, b.Rack, yes(b.Controller), b.Leaders, b.Replicas)
+		row := []any{b.ID, b.Address, b.Rack, yes(b.Controller), b.Leaders, b.Replicas}
+		if states {
+			row = append(row, b.State)
+		}
+		t.Add(row...)
 	}
 	return t
 }

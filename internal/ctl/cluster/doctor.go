@@ -33,9 +33,9 @@ func NewDoctor(a *app.App) *cobra.Command {
 		Long: "doctor runs the checks of cluster health and more. It checks from this machine whether each advertised address can be\n" +
 			"reached and whether the clocks agree, and it finds configs that contradict each other and groups that are stuck. It\n" +
 			"also prints the measurements of a chronik broker's checks (docs/operations.md lists them). Each finding has a remedy.\n" +
-			"bad: some records cannot be written or read. warn: a guarantee is not met, or one more failure, or a further growth of\n" +
-			"the problem, would make it bad. note: everything works as configured, but the operator should know. It exits with 4 if\n" +
-			"there are findings other than notes.",
+			"bad: some records cannot be written or read. warn: a guarantee is not met, or the problem becomes\n" +
+			"bad if it grows or if something else fails. note: everything works as configured, but the operator should know. It\n" +
+			"exits with 4 if there are findings other than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.wait < 0 || f.wait > time.Hour {
 				return app.Usage("--wait %v is not between 0s and 1h", f.wait)

@@ -27,6 +27,9 @@ type Checkup struct {
 	at       time.Time
 	// reported is the id of the broker whose own health report is among the findings, or -1.
 	reported int32
+	// member reports that this broker follows the metadata of a cluster: its report covers all
+	// brokers and partitions, one finding for each cause.
+	member bool
 }
 
 // NewCheckup returns a Checkup of the cluster with its present metadata.
@@ -180,5 +183,12 @@ func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(co
 	default:
 		c.Examined(fmt.Sprintf("broker %d, by its admin port %s", report.Broker, p))
 		c.findings, c.reported = append(c.findings, report.Findings...), report.Broker
+		c.member = follows(report)
 	}
+}
+
+// follows reports whether a report is of a member of a cluster. If that has lost the others, its
+// report says so.
+func follows(r *health.Report) bool {
+	return slices.ContainsFunc(r.Checks, func(x health.Examined) bool { return x.Name == health.CheckMembership && len(x.Saw) > 0 })
 }

@@ -30,7 +30,7 @@ func (c *Checkup) brokers(ctx context.Context) {
 		if v, ok := versions[b.NodeID]; ok {
 			why = v.Err
 		}
-		if why != nil {
+		if why != nil && !c.about(b.NodeID) {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID),
 				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
@@ -39,23 +39,32 @@ func (c *Checkup) brokers(ctx context.Context) {
 	}
 }
 
+// about reports whether the report of a member of the cluster has a finding about a broker.
+func (c *Checkup) about(broker int32) bool {
+	return c.member && slices.ContainsFunc(c.findings, func(f health.Finding) bool {
+		return f.Subject == fmt.Sprintf("broker %d", broker) && f.Severity != health.Note
+	})
+}
+
 // partitions checks that partitions have leaders and enough in-sync replicas.
 func (c *Checkup) partitions(ctx context.Context) error {
 	n := 0
-	var behind []kadm.PartitionDetail
+	var behind, leaderless []kadm.PartitionDetail
 	for _, t := range c.Meta.Topics.Sorted() {
 		if t.Err != nil {
 			c.Add("topic", health.Bad, "topic "+t.Topic, t.Err.Error(), "see the brokers' logs")
 		}
 		for _, p := range t.Partitions.Sorted() {
 			n++
+			if c.member {
+				continue
+			}
 			offline := c.offline(p)
 			switch {
 			case len(offline) == 0 && len(p.OfflineReplicas) > 0:
 				// The broker's own report covers it.
 			case p.Leader < 0:
-				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err),
-					"bring back one of its replicas: brokers "+text.Numbers(p.Replicas))
+				leaderless = append(leaderless, p)
 			case len(p.ISR) < len(p.Replicas):
 				behind = append(behind, p)
 			case slices.Contains(offline, p.Leader):
@@ -70,13 +79,53 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			}
 		}
 	}
+	for _, alike := range together(leaderless, func(p kadm.PartitionDetail) string { return because(p.Err) }) {
+		c.Add("partition", health.Bad, subject(alike...), "no leader: neither writes nor reads are possible"+because(alike[0].Err),
+			"bring back a replica of each; they are on brokers "+text.Numbers(replicas(alike)))
+	}
 	c.Examined(text.Count(n, "partition") + " of " + text.Count(len(c.Meta.Topics), "topic"))
 	return c.behind(ctx, behind)
 }
 
-// subject names a partition as a chronik broker's own findings do.
-func subject(p kadm.PartitionDetail) string {
-	return fmt.Sprintf("partition %s-%d", p.Topic, p.Partition)
+// together returns lists of partitions that have the same key, in the order of their first ones. A
+// broker that is missing concerns many partitions; one finding says so, not one for each.
+func together(partitions []kadm.PartitionDetail, key func(kadm.PartitionDetail) string) (alike [][]kadm.PartitionDetail) {
+	at := map[string]int{}
+	for _, p := range partitions {
+		k := key(p)
+		i, ok := at[k]
+		if !ok {
+			i = len(alike)
+			at[k], alike = i, append(alike, nil)
+		}
+		alike[i] = append(alike[i], p)
+	}
+	return alike
+}
+
+// replicas returns the brokers that have replicas of any of the partitions.
+func replicas(partitions []kadm.PartitionDetail) (brokers []int32) {
+	for _, p := range partitions {
+		brokers = append(brokers, p.Replicas...)
+	}
+	slices.Sort(brokers)
+	return slices.Compact(brokers)
+}
+
+// subject names a partition as a chronik broker's own findings do, or says how many there are.
+func subject(partitions ...kadm.PartitionDetail) string {
+	first := partitions[0]
+	if len(partitions) == 1 {
+		return fmt.Sprintf("partition %s-%d", first.Topic, first.Partition)
+	}
+	topics := map[string]bool{}
+	for _, p := range partitions {
+		topics[p.Topic] = true
+	}
+	if len(topics) == 1 {
+		return fmt.Sprintf("%d partitions of topic %s", len(partitions), first.Topic)
+	}
+	return fmt.Sprintf("%d partitions of %d topics", len(partitions), len(topics))
 }
 
 // offline returns the brokers with an offline replica of a partition, without the broker whose
@@ -99,31 +148,43 @@ func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail)
 	if err != nil {
 		return err
 	}
-	for _, p := range partitions {
-		c.judge(p, min(least[p.Topic], len(p.Replicas)))
+	need := func(p kadm.PartitionDetail) int { return min(least[p.Topic], len(p.Replicas)) }
+	for _, alike := range together(partitions, func(p kadm.PartitionDetail) string {
+		return fmt.Sprint(missing(p), len(p.Replicas), need(p))
+	}) {
+		c.judge(alike, need(alike[0]))
 	}
 	return nil
 }
 
-// judge adds a finding about out-of-sync replicas. need is the number of in-sync replicas that
-// acks=all requires.
-func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
-	problem := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), text.Numbers(p.ISR),
-		text.Numbers(p.Replicas))
-	var missing []int32
+// missing returns the replicas of a partition that are not in sync.
+func missing(p kadm.PartitionDetail) (brokers []int32) {
 	for _, id := range p.Replicas {
 		if !slices.Contains(p.ISR, id) {
-			missing = append(missing, id)
+			brokers = append(brokers, id)
 		}
 	}
-	remedy := "check brokers " + text.Numbers(missing)
+	slices.Sort(brokers)
+	return brokers
+}
+
+// judge adds a finding about partitions that miss the same replicas. need is the number of in-sync
+// replicas that acks=all requires.
+func (c *Checkup) judge(alike []kadm.PartitionDetail, need int) {
+	p := alike[0]
+	problem := fmt.Sprintf("%d of %d replicas are in sync", len(p.ISR), len(p.Replicas))
+	if len(alike) == 1 {
+		problem += fmt.Sprintf(" (brokers %s of %s)", text.Numbers(p.ISR), text.Numbers(p.Replicas))
+	}
+	remedy := "check brokers " + text.Numbers(missing(p))
 	switch {
 	case len(p.ISR) < need:
-		c.Add("partition", health.Bad, subject(p), problem+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
+		c.Add("partition", health.Bad, subject(alike...), problem+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need),
+			remedy)
 	case len(p.ISR) == need && need > 1:
-		c.Add("partition", health.Warn, subject(p), problem+": if one more fails, acks=all is refused", remedy)
+		c.Add("partition", health.Warn, subject(alike...), problem+": if one more fails, acks=all is refused", remedy)
 	default:
-		c.Add("partition", health.Warn, subject(p), problem, remedy)
+		c.Add("partition", health.Warn, subject(alike...), problem, remedy)
 	}
 }
 

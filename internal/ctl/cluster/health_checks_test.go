@@ -36,15 +36,16 @@ func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 			0: p(0, 1, []int32{1, 2}, nil, nil),
 			1: p(1, -1, nil, nil, kerr.LeaderNotAvailable),
 			2: p(2, 1, []int32{1, 2}, []int32{2}, nil),
+			3: p(3, -1, nil, nil, kerr.LeaderNotAvailable),
 		}},
 		"b": {Topic: "b", Err: kerr.TopicAuthorizationFailed},
 	}}}
 	if err := c.partitions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := `bad|partition a-1|it has no leader: it can be neither written nor read (` + kerr.LeaderNotAvailable.Error() + `)|bring back one of its replicas: brokers 1,2
-warn|partition a-2|replicas are offline on brokers 2|start these brokers, or replace their log directories
-bad|topic b|` + kerr.TopicAuthorizationFailed.Error() + `|see the brokers' logs`
+	want := `warn|partition a-2|replicas are offline on brokers 2|start these brokers, or replace their log directories
+bad|topic b|` + kerr.TopicAuthorizationFailed.Error() + `|see the brokers' logs
+bad|2 partitions of topic a|no leader: neither writes nor reads are possible (` + kerr.LeaderNotAvailable.Error() + `)|bring back a replica of each; they are on brokers 1,2`
 	if got := lines(c); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -64,10 +65,27 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 	} {
 		c := &Checkup{}
 		all := []int32{1, 2, 3}
-		c.judge(kadm.PartitionDetail{Topic: "a", Replicas: all, ISR: all[:x.isr]}, x.need)
+		c.judge([]kadm.PartitionDetail{{Topic: "a", Replicas: all, ISR: all[:x.isr]}}, x.need)
 		if got := lines(c); got != x.want {
 			t.Errorf("got  %s\nwant %s", got, x.want)
 		}
+	}
+}
+
+// Partitions that miss the same replicas are one finding, whatever their topics.
+func TestABrokerThatIsMissingIsOneFinding(t *testing.T) {
+	behind := func(topic string, n int32, isr ...int32) kadm.PartitionDetail {
+		return kadm.PartitionDetail{Topic: topic, Partition: n, Leader: 1, Replicas: []int32{1, 2, 3}, ISR: isr}
+	}
+	c := &Checkup{}
+	for _, alike := range together([]kadm.PartitionDetail{behind("a", 0, 1, 2), behind("a", 1, 1), behind("b", 0, 2, 1)},
+		func(p kadm.PartitionDetail) string { return fmt.Sprint(missing(p)) }) {
+		c.judge(alike, 1)
+	}
+	want := `warn|2 partitions of 2 topics|2 of 3 replicas are in sync|check brokers 3
+warn|partition a-1|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|check brokers 2,3`
+	if got := lines(c); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

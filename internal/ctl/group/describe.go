@@ -22,9 +22,9 @@ func describe(a *app.App) *cobra.Command {
 		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every),
 		ValidArgsFunction: a.Groups(0),
 		Example:           "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
-		Long: "describe shows the position and lag of a group in every partition of its topics. If a partition has no committed offset, its\n" +
-			"lag counts from the start of the log if a member is assigned to it. Without such a member, the\n" +
-			"lag is unknown and not part of the total.",
+		Long: "describe shows the position and lag of a group in every partition of its topics. The lag of a\n" +
+			"partition without a committed offset counts from the start of the log, if the partition is assigned to a member.\n" +
+			"Otherwise it is unknown and not part of the total.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			if every {
 				groups, err := adm.ListGroups(ctx)

@@ -33,9 +33,9 @@ func reset(a *app.App) *cobra.Command {
 		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"),
 		ValidArgsFunction: a.Groups(1),
 		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms,\n" +
-			"--dry-run only lists. Without --topic it resets all topics for which the group has offsets. If a partition does not\n" +
-			"have an offset, reset uses its start or end. The group must have no members, because they would commit their own\n" +
-			"offsets.",
+			"--dry-run only lists. Without --topic it resets all topics for which the group has offsets. If a new offset is below\n" +
+			"the start of its partition, reset uses the start; if it is above the end, reset uses the end. The group must have no\n" +
+			"members, because they would commit their own offsets.",
 		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
 			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -36,9 +36,9 @@ func dump(a *app.App) *cobra.Command {
 		ValidArgs: parts,
 		Long: "dump prints the contents of the files, one item per line: the checkpoint's entry of each partition, each frame\n" +
 			"of the journal, each batch of each segment. With --records it also prints each record. For a frame it prints its\n" +
-			"LSN, partition, offsets, bytes and the highest durable LSN that it records. Recovery replays only frames beyond\n" +
-			"the offsets that segments hold according to the checkpoint. -o json prints one object per line. dump changes\n" +
-			"nothing. It also works while a broker runs; the broker's last writes may then look damaged. With --for-produce\n" +
+			"LSN, partition, offsets, bytes and the highest durable LSN that it records. Recovery does not need all of\n" +
+			"them: it skips the frames whose records are in segments according to the checkpoint. -o json prints one object per line. dump changes nothing.\n" +
+			"It also works while a broker runs; the broker's last writes may then look damaged. With --for-produce\n" +
 			"it prints records that produce can write to a broker again. dump reports the parts that it cannot read, and then\n" +
 			"exits with 4.",
 		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n" +
@@ -70,7 +70,7 @@ func dump(a *app.App) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.Topic, "topic", "", "only this topic")
 	f.Int32Var(&o.Partition, "partition", -1, "only this partition; -1: all")
-	f.Int64Var(&o.From, "from", 0, "only items that reach this offset or beyond")
+	f.Int64Var(&o.From, "from", 0, "only items with records at or after this offset")
 	f.Int64Var(&o.To, "to", 0, "only items that start before this offset; 0: no bound")
 	f.BoolVar(&o.Records, "records", false, "print each record")
 	f.BoolVar(&produce, "for-produce", false, "print only the records of --topic, as produce --input json reads them")
@@ -130,9 +130,9 @@ func line(it *inspect.Item) string {
 		return "DAMAGE" + log + at + ": " + it.Damage
 	case it.Checkpoint != nil:
 		x := it.Checkpoint
-		return fmt.Sprintf("checkpoint %d directory %s journal %s redo file %d LSN %d durable LSN %d logs %d clean %v at %s", x.Sequence,
+		return fmt.Sprintf("checkpoint %d directory %s journal %s redo file %d LSN %d durable LSN %d logs %d boot %s clean %v at %s", x.Sequence,
 			x.Directory, x.Journal,
-			x.RedoFile, x.RedoLSN, x.DurableLSN, x.Logs, x.Clean, it.File)
+			x.RedoFile, x.RedoLSN, x.DurableLSN, x.Logs, x.Boot, x.Clean, it.File)
 	case it.Log != nil:
 		x := it.Log
 		var segments []string
@@ -140,6 +140,9 @@ func line(it *inspect.Item) string {
 			segments = append(segments, fmt.Sprintf("%d:%d", s.Base, s.Bytes))
 		}
 		text := fmt.Sprintf("log%s LSN %d segments %s", log, x.LSN, strings.Join(segments, ","))
+		if x.High >= 0 {
+			text += fmt.Sprintf(" high watermark %d epoch %d", x.High, x.Epoch)
+		}
 		if len(x.Flags) > 0 {
 			text += " " + strings.Join(x.Flags, ",") + " " + x.Reason
 		}
@@ -154,6 +157,9 @@ func line(it *inspect.Item) string {
 	case it.Frame != nil:
 		x := it.Frame
 		text := fmt.Sprintf("frame LSN %d%s %s records %d bytes %d durable %d", x.LSN, log, x.Type, x.Records, it.Bytes, x.Durable)
+		if x.Epoch != nil {
+			text += fmt.Sprintf(" epoch %d", *x.Epoch)
+		}
 		if x.Carried {
 			text += " carried"
 		}

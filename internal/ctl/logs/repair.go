@@ -25,10 +25,10 @@ func repairCommand(a *app.App) *cobra.Command {
 		Use: "repair", Short: "Repair what a broker does not, after copying every file that it changes",
 		Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "repair verifies the directory and lists each action with exactly what it loses; --dry-run only lists. Then it\n" +
-			"asks, copies every file that it will change or remove to --backup, with a manifest that says how to undo the\n" +
-			"repair, performs the actions, and verifies again. It does not repair damage that the broker repairs at startup.\n" +
-			"It may be interrupted at any time: the next start of the broker, or another repair, continues from there. It\n" +
-			"exits with 4 if it cannot repair everything.",
+			"asks, and copies every file that it will change or remove to --backup, with a manifest that says how to undo\n" +
+			"the repair. It then performs the actions and verifies again. It does not repair damage that the broker repairs\n" +
+			"at startup. It may be interrupted at any time: the next start of the broker, or another repair, continues from\n" +
+			"there. It exits with 4 if it cannot repair everything.",
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {

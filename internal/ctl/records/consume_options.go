@@ -15,8 +15,8 @@ import (
 
 const formatHelp = "In --format, %t is the topic, %p the partition, %o the offset, %k the key, %v the value. %d is the timestamp in ms,\n" +
 	"%d{go[2006-01-02T15:04:05Z07:00]} a date, %e the leader epoch. %H is the number of headers, %h{%k=%v } prints each. %K and\n" +
-	"%V are the lengths of key and value, %k{hex} and %v{base64} encode them. \\n is a line feed, \\t a tab, %% a percent sign.\n" +
-	"No line feed is added."
+	"%V are the lengths of key and value, %k{hex} and %v{base64} the encoded key and value. \\n is a line feed, \\t a tab, %% a\n" +
+	"percent sign. No line feed is added."
 
 // The group protocols.
 const (
@@ -53,7 +53,7 @@ func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 	f.StringVarP(&o.partitions, "partition", "p", "", "read only these partitions: 3 or 0,2,5-7")
 	f.Int64VarP(&o.count, "count", "n", 0, "stop after this number of records; 0 is no limit")
 	f.BoolVarP(&o.follow, "follow", "f", false, "wait for new records at the end")
-	f.StringVarP(&o.separator, "key-separator", "k", "", "print the key and this before the value: \\t is a tab, \\xHH a byte")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "print the key, then this separator: \\t is a tab, \\xHH a byte")
 	f.BoolVar(&o.headers, "headers", false, "print each header as NAME=VALUE and a tab before the record")
 	f.BoolVar(&o.offsets, "offsets", false, "print PARTITION:OFFSET and a tab before the record")
 	f.StringVar(&o.format, "format", "", "how to print a record, see above; not with -o json or yaml")

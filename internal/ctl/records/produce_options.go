@@ -50,7 +50,8 @@ func (o *produceOptions) flags(c *cobra.Command) {
 		"long ago; default: the time of writing")
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "write null for an empty value, which deletes the key in a compacted topic")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value of every record, with the escapes of -k; repeatable")
-	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 chooses by key, or for each batch if records have no key")
+	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1: a record's key determines it, and records without a key "+
+		"are spread in batches")
 	f.BoolVar(&o.samePartition, "same-partition", false, "with --input json, write each record to the partition that it names")
 	f.StringVar(&o.acks, "acks", "all", "replicas that must have a record before it is acknowledged: all, 1 (the leader) or 0 (none)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))

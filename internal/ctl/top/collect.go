@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,11 @@ type sample struct {
 }
 
 type brokerNow struct {
-	id      int32
-	address string
-	leads   int
+	id        int32
+	address   string
+	state     string // in a cluster
+	leads     int
+	outOfSync int
 }
 
 type groupNow struct {
@@ -60,17 +63,7 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 		return nil, app.Refused("describe the cluster", app.BrokerError(err), "")
 	}
 	s := &sample{at: time.Now(), admin: -1}
-	for _, b := range m.Brokers {
-		now := brokerNow{id: b.NodeID, address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))}
-		for _, t := range m.Topics {
-			for _, p := range t.Partitions {
-				if p.Leader == b.NodeID {
-					now.leads++
-				}
-			}
-		}
-		s.brokers = append(s.brokers, now)
-	}
+	s.brokers = brokersOf(m)
 	if s.topics, err = topic.Totals(ctx, k.adm); err != nil {
 		s.addMissing(err)
 	}
@@ -83,6 +76,55 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, app.ErrNoAdminPort))
 	}
 	return s, ctx.Err()
+}
+
+// brokersOf returns the brokers that serve clients, and those that only have replicas: they are
+// fenced.
+func brokersOf(m kadm.Metadata) (list []brokerNow) {
+	at := map[int32]int{}
+	add := func(b brokerNow) {
+		at[b.id] = len(list)
+		list = append(list, b)
+	}
+	for _, b := range m.Brokers {
+		add(brokerNow{id: b.NodeID, address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), state: "active"})
+	}
+	for _, t := range m.Topics {
+		for _, p := range t.Partitions {
+			if i, ok := at[p.Leader]; ok {
+				list[i].leads++
+			}
+			for _, id := range p.Replicas {
+				if _, ok := at[id]; !ok {
+					add(brokerNow{id: id, address: "-", state: "fenced"})
+				}
+				if !slices.Contains(p.ISR, id) {
+					list[at[id]].outOfSync++
+				}
+			}
+		}
+	}
+	if len(list) == 1 {
+		list[0].state = ""
+	}
+	slices.SortFunc(list, func(x, y brokerNow) int { return cmp.Compare(x.id, y.id) })
+	return list
+}
+
+// states adds the states that the admin port knows and Kafka's protocol has not. A port that does
+// not know them is no failure.
+func (k *collector) states(ctx context.Context, s *sample) {
+	known, err := k.port.Brokers(ctx)
+	if err != nil || len(s.brokers) == 1 {
+		return
+	}
+	for i := range s.brokers {
+		for _, b := range known {
+			if b.ID == s.brokers[i].id && b.State != "active" && b.State != "fenced" {
+				s.brokers[i].state = b.State
+			}
+		}
+	}
 }
 
 func (s *sample) addMissing(why error) { s.missing = append(s.missing, why.Error()) }
@@ -119,6 +161,7 @@ func (k *collector) admin(ctx context.Context, s *sample) error {
 	if c.More {
 		s.addMissing(fmt.Errorf("clients: only the oldest %d connections are counted", len(c.List)))
 	}
+	k.states(ctx, s)
 	if s.metrics, err = k.port.Metrics(ctx); err != nil {
 		return fmt.Errorf("requests of the broker: %w", err)
 	}

@@ -17,7 +17,7 @@ func bytesOf(n int64) *int64 { return &n }
 // busy returns a sample after some seconds of a constant load.
 func busy(seconds int64) *sample {
 	s := &sample{at: opened.Add(time.Duration(seconds) * time.Second), admin: 1,
-		brokers: []brokerNow{{1, "127.0.0.1:9092", 30}, {2, "127.0.0.2:9092", 12}},
+		brokers: []brokerNow{{id: 1, address: "127.0.0.1:9092", leads: 30}, {id: 2, address: "127.0.0.2:9092", leads: 12}},
 		topics: []topic.Total{
 			{Topic: "__consumer_offsets", Internal: true, Partitions: 2, Records: 9, Ends: map[int32]int64{0: 5 * seconds, 1: 4},
 				Size: bytesOf(900)},

@@ -22,11 +22,13 @@ type Report struct {
 	Missing []string  `json:"missing"` // what could not be fetched, and why
 }
 
-// Broker holds the rates of a broker. Only the broker behind the admin port has more than Leads.
+// Broker holds the rates of a broker. Only the one behind the admin port has more than OutOfSync.
 type Broker struct {
 	ID          int32    `json:"id"`
 	Address     string   `json:"address"`
-	Leads       int      `json:"leads"` // partitions that it leads
+	State       string   `json:"state,omitempty"` // in a cluster
+	Leads       int      `json:"leads"`           // partitions that it leads
+	OutOfSync   int      `json:"outOfSync"`       // replicas that are not in the ISR
 	Connections *float64 `json:"connections"`
 	Requests    *float64 `json:"requestsPerSecond"`
 	BytesIn     *float64 `json:"bytesInPerSecond"`
@@ -144,7 +146,7 @@ func (d delta) gauge(name string) *float64 {
 }
 
 func (d delta) broker(b brokerNow) Broker {
-	x := Broker{ID: b.id, Address: b.address, Leads: b.leads}
+	x := Broker{ID: b.id, Address: b.address, State: b.state, Leads: b.leads, OutOfSync: b.outOfSync}
 	if b.id != d.now.admin {
 		return x
 	}

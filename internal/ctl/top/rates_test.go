@@ -80,7 +80,7 @@ func TestRatesAfterARestart(t *testing.T) {
 func TestReportAsJSON(t *testing.T) {
 	text, err := json.Marshal(compare(&sample{at: opened, admin: -1},
 		&sample{at: opened.Add(time.Second), admin: -1, brokers: busy(0).brokers[:1]}))
-	want := `{"at":"2026-11-21T08:00:01Z","seconds":1,"brokers":[{"id":1,"address":"127.0.0.1:9092","leads":30,` +
+	want := `{"at":"2026-11-21T08:00:01Z","seconds":1,"brokers":[{"id":1,"address":"127.0.0.1:9092","leads":30,"outOfSync":0,` +
 		`"connections":null,"requestsPerSecond":null,` +
 		`"bytesInPerSecond":null,"bytesOutPerSecond":null,"syncsPerSecond":null,"syncMs":null,"cpus":null,"memoryBytes":null}],` +
 		`"topics":[],"groups":[],"clients":[],"missing":[]}`

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -10,12 +11,22 @@ import (
 func (r *Report) grids() []*grid {
 	brokers := &grid{title: "brokers", empty: "no brokers", defaultSort: 4,
 		columns: []string{"BROKER", "ADDRESS", "LEADS", "CONNS", "REQ/S", "IN/S", "OUT/S", "SYNC/S", "SYNC", "CPU", "MEMORY"}}
+	const leads = 2
+	inCluster := slices.ContainsFunc(r.Brokers, func(b Broker) bool { return b.State != "" })
+	if inCluster {
+		brokers.columns = slices.Insert(brokers.columns, leads+1, "NOT IN SYNC", "STATE")
+		brokers.defaultSort += 2
+	}
 	for _, b := range r.Brokers {
-		brokers.rows = append(brokers.rows, []cell{number(&b.ID, whole), word(b.Address), number(&b.Leads, whole),
+		row := []cell{number(&b.ID, whole), word(b.Address), number(&b.Leads, whole),
 			number(b.Connections, whole),
 			number(b.Requests, formatCount), number(b.BytesIn, size), number(b.BytesOut, size), number(b.Syncs, formatCount),
 			number(b.SyncMs, ms),
-			number(b.CPU, ratio), number(b.Memory, size)})
+			number(b.CPU, ratio), number(b.Memory, size)}
+		if inCluster {
+			row = slices.Insert(row, leads+1, number(&b.OutOfSync, whole), word(b.State))
+		}
+		brokers.rows = append(brokers.rows, row)
 	}
 	topics := &grid{title: "topics", empty: "no topics", defaultSort: 1, columns: []string{"TOPIC", "RECORDS IN/S", "RECORDS", "SIZE",
 		"PARTITIONS"}}

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/chronik-io/chronik/internal/golden"
 )
 
@@ -30,6 +32,13 @@ func TestTheScreen(t *testing.T) {
 	failed.err = errors.New("ask for the cluster: EOF\nand more")
 	partly.report = compare(busy(10), busy(14))
 	partly.report.Missing = []string{"clients: no admin port"}
+	trio := busy(14)
+	trio.brokers = brokersOf(kadm.Metadata{
+		Brokers: kadm.BrokerDetails{{NodeID: 1, Host: "a", Port: 9092}, {NodeID: 2, Host: "b", Port: 9092}},
+		Topics: kadm.TopicDetails{"orders": {Partitions: kadm.PartitionDetails{
+			0: {Leader: 1, Replicas: []int32{1, 2, 3}, ISR: []int32{1, 2}},
+			1: {Leader: 2, Replicas: []int32{2, 3, 1}, ISR: []int32{2}}}}}})
+	cluster := screen{report: compare(busy(10), trio), seeds: "a:9092"}
 	var b strings.Builder
 	for _, c := range []struct {
 		name          string
@@ -52,6 +61,7 @@ func TestTheScreen(t *testing.T) {
 		{"a broker that is away", failed, usual(nil), 120, 4},
 		{"a part is missing", partly, usual(nil), 120, 4},
 		{"at the begin", screen{seeds: "a:1"}, usual(nil), 80, 24},
+		{"brokers of a cluster", cluster, usual(func(s *state) { s.press("b", nil) }), 120, 6},
 		{"help", whole, usual(func(s *state) { s.press("?", nil) }), 80, 24},
 	} {
 		b.WriteString("# " + c.name + "\n" + shown(&c.s, c.st, c.width, c.height) + "\n")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/admin/api"
@@ -44,12 +45,17 @@ type partition struct {
 	Replicas  []int32  `json:"replicas"`
 	ISR       []int32  `json:"isr"`
 	Offline   []int32  `json:"offlineReplicas"`
-	Start     *int64   `json:"start"` // nil if unknown
+	ELR       []int32  `json:"elr,omitempty"`   // eligible leader replicas (KIP-966)
+	State     string   `json:"state,omitempty"` // why it has no leader or too few replicas; empty if it has all
+	Start     *int64   `json:"start"`           // nil if unknown
 	End       *int64   `json:"end"`
 	Size      *int64   `json:"sizeBytes"`
 	Dirs      []string `json:"logDirs"`
-	Retained  string   `json:"retained,omitempty"` // why the oldest segment has not been deleted; empty if unknown
-	Error     string   `json:"error,omitempty"`
+	// Behind are the records that each replica lacks, by broker id; -1 if the broker does not
+	// answer. Replicas that lack nothing are left out.
+	Behind   map[int32]int64 `json:"behind,omitempty"`
+	Retained string          `json:"retained,omitempty"` // why the oldest segment has not been deleted; empty if unknown
+	Error    string          `json:"error,omitempty"`
 }
 
 func describe(a *app.App) *cobra.Command {
@@ -58,7 +64,7 @@ func describe(a *app.App) *cobra.Command {
 		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, profile and the configs that are set",
 		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
 		Args:    app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+		RunE: a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, names []string) error {
 			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
 				return err
@@ -70,7 +76,7 @@ func describe(a *app.App) *cobra.Command {
 				}
 			}
 			if len(topics) > 0 {
-				failed = append([]error{show(ctx, a, adm, topics)}, failed...)
+				failed = append([]error{show(ctx, a, adm, cl, topics)}, failed...)
 			}
 			return errors.Join(failed...)
 		}),
@@ -86,6 +92,7 @@ type facts struct {
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty if the broker lacks the API
 	logs         map[log]api.Log          // from the admin port, if there is one
+	eligible     map[log]eligible
 }
 
 type log struct {
@@ -155,10 +162,13 @@ func unanswered(err error) bool {
 	return app.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
-func show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+func show(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, topics []kadm.TopicDetail) error {
 	f, err := ask(ctx, adm, topics)
 	if err != nil {
 		return err
+	}
+	if f.eligible, err = askEligible(ctx, cl, topics); err != nil {
+		return app.Refused("eligible leader replicas", app.BrokerError(err), "")
 	}
 	names := make([]string, len(topics))
 	for i, t := range topics {
@@ -224,12 +234,52 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 		}
 	})
 	slices.Sort(x.Dirs)
+	x.Behind = f.behind(p)
+	at := f.eligible[log{p.Topic, p.Partition}]
+	x.ELR, x.State = at.elr, state(&x, at)
 	l := f.logs[log{p.Topic, p.Partition}]
 	x.Retained = l.Retained
 	if own := cmp.Or(l.Error, l.Damaged); own != "" {
 		x.Error = own
 	}
 	return x
+}
+
+// behind returns what the replicas of a partition lack. Replicas in sync lack nothing that matters:
+// what they have not told their leader yet is on its way.
+func (f *facts) behind(p kadm.PartitionDetail) map[int32]int64 {
+	var all map[int32]int64
+	for _, id := range p.Replicas {
+		if id == p.Leader || slices.Contains(p.ISR, id) {
+			continue
+		}
+		lag := int64(-1)
+		for _, dir := range f.dirs[id] {
+			if in, ok := dir.Topics.Lookup(p.Topic, p.Partition); ok && !in.IsFuture {
+				lag = in.OffsetLag
+			}
+		}
+		if lag != 0 {
+			if all == nil {
+				all = map[int32]int64{}
+			}
+			all[id] = lag
+		}
+	}
+	return all
+}
+
+// behindText formats what replicas lack: "3: 120".
+func behindText(all map[int32]int64) string {
+	var list []string
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if all[id] < 0 {
+			list = append(list, fmt.Sprintf("%d: ?", id))
+		} else {
+			list = append(list, fmt.Sprintf("%d: %d", id, all[id]))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // table formats a topic for people.
@@ -246,9 +296,17 @@ func (d *described) table() *output.Table {
 	}
 	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#",
 		"+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
+	impaired := slices.ContainsFunc(d.Partitions, func(p partition) bool { return p.State != "" })
+	if impaired {
+		t.Columns = append(t.Columns, "ELR", "BEHIND", "STATE")
+	}
 	for _, p := range d.Partitions {
-		t.Add(p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End), size(p.Size),
-			text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
+		row := []any{p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End),
+			size(p.Size), text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error}
+		if impaired {
+			row = append(row, text.Numbers(p.ELR), behindText(p.Behind), p.State)
+		}
+		t.Add(row...)
 	}
 	return t
 }

@@ -34,11 +34,7 @@ func (r *Partitions) Metrics() (n metrics.Partitions) {
 			}
 		}
 	}
-	for _, l := range r.Storage.Logs() {
-		if l.Damaged() != nil {
-			n.Damaged++
-		}
-	}
+	n.Damaged = len(r.Storage.Damaged())
 	return n
 }
 
@@ -52,7 +48,7 @@ func (r *Partitions) count(n *metrics.Partitions, img *metadata.Image, t *metada
 	n.Led++
 	if len(p.ISR) < len(p.Replicas) {
 		n.UnderReplicated++
-		if len(p.ISR) < min(int(r.Settings.Of(img, t).Conf.MinInSyncReplicas), len(p.Replicas)) {
+		if len(p.ISR) < r.Settings.MinISR(img, t, p) {
 			n.UnderMinISR++
 		}
 	}

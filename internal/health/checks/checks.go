@@ -29,7 +29,7 @@ type Check struct {
 
 // Checks returns all checks in the order of reports.
 func Checks() []Check {
-	return slices.Concat(servingChecks(), hostChecks(), diskChecks(), configChecks())
+	return slices.Concat(servingChecks(), clusterChecks(), hostChecks(), diskChecks(), configChecks())
 }
 
 // notes collects the findings of one check.

@@ -353,11 +353,12 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 
 func TestMetadataAndItsCopy(t *testing.T) {
 	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
-	failed, behind := whole, whole
+	failed, behind, lost := whole, whole, Metadata{Dir: "/d/cluster", LostVote: true}
 	failed.Failed, behind.Behind = "no space left", "input/output error"
 	examine(t, "metadata", []patient{
 		{"whole", Facts{Metadata: whole}, nil},
 		{"not known", Facts{}, nil},
+		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/cluster: this broker does not vote yet"}},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
 		{
 			"behind",

@@ -12,7 +12,7 @@ import (
 func diskChecks() []Check {
 	return []Check{
 		{Name: "file_system", run: checkFileSystems,
-			Doc: "The file systems of the directories: on memory, a container's layer, a network or user-space file system, or one without a journal, fdatasync does not guarantee durability."},
+			Doc: "The file systems of the directories. fdatasync does not guarantee durability in memory, in a container's layer, on a network or user-space file system, or on a file system without a journal."},
 		{Name: "mount", run: checkMountOptions,
 			Doc: "Mount options that change the effect of a write or a sync: read-only, no barriers, volatile, sync."},
 		{Name: "shared_disk", run: checkSharedDisk,
@@ -22,7 +22,7 @@ func diskChecks() []Check {
 		{Name: "journal", run: checkJournals,
 			Doc: "How full each journal is, and whether its file system can hold its maximum size: at the limit producers wait."},
 		{Name: "space", run: checkSpace,
-			Doc: "Free space against the disk guard's threshold, below which records are refused."},
+			Doc: "Free space compared with the disk guard's threshold, below which records are refused."},
 		{Name: "retention", run: checkRetention,
 			Doc: "Whether the disk can hold all that `retention.bytes` allows, for logs without a limit by time."},
 	}

@@ -31,6 +31,8 @@ type Facts struct {
 	Coordinators []Coordinator
 	// Metadata is the state of the files with topics and configs.
 	Metadata Metadata
+	// Cluster is what a member of a cluster knows of it, nil for a broker without one.
+	Cluster *Cluster
 	// Weaker names the topics whose profile acknowledges records that are only written, although
 	// the default profile guarantees more.
 	Weaker []string
@@ -150,6 +152,8 @@ type Listener struct {
 	// Open reports whether it is bound beyond loopback, AdvertisesLoopback whether clients
 	// nevertheless receive a loopback address.
 	Open, AdvertisesLoopback bool
+	// Brokers reports whether the other brokers of the cluster connect to it.
+	Brokers bool
 }
 
 // Settings is the configuration.
@@ -157,6 +161,7 @@ type Settings struct {
 	DataDir    string   // data.dir, absolute
 	WorkingDir string   // of the process: relative paths of directories start there
 	Warnings   []string // of the loader
+	Secret     bool     // cluster.secret.file is set
 	Listeners  []Listener
 	Admin      Listener // an empty Listen: off
 	// Profile is the default durability profile. Synced reports whether it acknowledges only
@@ -190,8 +195,11 @@ type Damage struct {
 type Metadata struct {
 	Dir    string
 	Failed string // why topics and configs cannot be changed; empty if they can
-	Copy   string // the location of their copy
+	Copy   string // the location of their copy; empty in a cluster, where other brokers have them
 	Behind string // why the copy lacks changes; empty if it is complete
+	// LostVote reports that the broker's vote is still with its former metadata directory, which is
+	// lost. Until the vote has moved here, another lost directory may cost the majority.
+	LostVote bool
 }
 
 // String returns the partition as Kafka names it.

@@ -14,9 +14,9 @@ func hostChecks() []Check {
 		{Name: "files", run: checkFiles,
 			Doc: "Whether the process may open enough files: each connection and each segment in use needs one; at the limit, connections are refused and partitions fail."},
 		{Name: "memory", run: checkMemory,
-			Doc: "The container's memory limit compared with that of the Go runtime and with the broker's budgets, and swapped memory: a broker that is killed or swapped out answers no requests."},
+			Doc: "Whether the broker's memory use, its budgets and the Go runtime's limit fit into the container's memory limit, and whether memory is swapped. A broker that is killed or swapped out answers no requests."},
 		{Name: "clock", run: checkClock,
-			Doc: "Whether the clock is synchronized and has not been set: retention by time, timestamps of LogAppendTime and searches by time depend on it."},
+			Doc: "Whether the clock is synchronized, and whether it has jumped recently: retention by time, timestamps of LogAppendTime and searches by time depend on it."},
 	}
 }
 

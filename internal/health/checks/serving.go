@@ -110,11 +110,17 @@ func named(all []string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text := strings.Join(all[:min(len(all), mostNamed)], ", ")
-	if n := len(all) - mostNamed; n > 0 {
+	return " (" + listed(all, len(all)) + ")"
+}
+
+// listed lists the first few of count names; the others may be unknown.
+func listed(names []string, count int) string {
+	names = names[:min(len(names), mostNamed)]
+	text := strings.Join(names, ", ")
+	if n := count - len(names); n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
-	return " (" + text + ")"
+	return text
 }
 
 func checkPartitions(f *Facts, n *notes) {
@@ -270,7 +276,11 @@ func checkMetadata(f *Facts, n *notes) {
 	if m.Dir == "" {
 		return
 	}
-	n.see(fmt.Sprintf("metadata in %s, copy in %s", m.Dir, m.Copy))
+	seen := "metadata in " + m.Dir
+	if m.Copy != "" {
+		seen += ", copy in " + m.Copy
+	}
+	n.see(seen)
 	if m.Failed != "" {
 		n.addFinding(
 			health.Finding{
@@ -286,6 +296,14 @@ func checkMetadata(f *Facts, n *notes) {
 					"(docs/operations.md, A damaged disk)",
 			},
 		)
+	}
+	if m.LostVote {
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, NotReady: true,
+			Problem: "this broker does not vote yet in the place of its former metadata directory, which is lost; " +
+				"if another broker loses its directory now, no majority may be left",
+			Works: "clients are served",
+			Remedy: "wait a few seconds before another broker is stopped; " + health.Command("chronikctl", "cluster", "describe") +
+				" shows the voters (docs/replication.md, Losing a metadata directory)"})
 	}
 	if m.Behind != "" {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "copy of the metadata in " + m.Copy,

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/health"
 )
@@ -35,6 +34,7 @@ func checkExposed(f *Facts, n *notes) {
 			)
 		}
 	}
+	checkBrokerListener(f, n)
 	if a := f.Settings.Admin; a.Open {
 		n.add(
 			health.Note,
@@ -42,6 +42,23 @@ func checkExposed(f *Facts, n *notes) {
 			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics and health, and with admin.remote also take profiles and change the log level",
 			"bind it to 127.0.0.1 (admin.listen), or keep the network around it private",
 		)
+	}
+}
+
+// checkBrokerListener reports connections of brokers that others can join or read.
+func checkBrokerListener(f *Facts, n *notes) {
+	for _, l := range f.Settings.Listeners {
+		if !l.Open || !l.Brokers {
+			continue
+		}
+		problem := "the brokers of the cluster connect through it without encryption: who can read the network reads the records"
+		remedy := "keep the network between the brokers private"
+		if !f.Settings.Secret {
+			problem = "the brokers of the cluster connect through it without a secret and without encryption: every program that reaches " +
+				"it can claim to be a broker, and read, write and delete everything"
+			remedy = "set cluster.secret.file to a file with the same secret on every broker, and " + remedy
+		}
+		n.add(health.Note, "connections of brokers on "+l.Listen, problem, remedy)
 	}
 }
 
@@ -114,10 +131,6 @@ func checkProfiles(f *Facts, n *notes) {
 		return
 	}
 	if count := len(f.Weaker); count > 0 {
-		names := strings.Join(f.Weaker[:min(count, mostNamed)], ", ")
-		if count > mostNamed {
-			names += fmt.Sprintf(" and %d more", count-mostNamed)
-		}
 		n.add(
 			health.Note,
 			"topics",
@@ -125,7 +138,7 @@ func checkProfiles(f *Facts, n *notes) {
 				"%d acknowledge records that are not durable, although the default profile %s does not: %s",
 				count,
 				s.Profile,
-				names,
+				listed(f.Weaker, count),
 			),
 			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default",
 		)

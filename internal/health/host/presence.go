@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -80,6 +82,12 @@ func (d *identity) why() string {
 		return ""
 	case !os.SameFile(info, d.info):
 		return "another directory or mount took its place"
+	}
+	if !strings.ContainsAny(d.Files, `*?[\\`) { // one file; the directory may have very many
+		if _, err := os.Lstat(filepath.Join(d.Path, d.Files)); !errors.Is(err, fs.ErrNotExist) {
+			return ""
+		}
+		return fmt.Sprintf("its file %s was removed", d.Files)
 	}
 	// A file that is renamed while the directory is read can be missed, so it must be missing
 	// twice.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,6 +58,34 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 				t.Errorf("found %+v, want %s", found, c.want)
 			}
 		})
+	}
+}
+
+// The presence of one file is not found by listing its directory, which may have a file for each
+// partition.
+func TestOneFileIsNotListed(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "chronik.dir")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := NewPresence(Used{checks.RoleLogs, dir, "chronik.dir"})
+	for i := range 3000 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(3, p.examine); n > 100 {
+		t.Errorf("%v allocations for a directory of 3,000 files", n)
+	}
+	if found := lostOf(t, p); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if found := lostOf(t, p); len(found) != 1 || found[0].Why != "its file chronik.dir was removed" {
+		t.Errorf("found %+v", found)
 	}
 }
 

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -29,13 +30,13 @@ type Content struct {
 // the reason why Open would refuse it. If the snapshot is intact and the log is damaged, the keys
 // are those before the damage. If there are keys, the revision is theirs.
 func Check(fsys vfs.FS, dir string) (Content, error) {
-	st := newState()
-	found, err := statelog.Read(fsys, dir, format, &st)
+	state := kv.NewState()
+	found, err := statelog.Read(fsys, dir, format, reader{state})
 	c := Content{
 		Used: found.Used, Generation: found.Generation, Revision: int64(found.Sequence), Torn: int(found.Torn), Log: found.Log,
 	}
 	if err == nil || found.Sequence > 0 { // the snapshot is intact, and the log up to the damage
-		c.Keys = st.sorted(func(string) bool { return true })
+		c.Keys = state.Range("")
 	}
 	return c, err
 }

@@ -6,6 +6,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
+	"github.com/chronik-io/chronik/internal/statelog"
 )
 
 // request is a transaction for the committer, which answers it exactly once; done has capacity 1.
@@ -21,11 +23,9 @@ type outcome struct {
 
 // group is the content of one write.
 type group struct {
+	*kv.Group
 	requests []*request
 	outcomes []outcome
-	admitted []metadata.Txn
-	written  map[string]int64 // the revision that a key will have; 0: deleted
-	bytes    int
 }
 
 // run is the committer's goroutine. After a failure it continues to answer requests: with that
@@ -46,12 +46,12 @@ func (s *Store) run() {
 // gather collects waiting transactions, up to the size of a group, and decides each in the order of
 // arrival.
 func (s *Store) gather(first *request) *group {
-	g := &group{written: map[string]int64{}}
-	s.admit(g, first)
-	for g.bytes < maxGroup {
+	g := &group{Group: s.view.State().Begin()}
+	g.admit(first)
+	for g.Bytes() < maxGroup {
 		select {
 		case r := <-s.queue:
-			s.admit(g, r)
+			g.admit(r)
 		default:
 			return g
 		}
@@ -60,48 +60,23 @@ func (s *Store) gather(first *request) *group {
 }
 
 // admit decides one transaction against the state after those before it in the group.
-func (s *Store) admit(g *group, r *request) {
-	o := outcome{revision: s.state.revision + int64(len(g.admitted))}
-	for _, c := range r.txn.If {
-		have, ok := g.written[c.Key]
-		if !ok {
-			have = s.state.keys[c.Key].ModRevision
-		}
-		if have != c.ModRevision {
-			o = outcome{err: fmt.Errorf("%s is at revision %d, not %d: %w", c.Key, have, c.ModRevision, metadata.ErrConflict)}
-			break
-		}
-	}
-	if o.err == nil && len(r.txn.Put)+len(r.txn.Delete) > 0 {
-		o.revision++
-		t := metadata.Txn{Delete: r.txn.Delete}
-		for _, kv := range r.txn.Put {
-			kv.Value = append([]byte{}, kv.Value...) // the caller may reuse its slice
-			t.Put = append(t.Put, kv)
-			g.written[kv.Key] = o.revision
-			g.bytes += int(size(kv))
-		}
-		for _, key := range t.Delete {
-			g.written[key] = 0
-			g.bytes += len(key)
-		}
-		g.admitted = append(g.admitted, t)
-	}
-	g.requests, g.outcomes = append(g.requests, r), append(g.outcomes, o)
+func (g *group) admit(r *request) {
+	o := g.Add(r.txn)
+	g.requests, g.outcomes = append(g.requests, r), append(g.outcomes, outcome{o.Revision, o.Err})
 }
 
 // commit makes a group durable, then visible, then answers its requests. Conflicts are answered
 // then, too, because the decision may depend on changes in this group.
 func (s *Store) commit(g *group) {
 	err := s.failed
-	if err != nil && len(g.admitted) > 0 {
+	if err != nil && len(g.Admitted()) > 0 {
 		err = s.restart()
 	}
-	if err == nil && len(g.admitted) > 0 {
+	if err == nil && len(g.Admitted()) > 0 {
 		if err = s.write(g); err != nil {
 			err = s.latch(err)
 		} else {
-			s.publish(g)
+			s.view.Commit(g.Group)
 		}
 	}
 	for i, r := range g.requests {
@@ -111,7 +86,7 @@ func (s *Store) commit(g *group) {
 		r.done <- g.outcomes[i]
 	}
 	if err == nil && s.log.ShouldRotate() {
-		if err := s.log.Rotate(s.state.emit); err != nil { // transactions wait: this is rare
+		if err := s.log.Rotate(s.emit()); err != nil { // transactions wait: this is rare
 			_ = s.latch(err) // the group itself is durable
 		}
 	}
@@ -119,22 +94,11 @@ func (s *Store) commit(g *group) {
 
 // write appends and syncs the group's transactions.
 func (s *Store) write(g *group) error {
-	records := make([][]byte, len(g.admitted))
-	for i, t := range g.admitted {
-		records[i] = encodeTxn(t)
+	records := make([][]byte, len(g.Admitted()))
+	for i, t := range g.Admitted() {
+		records[i] = kv.AppendChanges(nil, t)
 	}
 	return s.log.Append(records...)
-}
-
-// publish makes a durable group visible.
-func (s *Store) publish(g *group) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range g.admitted {
-		s.history.add(s.state.apply(t))
-	}
-	close(s.moved)
-	s.moved = make(chan struct{})
 }
 
 // latch stores the error until a new generation begins; no records are written until then.
@@ -155,12 +119,15 @@ func (s *Store) setFailed(err error) error {
 // because after a crash the store may find the old generation or an incomplete new one.
 func (s *Store) restart() error {
 	was := s.failed
-	if err := s.log.Rotate(s.state.emit); err != nil {
+	if err := s.log.Rotate(s.emit()); err != nil {
 		return fmt.Errorf("%w; retry failed: %w", was, err)
 	}
 	s.opts.Log.Info("metadata store accepts changes again")
 	return s.setFailed(nil)
 }
+
+// emit returns a function that emits the whole state for a snapshot.
+func (s *Store) emit() func(statelog.Emit) error { return emitKeys(s.view.State().Range("")) }
 
 // finish answers the waiting requests and closes the log.
 func (s *Store) finish() error {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -153,9 +154,7 @@ func (c *copier) wakeLocked() {
 // advance notes that the copy is durable up to a revision. A copy that was behind is complete when
 // it has everything that the store shows.
 func (c *copier) advance(revision int64) {
-	c.store.mu.RLock()
-	all := revision >= c.store.state.revision
-	c.store.mu.RUnlock()
+	all := revision >= c.store.view.Revision()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.has = revision
@@ -199,9 +198,9 @@ func (c *copier) follow() error {
 		return err
 	}
 	for {
-		kvs, revision := c.store.all()
+		keys, revision := c.store.view.All("")
 		c.log.Restart(uint64(revision))
-		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
+		if err := c.log.Rotate(emitKeys(keys)); err != nil {
 			return err
 		}
 		c.advance(revision)
@@ -230,10 +229,10 @@ func (c *copier) dropFormer() {
 
 // append writes the transactions from a revision on, and returns nil when a snapshot is due.
 func (c *copier) append(from int64) error {
-	w := c.store.watch(from)
+	w := c.store.view.Follow(from)
 	defer w.Close()
 	for !c.log.ShouldRotate() {
-		records, revision, err := w.group()
+		records, revision, err := c.group(w)
 		if err != nil {
 			return err
 		}
@@ -248,14 +247,14 @@ func (c *copier) append(from int64) error {
 // group waits for the next transaction and returns it together with those that follow already, up
 // to the size of a group, and the last revision. It returns ErrClosed only when the store has
 // ended: a transaction in progress when Close is called is acknowledged, too.
-func (w *watcher) group() (records [][]byte, revision int64, err error) {
+func (c *copier) group(w *kv.Watcher) (records [][]byte, revision int64, err error) {
 	for bytes, last := int64(0), false; bytes < maxGroup; {
-		b, later, err := w.poll()
+		b, later, err := w.Poll()
 		switch {
 		case err != nil:
 			return nil, 0, err
 		case later == nil:
-			records, revision, bytes = append(records, encodeBatch(b)), b.Revision, bytes+batchSize(b)
+			records, revision, bytes = append(records, encodeBatch(b)), b.Revision, bytes+kv.BatchSize(b)
 			continue
 		case len(records) > 0:
 			return records, revision, nil
@@ -264,18 +263,11 @@ func (w *watcher) group() (records [][]byte, revision int64, err error) {
 		}
 		select {
 		case <-later:
-		case <-w.store.ended:
+		case <-c.store.ended:
 			last = true
 		}
 	}
 	return records, revision, nil
-}
-
-// all returns all keys in order, and the current revision.
-func (s *Store) all() ([]metadata.KV, int64) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.state.sorted(func(string) bool { return true }), s.state.revision
 }
 
 // open opens the copy's log. It replaces a damaged copy, but not one of another cluster.
@@ -291,10 +283,9 @@ func (c *copier) open() error {
 	if err != nil {
 		return err
 	}
-	old := newState()
 	c.log, _, err = statelog.Open(statelog.Options{
 		FS: fsys, Dir: c.dir, Format: format, CompactBytes: c.store.opts.CompactBytes, Log: c.store.opts.Log,
-	}, &old)
+	}, reader{kv.NewState()})
 	return err
 }
 
@@ -313,9 +304,8 @@ func (s *Store) stopCopy() {
 
 // cluster returns the value that names the cluster.
 func (s *Store) cluster() []byte {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.state.keys[metadata.ClusterKey].Value
+	key, _ := s.view.Key(metadata.ClusterKey)
+	return key.Value
 }
 
 // SameCluster reports whether both belong to one cluster. Content without a cluster belongs to any.
@@ -324,6 +314,18 @@ func (c *Content) SameCluster(other *Content) bool { return c.sameCluster(other.
 func (c *Content) sameCluster(cluster []byte) bool {
 	own := c.cluster()
 	return own == nil || cluster == nil || bytes.Equal(own, cluster)
+}
+
+// ClusterOf returns the id of the cluster whose metadata a directory has, "" if there is none. It
+// changes nothing.
+func ClusterOf(fsys vfs.FS, dir string) (id string, err error) {
+	found, err := Check(fsys, dir)
+	if value := found.cluster(); err == nil && value != nil {
+		var record metadata.Cluster
+		record, err = metadata.DecodeCluster(metadata.KV{Key: metadata.ClusterKey, Value: value, ModRevision: 1})
+		id = record.ID
+	}
+	return id, err
 }
 
 // cluster returns the value that names the cluster, nil if there is none.
@@ -341,9 +343,7 @@ func (c *Content) cluster() []byte {
 // ignores all other problems of the copy. It must be called before the first transaction.
 func (s *Store) CheckAgainst(dir string) error {
 	found, err := Check(s.opts.FS, dir)
-	s.mu.RLock()
-	has := s.state.revision
-	s.mu.RUnlock()
+	has := s.view.Revision()
 	if err != nil || !found.Used || found.Revision <= has || !found.sameCluster(s.cluster()) {
 		return nil
 	}
@@ -353,8 +353,7 @@ func (s *Store) CheckAgainst(dir string) error {
 // Write creates a store with the given keys and revision in a directory, which must be missing or
 // empty. The store is durable when Write returns.
 func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
-	empty := newState()
-	log, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format}, &empty)
+	log, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format}, reader{kv.NewState()})
 	if err == nil && found.Used {
 		err = errors.New("it already has a store")
 	}
@@ -369,31 +368,4 @@ func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
 		return fmt.Errorf("write metadata in %s: %w", dir, err)
 	}
 	return nil
-}
-
-// emitKeys returns a function that emits keys, which must be sorted, as the records of a snapshot.
-func emitKeys(keys []metadata.KV) func(statelog.Emit) error {
-	return func(emit statelog.Emit) error {
-		var record []byte
-		for _, kv := range keys {
-			record = appendKey(record[:0], kv)
-			if err := emit(record); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// encodeBatch is encodeTxn for a watcher's batch.
-func encodeBatch(b metadata.Batch) []byte {
-	var t metadata.Txn
-	for _, e := range b.Events {
-		if e.Deleted {
-			t.Delete = append(t.Delete, e.Key)
-		} else {
-			t.Put = append(t.Put, metadata.KV{Key: e.Key, Value: e.Value})
-		}
-	}
-	return encodeTxn(t)
 }

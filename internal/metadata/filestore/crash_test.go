@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
@@ -31,12 +32,11 @@ func script() []metadata.Txn {
 
 // expectations returns the dumps after the first n transactions, for every n.
 func expectations(txns []metadata.Txn) []string {
-	st := newState()
-	all := func(string) bool { return true }
+	st := kv.NewState()
 	want := []string{text(nil, 0)}
 	for _, t := range txns {
-		st.apply(t)
-		want = append(want, text(st.sorted(all), st.revision))
+		st.Replay(t)
+		want = append(want, text(st.Range(""), st.Revision()))
 	}
 	return want
 }

@@ -3,7 +3,6 @@ package filestore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -15,35 +14,6 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
-
-func FuzzParseTxn(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(encodeTxn(metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("1")}}, Delete: []string{"/b"}}))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x7f, 1, 1})
-	f.Fuzz(func(t *testing.T, p []byte) {
-		txn, err := parseTxn(p)
-		if err != nil {
-			return
-		}
-		if back, err := parseTxn(encodeTxn(txn)); err != nil || fmt.Sprint(back) != fmt.Sprint(txn) {
-			t.Errorf("%v comes back as %v, %v", txn, back, err)
-		}
-	})
-}
-
-func FuzzParseKey(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(appendKey(nil, metadata.KV{Key: "/a", Value: []byte("1"), ModRevision: 300}))
-	f.Fuzz(func(t *testing.T, p []byte) {
-		kv, err := parseKey(p)
-		if err != nil {
-			return
-		}
-		if back, err := parseKey(appendKey(nil, kv)); err != nil || fmt.Sprint(back) != fmt.Sprint(kv) {
-			t.Errorf("%v comes back as %v, %v", kv, back, err)
-		}
-	})
-}
 
 // Whatever is on disk, Open returns a store or an error, and a store that opened opens again with
 // the same content.

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
 )
 
@@ -18,9 +19,6 @@ var format = statelog.Format{Name: "metadata", Magic: "chronikm", Version: 1}
 // committer. After ErrDamaged or ErrNewerFormat, nothing was changed. The caller must make sure
 // that no other process uses the directory.
 func Open(opts Options) (*Store, error) {
-	if opts.History <= 0 {
-		opts.History = defaultHistory
-	}
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
 	}
@@ -29,7 +27,6 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, queue: make(chan *request, queueLength), stop: make(chan struct{}), ended: make(chan struct{}),
-		moved: make(chan struct{}), history: history{limit: opts.History}, state: newState(),
 	}
 	if err := s.recover(); err != nil {
 		return nil, fmt.Errorf("open metadata in %s: %w", opts.Dir, err)
@@ -40,14 +37,16 @@ func Open(opts Options) (*Store, error) {
 
 // recover restores the state and opens the log for appending.
 func (s *Store) recover() error {
+	state := kv.NewState()
 	log, content, err := statelog.Open(statelog.Options{
 		FS: s.opts.FS, Dir: s.opts.Dir, Format: format, CompactBytes: s.opts.CompactBytes, Log: s.opts.Log,
-	}, &s.state)
+	}, reader{state})
 	if err != nil {
 		return err
 	}
-	s.log, s.state.revision = log, int64(content.Sequence)
-	if err := log.Rotate(s.state.emit); err != nil {
+	state.SetRevision(int64(content.Sequence))
+	s.log, s.view = log, kv.NewView(state, s.opts.History, s.stop)
+	if err := log.Rotate(s.emit()); err != nil {
 		_ = log.Close() // nothing was written
 		return err
 	}

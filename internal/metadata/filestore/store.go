@@ -3,27 +3,21 @@ package filestore
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Limits of what a store holds and buffers.
 const (
-	maxKey   = 1 << 10 // bytes
-	maxTxn   = 64 << 20
-	maxGroup = 4 << 20 // bytes after which a group accepts no further transaction
-
-	queueLength = 256 // transactions that wait for the committer
-
-	defaultHistory = 4096
-	historyBytes   = 16 << 20
+	maxGroup    = 4 << 20 // bytes after which a group accepts no further transaction
+	queueLength = 256     // transactions that wait for the committer
 )
 
 // Options configure a store.
@@ -62,43 +56,31 @@ type Store struct {
 	// owned by the committer
 	log *statelog.Log
 
-	mu      sync.RWMutex
-	state   state // only the committer changes it, and reads it without mu
-	history history
-	moved   chan struct{} // closed and replaced when revision grows
-	failed  error         // why nothing is written
-	copy    *copier       // nil: none is kept
+	view *kv.View // only the committer changes it
+
+	mu     sync.RWMutex
+	failed error   // why nothing is written
+	copy   *copier // nil: none is kept
 }
 
 // Get implements metadata.Store.
 func (s *Store) Get(ctx context.Context, key string) (metadata.KV, int64, error) {
-	if err := s.readable(ctx); err != nil {
-		return metadata.KV{}, 0, fmt.Errorf("get %s: %w", key, err)
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	kv := s.state.keys[key]
-	kv.Key = key
-	return kv, s.state.revision, nil
+	return s.view.Get(ctx, key)
 }
 
 // Range implements metadata.Store.
 func (s *Store) Range(ctx context.Context, prefix string) ([]metadata.KV, int64, error) {
-	if err := s.readable(ctx); err != nil {
-		return nil, 0, fmt.Errorf("range %s: %w", prefix, err)
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.state.sorted(func(k string) bool { return strings.HasPrefix(k, prefix) }), s.state.revision, nil
+	return s.view.Range(ctx, prefix)
 }
 
-func (s *Store) readable(ctx context.Context) error {
-	select {
-	case <-s.stop:
-		return metadata.ErrClosed
-	default:
-		return ctx.Err()
-	}
+// WaitFor implements metadata.Store. The revision of an answered Txn is visible already.
+func (s *Store) WaitFor(ctx context.Context, revision int64) error {
+	return s.view.WaitFor(ctx, revision)
+}
+
+// Watch implements metadata.Store. It may be called for a future revision.
+func (s *Store) Watch(ctx context.Context, from int64) (metadata.Watcher, error) {
+	return s.view.Watch(ctx, from)
 }
 
 // Txn implements metadata.Store. It returns when the changes are on disk, and in the copy if there
@@ -112,9 +94,14 @@ func (s *Store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 }
 
 func (s *Store) txn(ctx context.Context, t metadata.Txn) (int64, error) {
-	if err := check(t); err != nil {
+	if err := kv.Check(t); err != nil {
 		return 0, err
 	}
+	t.Put = slices.Clone(t.Put)
+	for i := range t.Put {
+		t.Put[i].Value = append([]byte{}, t.Put[i].Value...) // the caller may reuse its slices
+	}
+	t.Delete = slices.Clone(t.Delete)
 	r := &request{txn: t, done: make(chan outcome, 1)}
 	select {
 	case <-s.stop:
@@ -141,37 +128,6 @@ func (s *Store) txn(ctx context.Context, t metadata.Txn) (int64, error) {
 	default:
 		return 0, metadata.ErrClosed
 	}
-}
-
-// check refuses what the file format or the rules of Txn do not allow.
-func check(t metadata.Txn) error {
-	total := 0
-	seen := make(map[string]bool, len(t.Put)+len(t.Delete))
-	change := func(key string, value []byte) error {
-		if key == "" || len(key) > maxKey {
-			return fmt.Errorf("%w: a key of %d bytes, 1 to %d are allowed", metadata.ErrTooLarge, len(key), maxKey)
-		}
-		if seen[key] {
-			return fmt.Errorf("metadata transaction changes %s twice", key)
-		}
-		seen[key] = true
-		total += len(key) + len(value) + 32
-		return nil
-	}
-	for _, kv := range t.Put {
-		if err := change(kv.Key, kv.Value); err != nil {
-			return err
-		}
-	}
-	for _, key := range t.Delete {
-		if err := change(key, nil); err != nil {
-			return err
-		}
-	}
-	if total > maxTxn {
-		return fmt.Errorf("%w: %d bytes, %d are allowed", metadata.ErrTooLarge, total, maxTxn)
-	}
-	return nil
 }
 
 // Failed returns why the store accepts no transactions, nil if it does.

@@ -13,11 +13,16 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/storetest"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStoreKeepsTheContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) metadata.Store { return open(t, vfs.Memory()) })
+}
 
 // open opens a store and closes it at the end of the test, unless the test has done so.
 func open(t testing.TB, fsys vfs.FS, change ...func(*Options)) *Store {
@@ -72,55 +77,31 @@ func wantDump(t testing.TB, s metadata.Store, want string) {
 	}
 }
 
-func TestTransactionsAreAtomic(t *testing.T) {
-	ctx := context.Background()
-	s := open(t, vfs.Memory())
-	if rev := mustTxn(t, s, put("/a", "1")); rev != 1 {
-		t.Fatalf("first revision %d", rev)
-	}
-	_, err := s.Txn(ctx, metadata.Txn{If: []metadata.Compare{{Key: "/a", ModRevision: 1}, {Key: "/b", ModRevision: 7}},
-		Put: []metadata.KV{{Key: "/c"}}})
-	if !errors.Is(err, metadata.ErrConflict) {
-		t.Fatalf("a compare does not hold: %v", err)
-	}
-	mustTxn(t, s, metadata.Txn{
-		If:     []metadata.Compare{{Key: "/a", ModRevision: 1}, {Key: "/b"}},
-		Put:    []metadata.KV{{Key: "/b", Value: []byte("2")}, {Key: "/c", Value: []byte("3")}},
-		Delete: []string{"/a", "/never"},
-	})
-	wantDump(t, s, "@2 /b=2@2 /c=3@2")
-	if rev, err := s.Txn(ctx, metadata.Txn{If: []metadata.Compare{{Key: "/b", ModRevision: 2}}}); rev != 2 || err != nil {
-		t.Errorf("a transaction that only compares: %d, %v", rev, err)
-	}
-	if kv, rev, err := s.Get(ctx, "/a"); kv.ModRevision != 0 || rev != 2 || err != nil {
-		t.Errorf("a deleted key: %+v, %d, %v", kv, rev, err)
-	}
-	if kvs, _, err := s.Range(ctx, "/b"); len(kvs) != 1 || err != nil {
-		t.Errorf("range of a prefix: %v, %v", kvs, err)
-	}
-}
-
-func TestInvalidTransactionsAreRefused(t *testing.T) {
-	s := open(t, vfs.Memory())
-	long := string(make([]byte, maxKey+1))
-	for name, txn := range map[string]metadata.Txn{
-		"empty key": put("", "x"), "long key": put(long, "x"), "long deleted key": {Delete: []string{long}},
-		"key twice":  {Put: []metadata.KV{{Key: "/a"}}, Delete: []string{"/a"}},
-		"huge value": {Put: []metadata.KV{{Key: "/a", Value: make([]byte, maxTxn)}}},
-	} {
-		if _, err := s.Txn(context.Background(), txn); err == nil {
-			t.Errorf("%s: accepted", name)
+// A conflict names a revision that WaitFor finds visible at once, even if a transaction of the same
+// group decided it.
+func TestConflictNamesARevisionThatIsVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := crashfs.New(1)
+		s := open(t, fsys)
+		fsys.SetSyncLatency(time.Second)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				once := metadata.Txn{If: []metadata.Compare{{Key: "/once"}}, Put: []metadata.KV{{Key: "/once"}}}
+				_, err := s.Txn(context.Background(), once)
+				var c *metadata.ConflictError
+				if err == nil {
+					return
+				}
+				if !errors.As(err, &c) || c.Revision != 1 || c.Found != 1 {
+					t.Errorf("the conflict is %v", err)
+				} else if _, rev, _ := s.Get(context.Background(), "/once"); rev < c.Revision {
+					t.Errorf("revision %d is visible after a conflict at %d", rev, c.Revision)
+				}
+			})
 		}
-	}
-	wantDump(t, s, "@0")
-}
-
-func TestStoreCopiesValues(t *testing.T) {
-	s := open(t, vfs.Memory())
-	value := []byte("1")
-	mustTxn(t, s, metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: value}}})
-	value[0] = 'X'
-	wantDump(t, s, "@1 /a=1@1")
+		wg.Wait()
+	})
 }
 
 func TestContentSurvivesReopening(t *testing.T) {
@@ -183,28 +164,6 @@ func TestCanceledContextReleasesTheCaller(t *testing.T) {
 			t.Errorf("a transaction past its deadline: %v", err)
 		}
 	})
-}
-
-func TestClosedStoreReturnsErrClosed(t *testing.T) {
-	ctx := context.Background()
-	s := open(t, vfs.Memory())
-	w, err := s.Watch(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	_, errTxn := s.Txn(ctx, put("/a", "1"))
-	_, _, errGet := s.Get(ctx, "/a")
-	_, _, errRange := s.Range(ctx, "/")
-	_, errWatch := s.Watch(ctx, 1)
-	_, errNext := w.Next(ctx)
-	for i, err := range []error{errTxn, errGet, errRange, errWatch, errNext} {
-		if !errors.Is(err, metadata.ErrClosed) {
-			t.Errorf("call %d: %v", i, err)
-		}
-	}
 }
 
 func TestCloseAnswersRunningTransactions(t *testing.T) {

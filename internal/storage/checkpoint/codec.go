@@ -18,6 +18,10 @@ func (h *Header) append(b []byte) []byte {
 	b = le.AppendUint64(b, uint64(h.Durable))
 	b = append(b, h.Dir[:]...)
 	b = append(b, h.Journal[:]...)
+	b = append(b, h.Boot[:]...)
+	b = le.AppendUint64(b, h.Found)
+	b = append(b, h.Owner.Cluster[:]...)
+	b = append(b, h.Owner.Generation[:]...)
 	if h.Clean {
 		return append(b, 1)
 	}
@@ -52,27 +56,30 @@ const (
 	flagDeleted = 1 << iota
 	flagSwapping
 	flagProducers // the record includes the producers
+	flagAcksWritten
+	flagLossy
 
 	flagsKnown = 1<<iota - 1
 )
 
+func (l *Log) flags(producers bool) (flags byte) {
+	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	return flags
+}
+
 // append encodes a log, with or without its producers.
 func (l *Log) append(b []byte, producers bool) []byte {
-	flags := byte(0)
-	if l.Deleted {
-		flags |= flagDeleted
-	}
-	if l.Swapping {
-		flags |= flagSwapping
-	}
-	if producers {
-		flags |= flagProducers
-	}
-	b = append(appendID(b, l.ID), flags)
+	b = append(appendID(b, l.ID), l.flags(producers))
 	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.QuarantineFile)
-	for _, v := range []int64{l.Start, l.Clean, l.Swap} {
-		b = le.AppendUint64(b, uint64(v))
-	}
+	b = le.AppendUint64(b, uint64(l.Start))
+	b = le.AppendUint64(b, uint64(l.High))
+	b = le.AppendUint32(b, uint32(l.HighEpoch))
+	b = le.AppendUint64(b, uint64(l.Clean))
+	b = le.AppendUint64(b, uint64(l.Swap))
 	b = l.Point.append(b)
 	known := l.Epochs.Entries()
 	b = binary.AppendUvarint(b, uint64(len(known)))
@@ -124,12 +131,13 @@ func (c *cursor) take(n int) []byte {
 }
 
 func (c *cursor) u8() uint8        { return c.take(1)[0] }
+func (c *cursor) u32() uint32      { return le.Uint32(c.take(4)) }
 func (c *cursor) u64() uint64      { return le.Uint64(c.take(8)) }
 func (c *cursor) i64() int64       { return int64(c.u64()) }
 func (c *cursor) uuid() [16]byte   { return [16]byte(c.take(16)) }
 func (c *cursor) lsn() journal.LSN { return journal.LSN(c.u64()) }
 func (c *cursor) id() journal.StreamID {
-	return journal.StreamID{Topic: c.uuid(), Partition: int32(le.Uint32(c.take(4)))}
+	return journal.StreamID{Topic: c.uuid(), Partition: int32(c.u32())}
 }
 
 // count reads how many items of at least size bytes follow. A count that exceeds the record is an
@@ -164,7 +172,9 @@ func (c *cursor) header() (h Header) {
 	h.Seq = c.u64()
 	h.Redo.File, h.Redo.LSN = c.u64(), c.lsn()
 	h.Durable = c.lsn()
-	h.Dir, h.Journal = c.uuid(), c.uuid()
+	h.Dir, h.Journal, h.Boot = c.uuid(), c.uuid(), c.uuid()
+	h.Found = c.u64()
+	h.Owner.Cluster, h.Owner.Generation = c.uuid(), c.uuid()
 	switch c.u8() {
 	case 0:
 	case 1:
@@ -192,8 +202,10 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 		c.fail(errMalformed)
 	}
 	l.Deleted, l.Swapping = flags&flagDeleted != 0, flags&flagSwapping != 0
+	l.AcksWritten, l.Lossy = flags&flagAcksWritten != 0, flags&flagLossy != 0
 	l.Topic, l.Offline, l.QuarantineFile = string(c.bytes()), string(c.bytes()), string(c.bytes())
-	l.Start, l.Clean, l.Swap = c.i64(), c.i64(), c.i64()
+	l.Start, l.High, l.HighEpoch = c.i64(), c.i64(), int32(c.u32())
+	l.Clean, l.Swap = c.i64(), c.i64()
 	l.Point = c.point()
 	l.Epochs = c.epochs()
 	if flags&flagProducers != 0 {
@@ -209,7 +221,7 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 func (c *cursor) epochs() epochs.Cache {
 	var list []epochs.Entry
 	for n := c.count(12); n > 0; n-- {
-		list = append(list, epochs.Entry{Epoch: int32(le.Uint32(c.take(4))), Start: c.i64()})
+		list = append(list, epochs.Entry{Epoch: int32(c.u32()), Start: c.i64()})
 	}
 	cache, err := epochs.Of(list)
 	if err != nil {

@@ -14,16 +14,19 @@
 //	log         one record "change" for each Append
 //
 //	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64
-//	            | directory id 16 | journal id 16 | clean u8
+//	            | directory id 16 | journal id 16 | boot id 16
+//	            | sequence found u64 | cluster id 16 | generation of its metadata 16 | clean u8
 //	change      header | count { log }
 //	log         topic id 16 | partition i32 | flags u8 | topic string | why it is offline string
-//	            | quarantine file string | log start i64 | first offset not compacted i64
+//	            | quarantine file string | log start i64
+//	            | high watermark i64, its leader epoch i32 | first offset not compacted i64
 //	            | base of the segment that replaces others i64 | recovery point
 //	            | count { leader epoch i32, its first offset i64 }
 //	            | producers, as producers.State.Append writes them, as a string, if flag 4 is set
 //	recovery    offset i64 | LSN u64 | count { segment base i64, size i64 }
 //	point
-//	flags       1 deleted, 2 a swap is in progress, 4 with producers
+//	flags       1 deleted, 2 a swap is in progress, 4 with producers, 8 acknowledges written
+//	            records, 16 may have lost acknowledged records
 //
 // If a record lacks producers, they are those of the log's previous record. The first record of
 // a log has them.

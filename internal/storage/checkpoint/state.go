@@ -17,8 +17,20 @@ type Header struct {
 	Durable journal.LSN      // every frame up to it was durable when the checkpoint was written
 	Dir     [16]byte         // identity of the directory
 	Journal [16]byte         // identity of its journal
+	// Boot identifies the boot of the operating system under which the checkpoint was written; zero
+	// if it is unknown.
+	Boot [16]byte
+	// Found is the sequence that the first start since the last registration found; 0: none.
+	Found uint64
+	Owner Owner
 	// Clean: a clean stop wrote the checkpoint, and Redo is a file of the journal without frames.
 	Clean bool
+}
+
+// Owner is the cluster with which the broker last registered the directory, and the generation of
+// its metadata; zero if it never did.
+type Owner struct {
+	Cluster, Generation [16]byte
 }
 
 // State is a whole checkpoint.
@@ -35,9 +47,16 @@ type Log struct {
 	Offline        string // why it was found damaged; empty if it was not
 	QuarantineFile string // quarantine file in the directory with the frames beyond the recovery point; empty: they are in the journal
 	Start          int64  // the log start, the first offset that may be read
-	Clean          int64  // all offsets below it have been compacted
-	Swapping       bool   // the segment with base Swap is replacing others
-	Swap           int64
+	// High is a lower bound of the high watermark, and HighEpoch the leader epoch in which this
+	// broker learned it; -1: unknown. High may be above Offset, and after a power loss above the
+	// end of the log.
+	High        int64
+	HighEpoch   int32
+	AcksWritten bool  // it may have acknowledged records that were written and not synced
+	Lossy       bool  // a power loss may have removed acknowledged records; see storage.Dir.Lossy
+	Clean       int64 // all offsets below it have been compacted
+	Swapping    bool  // the segment with base Swap is replacing others
+	Swap        int64
 	Point
 	Epochs epochs.Cache
 	// Producers is the state of idempotent producers, encoded by producers.State.

@@ -8,6 +8,7 @@ package epochs
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 )
@@ -46,11 +47,31 @@ func (c *Cache) Latest() int32 {
 
 // At returns the epoch of the record at an offset, -1 if it is unknown.
 func (c *Cache) At(offset int64) int32 {
-	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start > offset })
+	epoch, _ := c.Begins(offset)
+	return epoch
+}
+
+// Begins returns the epoch of the record at an offset, -1 if it is unknown, and reports whether the
+// epoch begins there.
+func (c *Cache) Begins(offset int64) (epoch int32, begins bool) {
+	i := c.after(offset)
 	if i == 0 {
-		return -1
+		return -1, false
 	}
-	return c.entries[i-1].Epoch
+	return c.entries[i-1].Epoch, c.entries[i-1].Start == offset
+}
+
+// After returns where the first epoch that begins after an offset begins, MaxInt64 if none does.
+func (c *Cache) After(offset int64) int64 {
+	if i := c.after(offset); i < len(c.entries) {
+		return c.entries[i].Start
+	}
+	return math.MaxInt64
+}
+
+// after returns the index of the first entry that begins after an offset.
+func (c *Cache) after(offset int64) int {
+	return sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start > offset })
 }
 
 // End returns the largest known epoch that is not above epoch, and the offset after its last
@@ -81,7 +102,7 @@ func (c *Cache) CutEnd(end int64) {
 
 // CutStart removes the epochs that end at or before start, because the log begins there now.
 func (c *Cache) CutStart(start int64) {
-	i := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start > start })
+	i := c.after(start)
 	if i > 1 {
 		c.entries = slices.Delete(c.entries, 0, i-1)
 	}

@@ -16,7 +16,7 @@ import (
 //	header: magic u32 "CJH1" | crc u32 of the following 64 bytes | version u16 | 0 u16 | 0 u32 | file sequence u64 |
 //	        salt u64 | first LSN u64 | journal id 16 | capacity u64 | 0 u64
 //	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
-//	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | 0 u32 | prevEnd i64 | nextEnd i64 | payload
+//	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | epoch i32 | prevEnd i64 | nextEnd i64 | payload
 //
 // A write begins at a new block, a multiple of 4096, so that it touches no block that holds
 // acknowledged frames. Its frames start at multiples of 8; the last one has flagLast, and zeros
@@ -38,10 +38,16 @@ const (
 // Type is what a frame does to its stream. The numbers are on disk.
 type Type uint8
 
-// Batches holds the record batches of [PrevEnd, NextEnd). It is the only type: creation,
-// truncation, deletion and a new start of a log are committed by a checkpoint. 2 to 15 are reserved
-// for later versions.
-const Batches Type = 1
+// The types of frames. Creation, truncation, deletion and a new start of a log are committed by a
+// checkpoint. 3 to 15 are reserved.
+const (
+	// Batches holds the record batches of [PrevEnd, NextEnd).
+	Batches Type = 1
+	// Gap has no payload: compaction has removed all batches of [PrevEnd, NextEnd) from the log of
+	// the leader. A follower cannot learn from batches that the log extends to NextEnd, and that
+	// the leader had the frame's epoch at PrevEnd. Other types have epoch 0.
+	Gap Type = 2
+)
 
 // LSN numbers the frames of a log directory's journal over all files, from 1. It is never reset and
 // never reused.
@@ -107,6 +113,7 @@ type Frame struct {
 	Carried        bool
 	LSN            LSN
 	DurableThrough LSN
+	Epoch          int32 // of a Gap
 	PrevEnd        int64
 	NextEnd        int64
 	Payload        []byte
@@ -136,7 +143,7 @@ func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
 	id := e.Stream.id
 	copy(b[40:56], id.Topic[:])
 	le.PutUint32(b[56:], uint32(id.Partition))
-	le.PutUint32(b[60:], 0)
+	le.PutUint32(b[60:], uint32(e.Epoch))
 	le.PutUint64(b[64:], uint64(e.PrevEnd))
 	le.PutUint64(b[72:], uint64(e.NextEnd))
 	crc := crc32.Update(crc32.Checksum(b[8:frameHeader], castagnoli), castagnoli, e.Payload)
@@ -147,8 +154,8 @@ func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
 func (f *Frame) Encode(b []byte) []byte {
 	at := len(b)
 	b = append(b, make([]byte, frameHeader)...)
-	e := Entry{Stream: NewStream(f.Stream), Type: f.Type, Carried: f.Carried, Payload: f.Payload, PrevEnd: f.PrevEnd,
-		NextEnd: f.NextEnd, LSN: f.LSN}
+	e := Entry{Stream: NewStream(f.Stream), Type: f.Type, Carried: f.Carried, Payload: f.Payload, Epoch: f.Epoch,
+		PrevEnd: f.PrevEnd, NextEnd: f.NextEnd, LSN: f.LSN}
 	putFrame(b[at:], &e, 0, f.DurableThrough, true)
 	return append(b, f.Payload...)
 }
@@ -176,6 +183,7 @@ func frameFields(b []byte) (f Frame) {
 	f.DurableThrough = LSN(le.Uint64(b[32:]))
 	copy(f.Stream.Topic[:], b[40:56])
 	f.Stream.Partition = int32(le.Uint32(b[56:]))
+	f.Epoch = int32(le.Uint32(b[60:]))
 	f.PrevEnd = int64(le.Uint64(b[64:]))
 	f.NextEnd = int64(le.Uint64(b[72:]))
 	return f

@@ -85,6 +85,7 @@ type Entry struct {
 	Type    Type
 	Carried bool
 	Payload []byte // less than 2 GiB
+	Epoch   int32  // of a Gap
 	PrevEnd int64  // log end before the entry
 	NextEnd int64  // log end after it
 	Records int

@@ -4,7 +4,7 @@
 //
 // # A log
 //
-//	opening ── opened ──▶ online ── segment failed ──▶ failing ── mended ──▶ online
+//	opening ── opened ──▶ online ── segment failed ──▶ failing ── repaired ──▶ online
 //	                                                   failing ── segment failed ──▶ failing
 //	                                                   failing ── frames quarantined ──▶ quarantined ── replayed ──▶ failing
 //	                                                                                     quarantined ── segment failed ──▶ quarantined

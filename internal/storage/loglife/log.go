@@ -88,7 +88,7 @@ func (e Event) String() string { return logs.events[e] }
 var logs = table[State, Event, Use]{
 	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
 	events: []string{
-		"opened", "segment failed", "frames quarantined", "replayed", "mended", "swap begun", "swap failed", "swap done",
+		"opened", "segment failed", "frames quarantined", "replayed", "repaired", "swap begun", "swap failed", "swap done",
 		"cut begun", "cut failed", "cut done", "unreadable", "found damaged", "deletion",
 	},
 	rows: []row[State, Event, Use]{

@@ -4,12 +4,16 @@ const { Kafka, logLevel } = require('kafkajs');
 const env = process.env;
 const say = (...words) => process.stdout.write(words.join(' ') + '\n');
 
+// commitOffsets asks the former coordinator until its retries are used up; only then does kafkajs
+// look for the new one. A single broker has no other, and must only be waited for.
+const brokers = env.BOOTSTRAP.split(',');
+const retry = { initialRetryTime: 100, maxRetryTime: 1000, retries: brokers.length > 1 ? 5 : 100 };
 const kafka = new Kafka({
   clientId: env.MEMBER,
-  brokers: [env.BOOTSTRAP],
+  brokers,
   logLevel: logLevel.WARN,
   logCreator: () => ({ log }) => process.stderr.write(JSON.stringify(log) + '\n'),
-  retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 100 },
+  retry,
 });
 const consumer = kafka.consumer({
   groupId: env.GROUP,
@@ -17,7 +21,7 @@ const consumer = kafka.consumer({
   heartbeatInterval: 500,
   metadataMaxAge: 1000,
   maxWaitTimeInMs: 500,
-  retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 100 },
+  retry,
 });
 
 let has = [];

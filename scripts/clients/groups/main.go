@@ -7,8 +7,8 @@
 //
 // PROGRAM is one consumer, of any client. Variables configure it, and it reports its actions on
 // standard output; see events.go. "groups member" is such a program for franz-go. The command
-// starts its own broker, with its own port and directory, because it kills it. The command knows
-// only the broker's protocol and its flags.
+// starts its own brokers, with their own ports and directories, because it kills them: the group's
+// coordinator each time. The command knows only the broker's protocol and its flags.
 package main
 
 import (
@@ -25,6 +25,7 @@ import (
 type config struct {
 	chronikd string
 	dir      string
+	nodes    int
 	protocol string // classic, consumer, or mixed: alternating
 	assignor string
 	static   bool
@@ -43,6 +44,7 @@ func main() {
 	var c config
 	flag.StringVar(&c.chronikd, "chronikd", "bin/chronikd", "the broker's binary")
 	flag.StringVar(&c.dir, "dir", "", "where data and logs go; it must be there")
+	flag.IntVar(&c.nodes, "nodes", 1, "brokers: 1, or 3 that form a cluster")
 	flag.StringVar(&c.protocol, "protocol", "classic", "classic, consumer (KIP-848) or mixed")
 	flag.StringVar(&c.assignor, "assignor", "", "the client's name of an assignor; empty: its default")
 	flag.BoolVar(&c.static, "static", false, "members with instance ids")

@@ -88,7 +88,8 @@ func memberOpts(s *say) ([]kgo.Opt, error) {
 		}
 	}
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(os.Getenv("BOOTSTRAP")), kgo.ClientID(os.Getenv("MEMBER")), kgo.ConsumerGroup(os.Getenv("GROUP")),
+		kgo.SeedBrokers(strings.Split(os.Getenv("BOOTSTRAP"), ",")...), kgo.ClientID(os.Getenv("MEMBER")),
+		kgo.ConsumerGroup(os.Getenv("GROUP")),
 		kgo.ConsumeTopics(os.Getenv("TOPIC")), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(time.Duration(session) * time.Millisecond),
 		kgo.HeartbeatInterval(500 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond), kgo.MetadataMaxAge(time.Second),

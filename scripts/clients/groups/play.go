@@ -23,7 +23,7 @@ func (s *scenario) play(ctx context.Context) error {
 
 // create creates a topic.
 func (s *scenario) create(ctx context.Context, name string, partitions int32) error {
-	if _, err := s.adm.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
+	if _, err := s.adm.CreateTopic(ctx, partitions, -1, nil, name); err != nil {
 		return fmt.Errorf("create %s: %w", name, err)
 	}
 	s.more(name, 0, partitions)
@@ -89,7 +89,7 @@ func (s *scenario) die(ctx context.Context) error {
 
 // brokerDies kills the broker while members read.
 func (s *scenario) brokerDies(ctx context.Context) error {
-	if err := s.broker.restart(ctx); err != nil {
+	if err := s.restartBroker(ctx, true); err != nil {
 		return err
 	}
 	s.step("the broker was killed, and is back")
@@ -130,7 +130,8 @@ func (s *scenario) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.broker.restart(ctx); err != nil {
+	// One node is killed each time. A cluster is also stopped: its leaderships then move before.
+	if err := s.restartBroker(ctx, s.nodes == 1); err != nil {
 		return err
 	}
 	return s.shared(ctx)
@@ -146,7 +147,7 @@ func (s *scenario) rest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.broker.restart(ctx); err != nil {
+	if err := s.restartBroker(ctx, true); err != nil {
 		return err
 	}
 	var after map[place]int64

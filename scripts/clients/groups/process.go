@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 )
@@ -107,54 +106,4 @@ func (p *process) tail() string {
 	}
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
 	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
-}
-
-// broker is a chronikd that keeps its address over restarts.
-type broker struct {
-	*process
-	binary, dir string
-	addr        string
-	session     string // session timeout of members of the new protocol, in milliseconds
-}
-
-var ready = regexp.MustCompile(`"msg":"ready".*"listen":\["([^"]+)"`)
-
-func startBroker(ctx context.Context, binary, dir, session string) (*broker, error) {
-	b := &broker{binary: binary, dir: dir, addr: "127.0.0.1:0", session: session}
-	err := b.start(ctx)
-	return b, err
-}
-
-// start starts the broker, also after a kill, and waits until it is ready.
-func (b *broker) start(ctx context.Context) (err error) {
-	logged, _ := os.ReadFile(filepath.Join(b.dir, "chronikd.log"))
-	b.process, err = start(b.dir, "chronikd", nil, []string{b.binary, "--data-dir", filepath.Join(b.dir, "data"),
-		"--listen", b.addr, "--admin-listen", "off",
-		"--set", "group.initial.rebalance.delay.ms=500",
-		"--set", "group.consumer.session.timeout.ms=" + b.session,
-		"--set", "group.consumer.heartbeat.interval.ms=500"}, nil)
-	if err != nil {
-		return err
-	}
-	return await(ctx, "the broker is ready", func() error {
-		if err := b.alive(); err != nil {
-			return fatal{err}
-		}
-		log, err := os.ReadFile(b.log)
-		if err != nil {
-			return err
-		}
-		m := ready.FindSubmatch(log[len(logged):])
-		if m == nil {
-			return errors.New("not ready")
-		}
-		b.addr = string(m[1])
-		return nil
-	})
-}
-
-// restart kills the broker and starts it again.
-func (b *broker) restart(ctx context.Context) error {
-	b.kill()
-	return b.start(ctx)
 }

@@ -94,7 +94,7 @@ func main() {
 	sarama.Logger = log.New(os.Stderr, "", log.LstdFlags)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	group, err := sarama.NewConsumerGroup([]string{os.Getenv("BOOTSTRAP")}, os.Getenv("GROUP"), config())
+	group, err := sarama.NewConsumerGroup(strings.Split(os.Getenv("BOOTSTRAP"), ","), os.Getenv("GROUP"), config())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,7 +13,7 @@ BOOTSTRAP, RUN, N = os.environ["BOOTSTRAP"], os.environ["RUN"], 100
 
 def prepare(topic):
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
-    for future in admin.create_topics([NewTopic(topic, 2, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, 2, -1)]).values():
         future.result(60)
     producer = ck.Producer({"bootstrap.servers": BOOTSTRAP})
     for i in range(N):

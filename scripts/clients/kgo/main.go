@@ -61,7 +61,7 @@ func all(ctx context.Context, brokers []string, prefix string, n int) error {
 
 // once creates a topic, writes to it and reads it.
 func once(ctx context.Context, cl *kgo.Client, brokers []string, topic string, n int) error {
-	if _, err := kadm.NewClient(cl).CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+	if _, err := kadm.NewClient(cl).CreateTopic(ctx, partitions, -1, nil, topic); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	at, err := produce(ctx, cl, n)

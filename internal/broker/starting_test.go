@@ -1,0 +1,131 @@
+package broker
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+)
+
+// startingNode is a node whose clients still have to wait for its start.
+func startingNode(t *testing.T) (*node, *Starting) {
+	t.Helper()
+	var s *Starting
+	n := newNode(t, func(o *nodeOptions) {
+		o.pipe = true
+		o.network = func(opt *network.Options) {
+			s = NewStarting(opt.Table)
+			opt.Handler = s
+		}
+	})
+	return n, s
+}
+
+// answered sends a request and returns whether its answer arrives, at the latest when the
+// connection ends.
+func answered(w *wire, version int16, req kmsg.Request) chan error {
+	result := make(chan error, 1)
+	req.SetVersion(version)
+	go func() {
+		err := w.send(req)
+		if err == nil {
+			_, err = w.receive(req)
+		}
+		result <- err
+	}()
+	return result
+}
+
+func TestAStartingBrokerRefusesProducersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := startingNode(t)
+		ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 3, kmsg.NewPtrApiVersionsRequest())
+		req := kmsg.NewPtrProduceRequest()
+		req.Acks = -1
+		topic := kmsg.NewProduceRequestTopic()
+		topic.Topic = "a"
+		topic.Partitions = append(topic.Partitions, kmsg.NewProduceRequestTopicPartition())
+		req.Topics = append(req.Topics, topic)
+		resp := ask[*kmsg.ProduceResponse](t, n.dial(t), 9, req)
+		if got := resp.Topics[0].Partitions[0].ErrorCode; got != kerr.NotLeaderForPartition.Code {
+			t.Errorf("error code %d, want NOT_LEADER_OR_FOLLOWER", got)
+		}
+		fetch := kmsg.NewPtrFetchRequest()
+		if err := <-answered(n.dial(t), 12, fetch); !errors.Is(err, io.EOF) {
+			t.Errorf("a fetch: %v, want the end of the connection", err)
+		}
+	})
+}
+
+// Clients take a connection that ends before its first answer for one to a port with TLS or SASL.
+func TestRequestsWaitForTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := startingNode(t)
+		id := n.topic(t, "a", 1)
+		known, unknown := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrMetadataRequest()
+		for req, name := range map[*kmsg.MetadataRequest]string{known: "a", unknown: "b"} {
+			topic := kmsg.NewMetadataRequestTopic()
+			topic.Topic = &name
+			req.Topics = append(req.Topics, topic)
+		}
+		describes, creates := answered(n.dial(t), 12, known), answered(n.dial(t), 12, unknown)
+		groups := answered(n.dial(t), 4, kmsg.NewPtrListGroupsRequest())
+		time.Sleep(startPatience / 2)
+		synctest.Wait()
+		if len(describes)+len(creates)+len(groups) > 0 {
+			t.Fatal("a request was answered before the start")
+		}
+
+		s.Show(n.Broker)
+		must(t, <-describes)
+		synctest.Wait()
+		if len(creates)+len(groups) > 0 {
+			t.Error("a broker that only describes the cluster answered more")
+		}
+		byID := kmsg.NewPtrMetadataRequest()
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.TopicID = id
+		byID.Topics = append(byID.Topics, topic)
+		must(t, <-answered(n.dial(t), 12, byID))
+		must(t, <-answered(n.dial(t), 1, kmsg.NewPtrDescribeClusterRequest()))
+
+		s.Serve(n.Broker)
+		must(t, <-creates)
+		must(t, <-groups)
+	})
+}
+
+func TestWaitingForTheStartHasAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := startingNode(t)
+		begin := time.Now()
+		if err := <-answered(n.dial(t), 4, kmsg.NewPtrListGroupsRequest()); !errors.Is(err, io.EOF) {
+			t.Errorf("%v, want the end of the connection", err)
+		}
+		if took := time.Since(begin); took != startPatience {
+			t.Errorf("after %s, want %s", took, startPatience)
+		}
+	})
+}
+
+func TestAServerThatEndsDoesNotWaitForTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := startingNode(t)
+		pending := answered(n.dial(t), 4, kmsg.NewPtrListGroupsRequest())
+		synctest.Wait()
+		begin := time.Now()
+		must(t, n.server.Load().Close())
+		if err := <-pending; err == nil {
+			t.Error("the request was answered")
+		}
+		if took := time.Since(begin); took >= startPatience {
+			t.Errorf("the server ended after %s", took)
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// UnregisterBroker (key 64), version 0. In addition to what Kafka refuses, it refuses a broker that
+// runs or has replicas.
+func unregisterBrokerAPI() api {
+	return apiDef[*kmsg.UnregisterBrokerRequest]{
+		API:        protocol.API{Key: int16(kmsg.UnregisterBroker), Max: 0},
+		member:     true,
+		needs:      func(_ *kmsg.UnregisterBrokerRequest, n *needs) { n.cluster(opAlter) },
+		overloaded: kerr.RequestTimedOut,
+		handle:     inBackground(unregisterBroker),
+	}.api()
+}
+
+func unregisterBroker(ctx context.Context, b *Broker, r *network.Request, req *kmsg.UnregisterBrokerRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrUnregisterBrokerResponse())
+	c := b.newChange(r, changeTimeout)
+	err := c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Cluster.Unregister(ctx, req.BrokerID) })
+	if err == nil {
+		err = c.waitVisible(ctx)
+	}
+	resp.ErrorCode, resp.ErrorMessage = c.verdict(err)
+	return resp
+}

@@ -1,0 +1,160 @@
+package brokers
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+)
+
+// history runs one history with a seed, and judges it.
+func history(t *testing.T, seed uint64, run func(w *world, c *clients)) {
+	t.Helper()
+	historyOf(t, seed, false, run)
+}
+
+// historyOf is history. The clients are strict or not; see world.
+func historyOf(t *testing.T, seed uint64, strict bool, run func(w *world, c *clients)) {
+	t.Helper()
+	for i, problem := range problems(t, seed, strict, run) {
+		if i < 20 {
+			t.Error(problem)
+		}
+	}
+	if t.Failed() {
+		t.Logf("to run it again: CHRONIK_SIM_SEED=%d CHRONIK_SIM_LOG=FILE go test -run '^%s' ./internal/clustertest/brokers", seed, t.Name())
+	}
+}
+
+// problems runs one history and returns what contradicts the promises. If CHRONIK_SIM_LOG names a
+// file, it writes what all brokers logged to it if there is something, or if CHRONIK_SIM_SEED is
+// set.
+func problems(t *testing.T, seed uint64, strict bool, run func(w *world, c *clients)) (list []string) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, seed)
+		w.strict = strict
+		began := time.Now()
+		if until(patience, func() bool { return w.running(1) && w.running(2) && w.running(3) }) != nil {
+			w.problem("no cluster is formed")
+		} else {
+			c := newClients(w)
+			if len(w.wrong()) == 0 {
+				run(w, c)
+			}
+			c.judge()
+			t.Logf("%d acks, %d records read, %d offsets, %d settings, %d topics in %v", c.acks, c.reads, c.offset.Last(), c.config.Last(),
+				len(c.topics), time.Since(began))
+		}
+		list = w.wrong()
+		if file := os.Getenv("CHRONIK_SIM_LOG"); file != "" && (len(list) > 0 || os.Getenv("CHRONIK_SIM_SEED") != "") {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if err := os.WriteFile(fmt.Sprintf("%s.%d", file, seed), w.text.Bytes(), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return list
+}
+
+// Brokers are killed one after the other. The others continue, and nothing is lost.
+func TestEachBrokerIsKilledOnce(t *testing.T) {
+	history(t, 1, func(w *world, c *clients) {
+		for id := int32(1); id <= 3; id++ {
+			time.Sleep(2 * time.Second)
+			w.kill(id)
+			c.progress(10 * time.Second)
+			w.start(id)
+			c.inSync()
+		}
+	})
+}
+
+// A rolling restart and a replaced disk: clients with default settings see no error.
+func TestRestartsWithDefaultClients(t *testing.T) {
+	historyOf(t, 2, true, func(w *world, c *clients) {
+		for id := int32(1); id <= 3; id++ {
+			w.stop(id)
+			w.start(id)
+			c.inSync()
+		}
+		w.stop(1)
+		w.wipe(1)
+		w.start(1)
+		c.inSync()
+	})
+}
+
+// A broker that is cut off from the others, but not from clients, acknowledges nothing that is
+// lost, and sends clients to the others (50).
+func TestABrokerThatIsCutOff(t *testing.T) {
+	history(t, 3, func(w *world, c *clients) {
+		for id := int32(1); id <= 3; id++ {
+			w.note("isolate %d", id)
+			w.isolate(id)
+			c.progress(10 * time.Second)
+			w.net.Heal()
+			c.inSync()
+		}
+	})
+}
+
+// The power fails everywhere. What was acknowledged was synced.
+func TestThePowerFailsEverywhere(t *testing.T) {
+	history(t, 4, func(w *world, c *clients) {
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			for id := int32(1); id <= 3; id++ {
+				w.powerLoss(id, w.mode())
+			}
+			w.heal()
+			c.inSync()
+		}
+	})
+}
+
+// With one of three replicas left, acks=all is refused, and nothing that was acknowledged is lost
+// when the one that stayed dies too.
+func TestTwoOfThreeAreDown(t *testing.T) {
+	history(t, 5, func(w *world, c *clients) {
+		time.Sleep(2 * time.Second)
+		w.kill(2)
+		w.kill(3)
+		time.Sleep(10 * time.Second)
+		w.powerLoss(1, w.mode())
+		w.start(2)
+		w.start(3)
+		c.progress(time.Minute) // clients take long to give up a machine that answers nothing
+	})
+}
+
+// Random faults. CHRONIK_SIM_HISTORIES is the number of histories, CHRONIK_SIM_SEED the seed of the
+// first one; it alone runs if the number is not set.
+func TestRandomFaults(t *testing.T) {
+	first, n := uint64(1), 10
+	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
+		first, n = uint64(number(t, v)), 1
+	}
+	if v := os.Getenv("CHRONIK_SIM_HISTORIES"); v != "" {
+		n = number(t, v)
+	}
+	for seed := first; seed < first+uint64(n); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			history(t, seed, func(_ *world, c *clients) { c.walk() })
+		})
+	}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

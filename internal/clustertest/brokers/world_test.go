@@ -1,0 +1,316 @@
+package brokers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/chronik-io/chronik/internal/clustertest/simtcp"
+	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// clientIP is the address of the machine on which all clients run.
+const clientIP = "10.0.0.100"
+
+func ip(id int32) string { return fmt.Sprintf("10.0.0.%d", id) }
+
+// world is three machines with a broker each, and one with clients.
+type world struct {
+	testing.TB
+	seed   uint64
+	random *rand.Rand // of the schedule
+	net    *simtcp.Net
+	began  time.Time
+	log    *zap.Logger
+	nodes  map[int32]*node
+	host   *simtcp.Host   // of the clients
+	ending sync.WaitGroup // of processes that were killed, and of what restarts them
+	set    []string       // settings of all brokers
+	strict bool           // clients repeat only what they repeat by default
+
+	mu       sync.Mutex
+	text     bytes.Buffer // what was logged
+	problems []string     // what contradicts the promises
+	closed   bool         // no process starts any longer
+}
+
+// node is a machine.
+type node struct {
+	id   int32
+	host *simtcp.Host
+
+	mu      sync.Mutex
+	disk    *crashfs.FS
+	process *process // nil while none runs
+	broken  bool     // its disk fails writes; a broker that has seen that restarts to use it again
+}
+
+// process is a broker from its start to its end.
+type process struct {
+	fs     *errfs.FS
+	cancel context.CancelFunc // of its start
+	over   chan struct{}      // closed when its start has ended
+	broker *daemon.Broker     // after over; nil if the start failed
+	gone   chan struct{}      // closed when it was killed or stopped
+}
+
+// newWorld starts three brokers and waits until they serve.
+func newWorld(t testing.TB, seed uint64, set ...string) *world {
+	w := &world{TB: t, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond), began: time.Now(),
+		nodes: map[int32]*node{}, set: set}
+	w.host = w.net.Host(clientIP)
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
+		EncodeLevel: zapcore.CapitalLevelEncoder})
+	w.log = zap.New(zapcore.NewCore(encoder, w, zap.InfoLevel))
+	t.Cleanup(w.close)
+	for id := int32(1); id <= 3; id++ {
+		w.nodes[id] = &node{id: id, disk: crashfs.New(seed<<4 + uint64(id))}
+		w.start(id)
+	}
+	return w
+}
+
+// Write is the sink of all logs.
+func (w *world) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(&w.text, "%8.3f ", time.Since(w.began).Seconds())
+	return w.text.Write(p)
+}
+
+// Sync implements zapcore.WriteSyncer.
+func (w *world) Sync() error { return nil }
+
+// note logs what the simulation does.
+func (w *world) note(format string, args ...any) { w.log.Info(fmt.Sprintf("==== "+format, args...)) }
+
+// problem notes what contradicts a promise.
+func (w *world) problem(format string, args ...any) {
+	w.note(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+func (w *world) wrong() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.problems
+}
+
+// start starts a broker, and again whenever it ends on its own, as a supervisor does.
+func (w *world) start(id int32) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.process != nil || w.closed {
+		return
+	}
+	cfg, err := daemon.Load(config.Input{
+		Set: append([]string{"cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092", fmt.Sprint("node.id=", id),
+			"offsets.topic.num.partitions=1"}, w.set...),
+		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	p := &process{fs: errfs.New(n.disk), over: make(chan struct{}), gone: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
+	o := daemon.Options{Config: cfg, FS: p.fs, Net: n.host, Log: w.log.Named(fmt.Sprint(id)), Version: "test",
+		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
+	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
+}
+
+func (w *world) supervise(ctx context.Context, n *node, p *process, o daemon.Options) {
+	broker, err := daemon.Start(ctx, o)
+	p.broker = broker
+	close(p.over)
+	if err == nil {
+		select {
+		case err = <-broker.Failed():
+		case <-p.gone:
+			return
+		}
+	}
+	n.mu.Lock()
+	if n.process != p {
+		n.mu.Unlock()
+		return
+	}
+	w.note("broker %d ends on its own: %v", n.id, err)
+	n.disk = n.end(p, n.disk.Kill, n.host.Kill)
+	n.mu.Unlock()
+	w.finish(p)
+	time.Sleep(time.Second)
+	w.start(n.id)
+}
+
+// end ends the process of a node, and returns its disk. Caller holds mu.
+func (n *node) end(p *process, disk func() *crashfs.FS, host func()) *crashfs.FS {
+	host()
+	d := disk()
+	p.cancel()
+	close(p.gone)
+	n.process = nil
+	return d
+}
+
+// finish ends the goroutines of a process that can reach nothing any longer.
+func (w *world) finish(p *process) {
+	<-p.over
+	if p.broker != nil {
+		_ = p.broker.Close() // its disk is gone
+	}
+}
+
+// kill ends a broker as SIGKILL does.
+func (w *world) kill(id int32) {
+	n := w.nodes[id]
+	w.crash(id, func() *crashfs.FS { return n.disk.Kill() }, func() { n.host.Kill() })
+}
+
+// powerLoss ends a machine. Its disk has what was synced and, by mode, more.
+func (w *world) powerLoss(id int32, mode crashfs.Mode) {
+	n := w.nodes[id]
+	w.crash(id, func() *crashfs.FS { return n.disk.PowerLoss(mode) }, func() { n.host.PowerOff() })
+}
+
+// wipe ends a broker and replaces its disk by an empty one.
+func (w *world) wipe(id int32) {
+	n := w.nodes[id]
+	seed := w.random.Uint64()
+	w.crash(id, func() *crashfs.FS { n.disk.Kill(); return crashfs.New(seed) }, func() { n.host.Kill() })
+}
+
+func (w *world) crash(id int32, disk func() *crashfs.FS, host func()) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.process; p != nil {
+		n.disk = n.end(p, disk, host)
+		w.ending.Go(func() { w.finish(p) })
+	}
+}
+
+// stop ends a broker as SIGTERM does, and returns when it has ended.
+func (w *world) stop(id int32) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.cancel()
+	<-p.over
+	if p.broker != nil {
+		if err := p.broker.Close(); err != nil {
+			w.note("broker %d: %v", id, err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == p {
+		n.disk = n.end(p, n.disk.Kill, n.host.Kill)
+	}
+}
+
+// pause stops a broker for a time as SIGSTOP does: its disk and its network stand still, and
+// nothing is lost. Unlike there, its clocks continue.
+func (w *world) pause(id int32, d time.Duration) {
+	n := w.nodes[id]
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	if p == nil {
+		return
+	}
+	resumed := make(chan struct{})
+	fault := p.fs.Add(errfs.Rule{Before: func(errfs.Call) {
+		select {
+		case <-resumed:
+		case <-p.gone:
+		}
+	}})
+	w.net.Freeze(ip(id), true)
+	w.ending.Go(func() {
+		select {
+		case <-time.After(d):
+		case <-p.gone:
+		}
+		fault.Off()
+		close(resumed)
+		w.net.Freeze(ip(id), false)
+	})
+}
+
+// running reports whether a broker serves.
+func (w *world) running(id int32) bool {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return false
+	}
+	select {
+	case <-n.process.over:
+		return n.process.broker != nil
+	default:
+		return false
+	}
+}
+
+// heal restores all that can be restored.
+func (w *world) heal() {
+	w.net.Heal()
+	for id := range int32(3) {
+		n := w.nodes[id+1]
+		n.mu.Lock()
+		if n.process != nil && n.broken {
+			p := n.process
+			n.disk = n.end(p, n.disk.Kill, n.host.Kill)
+			w.ending.Go(func() { w.finish(p) })
+		}
+		n.broken = false
+		n.mu.Unlock()
+		w.start(id + 1)
+	}
+}
+
+// close stops all brokers.
+func (w *world) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	for id := range int32(3) {
+		w.kill(id + 1)
+	}
+	w.host.Kill()
+	w.ending.Wait()
+}
+
+var errNever = errors.New("it never happened")
+
+// until waits until a condition holds, at most a time.
+func until(most time.Duration, holds func() bool) error {
+	for end := time.Now().Add(most); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errNever
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+//go:build breakrules
+
+package sim
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/replica/progress"
+)
+
+// without has a case for each rule that the walks detect. rare marks those for which that takes
+// thousands of walks. The other rules have tests in their own packages: what they prevent does not
+// occur as long as the rest hold, or it costs only availability.
+var without = []struct {
+	name    string
+	removed removed
+	rare    bool
+}{
+	{"CountNewISR", removed{progress: progress.CountNewISR}, false},
+	{"CountOldISR", removed{progress: progress.CountOldISR}, false},
+	{"CountFormerLives", removed{progress: progress.CountFormerLives}, false},
+	{"CountUnplaced", removed{progress: progress.CountUnplaced}, false},
+	{"KeepHigherEnds", removed{progress: progress.KeepHigherEnds}, false},
+	{"AcceptOldHandles", removed{progress: progress.AcceptOldHandles}, false},
+	{"CountWritten", removed{progress: progress.CountWritten}, false},
+	{"ForgetPending", removed{progress: progress.ForgetPending}, false},
+	{"DropRefused", removed{progress: progress.DropRefused}, false},
+	{"MoveDespiteELR", removed{progress: progress.MoveDespiteELR}, false},
+	{"ClearELREarly", removed{progress: progress.ClearELREarly}, false},
+	{"ShrinkWithoutELR", removed{progress: progress.ShrinkWithoutELR}, false},
+	{"JoinBelowHigh", removed{progress: progress.JoinBelowHigh}, false},
+	{"JoinBelowEpochStart", removed{progress: progress.JoinBelowEpochStart}, false},
+	{"JoinWithoutCompares", removed{progress: progress.JoinWithoutCompares}, false},
+	{"HighBeyondEnd", removed{progress: progress.HighBeyondEnd}, false},
+
+	{"KeepMissing", removed{election: election.KeepMissing}, false},
+	{"KeepLossy", removed{election: election.KeepLossy}, false},
+	{"ResumeEpoch", removed{election: election.ResumeEpoch}, false},
+	{"ForgetISR", removed{election: election.ForgetISR}, false},
+	{"FenceWithoutELR", removed{election: election.FenceWithoutELR}, false},
+
+	{"CompleteEarly", removed{election: election.CompleteEarly}, false},
+	{"DropInSync", removed{election: election.DropInSync}, false},
+	{"KeepEpoch", removed{election: election.KeepEpoch}, false},
+
+	{"registerFirst", removed{sim: registerFirst}, false},
+	{"noMark", removed{sim: noMark}, false},
+	{"resumeAfterRevert", removed{sim: resumeAfterRevert}, false},
+	{"highFromEnd", removed{sim: highFromEnd}, false},
+	{"cutToHigh", removed{sim: cutToHigh}, false},
+	{"anyEpochAppends", removed{sim: anyEpochAppends}, true},
+	{"acceptGap", removed{sim: acceptGap}, false},
+	{"placeUnconditional", removed{sim: placeUnconditional}, false},
+	{"cutToLeaderEnd", removed{sim: cutToLeaderEnd}, false},
+	{"lossyIsLast", removed{sim: lossyIsLast}, false},
+	{"keepSubscription", removed{sim: keepSubscription}, true},
+	{"keepEmptyEpochs", removed{sim: keepEmptyEpochs}, false},
+	{"oldHeartbeats", removed{sim: oldHeartbeats}, false},
+}
+
+// If any one of the rules is removed, the walks must find a violation. Rules for which that takes
+// thousands of walks are removed only if CHRONIK_SIM_RULES, the largest number of walks, is set.
+func TestWalksDetectEveryRemovedRule(t *testing.T) {
+	limit, long := 3000, os.Getenv("CHRONIK_SIM_RULES")
+	if long != "" {
+		var err error
+		if limit, err = strconv.Atoi(long); err != nil {
+			t.Fatalf("CHRONIK_SIM_RULES: %v", err)
+		}
+	}
+	for _, c := range without {
+		t.Run(c.name, func(t *testing.T) {
+			if c.rare && long == "" {
+				t.Skip("takes long")
+			}
+			t.Parallel()
+			for seed := 1; seed <= limit; seed++ {
+				cfg := config{replicas: 3, steps: 500, removed: c.removed}
+				if c.removed.election >= election.CompleteEarly {
+					cfg.nodes, cfg.steps = 5, 700
+				}
+				if w := walk(uint64(seed), cfg); w.fault != "" {
+					t.Logf("found by walk %d: %s", seed, w.fault)
+					return
+				}
+			}
+			t.Errorf("nothing went wrong in %d walks without it", limit)
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// oracle judges a walk. It knows what was acknowledged and shown, and what each epoch wrote.
+type oracle struct {
+	acked    []fact // by offset
+	shown    []fact
+	ackedAny map[int]bool // values
+	wrote    map[place]int
+	leaders  map[int32]lead
+	unclean  int32 // newest epoch that began uncleanly
+	highs    map[int32]int64
+	// eligible are the brokers that left an ISR that was too small without them, although they had
+	// everything that was committed.
+	eligible map[int32]bool
+}
+
+// fact is a value that a client saw at an offset, 0 for none, and the epoch in which it did.
+type fact struct {
+	value int
+	epoch int32
+}
+
+// place is an offset in a leader epoch.
+type place struct {
+	epoch  int32
+	offset int64
+}
+
+// lead is the process that leads in an epoch.
+type lead struct {
+	broker int32
+	life   int
+}
+
+const maxOffsets = 64
+
+func newOracle() oracle {
+	return oracle{acked: make([]fact, maxOffsets), shown: make([]fact, maxOffsets), ackedAny: map[int]bool{}, wrote: map[place]int{},
+		leaders: map[int32]lead{}, highs: map[int32]int64{}, eligible: map[int32]bool{}}
+}
+
+// knows reports whether a value was acknowledged.
+func (o *oracle) knows(value int) bool { return o.ackedAny[value] }
+
+// led checks that an epoch has one leader (C3).
+func (o *oracle) led(w *world, x *node, epoch int32) {
+	l := lead{x.id, x.life}
+	if old, ok := o.leaders[epoch]; ok && old != l {
+		w.failf("C3: epoch %d is led by %s and by %s", epoch, name(old.broker), name(x.id))
+	}
+	o.leaders[epoch] = l
+}
+
+// appended checks that an epoch has one record at an offset (C4).
+func (o *oracle) appended(w *world, x *node, at int64, e entry) {
+	p := place{e.epoch, at}
+	if old, ok := o.wrote[p]; ok && old != e.value {
+		w.failf("C4: %s has value %d at %d in epoch %d, which had value %d", name(x.id), e.value, at, e.epoch, old)
+	}
+	o.wrote[p] = e.value
+	if x.lastEpoch() > e.epoch {
+		w.failf("C4: %s appends a record of epoch %d behind one of epoch %d", name(x.id), e.epoch, x.lastEpoch())
+	}
+	if at >= maxOffsets {
+		w.failf("the log is too long for the oracle")
+	}
+}
+
+// recorded checks a new record of the partition: its ELR has all that may still be elected
+// (KIP-966). gone reports whether a broker's replica has lost records. Leaders that have not seen a
+// new min.insync.replicas yet decide by the old one, so that a walk in which it changes proves
+// nothing.
+func (o *oracle) recorded(w *world, old *metadata.Partition, gone func(broker int32) bool) {
+	s := w.store()
+	p := &s.part
+	if len(p.ISR) >= max(1, min(s.minISR, len(p.Former()))) || p.Unclean > old.Unclean {
+		clear(o.eligible)
+		return
+	}
+	for _, b := range old.ISR {
+		o.eligible[b] = true
+	}
+	for b := range o.eligible {
+		if gone(b) || slices.Contains(p.ISR, b) {
+			delete(o.eligible, b)
+		} else if !slices.Contains(p.ELR, b) && w.oneMin {
+			w.failf("ELR: %s left, and can no longer be elected: %s", name(b), s)
+		}
+	}
+}
+
+// acknowledged notes an acknowledgement with acks=all. One of a leader that an unclean election has
+// replaced may be lost.
+func (o *oracle) acknowledged(w *world, x *node, a wait) {
+	if x.epoch < o.unclean {
+		return
+	}
+	f := &o.acked[a.offset]
+	if f.value != 0 && f.value != a.value {
+		w.failf("offset %d is acknowledged as value %d and as %d", a.offset, f.value, a.value)
+	}
+	*f = fact{a.value, x.epoch}
+	o.ackedAny[a.value] = true
+	w.stats["acknowledged"]++
+	w.logf("%s acknowledges offset %d value %d", name(x.id), a.offset, a.value)
+}
+
+// read lets a client read all that a node shows, and checks that nothing shown changes (C2).
+func (o *oracle) read(w *world, x *node) {
+	if !x.runs() || x.offline || x.step != registered {
+		return
+	}
+	high, epoch := x.high()
+	for at := range min(high, x.end()) {
+		f, now := &o.shown[at], x.log[at].value
+		if f.value != 0 && f.value != now && !(o.unclean > min(f.epoch, epoch) && o.unclean <= max(f.epoch, epoch)) && epoch >= o.unclean {
+			w.failf("C2: %s shows value %d at offset %d in epoch %d, and value %d was shown in epoch %d", name(x.id), now, at, epoch,
+				f.value, f.epoch)
+		}
+		if epoch >= f.epoch {
+			*f = fact{now, epoch}
+		}
+	}
+	if high > x.end() {
+		w.failf("C2: the high watermark %d of %s is above its end %d", high, name(x.id), x.end())
+	}
+	w.stats["reads"]++
+}
+
+// refused judges the refusal of a truncation below the high watermark.
+func (o *oracle) refused(w *world, x *node, to int64) {
+	w.stats["refused truncations"]++
+	if o.unclean == 0 {
+		high, _ := x.high()
+		w.failf("%s has to truncate to %d, below its high watermark %d", name(x.id), to, high)
+	}
+}
+
+// cutBelow notes that an unclean election lowered a high watermark.
+func (o *oracle) cutBelow(x *node) { delete(o.highs, x.id) }
+
+func (o *oracle) started(x *node) { delete(o.highs, x.id) }
+
+// forgive drops what an unclean election lost.
+func (o *oracle) forgive(leader *node, counted int64, epoch int32) {
+	o.unclean = epoch
+	for _, facts := range [][]fact{o.acked, o.shown} {
+		for at := range facts {
+			if int64(at) >= counted || leader.log[at].value != facts[at].value {
+				facts[at] = fact{}
+			}
+		}
+	}
+}
+
+// check checks after each step what must always hold.
+func (o *oracle) check(w *world) {
+	s := w.store()
+	p := &s.part
+	for _, x := range w.nodes {
+		if high, _ := x.high(); x.up && x.step == registered {
+			if high < o.highs[x.id] {
+				w.failf("C5: the high watermark of %s falls from %d to %d", name(x.id), o.highs[x.id], high)
+			}
+			o.highs[x.id] = high
+		}
+		if !slices.Contains(p.ISR, x.id) && !slices.Contains(p.ELR, x.id) || !w.whole(x) {
+			continue
+		}
+		end := x.durable
+		if x.through {
+			end = x.written
+		}
+		for at, f := range o.acked {
+			if f.value != 0 && (int64(at) >= end || x.log[at].value != f.value) {
+				w.failf("C1: %s lacks value %d at offset %d, which was acknowledged in epoch %d: %s", name(x.id), f.value, at, f.epoch, s)
+			}
+		}
+	}
+}
+
+// final judges the cluster after it has recovered.
+func (o *oracle) final(w *world) {
+	l := w.nodes[w.store().part.Leader]
+	for at, f := range o.acked {
+		if f.value != 0 && (at >= len(l.log) || l.log[at].value != f.value) {
+			w.failf("LOST: value %d at offset %d, acknowledged in epoch %d", f.value, at, f.epoch)
+		}
+	}
+	for at, f := range o.shown {
+		if f.value != 0 && f.epoch >= o.unclean && (at >= len(l.log) || l.log[at].value != f.value) {
+			w.failf("VANISHED: value %d at offset %d, shown in epoch %d", f.value, at, f.epoch)
+		}
+	}
+	seen := map[int]bool{}
+	for at, e := range l.log {
+		if seen[e.value] {
+			w.failf("TWICE: value %d, again at offset %d", e.value, at)
+		}
+		seen[e.value] = true
+		for _, b := range w.store().part.Replicas {
+			x := w.nodes[b]
+			if x.log[at] != e {
+				w.failf("C4: %s differs from its leader at offset %d", name(x.id), at)
+			}
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/replica/progress"
+)
+
+// rule is a rule of a component that the simulation replaces.
+type rule uint32
+
+// The rules, named after what happens without them.
+const (
+	registerFirst      rule = 1 << iota // a broker is registered before its records are adjusted
+	noMark                              // a registration does not fence the former process first
+	resumeAfterRevert                   // a leader continues in its epoch after its log took records back
+	highFromEnd                         // a start takes the log's end for the high watermark
+	cutToHigh                           // a new follower truncates to its high watermark
+	anyEpochAppends                     // the log accepts what was queued under an earlier leader epoch
+	acceptGap                           // the log accepts batches that do not begin at its end
+	placeUnconditional                  // a placement write compares nothing
+	cutToLeaderEnd                      // a follower ignores where the epoch ends in its own log (KIP-279)
+	lossyIsLast                         // the last replica is restored although it lost records
+	keepSubscription                    // a change of the log's mode needs no new subscription
+	keepEmptyEpochs                     // a new follower keeps the epochs in which it led without a record
+	oldHeartbeats                       // a registration is recorded although a heartbeat made the former process active
+)
+
+// removed names the rules that a walk runs without.
+type removed struct {
+	progress progress.Rule
+	election election.Rule
+	sim      rule
+}
+
+func (r removed) has(x rule) bool { return r.sim&x != 0 }

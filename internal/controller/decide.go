@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// view is what an image shows of the brokers of one partition. It implements election.View.
+type view struct {
+	img *metadata.Image
+	tp  metadata.TopicPartition
+}
+
+// replaceable reports whether another member of the ISR than the leader could lead.
+func (v view) replaceable(p *metadata.Partition) bool {
+	return slices.ContainsFunc(p.ISR, func(b int32) bool { return b != p.Leader && v.Active(b) && v.Online(b) })
+}
+
+// Active implements election.View.
+func (v view) Active(broker int32) bool {
+	state, _ := v.img.Liveness(broker)
+	return state == metadata.Active
+}
+
+// Running implements election.View.
+func (v view) Running(broker int32) bool {
+	switch state, _ := v.img.Liveness(broker); state {
+	case metadata.Active, metadata.Draining, metadata.Drained:
+		return true
+	}
+	return false
+}
+
+// Online implements election.View.
+func (v view) Online(broker int32) bool {
+	dir, placed := v.img.Placement(broker, v.tp)
+	return !placed || v.online(broker, dir) && !v.damaged(broker)
+}
+
+// online reports whether a broker has registered a log directory and not reported it as failed.
+func (v view) online(broker int32, dir [16]byte) bool {
+	b, ok := v.img.Broker(broker)
+	if !ok {
+		return false
+	}
+	d, ok := b.Dir(dir)
+	state, _ := v.img.State(broker)
+	return ok && !d.Offline && !state.Failed(dir)
+}
+
+// damaged reports whether a broker has reported its log of the partition as damaged, and another
+// replica may have what it lacks. The only replica of a partition continues to serve the rest, as a
+// broker without a cluster does.
+func (v view) damaged(broker int32) bool {
+	if p := v.img.Partition(v.tp); p != nil && len(p.Replicas) == 1 {
+		return false
+	}
+	state, _ := v.img.State(broker)
+	return slices.Contains(state.Damaged, v.tp)
+}
+
+// decide returns the record that follows from the state of the brokers, whatever has led to it, and
+// whether it differs. waits reports that the partition has no leader and members of its ELR could
+// lead if the members of its ISR cannot for a session timeout (d.ISRLost).
+func decide(d election.Decider, v view, p metadata.Partition) (next metadata.Partition, changed, waits bool) {
+	d.View, next = v, p
+	apply := func(to metadata.Partition, differs bool) {
+		if differs {
+			next, changed = to, true
+		}
+	}
+	for _, b := range p.Replicas {
+		state, _ := v.img.Liveness(b)
+		dir, placed := v.img.Placement(b, v.tp)
+		switch {
+		case placed && v.damaged(b): // before that, none of its records was counted
+			apply(d.Remove(next, b, dir))
+		case state == metadata.Fenced, placed && !v.online(b, dir):
+			apply(d.Fence(next, b))
+		case state == metadata.Draining:
+			apply(d.Drain(next, b))
+		case state == metadata.Drained:
+			apply(d.Drained(next, b))
+		}
+	}
+	apply(d.Elect(next))
+	if last := next.Last; !last.IsZero() && v.Active(last.Broker) {
+		if dir, ok := v.img.Placement(last.Broker, v.tp); ok {
+			apply(d.Restore(next, last.Broker, dir))
+		}
+	}
+	apply(d.Complete(next))
+	if changed {
+		next.PartitionEpoch = p.PartitionEpoch + 1
+	}
+	return next, changed, next.Leader == election.None && len(next.ISR) > 0 && len(next.ELR) > 0
+}
+
+// change is a new record of a partition, and the transaction that writes it.
+type change struct {
+	tp   metadata.TopicPartition
+	next metadata.Partition
+	txn  metadata.Txn
+	// written is called when the record has been written; nil for nothing.
+	written func()
+}
+
+// newChange returns the change of a record to another one that was decided on an image. It requires
+// that neither the record nor the state of one of its brokers has changed since, also of those that
+// the new record adds: they may just have been unregistered. After an unclean election it requires
+// that the leader's registration has not changed: its log is what that process reported.
+func newChange(img *metadata.Image, tp metadata.TopicPartition, from *metadata.Partition, next metadata.Partition) change {
+	c := change{tp: tp, next: next}
+	key := metadata.PartitionKey(tp.Topic, tp.Partition)
+	c.txn.If = append(c.txn.If, metadata.Compare{Key: key, ModRevision: from.Revision})
+	for i, b := range slices.Concat(next.Replicas, from.Replicas) {
+		if i >= len(next.Replicas) && next.HasReplica(b) {
+			continue
+		}
+		_, revision := img.Liveness(b)
+		c.txn.If = append(c.txn.If, metadata.Compare{Key: metadata.LivenessKey(b), ModRevision: revision})
+	}
+	if b, ok := img.Broker(next.Leader); ok && next.Unclean != from.Unclean {
+		c.txn.If = append(c.txn.If, metadata.Compare{Key: metadata.BrokerKey(b.ID), ModRevision: b.Epoch})
+	}
+	c.txn.Put = []metadata.KV{{Key: key, Value: next.Encode()}}
+	return c
+}
+
+// write writes the record. One that contradicts itself would end the applier of every broker.
+func (c *change) write(ctx context.Context, store metadata.Store) (revision int64, err error) {
+	if why := c.next.Check(); why != "" {
+		return 0, fmt.Errorf("decision about partition %d of topic %s contradicts itself: %s", c.tp.Partition,
+			metadata.FormatID(c.tp.Topic), why)
+	}
+	return store.Txn(ctx, c.txn)
+}
+
+// submitters bounds the transactions that are in flight at once. The store combines them in its
+// writes.
+const submitters = 64
+
+// submit writes each change in its own transaction, so that a conflict concerns one partition. It
+// returns the newest revision that wrote or refused one; an image that shows it has everything on
+// which the next decision depends. It returns the first error that is not a conflict.
+func submit(ctx context.Context, store metadata.Store, changes []change) (revision int64, err error) {
+	var mu sync.Mutex
+	var errs []error
+	var all sync.WaitGroup
+	free := make(chan struct{}, submitters)
+	for i := range changes {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			at, err := changes[i].write(ctx, store)
+			var conflict *metadata.ConflictError
+			switch {
+			case errors.As(err, &conflict):
+				at, err = conflict.Revision, nil
+			case err == nil && changes[i].written != nil:
+				changes[i].written()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			revision = max(revision, at)
+			if err != nil && len(errs) == 0 { // the others are alike
+				errs = append(errs, err)
+			}
+		})
+	}
+	all.Wait()
+	return revision, errors.Join(errs...)
+}

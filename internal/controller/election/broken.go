@@ -1,0 +1,19 @@
+package election
+
+// Rule is a rule that a test can remove to prove that the walks of internal/clustertest/sim detect
+// its absence. Only a build with the tag breakrules can remove rules.
+type Rule uint32
+
+// The rules, named after what happens without them.
+const (
+	KeepMissing     Rule = 1 << iota // a replica whose directory was replaced stays in ISR and ELR
+	KeepLossy                        // a replica that may have lost records stays in ISR and ELR
+	ResumeEpoch                      // a leader continues in its epoch after a restart
+	ReturnLeaves                     // a replica that returns whole leaves the ISR
+	ForgetISR                        // an election from the ELR forgets the other members
+	FenceWithoutELR                  // a fenced member of a small ISR is not eligible
+	AnyLast                          // the record's last replica is any that returned without its records
+	CompleteEarly                    // a reassignment is complete before all of its replicas are in sync
+	DropInSync                       // a reassignment drops members of ISR and ELR, however few remain
+	KeepEpoch                        // a leader continues in its epoch after replicas were removed
+)

@@ -1,0 +1,339 @@
+package election
+
+import (
+	"math"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// None is the leader of a partition that has none.
+const None int32 = -1
+
+// View is what the controller knows about the brokers of one partition.
+type View interface {
+	// Active reports whether a broker may lead: it is neither fenced nor draining nor drained.
+	Active(broker int32) bool
+	// Running reports whether a broker's session is live: it is active, draining or drained.
+	Running(broker int32) bool
+	// Online reports whether the log directory that the metadata records for the broker's replica
+	// is one that the broker registered and has not reported as failed, and its log is not damaged.
+	// A replica without a recorded directory is online: none of its records was ever counted, so
+	// that none was acknowledged.
+	Online(broker int32) bool
+}
+
+// Decider decides about one partition. Its methods return the next record and whether it differs
+// from the given one, which they do not modify. A changed record has the next partition epoch.
+type Decider struct {
+	// Broken is empty in an ordinary build.
+	Broken Broken
+	View   View
+	// MinISR is the topic's min.insync.replicas. It may exceed the number of replicas.
+	MinISR int
+	// ISRLost states that for a session timeout no member of the ISR has been running without a
+	// break. Until then a member of the ELR is not elected: a member that merely restarts, or
+	// drains, has records that were acknowledged with acks=1, and the ELR may lack them.
+	ISRLost bool
+}
+
+// Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
+// ELR (KIP-966), in the order of the replicas. If there is none, the partition has no leader.
+func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
+	next := p
+	d.elect(&next, None)
+	return finish(p, next)
+}
+
+// Fence removes a broker whose session ended, or whose log directory failed, from the ISR. It stays
+// eligible if the ISR is below min.insync.replicas without it. The view must not show the replica
+// as electable.
+func (d Decider) Fence(p metadata.Partition, broker int32) (metadata.Partition, bool) {
+	next := p
+	d.leave(&next, broker)
+	d.elect(&next, broker)
+	return finish(p, next)
+}
+
+// Condition is the condition in which a replica returns with its broker.
+type Condition uint8
+
+// The conditions.
+const (
+	// Whole: the replica has everything that it acknowledged.
+	Whole Condition = iota
+	// Missing: its log directory is not among those of the broker.
+	Missing
+	// Lossy: the directory is there, but the log may lack records that it acknowledged: the machine
+	// lost power while records were acknowledged unsynced, the log is damaged, or an older copy of
+	// the directory was put back.
+	Lossy
+)
+
+// Return adjusts the record before a broker registers a new process, where dir is the recorded log
+// directory of its replica. A leadership of the former process ends, since a leader epoch belongs
+// to one process: what that process sent and lost must not be followed by other records with the
+// same epoch. A replica that is not whole leaves the ISR and the ELR. A whole one stays: without
+// it, the failure of the others would lose records that it has.
+func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Condition) (metadata.Partition, bool) {
+	next := p
+	if is == Whole && d.Broken.has(ReturnLeaves) {
+		d.leave(&next, broker)
+	}
+	if is == Missing && !d.Broken.has(KeepMissing) || is == Lossy && !d.Broken.has(KeepLossy) {
+		d.remove(&next, broker, dir, is)
+	}
+	if next.Leader == broker && !d.Broken.has(ResumeEpoch) {
+		d.resign(&next, broker)
+	}
+	return finish(p, next)
+}
+
+// Remove removes a replica from the ISR and the ELR while its broker runs, because its log is
+// damaged.
+func (d Decider) Remove(p metadata.Partition, broker int32, dir [16]byte) (metadata.Partition, bool) {
+	next := p
+	d.remove(&next, broker, dir, Lossy)
+	if next.Leader == broker {
+		d.resign(&next, broker)
+	}
+	return finish(p, next)
+}
+
+// Restore makes the replica whose leaving emptied ISR and ELR the leader again, once its broker is
+// active with the same log directory dir. The high watermark cannot have moved since. A lossy one
+// needs Unclean.
+func (d Decider) Restore(p metadata.Partition, broker int32, dir [16]byte) (metadata.Partition, bool) {
+	last := p.Last
+	if len(p.ISR)+len(p.ELR) > 0 || last.IsZero() || last.Broker != broker || last.Dir != dir || last.Lossy || !d.able(broker) {
+		return p, false
+	}
+	next := p
+	next.ISR = []int32{broker}
+	d.elect(&next, None)
+	return finish(p, next)
+}
+
+// Drain moves a leadership away from a broker that is about to stop, if another can lead. The view
+// must show the broker as not active.
+func (d Decider) Drain(p metadata.Partition, broker int32) (metadata.Partition, bool) {
+	if p.Leader != broker {
+		return p, false
+	}
+	next := p
+	if to := d.candidate(&next, broker); to != None {
+		d.lead(&next, to)
+	}
+	return finish(p, next)
+}
+
+// Drained removes a broker that has no leadership to give away from an ISR that has another member.
+func (d Decider) Drained(p metadata.Partition, broker int32) (metadata.Partition, bool) {
+	next := p
+	if p.Leader != broker && len(p.ISR) > 1 {
+		d.leave(&next, broker)
+	}
+	return finish(p, next)
+}
+
+// Resign ends the leadership of a broker in an epoch, because its log took records back or cannot
+// be read. Another member of the ISR leads, or the same one in the next epoch. It ignores an epoch
+// that is not the present one.
+func (d Decider) Resign(p metadata.Partition, broker, epoch int32) (metadata.Partition, bool) {
+	if p.Leader != broker || p.LeaderEpoch != epoch {
+		return p, false
+	}
+	next := p
+	d.resign(&next, broker)
+	return finish(p, next)
+}
+
+// Prefer makes the first replica the leader if it can lead and another one leads.
+func (d Decider) Prefer(p metadata.Partition) (metadata.Partition, bool) {
+	first := p.Replicas[0]
+	if p.Leader == None || p.Leader == first || !slices.Contains(p.ISR, first) || !d.able(first) {
+		return p, false
+	}
+	next := p
+	d.lead(&next, first)
+	return finish(p, next)
+}
+
+// Report is what a broker reports about the log of one replica.
+type Report struct {
+	Broker int32
+	// LastEpoch is the epoch of the last record, -1 if the log is empty. End is the log end.
+	LastEpoch int32
+	End       int64
+}
+
+// Unclean elects the active replica with the most records, by last epoch and end, although it may
+// lack acknowledged ones. It does nothing as long as the partition has a leader or Elect finds one.
+// The caller must log the result as a loss of data.
+func (d Decider) Unclean(p metadata.Partition, reports []Report) (metadata.Partition, bool) {
+	next := p
+	if d.elect(&next, None); next.Leader != None {
+		return finish(p, next)
+	}
+	var best *Report
+	for _, b := range p.Replicas {
+		i := slices.IndexFunc(reports, func(r Report) bool { return r.Broker == b })
+		if i < 0 || !d.able(b) {
+			continue
+		}
+		if r := &reports[i]; best == nil || r.LastEpoch > best.LastEpoch || r.LastEpoch == best.LastEpoch && r.End > best.End {
+			best = r
+		}
+	}
+	if best == nil {
+		return finish(p, next)
+	}
+	for _, r := range reports { // restored metadata may be older than the logs
+		next.LeaderEpoch = max(next.LeaderEpoch, r.LastEpoch)
+	}
+	if next.LeaderEpoch == math.MaxInt32 {
+		return p, false
+	}
+	next.ISR, next.ELR = []int32{best.Broker}, nil
+	d.lead(&next, best.Broker)
+	next.Unclean = next.LeaderEpoch
+	return finish(p, next)
+}
+
+// elect replaces a leader that cannot lead. It does not choose the broker except.
+func (d Decider) elect(p *metadata.Partition, except int32) {
+	if l := p.Leader; l != None && l != except && slices.Contains(p.ISR, l) && d.View.Online(l) && d.View.Running(l) {
+		if d.View.Active(l) || d.fromISR(p, l) == None {
+			return // a draining leader stays if no other can lead
+		}
+	}
+	if to := d.candidate(p, except); to != p.Leader {
+		d.lead(p, to)
+	}
+}
+
+// resign ends a leadership: another replica leads, or the same one in the next epoch if it can.
+func (d Decider) resign(p *metadata.Partition, broker int32) {
+	to := d.fromISR(p, broker)
+	if to == None && slices.Contains(p.ISR, broker) && d.able(broker) {
+		to = broker
+	}
+	if to == None {
+		to = d.candidate(p, broker)
+	}
+	d.lead(p, to)
+}
+
+// candidate returns the replica to elect, None if there is none.
+func (d Decider) candidate(p *metadata.Partition, except int32) int32 {
+	if to := d.fromISR(p, except); to != None {
+		return to
+	}
+	if len(p.ISR) > 0 && !d.ISRLost {
+		return None
+	}
+	return d.first(p, p.ELR, except)
+}
+
+func (d Decider) fromISR(p *metadata.Partition, except int32) int32 { return d.first(p, p.ISR, except) }
+
+// first returns the first replica, in their order, that is in set and can lead.
+func (d Decider) first(p *metadata.Partition, set []int32, except int32) int32 {
+	for _, b := range p.Replicas {
+		if b != except && slices.Contains(set, b) && d.able(b) {
+			return b
+		}
+	}
+	return None
+}
+
+func (d Decider) able(broker int32) bool { return d.View.Active(broker) && d.View.Online(broker) }
+
+// lead makes a broker the leader in the next epoch. If it is not in the ISR, it becomes the only
+// member, and the former members remain eligible: the high watermark stands still until enough of
+// them have followed.
+func (d Decider) lead(p *metadata.Partition, to int32) {
+	if p.Leader == to && to == None || p.LeaderEpoch == math.MaxInt32 {
+		return
+	}
+	p.Leader = to
+	p.LeaderEpoch++
+	if to == None {
+		return
+	}
+	p.Last = metadata.LastReplica{}
+	if slices.Contains(p.ISR, to) {
+		return
+	}
+	p.ELR = without(union(p, p.ISR, p.ELR), to)
+	p.ISR = []int32{to}
+	if d.Broken.has(ForgetISR) {
+		p.ELR = nil
+	}
+}
+
+// leave removes a broker from the ISR; it is eligible if the ISR is too small without it.
+func (d Decider) leave(p *metadata.Partition, broker int32) {
+	if !slices.Contains(p.ISR, broker) {
+		return
+	}
+	p.ISR = without(p.ISR, broker)
+	if len(p.ISR) < d.needed(p) && !d.Broken.has(FenceWithoutELR) {
+		p.ELR = union(p, p.ELR, []int32{broker})
+	}
+}
+
+// needed returns min.insync.replicas, limited to the number of replicas that are not being added.
+func (d Decider) needed(p *metadata.Partition) int {
+	return max(1, min(d.MinISR, len(p.Replicas)-len(p.Adding)))
+}
+
+// remove removes a broker from ISR and ELR. If that empties both, the record notes it as the last.
+func (d Decider) remove(p *metadata.Partition, broker int32, dir [16]byte, is Condition) {
+	if p.Last.Broker == broker && p.Last.Dir == dir && dir != [16]byte{} && is == Lossy {
+		p.Last.Lossy = true
+	}
+	if !slices.Contains(p.ISR, broker) && !slices.Contains(p.ELR, broker) && !d.Broken.has(AnyLast) {
+		return
+	}
+	p.ISR, p.ELR = without(p.ISR, broker), without(p.ELR, broker)
+	if len(p.ISR)+len(p.ELR) == 0 || d.Broken.has(AnyLast) {
+		p.Last = metadata.LastReplica{Broker: broker, Dir: dir, Lossy: is == Lossy}
+	}
+}
+
+// without returns set without a broker. It does not modify set.
+func without(set []int32, broker int32) []int32 {
+	if !slices.Contains(set, broker) {
+		return set
+	}
+	out := make([]int32, 0, len(set))
+	for _, b := range set {
+		if b != broker {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// union returns the replicas that are in a or b, in their order.
+func union(p *metadata.Partition, a, b []int32) []int32 {
+	var out []int32
+	for _, r := range p.Replicas {
+		if slices.Contains(a, r) || slices.Contains(b, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// finish returns the next record with its partition epoch, and whether it differs from p.
+func finish(p, next metadata.Partition) (metadata.Partition, bool) {
+	same := p.Leader == next.Leader && p.LeaderEpoch == next.LeaderEpoch && p.Last == next.Last && p.Unclean == next.Unclean &&
+		slices.Equal(p.ISR, next.ISR) && slices.Equal(p.ELR, next.ELR)
+	if same {
+		return p, false
+	}
+	next.PartitionEpoch++
+	return next, true
+}

@@ -1,0 +1,168 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const (
+	testTimeout  = DefaultSessionTimeout
+	testInterval = DefaultHeartbeatInterval
+)
+
+var processA, processB = [16]byte{0xa}, [16]byte{0xb}
+
+// link is a broker of a test with its heartbeats to the controller.
+type link struct {
+	s                  *sessions
+	sequence, answered uint64
+	sentAt             map[uint64]time.Duration
+	lease              time.Duration // when it ends
+}
+
+func newLink(now time.Duration) *link {
+	l := &link{s: newSessions(testTimeout, now), sentAt: map[uint64]time.Duration{}}
+	l.s.begin(1, processA, now)
+	return l
+}
+
+// beat sends a heartbeat, which arrives if out, and whose answer arrives if back.
+func (l *link) beat(now time.Duration, out, back bool) {
+	l.sequence++
+	l.sentAt[l.sequence] = now
+	if !out {
+		return
+	}
+	a, ok := l.s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: l.sequence, Answered: l.answered}, now, now)
+	if ok && back {
+		l.answered = a.Sequence
+		if a.Lease > 0 {
+			l.lease = max(l.lease, l.sentAt[a.Proven]+a.Lease)
+		}
+	}
+}
+
+// run beats until the session ends or the time is over, and returns the time at the end.
+func (l *link) run(from, until time.Duration, out, back bool) (now time.Duration, ended bool) {
+	for now = from; now < until; now += 50 * time.Millisecond {
+		if now%testInterval == 0 {
+			l.beat(now, out, back)
+		}
+		if len(l.s.expired(now, testInterval)) > 0 {
+			return now, true
+		}
+	}
+	return now, false
+}
+
+// History 10: a broker that is heard but hears nothing loses its session, like one that is not
+// heard.
+func TestASessionNeedsBothDirections(t *testing.T) {
+	for name, c := range map[string]struct{ out, back bool }{"nothing arrives": {}, "only answers are lost": {out: true}} {
+		l := newLink(0)
+		if at, ended := l.run(0, time.Minute, true, true); ended {
+			t.Fatalf("%s: the session of a broker without a fault ended at %v", name, at)
+		}
+		at, ended := l.run(time.Minute, 2*time.Minute, c.out, c.back)
+		if after := at - time.Minute; !ended || after > testTimeout {
+			t.Errorf("%s: the session ended after %v (%t), want at most %v", name, after, ended, testTimeout)
+		}
+		if l.lease > at {
+			t.Errorf("%s: the lease ends at %v, after the session, at %v", name, l.lease, at)
+		}
+	}
+}
+
+// Whatever is lost in which direction, a lease has ended when the session ends.
+func TestALeaseNeverOutlivesTheSession(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLink(0)
+		for now := time.Duration(0); now < 30*time.Second; now += 100 * time.Millisecond {
+			if rapid.IntRange(0, 3).Draw(t, "beat") == 0 {
+				l.beat(now, rapid.IntRange(0, 2).Draw(t, "out") > 0, rapid.IntRange(0, 2).Draw(t, "back") > 0)
+			}
+			if len(l.s.expired(now, testInterval)) > 0 {
+				if l.lease > now {
+					t.Fatalf("the session ended at %v, the lease ends at %v", now, l.lease)
+				}
+				return
+			}
+		}
+	})
+}
+
+// A lease ends with the quorum's confirmation of the controller that granted it: another controller
+// may decide since then.
+func TestALeaseNeedsAConfirmedController(t *testing.T) {
+	s := newSessions(testTimeout, 0)
+	s.begin(1, processA, 0)
+	beat := func(sequence, answered uint64, now, confirmed time.Duration) HeartbeatAnswer {
+		a, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: sequence, Answered: answered}, now, confirmed)
+		if !ok {
+			t.Fatal("no session")
+		}
+		return a
+	}
+	if a := beat(1, 0, 10*time.Second, 10*time.Second); a.Lease != 0 {
+		t.Errorf("a lease before an answer has arrived: %+v", a)
+	}
+	if a := beat(2, 1, 11*time.Second, 11*time.Second); a.Lease != testTimeout || a.Proven != 1 {
+		t.Errorf("%+v", a)
+	}
+	if a := beat(3, 2, 12*time.Second, 9*time.Second); a.Lease != time.Second || a.Proven != 2 {
+		t.Errorf("confirmed two seconds before the proven answer: %+v", a)
+	}
+	if a := beat(4, 3, 30*time.Second, 9*time.Second); a.Lease > 0 {
+		t.Errorf("confirmed long ago: %+v", a)
+	}
+}
+
+// A heartbeat of a former process has no effect.
+func TestOnlyTheProcessWithTheSessionIsHeard(t *testing.T) {
+	s := newSessions(testTimeout, 0)
+	s.begin(1, processA, 0)
+	s.begin(1, processB, time.Second)
+	if _, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: 99}, time.Second, time.Second); ok {
+		t.Error("the former process was answered")
+	}
+	if incarnation, last, ok := s.live(1); incarnation != processB || last.Sequence != 0 || !ok {
+		t.Errorf("%v %+v %t", incarnation, last, ok)
+	}
+}
+
+// A refused dial ends a session after one missing heartbeat, and no sooner.
+func TestARefusedDialEndsTheSession(t *testing.T) {
+	l := newLink(0)
+	l.run(0, 10*time.Second, true, true)
+	l.s.refusedDial(1)
+	l.beat(10*time.Second, true, true)
+	if at, ended := l.run(10*time.Second+50*time.Millisecond, 11*time.Second, false, false); ended {
+		t.Errorf("a heartbeat had arrived since: ended at %v", at)
+	}
+	l.beat(11*time.Second, true, true)
+	l.s.refusedDial(1)
+	at, ended := l.run(11*time.Second+50*time.Millisecond, time.Minute, false, false)
+	if after := at - 11*time.Second; !ended || after > testInterval+100*time.Millisecond || after < testInterval {
+		t.Errorf("ended after %v (%t)", after, ended)
+	}
+}
+
+// A controller that did not run for a while condemns no broker.
+func TestAPausedControllerBeginsAgain(t *testing.T) {
+	l := newLink(0)
+	l.run(0, 10*time.Second, true, true)
+	if ended := l.s.expired(20*time.Second, testInterval); len(ended) > 0 {
+		t.Errorf("ended: %v", ended)
+	}
+	at, ended := l.run(20*time.Second+50*time.Millisecond, time.Minute, false, false)
+	if after := at - 20*time.Second; !ended || after != testTimeout {
+		t.Errorf("ended after %v (%t)", after, ended)
+	}
+	l.s.end(1)
+	if got := l.s.expired(at, testInterval); !slices.Equal(got, nil) {
+		t.Errorf("ended again: %v", got)
+	}
+}

@@ -1,0 +1,416 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// A broker whose session ends leaves the ISR; the others lead. When the ISR becomes too small, the
+// members that leave it remain eligible.
+func TestABrokerThatIsSilentIsFenced(t *testing.T) {
+	w := three(t)
+	w.procs[1].up = false
+	w.pass(4 * time.Second)
+	w.want("the leader is silent", "2@1 isr [2 3] elr []")
+	if w.state(1) != metadata.Fenced || w.state(2) != metadata.Active {
+		t.Errorf("1 is %v, 2 is %v", w.state(1), w.state(2))
+	}
+	w.procs[2].up = false
+	w.pass(4 * time.Second)
+	w.want("the next one is silent", "3@2 isr [3] elr [2]")
+	w.procs[3].up = false
+	w.pass(4 * time.Second)
+	w.want("all are silent", "-1@3 isr [] elr [2 3]")
+	w.start(1)
+	w.pass(time.Second)
+	w.want("one that is not eligible is back", "-1@3 isr [] elr [2 3]")
+	w.start(3)
+	w.pass(time.Second)
+	w.want("an eligible one is back", "3@4 isr [3] elr [2]")
+}
+
+// History 10 in the whole controller: a leader that hears nothing is fenced within a timeout.
+func TestALeaderThatHearsNothingIsFenced(t *testing.T) {
+	w := three(t)
+	w.pass(2 * time.Second)
+	w.procs[1].deaf = true
+	w.pass(DefaultSessionTimeout)
+	w.want("the leader is deaf", "2@1 isr [2 3] elr []")
+}
+
+// History 1: a process whose directory was replaced leaves the ISR before it counts again.
+// History 51: one that has all that it had stays.
+func TestReturningReplicas(t *testing.T) {
+	other := func(q *RegisterRequest) { q.Dirs[0].ID = [16]byte{99} }
+	older := func(q *RegisterRequest) { q.Dirs[0].Found = 4 }
+	for name, c := range map[string]struct {
+		edit func(*RegisterRequest)
+		want string
+	}{
+		"whole":      {func(*RegisterRequest) {}, "1@0 isr [1 2 3] elr []"},
+		"wiped":      {other, "1@0 isr [1 2] elr []"},
+		"older copy": {older, "1@0 isr [1 2] elr []"},
+		"lossy":      {func(q *RegisterRequest) { q.Lossy = []metadata.TopicPartition{tpA} }, "1@0 isr [1 2] elr []"},
+		"damaged":    {func(q *RegisterRequest) { q.Damaged = []metadata.TopicPartition{tpA} }, "1@0 isr [1 2] elr []"},
+	} {
+		w := three(t)
+		w.start(3, c.edit)
+		w.want(name, c.want)
+		if w.state(3) != metadata.Starting {
+			t.Errorf("%s: broker 3 is %v", name, w.state(3))
+		}
+		w.pass(time.Second)
+		w.want(name+", active", c.want)
+		w.start(1)
+		w.must(w.loop.step(context.Background(), w.now)) // it does not lead at this moment
+		w.pass(time.Second)
+		if p := w.applier.Image().Partition(tpA); p.LeaderEpoch == 0 || p.Leader < 0 {
+			t.Errorf("%s: the leader's process changed: %s", name, w.record())
+		}
+	}
+}
+
+// The last member is remembered, and leads again with everything it had, unless it may lack some.
+func TestTheLastMemberReturns(t *testing.T) {
+	w := three(t)
+	w.minISR = 1
+	for id := int32(2); id <= 3; id++ {
+		w.procs[id].up = false
+	}
+	w.pass(4 * time.Second)
+	w.want("alone", "1@0 isr [1] elr []")
+	w.start(1, func(q *RegisterRequest) { q.Dirs = []RegisterDir{{ID: [16]byte{98}}} })
+	w.pass(time.Second)
+	w.want("its disk is away", "-1@1 isr [] elr [] last 1 lossy false")
+	if b, _ := w.applier.Image().Broker(1); len(b.Dirs) != 2 || !b.Dirs[1].Offline || b.Dirs[1].CheckpointSequence != 5 {
+		t.Errorf("the absent directory is forgotten: %+v", b.Dirs)
+	}
+	older := w.start(1, func(q *RegisterRequest) { q.Dirs[0].Found = 4 })
+	w.pass(time.Second)
+	w.want("an older copy of it came back", "-1@1 isr [] elr [] last 1 lossy true")
+	_ = older
+}
+
+func TestTheLastMemberReturnsWhole(t *testing.T) {
+	w := three(t)
+	w.minISR = 1
+	for id := int32(2); id <= 3; id++ {
+		w.procs[id].up = false
+	}
+	w.pass(4 * time.Second)
+	w.start(1, func(q *RegisterRequest) { q.Dirs = nil })
+	w.pass(time.Second)
+	w.want("its disk is away", "-1@1 isr [] elr [] last 1 lossy false")
+	w.start(1)
+	w.pass(time.Second)
+	w.want("its disk is back", "1@2 isr [1] elr []")
+}
+
+// A failed directory moves leaderships away and survives the controller; a damaged log is not even
+// eligible.
+func TestFailedDirectoriesAndDamagedLogs(t *testing.T) {
+	w := three(t)
+	w.procs[1].failed = [][16]byte{{1}}
+	w.pass(time.Second)
+	w.want("the leader's directory failed", "2@1 isr [2 3] elr []")
+	w.procs[1].failed = nil
+	w.newLoop()
+	w.lead()
+	w.pass(time.Second)
+	if s, _ := w.applier.Image().State(1); !s.Failed([16]byte{1}) || s.Liveness != metadata.Active {
+		t.Errorf("the next controller forgot: %+v", s)
+	}
+	w.procs[2].damaged = []metadata.TopicPartition{tpA}
+	w.pass(time.Second)
+	w.want("the next leader's log is damaged", "3@2 isr [3] elr []")
+}
+
+// A broker that drains gives its leaderships away, then leaves the ISR, and may stop.
+func TestDraining(t *testing.T) {
+	w := three(t)
+	w.procs[1].drain = true
+	w.pass(2 * time.Second)
+	w.want("drained", "2@1 isr [2 3] elr []")
+	if w.state(1) != metadata.Drained {
+		t.Errorf("broker 1 is %v", w.state(1))
+	}
+	w.procs[3].up, w.procs[1].up = false, false
+	w.pass(4 * time.Second)
+	w.want("alone", "2@1 isr [2] elr [3]")
+	w.procs[2].drain = true
+	w.pass(5 * time.Second)
+	w.want("the last one drains", "2@1 isr [2] elr [3]")
+	if w.state(2) != metadata.Drained {
+		t.Errorf("broker 2 is %v", w.state(2))
+	}
+}
+
+// A member of the ISR that restarts is waited for; after a session timeout the ELR leads.
+func TestTheELRWaitsForTheISR(t *testing.T) {
+	w := three(t)
+	for _, id := range []int32{3, 2} {
+		w.procs[id].up = false
+		w.pass(4 * time.Second)
+	}
+	w.want("one left", "1@0 isr [1] elr [2]")
+	w.start(2)
+	w.pass(time.Second)
+	w.start(1).silent = true
+	w.pass(DefaultSessionTimeout - 2*DefaultHeartbeatInterval)
+	w.want("it restarts", "-1@1 isr [1] elr [2]")
+	w.pass(2 * time.Second)
+	w.want("it does not come", "2@2 isr [2] elr [1]")
+}
+
+// Resign moves leaderships in the named epoch only.
+func TestResigning(t *testing.T) {
+	w := three(t)
+	resign := func(epoch int32) {
+		_, err := w.loop.Resign(context.Background(), 1, w.procs[1].epoch, []Resigned{{tpA, epoch}, {metadata.TopicPartition{}, 0}})
+		w.must(err)
+	}
+	resign(7)
+	w.want("another epoch", "1@0 isr [1 2 3] elr []")
+	resign(0)
+	w.want("resigned", "2@1 isr [1 2 3] elr []")
+	if _, err := w.loop.Resign(context.Background(), 1, 1, nil); !isRefusal(err, StaleBrokerEpoch) {
+		t.Errorf("of a former process: %v", err)
+	}
+	w.loop.end()
+	if _, err := w.loop.Resign(context.Background(), 1, w.procs[1].epoch, nil); !errors.Is(err, ErrNotController) {
+		t.Errorf("without the quorum: %v", err)
+	}
+}
+
+// A decision about a partition is refused if the state of one of its brokers has changed since.
+func TestADecisionOnAnOldStateIsRefused(t *testing.T) {
+	w := three(t)
+	w.procs[1].up = false
+	w.procs[2].silent = true
+	w.loop.sessions.begin(2, w.procs[2].Incarnation, w.now+time.Hour)
+	w.loop.opt.Store = &on{w.store, func(txn metadata.Txn) {
+		if txn.Put[0].Key == metadata.PartitionKey(topicA, 0) && w.state(2) == metadata.Active {
+			w.put(metadata.LivenessKey(2), metadata.BrokerState{Liveness: metadata.Starting, Incarnation: metadata.NewID()}.Encode())
+		}
+	}}
+	w.pass(4 * time.Second)
+	w.want("2 has begun to register", "3@1 isr [2 3] elr []")
+}
+
+// quorum is the leadership of a test. It and the time are real, in a bubble.
+type quorum struct {
+	mu    sync.Mutex
+	term  Term
+	moved chan struct{}
+	begin time.Time
+}
+
+func (q *quorum) Leads() (Term, <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.term, q.moved
+}
+
+func (q *quorum) Confirmed() time.Duration { return q.now() }
+
+func (q *quorum) now() time.Duration { return time.Since(q.begin) }
+
+func (q *quorum) set(term Term) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.term = term
+	close(q.moved)
+	q.moved = make(chan struct{})
+}
+
+// Run decides while its node leads and has the revision that the term names. The session of the
+// former leader's broker started when that was heard last.
+func TestRunDecidesWhileItLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := three(t)
+		q := &quorum{moved: make(chan struct{}), begin: time.Now()}
+		w.loop = NewLoop(LoopOptions{Store: w.store, Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
+			MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 }})
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { w.loop.Run(ctx) })
+		time.Sleep(time.Minute)
+		if _, err := w.loop.Heartbeat(ctx, Heartbeat{}); !errors.Is(err, ErrNotController) {
+			t.Errorf("a heartbeat to a node that does not lead: %v", err)
+		}
+		w.want("no node leads the quorum", "1@0 isr [1 2 3] elr []")
+		version := w.applier.Image().Version()
+		q.set(Term{Number: 2, Revision: version + 1, Former: 1, FormerHeard: q.now() - 2*time.Second, FormerKnown: true})
+		time.Sleep(time.Minute)
+		w.want("the node lacks a revision", "1@0 isr [1 2 3] elr []")
+		q.set(Term{Number: 3, Revision: version, Former: 1, FormerHeard: q.now() - 2*time.Second, FormerKnown: true})
+		time.Sleep(2400 * time.Millisecond)
+		w.want("the quorum may have confirmed the former leader after it was heard here", "1@0 isr [1 2 3] elr []")
+		time.Sleep(300 * time.Millisecond)
+		w.want("the former leader is fenced first", "2@1 isr [2 3] elr []")
+		time.Sleep(800 * time.Millisecond)
+		w.want("no broker beats", "-1@2 isr [] elr [3]")
+		q.set(Term{})
+		synctest.Wait()
+		if _, err := w.loop.Register(ctx, &RegisterRequest{}); !errors.Is(err, ErrNotController) {
+			t.Errorf("a registration at a node that does not lead any longer: %v", err)
+		}
+		stop()
+		run.Wait()
+	})
+}
+
+// A member of the ISR that crashes again and again does not keep the ELR from leading.
+func TestACrashingMemberOfTheISRIsGivenUp(t *testing.T) {
+	w := three(t)
+	for _, id := range []int32{3, 2} {
+		w.procs[id].up = false
+		w.pass(4 * time.Second)
+	}
+	w.start(2)
+	w.pass(time.Second)
+	for range 6 {
+		w.start(1)
+		w.must(w.loop.step(context.Background(), w.now)) // it does not lead at this moment
+		w.pass(time.Second)
+		if p := w.applier.Image().Partition(tpA); p.Leader == 2 {
+			return
+		}
+	}
+	t.Errorf("the ELR does not lead: %s", w.record())
+}
+
+// History 43: when all may lack records, the longest log of all replicas leads, and the epoch is
+// marked. The controller waits for the others, for a bounded time.
+func TestTheLongestOfLossyLogsLeads(t *testing.T) {
+	lossy := func(q *RegisterRequest) { q.Lossy = []metadata.TopicPartition{tpA} }
+	for name, c := range map[string]struct {
+		back []int32
+		want string
+	}{"all": {[]int32{3}, "3@2 isr [3] elr []"}, "one is away": {nil, "2@2 isr [2] elr []"}} {
+		w := three(t)
+		w.minISR = 1
+		w.reports = map[int32]election.Report{1: {LastEpoch: 0, End: 90}, 2: {LastEpoch: 0, End: 95}, 3: {LastEpoch: 0, End: 97}}
+		for id := range w.procs {
+			w.procs[id].up = false
+		}
+		for _, id := range []int32{2, 3, 1} {
+			p := w.start(id, lossy)
+			p.up = id != 3
+		}
+		w.pass(5 * time.Second)
+		w.want(name+": not all are back", "-1@1 isr [] elr [] last 1 lossy true")
+		for _, id := range c.back {
+			w.start(id)
+		}
+		w.pass(time.Second)
+		if len(c.back) == 0 {
+			w.want(name+": not all are back", "-1@1 isr [] elr [] last 1 lossy true")
+			w.pass(lossyPatience)
+		}
+		w.want(name, c.want)
+		if p := w.applier.Image().Partition(tpA); p.Unclean != 2 {
+			t.Errorf("%s: the epoch is not marked: %+v", name, p)
+		}
+	}
+}
+
+// The log of an active replica that has not reported may be the longest: the election waits for it,
+// for a bounded time. An operator's is refused.
+func TestAnUncleanElectionWaitsForReports(t *testing.T) {
+	w := three(t)
+	w.unclean = true
+	for _, id := range []int32{1, 2, 3} {
+		w.procs[id].up = false
+		w.pass(4 * time.Second)
+	}
+	w.want("all are away", "-1@3 isr [] elr [2 3]")
+	w.pass(lossyPatience)
+	var asked []string
+	w.loop.opt.Reports = func(_ context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
+		map[metadata.TopicPartition]election.Report, error) {
+		asked = append(asked, fmt.Sprint(of.ID))
+		if b, _ := w.applier.Image().Broker(of.ID); of.Incarnation != b.Incarnation {
+			t.Errorf("broker %d: another process is asked", of.ID)
+		}
+		return nil, errCut
+	}
+	w.start(1)
+	w.pass(4 * time.Second)
+	if _, errs := w.loop.ElectUnclean(t.Context(), []metadata.TopicPartition{tpA}); kinds(t, errs)[0] != EligibleLeadersNotAvailable ||
+		!strings.Contains(errs[0].Error(), "Broker 1 has not reported") {
+		t.Error(errs)
+	}
+	if len(asked) < 2 {
+		t.Errorf("asked %q", asked)
+	}
+	w.want("it does not report", "-1@3 isr [] elr [2 3]")
+	w.loop.opt.Reports = w.report
+	w.reports = map[int32]election.Report{1: {End: 5}}
+	w.pass(time.Second * 2)
+	w.want("it reports", "1@4 isr [1] elr []")
+}
+
+// One active replica does not report: the others lead only when the patience has ended.
+func TestAShorterLogWaitsForASilentOne(t *testing.T) {
+	lossy := func(q *RegisterRequest) { q.Lossy = []metadata.TopicPartition{tpA} }
+	w := three(t)
+	w.minISR = 1
+	w.reports = map[int32]election.Report{1: {End: 90}, 2: {End: 95}} // 3 is silent
+	for id := range w.procs {
+		w.procs[id].up = false
+	}
+	for _, id := range []int32{2, 3, 1} {
+		w.start(id, lossy)
+	}
+	w.pass(5 * time.Second)
+	w.want("one is silent", "-1@1 isr [] elr [] last 1 lossy true")
+	w.pass(lossyPatience)
+	w.want("the patience has ended", "2@2 isr [2] elr []")
+}
+
+// An unclean election is void if the process that reported its log is not registered any more.
+func TestAnUncleanElectionComparesTheRegistration(t *testing.T) {
+	w := three(t)
+	img := w.applier.Image()
+	from := img.Partition(tpA)
+	next := *from
+	next.Leader, next.LeaderEpoch, next.ISR, next.ELR = 2, from.LeaderEpoch+1, []int32{2}, nil
+	clean := newChange(img, tpA, from, next)
+	next.Unclean = next.LeaderEpoch
+	unclean := newChange(img, tpA, from, next)
+	b, _ := img.Broker(2)
+	want := metadata.Compare{Key: metadata.BrokerKey(2), ModRevision: b.Epoch}
+	if slices.Contains(clean.txn.If, want) || !slices.Contains(unclean.txn.If, want) {
+		t.Errorf("%+v, %+v", clean.txn.If, unclean.txn.If)
+	}
+}
+
+// Without lossy logs, only the topic's config permits a loss.
+func TestUncleanElectionsNeedPermission(t *testing.T) {
+	w := three(t)
+	w.reports = map[int32]election.Report{1: {End: 5}}
+	for _, id := range []int32{1, 2, 3} {
+		w.procs[id].up = false
+		w.pass(4 * time.Second)
+	}
+	w.want("all are away", "-1@3 isr [] elr [2 3]")
+	w.start(1)
+	w.pass(time.Minute)
+	w.want("not permitted", "-1@3 isr [] elr [2 3]")
+	w.unclean = true
+	w.pass(2 * time.Second)
+	w.want("permitted", "1@4 isr [1] elr []")
+}

@@ -1,0 +1,186 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// Replicas of a partition are in as many racks as possible, on active brokers if there are enough,
+// and brokers of equal racks get about as many.
+func TestReplicasAreSpreadOverRacks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		brokers := make([]candidate, rapid.IntRange(1, 7).Draw(t, "brokers"))
+		active, racks := 0, map[string]int{}
+		for i := range brokers {
+			brokers[i] = candidate{id: int32(i + 1), rack: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "rack"),
+				active: rapid.IntRange(0, 3).Draw(t, "active") > 0}
+			if brokers[i].active {
+				active++
+				racks[brokers[i].rack]++
+			}
+		}
+		rf, partitions := rapid.IntRange(1, 4).Draw(t, "rf"), rapid.Int32Range(1, 40).Draw(t, "partitions")
+		out, err := spread(brokers, partitions, rf)
+		if rf > len(brokers) || active == 0 {
+			if !isRefusal(err, InvalidReplicationFactor) {
+				t.Fatalf("%d replicas on %d brokers, %d of them active: %v", rf, len(brokers), active, err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		leads := map[int32]int{}
+		for _, list := range out {
+			idle, has := 0, map[string]bool{}
+			for _, b := range list {
+				if c := brokers[b-1]; c.active {
+					has[c.rack] = true
+				} else {
+					idle++
+				}
+			}
+			if len(slices.Compact(slices.Sorted(slices.Values(list)))) != rf || idle > max(rf-active, 0) {
+				t.Fatalf("replicas %v, %d of them not active", list, idle)
+			}
+			if !brokers[list[0]-1].active || len(has) < min(rf, len(racks)) {
+				t.Fatalf("replicas %v are in %d racks of %d", list, len(has), len(racks))
+			}
+			leads[list[0]]++
+		}
+		for _, n := range leads {
+			if want := int(partitions) / active; n < want || n > want+1 {
+				t.Fatalf("%d of %d partitions on %d brokers are led by one", n, partitions, active)
+			}
+		}
+	})
+}
+
+func (w *world) controller() *Controller {
+	return over(w.store)
+}
+
+// Only active brokers are in the first ISR.
+func TestANewPartitionIsInSyncOnActiveBrokersOnly(t *testing.T) {
+	w := three(t)
+	w.procs[3].up = false
+	w.pass(DefaultSessionTimeout + DefaultHeartbeatInterval)
+	c := w.controller()
+	made, err := c.CreateTopic(context.Background(), manual(Assignment{0, []int32{3, 2, 1}}))
+	w.must(err)
+	w.must(w.applier.WaitShown(context.Background(), made.Revision))
+	p := w.applier.Image().Partition(metadata.TopicPartition{Topic: made.ID})
+	if p.Leader != 2 || !slices.Equal(p.ISR, []int32{2, 1}) || !slices.Equal(p.Replicas, []int32{3, 2, 1}) {
+		t.Errorf("%+v", p)
+	}
+	spec := manual(Assignment{0, []int32{3}})
+	spec.Name = "y"
+	_, err = c.CreateTopic(context.Background(), spec)
+	wantError(t, err, InvalidReplicaAssignment,
+		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown.")
+}
+
+// A broker that is fenced between the choice of replicas and the transaction is not chosen: the
+// controller has examined the partitions of the broker by then.
+func TestAFencedBrokerIsNotChosen(t *testing.T) {
+	w := three(t)
+	r := &rival{Store: w.store, times: 1, act: func() {
+		w.put(metadata.LivenessKey(1), metadata.BrokerState{Liveness: metadata.Fenced}.Encode())
+	}}
+	spec := manual(Assignment{0, []int32{1, 2}})
+	spec.Name = "z"
+	made, err := over(r).CreateTopic(context.Background(), spec)
+	w.must(err)
+	w.must(w.applier.WaitShown(context.Background(), made.Revision))
+	if p := w.applier.Image().Partition(metadata.TopicPartition{Topic: made.ID}); p.Leader != 2 || !slices.Equal(p.ISR, []int32{2}) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A placement that a dead process sent does not arrive during or after the registration of its
+// successor.
+func TestAPlacementOfAFormerProcessIsRefused(t *testing.T) {
+	for step := range 4 {
+		w := three(t)
+		r := &rival{Store: w.store, times: step}
+		former := w.procs[3]
+		late := &delayed{Store: w.store}
+		_, err := over(late).As(former.Incarnation).AssignDirs(context.Background(), 3, map[metadata.TopicPartition][16]byte{tpA: {33}})
+		if !errors.Is(err, errCut) || late.txn == nil {
+			t.Fatal(err)
+		}
+		r.act = func() {
+			if r.times == 0 {
+				_, _ = w.store.Txn(context.Background(), *late.txn)
+			}
+		}
+		w.loop.opt.Store = r
+		p := w.start(3, func(q *RegisterRequest) { q.Dirs[0].ID = [16]byte{99} })
+		_, _ = w.store.Txn(context.Background(), *late.txn)
+		if _, err := over(w.store).As(former.Incarnation).AssignDirs(context.Background(), 3,
+			map[metadata.TopicPartition][16]byte{tpA: {34}}); !isRefusal(err, StaleBrokerEpoch) {
+			t.Errorf("the former process still writes: %v", err)
+		}
+		w.pass(DefaultHeartbeatInterval)
+		if dir, _ := w.applier.Image().Placement(3, tpA); step != 1 && dir != [16]byte{3} {
+			t.Errorf("sent before transaction %d: placed in %v", step, dir)
+		}
+		if p := w.applier.Image().Partition(tpA); slices.Contains(p.ISR, 3) {
+			t.Errorf("sent before transaction %d: an empty log is in sync", step)
+		}
+		_, err = over(w.store).As(p.Incarnation).AssignDirs(context.Background(), 3, map[metadata.TopicPartition][16]byte{tpA: {99}})
+		w.must(err)
+	}
+}
+
+// delayed is a store that keeps the Txns instead of making them.
+type delayed struct {
+	metadata.Store
+	txn *metadata.Txn
+}
+
+func (d *delayed) Txn(_ context.Context, t metadata.Txn) (int64, error) {
+	d.txn = &t
+	return 0, errCut
+}
+
+// lagging is a store of a node that shows changes late: reads show the state of an earlier
+// revision until WaitFor.
+type lagging struct {
+	metadata.Store
+	shown map[string]metadata.KV // nil: everything
+	waits int
+}
+
+func (l *lagging) Get(ctx context.Context, key string) (metadata.KV, int64, error) {
+	if l.shown != nil {
+		return l.shown[key], 1, nil
+	}
+	return l.Store.Get(ctx, key)
+}
+
+func (l *lagging) WaitFor(ctx context.Context, revision int64) error {
+	l.shown = nil
+	l.waits++
+	return l.Store.WaitFor(ctx, revision)
+}
+
+// History 47: after a conflict, the operation waits until its own store shows what was in the way.
+func TestAConflictIsWaitedFor(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	if _, _, err := c.ProducerIDBlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l := &lagging{Store: s, shown: map[string]metadata.KV{}}
+	first, _, err := over(l).ProducerIDBlock(ctx)
+	if err != nil || first != ProducerIDBlockSize || l.waits != 1 {
+		t.Errorf("block from %d after %d waits, %v", first, l.waits, err)
+	}
+}

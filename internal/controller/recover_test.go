@@ -1,0 +1,83 @@
+package controller
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// I9: nothing that the lost changes may have given is given again, and no replica counts as in sync
+// only because older metadata say so.
+func TestRecoveredMetadataTrustNoISR(t *testing.T) {
+	topic, other := [16]byte{1}, [16]byte{2}
+	several := metadata.Partition{Leader: 2, LeaderEpoch: 7, Replicas: []int32{1, 2, 3}, ISR: []int32{2, 3}, ELR: []int32{1}, Unclean: 3,
+		PartitionEpoch: 9}
+	last := metadata.Partition{Leader: -1, LeaderEpoch: 4, Replicas: []int32{1, 2}, Last: metadata.LastReplica{Broker: 2, Dir: [16]byte{4}}}
+	sole := metadata.Partition{Leader: 1, LeaderEpoch: 2, Replicas: []int32{1}, ISR: []int32{1}}
+	record := metadata.Cluster{ID: metadata.FormatID([16]byte{5}), Generation: [16]byte{6}, FeatureLevel: metadata.MaxFeatureLevel}
+	keys := []metadata.KV{
+		{Key: metadata.ClusterKey, Value: record.Encode(), ModRevision: 1},
+		{Key: metadata.BrokerKey(1), Value: metadata.Broker{Member: 11, Incarnation: [16]byte{9}}.Encode(), ModRevision: 6},
+		{Key: metadata.LivenessKey(1), Value: metadata.BrokerState{Liveness: metadata.Active}.Encode(), ModRevision: 7},
+		{Key: metadata.ProducerIDsKey, Value: metadata.ProducerIDs{Next: 3000}.Encode(), ModRevision: 8},
+		{Key: metadata.PartitionKey(topic, 0), Value: several.Encode(), ModRevision: 9},
+		{Key: metadata.PartitionKey(topic, 1), Value: last.Encode(), ModRevision: 10},
+		{Key: metadata.PartitionKey(other, 0), Value: sole.Encode(), ModRevision: 11},
+	}
+	after, revision, err := Recovered(keys, 12, [16]byte{8})
+	if err != nil || revision != 12+recoveryGap || len(after) != len(keys)-1 {
+		t.Fatalf("%d keys, revision %d, %v", len(after), revision, err)
+	}
+	for _, kv := range after {
+		k, err := metadata.ParseKey(kv.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch k.Kind {
+		case metadata.KindCluster:
+			c, err := metadata.DecodeCluster(kv)
+			if err != nil || c.ID != record.ID || c.Generation != [16]byte{8} {
+				t.Errorf("cluster %+v, %v", c, err)
+			}
+		case metadata.KindBroker:
+			if kv.ModRevision != 6 {
+				t.Errorf("the registration has revision %d", kv.ModRevision)
+			}
+		case metadata.KindProducerIDs:
+			ids, err := metadata.DecodeProducerIDs(kv)
+			if err != nil || ids.Next < 3000+1000*ProducerIDBlockSize {
+				t.Errorf("producer ids %+v, %v", ids, err)
+			}
+		case metadata.KindPartition:
+			p, err := metadata.DecodePartition(kv)
+			if err != nil || p.Leader != -1 || p.LeaderEpoch < recoveryGap || p.PartitionEpoch < recoveryGap || p.Check() != "" {
+				t.Errorf("%s: %+v, %s, %v", kv.Key, p, p.Check(), err)
+			}
+			switch {
+			case len(p.Replicas) > 1 && (len(p.ISR)+len(p.ELR) > 0 || !p.Last.IsZero()),
+				len(p.Replicas) == 1 && !slices.Equal(p.ISR, sole.ISR):
+				t.Errorf("%s: %+v", kv.Key, p)
+			}
+		default:
+			t.Errorf("key %s", kv.Key)
+		}
+	}
+
+	half, _, err := Recovered(keys, 12, [16]byte{8, 15: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(half, func(kv metadata.KV) bool { return kv.Key == metadata.PartitionKey(topic, 0) })
+	one, _ := metadata.DecodePartition(after[i])
+	if two, err := metadata.DecodePartition(half[i]); err != nil || one.LeaderEpoch == two.LeaderEpoch {
+		t.Errorf("two halves go on in leader epochs %d and %d, %v", one.LeaderEpoch, two.LeaderEpoch, err)
+	}
+
+	several.LeaderEpoch = math.MaxInt32 - 5
+	keys[4].Value = several.Encode()
+	if _, _, err := Recovered(keys, 12, [16]byte{8}); err == nil {
+		t.Error("leader epochs overflow")
+	}
+}

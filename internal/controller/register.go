@@ -1,0 +1,268 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// RegisterRequest is what a broker process of a cluster reports when it registers.
+type RegisterRequest struct {
+	Broker      int32
+	Member      uint64
+	ClusterID   string
+	Incarnation [16]byte
+	// Seen is the revision of the broker's registration that the process has seen, 0 for none. A
+	// request of a process that was overtaken by another one is refused by it.
+	Seen      int64
+	Dirs      []RegisterDir
+	Listeners []metadata.Endpoint
+	Rack      string
+	Features  metadata.Features
+	// Lossy are the logs that may lack records that they acknowledged: those of a directory that
+	// was not closed before the machine ended, with a durability profile that permits it.
+	Lossy []metadata.TopicPartition
+	// Damaged are the logs that recovery found damaged.
+	Damaged []metadata.TopicPartition
+}
+
+// RegisterDir is a log directory that the process has opened.
+type RegisterDir struct {
+	ID     [16]byte
+	Format int32
+	// Found is the sequence of the checkpoint that the start found, and Sequence that of the
+	// present one.
+	Found, Sequence uint64
+}
+
+// Limits of what a broker may register.
+const (
+	maxDirs      = 1000
+	maxListeners = 64
+)
+
+// registrar registers the brokers of a cluster.
+//
+// A registration has three steps:
+//
+//  1. /liveness: the broker is starting, with the new incarnation. The new revision refuses every
+//     change of an ISR that was decided before, and nothing of the former process is accepted any
+//     longer. No ISR changes.
+//  2. The records of its replicas: it leads none of them any longer, and leaves ISR and ELR where a
+//     replica lacks records that it may have acknowledged.
+//  3. /brokers and /liveness, if both are as in step 1. From its revision on, the new process
+//     counts.
+//
+// Each step has the same result if it is repeated: if the controller fails in between, the broker
+// registers at the next one from the beginning.
+type registrar struct {
+	store  metadata.Store
+	images Images
+	minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
+}
+
+// register runs all steps and returns the broker epoch. The request must have been admitted. It
+// returns an error that matches metadata.ErrConflict if another change of the broker's own keys was
+// faster; the caller should admit the request again.
+func (r *registrar) register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
+	img := r.images.Image()
+	if b, ok := img.Broker(q.Broker); ok && b.Incarnation == q.Incarnation {
+		if state, _ := img.State(q.Broker); state.Incarnation == q.Incarnation {
+			return b.Epoch, nil // the answer was lost
+		}
+		again := *q // another process has begun to register since, and did not finish
+		again.Seen = b.Epoch
+		q = &again
+	}
+	fence, err := r.begin(ctx, q)
+	if err != nil {
+		return 0, fmt.Errorf("register broker %d: %w", q.Broker, err)
+	}
+	if err := r.clean(ctx, q, fence); err != nil {
+		return 0, fmt.Errorf("register broker %d: clean its partitions: %w", q.Broker, err)
+	}
+	if epoch, err = r.finish(ctx, q, fence); err != nil {
+		return 0, fmt.Errorf("register broker %d: %w", q.Broker, err)
+	}
+	return epoch, nil
+}
+
+// admit returns why a request is refused, as an *Error. live is the member id of the process that
+// has a session under this broker id, 0 if there is none.
+func admit(img *metadata.Image, q *RegisterRequest, live uint64) error {
+	former, known := img.Broker(q.Broker)
+	switch {
+	case q.Broker < 0 || len(q.Dirs) > maxDirs || len(q.Listeners) > maxListeners || q.Incarnation == [16]byte{}:
+		return refuse(InvalidRequest, "invalid registration of broker %d", q.Broker)
+	case q.ClusterID != img.ClusterID():
+		return refuse(InconsistentClusterID, "broker %d belongs to the cluster %s, not %s", q.Broker, q.ClusterID, img.ClusterID())
+	case q.Features.Min > img.FeatureLevel() || q.Features.Max < img.FeatureLevel():
+		return refuse(UnsupportedVersion, "broker %d supports the feature levels %d to %d, the cluster has level %d",
+			q.Broker, q.Features.Min, q.Features.Max, img.FeatureLevel())
+	case live != 0 && live != q.Member:
+		return refuse(DuplicateBroker, "another process with node.id %d is alive in this cluster", q.Broker)
+	case known && former.Incarnation == q.Incarnation:
+		return nil // it registered, and the answer was lost
+	case known && former.Epoch != q.Seen, !known && q.Seen != 0:
+		return refuse(StaleBrokerEpoch, "another process has registered node.id %d since revision %d", q.Broker, q.Seen)
+	}
+	for i, d := range q.Dirs {
+		if d.ID == [16]byte{} || slices.ContainsFunc(q.Dirs[:i], func(x RegisterDir) bool { return x.ID == d.ID }) {
+			return refuse(InvalidRequest, "two log directories of broker %d have the same id, or one has none", q.Broker)
+		}
+		for _, other := range img.Brokers() {
+			if _, has := other.Dir(d.ID); has && other.ID != q.Broker {
+				return refuse(InvalidRequest, "log directory %s of broker %d is registered by broker %d; one of them is a copy",
+					metadata.FormatID(d.ID), q.Broker, other.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// begin is step 1. It returns the state that it wrote or found, with its key-value.
+func (r *registrar) begin(ctx context.Context, q *RegisterRequest) (metadata.KV, error) {
+	gone, _, err := r.store.Get(ctx, metadata.GoneKey(q.Member))
+	if err != nil {
+		return metadata.KV{}, err
+	}
+	if gone.ModRevision != 0 {
+		return metadata.KV{}, refuse(UnknownMember, "broker %d was unregistered; empty its metadata directory to let it join as a new member",
+			q.Broker)
+	}
+	kv, _, err := r.store.Get(ctx, metadata.LivenessKey(q.Broker))
+	if err != nil {
+		return kv, err
+	}
+	kv.Key = metadata.LivenessKey(q.Broker)
+	former, err := metadata.DecodeState(kv)
+	if err != nil {
+		return kv, err
+	}
+	if former.Incarnation == q.Incarnation && former.Liveness == metadata.Starting {
+		return kv, nil
+	}
+	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation}
+	put := metadata.KV{Key: kv.Key, Value: state.Encode()}
+	registered := metadata.Compare{Key: metadata.BrokerKey(q.Broker), ModRevision: q.Seen}
+	put.ModRevision, err = r.store.Txn(ctx, metadata.Txn{If: []metadata.Compare{unchanged(kv), registered}, Put: []metadata.KV{put}})
+	return put, err
+}
+
+// clean is step 2. It ends when an image that shows step 1 has nothing left to change.
+func (r *registrar) clean(ctx context.Context, q *RegisterRequest, fence metadata.KV) error {
+	revision := fence.ModRevision
+	for {
+		if err := r.images.WaitShown(ctx, revision); err != nil {
+			return err
+		}
+		img := r.images.Image()
+		if _, now := img.State(q.Broker); now != fence.ModRevision {
+			return fmt.Errorf("another process registers: %w", metadata.ErrConflict)
+		}
+		changes := r.returning(img, q)
+		if len(changes) == 0 {
+			return nil
+		}
+		var err error
+		if revision, err = submit(ctx, r.store, changes); err != nil {
+			return err
+		}
+	}
+}
+
+// returning returns the changes of step 2.
+func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes []change) {
+	former, _ := img.Broker(q.Broker)
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if !p.HasReplica(q.Broker) {
+				continue
+			}
+			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
+			dir, _ := img.Placement(q.Broker, tp)
+			d := election.Decider{View: view{img, tp}, MinISR: r.minISR(img, t, p)}
+			next, changed := d.Return(*p, q.Broker, dir, condition(&former, q, tp, dir, len(p.Replicas)))
+			if changed {
+				changes = append(changes, newChange(img, tp, p, next))
+			}
+		}
+	}
+	return changes
+}
+
+// condition compares a replica with what was known of it. dir is its recorded log directory, zero
+// if there is none: then none of its records was counted. The only replica of a partition counts as
+// whole if its directory is there: no other replica has what it lacks.
+func condition(former *metadata.Broker, q *RegisterRequest, tp metadata.TopicPartition, dir [16]byte, replicas int) election.Condition {
+	if dir == [16]byte{} {
+		return election.Whole
+	}
+	i := slices.IndexFunc(q.Dirs, func(d RegisterDir) bool { return d.ID == dir })
+	if i < 0 {
+		return election.Missing
+	}
+	if replicas == 1 {
+		return election.Whole
+	}
+	if former.Incarnation == q.Incarnation { // its first registration has compared what the start found
+		if slices.Contains(q.Damaged, tp) {
+			return election.Lossy
+		}
+		return election.Whole
+	}
+	known, _ := former.Dir(dir)
+	if q.Dirs[i].Found < known.CheckpointSequence || slices.Contains(q.Lossy, tp) || slices.Contains(q.Damaged, tp) {
+		return election.Lossy
+	}
+	return election.Whole
+}
+
+// finish is step 3. It returns the broker epoch.
+func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metadata.KV) (int64, error) {
+	img := r.images.Image()
+	former, _ := img.Broker(q.Broker)
+	b := metadata.Broker{Member: q.Member, Incarnation: q.Incarnation, Listeners: q.Listeners, Rack: q.Rack, Features: q.Features}
+	b.Former = formerMembers(&former, q.Member)
+	for _, d := range q.Dirs {
+		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence})
+	}
+	for _, d := range former.Dirs {
+		if _, here := b.Dir(d.ID); !here && places(img, q.Broker, d.ID) && len(b.Dirs) < maxDirs {
+			d.Offline = true
+			b.Dirs = append(b.Dirs, d)
+		}
+	}
+	state := limitDamaged(img, q.Broker, metadata.BrokerState{
+		Liveness: metadata.Starting, Incarnation: q.Incarnation, Damaged: q.Damaged,
+	})
+	return r.store.Txn(ctx, metadata.Txn{
+		If: []metadata.Compare{{Key: metadata.BrokerKey(q.Broker), ModRevision: q.Seen}, unchanged(fence)},
+		Put: []metadata.KV{{Key: metadata.BrokerKey(q.Broker), Value: b.Encode()},
+			{Key: fence.Key, Value: state.Encode()}},
+	})
+}
+
+// formerMembers returns the members of a broker's earlier directories, as it registers with a
+// member: an earlier directory may be back.
+func formerMembers(former *metadata.Broker, member uint64) []uint64 {
+	list := slices.Insert(slices.Clone(former.Former), 0, former.Member)
+	list = slices.DeleteFunc(list, func(m uint64) bool { return m == member || m == 0 })
+	return list[:min(len(list), metadata.MaxFormer)]
+}
+
+// places reports whether a broker has a replica in a log directory.
+func places(img *metadata.Image, broker int32, dir [16]byte) bool {
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			at, ok := img.Placement(broker, metadata.TopicPartition{Topic: t.ID, Partition: i})
+			if ok && at == dir && p.HasReplica(broker) {
+				return true
+			}
+		}
+	}
+	return false
+}

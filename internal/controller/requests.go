@@ -1,0 +1,246 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// ErrNotController reports that this node does not lead the metadata quorum.
+var ErrNotController = errors.New("this broker is not the controller")
+
+// Register registers a broker process and returns its broker epoch. A process that was fenced while
+// it ran registers again and keeps its epoch. Refusals are *Error; after
+// DuplicateBroker the process should ask again until the session of the other one has ended. After
+// any other error the registration may be incomplete, and the process should ask again, possibly
+// another controller.
+func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
+	r := registrar{store: l.opt.Store, images: l.opt.Images, minISR: l.opt.MinISR}
+	for range maxAttempts {
+		if err := l.admit(q); err != nil {
+			return 0, err
+		}
+		epoch, err = r.register(ctx, q)
+		l.mu.Lock()
+		delete(l.admitted, q.Broker)
+		l.mu.Unlock()
+		var conflict *metadata.ConflictError
+		switch {
+		case err == nil:
+			// The first heartbeat may arrive at once, and is compared with the image.
+			return epoch, l.opt.Images.WaitShown(ctx, epoch)
+		case errors.As(err, &conflict):
+			if err := l.opt.Images.WaitShown(ctx, conflict.Revision); err != nil {
+				return 0, err
+			}
+		case !errors.Is(err, metadata.ErrConflict):
+			return 0, err
+		}
+	}
+	return 0, err
+}
+
+// admit checks a registration and begins the session of the process. From then on, no heartbeat of
+// a former process is accepted, so that none makes it active again. The caller must remove the
+// broker from admitted.
+func (l *Loop) admit(q *RegisterRequest) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions == nil {
+		return ErrNotController
+	}
+	if l.admitted[q.Broker] {
+		return refuse(DuplicateBroker, "another registration of broker %d is in progress", q.Broker)
+	}
+	img := l.imageLocked()
+	live := uint64(0)
+	if _, _, ok := l.sessions.live(q.Broker); ok {
+		b, _ := img.Broker(q.Broker)
+		live = b.Member
+	}
+	if err := admit(img, q, live); err != nil {
+		return err
+	}
+	if incarnation, _, ok := l.sessions.live(q.Broker); !ok || incarnation != q.Incarnation {
+		l.sessions.begin(q.Broker, q.Incarnation, l.opt.Now())
+	}
+	l.admitted[q.Broker] = true
+	return nil
+}
+
+// Heartbeat records a heartbeat. A refusal of kind StaleBrokerEpoch means that the process is not
+// registered any longer, or was fenced: it must register again.
+func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error) {
+	confirmed := l.opt.Leadership.Confirmed()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions == nil {
+		return HeartbeatAnswer{}, ErrNotController
+	}
+	if len(h.FailedDirs) > maxReportedDirs || len(h.Damaged) > MaxReportedDamaged {
+		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories or logs", h.Broker)
+	}
+	img := l.imageLocked()
+	b, ok := img.Broker(h.Broker)
+	state, _ := img.State(h.Broker)
+	stale := refuse(StaleBrokerEpoch, "broker %d is not registered with epoch %d", h.Broker, h.Epoch)
+	if !ok || b.Epoch != h.Epoch || b.Incarnation != h.Incarnation || state.Incarnation != h.Incarnation || l.admitted[h.Broker] {
+		return HeartbeatAnswer{}, stale
+	}
+	_, before, _ := l.sessions.live(h.Broker)
+	a, ok := l.sessions.beat(h, l.opt.Now(), confirmed)
+	if !ok {
+		return a, stale
+	}
+	a.Liveness = state.Liveness
+	if news(&before, &h) {
+		l.signalLocked()
+	}
+	return a, nil
+}
+
+// news reports whether a heartbeat may change the broker's state, so that it is decided about at
+// once.
+func news(before, h *Heartbeat) bool {
+	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain || before.Applied < h.Epoch ||
+		len(before.FailedDirs) != len(h.FailedDirs) || len(before.Damaged) != len(h.Damaged)
+}
+
+// Refused reports that the connection to a broker broke and that its machine refuses new ones.
+// If no heartbeat follows within an interval, the broker is fenced before its session would end.
+func (l *Loop) Refused(broker int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions != nil {
+		l.sessions.refusedDial(broker)
+	}
+}
+
+// Unregister removes a broker from the cluster for good: its member id is refused from then on. It
+// is refused while the broker has a session, or a replica of any partition.
+func (l *Loop) Unregister(ctx context.Context, broker int32) (revision int64, err error) {
+	for range maxAttempts {
+		l.mu.Lock()
+		leads, img, alive := l.sessions != nil, l.imageLocked(), false
+		if leads {
+			_, _, alive = l.sessions.live(broker)
+		}
+		l.mu.Unlock()
+		if !leads {
+			return 0, ErrNotController
+		}
+		txn, err := unregistration(img, broker, alive)
+		if err != nil {
+			return 0, err
+		}
+		revision, err = l.opt.Store.Txn(ctx, txn)
+		var conflict *metadata.ConflictError
+		if !errors.As(err, &conflict) {
+			return revision, err
+		}
+		if err := l.opt.Images.WaitShown(ctx, conflict.Revision); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("unregister broker %d: %w", broker, metadata.ErrConflict)
+}
+
+// unregistration returns the transaction that removes a broker and everything that waits for it.
+func unregistration(img *metadata.Image, broker int32, alive bool) (txn metadata.Txn, err error) {
+	b, ok := img.Broker(broker)
+	if !ok {
+		return txn, refuse(BrokerNotRegistered, "broker %d is not registered", broker)
+	}
+	if alive {
+		return txn, refuse(InvalidRequest, "broker %d is alive; stop it before it is unregistered", broker)
+	}
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if p.HasReplica(broker) {
+				return txn, refuse(InvalidRequest, "broker %d has a replica of %s-%d; move its replicas before it is unregistered",
+					broker, t.Name, i)
+			}
+		}
+	}
+	_, state := img.Liveness(broker)
+	txn.If = []metadata.Compare{{Key: metadata.BrokerKey(broker), ModRevision: b.Epoch},
+		{Key: metadata.LivenessKey(broker), ModRevision: state}}
+	txn.Delete = []string{metadata.BrokerKey(broker), metadata.LivenessKey(broker)}
+	if b.Member != 0 {
+		txn.Put = []metadata.KV{{Key: metadata.GoneKey(b.Member), Value: metadata.Gone{Broker: broker}.Encode()}}
+	}
+	for id := range img.Placements(broker) {
+		txn.Delete = append(txn.Delete, metadata.PlacementKey(broker, id))
+	}
+	for d := range img.Tombstones() {
+		if !d.Waits(broker) {
+			continue
+		}
+		txn.Delete = append(txn.Delete, metadata.DeletingBrokerKey(d.ID, broker))
+		if len(d.Brokers) == 1 {
+			txn.Delete = append(txn.Delete, metadata.DeletingKey(d.ID))
+		} else { // the last of two that confirm at the same time must see that it is the last
+			other := d.Brokers[0]
+			if other == broker {
+				other = d.Brokers[1]
+			}
+			txn.If = append(txn.If, metadata.Compare{Key: metadata.DeletingBrokerKey(d.ID, other), ModRevision: d.Revision})
+		}
+	}
+	return txn, nil
+}
+
+// Resigned names a partition and the leader epoch in which its leader cannot continue.
+type Resigned struct {
+	metadata.TopicPartition
+	Epoch int32
+}
+
+// Resign ends the leadership of a broker in partitions whose log took records back or cannot be
+// read: another member of the ISR leads, or the broker in the next epoch. Partitions in another
+// epoch are omitted. The revision is one at which an image shows the result.
+func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list []Resigned) (revision int64, err error) {
+	if len(list) > MaxPartitions {
+		return 0, refuse(InvalidRequest, "broker %d resigns from %d partitions, more than %d", broker, len(list), MaxPartitions)
+	}
+	for range maxAttempts {
+		l.mu.Lock()
+		leads, img := l.sessions != nil, l.imageLocked()
+		l.mu.Unlock()
+		if !leads {
+			return 0, ErrNotController
+		}
+		if b, ok := img.Broker(broker); !ok || b.Epoch != brokerEpoch {
+			return 0, refuse(StaleBrokerEpoch, "broker %d is not registered with epoch %d", broker, brokerEpoch)
+		}
+		changes := l.resigning(img, broker, list)
+		if len(changes) == 0 {
+			return max(revision, img.Version()), nil
+		}
+		if revision, err = submit(ctx, l.opt.Store, changes); err != nil {
+			return 0, fmt.Errorf("resign: %w", err)
+		}
+		if err := l.opt.Images.WaitShown(ctx, revision); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("resign: %w", metadata.ErrConflict)
+}
+
+func (l *Loop) resigning(img *metadata.Image, broker int32, list []Resigned) (changes []change) {
+	for _, x := range list {
+		t := img.TopicByID(x.Topic)
+		if t == nil || t.Partitions.At(x.Partition) == nil {
+			continue
+		}
+		p := t.Partitions.At(x.Partition)
+		d := election.Decider{View: view{img, x.TopicPartition}, MinISR: l.opt.MinISR(img, t, p)}
+		if next, changed := d.Resign(*p, broker, x.Epoch); changed {
+			changes = append(changes, newChange(img, x.TopicPartition, p, next))
+		}
+	}
+	return changes
+}

@@ -1,0 +1,164 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// judge returns the states of brokers that have to change.
+func (l *Loop) judge(now time.Duration) (*metadata.Image, map[int32]metadata.BrokerState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	img, next := l.imageLocked(), map[int32]metadata.BrokerState{}
+	for _, id := range l.sessions.expired(now, l.opt.Interval) {
+		if state, _ := img.State(id); state.Liveness != metadata.Fenced {
+			state.Liveness = metadata.Fenced
+			next[id] = state
+		} else {
+			l.sessions.end(id)
+		}
+	}
+	for _, b := range img.Brokers() {
+		incarnation, last, ok := l.sessions.live(b.ID)
+		state, _ := img.State(b.ID)
+		l.noteRunning(b.ID, state.Liveness, now)
+		if _, ends := next[b.ID]; ends || !ok || incarnation != b.Incarnation || state.Incarnation != b.Incarnation {
+			continue
+		}
+		if state.Liveness != metadata.Draining {
+			delete(l.draining, b.ID)
+		} else if _, known := l.draining[b.ID]; !known {
+			l.draining[b.ID] = now
+		}
+		late := now-l.draining[b.ID] >= l.opt.DrainTime
+		to := nextState(img, &b, state, last, late)
+		if !to.Equal(&state) {
+			next[b.ID] = to
+		}
+	}
+	return img, next
+}
+
+// noteRunning keeps since when a broker runs.
+func (l *Loop) noteRunning(broker int32, is metadata.Liveness, now time.Duration) {
+	if is == metadata.Fenced || is == metadata.Starting {
+		delete(l.running, broker)
+	} else if _, known := l.running[broker]; !known {
+		l.running[broker] = now
+		l.balanceAt = min(l.balanceAt, now+settleTime)
+	}
+}
+
+// steady reports whether a broker has been running for a session timeout without a break.
+func (l *Loop) steady(broker int32, now time.Duration) bool {
+	since, running := l.running[broker]
+	return running && now-since >= l.opt.Timeout
+}
+
+// nextState returns the state of a broker with a session, from its newest heartbeat. late reports
+// that it has drained for too long.
+func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerState, last Heartbeat, late bool) metadata.BrokerState {
+	if last.Sequence == 0 || last.Epoch != b.Epoch {
+		return state // nothing was heard from this registration yet
+	}
+	to := state
+	to.FailedDirs = union(state.FailedDirs, last.FailedDirs)
+	to.Damaged = union(state.Damaged, last.Damaged)
+	to = limitDamaged(img, b.ID, to)
+	switch {
+	case state.Liveness == metadata.Fenced:
+		to.Liveness = metadata.Starting // fenced while it ran, and has a session again since it asked for it
+	case state.Liveness == metadata.Starting && last.Ready && last.Applied >= b.Epoch:
+		to.Liveness = metadata.Active
+	case state.Liveness == metadata.Active && last.Drain:
+		to.Liveness = metadata.Draining
+	case state.Liveness == metadata.Draining && (late || !leadsReplaceable(img, b.ID)):
+		to.Liveness = metadata.Drained
+	}
+	return to
+}
+
+// limitDamaged bounds the damaged logs in the state of a broker: if they are too many, the
+// directories that they are in count as failed. Their value would otherwise grow with every log
+// that a process has ever reported.
+func limitDamaged(img *metadata.Image, broker int32, state metadata.BrokerState) metadata.BrokerState {
+	if len(state.Damaged) <= MaxReportedDamaged {
+		return state
+	}
+	dirs := make([][16]byte, 0, 1)
+	for _, tp := range state.Damaged {
+		if dir, ok := img.Placement(broker, tp); ok && dir != [16]byte{} {
+			dirs = union(dirs, [][16]byte{dir})
+		}
+	}
+	state.FailedDirs, state.Damaged = union(state.FailedDirs, dirs), nil
+	return state
+}
+
+// leadsReplaceable reports whether a broker leads a partition that another member of its ISR could
+// lead.
+func leadsReplaceable(img *metadata.Image, broker int32) bool {
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if p.Leader != broker {
+				continue
+			}
+			if (view{img, metadata.TopicPartition{Topic: t.ID, Partition: i}}).replaceable(p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// union returns a with the entries of b that it lacks. It does not modify a.
+func union[T comparable](a, b []T) []T {
+	out := slices.Clip(a)
+	for _, x := range b {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// writeStates writes states of brokers, each if it is as in the image. A session ends when its
+// broker is fenced.
+func (l *Loop) writeStates(ctx context.Context, img *metadata.Image, states map[int32]metadata.BrokerState) (revision int64, err error) {
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		state := states[id]
+		was, at := img.State(id)
+		written, err := l.opt.Store.Txn(ctx, metadata.Txn{
+			If:  []metadata.Compare{{Key: metadata.LivenessKey(id), ModRevision: at}},
+			Put: []metadata.KV{{Key: metadata.LivenessKey(id), Value: state.Encode()}},
+		})
+		var conflict *metadata.ConflictError
+		switch {
+		case errors.As(err, &conflict):
+			revision = max(revision, conflict.Revision)
+			continue
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		}
+		revision = max(revision, written)
+		l.opt.Log.Info("broker state changed", zap.Int32("broker", id), zap.Stringer("from", was.Liveness),
+			zap.Stringer("to", state.Liveness))
+		if state.Liveness == metadata.Fenced {
+			l.mu.Lock()
+			if incarnation, _, ok := l.sessions.live(id); ok && incarnation == state.Incarnation {
+				l.sessions.end(id)
+			}
+			l.mu.Unlock()
+		}
+	}
+	return revision, errors.Join(errs...)
+}

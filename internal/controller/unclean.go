@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller/election"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+const (
+	// lossyPatience is how long the controller waits for all replicas of a partition before it
+	// elects one of those that may all lack records, and then for the report of an active one.
+	lossyPatience = 10 * time.Second
+	// reportInterval is the pause between two unclean elections, and reportTime the time that
+	// brokers have to report their logs.
+	reportInterval = time.Second
+	reportTime     = time.Second
+)
+
+// noteStuck keeps since when a partition has no leader and cannot have one.
+func (l *Loop) noteStuck(tp metadata.TopicPartition, p *metadata.Partition, now time.Duration) {
+	if p.Leader != election.None {
+		delete(l.stuck, tp)
+		delete(l.silent, tp)
+	} else if _, known := l.stuck[tp]; !known {
+		l.stuck[tp] = now
+	}
+}
+
+// mayLose reports whether a partition that is stuck since a time may get a leader that lacks
+// acknowledged records: because its topic permits it (unclean.leader.election.enable), or because
+// the replica that was in sync last lost records in the way that its durability profile permits.
+func (l *Loop) mayLose(img *metadata.Image, t *metadata.Topic, v view, p *metadata.Partition, waited time.Duration) bool {
+	if len(p.ISR)+len(p.ELR) == 0 && p.Last.Lossy {
+		idle := slices.ContainsFunc(p.Replicas, func(b int32) bool { return !v.Active(b) })
+		return !idle || waited >= lossyPatience
+	}
+	return waited >= l.opt.Timeout && l.opt.Unclean(img, t)
+}
+
+// complete returns the replicas that may have all records of a partition that has no leader. A
+// replica that a reassignment adds has an unfinished copy, unless it was the last one in sync.
+func complete(p *metadata.Partition) []int32 {
+	if slices.Contains(p.Adding, p.Last.Broker) && !p.Last.IsZero() {
+		return append(slices.Clone(p.Former()), p.Last.Broker)
+	}
+	return p.Former()
+}
+
+// electUnclean elects leaders for partitions that may lose records: of their active replicas, the
+// one with the most records. Each such election is logged.
+func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
+	if l.opt.Reports == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
+		return nil
+	}
+	l.mu.Lock()
+	img := l.imageLocked()
+	l.mu.Unlock()
+	ask := map[int32][]metadata.TopicPartition{}
+	var due []metadata.TopicPartition
+	for tp, since := range l.stuck {
+		t, p := img.TopicByID(tp.Topic), img.Partition(tp)
+		if p == nil {
+			delete(l.stuck, tp)
+			delete(l.silent, tp)
+			continue
+		}
+		v := view{img, tp}
+		if p.Leader != election.None || !l.mayLose(img, t, v, p, now-since) {
+			continue
+		}
+		due = append(due, tp)
+		l.addAsked(ask, v, complete(p))
+		if len(due) == MaxPartitions {
+			break // the others are elected in a later turn
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	l.asked = now
+	reports, silent := l.reports(ctx, img, ask)
+	var changes []change
+	for _, tp := range due {
+		t, p := img.TopicByID(tp.Topic), img.Partition(tp)
+		if _, missing := silent[tp]; missing {
+			if _, known := l.silent[tp]; !known {
+				l.silent[tp] = now
+			}
+			if now-l.silent[tp] < lossyPatience {
+				continue // the log that is not known may be the longest
+			}
+		}
+		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true}
+		next, changed := d.Unclean(*p, reports[tp])
+		if !changed {
+			continue
+		}
+		c := newChange(img, tp, p, next)
+		c.written = l.logUnclean(t, tp, &next, reports[tp], "the configuration")
+		changes = append(changes, c)
+	}
+	revision, err := submit(ctx, l.opt.Store, changes)
+	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))
+}
+
+// reports asks the brokers that an image shows for the ends of logs, all at once. silent has the
+// partitions of which a broker that failed, or did not answer in time, may have records, with one
+// such broker.
+func (l *Loop) reports(ctx context.Context, img *metadata.Image, ask map[int32][]metadata.TopicPartition) (
+	got map[metadata.TopicPartition][]election.Report, silent map[metadata.TopicPartition]int32) {
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	got, silent = map[metadata.TopicPartition][]election.Report{}, map[metadata.TopicPartition]int32{}
+	for broker, list := range ask {
+		of, _ := img.Broker(broker) // an active broker is registered
+		all.Go(func() {
+			answer, err := l.opt.Reports(ctx, &of, list)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				l.opt.Log.Warn("a broker did not report its logs", zap.Int32("broker", broker), zap.Error(err))
+			}
+			for _, tp := range list {
+				if err != nil {
+					silent[tp] = broker
+				} else if r, ok := answer[tp]; ok {
+					r.Broker = broker
+					got[tp] = append(got[tp], r)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return got, silent
+}

@@ -1,0 +1,51 @@
+package topic
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// The state of a partition names the brokers that are the reason.
+func TestTheStateNamesItsReason(t *testing.T) {
+	three := []int32{1, 2, 3}
+	for want, c := range map[string]struct {
+		p  partition
+		at eligible
+	}{
+		"":                            {partition{Leader: 1, Replicas: three, ISR: three}, eligible{}},
+		"replica offline on broker 3": {partition{Leader: 1, Replicas: three, ISR: []int32{1, 2}, Offline: []int32{3}}, eligible{}},
+		"copying to broker 3, moving away from broker 1": {partition{Leader: 1, Replicas: three, ISR: []int32{1, 2}},
+			eligible{adding: []int32{3}, removing: []int32{1}}},
+		"copying to broker 3, replica offline on broker 3": {partition{Leader: 1, Replicas: three, ISR: []int32{1, 2}, Offline: []int32{3}},
+			eligible{adding: []int32{3}}},
+		"replica not in sync on broker 2": {partition{Leader: 1, Replicas: three, ISR: []int32{1, 3}}, eligible{}},
+		"replica offline on broker 3, replica not in sync on broker 2, fewer in sync than min.insync.replicas": {
+			partition{Leader: 1, Replicas: three, ISR: []int32{1}, Offline: []int32{3}}, eligible{elr: []int32{3}}},
+		"offline: it waits for brokers 1,2": {partition{Leader: -1, Replicas: three, ISR: []int32{1}}, eligible{elr: []int32{2}}},
+		"offline: no replica has all acknowledged records; the last one in sync was on broker 2": {
+			partition{Leader: -1, Replicas: three}, eligible{last: []int32{2}}},
+		"offline: it has no replica in sync": {partition{Leader: -1, Replicas: three}, eligible{}},
+	} {
+		if got := state(&c.p, c.at); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Replicas that are not in sync show what they lack. A broker that does not answer is unknown.
+func TestReplicasThatAreBehindShowWhatTheyLack(t *testing.T) {
+	logs := func(lag int64) kadm.DescribedLogDirs {
+		return kadm.DescribedLogDirs{"/d": {Topics: kadm.DescribedLogDirTopics{"t": {0: {Topic: "t", OffsetLag: lag}}}}}
+	}
+	f := facts{dirs: kadm.DescribedAllLogDirs{1: logs(0), 2: logs(7), 3: logs(120), 5: logs(0)}}
+	got := f.partition(kadm.PartitionDetail{Topic: "t", Leader: 1, Replicas: []int32{1, 2, 3, 4, 5}, ISR: []int32{1, 2}})
+	if text := behindText(got.Behind); text != "3: 120, 4: ?" {
+		t.Errorf("behind: %q", text)
+	}
+	d := described{Partitions: []partition{got}}
+	if table := d.table(); !slices.Contains(table.Columns, "BEHIND") {
+		t.Errorf("columns %q", table.Columns)
+	}
+}

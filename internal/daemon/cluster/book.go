@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+)
+
+// callTime bounds a request whose caller sets no limit.
+const callTime = 30 * time.Second
+
+// book knows how to reach the other brokers: at the addresses of cluster.seeds, whatever member
+// answers there, and at the addresses with which brokers registered or asked to join. An address is
+// never trusted: the link's handshake proves which member answers.
+//
+// Seeds stay even if their brokers are registered elsewhere: after a restart of all machines with
+// new addresses, they are what leads to the quorum that registrations need.
+type book struct {
+	own  func() uint64 // this node's member id
+	here func(ctx context.Context, method uint16, body []byte) ([]byte, error)
+
+	mu     sync.Mutex
+	links  *link.Links // nil before start and after close
+	seeds  []*seed
+	others map[uint64]*other
+	// ended are the nodes whose machine has closed a metadata connection, and that were not heard
+	// since.
+	ended  map[int32]bool
+	ending sync.WaitGroup // of peers that are being closed
+}
+
+// seed is an entry of cluster.seeds.
+type seed struct {
+	address  string
+	peer     *link.Peer // nil before start, and if this node has the address
+	itself   bool       // this node has the address
+	rejected string     // why the broker there and this one do not connect; empty if they may
+	node     int32      // of the broker that answered last, -1 if none did
+}
+
+// other is a member that is reached by its own address.
+type other struct {
+	node int32
+	peer *link.Peer
+}
+
+func newBook(seeds []string, own func() uint64, here func(context.Context, uint16, []byte) ([]byte, error)) *book {
+	b := &book{own: own, here: here, others: make(map[uint64]*other), ended: make(map[int32]bool)}
+	for _, s := range seeds {
+		b.seeds = append(b.seeds, &seed{address: s, node: -1})
+	}
+	return b
+}
+
+// start begins to dial the seeds, except the one that is this node's own address.
+func (b *book) start(l *link.Links, own string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.links = l
+	for _, s := range b.seeds {
+		if s.itself = s.address == own; !s.itself {
+			s.peer = l.Peer(link.Target{Address: s.address, Node: -1})
+		}
+	}
+}
+
+// close ends all connections that this node has dialed. Further calls fail.
+func (b *book) close() {
+	b.mu.Lock()
+	b.links = nil
+	var all []*link.Peer
+	for _, s := range b.seeds {
+		if s.peer != nil {
+			all = append(all, s.peer)
+			s.peer = nil
+		}
+	}
+	for id, o := range b.others {
+		all = append(all, o.peer)
+		delete(b.others, id)
+	}
+	b.mu.Unlock()
+	for _, p := range all {
+		p.Close()
+	}
+	b.ending.Wait()
+}
+
+// discard closes a peer in the background, because that waits for its goroutine. Caller holds mu.
+func (b *book) discard(p *link.Peer) {
+	b.ending.Go(p.Close)
+}
+
+// notify takes an event of a link. It returns the node whose process is gone, -1 for none.
+//
+// A refused dial alone proves nothing: a firewall may refuse it in the name of a broker that runs
+// and holds a lease. But a firewall does not close a connection as the kernel of that machine does,
+// so both are needed.
+func (b *book) notify(e link.Event) (gone int32) {
+	if e.Lane != link.Meta {
+		return -1
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case e.Kind == link.Connected:
+		delete(b.ended, e.Peer.Node)
+	case e.Kind == link.Broken && errors.Is(e.Err, io.EOF):
+		b.ended[e.Peer.Node] = true
+	}
+	if !e.Dialed {
+		return -1
+	}
+	if gone = b.refusedBy(e); b.ended[gone] {
+		return gone
+	}
+	return -1
+}
+
+// heard notes that a broker runs.
+func (b *book) heard(node int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.ended, node)
+}
+
+// refusedBy notes what answers at a seed's address. It returns the node that a refused dial was
+// meant for, -1 for none. Caller holds mu.
+func (b *book) refusedBy(e link.Event) (gone int32) {
+	gone = -1
+	if e.Kind == link.Refused {
+		gone = e.Target.Node
+	}
+	for _, s := range b.seeds {
+		if s.address != e.Target.Address || e.Target.Member != 0 {
+			continue
+		}
+		var m *link.Mismatch
+		switch {
+		case e.Kind == link.Connected:
+			s.node, s.rejected = e.Peer.Node, ""
+		case e.Kind == link.Refused:
+			gone = s.node
+		case e.Kind == link.Rejected && errors.As(e.Err, &m) && m.Reason == link.Itself:
+			if s.itself = true; s.peer != nil {
+				b.discard(s.peer)
+				s.peer = nil
+			}
+		case e.Kind == link.Rejected && errors.As(e.Err, &m) && (m.Reason == link.WrongCluster || m.Reason == link.WrongGeneration):
+			s.rejected = m.Error()
+		}
+	}
+	return gone
+}
+
+// of returns the peer of a member, nil if it can't be reached.
+func (b *book) of(member uint64) *link.Peer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.seeds {
+		if s.peer == nil {
+			continue
+		}
+		if h, ok := s.peer.Hello(); ok && h.Member == member {
+			return s.peer
+		}
+	}
+	if o := b.others[member]; o != nil {
+		return o.peer
+	}
+	return nil
+}
+
+// Reach makes a member reachable at an address.
+func (b *book) Reach(m membership.Member) {
+	if m.Address == "" || m.ID == 0 || m.ID == b.own() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.links == nil {
+		return
+	}
+	for _, s := range b.seeds {
+		if s.address == m.Address {
+			return
+		}
+		if s.peer != nil {
+			if h, ok := s.peer.Hello(); ok && h.Member == m.ID {
+				return
+			}
+		}
+	}
+	if o := b.others[m.ID]; o != nil {
+		if o.peer.Target().Address == m.Address {
+			return
+		}
+		b.discard(o.peer)
+	}
+	b.others[m.ID] = &other{m.Node, b.links.Peer(link.Target{Address: m.Address, Node: m.Node, Member: m.ID})}
+}
+
+// follow makes the registered brokers reachable at the addresses of one of their listeners, and
+// forgets members whose broker registered with another one.
+func (b *book) follow(img *metadata.Image, listener string) {
+	for _, broker := range img.Brokers() {
+		b.mu.Lock()
+		for id, o := range b.others {
+			if o.node == broker.ID && id != broker.Member {
+				b.discard(o.peer)
+				delete(b.others, id)
+			}
+		}
+		b.mu.Unlock()
+		if at, ok := broker.Endpoint(listener); ok {
+			b.Reach(membership.Member{Node: broker.ID, ID: broker.Member, Address: address(at.Host, at.Port)})
+		}
+	}
+}
+
+// member returns what is known of a member, for contacts of a node that joins.
+func (b *book) member(id uint64) membership.Member {
+	p := b.of(id)
+	if p == nil {
+		return membership.Member{}
+	}
+	m := membership.Member{ID: id, Node: p.Target().Node, Address: p.Target().Address}
+	if h, ok := p.Hello(); ok {
+		m.Node = h.Node
+	}
+	return m
+}
+
+// isSeed reports whether one of cluster.seeds is this node's address.
+func (b *book) isSeed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.seeds {
+		if s.itself {
+			return true
+		}
+	}
+	return false
+}
+
+// Send implements raftstore.Peers.
+func (b *book) Send(member uint64, message []byte) {
+	if p := b.of(member); p != nil {
+		p.Send(methodRaft, message)
+	}
+}
+
+// requests implements raftstore.Peers for requests of the metadata store.
+type requests struct{ *book }
+
+// Call implements raftstore.Peers.
+func (r requests) Call(ctx context.Context, member uint64, request []byte) ([]byte, error) {
+	p, err := r.book.Call(ctx, member, methodMetadata, request)
+	if errors.Is(err, link.ErrNotSent) {
+		return nil, fmt.Errorf("%w: %w", raftstore.ErrNotSent, err)
+	}
+	return p, err
+}
+
+// Call implements membership.Seeds.
+func (b *book) Call(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error) {
+	if member == b.own() {
+		return b.here(ctx, method, body)
+	}
+	p := b.of(member)
+	if p == nil {
+		return nil, fmt.Errorf("%w: the address of member %016x is not known", link.ErrNotSent, member)
+	}
+	return call(ctx, p, method, body)
+}
+
+// AskSeed implements membership.Seeds.
+func (b *book) AskSeed(ctx context.Context, address string, method uint16, body []byte) (answer []byte, rejected string, err error) {
+	b.mu.Lock()
+	var p *link.Peer
+	itself := false
+	for _, s := range b.seeds {
+		if s.address == address {
+			p, itself, rejected = s.peer, s.itself, s.rejected
+		}
+	}
+	b.mu.Unlock()
+	switch {
+	case itself:
+		answer, err = b.here(ctx, method, body)
+	case p == nil:
+		err = link.ErrClosed
+	case rejected == "":
+		answer, err = call(ctx, p, method, body)
+	}
+	return answer, rejected, err
+}
+
+// call sends a request on a link, and makes a refusal of membership what it was at the other end.
+func call(ctx context.Context, p *link.Peer, method uint16, body []byte) ([]byte, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTime)
+		defer cancel()
+	}
+	answer, err := p.Call(ctx, method, body)
+	if r := (*link.RemoteError)(nil); errors.As(err, &r) && r.Code >= link.FirstCode {
+		return nil, &membership.Failure{Code: r.Code, Text: r.Text}
+	}
+	return answer, err
+}

@@ -1,0 +1,387 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// ticksOfElection is how many units of the raft library's time metadata.election.ms has.
+const ticksOfElection = 10
+
+// Options configure a Cluster.
+type Options struct {
+	FS vfs.FS
+	// Dial is that of a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dir is the metadata directory; its parent must exist and be locked.
+	Dir  string
+	Conf configdef.Cluster
+	Node int32
+	Rack string
+	// InternalReplicas is the number of replicas of internal topics.
+	InternalReplicas int
+	// Endpoints are the addresses that this broker registers, one for each listener; Listener is
+	// the name of the one for brokers.
+	Endpoints []metadata.Endpoint
+	Listener  string
+	// Secret is the content of cluster.secret.file.
+	Secret []byte
+	// Logs returns the cluster whose records are in the log directories, "" for none.
+	Logs func() string
+	// Origin is what the cluster begins with; nil for a node that brings nothing.
+	Origin *Origin
+	// Progress is called with what the start waits for.
+	Progress func(string)
+	// Version is that of the software.
+	Version string
+	// Fail is called if this process cannot continue. It must not block.
+	Fail func(error)
+	Log  *zap.Logger
+}
+
+// Cluster is this broker's part of a cluster.
+type Cluster struct {
+	o     Options
+	self  membership.Member
+	book  *book
+	store *raftstore.Store
+	links *link.Links
+	serve *membership.Server
+	began time.Time
+
+	seen     atomic.Pointer[string]           // see membership.State
+	record   atomic.Pointer[metadata.Cluster] // nil until the node has metadata
+	control  atomic.Pointer[controller.Loop]  // since Control
+	agent    atomic.Pointer[membership.Agent] // since Register
+	reporter atomic.Pointer[reporter]         // since Register
+	streams  atomic.Pointer[func(*link.Conn)] // since ServeStreams
+	watched  atomic.Pointer[Watched]
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// Open opens the metadata directory and the links, and begins to dial the seeds. The caller must
+// serve Accept on the listener for brokers and call Close.
+func Open(o Options) (*Cluster, error) {
+	c := &Cluster{o: o, began: time.Now()}
+	at, ok := endpoint(o.Endpoints, o.Listener)
+	if !ok {
+		return nil, fmt.Errorf("there is no listener %q for other brokers", o.Listener)
+	}
+	c.seen.Store(new(string))
+	c.watched.Store(&Watched{At: c.began, Led: c.began})
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.book = newBook(o.Conf.Seeds, func() uint64 { return c.self.ID }, c.here)
+	var err error
+	c.store, err = openStore(raftstore.Options{
+		FS: o.FS, Dir: o.Dir, Log: o.Log.Named("metadata"), Peers: requests{c.book}, Fatal: o.Fail,
+		Tick: o.Conf.Election / ticksOfElection,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.self = membership.Member{Node: o.Node, ID: c.store.Member(), Address: address(at.Host, at.Port)}
+	c.serve = membership.NewServer(membership.ServerOptions{
+		Version: o.Version, State: c.state, Reach: c.book.Reach, Group: group{c.store}, Gone: c.gone,
+		Controller: func() membership.Controller {
+			if l := c.control.Load(); l != nil {
+				return l
+			}
+			return nil
+		},
+	})
+	c.links, err = link.New(link.Options{
+		Identity: c.identity, Secret: o.Secret, Notify: c.notify, Log: o.Log.Named("link"),
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return o.Dial(ctx, "tcp", address)
+		},
+		Handler: &router{
+			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
+			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) },
+		}, Data: c.data, Check: c.admit,
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.store.Close())
+	}
+	c.book.start(c.links, c.self.Address)
+	c.work.Go(c.watch)
+	return c, nil
+}
+
+// Accept returns the handler of requests with which other brokers begin their connections.
+func (c *Cluster) Accept() network.Handler { return accept{c.links} }
+
+// Store returns the metadata.
+func (c *Cluster) Store() *raftstore.Store { return c.store }
+
+// Agent returns the agent of this process, nil before Register.
+func (c *Cluster) Agent() *membership.Agent { return c.agent.Load() }
+
+// Status returns the state of the metadata group.
+func (c *Cluster) Status() raftstore.Status { return c.store.Status() }
+
+// HandOver ends the leadership of the metadata on this node, if it has that: another voter leads
+// when it returns, unless none is able to within two election timeouts. It must be called while
+// other brokers can still connect: the one that takes over may lack entries, and the answers that
+// say so arrive on their connections.
+func (c *Cluster) HandOver(ctx context.Context) {
+	if role, _ := c.store.Leadership(); role.Leader != c.self.ID {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*c.o.Conf.Election)
+	defer cancel()
+	begun := time.Now()
+	if err := c.store.Resign(ctx); err != nil {
+		c.o.Log.Info("metadata leadership not handed over", zap.Error(err))
+		return
+	}
+	c.o.Log.Info("metadata leadership handed over", zap.Duration("took", time.Since(begun)))
+}
+
+// Close ends everything.
+func (c *Cluster) Close(context.Context) error {
+	c.cancel()
+	c.work.Wait()
+	err := c.store.Close()
+	c.book.close()
+	c.links.Close()
+	return err
+}
+
+// Enter waits until this node has metadata: those in its directory, or those of the cluster that it
+// forms or joins. The error matches membership.ErrRefused or is that of ctx.
+func (c *Cluster) Enter(ctx context.Context) error {
+	return membership.Enter(ctx, membership.EnterOptions{
+		List: c.o.Conf.Seeds, Seeds: c.book, Self: c.state, Note: func(seen string) { c.seen.Store(&seen) },
+		Bootstrap: c.bootstrap, Begin: c.begin, HasMetadata: c.hasMetadata, Progress: c.o.Progress,
+	})
+}
+
+func (c *Cluster) bootstrap(generation membership.ID, voters []uint64, keys []metadata.KV) error {
+	err := c.store.Bootstrap(raftstore.Initial{Generation: generation, Voters: voters, Keys: keys, Revision: 1})
+	if errors.Is(err, raftstore.ErrNotEmpty) {
+		return nil // it has voted already; the leader sends its metadata
+	}
+	return err
+}
+
+// begin makes this node the first member of a cluster, with the metadata of its Origin.
+func (c *Cluster) begin() error {
+	initial, err := c.o.Origin.initial(c.self.ID)
+	if err == nil {
+		err = c.store.Bootstrap(initial)
+	}
+	if err != nil {
+		return fmt.Errorf("begin the cluster %s with the metadata of this broker: %w", c.o.Origin.Cluster, err)
+	}
+	c.o.Log.Info("this broker is the first member of its cluster, and its only voter until two other seeds have joined",
+		zap.String("cluster", c.o.Origin.Cluster), zap.Int64("revision", initial.Revision), zap.Int("keys", len(initial.Keys)))
+	return nil
+}
+
+// hasMetadata waits until the node has metadata.
+func (c *Cluster) hasMetadata(ctx context.Context, most time.Duration) bool {
+	const poll = 20 * time.Millisecond
+	for end := time.Now().Add(most); ; {
+		if c.clusterRecord() != nil {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// clusterRecord returns the cluster's record, nil if the node has no metadata.
+func (c *Cluster) clusterRecord() *metadata.Cluster {
+	if r := c.record.Load(); r != nil {
+		return r
+	}
+	kv, _, err := c.store.Get(c.ctx, metadata.ClusterKey)
+	if err != nil || kv.ModRevision == 0 {
+		return nil
+	}
+	r, err := metadata.DecodeCluster(kv)
+	if err != nil {
+		return nil
+	}
+	c.record.Store(&r)
+	return &r
+}
+
+// ID returns the cluster's id, "" before Enter.
+func (c *Cluster) ID() string {
+	if r := c.clusterRecord(); r != nil {
+		return r.ID
+	}
+	return ""
+}
+
+// state is what this node answers to other nodes' question for it.
+func (c *Cluster) state() membership.State {
+	s := membership.State{
+		Name: c.o.Conf.Name, Self: c.self, Logs: c.o.Logs(), Seeds: membership.SeedsHash(c.o.Conf.Seeds), Seen: *c.seen.Load(),
+	}
+	if r := c.clusterRecord(); r != nil {
+		s.Cluster, s.Generation = r.ID, r.Generation
+	} else if c.o.Origin != nil {
+		s.Brings = c.o.Origin.Cluster
+	}
+	role, _ := c.store.Leadership()
+	switch role.Leader {
+	case 0:
+	case c.self.ID:
+		s.Leader = c.self
+	default:
+		s.Leader = c.book.member(role.Leader)
+	}
+	return s
+}
+
+// identity is what this node states when a link begins.
+func (c *Cluster) identity() link.Identity {
+	id := link.Identity{
+		ClusterName: c.o.Conf.Name, Node: c.o.Node, Member: c.self.ID, BrokerEpoch: -1, FeatureLevel: int16(metadata.MaxFeatureLevel),
+	}
+	if r := c.clusterRecord(); r != nil {
+		id.ClusterID, id.Generation = r.ID, r.Generation
+	}
+	if a := c.agent.Load(); a != nil && a.Epoch() > 0 {
+		id.BrokerEpoch = a.Epoch()
+	}
+	return id
+}
+
+// admit refuses links of members that were unregistered.
+func (c *Cluster) admit(peer link.Hello) error {
+	gone, err := c.gone(c.ctx, peer.Member)
+	if err == nil && gone {
+		err = fmt.Errorf("node %d, member %016x, was unregistered from the cluster; start it with an empty data directory", peer.Node, peer.Member)
+	}
+	return err
+}
+
+func (c *Cluster) notify(e link.Event) {
+	gone := c.book.notify(e)
+	if a := c.agent.Load(); a != nil && c.ends(e) {
+		a.Doubt()
+	}
+	if l := c.control.Load(); l != nil && gone >= 0 && gone != c.o.Node {
+		l.Refused(gone)
+	}
+}
+
+// ends reports whether an event is the end of a connection with the metadata leader that this node
+// has ended, such as after a silence: the leader may take it for the end of the process.
+func (c *Cluster) ends(e link.Event) bool {
+	if e.Kind != link.Broken || e.Lane != link.Meta {
+		return false
+	}
+	for _, remote := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(e.Err, remote) {
+			return false
+		}
+	}
+	role, _ := c.store.Leadership()
+	return role.Leader == e.Peer.Member
+}
+
+// ServeStreams sets what serves the connections of followers' replica streams; each is closed when
+// it returns. Before that, they are closed at once, and the followers dial again.
+func (c *Cluster) ServeStreams(serve func(*link.Conn)) { c.streams.Store(&serve) }
+
+func (c *Cluster) data(conn *link.Conn) {
+	if serve := c.streams.Load(); serve != nil {
+		(*serve)(conn)
+	}
+}
+
+// Listener returns the name of the listener for other brokers.
+func (c *Cluster) Listener() string { return c.o.Listener }
+
+// Follow keeps a connection for replica streams to a registered broker, which leads partitions. It
+// returns false if an image does not show where other brokers reach that one. The caller closes the
+// Dialer, and follows again if the broker's registration changes.
+func (c *Cluster) Follow(img *metadata.Image, broker int32, run func(*link.Conn)) (*link.Dialer, bool) {
+	b, ok := img.Broker(broker)
+	if !ok {
+		return nil, false
+	}
+	at, ok := b.Endpoint(c.o.Listener)
+	if !ok {
+		return nil, false
+	}
+	return c.links.Follow(link.Target{Address: address(at.Host, at.Port), Node: broker, Member: b.Member}, run), true
+}
+
+// here answers a request that this node sends to itself.
+func (c *Cluster) here(ctx context.Context, method uint16, body []byte) ([]byte, error) {
+	return c.serve.Handle(ctx, c.self.ID, method, body)
+}
+
+// seek asks the seeds for the metadata leader, for a node that hears none: it may have been removed
+// from the group while its directory was away. If no seed knows one, it returns 0 and the reasons.
+func (c *Cluster) seek(ctx context.Context) (leader uint64, why string) {
+	answers := membership.Ask(ctx, c.book, c.o.Conf.Seeds)
+	for _, a := range answers {
+		if a.State != nil && a.State.Cluster == c.ID() && a.State.Leader.ID != 0 {
+			c.book.Reach(a.State.Leader)
+			return a.State.Leader.ID, ""
+		}
+	}
+	return 0, membership.Reasons(answers)
+}
+
+func (c *Cluster) gone(ctx context.Context, member uint64) (bool, error) {
+	kv, _, err := c.store.Get(ctx, metadata.GoneKey(member))
+	return kv.ModRevision != 0, err
+}
+
+// group implements membership.Group.
+type group struct{ store *raftstore.Store }
+
+// AddLearner implements membership.Group.
+func (g group) AddLearner(ctx context.Context, member uint64) error {
+	err := g.store.AddLearner(ctx, member)
+	if errors.Is(err, raftstore.ErrNotLeader) {
+		return membership.ErrNotLeader
+	}
+	return err
+}
+
+func endpoint(list []metadata.Endpoint, name string) (metadata.Endpoint, bool) {
+	for _, e := range list {
+		if e.Listener == name {
+			return e, true
+		}
+	}
+	return metadata.Endpoint{}, false
+}
+
+func address(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }

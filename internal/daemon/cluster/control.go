@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// Control makes this node the controller whenever it leads the metadata, until Close. minISR
+// returns the effective min.insync.replicas of a partition, and unclean whether a topic permits
+// unclean elections. It must be called once, after Enter.
+//
+// The controller follows the metadata by an applier of its own, because it must run before the logs
+// are recovered: the other brokers need it.
+func (c *Cluster) Control(minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int,
+	unclean func(*metadata.Image, *metadata.Topic) bool) error {
+	applier := metadata.NewApplier(c.o.Log.Named("controller"))
+	loop := controller.NewLoop(controller.LoopOptions{
+		Store: c.store, Images: applier, Leadership: leadership{c}, MinISR: minISR, Unclean: unclean, Now: c.now,
+		Reports: c.askReports,
+		Timeout: c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
+		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Log: c.o.Log.Named("controller"),
+	})
+	applier.Subscribe("controller", loop.Follow)
+	applier.Subscribe("links", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
+		c.book.follow(next, c.o.Listener)
+		return nil
+	})
+	if err := applier.Start(c.ctx, c.store); err != nil {
+		return fmt.Errorf("follow the metadata: %w", err)
+	}
+	c.control.Store(loop)
+	c.work.Go(func() { loop.Run(c.ctx) })
+	c.work.Go(func() { c.keepVoters(applier.Image) })
+	c.work.Go(func() {
+		<-applier.Done()
+		if c.ctx.Err() == nil {
+			c.o.Fail(fmt.Errorf("follow the metadata: %w", applier.Err()))
+		}
+	})
+	return nil
+}
+
+// now reads a monotonic clock.
+func (c *Cluster) now() time.Duration { return time.Since(c.began) }
+
+// leadership implements controller.Leadership.
+type leadership struct{ c *Cluster }
+
+// Leads implements controller.Leadership.
+func (l leadership) Leads() (controller.Term, <-chan struct{}) {
+	role, moved := l.c.store.Leadership()
+	if role.Leader != l.c.self.ID || !role.Ready {
+		return controller.Term{}, moved
+	}
+	// Everything of former terms is applied, so what is shown now includes it.
+	_, revision, err := l.c.store.Get(l.c.ctx, metadata.ClusterKey)
+	if err != nil {
+		return controller.Term{}, moved
+	}
+	return controller.Term{Number: role.Term, Revision: revision}, moved
+}
+
+// Confirmed implements controller.Leadership.
+func (l leadership) Confirmed() time.Duration { return l.c.store.Confirmed().Sub(l.c.began) }
+
+// RegisterOptions configure Register.
+type RegisterOptions struct {
+	Incarnation [16]byte
+	Dirs        []controller.RegisterDir
+	// Lossy and Damaged are logs that may lack records.
+	Lossy, Damaged []metadata.TopicPartition
+	// Report is what heartbeats report. It must not block.
+	Report func() membership.Report
+	// LogEnd tells the controller what a log has, before an unclean election.
+	LogEnd LogEnd
+}
+
+// Register registers this process and begins its heartbeats, which end with Close. It blocks until
+// the controller has accepted the registration, and returns the broker epoch. The error matches
+// membership.ErrRefused, or is that of ctx.
+func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64, err error) {
+	a := membership.NewAgent(membership.AgentOptions{
+		Request: controller.RegisterRequest{
+			Broker: c.o.Node, Member: c.self.ID, ClusterID: c.ID(), Incarnation: o.Incarnation, Dirs: o.Dirs,
+			Listeners: c.o.Endpoints, Rack: c.o.Rack, Features: metadata.Features{Min: 1, Max: metadata.MaxFeatureLevel},
+			Lossy: o.Lossy, Damaged: o.Damaged,
+		},
+		Registered: c.registered,
+		Join: func() membership.JoinRequest {
+			r := c.clusterRecord()
+			return membership.JoinRequest{Cluster: r.ID, Generation: r.Generation, Member: c.self}
+		},
+		Leader: func() (uint64, <-chan struct{}) {
+			role, moved := c.store.Leadership()
+			return role.Leader, moved
+		},
+		Seek: c.seek, Call: c.book.Call, Report: o.Report, Voter: c.book.isSeed, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Progress: c.o.Progress, Fail: c.o.Fail, Log: c.o.Log.Named("membership"),
+	})
+	c.reporter.Store(&reporter{o.Incarnation, o.LogEnd})
+	if epoch, err = a.Register(ctx); err != nil {
+		return 0, err
+	}
+	c.agent.Store(a)
+	c.work.Go(func() { a.Run(c.ctx) })
+	return epoch, nil
+}
+
+// Lease reports whether this broker may assume that the controller has not fenced it. It takes no
+// lock.
+func (c *Cluster) Lease() bool {
+	a := c.agent.Load()
+	return a != nil && a.Lease()
+}
+
+// Resign asks the controller to end leaderships of this broker in the given leader epochs. At most
+// controller.MaxPartitions are allowed. It returns when this node's metadata show the result.
+func (c *Cluster) Resign(ctx context.Context, broker int32, brokerEpoch int64, partitions map[metadata.TopicPartition]int32) error {
+	a := c.agent.Load()
+	if a == nil || broker != c.o.Node {
+		return fmt.Errorf("broker %d is not registered by this process", broker)
+	}
+	revision, err := a.Resign(ctx, brokerEpoch, partitions)
+	if err != nil {
+		return err
+	}
+	return c.store.WaitFor(ctx, revision)
+}
+
+// registered returns this broker's registration as this node's metadata show it.
+func (c *Cluster) registered(ctx context.Context) (revision int64, incarnation [16]byte, err error) {
+	kv, _, err := c.store.Get(ctx, metadata.BrokerKey(c.o.Node))
+	if err != nil || kv.ModRevision == 0 {
+		return 0, incarnation, err
+	}
+	kv.Key = metadata.BrokerKey(c.o.Node)
+	b, err := metadata.DecodeBroker(kv)
+	if err != nil {
+		return 0, incarnation, fmt.Errorf("registration of broker %d: %w", c.o.Node, err)
+	}
+	return kv.ModRevision, b.Incarnation, nil
+}

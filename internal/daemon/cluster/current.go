@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// currentPause is the time between two questions for the present revision.
+const currentPause = 50 * time.Millisecond
+
+// Current waits until the metadata of this node are at least as new as those of the cluster at the
+// call. A node that was away shows what it had before. The error is that of ctx, or that of a store
+// that is closed.
+func (c *Cluster) Current(ctx context.Context) error {
+	// A condition that never holds: the leader refuses it and names its revision, and nothing is
+	// written.
+	never := metadata.Txn{If: []metadata.Compare{{Key: metadata.ClusterKey, ModRevision: math.MaxInt64}}}
+	for {
+		_, err := c.store.Txn(ctx, never)
+		if conflict := (*metadata.ConflictError)(nil); errors.As(err, &conflict) {
+			return c.store.WaitFor(ctx, conflict.Revision)
+		}
+		if errors.Is(err, metadata.ErrClosed) {
+			return err
+		}
+		select { // there is no leader, or it changed
+		case <-time.After(currentPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// askLost is how long Inspect asks seeds that do not answer.
+const askLost = 5 * time.Second
+
+// RecoverOptions configure Inspect.
+type RecoverOptions struct {
+	FS   vfs.FS
+	Dir  string // the metadata directory; no other process may use it
+	Conf configdef.Cluster
+	Node int32
+	// Listener is the name of the listener for other brokers.
+	Listener string
+	Secret   []byte
+	Log      *zap.Logger
+}
+
+// Recovery is a cluster that has lost the majority of its voters, as the directory of one of them
+// shows it.
+type Recovery struct {
+	Cluster    string
+	Term, Last uint64 // see raftstore.Content
+	// Lost are the node ids of the other voters, in order; -1 for one whose broker is not known. If
+	// a change of the voters may be in progress, those before it and after it count.
+	Lost []int32
+
+	o RecoverOptions
+	// ask are the addresses to ask: the seeds, and those of voters that are not among them.
+	ask []string
+}
+
+// Inspect reads the directory of a voter and asks all seeds, and the other voters where they have
+// registered. It fails if the cluster is not lost as far as these show: another voter answers, or
+// the metadata were recovered before. It changes nothing. The error matches membership.ErrRefused
+// if the text has the cause and a remedy.
+func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
+	c, err := raftstore.Read(o.FS, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recovery{Term: c.Term, Last: c.Last, o: o, ask: slices.Clone(o.Conf.Seeds)}
+	nodes := map[uint64]int32{}
+	for _, kv := range c.Keys {
+		k, err := metadata.ParseKey(kv.Key)
+		switch {
+		case err != nil:
+		case k.Kind == metadata.KindCluster:
+			var record metadata.Cluster
+			record, err = metadata.DecodeCluster(kv)
+			r.Cluster = record.ID
+		case k.Kind == metadata.KindBroker:
+			var b metadata.Broker
+			b, err = metadata.DecodeBroker(kv)
+			for _, m := range append([]uint64{b.Member}, b.Former...) {
+				nodes[m] = b.ID
+			}
+			at, ok := b.Endpoint(o.Listener)
+			if ok && b.Member != c.Member && slices.Contains(c.Voters, b.Member) && !slices.Contains(r.ask, address(at.Host, at.Port)) {
+				r.ask = append(r.ask, address(at.Host, at.Port))
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range c.Voters {
+		if v == c.Member {
+			continue
+		}
+		node, known := nodes[v]
+		if !known {
+			node = -1
+		}
+		r.Lost = append(r.Lost, node)
+	}
+	slices.Sort(r.Lost)
+	r.Lost = slices.Compact(r.Lost) // two directories of one broker
+	switch {
+	case r.Cluster == "":
+		return nil, membership.Refused(o.Dir + " has no metadata of a cluster")
+	case !slices.Contains(c.Voters, c.Member):
+		return nil, membership.Refused(fmt.Sprintf("this broker has no vote; recover the cluster on one of the %d brokers that have one",
+			len(c.Voters)))
+	case len(r.Lost) == 0:
+		return nil, membership.Refused("this broker is the only voter and has lost nothing; start it")
+	}
+	if err := r.askOthers(ctx, &c); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// askOthers asks the other brokers whether one of them is another voter.
+func (r *Recovery) askOthers(ctx context.Context, c *raftstore.Content) error {
+	ctx, cancel := context.WithTimeout(ctx, askLost)
+	defer cancel()
+	b := newBook(r.ask, func() uint64 { return c.Member }, func(context.Context, uint16, []byte) ([]byte, error) {
+		return nil, membership.ErrNotLeader
+	})
+	links, err := link.New(link.Options{
+		Identity: func() link.Identity {
+			return link.Identity{
+				ClusterName: r.o.Conf.Name, Node: r.o.Node, Member: c.Member, BrokerEpoch: -1,
+				FeatureLevel: int16(metadata.MaxFeatureLevel), ClusterID: r.Cluster, Generation: c.Generation,
+			}
+		},
+		Secret: r.o.Secret, Log: r.o.Log, Handler: silent{}, Notify: func(e link.Event) { b.notify(e) },
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	b.start(links, "")
+	defer b.close()
+	for ctx.Err() == nil {
+		for _, a := range membership.Ask(ctx, b, r.ask) {
+			switch s := a.State; {
+			case a.Rejected != "":
+				return membership.Refused(a.Seed + ": " + a.Rejected)
+			case s != nil && s.Cluster == r.Cluster && slices.Contains(c.Voters, s.Self.ID):
+				return membership.Refused(fmt.Sprintf("the broker at %s, node %d, answers and has a vote, so the cluster may not be lost; "+
+					"start brokers until a majority of the voters runs, or stop that broker if its voters are lost, too", a.Seed, s.Self.Node))
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// Recover makes this broker the only voter, in another generation of the metadata.
+func (r *Recovery) Recover() error {
+	generation := metadata.NewID()
+	return raftstore.Recover(r.o.FS, r.o.Dir, generation, func(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error) {
+		return controller.Recovered(keys, revision, generation)
+	})
+}
+
+// silent implements link.Handler for a process that only asks.
+type silent struct{}
+
+// Message implements link.Handler.
+func (silent) Message(link.Hello, uint16, []byte) {}
+
+// Request implements link.Handler.
+func (silent) Request(context.Context, link.Hello, uint16, []byte) ([]byte, error) {
+	return nil, membership.ErrNotLeader
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// Times of the changes of members.
+const (
+	votersEvery = time.Second
+	changeTime  = 10 * time.Second
+)
+
+// keepVoters adapts the members of the metadata group to the registered brokers, while this node
+// leads it, until Close.
+func (c *Cluster) keepVoters(image func() *metadata.Image) {
+	tick := time.NewTicker(votersEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		role, _ := c.store.Leadership()
+		if role.Leader != c.self.ID || !role.Ready {
+			continue
+		}
+		if err := c.change(membership.NextChange(c.members(image()), len(c.o.Conf.Seeds))); err != nil {
+			c.o.Log.Debug("members of the metadata group not changed", zap.Error(err))
+		}
+	}
+}
+
+// members returns the members of the group, as this node knows them as the leader.
+func (c *Cluster) members(img *metadata.Image) (list []membership.GroupMember) {
+	registered, successor := map[uint64]bool{}, map[uint64]uint64{}
+	for _, b := range img.Brokers() {
+		registered[b.Member] = true
+		for _, m := range b.Former {
+			successor[m] = b.Member
+		}
+	}
+	for _, m := range c.store.Status().Members {
+		list = append(list, membership.GroupMember{
+			ID: m.Member, Voter: m.Voter, Active: m.Active, Silent: m.Silent,
+			Registered: registered[m.Member], Successor: successor[m.Member], WantsVote: c.serve.WantsVote(m.Member),
+		})
+	}
+	return list
+}
+
+// change makes a change of members. What the group refuses now is decided again later.
+func (c *Cluster) change(to membership.Change) error {
+	ctx, cancel := context.WithTimeout(c.ctx, changeTime)
+	defer cancel()
+	switch log := c.o.Log.Named("membership"); {
+	case len(to.Promote) > 0:
+		if err := c.store.Promote(ctx, to.Promote...); err != nil {
+			return err
+		}
+		log.Info("members of the metadata group vote now", zap.Uint64s("members", to.Promote))
+	case to.Replace.Learner != 0:
+		if err := c.store.Replace(ctx, to.Replace.Former, to.Replace.Learner); err != nil {
+			return err
+		}
+		log.Warn("a member of the metadata group has lost its directory, another one votes in its place",
+			zap.Uint64("former", to.Replace.Former), zap.Uint64("member", to.Replace.Learner))
+	case to.Remove != 0:
+		if err := c.store.Remove(ctx, to.Remove); err != nil {
+			return err
+		}
+		log.Info("a member of the metadata group that has no broker was removed", zap.Uint64("member", to.Remove))
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+)
+
+// watchEvery is the interval at which the state of the metadata group is read for findings.
+const watchEvery = time.Second
+
+// Watched is the state of the metadata group at a time. It is older than a few seconds only if the
+// metadata store does not respond, because its disk hangs.
+type Watched struct {
+	raftstore.Status
+	At time.Time
+	// Led is when this node last knew a leader; a node that never knew one knows since when it
+	// waits.
+	Led time.Time
+}
+
+// Watched returns the state of the metadata group without waiting for the store. Its Leader is the
+// present one: a broker that has waited for one serves clients at once when there is one.
+func (c *Cluster) Watched() Watched {
+	w := *c.watched.Load()
+	role, _ := c.store.Leadership()
+	return w.with(role.Leader, time.Now())
+}
+
+// with returns w with the leader that a node knows at a time.
+func (w Watched) with(leader uint64, now time.Time) Watched {
+	if leader != 0 || w.Leader != 0 {
+		w.Led = now
+	}
+	w.Leader = leader
+	return w
+}
+
+// watch keeps Watched until Close. It also reads the state at each change of the leader: one that
+// is elected and lost again within watchEvery was known.
+func (c *Cluster) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		role, moved := c.store.Leadership()
+		w := c.watched.Load().with(role.Leader, time.Now())
+		w.Status, w.At = c.store.Status(), time.Now()
+		w.Leader = role.Leader // that to which Led belongs
+		c.watched.Store(&w)
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-moved:
+		case <-tick.C:
+		}
+	}
+}
+
+// Unreachable describes the voters to which this node has no connection, and counts those whose
+// member no registered broker has.
+func (c *Cluster) Unreachable(img *metadata.Image, members []raftstore.MemberStatus) (names []string, orphans int) {
+	for _, m := range members {
+		if !m.Voter {
+			continue
+		}
+		name := fmt.Sprintf("a member without a broker, %016x", m.Member)
+		known := false
+		for _, b := range img.Brokers() {
+			if b.Member != m.Member {
+				continue
+			}
+			known, name = true, fmt.Sprintf("broker %d", b.ID)
+			if at, ok := b.Endpoint(c.o.Listener); ok {
+				name += " (" + address(at.Host, at.Port) + ")"
+			}
+		}
+		if !known {
+			orphans++
+		}
+		if m.Member != c.self.ID && !c.book.connected(m.Member) {
+			names = append(names, name)
+		}
+	}
+	return names, orphans
+}
+
+// connected reports whether there is a connection to a member.
+func (b *book) connected(member uint64) bool {
+	p := b.of(member)
+	return p != nil && p.Stats().Connected
+}

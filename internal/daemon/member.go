@@ -1,0 +1,375 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// clusterDir is the directory of a cluster's metadata, below the data directory.
+const clusterDir = "cluster"
+
+// dirFormat is the format of log directories that this version writes, as registrations show it.
+const dirFormat = 1
+
+// member is what only a broker of a cluster has.
+type member struct {
+	*cluster.Cluster
+	incarnation [16]byte
+	starting    *broker.Starting // until this broker serves clients
+	shown       func() error     // ends what showCluster has started
+	streams     *streams
+	following   atomic.Bool // the applier has started
+}
+
+// openMember opens the metadata directory of a cluster and waits until this node is a member and
+// has metadata. Other brokers can connect before that; clients cannot.
+func (b *Broker) openMember(ctx context.Context, r *components) error {
+	if err := b.lockData(); err != nil {
+		return err
+	}
+	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
+	dir := path.Join(b.cfg.DataDir, clusterDir)
+	owners, err := readOwners(b.fs, places(&r.conf))
+	if err != nil {
+		return &ExitError{ExitData, err}
+	}
+	logs := owners.cluster
+	origin, err := b.origin(ctx, r, logs)
+	if err != nil {
+		return err
+	}
+	if err := vfs.MakeDir(b.fs, dir); err != nil {
+		return fail(err)
+	}
+	endpoints, err := b.endpoints()
+	if err != nil {
+		return err
+	}
+	secret, err := readSecret(r.conf.Cluster.SecretFile)
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Open(cluster.Options{
+		FS: b.fs, Dial: b.net.DialContext, Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
+		InternalReplicas: min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
+		Listener:         interListener(b.cfg, &r.conf), Secret: secret, Logs: func() string { return logs }, Origin: origin,
+		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	b.stack.pushDisk("metadata", c.Close)
+	if origin == nil && c.ID() == "" {
+		if err := b.requireOwner(owners); err != nil {
+			return err
+		}
+	}
+	r.member = &member{Cluster: c, incarnation: metadata.NewID()}
+	r.store = c.Store()
+	b.health.Add(func(f *checks.Facts) {
+		f.Metadata = checks.Metadata{Dir: dir, Failed: observe.Reason(c.Store().Failed())}
+	})
+	if err := b.openServer(r, c.Accept()); err != nil {
+		return err
+	}
+	server := r.server.Load()
+	b.stack.push("connections of brokers", func(context.Context) error { return server.Close() })
+	if err := b.serve(server, r, func(name string) bool { return name == interListener(b.cfg, &r.conf) }); err != nil {
+		return err
+	}
+	if err := c.Enter(ctx); err != nil {
+		return refusedMember(err)
+	}
+	b.dropCopies(&r.conf, c.ID())
+	if logs != "" && logs != c.ID() {
+		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
+			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}
+	}
+	r.newController(b.configs)
+	err = c.Control(r.settings.MinISR, func(img *metadata.Image, t *metadata.Topic) bool {
+		return r.settings.Of(img, t).Conf.UncleanElection
+	})
+	if err != nil {
+		return err
+	}
+	return b.showCluster(ctx, r)
+}
+
+// showCluster describes the cluster to clients as soon as this node's metadata are as new as its
+// start, which may be long before its logs are recovered.
+func (b *Broker) showCluster(ctx context.Context, r *components) error {
+	images := metadata.NewApplier(b.log.Named("metadata"))
+	handlers, err := broker.New(broker.Options{
+		Self:        -1, // it has no replicas yet; the others' view of this broker is the right one
+		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
+		Metadata: images, Controller: r.control, Cluster: r.member.Operator(), Settings: r.settings, Configs: b.configs,
+		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		if r.member.Current(ctx) == nil && images.Start(ctx, r.store) == nil {
+			r.member.starting.Show(handlers)
+		}
+	})
+	r.member.shown = sync.OnceValue(func() error {
+		cancel()
+		shown.Wait()
+		images.Stop()
+		err := handlers.Close(context.Background()) // it has no background work
+		images, handlers = nil, nil                 // their memory is not needed any more
+		return err
+	})
+	b.stack.push("description of the cluster", func(context.Context) error { return r.member.shown() })
+	return nil
+}
+
+// waits shows what this broker waits for as a member of its cluster. Before the broker serves
+// clients, that is the phase of its start.
+func (b *Broker) waits(what string) {
+	if was := b.waitsFor.Swap(&what); was != nil && *was == what {
+		return
+	}
+	b.log.Info("waiting", zap.String("for", what))
+	if !b.serving.Load() {
+		b.health.Enter(what)
+	}
+}
+
+// waiting reports whether the start waits for other brokers.
+func (b *Broker) waiting() bool {
+	what := b.waitsFor.Load()
+	return what != nil && *what == b.health.Phase()
+}
+
+func refusedMember(err error) error {
+	if errors.Is(err, membership.ErrRefused) {
+		return &ExitError{ExitUsage, err}
+	}
+	return err
+}
+
+// endpoints returns the addresses that this broker registers: what its listeners advertise, or else
+// what they are bound to.
+func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
+	var list []metadata.Endpoint
+	for i, l := range b.cfg.Listeners {
+		at := l.Advertise
+		if at == "" {
+			host, _, err := net.SplitHostPort(l.Listen)
+			if err != nil {
+				return nil, err
+			}
+			_, port, err := net.SplitHostPort(b.bound.clients[i][0].Addr().String()) // the actual one if it was 0
+			if err != nil {
+				return nil, err
+			}
+			at = net.JoinHostPort(host, port)
+		}
+		host, port, err := net.SplitHostPort(at)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("advertise %s: the port is not a number up to 65535", at)
+		}
+		list = append(list, metadata.Endpoint{Listener: l.Name, Host: host, Port: int32(n)})
+	}
+	return list, nil
+}
+
+// register makes this process the broker, once its logs are recovered.
+func (b *Broker) register(ctx context.Context, r *components) error {
+	o := cluster.RegisterOptions{Incarnation: r.member.incarnation, Report: r.report, LogEnd: r.logEnd}
+	for _, d := range r.storage.Dirs() {
+		o.Dirs = append(o.Dirs, controller.RegisterDir{
+			ID: d.ID(), Format: dirFormat, Found: d.FoundSequence(), Sequence: d.CheckpointSequence(),
+		})
+		if d.Lossy() {
+			for _, id := range d.LossyLogs() {
+				o.Lossy = append(o.Lossy, partitionOf(id))
+			}
+		}
+	}
+	for _, l := range r.damaged() {
+		o.Damaged = append(o.Damaged, l.TopicPartition)
+	}
+	b.waits("registering with the controller")
+	epoch, err := r.member.Register(ctx, o)
+	if err != nil {
+		return refusedMember(err)
+	}
+	if err := r.store.WaitFor(ctx, epoch); err != nil {
+		return err
+	}
+	owner, err := r.member.owner()
+	if err != nil {
+		return err
+	}
+	for _, d := range r.storage.Dirs() {
+		if err := d.Registered(owner); err != nil {
+			b.log.Warn("log directory does not remember its registration; the next start reports the same losses again",
+				zap.String("dir", d.Path()), zap.Error(err))
+		}
+	}
+	return nil
+}
+
+// replicas adds to the options of the replica manager what a cluster needs.
+func (m *member) replicas(o *replica.Options, c *controller.Controller, conf *configdef.Replica) {
+	o.LagTime, o.StallTime = conf.Lag, conf.Stall
+	o.Incarnation, o.Cluster, o.Lease, o.Resigner = m.incarnation, c.As(m.incarnation), m.Lease, m.Cluster
+}
+
+// owner returns what log directories remember of their registration.
+func (m *member) owner() (o checkpoint.Owner, err error) {
+	if o.Cluster, err = metadata.ParseID(m.ID()); err != nil {
+		return o, fmt.Errorf("the id of the cluster: %w", err)
+	}
+	o.Generation = m.Store().Generation()
+	return o, nil
+}
+
+func partitionOf(id storage.ID) metadata.TopicPartition {
+	return metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
+}
+
+// report returns what a heartbeat says of this broker.
+func (r *components) report() membership.Report {
+	var out membership.Report
+	if r.member.following.Load() {
+		out.Applied = r.applier.Image().Version()
+	}
+	for _, d := range r.storage.Dirs() {
+		if d.Err() != nil {
+			out.FailedDirs = append(out.FailedDirs, d.ID())
+		}
+	}
+	reportDamage(&out, r.damaged())
+	return out
+}
+
+// logEnd returns how far a log goes, unless its records can't be read or added to.
+func (r *components) logEnd(tp metadata.TopicPartition) (epoch int32, end int64, ok bool) {
+	l := r.storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
+	if l == nil || l.Dir().Err() != nil || l.Damaged() != nil {
+		return 0, 0, false
+	}
+	epoch, end = l.LastEpoch()
+	return epoch, end, true
+}
+
+// reportDamage adds the damaged logs to a report. If they are too many for one, the directories
+// that have the most count as failed: the controller would refuse the heartbeat, and fence a broker
+// whose other logs are intact.
+func reportDamage(out *membership.Report, damaged []damagedLog) {
+	byDir := map[[16]byte]int{}
+	for _, l := range damaged {
+		byDir[l.dir]++
+	}
+	for left := len(damaged); left > controller.MaxReportedDamaged; {
+		most := damaged[0].dir
+		for _, l := range damaged { // of equal ones always the same: heartbeats must not differ
+			if byDir[l.dir] > byDir[most] {
+				most = l.dir
+			}
+		}
+		left -= byDir[most]
+		delete(byDir, most)
+		if !slices.Contains(out.FailedDirs, most) {
+			out.FailedDirs = append(out.FailedDirs, most)
+		}
+	}
+	for _, l := range damaged {
+		if byDir[l.dir] > 0 {
+			out.Damaged = append(out.Damaged, l.TopicPartition)
+		}
+	}
+}
+
+// damagedLog is a log that can't be read as it was written.
+type damagedLog struct {
+	metadata.TopicPartition
+	dir [16]byte
+}
+
+// damaged returns the logs that can't be read as they were written.
+func (r *components) damaged() (list []damagedLog) {
+	for _, l := range r.storage.Damaged() {
+		list = append(list, damagedLog{partitionOf(l.ID()), l.Dir().ID()})
+	}
+	return list
+}
+
+// awaitActive waits until the controller counts this broker as active.
+func (b *Broker) awaitActive(ctx context.Context, r *components) error {
+	b.waits("waiting for the controller to activate this broker")
+	return r.member.Agent().AwaitActive(ctx)
+}
+
+// leave moves leaderships away before the broker stops: those of partitions as far as its
+// configuration says, and then that of the metadata, which moved the others.
+func (b *Broker) leave() {
+	r := b.components
+	if r == nil || r.member == nil {
+		return
+	}
+	if r.member.Agent() != nil && b.serving.Load() && r.conf.Cluster.Drain {
+		b.drain(r)
+	}
+	r.member.HandOver(context.Background())
+}
+
+// drain moves the leaderships of partitions away.
+func (b *Broker) drain(r *components) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.conf.Cluster.DrainTime)
+	defer cancel()
+	// With nothing to hand over, the others only learn of the stop a moment later if the controller
+	// is not reached.
+	begun, patience := time.Now(), r.conf.Cluster.Heartbeat
+	if shares(r.applier.Image(), r.conf.NodeID) {
+		patience = r.conf.Cluster.Session
+	}
+	if err := r.member.Agent().Drain(ctx, patience); err != nil {
+		b.log.Warn("stopping before all leaderships have moved", zap.Error(err), zap.Duration("waited", time.Since(begun)))
+	}
+}
+
+// shares reports whether a broker is in an ISR with others.
+func shares(img *metadata.Image, broker int32) bool {
+	for t := range img.Topics() {
+		for _, p := range t.Partitions.All() {
+			if len(p.ISR) > 1 && slices.Contains(p.ISR, broker) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// memberConfig returns the configuration of a member of a cluster whose others do not answer.
+func memberConfig(t *testing.T, set ...string) *config.Config {
+	t.Helper()
+	cfg, err := Load(config.Input{
+		Set: append(set, "cluster.name=test", "node.id=1", "cluster.seeds=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
+		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdvertise: "127.0.0.1:1",
+			config.KeyAdminListen: "off"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// A broker without a cluster whose metadata is not there does not become a member of one: its logs
+// would belong to no topic. It starts if they are put back, whatever it tried before.
+func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
+	mem := vfs.Memory()
+	single := func() *Broker {
+		b, _ := startHere(t, mem)
+		return b
+	}
+	b := single()
+	fill(t, b, "t", 1, 3)
+	if err := errors.Join(b.Close(), mem.Rename("/data/metadata", "/data/moved")); err != nil {
+		t.Fatal(err)
+	}
+	cfg := memberConfig(t)
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		b, err := Start(ctx, Options{
+			Config: cfg, FS: mem, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+		})
+		cancel()
+		if err == nil {
+			t.Fatal("it has joined", b.Close())
+		}
+		if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "/data/logs") ||
+			!strings.Contains(err.Error(), "/data/metadata") {
+			t.Fatal(err)
+		}
+	}
+	if err := mem.Rename("/data/moved", "/data/metadata"); err != nil {
+		t.Fatal(err)
+	}
+	single()
+}
+
+// The connection limit holds while a member of a cluster starts, which may take long: connections
+// must not take the files that the recovery of the logs needs.
+func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {
+	cfg := memberConfig(t, "max.connections=2")
+	begun, ended := make(chan *Broker, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := Start(ctx, Options{
+			Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+			begun: func(b *Broker) { begun <- b },
+		})
+		ended <- err
+	}()
+	b := <-begun
+	var last net.Conn
+	for range 3 {
+		c, err := net.Dial("tcp", b.Addrs()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		last = c
+	}
+	versions := []byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff} // ApiVersions, answered at once
+	if _, err := last.Write(versions); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := last.Read(make([]byte, 1)); err == nil {
+		t.Errorf("the third connection is served: %d bytes", n)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+
+	unlimited := &components{}
+	unlimited.conf.MaxConnections = math.MaxInt32
+	disk := &Broker{fs: vfs.OS()}
+	if n := disk.maxConnections(unlimited); n <= 0 || n > vfs.Descriptors()/2 {
+		t.Errorf("%d connections of %d files before the logs are open", n, vfs.Descriptors())
+	}
+}

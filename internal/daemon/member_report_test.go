@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/membership"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// The controller refuses a heartbeat that reports too many logs. A broker with more damaged logs
+// must not be fenced for that.
+func TestAReportOfManyDamagedLogs(t *testing.T) {
+	few, many, failed := [16]byte{1}, [16]byte{2}, [16]byte{3}
+	var damaged []damagedLog
+	add := func(dir [16]byte, n int) {
+		for range n {
+			damaged = append(damaged, damagedLog{metadata.TopicPartition{Partition: int32(len(damaged))}, dir})
+		}
+	}
+	add(few, 10)
+	add(many, controller.MaxReportedDamaged-10)
+	out := membership.Report{FailedDirs: [][16]byte{failed}}
+	reportDamage(&out, damaged)
+	if len(out.Damaged) != controller.MaxReportedDamaged || len(out.FailedDirs) != 1 {
+		t.Errorf("as many as allowed: %d logs and %d directories", len(out.Damaged), len(out.FailedDirs))
+	}
+	add(many, 1)
+	out = membership.Report{FailedDirs: [][16]byte{failed}}
+	reportDamage(&out, damaged)
+	if len(out.Damaged) != 10 || !slices.Equal(out.FailedDirs, [][16]byte{failed, many}) {
+		t.Errorf("one more: %d logs and %v", len(out.Damaged), out.FailedDirs)
+	}
+}

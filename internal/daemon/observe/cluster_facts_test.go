@@ -1,0 +1,205 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// world is the metadata of a cluster of three brokers and a topic with one partition.
+type world struct {
+	t       *testing.T
+	store   *filestore.Store
+	applier *metadata.Applier
+	facts   *ClusterFacts
+	orphans int
+}
+
+var (
+	topicA = [16]byte{0xa0, 15: 1}
+	dirs   = map[int32][16]byte{1: {1}, 2: {2}, 3: {3}}
+)
+
+func newWorld(t *testing.T) *world {
+	store, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	w := &world{t: t, store: store, applier: metadata.NewApplier(zap.NewNop())}
+	w.facts = &ClusterFacts{Image: w.applier.Image,
+		MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 2 },
+		Member: func(_ *metadata.Image, c *checks.Cluster) { c.Quorum.Orphans = w.orphans }}
+	w.applier.Subscribe("facts", w.facts.Follow)
+	if err := w.applier.Start(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.applier.Stop)
+	for id, dir := range dirs {
+		w.put(metadata.KV{Key: metadata.BrokerKey(id), Value: metadata.Broker{Dirs: []metadata.BrokerDir{{ID: dir}}}.Encode()})
+		w.state(id, metadata.BrokerState{Liveness: metadata.Active})
+		placed := new(metadata.Placement).With(map[int32][16]byte{0: dir})
+		w.put(metadata.KV{Key: metadata.PlacementKey(id, topicA), Value: placed.Encode()})
+	}
+	w.put(metadata.KV{Key: metadata.NameKey("a"), Value: metadata.Name{Topic: "a", ID: topicA}.Encode()},
+		metadata.KV{Key: metadata.TopicKey(topicA), Value: metadata.TopicRecord{Name: "a", Partitions: 1}.Encode()},
+		metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: metadata.Partition{Leader: 1, Replicas: all(), ISR: all()}.Encode()})
+	return w
+}
+
+func all() []int32 { return []int32{1, 2, 3} }
+
+func (w *world) put(kvs ...metadata.KV) {
+	w.t.Helper()
+	rev, err := w.store.Txn(w.t.Context(), metadata.Txn{Put: kvs})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.applier.WaitFor(w.t.Context(), rev); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) state(broker int32, s metadata.BrokerState) {
+	w.t.Helper()
+	w.put(metadata.KV{Key: metadata.LivenessKey(broker), Value: s.Encode()})
+}
+
+func (w *world) partition(p metadata.Partition) {
+	w.t.Helper()
+	p.Replicas = all()
+	w.put(metadata.KV{Key: metadata.PartitionKey(topicA, 0), Value: p.Encode()})
+}
+
+func (w *world) at(now time.Time) *checks.Cluster {
+	f := checks.Facts{Now: now}
+	w.facts.Source(&f)
+	return f.Cluster
+}
+
+// A replica that is not in sync counts for its broker, and its partition as refusing acks=all if
+// too few others are in sync. One that a reassignment adds is not missing.
+func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
+	w := newWorld(t)
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}})
+	missing := checks.Partitions{Count: 1, Names: []string{"a-0"}}
+	want := []checks.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active"}, {ID: 3, State: "active", Behind: missing, Limit: 1}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers); diff != "" {
+		t.Errorf("one is missing (-want +got):\n%s", diff)
+	}
+	w.state(3, metadata.BrokerState{})
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1}, ELR: []int32{2}})
+	want = []checks.Broker{{ID: 1, State: "active"}, {ID: 2, State: "active", Behind: missing, Refusing: missing},
+		{ID: 3, State: "fenced", Behind: missing, Refusing: missing}}
+	if diff := cmp.Diff(want, w.at(time.Now()).Brokers); diff != "" {
+		t.Errorf("two are missing (-want +got):\n%s", diff)
+	}
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: []int32{3}})
+	if x := w.at(time.Now()).Brokers[2]; x.Behind.Count != 0 {
+		t.Errorf("a replica that is added is missing: %+v", x)
+	}
+}
+
+// What a partition without a leader waits for depends on who has its records, and where.
+func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	down := metadata.BrokerState{}
+	for _, x := range []struct {
+		name  string
+		p     metadata.Partition
+		state map[int32]metadata.BrokerState
+		want  checks.Waiting
+		on    []int32
+	}{
+		{"ISR away", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: down}, checks.ForBrokers, []int32{2}},
+		{"ELR away, too", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down, 3: down},
+			checks.ForBrokers, []int32{2, 3}},
+		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
+			checks.Elected, []int32{2, 3}},
+		{"its directory failed", metadata.Partition{ISR: []int32{2}},
+			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active, FailedDirs: [][16]byte{dirs[2]}}},
+			checks.ForDirectory, []int32{2}},
+		{"its log is damaged", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
+			Damaged: []metadata.TopicPartition{{Topic: topicA}}}}, checks.ForDirectory, []int32{2}},
+		{"last away", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: dirs[3]}}, map[int32]metadata.BrokerState{3: down},
+			checks.ForBrokers, []int32{3}},
+		{"last is back without its directory", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: [16]byte{9}}}, nil,
+			checks.ForDirectory, []int32{3}},
+		{"lossy", metadata.Partition{Last: metadata.LastReplica{Broker: 3, Dir: dirs[3], Lossy: true}},
+			map[int32]metadata.BrokerState{1: down}, checks.Lossy, []int32{1}},
+	} {
+		for id := range dirs {
+			s := metadata.BrokerState{Liveness: metadata.Active}
+			if other, ok := x.state[id]; ok {
+				s = other
+			}
+			w.state(id, s)
+		}
+		x.p.Leader = -1
+		w.partition(x.p)
+		now := time.Now()
+		got := w.at(now).Leaderless
+		if x.want == checks.Elected {
+			if len(got) > 0 {
+				t.Errorf("%s: an election is reported at once: %+v", x.name, got)
+			}
+			got = w.at(now.Add(time.Minute)).Leaderless
+		}
+		want := []checks.Leaderless{{Partitions: checks.Partitions{Count: 1, Names: []string{"a-0"}}, Why: x.want, Brokers: x.on}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", x.name, diff)
+		}
+	}
+}
+
+// An unclean election remains a finding for a day, whatever leader follows.
+func TestUncleanElectionsAreRemembered(t *testing.T) {
+	w := newWorld(t)
+	if n := w.at(time.Now()).Unclean.Count; n != 0 {
+		t.Errorf("%d unclean elections of a new topic", n)
+	}
+	w.partition(metadata.Partition{Leader: 2, LeaderEpoch: 5, Unclean: 5, ISR: []int32{2}})
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 6, Unclean: 5, ISR: []int32{1, 2}})
+	if x := w.at(time.Now()).Unclean; x.Count != 1 || x.Names[0] != "a-0" {
+		t.Errorf("found %+v", x)
+	}
+	again := &ClusterFacts{}
+	for epoch, want := range map[int32]int{5: 1, 6: 0} { // a broker that starts sees the present leader's election only
+		p := metadata.Partition{Leader: 2, LeaderEpoch: epoch, Unclean: 5, ISR: []int32{2}}
+		w.partition(p)
+		again.unclean = nil
+		first := &metadata.Delta{Created: []*metadata.Topic{w.applier.Image().TopicByID(topicA)}}
+		if err := again.Follow(t.Context(), nil, nil, first); err != nil {
+			t.Fatal(err)
+		}
+		if len(again.unclean) != want {
+			t.Errorf("epoch %d: a new process finds %v", epoch, again.unclean)
+		}
+	}
+	if x := w.at(time.Now().Add(25 * time.Hour)).Unclean; x.Count != 0 {
+		t.Errorf("a day later: %+v", x)
+	}
+}
+
+// A voter without a broker counts from the time at which it was first seen.
+func TestSinceWhenAVoterHasNoBroker(t *testing.T) {
+	w := newWorld(t)
+	begin := time.Now()
+	w.at(begin)
+	w.orphans = 1
+	w.at(begin.Add(time.Minute))
+	if got := w.at(begin.Add(2 * time.Minute)).Quorum.Orphaned; got != time.Minute {
+		t.Errorf("orphaned for %v, want a minute", got)
+	}
+	w.orphans = 0
+	if got := w.at(begin.Add(3 * time.Minute)).Quorum.Orphaned; got != 0 {
+		t.Errorf("orphaned for %v although its broker is back", got)
+	}
+}

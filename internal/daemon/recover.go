@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/daemon/cluster"
+	"github.com/chronik-io/chronik/internal/membership"
+)
+
+// recoverCommand makes the last voter of a cluster that is left its only one.
+func (c *commandLine) recoverCommand() *cobra.Command {
+	var lost string
+	cmd := &cobra.Command{
+		Use: "recover", Short: "Recover the metadata of a cluster that has lost most of its voters", Args: noArgs,
+		Long: "recover is for a cluster whose metadata have no leader, because the metadata directories of most voters are lost for good.\n" +
+			"Run it with the configuration of a broker that has one, while that broker is stopped. It makes this broker the only voter.\n" +
+			"The last changes of topics and configs may be lost, and partitions with several replicas have no leader until all brokers\n" +
+			"are back and an operator elects one: see docs/cluster.md. It asks all seeds and voters first, and refuses if another voter\n" +
+			"answers. Without --lost it changes nothing.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.recover(cmd.Context(), lost) },
+	}
+	cmd.Flags().StringVar(&lost, "lost", "", "the node ids of the voters whose metadata directories are lost for good, for example 2,3")
+	return cmd
+}
+
+func (c *commandLine) recover(ctx context.Context, lost string) error {
+	cfg, err := Load(c.input())
+	if err != nil {
+		return &configError{err}
+	}
+	log, _, err := newLogger(c.Err, cfg.LogFormat, "error")
+	if err != nil {
+		return &configError{err}
+	}
+	conf, err := registry(cfg.Durability).ResolveBroker(static(cfg))
+	if err != nil {
+		return &ExitError{ExitUsage, err}
+	}
+	if conf.Cluster.Name == "" {
+		return &ExitError{ExitUsage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover")}
+	}
+	secret, err := readSecret(conf.Cluster.SecretFile)
+	if err != nil {
+		return err
+	}
+	fsys, dir := c.fileSystem(), path.Join(cfg.DataDir, clusterDir)
+	lock, err := fsys.Lock(path.Join(cfg.DataDir, lockName), holder())
+	if err != nil {
+		return dataError(cfg.DataDir, err)
+	}
+	defer lock.Close()
+	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
+		FS: fsys, Dir: dir, Conf: conf.Cluster, Node: conf.NodeID, Listener: interListener(cfg, &conf), Secret: secret, Log: log,
+	})
+	switch {
+	case errors.Is(err, membership.ErrRefused):
+		return &ExitError{ExitData, err}
+	case err != nil:
+		return dataError(cfg.DataDir, err)
+	}
+	var nodes []string
+	for _, n := range r.Lost {
+		nodes = append(nodes, strconv.Itoa(int(n)))
+	}
+	list := strings.Join(nodes, ",")
+	given := strings.Split(strings.ReplaceAll(lost, " ", ""), ",")
+	slices.Sort(given)
+	if slices.Sort(nodes); !slices.Equal(given, nodes) {
+		return &ExitError{ExitUsage, fmt.Errorf("the metadata of cluster %s in %s end at entry %d of term %d, and the other voters are "+
+			"the brokers %s, which do not answer; if their metadata directories are lost for good, repeat the command with --lost %s (docs/cluster.md)",
+			r.Cluster, dir, r.Last, r.Term, list, list)}
+	}
+	if err := r.Recover(); err != nil {
+		return dataError(cfg.DataDir, err)
+	}
+	_, err = fmt.Fprintf(c.Out, "broker %d is the only voter of cluster %s now\n"+
+		"1. start this broker\n"+
+		"2. empty the metadata directory, %s in data.dir, of every other broker, keep its log directories, and start it\n"+
+		"3. when all brokers are active, elect leaders: kafka-leader-election.sh --election-type unclean --all-topic-partitions\n",
+		conf.NodeID, r.Cluster, clusterDir)
+	return err
+}

@@ -1,0 +1,273 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
+)
+
+// Thresholds of the checks of a cluster.
+const (
+	noLeaderAfter = 3 * time.Second  // an election takes 1 to 2 s
+	hangingAfter  = 5 * time.Second  // longer than a sync on a busy disk
+	orphanAfter   = 15 * time.Second // a wiped broker's vote moves after about 10 s
+	mostSkew      = 2 * time.Second
+)
+
+// clusterPage has the runbook of each finding about a cluster.
+const clusterPage = "docs/cluster.md, Findings"
+
+// clusterChecks returns the checks of a member of a cluster. They find nothing on a broker without
+// one.
+func clusterChecks() []Check {
+	member := func(run func(*Cluster, *notes)) func(*Facts, *notes) {
+		return func(f *Facts, n *notes) {
+			if f.Cluster != nil && f.Serving {
+				run(f.Cluster, n)
+			}
+		}
+	}
+	return []Check{
+		{Name: health.CheckMembership, run: member(checkMembership),
+			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
+		{Name: "quorum", run: member(checkQuorum),
+			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
+		{Name: "leaderless", run: member(checkLeaderless),
+			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
+		{Name: "brokers", run: member(checkBrokers),
+			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
+		{Name: "stopped_replica", run: member(checkStopped),
+			Doc: "In a cluster: replicas of this broker that cannot follow their leaders without discarding committed records."},
+		{Name: "unclean", Loud: true, run: member(checkUnclean),
+			Doc: "In a cluster: partitions whose leader was elected although it may lack acknowledged records."},
+		{Name: "skew", run: member(checkSkew),
+			Doc: "In a cluster: clocks and software versions that differ from the metadata leader's. Retention by time uses the clock."},
+	}
+}
+
+func checkMembership(c *Cluster, n *notes) {
+	n.see("state " + c.State)
+	x := health.Finding{
+		Severity: health.Bad, Subject: "this broker", NotReady: true,
+		Works: "what it answers with acks=all is on all replicas in sync; it refuses acks=1 and group requests",
+	}
+	switch {
+	case c.Lease && c.State != "fenced":
+		return
+	case c.Quorum.NoLeader >= noLeaderAfter:
+		x.Problem = "the controller does not confirm its heartbeats, because the cluster has no metadata leader"
+		x.Remedy = "follow the finding about the metadata quorum (" + clusterPage + ")"
+	case c.State == "fenced":
+		x.Problem = "the controller has fenced it: other brokers lead its partitions, and it has left the in-sync replicas"
+		x.Works = ""
+		x.Remedy = "it registers again automatically; if it stays fenced, its log names the reason for which the controller refuses it (" +
+			clusterPage + ")"
+	default:
+		x.Problem = "the controller does not confirm its heartbeats, so other brokers take over its partitions"
+		x.Remedy = "check the network between it and " + leaderText(c) + ", in both directions, and the load of both machines (" +
+			clusterPage + ")"
+	}
+	n.addFinding(x)
+}
+
+func leaderText(c *Cluster) string {
+	if c.Quorum.Leader < 0 {
+		return "the metadata leader"
+	}
+	return fmt.Sprintf("the metadata leader, broker %d", c.Quorum.Leader)
+}
+
+func checkQuorum(c *Cluster, n *notes) {
+	q := &c.Quorum
+	if q.Voters > 0 {
+		n.see(fmt.Sprintf("%s, metadata leader %d", text.Count(q.Voters, "voter"), q.Leader))
+	}
+	if q.Hanging >= hangingAfter {
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata of this broker",
+			Problem: "its metadata store does not respond: a write or an fdatasync in the metadata directory hangs",
+			Works:   "the other brokers continue if a majority of the voters responds",
+			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk of the data directory; if it does not recover, " +
+				"replace it and restart the broker with an empty data directory (" + clusterPage + ")"})
+		return
+	}
+	if q.Voters == 0 {
+		return // the cluster is being formed
+	}
+	if q.NoLeader >= noLeaderAfter {
+		problem := "the cluster has no metadata leader: no election, topic or config can change"
+		if len(q.Unreachable) > 0 {
+			problem += fmt.Sprintf("; of %s, these cannot be reached from this broker: %s", text.Count(q.Voters, "voter"),
+				listed(q.Unreachable, len(q.Unreachable)))
+		}
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem,
+			Works:  "partitions whose leader and enough replicas are alive can be written with acks=all and read",
+			Remedy: fmt.Sprintf("start brokers until %d of %d voters reach each other (%s)", q.Voters/2+1, q.Voters, clusterPage)})
+		return
+	}
+	switch {
+	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",
+				text.Count(q.Orphans, "voter"), q.Voters),
+			Works:  "the metadata can be changed",
+			Remedy: "do not stop another broker now; start the broker whose directory was lost, with its node.id and an empty data directory: it takes the vote over (" + clusterPage + ")"})
+	case q.Voters < c.Seeds:
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
+				failures(q.Voters)),
+			Works:  "the metadata can be changed",
+			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
+	case q.Voters%2 == 0:
+		n.add(health.Warn, "metadata quorum",
+			fmt.Sprintf("the number of voters is even: %d survive the failure of %s, not more than %d do", q.Voters, failures(q.Voters),
+				q.Voters-1),
+			"name 1, 3 or 5 brokers in cluster.seeds of all brokers ("+clusterPage+")")
+	case q.Voters == 1:
+		n.add(health.Note, "metadata quorum", "this cluster has one voter: if it loses its data directory, the metadata are lost",
+			"name 3 or 5 brokers in cluster.seeds if the cluster has that many ("+clusterPage+")")
+	}
+}
+
+// failures returns how many of a number of voters may fail.
+func failures(voters int) string {
+	if n := (voters - 1) / 2; n > 0 {
+		return fmt.Sprintf("%d", n)
+	}
+	return "none"
+}
+
+func checkLeaderless(c *Cluster, n *notes) {
+	for _, l := range c.Leaderless {
+		on := brokersText(l.Brokers)
+		x := health.Finding{Severity: health.Bad, Subject: "partitions without a leader",
+			Problem: partitionsText(&l.Partitions) + " cannot be written or read: ", Works: "the other partitions can be written and read"}
+		unclean := "; if they are lost for good, `kafka-leader-election.sh --election-type unclean` makes another replica the leader and " +
+			"loses the records that only they have (" + clusterPage + ")"
+		switch l.Why {
+		case ForBrokers:
+			x.Subject += ", on " + on
+			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
+			x.Remedy = "start " + on + " with the data directories that they had" + unclean
+		case ForDirectory:
+			x.Subject += ", on " + on
+			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
+			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean
+		case Lossy:
+			x.Problem += "their last replica in sync lost records in a power failure, as their durability profile permits"
+			x.Remedy = "start the other brokers that have replicas of them: the controller elects the replica with the most records (" + clusterPage + ")"
+		case Elected:
+			x.Problem += "the controller is electing leaders"
+			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"
+		}
+		n.addFinding(x)
+	}
+}
+
+func checkBrokers(c *Cluster, n *notes) {
+	n.see(text.Count(len(c.Brokers), "registered broker"))
+	for i := range c.Brokers {
+		b := &c.Brokers[i]
+		x := health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("broker %d", b.ID)}
+		switch b.State {
+		case "fenced":
+			x.Problem = "it is fenced: it sends no heartbeats"
+			x.Remedy = fmt.Sprintf("start it, or check the network between it and %s, in both directions; if it will not return, "+
+				"move its replicas to other brokers and run `kafka-cluster.sh unregister --id %d` (%s)", leaderText(c), b.ID, clusterPage)
+		case "starting":
+			x.Severity, x.Problem = health.Note, "it is starting"
+			x.Remedy = "wait: /readyz of its admin port shows the progress"
+		case "draining", "drained":
+			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
+			x.Remedy = "wait until it has returned before you stop another broker"
+		default:
+			if b.Behind.Count == 0 {
+				continue
+			}
+			x.Problem = "it is active and copies what its replicas lack"
+			x.Remedy = "wait, and do not stop another broker now; if the number does not fall, the log of this broker and those of the " +
+				"leaders name the reason (" + clusterPage + ")"
+		}
+		if b.Behind.Count > 0 {
+			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.Behind))
+			x.Works = "the other replicas have all acknowledged records"
+			if b.Limit > 0 {
+				x.Works += fmt.Sprintf("; if one more fails, acks=all is refused in %s", text.Count(b.Limit, "partition"))
+			}
+			x.Severity = health.Warn
+		}
+		if b.Refusing.Count > 0 {
+			x.Severity = health.Bad
+			x.Problem += fmt.Sprintf("; acks=all is refused in %s, which have fewer replicas in sync than min.insync.replicas",
+				partitionsText(&b.Refusing))
+			x.Works = "these partitions can be read"
+		}
+		n.addFinding(x)
+	}
+}
+
+func checkStopped(c *Cluster, n *notes) {
+	for _, s := range c.Stopped {
+		problem := "following the leader would discard committed records"
+		if s.Ahead {
+			problem = "they have records of a later leader epoch than the leader"
+		}
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("replicas of this broker that broker %d leads", s.Leader),
+			Problem: partitionsText(&s.Partitions) + ": not copied, because " + problem,
+			Works:   "the leader and the other replicas serve these partitions",
+			Remedy: "a data directory may be an older copy: compare `chronikctl log dump` of the log on this broker and on the leader; if the " +
+				"leader's log is the right one, stop this broker, remove the partition's directory and start it: it copies the log again (" +
+				clusterPage + ")"})
+	}
+}
+
+func checkUnclean(c *Cluster, n *notes) {
+	if c.Unclean.Count == 0 {
+		return
+	}
+	n.addFinding(health.Finding{Severity: health.Warn, Subject: "unclean elections",
+		Problem: partitionsText(&c.Unclean) + ": a leader of the last 24 hours may lack acknowledged records",
+		Works:   "these partitions can be written and read",
+		Remedy: "compare the records with their source, and produce again what is missing; the log of the controller at the time of the election has the " +
+			"replicas and their log ends (" + clusterPage + ")"})
+}
+
+func checkSkew(c *Cluster, n *notes) {
+	if c.Version != "" && c.Version != c.Own {
+		n.add(health.Note, "version", fmt.Sprintf("this broker runs %s, and %s, runs %s", c.Own, leaderText(c), c.Version),
+			"upgrade the other brokers, one at a time ("+clusterPage+")")
+	}
+	if c.Skew.Abs() < mostSkew {
+		return
+	}
+	direction := "behind"
+	if c.Skew < 0 {
+		direction = "ahead of"
+	}
+	n.addFinding(health.Finding{Severity: health.Warn, Subject: "clock",
+		Problem: fmt.Sprintf("it is %v %s that of %s: retention by time and tombstones of compacted topics end at different times on the brokers",
+			c.Skew.Abs().Round(time.Second), direction, leaderText(c)),
+		Works:  "elections, leases and acknowledgements do not use the clock",
+		Remedy: "synchronize the clocks of all brokers with NTP: `chronyc tracking` or `timedatectl` shows their state (" + clusterPage + ")"})
+}
+
+func partitionsText(p *Partitions) string {
+	return text.Count(p.Count, "partition") + " (" + listed(p.Names, p.Count) + ")"
+}
+
+func brokersText(ids []int32) string {
+	ids = slices.Sorted(slices.Values(ids))
+	if len(ids) == 1 {
+		return "broker " + text.Numbers(ids)
+	}
+	return "brokers " + text.Numbers(ids)
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "it is"
+	}
+	return "they are"
+}

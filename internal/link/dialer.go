@@ -1,0 +1,88 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Dialer keeps one connection of a lane to a target until it is closed.
+type Dialer struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Follow keeps a connection of the lane of data to the target: it dials, calls run with each
+// connection, and dials again after run has returned. run should return soon after the connection
+// has ended. Dials are at least RedialFirst apart, more if connections end soon. At most one Dialer
+// for a leader may be open: of two, each would end the other's connection.
+func (l *Links) Follow(t Target, run func(*Conn)) *Dialer { return l.dial(t, Data, run) }
+
+func (l *Links) dial(t Target, lane Lane, run func(*Conn)) *Dialer {
+	ctx, cancel := context.WithCancel(l.ctx)
+	var number uint32
+	if lane == Meta {
+		number = l.dialers.Add(1)
+	}
+	d := &Dialer{cancel: cancel, done: make(chan struct{})}
+	if !l.spawn(func() { l.redial(ctx, t, lane, number, run); close(d.done) }) {
+		cancel()
+		close(d.done)
+	}
+	return d
+}
+
+// Close ends the connection and waits until run has returned.
+func (d *Dialer) Close() {
+	d.cancel()
+	<-d.done
+}
+
+// redial dials until ctx ends.
+func (l *Links) redial(ctx context.Context, t Target, lane Lane, number uint32, run func(*Conn)) {
+	pause := l.opts.RedialFirst
+	for ctx.Err() == nil {
+		began := time.Now()
+		l.connect(ctx, t, lane, number, run)
+		if time.Since(began) >= l.opts.RedialLast+l.opts.Handshake { // longer than a failed attempt: it was connected
+			pause = l.opts.RedialFirst
+		}
+		wait := time.NewTimer(pause - rand.N(pause/4+1)) //nolint:gosec // pauses need not be unpredictable
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+		pause = min(2*pause, l.opts.RedialLast)
+	}
+}
+
+// connect dials once, and runs the connection until it ends.
+func (l *Links) connect(ctx context.Context, t Target, lane Lane, number uint32, run func(*Conn)) {
+	dialing, cancel := context.WithTimeout(ctx, l.opts.Handshake)
+	nc, err := l.opts.Dial(dialing, t.Address)
+	cancel()
+	if err != nil {
+		kind := Unreachable
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			kind = Refused
+		}
+		l.opts.Notify(Event{Kind: kind, Lane: lane, Dialed: true, Target: t, Err: err})
+		return
+	}
+	c := newConn(nc, true, &l.opts)
+	stop := context.AfterFunc(ctx, c.Close)
+	defer stop()
+	if err := l.bounded(c, func() error { return l.negotiate(c, t, lane, number) }); err != nil {
+		_ = c.fail(err)
+		l.logRefusal("broker refused a connection, or was refused", zap.String("address", t.Address), zap.Stringer("lane", lane),
+			zap.Error(err))
+		l.opts.Notify(Event{Kind: Rejected, Lane: lane, Dialed: true, Target: t, Peer: c.peer, Err: err})
+		return
+	}
+	l.use(c, t, func() { run(c) })
+}

@@ -1,0 +1,115 @@
+package link
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/link/frame"
+)
+
+// Lane is what a connection carries.
+type Lane uint8
+
+// The lanes; the package comment describes them.
+const (
+	Meta Lane = 1 + iota
+	Data
+)
+
+// String returns the lane's name in messages.
+func (l Lane) String() string {
+	switch l {
+	case Meta:
+		return "meta"
+	case Data:
+		return "data"
+	}
+	return fmt.Sprintf("lane %d", uint8(l))
+}
+
+// Identity is who a broker is.
+type Identity struct {
+	ClusterName string
+	ClusterID   string   // empty before the cluster exists
+	Generation  [16]byte // of the cluster's metadata; counts only with a ClusterID
+	Node        int32
+	Member      uint64 // of the metadata directory
+	BrokerEpoch int64  // of the registration; -1 before it
+	// FeatureLevel is the highest that the broker supports.
+	FeatureLevel int16
+}
+
+// Hello is what an end of a connection states about itself.
+type Hello struct {
+	Identity
+	Lane Lane
+	// Process is a random number of the process. Dialer is the number of the Peer in it that dials,
+	// 0 on the lane of data. Attempt counts the dials of the process, so that of two connections of
+	// a Dialer the newer one is known.
+	Process, Attempt       uint64
+	Dialer                 uint32
+	MinVersion, MaxVersion uint8 // of frames
+	Secured                bool  // it has a secret, and wants proof that the other end has it
+
+	nonce [nonceSize]byte
+}
+
+const (
+	helloVersion = 1
+	nonceSize    = 32
+	helloFixed   = 1 + 1 + 1 + 2 + 2 + 4 + 8 + 8 + 8 + 8 + 4 + 16 + nonceSize
+	// maxName bounds the cluster's name and its id, in bytes.
+	maxName = 249
+)
+
+// appendTo appends the hello to dst.
+func (h *Hello) appendTo(dst []byte) []byte {
+	dst = append(dst, helloVersion, byte(h.Lane), 0, h.MinVersion, h.MaxVersion)
+	if h.Secured {
+		dst[len(dst)-3] = 1
+	}
+	dst = binary.BigEndian.AppendUint16(dst, uint16(h.FeatureLevel))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(h.Node))
+	dst = binary.BigEndian.AppendUint64(dst, h.Member)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.BrokerEpoch))
+	dst = binary.BigEndian.AppendUint64(dst, h.Process)
+	dst = binary.BigEndian.AppendUint64(dst, h.Attempt)
+	dst = binary.BigEndian.AppendUint32(dst, h.Dialer)
+	dst = append(dst, h.Generation[:]...)
+	dst = append(dst, h.nonce[:]...)
+	dst = append(append(dst, byte(len(h.ClusterName))), h.ClusterName...)
+	return append(append(dst, byte(len(h.ClusterID))), h.ClusterID...)
+}
+
+// parseHello reads a hello and returns the bytes after it. The error wraps frame.ErrMalformed.
+func parseHello(p []byte) (h Hello, rest []byte, err error) {
+	if len(p) < helloFixed || p[0] != helloVersion || p[2] > 1 {
+		return h, nil, fmt.Errorf("%w: hello of %d bytes", frame.ErrMalformed, len(p))
+	}
+	h.Lane, h.Secured, h.MinVersion, h.MaxVersion = Lane(p[1]), p[2] == 1, p[3], p[4]
+	h.FeatureLevel = int16(binary.BigEndian.Uint16(p[5:]))
+	h.Node = int32(binary.BigEndian.Uint32(p[7:]))
+	h.Member = binary.BigEndian.Uint64(p[11:])
+	h.BrokerEpoch = int64(binary.BigEndian.Uint64(p[19:]))
+	h.Process = binary.BigEndian.Uint64(p[27:])
+	h.Attempt = binary.BigEndian.Uint64(p[35:])
+	h.Dialer = binary.BigEndian.Uint32(p[43:])
+	copy(h.Generation[:], p[47:])
+	copy(h.nonce[:], p[63:])
+	var ok bool
+	if h.ClusterName, rest, ok = cutName(p[helloFixed:]); ok {
+		h.ClusterID, rest, ok = cutName(rest)
+	}
+	if !ok {
+		return h, nil, fmt.Errorf("%w: hello with a name of more than %d bytes, or one that is cut", frame.ErrMalformed, maxName)
+	}
+	return h, rest, nil
+}
+
+func cutName(p []byte) (name string, rest []byte, ok bool) {
+	if len(p) == 0 || p[0] > maxName || len(p) < 1+int(p[0]) {
+		return "", nil, false
+	}
+	n := 1 + int(p[0])
+	return string(p[1:n]), p[n:], true
+}

@@ -1,0 +1,311 @@
+package link
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bufpool"
+	"go.uber.org/zap"
+)
+
+// Options configures Links. Identity and Dial are required; Handler and Data are for the lanes that
+// the broker serves.
+type Options struct {
+	// Identity returns who the broker is now. It is called for every handshake.
+	Identity func() Identity
+	// Secret is the content of cluster.secret.file; empty if there is none.
+	Secret []byte
+	// Dial opens a connection to an address, with TLS and SASL if the listener wants them.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Admit decides, before the handshake, whether the principal of an accepted connection may be
+	// a broker. Default: any may.
+	Admit func(nc net.Conn, principal string) error
+	// Check decides, in the handshake, whether a peer is admitted: a member that was removed is
+	// not, nor one whose FeatureLevel is too low. Default: any is.
+	Check func(Hello) error
+	// Handler serves the requests and messages of other brokers. With nil the lane is refused.
+	Handler Handler
+	// Data serves an accepted connection of the lane of data until it ends, on a goroutine of
+	// its own. The connection is closed when it returns. With nil the lane is refused.
+	Data func(*Conn)
+	// Notify is called for each Event. It must not block. Default: none.
+	Notify func(Event)
+	// Log receives a line for each refusal and each end of a connection. Default: none.
+	Log *zap.Logger
+	// Pool provides the memory of payloads. Default: a pool of its own.
+	Pool *bufpool.Pool
+
+	// Ping is after how long without a frame a ping is sent; Silence is after how long without a
+	// byte from the peer a connection ends. Defaults 500 ms and 2 s.
+	Ping, Silence time.Duration
+	// Handshake bounds the handshake, and separately the dial before it. Default 2 s.
+	Handshake time.Duration
+	// RedialFirst and RedialLast bound the pause between two dials, which doubles; up to a quarter
+	// of it is taken off at random. Defaults 20 ms and 1 s.
+	RedialFirst, RedialLast time.Duration
+	// Accepted bounds the accepted connections, handshakes included. Default 256.
+	Accepted int
+	// InboundBytes bounds the requests of all peers that are arriving or being handled, in bytes.
+	// Default 128 MiB.
+	InboundBytes int64
+}
+
+// EventKind is what happened to a connection.
+type EventKind uint8
+
+// The events of a connection.
+const (
+	// Connected: the handshake is complete.
+	Connected EventKind = 1 + iota
+	// Broken: a connection that was Connected has ended; Err is the reason.
+	Broken
+	// Refused: nothing listens at the target's address (ECONNREFUSED): its process is gone.
+	Refused
+	// Unreachable: a dial failed in another way.
+	Unreachable
+	// Rejected: a handshake failed; Err is a *Mismatch if one of the ends refused.
+	Rejected
+)
+
+// Event reports a change to the daemon and the controller.
+type Event struct {
+	Kind   EventKind
+	Lane   Lane
+	Dialed bool
+	// Target is what was dialed, if Dialed.
+	Target Target
+	// Peer is the other end, for Connected and Broken. For Rejected it is what answered instead of
+	// the Target, if that has proved who it is.
+	Peer Hello
+	Err  error
+}
+
+// Target is a broker to dial.
+type Target struct {
+	Address string
+	// Node and Member are what the peer must state. Node -1 and Member 0 accept any: the address
+	// comes from cluster.seeds.
+	Node   int32
+	Member uint64
+}
+
+// check refuses another broker than the one that was meant.
+func (t Target) check(peer *Hello) *Mismatch {
+	if (t.Node < 0 || t.Node == peer.Node) && (t.Member == 0 || t.Member == peer.Member) {
+		return nil
+	}
+	remedy := "check the advertised addresses of both nodes"
+	if t.Node == peer.Node {
+		remedy = fmt.Sprintf("if node %d was started with an empty data directory, wait until it has registered; "+
+			"otherwise another broker uses its node.id and address", t.Node)
+	}
+	return &Mismatch{Reason: WrongNode, Cause: fmt.Sprintf("node %d, member %016x answers at %s instead of node %d, member %016x",
+		peer.Node, peer.Member, t.Address, t.Node, t.Member), Remedy: remedy}
+}
+
+// Links owns all connections of a broker to other brokers.
+type Links struct {
+	opts     Options
+	process  uint64
+	attempts atomic.Uint64
+	dialers  atomic.Uint32
+	inbound  *bufpool.Budget
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // of everything that Accept, Peer and Follow started
+
+	mu       sync.Mutex
+	stopped  bool
+	accepted int
+	serving  map[peerLane]*serving // accepted connections after their handshake
+	refusals int                   // logged since refusedAt
+	refused  time.Time
+}
+
+// New returns Links without connections.
+func New(opts Options) (*Links, error) {
+	if opts.Identity == nil || opts.Dial == nil {
+		return nil, errors.New("link: an identity and a dialer are needed")
+	}
+	if n := len(opts.Secret); n > 0 && n < MinSecret {
+		return nil, fmt.Errorf("link: the cluster's secret has %d bytes, at least %d are needed; write 32 random ones to the file",
+			n, MinSecret)
+	}
+	if opts.Log == nil {
+		opts.Log = zap.NewNop()
+	}
+	if opts.Pool == nil {
+		opts.Pool = new(bufpool.Pool)
+	}
+	if opts.Notify == nil {
+		opts.Notify = func(Event) {}
+	}
+	orDefault(&opts.Ping, 500*time.Millisecond)
+	orDefault(&opts.Silence, 2*time.Second)
+	orDefault(&opts.Handshake, 2*time.Second)
+	orDefault(&opts.RedialFirst, 20*time.Millisecond)
+	orDefault(&opts.RedialLast, time.Second)
+	orDefault(&opts.Accepted, 256)
+	orDefault(&opts.InboundBytes, 128<<20)
+	l := &Links{opts: opts, inbound: bufpool.NewBudget(opts.InboundBytes), serving: make(map[peerLane]*serving)}
+	var p [8]byte
+	_, _ = rand.Read(p[:]) // it never fails
+	l.process = binary.BigEndian.Uint64(p[:])
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l, nil
+}
+
+func orDefault[T int | int64 | time.Duration](v *T, to T) {
+	if *v <= 0 {
+		*v = to
+	}
+}
+
+// Close ends all connections and waits for their goroutines, and for the handlers that run on them.
+func (l *Links) Close() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.cancel()
+	l.wg.Wait()
+}
+
+// spawn runs fn on a goroutine that Close waits for; it returns false after Close.
+func (l *Links) spawn(fn func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped {
+		return false
+	}
+	l.wg.Go(fn)
+	return true
+}
+
+// Accept serves a connection whose client sent a request of API key 20480, with this body. It
+// returns at once and owns nc from then on.
+func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
+	l.mu.Lock()
+	full := l.accepted >= l.opts.Accepted
+	if !full {
+		l.accepted++
+	}
+	l.mu.Unlock()
+	if full || !l.spawn(func() { l.serve(nc, principal, hello) }) {
+		// The reason is sent without waiting: no goroutine is free for this connection.
+		_ = nc.Close()
+		l.logRefusal("connection of a broker refused", zap.Stringer("peer", nc.RemoteAddr()), zap.Bool("too many", full))
+		if !full {
+			l.leave()
+		}
+	}
+}
+
+func (l *Links) leave() {
+	l.mu.Lock()
+	l.accepted--
+	l.mu.Unlock()
+}
+
+// serve runs an accepted connection until it ends.
+func (l *Links) serve(nc net.Conn, principal string, hello []byte) {
+	defer l.leave()
+	c := newConn(nc, false, &l.opts)
+	var s *serving
+	err := l.bounded(c, func() error {
+		if l.opts.Admit != nil {
+			if err := l.opts.Admit(nc, principal); err != nil {
+				_ = nc.SetWriteDeadline(time.Now().Add(l.opts.Handshake)) // fails on a closed connection only
+				m := refusal(err)
+				return errors.Join(m, c.refuse(m))
+			}
+		}
+		return l.answer(c, hello, func(peer *Hello) (m *Mismatch) {
+			s, m = l.claim(c, peer)
+			return m
+		})
+	})
+	if s != nil {
+		defer l.drop(s)
+	}
+	if err == nil {
+		err = l.await(s)
+	}
+	if err != nil {
+		_ = c.fail(err)
+		l.logRefusal("connection of a broker refused", zap.Stringer("peer", nc.RemoteAddr()), zap.Error(err))
+		l.opts.Notify(Event{Kind: Rejected, Err: err})
+		return
+	}
+	l.use(c, Target{}, func() {
+		if c.lane == Meta {
+			l.serveMeta(c)
+		} else {
+			l.opts.Data(c)
+		}
+	})
+}
+
+// bounded runs a handshake, which ends with Options.Handshake or with Close.
+func (l *Links) bounded(c *Conn, shake func() error) error {
+	ctx, cancel := context.WithTimeoutCause(l.ctx, l.opts.Handshake, fmt.Errorf("no handshake within %v", l.opts.Handshake))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = c.fail(context.Cause(ctx)) })
+	err := shake()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// use runs what a connection is for, with its sender, and ends it when run returns.
+func (l *Links) use(c *Conn, t Target, run func()) {
+	stop := context.AfterFunc(l.ctx, c.Close)
+	defer stop()
+	var sender sync.WaitGroup
+	sender.Go(c.sender.run)
+	l.opts.Notify(Event{Kind: Connected, Lane: c.lane, Dialed: c.dialed, Target: t, Peer: c.peer})
+	run()
+	c.Close()
+	sender.Wait()
+	l.opts.Log.Info("connection to a broker ended", zap.Int32("node", c.peer.Node), zap.Stringer("lane", c.lane),
+		zap.Bool("dialed", c.dialed), zap.Error(c.Err()))
+	l.opts.Notify(Event{Kind: Broken, Lane: c.lane, Dialed: c.dialed, Target: t, Peer: c.peer, Err: c.Err()})
+}
+
+// maxRefusals bounds the lines about refused connections, for each minute: anyone who can dial
+// causes them.
+const maxRefusals = 20
+
+func (l *Links) logRefusal(msg string, fields ...zap.Field) {
+	now := time.Now()
+	l.mu.Lock()
+	if now.Sub(l.refused) > time.Minute {
+		l.refused, l.refusals = now, 0
+	}
+	l.refusals++
+	quiet := l.refusals > maxRefusals
+	l.mu.Unlock()
+	if !quiet {
+		l.opts.Log.Warn(msg, fields...)
+	}
+}
+
+// Stats describes Links at one moment.
+type Stats struct {
+	Accepted int                 // connections of other brokers, handshakes included
+	Inbound  bufpool.BudgetStats // of Options.InboundBytes
+}
+
+// Stats returns the present state.
+func (l *Links) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{Accepted: l.accepted, Inbound: l.inbound.Stats()}
+}

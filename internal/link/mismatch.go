@@ -1,0 +1,129 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Reason is why two brokers do not connect.
+type Reason uint8
+
+// The reasons for a refusal.
+const (
+	// WrongCluster: the names or the ids of the clusters differ.
+	WrongCluster Reason = 1 + iota
+	// WrongGeneration: the metadata of one end were recovered; see raftstore.Recover.
+	WrongGeneration
+	// WrongNode: another node than the expected one answered, or one node id has two owners.
+	WrongNode
+	// Itself: the broker dialed itself.
+	Itself
+	// WrongSecret: the ends have different secrets, or only one of them has a secret.
+	WrongSecret
+	// WrongVersion: there is no version of frames, or no lane, that both ends know.
+	WrongVersion
+	// Superseded: the peer has a newer connection from this broker.
+	Superseded
+	// NotAdmitted: the peer's own rules refuse this broker, for example because it was removed.
+	NotAdmitted
+	// Overloaded: the peer has too many connections of brokers.
+	Overloaded
+	lastReason = Overloaded
+)
+
+// Mismatch is the error of a handshake that one of the ends refused. Cause names both values, and
+// Remedy what to change.
+type Mismatch struct {
+	Reason        Reason
+	Cause, Remedy string
+	ByPeer        bool // the other end refused: in Cause, "here" is the other end
+}
+
+// Error returns cause and remedy.
+func (m *Mismatch) Error() string {
+	text := m.Cause
+	if m.ByPeer {
+		text = "refused by the peer: " + text
+	}
+	if m.Remedy != "" {
+		text += "; " + m.Remedy
+	}
+	return text
+}
+
+// encode and decodeMismatch are the payload of a NO frame: reason u8, cause, a zero byte, remedy.
+func (m *Mismatch) encode() []byte {
+	const most = 1 << 10
+	clean := func(s string) string { return strings.ReplaceAll(s[:min(len(s), most)], "\x00", " ") }
+	p := append([]byte{byte(m.Reason)}, clean(m.Cause)...)
+	return append(append(p, 0), clean(m.Remedy)...)
+}
+
+func decodeMismatch(p []byte) *Mismatch {
+	m := &Mismatch{Reason: NotAdmitted, ByPeer: true}
+	if len(p) == 0 {
+		return m
+	}
+	if r := Reason(p[0]); r >= WrongCluster && r <= lastReason {
+		m.Reason = r
+	}
+	m.Cause, m.Remedy, _ = strings.Cut(strings.ToValidUTF8(string(p[1:]), "?"), "\x00")
+	return m
+}
+
+// compare checks that two ends belong together. It is the same rule at both ends.
+func compare(here, peer *Hello) *Mismatch {
+	differ := func(reason Reason, what string, a, b any, remedy string) *Mismatch {
+		return &Mismatch{Reason: reason, Cause: fmt.Sprintf("%s is %v here and %v at the peer", what, a, b), Remedy: remedy}
+	}
+	bothKnow := here.ClusterID != "" && peer.ClusterID != ""
+	switch {
+	case here.ClusterName != peer.ClusterName:
+		return differ(WrongCluster, "cluster.name", quoted(here.ClusterName), quoted(peer.ClusterName),
+			"check cluster.seeds, or set the same cluster.name at all nodes")
+	case here.Member == peer.Member && here.Node == peer.Node:
+		return &Mismatch{Reason: Itself, Cause: fmt.Sprintf("node %d dialed itself", here.Node),
+			Remedy: "check the addresses in cluster.seeds, and that two nodes do not run on copies of one data directory"}
+	case here.Node == peer.Node:
+		return &Mismatch{Reason: WrongNode, Cause: fmt.Sprintf("node.id %d is used by two nodes, members %016x and %016x",
+			here.Node, here.Member, peer.Member), Remedy: "set another node.id at one of them"}
+	case here.Member == peer.Member:
+		return &Mismatch{Reason: WrongNode, Cause: fmt.Sprintf("nodes %d and %d have the same member id %016x",
+			here.Node, peer.Node, here.Member),
+			Remedy: "one metadata directory is a copy of the other; empty it, and the node joins as a new member"}
+	case bothKnow && here.ClusterID != peer.ClusterID:
+		return differ(WrongCluster, "the cluster id", here.ClusterID, peer.ClusterID,
+			"one of the nodes belongs to another cluster of the same name; start it with an empty data directory to move it")
+	case bothKnow && here.Generation != peer.Generation:
+		return differ(WrongGeneration, "the generation of the metadata", fmt.Sprintf("%x", here.Generation),
+			fmt.Sprintf("%x", peer.Generation), "the metadata were recovered on one end: stop the other broker, empty its metadata directory, cluster in data.dir, and start it")
+	case here.Lane != peer.Lane || here.Lane != Meta && here.Lane != Data:
+		return differ(WrongVersion, "the lane", here.Lane, peer.Lane, "run the same release at all nodes")
+	case min(here.MaxVersion, peer.MaxVersion) < max(here.MinVersion, peer.MinVersion):
+		return differ(WrongVersion, "the range of frame versions", versions(here), versions(peer),
+			"the releases are too far apart; upgrade one step at a time")
+	case here.Secured != peer.Secured:
+		return differ(WrongSecret, "cluster.secret.file", set(here.Secured), set(peer.Secured), "set it at all nodes, or at none")
+	}
+	return nil
+}
+
+func quoted(s string) string { return fmt.Sprintf("%q", s) }
+
+func versions(h *Hello) string { return fmt.Sprintf("%d to %d", h.MinVersion, h.MaxVersion) }
+
+func set(yes bool) string {
+	if yes {
+		return "set"
+	}
+	return "not set"
+}
+
+// refusal returns err as a Mismatch, for a peer that must know the reason.
+func refusal(err error) *Mismatch {
+	if m := (*Mismatch)(nil); errors.As(err, &m) {
+		return m
+	}
+	return &Mismatch{Reason: NotAdmitted, Cause: err.Error()}
+}

@@ -1,0 +1,424 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// retryEvery is the pause between two registrations that failed.
+const retryEvery = 200 * time.Millisecond
+
+// impatient is the most time between two heartbeats of a broker that waits to become active, or to
+// be drained.
+const impatient = 50 * time.Millisecond
+
+// maxInFlight bounds the heartbeats that wait for an answer.
+const maxInFlight = 8
+
+// exact is the most time between a heartbeat and its answer for which the leader's clock in the
+// answer is compared with this broker's.
+const exact = 500 * time.Millisecond
+
+// Report is what a broker tells the controller of itself with each heartbeat.
+type Report struct {
+	Applied    int64 // the version of its Image
+	FailedDirs [][16]byte
+	Damaged    []metadata.TopicPartition
+}
+
+// AgentOptions configure an Agent.
+type AgentOptions struct {
+	// Request is what the broker registers. Seen is filled in from Registered.
+	Request controller.RegisterRequest
+	// Registered returns the revision and the incarnation of the broker's registration that this
+	// node's metadata show; revision 0 means none.
+	Registered func(ctx context.Context) (revision int64, incarnation [16]byte, err error)
+	// Leader returns the metadata leader, 0 if none is known, and a channel that is closed when
+	// that changes.
+	Leader func() (member uint64, moved <-chan struct{})
+	// Seek asks the seeds for the leader if this node hears none. If they know none either, it
+	// returns 0 and what they answered.
+	Seek func(ctx context.Context) (leader uint64, why string)
+	// Call sends a request to a member, which may be this node.
+	Call func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
+	// Report is called for each heartbeat. It must not block.
+	Report func() Report
+	// Join is sent before each registration: the leader may not know the address of this member, or
+	// not even the member.
+	Join func() JoinRequest
+	// Voter reports whether this node is a seed.
+	Voter func() bool
+	// Interval is that of heartbeats, Timeout that of the session.
+	Interval, Timeout time.Duration
+	// Progress is called with what the broker waits for.
+	Progress func(string)
+	// Fail is called once if the broker cannot stay a member.
+	Fail func(error)
+	Log  *zap.Logger
+}
+
+// Agent registers a broker process and sends its heartbeats. Register must succeed before Run. Its
+// other methods are safe for concurrent use.
+type Agent struct {
+	o AgentOptions
+
+	began time.Time
+	lease atomic.Int64 // end of the lease, as nanoseconds after began; 0 for none
+
+	mu       sync.Mutex
+	session  *Session
+	epoch    int64
+	state    metadata.Liveness
+	moved    chan struct{} // closed and replaced when state or the lease's existence changes
+	drain    bool
+	doubted  uint64 // heartbeats up to this sequence grant no lease
+	inFlight int
+	heard    time.Time // when the last answer arrived
+	refused  string    // the refusal that was logged last
+	leader   Leader
+	beat     chan struct{} // capacity 1: send a heartbeat now
+	stale    chan struct{} // capacity 1: register again
+}
+
+// NewAgent returns an agent that does nothing yet.
+func NewAgent(o AgentOptions) *Agent {
+	return &Agent{
+		o: o, began: time.Now(), session: NewSession(), moved: make(chan struct{}),
+		beat: make(chan struct{}, 1), stale: make(chan struct{}, 1),
+	}
+}
+
+// Register registers the process with the controller, and asks again until that succeeds. The error
+// matches ErrRefused, or is that of ctx.
+func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
+	var last int64 // the newest registration of another process that made ours stale
+	overtaken := 0
+	for {
+		revision, incarnation, err := a.o.Registered(ctx)
+		if err != nil {
+			return 0, err
+		}
+		epoch, err = a.register(ctx, revision)
+		if err == nil {
+			a.begin(epoch)
+			return epoch, nil
+		}
+		f := failure(err)
+		if f.refusedAs(controller.StaleBrokerEpoch) && revision > last && incarnation != a.o.Request.Incarnation {
+			if last = revision; overtaken > 1 {
+				return 0, a.twice()
+			}
+			overtaken++
+		}
+		if f.final() {
+			return 0, Refused(f.Text)
+		}
+		a.o.Progress(fmt.Sprintf("waiting for the registration of broker %d: %v", a.o.Request.Broker, err))
+		if err := sleep(ctx, retryEvery); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (a *Agent) register(ctx context.Context, seen int64) (epoch int64, err error) {
+	leader, _ := a.o.Leader()
+	if leader == 0 {
+		var why string
+		if leader, why = a.o.Seek(ctx); leader == 0 {
+			return 0, fmt.Errorf("%w: %s", errNoLeader, why)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	if _, err := a.o.Call(ctx, leader, MethodJoin, encode(a.o.Join())); err != nil {
+		return 0, err
+	}
+	q := a.o.Request
+	q.Seen = seen
+	p, err := a.o.Call(ctx, leader, MethodRegister, packRegister(&q))
+	if err != nil {
+		return 0, err
+	}
+	r, err := decode[registered](p)
+	return r.Epoch, err
+}
+
+func (a *Agent) twice() error {
+	return Refused(fmt.Sprintf("another process registers with node.id=%d again and again; give each broker another node.id, "+
+		"and do not start copies of a machine", a.o.Request.Broker))
+}
+
+// begin begins a session under a broker epoch.
+func (a *Agent) begin(epoch int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.epoch = epoch
+	a.session.Begin()
+	a.lease.Store(0)
+	a.o.Log.Info("registered with the controller", zap.Int32("node", a.o.Request.Broker), zap.Int64("epoch", epoch))
+}
+
+// Run sends heartbeats until ctx ends. If the controller no longer accepts them, the process
+// registers again.
+func (a *Agent) Run(ctx context.Context) {
+	var sends sync.WaitGroup
+	defer sends.Wait()
+	again := 0 // registrations since another process had this node.id
+	for {
+		_, moved := a.o.Leader()
+		a.send(ctx, &sends)
+		tick := time.NewTimer(a.pause())
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.stale:
+			_, incarnation, err := a.o.Registered(ctx)
+			if err == nil && incarnation != a.o.Request.Incarnation {
+				again++
+			}
+			if again > 1 {
+				a.o.Fail(a.twice())
+				return
+			}
+			a.o.Log.Warn("the controller does not know this process, registering again")
+			if _, err := a.Register(ctx); err != nil {
+				if ctx.Err() == nil {
+					a.o.Fail(err)
+				}
+				return
+			}
+		case <-moved: // the new controller should hear this broker soon
+		case <-a.beat:
+		case <-tick.C:
+		}
+		tick.Stop()
+	}
+}
+
+// pause returns the time until the next heartbeat. It is short while the broker waits for the
+// controller.
+func (a *Agent) pause() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != metadata.Active || a.drain || a.doubted > 0 {
+		return min(a.o.Interval, impatient)
+	}
+	return a.o.Interval
+}
+
+// send starts one heartbeat.
+func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
+	leader, _ := a.o.Leader()
+	report := a.o.Report()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if leader == 0 || a.inFlight >= maxInFlight {
+		return
+	}
+	a.inFlight++
+	q := &a.o.Request
+	h := controller.Heartbeat{
+		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: report.Applied, Ready: true, Drain: a.drain,
+		FailedDirs: report.FailedDirs, Damaged: report.Damaged,
+	}
+	h.Sequence, h.Answered = a.session.Send(time.Now())
+	sends.Go(func() {
+		within, cancel := context.WithTimeout(ctx, a.o.Timeout)
+		defer cancel()
+		sent := time.Now()
+		p, err := a.o.Call(within, leader, MethodHeartbeat, packHeartbeat(&h, a.o.Voter()))
+		var answer controller.HeartbeatAnswer
+		if err == nil {
+			var of leaderInfo
+			answer, of, err = unpackAnswer(p)
+			a.compare(of, sent)
+		}
+		a.answered(&h, answer, err)
+	})
+}
+
+// answered takes the answer to a heartbeat.
+func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAnswer, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inFlight--
+	switch {
+	case h.Epoch != a.epoch:
+	case err == nil:
+		a.heard, a.refused = time.Now(), ""
+		first := a.session.Lease().IsZero()
+		a.session.Answered(answer.Sequence, answer.Proven, answer.Lease)
+		if end := a.session.Lease(); !end.IsZero() && h.Sequence > a.doubted {
+			a.doubted = 0
+			a.lease.Store(int64(end.Sub(a.began)))
+		}
+		if answer.Liveness != a.state || first != a.session.Lease().IsZero() {
+			a.state = answer.Liveness
+			close(a.moved)
+			a.moved = make(chan struct{})
+		}
+		if answer.Proven == 0 { // a new session; the next heartbeat proves that answers arrive
+			signal(a.beat)
+		}
+	case failure(err).refusedAs(controller.StaleBrokerEpoch):
+		signal(a.stale)
+	case failure(err).final(): // it stays refused, and this broker will be fenced
+		if text := err.Error(); text != a.refused {
+			a.refused = text
+			a.o.Log.Warn("the controller refuses the heartbeats of this broker", zap.Error(err))
+		}
+	default:
+		a.o.Log.Debug("heartbeat not answered", zap.Error(err))
+	}
+}
+
+// compare notes what an answer says of the metadata leader. Its clock was read between sent and
+// now; an answer that took long says too little about it.
+func (a *Agent) compare(of leaderInfo, sent time.Time) {
+	took := time.Since(sent)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leader.Version = of.Version
+	if of.Wall > 0 && took < exact {
+		a.leader.Ahead = time.UnixMicro(of.Wall).Sub(sent.Add(took / 2).Round(0))
+	}
+}
+
+// Leader is what a broker knows of the metadata leader that answers its heartbeats.
+type Leader struct {
+	Version string        // empty before the first answer
+	Ahead   time.Duration // by how much its clock is ahead of this broker's
+}
+
+// State returns this broker's state in the last answer, and what that says of the metadata leader.
+// ok is false before the first answer.
+func (a *Agent) State() (state metadata.Liveness, of Leader, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state, a.leader, !a.heard.IsZero()
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Epoch returns the broker epoch, 0 before the registration.
+func (a *Agent) Epoch() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.epoch
+}
+
+// Lease reports whether the broker may assume that the controller has not fenced it. It takes no
+// lock.
+func (a *Agent) Lease() bool { return a.LeaseLeft() > 0 }
+
+// LeaseLeft returns for how long the broker may assume that; 0 or less means that it may not.
+func (a *Agent) LeaseLeft() time.Duration {
+	return time.Duration(a.lease.Load()) - time.Since(a.began)
+}
+
+// Doubt ends the lease until a heartbeat that is sent from now on has been answered. It is called
+// when this process has closed a connection with the controller, which may fence it early for that.
+func (a *Agent) Doubt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.doubted = a.session.Newest()
+	a.lease.Store(0)
+	signal(a.beat)
+}
+
+// Resign asks the controller to end leaderships of this broker in the given leader epochs. It
+// returns the metadata revision that shows the result.
+func (a *Agent) Resign(ctx context.Context, brokerEpoch int64, partitions map[metadata.TopicPartition]int32) (revision int64, err error) {
+	leader, _ := a.o.Leader()
+	if leader == 0 {
+		return 0, errNoLeader
+	}
+	p, err := a.o.Call(ctx, leader, MethodResign, packResign(a.o.Request.Broker, brokerEpoch, partitions))
+	if err != nil {
+		return 0, err
+	}
+	r, err := decode[resigned](p)
+	return r.Revision, err
+}
+
+var errNoLeader = errors.New("the cluster has no metadata leader, which needs a majority of the seeds")
+
+// Heard returns when the controller answered a heartbeat last, the zero time if it never did.
+func (a *Agent) Heard() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.heard
+}
+
+// AwaitActive waits until the controller answers that this process is active, with a lease.
+func (a *Agent) AwaitActive(ctx context.Context) error {
+	return a.await(ctx, func() bool { return a.state == metadata.Active && !a.session.Lease().IsZero() })
+}
+
+// await waits until a condition holds, which is called with mu.
+func (a *Agent) await(ctx context.Context, holds func() bool) error {
+	for {
+		a.mu.Lock()
+		done, moved := holds(), a.moved
+		a.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Drain asks the controller to move this broker's leaderships, and waits until none is left that
+// another broker could take. It gives up when ctx ends, or when the controller has not answered for
+// the given time: several brokers may be stopping.
+func (a *Agent) Drain(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun := time.Now()
+	a.mu.Lock()
+	a.drain = true
+	a.mu.Unlock()
+	signal(a.beat)
+	lost := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(min(a.o.Interval, patience))
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				if heard := a.Heard(); now.Sub(begun) > patience && now.Sub(heard) > patience {
+					close(lost)
+					cancel()
+					return
+				}
+			}
+		}
+	}()
+	err := a.await(ctx, func() bool { return a.state == metadata.Drained })
+	select {
+	case <-lost:
+		return errors.New("no controller answers")
+	default:
+		return err
+	}
+}

@@ -1,0 +1,80 @@
+package membership
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+func TestRequestsSurviveTheWire(t *testing.T) {
+	tp := metadata.TopicPartition{Topic: [16]byte{1}, Partition: 7}
+	q := &controller.RegisterRequest{
+		Broker: 3, Member: 1 << 63, ClusterID: "c", Incarnation: [16]byte{9}, Seen: 12, Rack: "r",
+		Dirs:      []controller.RegisterDir{{ID: [16]byte{4}, Format: 1, Found: 5, Sequence: 1<<64 - 1}},
+		Listeners: []metadata.Endpoint{{Listener: "default", Host: "::1", Port: 9092}},
+		Features:  metadata.Features{Min: 1, Max: 2}, Lossy: []metadata.TopicPartition{tp}, Damaged: []metadata.TopicPartition{tp},
+	}
+	if got, err := unpackRegister(packRegister(q)); err != nil || !reflect.DeepEqual(got, q) {
+		t.Errorf("a registration arrives as %+v, %v", got, err)
+	}
+	h := controller.Heartbeat{
+		Broker: 3, Epoch: 7, Incarnation: [16]byte{9}, Sequence: 1<<64 - 1, Answered: 2, Applied: 8, Ready: true, Drain: true,
+		FailedDirs: [][16]byte{{4}}, Damaged: []metadata.TopicPartition{tp},
+	}
+	if got, voter, err := unpackHeartbeat(packHeartbeat(&h, true)); err != nil || !voter || !reflect.DeepEqual(got, h) {
+		t.Errorf("a heartbeat arrives as %+v, %v, %v", got, voter, err)
+	}
+	a := controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining}
+	of := leaderInfo{1_700_000_000_000_001, "1.2"}
+	if got, from, err := unpackAnswer(packAnswer(a, of)); err != nil || got != a || from != of {
+		t.Errorf("an answer arrives as %+v of %+v, %v", got, from, err)
+	}
+	p := packResign(3, 7, map[metadata.TopicPartition]int32{tp: 11})
+	want := []controller.Resigned{{TopicPartition: tp, Epoch: 11}}
+	if broker, epoch, list, err := unpackResign(p); err != nil || broker != 3 || epoch != 7 || !reflect.DeepEqual(list, want) {
+		t.Errorf("a resignation arrives as %d %d %+v, %v", broker, epoch, list, err)
+	}
+}
+
+// A peer's bytes never panic, and what is accepted means the same after another round.
+func FuzzRequests(f *testing.F) {
+	f.Add(packRegister(&controller.RegisterRequest{Dirs: []controller.RegisterDir{{}}, Lossy: make([]metadata.TopicPartition, 2)}))
+	f.Add(packHeartbeat(&controller.Heartbeat{FailedDirs: make([][16]byte, 2)}, true))
+	f.Add(packAnswer(controller.HeartbeatAnswer{Lease: time.Second}, leaderInfo{Wall: 1}))
+	f.Add(encode(State{Name: "c", Seeds: "x", Generation: ID{1}}))
+	f.Add(packResign(1, 2, map[metadata.TopicPartition]int32{{}: 3}))
+	f.Add([]byte(`{"leaseMicros":9223372036854775807,"state":255}`))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		if q, err := unpackRegister(p); err == nil {
+			again, err := unpackRegister(packRegister(q))
+			if err != nil || len(again.Lossy) != len(q.Lossy) || again.Seen != q.Seen || !reflect.DeepEqual(again.Dirs, q.Dirs) {
+				t.Errorf("%+v became %+v, %v", q, again, err)
+			}
+		}
+		if h, voter, err := unpackHeartbeat(p); err == nil {
+			again, v, err := unpackHeartbeat(packHeartbeat(&h, voter))
+			if err != nil || v != voter || again.Sequence != h.Sequence || !reflect.DeepEqual(again.FailedDirs, h.FailedDirs) {
+				t.Errorf("%+v became %+v, %v", h, again, err)
+			}
+		}
+		if a, _, err := unpackAnswer(p); err == nil && (a.Lease < 0 || a.Lease > time.Hour || a.Liveness > metadata.Drained) {
+			t.Errorf("accepted %+v", a)
+		}
+		if s, err := decode[State](p); err == nil {
+			if again, err := decode[State](encode(s)); err != nil || !bytes.Equal(encode(again), encode(s)) {
+				t.Errorf("%+v became %+v, %v", s, again, err)
+			}
+		}
+		_, _, _, _ = unpackResign(p)
+	})
+}
+
+func TestLargeRequestsAreRefused(t *testing.T) {
+	if _, err := decode[State](make([]byte, maxRequest+1)); err == nil {
+		t.Error("a request of more than the maximum is accepted")
+	}
+}

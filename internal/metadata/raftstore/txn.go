@@ -1,0 +1,150 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/kv"
+)
+
+// retryAfter is the longest pause before a transaction that had no leader is tried again without
+// news of one.
+const retryAfter = 200 * time.Millisecond
+
+// Get implements metadata.Store. It reads this member's state, which may be behind the leader's.
+func (s *Store) Get(ctx context.Context, key string) (metadata.KV, int64, error) {
+	return s.view.Get(ctx, key)
+}
+
+// Range implements metadata.Store, like Get.
+func (s *Store) Range(ctx context.Context, prefix string) ([]metadata.KV, int64, error) {
+	return s.view.Range(ctx, prefix)
+}
+
+// WaitFor implements metadata.Store.
+func (s *Store) WaitFor(ctx context.Context, revision int64) error {
+	return s.view.WaitFor(ctx, revision)
+}
+
+// Watch implements metadata.Store. Every member shows the same revisions. A member that installs a
+// snapshot skips some: its watchers get ErrCompacted.
+func (s *Store) Watch(ctx context.Context, from int64) (metadata.Watcher, error) {
+	return s.view.Watch(ctx, from)
+}
+
+// Txn implements metadata.Store. It returns when a majority of the voters has the transaction on
+// disk and the leader has applied it; this member may show it later (WaitFor). Without a leader it
+// waits for one, for at most Options.Patience, and then returns ErrUnavailable: nothing was
+// changed. It returns ErrUnknown if contact with the leader, or the leadership of this member, was
+// lost before the outcome was known; it never repeats such a transaction, because a copy could
+// overwrite a later one.
+func (s *Store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
+	if err := kv.Check(t); err != nil {
+		return 0, err
+	}
+	encoded := kv.AppendTxn(nil, t)
+	patience := time.NewTimer(s.opts.Patience)
+	defer patience.Stop()
+	for {
+		role, moved := s.Leadership()
+		revision, err := s.try(ctx, role, encoded)
+		if !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrNotSent) {
+			return revision, err
+		}
+		if err := s.pause(ctx, moved, patience.C, err); err != nil {
+			return 0, fmt.Errorf("metadata transaction: %w", err)
+		}
+	}
+}
+
+// pause waits until a transaction that reached no leader may be tried again. It returns an error if
+// it must not be.
+func (s *Store) pause(ctx context.Context, moved <-chan struct{}, patience <-chan time.Time, cause error) error {
+	again := time.NewTimer(retryAfter)
+	defer again.Stop()
+	select {
+	case <-moved:
+	case <-again.C:
+	case <-patience:
+		return fmt.Errorf("%w for %v: %w", metadata.ErrUnavailable, s.opts.Patience, cause)
+	case <-s.stop:
+		return metadata.ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", metadata.ErrUnavailable, ctx.Err())
+	}
+	return nil
+}
+
+// try hands an encoded transaction to the leader once.
+func (s *Store) try(ctx context.Context, role Leadership, txn []byte) (int64, error) {
+	select {
+	case <-s.stop:
+		return 0, metadata.ErrClosed
+	default:
+	}
+	if err := s.Failed(); err != nil {
+		return 0, err
+	}
+	switch role.Leader {
+	case 0:
+		return 0, ErrNotLeader
+	case s.node.member:
+		return s.propose(ctx, txn, 0)
+	}
+	s.mu.Lock()
+	generation := s.generation
+	s.mu.Unlock()
+	request := append(append(newHeader(generation, s.node.member, role.Leader), requestTxn), txn...)
+	response, err := s.opts.Peers.Call(ctx, role.Leader, request)
+	switch {
+	case errors.Is(err, ErrNotSent):
+		return 0, err
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", metadata.ErrUnknown, err)
+	}
+	r := parseResult(response)
+	return r.revision, r.err
+}
+
+// LeaderTxn is Txn for the controller: it changes something only if this member leads in the given
+// term and has applied an entry of it, so that a deposed controller changes nothing. Otherwise it
+// returns ErrNotLeader.
+func (s *Store) LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (int64, error) {
+	if err := kv.Check(t); err != nil {
+		return 0, err
+	}
+	return s.propose(ctx, kv.AppendTxn(nil, t), term)
+}
+
+// propose queues an encoded transaction for the loop and waits for its outcome.
+func (s *Store) propose(ctx context.Context, txn []byte, term uint64) (int64, error) {
+	r := &request{txn: txn, term: term, done: make(chan result, 1)}
+	select {
+	case <-s.stop:
+		return 0, metadata.ErrClosed
+	default:
+	}
+	select {
+	case s.queue <- r:
+	case <-s.stop:
+		return 0, metadata.ErrClosed
+	case <-ctx.Done():
+		return 0, fmt.Errorf("metadata transaction: %w", ctx.Err())
+	}
+	select {
+	case o := <-r.done:
+		return o.revision, o.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("metadata transaction: %w: %w", metadata.ErrUnknown, ctx.Err())
+	case <-s.ended:
+	}
+	select { // the loop may have answered before it ended
+	case o := <-r.done:
+		return o.revision, o.err
+	default:
+		return 0, metadata.ErrClosed
+	}
+}

@@ -1,0 +1,150 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Cluster is what a member of a cluster sees of it.
+type Cluster struct {
+	// Term and Commit are the term and the index of the last committed entry of the metadata
+	// quorum, as this broker's member knows them. Leads reports whether that member leads it.
+	Term, Commit uint64
+	Leads        bool
+	// Leader reports whether this broker knows a metadata leader. Voters is the number of voters.
+	Leader bool
+	Voters int
+	// Skew is by how many seconds the metadata leader's clock is ahead of this broker's.
+	Skew float64
+	// Applied is the metadata revision that the broker shows.
+	Applied int64
+	// LeaseAge is the age in seconds of the newest heartbeat that the controller has confirmed.
+	LeaseAge float64
+	// Brokers is the number of registered brokers by state.
+	Brokers map[string]int
+	// Leaderless is the number of partitions of the whole cluster that have no leader.
+	Leaderless int
+	// ISR is the number of partitions that this broker leads, by the size of their ISR; Eligible is
+	// the number of those with eligible leader replicas.
+	ISR      map[int]int
+	Eligible int
+	// Moving is the number of partitions of the whole cluster that are being reassigned.
+	Moving int
+	// Lags are those of the followers of the partitions that this broker leads, by follower.
+	Lags map[int32]FollowerLag
+	// Stopped is the number of replicas of this broker that cannot follow their leaders, by reason.
+	Stopped map[string]int
+	Streams Streams
+}
+
+// FollowerLag is by how much a follower is behind.
+type FollowerLag struct {
+	Records int64   // of all partitions together
+	Seconds float64 // of the partition in which it has been behind for the longest time
+}
+
+// Streams are totals of the replica streams of this broker.
+type Streams struct {
+	Connections                   uint64 // to leaders
+	SentFrames, SentBytes         uint64 // to followers
+	ReceivedFrames, ReceivedBytes uint64 // from leaders
+	Waits                         uint64
+	Truncated, Refused            uint64
+}
+
+// RegisterCluster registers the metrics of a member of a cluster. Every scrape calls source.
+func RegisterCluster(reg prometheus.Registerer, source func() Cluster) error {
+	var s scraped
+	term := s.gauge(nameMetaTerm, "Term of the metadata quorum, as this broker knows it.")
+	commit := s.gauge(nameMetaCommit, "Index of the last committed entry of the metadata quorum, as this broker knows it.")
+	applied := s.gauge(nameMetaApplied, "Metadata revision that this broker shows.")
+	leads := s.gauge(nameMetaLeader, "Whether this broker leads the metadata quorum and is the controller.")
+	age := s.gauge(nameLeaseAge, "Age of the newest heartbeat of this broker that the controller has confirmed.")
+	brokers := s.gauge(nameBrokers, "Registered brokers by state.", "state")
+	leaderless := s.gauge(nameLeaderless, "Partitions of the whole cluster that have no leader.")
+	isr := s.gauge(nameISRSize, "Partitions that this broker leads, by the number of their replicas in sync.", "size")
+	eligible := s.gauge(nameEligible, "Partitions that this broker leads and that have eligible leader replicas (KIP-966).")
+	more := registerReplication(&s)
+	s.read = func(send sendFunc) {
+		now := source()
+		more(send, &now)
+		send(term, float64(now.Term))
+		send(commit, float64(now.Commit))
+		send(applied, float64(now.Applied))
+		send(leads, truth(now.Leads))
+		send(age, now.LeaseAge)
+		for state, n := range now.Brokers {
+			send(brokers, float64(n), state)
+		}
+		send(leaderless, float64(now.Leaderless))
+		for size, n := range now.ISR {
+			send(isr, float64(n), strconv.Itoa(size))
+		}
+		send(eligible, float64(now.Eligible))
+	}
+	return reg.Register(&s)
+}
+
+// registerReplication adds the metrics of replica streams, and of what a member knows of others. It
+// returns the function that sends them.
+func registerReplication(s *scraped) func(sendFunc, *Cluster) {
+	known := s.gauge(nameHasLeader, "Whether this broker knows a leader of the metadata quorum.")
+	voters := s.gauge(nameVoters, "Voters of the metadata quorum, as this broker knows them.")
+	skew := s.gauge(nameSkew, "By how much the clock of the metadata leader is ahead of this broker's clock.")
+	moving := s.gauge(nameMoving, "Partitions of the whole cluster that are being reassigned.")
+	records := s.gauge(nameLagRecords, "Records that a follower lacks, of all partitions that this broker leads.", "follower")
+	seconds := s.gauge(nameLagSeconds, "Time for which a follower has not been caught up, at most, in a partition that this broker leads.",
+		"follower")
+	stopped := s.gauge(nameStopped, "Replicas of this broker that cannot follow their leaders: ahead, their log has a later leader epoch; "+
+		"diverged, they would discard committed records.", "reason")
+	connections := s.counter(nameStreamConns, "Connections that this broker has made to leaders for replica streams.")
+	frames := s.counter(nameStreamFrame, "Frames with records that this broker has sent to followers or received from leaders.", "direction")
+	bytes := s.counter(nameStreamBytes, "Bytes of these frames.", "direction")
+	waits := s.counter(nameStreamWaits, "How often this broker had no room left in a follower's window (replica.window.bytes).")
+	truncated := s.counter(nameTruncated, "Records that replicas of this broker have discarded because their leaders do not have them.")
+	refused := s.counter(nameRefusedCuts, "Truncations that replicas of this broker have refused: they would discard committed records.")
+	return func(send sendFunc, now *Cluster) {
+		send(known, truth(now.Leader))
+		send(voters, float64(now.Voters))
+		send(skew, now.Skew)
+		send(moving, float64(now.Moving))
+		for broker, lag := range now.Lags {
+			send(records, float64(lag.Records), strconv.Itoa(int(broker)))
+			send(seconds, lag.Seconds, strconv.Itoa(int(broker)))
+		}
+		for reason, n := range now.Stopped {
+			send(stopped, float64(n), reason)
+		}
+		x := &now.Streams
+		send(connections, float64(x.Connections))
+		send(frames, float64(x.SentFrames), "sent")
+		send(frames, float64(x.ReceivedFrames), "received")
+		send(bytes, float64(x.SentBytes), "sent")
+		send(bytes, float64(x.ReceivedBytes), "received")
+		send(waits, float64(x.Waits))
+		send(truncated, float64(x.Truncated))
+		send(refused, float64(x.Refused))
+	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// NewISRChanges returns the counter of changes of the ISRs of partitions that this broker leads,
+// with the label kind: shrink or expand.
+func NewISRChanges(reg prometheus.Registerer) *prometheus.CounterVec {
+	return counter(promauto.With(reg), nameISRChanges,
+		"Changes of the replicas in sync of partitions that this broker leads, since it started: shrink or expand.", "kind")
+}
+
+// NewElections returns the counter of elections, with the label from.
+func NewElections(reg prometheus.Registerer) *prometheus.CounterVec {
+	return counter(promauto.With(reg), nameElections,
+		"New leader epochs of all partitions since this broker started, by where the leader comes from: isr, elr, unclean, or none.", "from")
+}

@@ -1,0 +1,166 @@
+package network
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+const (
+	// maxLink is the largest request with which a broker may begin a connection, in bytes.
+	maxLink = 4 << 10
+	// maxLinks is how many connections of brokers do not count against the limits on connections.
+	// Clients that use up the limits must not cut off a broker from its cluster.
+	maxLinks = 64
+	// linkWait is how long a connection above the limits may take until it shows that it is a
+	// broker's.
+	linkWait = 5 * time.Second
+)
+
+// errOver ends a client's connection above the limits.
+var errOver = errors.New("not the first request of a broker")
+
+// isLink reports whether a request begins a connection of another broker, on a listener for them.
+// Where clients authenticate, a broker does so first.
+func (c *conn) isLink(h protocol.Header) bool {
+	return h.Key == protocol.KeyLink && h.Version == 0 && c.listener.Brokers && c.srv.opts.Link != nil && c.auth != AuthPending
+}
+
+// Hijack ends the request without an answer and returns the connection's socket, which the caller
+// owns from then on: no limit or timeout of this package applies to it. The first maxLinks of them
+// do not count against the limits on connections; the others keep their slots. The first bytes that
+// it reads are those that were received behind the request. It is closed by its owner, or by
+// Shutdown when all other connections have ended, or by Close.
+//
+// Only Handle may call it, for a request of protocol.KeyLink. It blocks until earlier answers are
+// written. Body is invalid after it. On error, when the server shuts down or the connection has
+// ended, the request is unchanged and must be answered with Abort.
+func (r *Request) Hijack() (net.Conn, error) {
+	c := r.conn
+	if r.Key != protocol.KeyLink || !r.MayBlock() {
+		return nil, fmt.Errorf("network: a request of API %d can't take its connection", r.Key)
+	}
+	h := &hijackedConn{srv: c.srv, listener: c.listener}
+	if err := c.release(r, h); err != nil {
+		return nil, err
+	}
+	if r.claim() {
+		r.head = r.head[:0]
+		r.complete()
+	}
+	s := c.srv
+	s.mu.Lock()
+	killed := s.killed
+	h.slot = c.slot
+	if !h.slot.link && s.links < maxLinks {
+		s.take(h.slot, -1)
+		h.slot.link = true
+		s.take(h.slot, 1)
+	}
+	s.hijacked[h] = struct{}{}
+	s.mu.Unlock()
+	if killed {
+		_ = h.Close() // its owner notices when it uses it
+	}
+	return h, nil
+}
+
+// release moves the socket from the connection to h. The connection ends afterwards without
+// touching it. Caller is the reader, in the handler of r.
+func (c *conn) release(r *Request, h *hijackedConn) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.dead && !c.stopped.Load() && (c.oldest != r || c.writing) {
+		if c.flush() {
+			continue
+		}
+		c.busy, c.rwaiting = false, true
+		c.rcond.Wait()
+		c.rwaiting = false
+	}
+	if c.dead || c.stopped.Load() {
+		return ErrClosed
+	}
+	if err := c.attachLocked(); err != nil {
+		return err
+	}
+	if c.armed {
+		if err := c.poll.set.forget(c); err != nil {
+			return fmt.Errorf("remove a connection from its poller: %w", err)
+		}
+		c.armed = false
+	}
+	if err := c.nc.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	h.Conn, h.early = c.nc, bytes.Clone(c.in.unread())
+	c.nc = nil
+	c.hijacked, c.dead, c.reason = true, true, ClosedLink
+	c.cancel()
+	c.wcond.Signal()
+	return nil
+}
+
+// hijackedConn is a connection that belongs to a link.
+type hijackedConn struct {
+	net.Conn
+	srv      *Server
+	listener *Listener
+	slot     slot
+	early    []byte // received before it was hijacked; owned by the reader
+	once     sync.Once
+}
+
+// Read implements net.Conn.
+func (h *hijackedConn) Read(p []byte) (int, error) {
+	if len(h.early) == 0 {
+		return h.Conn.Read(p)
+	}
+	n := copy(p, h.early)
+	if h.early = h.early[n:]; len(h.early) == 0 {
+		h.early = nil
+	}
+	return n, nil
+}
+
+// Close implements net.Conn. It releases the connection's slot.
+func (h *hijackedConn) Close() error {
+	err := h.Conn.Close()
+	h.once.Do(func() {
+		s := h.srv
+		s.mu.Lock()
+		delete(s.hijacked, h)
+		s.take(h.slot, -1)
+		s.mu.Unlock()
+		s.opts.Observer.Closed(h.listener, ClosedLink)
+	})
+	return err
+}
+
+// SyscallConn implements syscall.Conn, for writes of several pieces.
+func (h *hijackedConn) SyscallConn() (syscall.RawConn, error) {
+	if sc, ok := h.Conn.(syscall.Conn); ok {
+		return sc.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// closeHijacked closes the connections that were hijacked, and those that will be.
+func (s *Server) closeHijacked() {
+	s.mu.Lock()
+	s.killed = true
+	list := make([]*hijackedConn, 0, len(s.hijacked))
+	for h := range s.hijacked {
+		list = append(list, h)
+	}
+	s.mu.Unlock()
+	for _, h := range list {
+		_ = h.Close() // a failed close takes nothing back that the peer was promised
+	}
+}

@@ -1,0 +1,28 @@
+package progress
+
+// Rule is a rule that a test can remove to prove that the walks of internal/clustertest/sim detect
+// its absence. Only a build with the tag breakrules can remove rules.
+type Rule uint32
+
+// The rules, named after what happens without them.
+const (
+	CountNewISR         Rule = 1 << iota // the proposed ISR counts alone, as if it were accepted
+	CountOldISR                          // the ISR of the view counts alone, although a proposal is pending
+	CountFormerLives                     // ends count whatever the registration of the broker is
+	CountUnplaced                        // ends count before the replica's directory is recorded
+	CountWritten                         // written ends count whatever the mode of the follower's log is
+	KeepHigherEnds                       // a subscription does not lower the ends of an earlier one
+	AcceptOldHandles                     // ends of former subscriptions and epochs count
+	AcceptOldRequests                    // a request of a replaced connection begins a subscription
+	ForgetPending                        // a proposal without an answer is forgotten
+	DropRefused                          // a refused proposal is forgotten before the view shows why
+	MoveDespiteELR                       // the high watermark moves while the ELR is not empty
+	ClearELREarly                        // the ELR is emptied while the ISR is below min.insync.replicas
+	ShrinkWithoutELR                     // a member that leaves a small ISR is not eligible
+	JoinBelowHigh                        // a follower joins below the high watermark
+	JoinBelowEpochStart                  // a follower joins below the start of the epoch
+	JoinWithoutCompares                  // a proposal depends on the partition's record only
+	KeepDamaged                          // a member whose log ends below the high watermark stays
+	HighBeyondEnd                        // a follower's high watermark exceeds its own end
+	CutBelowHigh                         // a truncation below the high watermark needs no unclean election
+)

@@ -1,0 +1,37 @@
+//go:build breakrules
+
+package progress
+
+import "testing"
+
+// Each of these rules has a case here that goes wrong without it. The walks of
+// internal/clustertest/sim do not detect their absence.
+func TestEveryRuleHasItsTest(t *testing.T) {
+	broken := func(r Rule) Config {
+		return Config{Broken: Broken{r}, Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 100, End: 100,
+			Limits: limits}
+	}
+	short := Subscription{Broker: 2, BrokerEpoch: 12, Dir: dirOf(2), Serial: 1, Written: 99, Durable: 99}
+
+	l := Lead(broken(KeepDamaged), view(1, 2, []int32{1, 2, 3}, nil), 0)
+	if _, effect, _ := l.Subscribe(short, 0); effect&MemberShort != 0 {
+		t.Error("KeepDamaged: a damaged member is noticed")
+	}
+	if _, ok := l.Propose(0, true); ok {
+		t.Error("KeepDamaged: a damaged member leaves")
+	}
+
+	l = Lead(broken(AcceptOldRequests), view(1, 2, []int32{1, 2, 3}, nil), 0)
+	late := short
+	short.Serial = 2
+	for _, s := range []Subscription{short, late} {
+		if _, _, ok := l.Subscribe(s, 0); !ok {
+			t.Error("AcceptOldRequests: a request that was overtaken is refused")
+		}
+	}
+
+	f := Follower{Broken: Broken{CutBelowHigh}, High: 10, Epoch: 4}
+	if _, ok := f.Truncate(9, 0); !ok {
+		t.Error("CutBelowHigh: a truncation below the high watermark is refused")
+	}
+}

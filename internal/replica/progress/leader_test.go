@@ -1,0 +1,124 @@
+package progress
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+var limits = Limits{Lag: 3 * time.Second, Stall: 1500 * time.Millisecond, Gone: time.Second, Repeat: 200 * time.Millisecond}
+
+// dirOf returns the log directory of a broker's replica in these tests.
+func dirOf(broker int32) Dir { return Dir{15: byte(broker)} }
+
+// view returns a view with the replicas 1, 2 and 3, all registered, active and placed.
+func view(version int64, minISR int, isr, elr []int32) *View {
+	v := &View{Version: version, Revision: version, MinISR: minISR}
+	for b := int32(1); b <= 3; b++ {
+		v.Replicas = append(v.Replicas, Replica{Broker: b, InSync: slices.Contains(isr, b), Eligible: slices.Contains(elr, b),
+			BrokerEpoch: 10 + int64(b), Liveness: 20 + int64(b), Active: true, Placement: dirOf(b)})
+	}
+	return v
+}
+
+// led returns a leader, broker 1 in epoch 5, whose log ends at 100 and whose high watermark is
+// high.
+func led(high int64, v *View) *Leader {
+	return Lead(Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: high, End: 100, Limits: limits}, v, 0)
+}
+
+// serial is Subscription.Serial of the next subscription.
+var serial uint64
+
+// subscribe begins a subscription of a broker whose log ends at end.
+func subscribe(t *testing.T, l *Leader, broker int32, end int64) Handle {
+	t.Helper()
+	serial++
+	s := Subscription{
+		Broker: broker, BrokerEpoch: 10 + int64(broker), Dir: dirOf(broker), Serial: serial, Written: end, Durable: end,
+	}
+	h, _, ok := l.Subscribe(s, 0)
+	if !ok {
+		t.Fatalf("broker %d cannot subscribe", broker)
+	}
+	return h
+}
+
+func wantHigh(t *testing.T, l *Leader, want int64) {
+	t.Helper()
+	if got := l.High(); got != want {
+		t.Fatalf("high watermark %d, want %d", got, want)
+	}
+}
+
+func TestHighIsTheLowestEndOfTheISR(t *testing.T) {
+	l := led(50, view(1, 2, []int32{1, 2, 3}, nil))
+	h2, h3 := subscribe(t, l, 2, 80), subscribe(t, l, 3, 70)
+	wantHigh(t, l, 70)
+	if l.Ends(h3, 120, 90)&HighMoved == 0 {
+		t.Error("no effect of a durable end")
+	}
+	wantHigh(t, l, 80) // records that are only written do not count
+	l.Ends(h2, 120, 120)
+	wantHigh(t, l, 90)
+	l.Ends(h3, 120, 120)
+	wantHigh(t, l, 100) // the own log's
+	l.Own(110)
+	wantHigh(t, l, 110)
+}
+
+func TestAloneTheOwnEndIsTheHighWatermark(t *testing.T) {
+	v := view(1, 1, []int32{1}, nil)
+	v.Replicas = v.Replicas[:1]
+	l := led(100, v)
+	if !l.alone || l.Own(105) != HighMoved || l.Own(104) != 0 {
+		t.Error("no fast path")
+	}
+	wantHigh(t, l, 105)
+	v.Version, v.Replicas[0].Placement = 2, Dir{}
+	l.SetView(v, 0)
+	if l.Own(200) != 0 {
+		t.Error("the own log counts although its directory is not recorded")
+	}
+	wantHigh(t, l, 105)
+}
+
+func TestEndsDoNotAllocate(t *testing.T) {
+	l := led(100, view(1, 2, []int32{1, 2, 3}, nil))
+	h2, h3, end := subscribe(t, l, 2, 100), subscribe(t, l, 3, 100), int64(100)
+	if n := testing.AllocsPerRun(100, func() {
+		end++
+		l.Own(end)
+		l.Ends(h2, end, end)
+		l.Ends(h3, end, end)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	wantHigh(t, l, end)
+}
+
+// The lag of a follower is what its log lacks, and since when it has not been caught up. One that
+// did not subscribe lacks everything.
+func TestLags(t *testing.T) {
+	l := led(90, view(1, 2, []int32{1, 2}, nil))
+	h := subscribe(t, l, 2, 90)
+	l.Sweep(time.Second, 100)
+	type lag struct {
+		records int64
+		behind  time.Duration
+	}
+	lags := func(now time.Duration) map[int32]lag {
+		all := map[int32]lag{}
+		l.Lags(now, 100, func(broker int32, records int64, behind time.Duration) { all[broker] = lag{records, behind} })
+		return all
+	}
+	if got, want := lags(3*time.Second), (map[int32]lag{2: {10, 2 * time.Second}, 3: {100, 2 * time.Second}}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	l.Ends(h, 100, 100)
+	l.Sweep(4*time.Second, 100)
+	if got := lags(5 * time.Second)[2]; got != (lag{}) {
+		t.Errorf("caught up: %v", got)
+	}
+}

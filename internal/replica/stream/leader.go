@@ -1,0 +1,385 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/replica/progress"
+	"github.com/chronik-io/chronik/internal/storage"
+	"go.uber.org/zap"
+)
+
+// outgoing is the connection of a follower. It implements Source.
+type outgoing struct {
+	s     *Streams
+	conn  Conn
+	ready ring[*sub] // may have something to send
+	cold  chan struct{}
+
+	mu       sync.Mutex
+	ended    bool
+	last     uint32 // the highest slot so far
+	subs     map[uint32]*sub
+	byPart   map[*part]*sub
+	verdicts []frame.Verdict
+	ends     []frame.End
+	highs    []frame.High // for the next HW frame
+	waiting  []*sub       // whose high watermark has moved since the last HW frame
+	highAt   time.Time    // of the last HW frame
+	highSoon *time.Timer
+	gone     []*sub         // for report
+	toRead   []*sub         // need the disk
+	toFind   map[*part]bool // whose first batch must be found on the disk
+	window   int64          // bytes that the follower has not written
+	coldUsed int64          // those that were read from the disk
+	copies   pace           // of the copies with a limit
+}
+
+// sub is a follower's subscription to a partition. Its fields are guarded by outgoing.mu.
+type sub struct {
+	out    *outgoing
+	part   *part
+	slot   uint32
+	epoch  int32
+	handle progress.Handle
+	next   int64    // the offset to send next
+	sent   []flight // from acked on
+	acked  int
+	high   int64 // the last high watermark and log start that were sent
+	start  int64
+	cold   bool // the goroutine that reads the disk has it
+	span   *heldSpan
+	ended  bool
+	// damaged states that the log of this broker cannot be read for the follower.
+	damaged bool
+	noted   bool // in outgoing.waiting
+	queued  bool
+}
+
+func (b *sub) inRing() *bool { return &b.queued }
+
+// flight is a frame that the follower has not acknowledged as written.
+type flight struct {
+	end  int64
+	size int64
+	cold bool
+}
+
+// heldSpan is a Span that a frame refers to.
+type heldSpan struct{ storage.Span }
+
+var spans = sync.Pool{New: func() any { return new(heldSpan) }}
+
+func hold(s storage.Span) *heldSpan {
+	h := spans.Get().(*heldSpan)
+	h.Span = s
+	return h
+}
+
+// Release implements Releaser.
+func (h *heldSpan) Release() {
+	h.Span.Release()
+	h.Span = storage.Span{}
+	spans.Put(h)
+}
+
+// Push implements groupcommit.Pusher.
+func (o *outgoing) Push() { o.conn.Push() }
+
+// Serve serves a follower's connection until it ends. It is for link.Options.Data.
+func (s *Streams) Serve(c Conn) {
+	o := &outgoing{s: s, conn: c, cold: make(chan struct{}, 1), subs: make(map[uint32]*sub), byPart: make(map[*part]*sub)}
+	ended := make(chan struct{})
+	s.mu.Lock()
+	if !s.spawn(func() { o.readDisk(ended) }) {
+		s.mu.Unlock()
+		return
+	}
+	s.outgoing[o] = true
+	s.work.Add(1)
+	s.mu.Unlock()
+	defer s.work.Done()
+	c.Start(o)
+	err := o.read()
+	close(ended)
+	o.end()
+	s.mu.Lock()
+	delete(s.outgoing, o)
+	s.mu.Unlock()
+	s.opt.Logger.Info("replica streams to a follower ended", zap.Int32("broker", c.Broker()), zap.Error(err))
+}
+
+// end ends all subscriptions.
+func (o *outgoing) end() {
+	o.mu.Lock()
+	o.ended = true
+	if o.highSoon != nil {
+		o.highSoon.Stop()
+	}
+	var all []*sub
+	for _, b := range o.subs {
+		o.endLocked(b)
+		all = append(all, b)
+	}
+	o.mu.Unlock()
+	for _, b := range all {
+		b.part.dropSub(b)
+		b.part.p.Unsubscribe(b.handle, progress.StreamGone)
+	}
+	o.report() // those that drop has ended since the last report
+}
+
+// endLocked takes a subscription out, without a frame. The caller then calls part.dropSub. The
+// caller holds mu.
+func (o *outgoing) endLocked(b *sub) {
+	if b.ended {
+		return
+	}
+	b.ended = true
+	delete(o.subs, b.slot)
+	if o.byPart[b.part] == b {
+		delete(o.byPart, b.part)
+	}
+	for _, x := range b.sent[b.acked:] {
+		o.window -= x.size
+		if x.cold {
+			o.coldUsed -= x.size
+		}
+	}
+	b.sent, b.acked = nil, 0
+	if b.span != nil {
+		o.coldUsed -= cost(&b.span.Span)
+		b.span.Release()
+		b.span = nil
+	}
+	o.wakeReader()
+}
+
+// read handles the follower's frames until the connection ends.
+func (o *outgoing) read() error {
+	defer o.conn.Close()
+	for {
+		h, err := o.conn.Next()
+		if err != nil {
+			return err
+		}
+		b, err := o.conn.Payload()
+		if err != nil {
+			return err
+		}
+		p, size := b.Bytes(), h.Kind.EntrySize()
+		switch h.Kind {
+		case frame.SB:
+			err = each(p, size, frame.ParseSubscription, o.subscribe)
+			o.conn.Kick()
+		case frame.AK:
+			err = o.acknowledge(p)
+		case frame.LS:
+			err = each(p, size, frame.ParseStart, func(x frame.Start) {
+				if b := o.sub(x.Slot); b != nil {
+					b.part.p.StartAcknowledged(b.handle, x.LogStart)
+				}
+			})
+		case frame.OF:
+			err = each(p, size, frame.ParseOffline, func(x frame.Offline) { o.unsubscribe(x.Slot, offlineAs(x.Cause)) })
+		case frame.US:
+			err = each(p, size, frame.ParseEnd, func(x frame.End) { o.unsubscribe(x.Slot, progress.StreamGone) })
+		}
+		b.Release()
+		if err == nil {
+			err = o.fault()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// offlineAs returns how the leader's state counts the end of a replica.
+func offlineAs(c frame.Cause) progress.StreamEnd {
+	if c == frame.LogDamaged {
+		return progress.StreamDamaged
+	}
+	return progress.StreamOffline
+}
+
+// errSlot ends a connection whose follower breaks the rules of slots.
+var errSlot = errors.New("the follower used a slot again, or acknowledged what was not sent")
+
+// fault returns why the connection must end.
+func (o *outgoing) fault() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return errSlot
+	}
+	return nil
+}
+
+func (o *outgoing) sub(slot uint32) *sub {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.subs[slot]
+}
+
+// subscribe answers a subscription.
+func (o *outgoing) subscribe(x frame.Subscription) {
+	o.mu.Lock()
+	if x.Slot <= o.last {
+		o.ended = true // see fault
+		o.mu.Unlock()
+		return
+	}
+	o.last = x.Slot
+	o.mu.Unlock()
+	v := o.decide(&x)
+	v.Slot = x.Slot
+	if v.Decision == frame.Accepted {
+		return // begin has queued the verdict, before the first data
+	}
+	o.mu.Lock()
+	if o.verdicts = append(o.verdicts, v); len(o.verdicts) > maxVerdicts {
+		o.ended = true
+	}
+	o.mu.Unlock()
+}
+
+// maxVerdicts bounds the answers that a follower does not read.
+const maxVerdicts = 1 << 17
+
+// decide compares the follower's log with this broker's, and begins the stream if they agree.
+func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
+	p, err := o.s.opt.Partition(x.Topic, x.Partition)
+	if err != nil {
+		return frame.Verdict{Decision: frame.NotHere}
+	}
+	leader, epoch := p.Leader()
+	if leader != o.s.opt.Self && epoch >= x.LeaderEpoch {
+		return frame.Verdict{Decision: frame.NotHere}
+	}
+	t := o.s.part(p)
+	if t == nil || t.log.Offline() != nil {
+		return frame.Verdict{Decision: frame.Busy}
+	}
+	e := t.log.Ends()
+	ours := progress.Offsets{Epoch: epoch, Start: t.startFor(x.LogEnd, e.LogStart), LogEnd: e.LogEnd}
+	theirs := progress.Position{Epoch: x.LeaderEpoch, LastEpoch: x.LastEpoch, End: x.LogEnd}
+	answer, at, end := progress.Answer(ours, theirs, t.log.EpochEnd)
+	if o.s.opt.broken.has(keepDiverged) && answer == progress.Diverged {
+		answer = progress.Accepted
+	}
+	switch answer {
+	case progress.Accepted:
+		return o.begin(t, x, epoch)
+	case progress.Diverged:
+		return frame.Verdict{Decision: frame.Diverged, Epoch: at, Offset: max(end, 0)}
+	case progress.Reset:
+		base, known := o.baseOf(t, e.LogStart)
+		if !known || !p.MayReset(o.conn.Broker()) {
+			return frame.Verdict{Decision: frame.Busy}
+		}
+		return frame.Verdict{Decision: frame.Reset, Offset: base}
+	case progress.FollowerBehind:
+		return frame.Verdict{Decision: frame.NewerEpoch, Epoch: epoch}
+	case progress.LeaderBehind:
+		return frame.Verdict{Decision: frame.OlderEpoch, Epoch: epoch}
+	default:
+		return frame.Verdict{Decision: frame.NotHere}
+	}
+}
+
+// begin begins the stream of a subscription.
+func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verdict {
+	h, err := t.p.Subscribe(epoch, progress.Subscription{
+		Broker: o.conn.Broker(), BrokerEpoch: o.conn.BrokerEpoch(), Dir: x.Directory, Serial: x.Serial,
+		Written: x.Written, Durable: x.Durable, LogStart: x.LogStart, WriteThrough: x.WriteThrough,
+	})
+	if err != nil {
+		o.mu.Lock()
+		o.stale(t)
+		o.mu.Unlock()
+		if errors.Is(err, replica.ErrNotLeader) {
+			return frame.Verdict{Decision: frame.NotHere}
+		}
+		return frame.Verdict{Decision: frame.Busy}
+	}
+	b := &sub{out: o, part: t, slot: x.Slot, epoch: epoch, handle: h, next: x.LogEnd, high: -1}
+	o.mu.Lock()
+	old := o.byPart[t]
+	if old != nil {
+		o.endLocked(old)
+	}
+	o.subs[x.Slot], o.byPart[t] = b, b
+	v := frame.Verdict{Slot: x.Slot, Decision: frame.Accepted, Epoch: epoch, Offset: x.LogEnd}
+	o.verdicts = append(o.verdicts, v)
+	o.mu.Unlock()
+	if old != nil {
+		t.dropSub(old)
+	}
+	t.addSub(b)
+	o.ready.push(b)
+	return v
+}
+
+// acknowledge handles an AK frame. It does not allocate.
+func (o *outgoing) acknowledge(p []byte) error {
+	for ; len(p) >= frame.AckSize; p = p[frame.AckSize:] {
+		a, err := frame.ParseAck(p)
+		if err != nil {
+			return err
+		}
+		o.mu.Lock()
+		b := o.subs[a.Slot]
+		if b == nil || b.epoch != a.LeaderEpoch {
+			o.mu.Unlock()
+			continue
+		}
+		if a.Written > b.next {
+			o.mu.Unlock()
+			return fmt.Errorf("%w: %d of %s, sent up to %d", errSlot, a.Written, b.part.p, b.next)
+		}
+		full := o.window >= o.s.opt.Window
+		o.written(b, a.Written)
+		resume := full && o.window < o.s.opt.Window
+		o.mu.Unlock()
+		b.part.p.Acknowledged(b.handle, a.Written, a.Durable)
+		if resume {
+			o.conn.Kick()
+		}
+	}
+	return nil
+}
+
+// written returns what the follower has written to the window. The caller holds mu.
+func (o *outgoing) written(b *sub, end int64) {
+	for ; b.acked < len(b.sent) && b.sent[b.acked].end <= end; b.acked++ {
+		o.window -= b.sent[b.acked].size
+		if b.sent[b.acked].cold {
+			o.coldUsed -= b.sent[b.acked].size
+			o.wakeReader()
+		}
+	}
+	if b.acked == len(b.sent) || b.acked > 1024 && b.acked > len(b.sent)/2 {
+		b.sent = b.sent[:copy(b.sent, b.sent[b.acked:])]
+		b.acked = 0
+	}
+}
+
+// unsubscribe ends a slot because the follower said so.
+func (o *outgoing) unsubscribe(slot uint32, why progress.StreamEnd) {
+	o.mu.Lock()
+	b := o.subs[slot]
+	if b != nil {
+		o.endLocked(b)
+	}
+	o.mu.Unlock()
+	if b != nil {
+		b.part.dropSub(b)
+		b.part.p.Unsubscribe(b.handle, why)
+		o.conn.Kick() // the window may have room again
+	}
+}

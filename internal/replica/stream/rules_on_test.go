@@ -1,0 +1,5 @@
+//go:build breakrules
+
+package stream
+
+func (o *Options) setRules(r rule) { o.broken = broken{r} }

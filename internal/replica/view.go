@@ -1,0 +1,133 @@
+package replica
+
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica/progress"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// applyRole gives a partition its role, and adds its directory to dirs if the metadata does not
+// have it.
+func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte) {
+	tp := w.tp()
+	m.mu.RLock()
+	p := m.partitions[tp]
+	m.mu.RUnlock()
+	if p == nil {
+		return
+	}
+	part := w.topic.Partitions.At(w.partition)
+	if recorded, _ := m.image.Placement(m.opt.Self, tp); recorded != p.log.Dir().ID() {
+		dirs[tp] = p.log.Dir().ID()
+	}
+	m.mu.Lock()
+	fenced := part.LeaderEpoch < m.fence[tp]
+	if !fenced {
+		delete(m.fence, tp)
+	}
+	m.mu.Unlock()
+	if fenced {
+		return // a raised epoch is on its way
+	}
+	p.SetRole(m.roleOf(w, p.log.Dir().ID()))
+}
+
+// roleOf returns what the latest image says about a partition. dir is the directory of its log. The
+// caller holds roles.
+func (m *Manager) roleOf(w wanted, dir [16]byte) *Role {
+	part := w.topic.Partitions.At(w.partition)
+	a := &Role{Leader: part.Leader, Epoch: part.LeaderEpoch, Unclean: part.Unclean}
+	a.View = progress.View{Version: m.image.Version(), Revision: part.Revision, MinISR: 1}
+	a.View.Replicas = make([]progress.Replica, len(part.Replicas))
+	if part.Leader == m.opt.Self {
+		a.View.Written = m.opt.Config(m.image, w.topic).Profile.Ack != durability.Synced
+		if m.opt.MinISR != nil {
+			a.View.MinISR = m.opt.MinISR(m.image, w.topic, part)
+		}
+	}
+	for i, id := range part.Replicas {
+		r := progress.Replica{Broker: id, Adding: slices.Contains(part.Adding, id), InSync: slices.Contains(part.ISR, id),
+			Eligible: slices.Contains(part.ELR, id)}
+		if b, ok := m.image.Broker(id); ok {
+			r.BrokerEpoch = b.Epoch
+		}
+		var state metadata.BrokerState
+		state, r.Liveness = m.image.State(id)
+		r.Placement, _ = m.image.Placement(id, w.tp())
+		r.Active = state.Liveness == metadata.Active && !state.Failed(r.Placement) && !slices.Contains(state.Damaged, w.tp())
+		if id == m.opt.Self {
+			a.BrokerEpoch = r.BrokerEpoch
+			if m.opt.Incarnation == [16]byte{} { // no other broker depends on the record of the directory
+				r.Placement = dir
+			}
+		}
+		a.View.Replicas[i] = r
+	}
+	return a
+}
+
+// review renews the roles of the partitions that this broker leads and whose record is unchanged,
+// but not the registrations, placements or configs on which their ISR depends. It records this
+// broker's placements again if a late write has replaced them. The caller holds roles.
+func (m *Manager) review(d *metadata.Delta, r *round) {
+	changes := newChanges()
+	for _, x := range d.Placements {
+		if x.Broker == m.opt.Self {
+			m.eachOf(x.Topic, func(p *Partition) {
+				tp := metadata.TopicPartition{Topic: p.id.Topic, Partition: p.id.Partition}
+				if recorded, _ := m.image.Placement(m.opt.Self, tp); recorded != p.log.Dir().ID() {
+					changes.dirs[tp] = p.log.Dir().ID()
+				}
+			})
+		}
+	}
+	m.recorder.add(changes, m.share(r))
+	if d.Brokers || len(d.Liveness) > 0 || len(d.BrokerConfigs) > 0 {
+		for _, p := range m.Partitions() {
+			m.reviewOne(m.image.TopicByID(p.id.Topic), p)
+		}
+		return
+	}
+	topics := map[[16]byte]bool{}
+	for _, x := range d.Placements {
+		topics[x.Topic] = true
+	}
+	for _, c := range d.Changed {
+		if c.Config {
+			topics[c.Next.ID] = true
+		}
+	}
+	for id := range topics {
+		m.eachOf(id, func(p *Partition) { m.reviewOne(m.image.TopicByID(id), p) })
+	}
+}
+
+// eachOf calls a function for each partition of a topic that this broker has. The caller holds
+// roles.
+func (m *Manager) eachOf(topic [16]byte, call func(*Partition)) {
+	t := m.image.TopicByID(topic)
+	if t == nil {
+		return
+	}
+	for i := range t.Partitions.All() {
+		m.mu.RLock()
+		p := m.partitions[metadata.TopicPartition{Topic: topic, Partition: i}]
+		m.mu.RUnlock()
+		if p != nil {
+			call(p)
+		}
+	}
+}
+
+func (m *Manager) reviewOne(t *metadata.Topic, p *Partition) {
+	r := p.role.Load()
+	if t == nil || !r.leader || r.sole && m.opt.Incarnation == [16]byte{} {
+		return
+	}
+	w := wanted{t, p.id.Partition}
+	if part := t.Partitions.At(w.partition); part != nil && part.Leader == m.opt.Self && part.LeaderEpoch == r.epoch {
+		p.SetRole(m.roleOf(w, p.log.Dir().ID()))
+	}
+}

@@ -1,0 +1,148 @@
+package storage
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+)
+
+// A directory is lossy if its last stop was not clean and the operating system has been started
+// since, or may have been: what was written and not synced may be gone, including records that a
+// profile acknowledged as written. If the process was killed and the system runs on, nothing is,
+// unless a sync failed before: after that, the system may drop what it has in memory.
+//
+// A cluster must know of it before the broker counts as in sync again, whatever happens between the
+// start and the registration. So what a start finds replaces the evidence with one checkpoint, and
+// stays there through further crashes and stops until Registered.
+
+// lossReport is what a start found out about lost records.
+type lossReport struct {
+	boot          [16]byte // of the running system; zero: unknown
+	lossy         bool
+	lossyLogs     []ID
+	foundSequence uint64
+	sequence      atomic.Uint64 // of the last durable checkpoint
+	reported      uint64        // checkpoint.Header.Found; guarded by Dir.ckptMu
+	owner         atomic.Pointer[checkpoint.Owner]
+	syncFailed    atomic.Bool // the journal failed, and written records may depend on it
+}
+
+// judgeLoss compares a checkpoint with the running system, and stores in it what the cluster must
+// know.
+func (d *Dir) judgeLoss(c *checkpoint.State) {
+	unknown := [16]byte{}
+	d.lossy = !d.clean && (d.boot == unknown || d.boot != c.Boot)
+	c.Boot = d.boot
+	if c.Found == 0 {
+		c.Found = c.Seq
+	}
+	d.reported, d.foundSequence = c.Found, c.Found
+	owner := c.Owner // a pointer into c would keep all of it
+	d.owner.Store(&owner)
+	fresh := 0
+	for i := range c.Logs {
+		l := &c.Logs[i]
+		if l.Deleted {
+			continue
+		}
+		if d.lossy && l.AcksWritten {
+			l.Lossy = true
+			fresh++
+		}
+		if l.Lossy {
+			d.lossyLogs = append(d.lossyLogs, l.ID)
+		}
+	}
+	d.lossy = d.lossy || len(d.lossyLogs) > 0
+	if fresh > 0 { // what an earlier start found, it has logged
+		d.log.Warn("records that were not synced may be lost: the system was restarted after an unclean stop, or a sync failed",
+			zap.Int("partitionsThatAcknowledgedSuchRecords", fresh))
+	}
+}
+
+// Lossy reports whether records that had been written and not synced may have been lost before this
+// start, or before an earlier one without Registered since.
+func (d *Dir) Lossy() bool { return d.lossy }
+
+// LossyLogs returns the logs that may have lost acknowledged records then: those that acknowledged
+// written records, according to the checkpoint that the start found, and those from which a repair
+// removed records. The other logs of a lossy directory have all records that they acknowledged. The
+// slice must not be changed.
+func (d *Dir) LossyLogs() []ID { return d.lossyLogs }
+
+// FoundSequence returns the sequence of the checkpoint that the first start since Registered found;
+// 0 if there was none. If it is below one that CheckpointSequence returned at an earlier
+// registration, an older copy of the directory was restored. CheckpointSequence does not show that,
+// because each start writes newer checkpoints.
+func (d *Dir) FoundSequence() uint64 { return d.foundSequence }
+
+// CheckpointSequence returns the sequence of the last durable checkpoint. It never decreases, not
+// with a restart either.
+func (d *Dir) CheckpointSequence() uint64 { return d.sequence.Load() }
+
+// Owner returns the cluster of the last registration. A broker without metadata that finds one has
+// lost its metadata and must not begin another cluster. If the generation is not the present one,
+// the metadata was restored since, and may lack what it said of the logs of the directory.
+func (d *Dir) Owner() checkpoint.Owner { return *d.owner.Load() }
+
+// Registered records that a cluster has durably stored what Lossy, LossyLogs and FoundSequence
+// report. Later starts report only what happens from now on. After an error they may report both.
+// If that changes anything, Registered writes a small checkpoint.
+func (d *Dir) Registered(owner checkpoint.Owner) error {
+	d.ckptMu.Lock()
+	defer d.ckptMu.Unlock()
+	var logs []*Log
+	for _, l := range d.Logs() {
+		if l.acks.lossy.CompareAndSwap(true, false) {
+			logs = append(logs, l)
+		}
+	}
+	found, before := d.reported, d.owner.Load()
+	if len(logs) == 0 && found == 0 && owner == *before {
+		return nil
+	}
+	d.reported = 0
+	d.owner.Store(&owner)
+	if err := d.commitLocked(logs...); err != nil {
+		d.reported = found
+		d.owner.Store(before)
+		for _, l := range logs {
+			l.acks.lossy.Store(true)
+		}
+		return fmt.Errorf("confirm the registration of log directory %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// setLast records the header of a checkpoint that is durable. The caller holds ckptMu or is the
+// only user of the directory.
+func (d *Dir) setLast(h checkpoint.Header) {
+	d.last = h
+	d.sequence.Store(h.Seq)
+}
+
+// storedBoot returns the boot that checkpoints name: none while written records may depend on a
+// journal that failed to sync, so that the next start after a crash counts as lossy.
+func (d *Dir) storedBoot() (boot [16]byte) {
+	if d.syncFailed.Load() && !d.opt.broken.has(trustFailedSync) {
+		return boot
+	}
+	return d.boot
+}
+
+// markSyncFailure makes it durable that the journal failed, if a log acknowledges written records.
+// If the disk refuses that too, a start cannot know it.
+func (d *Dir) markSyncFailure() {
+	for _, l := range d.Logs() {
+		if l.acks.marked.Load() {
+			d.syncFailed.Store(true)
+			if err := d.checkpoint(nil); err != nil {
+				d.logOnce(nil, "checkpoint after a failure of the journal could not be written", err)
+			}
+			return
+		}
+	}
+}
