@@ -109,9 +109,10 @@ func (s *sessions) live(broker int32) (incarnation [16]byte, last Heartbeat, ok 
 
 // beat records a heartbeat of the process that has the session, and returns the answer without
 // Liveness. confirmed is the last time at which a quorum of the metadata confirmed this controller:
-// another one may exist since, which knows nothing of the leases granted here. ok is false if the
-// process has no session; it must register.
-func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration) (a HeartbeatAnswer, ok bool) {
+// another one may exist since, which knows nothing of the leases granted here. Before the first
+// confirmation, ever is false, and no lease is granted. ok is false if the process has no session;
+// it must register.
+func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration, ever bool) (a HeartbeatAnswer, ok bool) {
 	x := s.brokers[h.Broker]
 	if x == nil || x.incarnation != h.Incarnation {
 		return a, false
@@ -127,7 +128,7 @@ func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration) (a HeartbeatA
 		*c = composed{h.Sequence, now} // the first answer may be the one that arrives
 	}
 	a = HeartbeatAnswer{Sequence: h.Sequence, Proven: x.answered}
-	if x.answered > 0 {
+	if ever && x.answered > 0 {
 		a.Lease = min(x.proven, confirmed) + s.timeout - x.proven
 	}
 	return a, true

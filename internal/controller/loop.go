@@ -18,8 +18,8 @@ type Leadership interface {
 	// Leads returns what this node leads, and a channel that is closed when that changes.
 	Leads() (Term, <-chan struct{})
 	// Confirmed returns the last time at which a quorum confirmed that no later leader exists, on
-	// the clock of LoopOptions.Now.
-	Confirmed() time.Duration
+	// the clock of LoopOptions.Now. ok is false if none has confirmed this leadership yet.
+	Confirmed() (at time.Duration, ok bool)
 }
 
 // Term is a leadership of the metadata quorum.

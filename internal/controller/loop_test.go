@@ -209,6 +209,27 @@ func TestADecisionOnAnOldStateIsRefused(t *testing.T) {
 	w.want("2 has begun to register", "3@1 isr [2 3] elr []")
 }
 
+// A controller that no quorum has confirmed yet, or that is not confirmed any longer, grants no
+// lease, however old its process is: another one may decide, which knows nothing of the lease.
+func TestAnUnconfirmedControllerGrantsNoLease(t *testing.T) {
+	w := three(t)
+	w.newLoop()
+	w.confirms = false
+	w.lead()
+	p := w.procs[1]
+	for range 3 {
+		w.now += DefaultHeartbeatInterval
+		a, err := w.beat(p)
+		if w.must(err); a.Lease > 0 {
+			t.Fatalf("before the first confirmation: %+v", a)
+		}
+	}
+	w.confirms = true
+	if a, err := w.beat(p); err != nil || a.Lease != DefaultSessionTimeout {
+		t.Fatalf("after it: %+v, %v", a, err)
+	}
+}
+
 // quorum is the leadership of a test. It and the time are real, in a bubble.
 type quorum struct {
 	mu    sync.Mutex
@@ -223,7 +244,7 @@ func (q *quorum) Leads() (Term, <-chan struct{}) {
 	return q.term, q.moved
 }
 
-func (q *quorum) Confirmed() time.Duration { return q.now() }
+func (q *quorum) Confirmed() (time.Duration, bool) { return q.now(), true }
 
 func (q *quorum) now() time.Duration { return time.Since(q.begin) }
 

@@ -66,7 +66,10 @@ func (l leadership) Leads() (controller.Term, <-chan struct{}) {
 }
 
 // Confirmed implements controller.Leadership.
-func (l leadership) Confirmed() time.Duration { return l.c.store.Confirmed().Sub(l.c.began) }
+func (l leadership) Confirmed() (time.Duration, bool) {
+	at := l.c.store.Confirmed()
+	return at.Sub(l.c.began), !at.IsZero()
+}
 
 // RegisterOptions configure Register.
 type RegisterOptions struct {

@@ -147,14 +147,22 @@ func (s *Store) Remove(ctx context.Context, member uint64) error {
 // ErrNoQuorum at once.
 func (s *Store) Resign(ctx context.Context) error {
 	asked := make(chan bool, 1)
-	if !s.do(func(n *node) (err error) {
+	err := s.do(ctx, func(n *node) (err error) {
 		defer func() { asked <- n.role.Leader != n.member || n.raft.BasicStatus().LeadTransferee != 0 }()
 		return n.resign()
-	}) {
-		return metadata.ErrClosed
+	})
+	if err == nil {
+		select {
+		case ok := <-asked:
+			if !ok {
+				err = ErrNoQuorum
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
-	if !<-asked {
-		return fmt.Errorf("hand over the metadata leadership: %w", ErrNoQuorum)
+	if err != nil {
+		return fmt.Errorf("hand over the metadata leadership: %w", err)
 	}
 	for {
 		role, moved := s.Leadership()
@@ -191,7 +199,7 @@ func (n *node) resign() (err error) {
 // reconfigure asks for a change and waits for it.
 func (s *Store) reconfigure(ctx context.Context, what string, ask func(*node) (*pb.ConfChangeV2, error)) error {
 	done := make(chan error, 1)
-	asked := s.do(func(n *node) error {
+	err := s.do(ctx, func(n *node) error {
 		if !n.role.Ready {
 			done <- ErrNotLeader
 			return nil
@@ -203,10 +211,9 @@ func (s *Store) reconfigure(ctx context.Context, what string, ask func(*node) (*
 		}
 		return n.reconfigure(cc, done)
 	})
-	if !asked {
-		return fmt.Errorf("%s: %w", what, metadata.ErrClosed)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	var err error
 	select {
 	case err = <-done:
 	case <-ctx.Done():

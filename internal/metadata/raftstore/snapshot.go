@@ -209,6 +209,6 @@ func (s *Store) sendSnapshot(t *snapshot) {
 		if err != nil {
 			s.opts.Log.Sugar().Warnf("metadata snapshot for member %x failed: %v", t.to, err)
 		}
-		s.do(func(n *node) error { return n.snapshotSent(t.to, err) })
+		_ = s.do(s.life, func(n *node) error { return n.snapshotSent(t.to, err) }) // the store has ended
 	})
 }
