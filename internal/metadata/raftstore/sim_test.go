@@ -65,7 +65,14 @@ type machine struct {
 	checked  int64 // the revision that was compared last
 
 	sending map[uint64]int // by member that gets a snapshot: steps
+	writes  []background
+}
 
+// background is work of another goroutine: before it, or with its result.
+type background struct {
+	work func() error
+	done func(*node, error) error
+	err  error
 }
 
 func newWorld(t *testing.T, seed uint64, voters int, b broken) *world {
@@ -104,7 +111,7 @@ func (m *machine) start() {
 	m.errs, m.stop = errfs.New(m.disk), make(chan struct{})
 	opts := &Options{FS: m.errs, Dir: "/m", Log: zap.NewNop(), Tick: defaultTick, CompactBytes: 2000, History: 10, now: time.Now,
 		broken: m.w.broken, memberID: uint64(m.id + 1)}
-	m.checked = 0
+	m.checked, m.writes = 0, nil
 	n, err := openNode(opts, m, m.stop)
 	if err != nil {
 		if !m.disk.Crashed() {
@@ -156,6 +163,11 @@ func (m *machine) sendSnapshot(s *snapshot) {
 	m.w.faults["snapshot"]++
 	m.sending[s.to] = 0
 	_ = s.transfer(func(piece []byte) error { m.post(s.from, s.to, 'p', piece); return nil })
+}
+
+func (m *machine) background(work func() error, done func(*node, error) error) {
+	m.w.faults["rotation"]++
+	m.writes = append(m.writes, background{work: work, done: done})
 }
 
 func (m *machine) note(*node) {}
@@ -229,6 +241,15 @@ func (w *world) step() {
 		}
 		if m.node != nil && w.rand.IntN(10) > 0 { // clocks differ
 			m.check(m.node.tick())
+		}
+		for len(m.writes) > 0 && m.node != nil && w.rand.IntN(4) == 0 {
+			b := m.writes[0]
+			if b.work != nil {
+				m.writes[0] = background{done: b.done, err: b.work()}
+				break
+			}
+			m.writes = m.writes[1:]
+			m.check(b.done(m.node, b.err))
 		}
 		for _, to := range slices.Sorted(maps.Keys(m.sending)) {
 			if m.sending[to]++; m.node != nil && m.sending[to] > 50 {

@@ -90,9 +90,9 @@ type Store struct {
 	once  sync.Once
 	err   error // of the loop's end, valid when ended is closed
 
-	life       context.Context // ends with the store
-	endLife    context.CancelFunc
-	background sync.WaitGroup // snapshot transfers
+	life    context.Context // ends with the store
+	endLife context.CancelFunc
+	tasks   sync.WaitGroup // of background
 
 	transferMu sync.Mutex
 	transfer   receiver
@@ -140,6 +140,7 @@ func Open(opts Options) (*Store, error) {
 	n, err := openNode(&s.opts, s, s.stop)
 	if err != nil {
 		s.endLife()
+		close(s.stop)
 		return nil, fmt.Errorf("open metadata in %s: %w", opts.Dir, err)
 	}
 	s.node, s.view = n, n.view
@@ -270,7 +271,7 @@ func (s *Store) do(ctx context.Context, f func(*node) error) error {
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	<-s.ended
-	s.background.Wait()
+	s.tasks.Wait()
 	return s.err
 }
 
