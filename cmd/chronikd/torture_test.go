@@ -173,7 +173,9 @@ func (c *torture) round(t *testing.T, f fault) {
 	hurt := time.Since(began)
 	c.goOn(f.name)
 	going, waits, gap := time.Since(began), c.longest(), c.probes.worst()
-	if c.random.IntN(2) == 0 || f.heals {
+	if os.Getenv("CHRONIK_CLUSTER_FAULT") != "" {
+		c.everyoneLeads()
+	} else if c.random.IntN(2) == 0 || f.heals {
 		c.inSync()
 	}
 	const ms = time.Millisecond
@@ -268,6 +270,27 @@ func (c *torture) isr(what string, is func([]int32) bool) {
 			for _, p := range m.Topics[tortureTopic].Partitions {
 				if p.Err != nil || p.Leader < 1 || !is(p.ISR) {
 					return fmt.Sprintf("broker %d: %+v", i+1, p)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// everyoneLeads waits until every replica is in sync and every partition has its preferred leader, so
+// that a fault hurts as much in each round.
+func (c *torture) everyoneLeads() {
+	c.t.Helper()
+	c.inSync()
+	c.eventually("preferred leaders", func(ctx context.Context) string {
+		results, err := c.admins[0].ElectLeaders(ctx, kadm.ElectPreferredReplica, nil)
+		if err != nil {
+			return err.Error()
+		}
+		for _, partitions := range results {
+			for _, p := range partitions {
+				if p.Err != nil && !errors.Is(p.Err, kerr.ElectionNotNeeded) {
+					return p.Err.Error()
 				}
 			}
 		}

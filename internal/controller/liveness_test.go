@@ -110,10 +110,10 @@ func TestALeaseNeedsAConfirmedController(t *testing.T) {
 	if a := beat(1, 0, 10*time.Second, 10*time.Second); a.Lease != 0 {
 		t.Errorf("a lease before an answer has arrived: %+v", a)
 	}
-	if a := beat(2, 1, 11*time.Second, 11*time.Second); a.Lease != testTimeout || a.Proven != 1 {
+	if a := beat(2, 1, 11*time.Second, 11*time.Second); a.Lease != testTimeout-testTimeout/drift || a.Proven != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a := beat(3, 2, 12*time.Second, 9*time.Second); a.Lease != time.Second || a.Proven != 2 {
+	if a := beat(3, 2, 12*time.Second, 9*time.Second); a.Lease != time.Second-testTimeout/4-testTimeout/drift || a.Proven != 2 {
 		t.Errorf("confirmed two seconds before the proven answer: %+v", a)
 	}
 	if a := beat(4, 3, 30*time.Second, 9*time.Second); a.Lease > 0 {

@@ -257,7 +257,7 @@ func (q *quorum) set(term Term) {
 }
 
 // Run decides while its node leads and has the revision that the term names. The session of the
-// former leader's broker started when that was heard last.
+// former controller's broker ends when no lease of it is left.
 func TestRunDecidesWhileItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := three(t)
@@ -273,15 +273,15 @@ func TestRunDecidesWhileItLeads(t *testing.T) {
 		}
 		w.want("no node leads the quorum", "1@0 isr [1 2 3] elr []")
 		version := w.applier.Image().Version()
-		q.set(Term{Number: 2, Revision: version + 1, Former: 1, FormerHeard: q.now() - 2*time.Second, FormerKnown: true})
+		q.set(Term{Number: 2, Revision: version + 1, Former: 1, FormerUntil: q.now()})
 		time.Sleep(time.Minute)
 		w.want("the node lacks a revision", "1@0 isr [1 2 3] elr []")
-		q.set(Term{Number: 3, Revision: version, Former: 1, FormerHeard: q.now() - 2*time.Second, FormerKnown: true})
-		time.Sleep(2400 * time.Millisecond)
-		w.want("the quorum may have confirmed the former leader after it was heard here", "1@0 isr [1 2 3] elr []")
+		q.set(Term{Number: 3, Revision: version, Former: 1, FormerUntil: q.now() - time.Second})
+		time.Sleep(1200 * time.Millisecond)
+		w.want("the former controller may have granted a lease that is not over", "1@0 isr [1 2 3] elr []")
 		time.Sleep(300 * time.Millisecond)
-		w.want("the former leader is fenced first", "2@1 isr [2 3] elr []")
-		time.Sleep(800 * time.Millisecond)
+		w.want("the former controller's broker is fenced first", "2@1 isr [2 3] elr []")
+		time.Sleep(2 * time.Second)
 		w.want("no broker beats", "-1@2 isr [] elr [3]")
 		q.set(Term{})
 		synctest.Wait()

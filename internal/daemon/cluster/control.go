@@ -62,7 +62,9 @@ func (l leadership) Leads() (controller.Term, <-chan struct{}) {
 	if err != nil {
 		return controller.Term{}, moved
 	}
-	return controller.Term{Number: role.Term, Revision: revision}, moved
+	return controller.Term{
+		Number: role.Term, Revision: revision, Former: role.Former, FormerUntil: role.FormerUntil.Sub(l.c.began),
+	}, moved
 }
 
 // Confirmed implements controller.Leadership.

@@ -37,6 +37,11 @@ type Leadership struct {
 	// contains everything that was committed in earlier terms. The controller must not decide
 	// before that.
 	Ready bool
+	// Former is the leader that this member knew before, 0 if that is not known or was this one.
+	// Until FormerUntil, a leader of an earlier term may have been confirmed, as Store.Confirmed
+	// tells, and not later. Both are set only if this member leads.
+	Former      uint64
+	FormerUntil time.Time
 }
 
 // Leadership returns who leads, and a channel that is closed at the next change.
@@ -255,11 +260,17 @@ func (n *node) silence(member uint64) time.Duration {
 // quorumAnswers reports whether, without the members that gone names, a majority of today's voters
 // was heard in the last election timeout.
 func (n *node) quorumAnswers(gone func(uint64) bool) bool {
+	return n.answers(n.conf.GetVoters(), electionTicks, gone)
+}
+
+// answers reports whether a majority of voters was heard in the last ticks, without the members that
+// gone names.
+func (n *node) answers(voters []uint64, ticks uint64, gone func(uint64) bool) bool {
 	answers := 0
-	for _, v := range n.conf.GetVoters() {
-		if !gone(v) && (v == n.member || n.ticks-n.heard[v] <= electionTicks) {
+	for _, v := range voters {
+		if !gone(v) && (v == n.member || n.ticks-n.heard[v] <= ticks) {
 			answers++
 		}
 	}
-	return answers > len(n.conf.GetVoters())/2
+	return answers > len(voters)/2
 }

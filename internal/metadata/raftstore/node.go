@@ -72,11 +72,16 @@ type node struct {
 	confirmed time.Time
 	// doubted: this member failed while it led. Its time stood still, so that it does not know
 	// whether another one leads by now: it is not ready until a majority has confirmed it.
-	doubted  bool
-	heard    map[uint64]uint64              // by member: the tick of its last message
-	reports  map[uint64]raft.SnapshotStatus // by member: how a transfer ended
-	role     Leadership
-	ledFrom  uint64 // the tick at which this member became leader
+	doubted bool
+	heard   map[uint64]uint64              // by member: the tick of its last message
+	reports map[uint64]raft.SnapshotStatus // by member: how a transfer ended
+	role    Leadership
+	ledFrom uint64 // the tick at which this member became leader
+	knew    uint64 // the newest leader that this member knew, 0 for none
+	// touched is the latest time at which a leader may have counted an answer of this member, or
+	// this member asked the others as their leader.
+	touched  time.Time
+	elected  bound
 	sequence uint64 // of the last proposal; starts at a random number
 	waiting  map[uint64]*proposal
 	// inflightBytes is the size of the entries of waiting.
@@ -120,6 +125,9 @@ func openNode(opts *Options, h host, stop <-chan struct{}) (*node, error) {
 		heard: map[uint64]uint64{}, reports: map[uint64]raft.SnapshotStatus{}, asked: map[uint64]time.Time{},
 		waiting:  map[uint64]*proposal{},
 		sequence: randomID(),
+	}
+	if n.touched = opts.now(); n.broken.has(forgetAtStart) { // until now, a former process may have answered
+		n.touched = time.Time{}
 	}
 	l := newLoader()
 	disk, content, err := statelog.Open(statelog.Options{
@@ -226,8 +234,11 @@ func (n *node) tick() (err error) {
 		return n.recover()
 	}
 	n.raft.Tick()
-	if (n.role.Ready || n.doubted) && n.ticks%heartbeatTicks == 0 {
+	if (n.role.Ready || n.doubted) && n.ticks%heartbeatTicks == 0 && !n.quiet() {
 		n.asked[n.ticks] = n.opts.now()
+		if !n.broken.has(leaderUntouched) {
+			n.touched = n.asked[n.ticks]
+		}
 		n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, n.ticks))
 	}
 	return n.work()
@@ -246,6 +257,7 @@ func (n *node) step(m *pb.Message) (err error) {
 			errBroken, m.GetCommit(), n.mem.last(), n.opts.Dir)
 	}
 	n.heard[m.GetFrom()] = n.ticks
+	n.touch(m)
 	if err := n.raft.Step(m); err != nil {
 		n.log.Debug("metadata message refused", zap.Error(err))
 	}
@@ -480,8 +492,13 @@ func (n *node) confirm(answers []raft.ReadState) {
 
 // send hands messages to the host.
 func (n *node) send(messages []*pb.Message) {
+	quiet := n.quiet()
 	for _, m := range messages {
 		to := m.GetTo()
+		n.stateAge(m)
+		if quiet && (m.GetType() == pb.MsgHeartbeat || m.GetType() == pb.MsgApp) {
+			continue
+		}
 		if m.GetType() == pb.MsgSnap {
 			n.sendSnapshot(m)
 			continue
