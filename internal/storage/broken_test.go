@@ -161,7 +161,7 @@ func TestModelDetectsEveryRemovedRule(t *testing.T) {
 
 // If any one of the rules of a swap is removed, the script must detect a fault.
 func TestFault21DetectsEveryRemovedRule(t *testing.T) {
-	for name, rules := range map[string]broken{
+	for name, removed := range map[string]broken{
 		"a swap is committed":                     {rules: skipSwapCommit},
 		"a swap ends after its names are synced":  {rules: skipSwapSync},
 		"a segment is whole before it has a name": {rules: skipCompactedSync},
@@ -169,7 +169,7 @@ func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := crashEverywhere("sync", rules)
+			err := crashEverywhere("sync", removed)
 			if err == nil {
 				t.Fatal("nothing went wrong without it")
 			}

@@ -11,14 +11,26 @@ import (
 	"github.com/chronik-io/chronik/internal/replica/stream"
 )
 
-// without has a case for each rule whose absence random faults of whole brokers show within a few
-// dozen histories. The walks of internal/clustertest/sim detect more: they are far shorter.
-func without() map[string]func(remove bool) {
-	return map[string]func(bool){
-		"MoveDespiteELR":  func(remove bool) { set(&progress.Everywhere, progress.MoveDespiteELR, remove) },
-		"KeepMissing":     func(remove bool) { set(&election.Everywhere, election.KeepMissing, remove) },
-		"FenceWithoutELR": func(remove bool) { set(&election.Everywhere, election.FenceWithoutELR, remove) },
-		"keepDiverged":    func(remove bool) { set(&stream.Everywhere, stream.KeepDiverged, remove) },
+// removal is a rule that a test removes.
+type removal struct {
+	remove func(remove bool)
+	kind   kind // of the histories
+	// run is a history that shows the absence of the rule; random faults do if it is nil.
+	run func(w *world, c *clients)
+}
+
+// without has a case for each rule whose absence histories of whole brokers show within a few
+// dozen. The walks of internal/clustertest/sim detect more: they are far shorter.
+func without() map[string]removal {
+	inProgress := func(r progress.Rule) func(bool) { return func(remove bool) { set(&progress.Everywhere, r, remove) } }
+	inElection := func(r election.Rule) func(bool) { return func(remove bool) { set(&election.Everywhere, r, remove) } }
+	inStream := func(remove bool) { set(&stream.Everywhere, stream.KeepDiverged, remove) }
+	return map[string]removal{
+		"MoveDespiteELR":  {remove: inProgress(progress.MoveDespiteELR)},
+		"KeepMissing":     {remove: inElection(election.KeepMissing)},
+		"FenceWithoutELR": {remove: inElection(election.FenceWithoutELR)},
+		"keepDiverged":    {remove: inStream},
+		"KeepLossy":       {remove: inElection(election.KeepLossy), kind: kind{profile: "os"}},
 	}
 }
 
@@ -36,12 +48,15 @@ func TestFaultsDetectEveryRemovedRule(t *testing.T) {
 	if v := os.Getenv("CHRONIK_SIM_RULES"); v != "" {
 		limit = number(t, v)
 	}
-	for name, remove := range without() {
+	for name, r := range without() {
 		t.Run(name, func(t *testing.T) {
-			remove(true)
-			defer remove(false)
+			r.remove(true)
+			defer r.remove(false)
+			if r.run == nil {
+				r.run = func(_ *world, c *clients) { c.walk() }
+			}
 			for seed := uint64(1); seed <= uint64(limit); seed++ {
-				if list := problems(t, seed, false, func(_ *world, c *clients) { c.walk() }); len(list) > 0 {
+				if list := problems(t, seed, r.kind, r.run); len(list) > 0 {
 					t.Logf("seed %d: %s", seed, list[0])
 					return
 				}

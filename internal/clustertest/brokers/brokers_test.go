@@ -15,13 +15,13 @@ import (
 // history runs one history with a seed, and judges it.
 func history(t *testing.T, seed uint64, run func(w *world, c *clients)) {
 	t.Helper()
-	historyOf(t, seed, false, run)
+	historyOf(t, seed, kind{}, run)
 }
 
-// historyOf is history. The clients are strict or not; see world.
-func historyOf(t *testing.T, seed uint64, strict bool, run func(w *world, c *clients)) {
+// historyOf is history of a kind.
+func historyOf(t *testing.T, seed uint64, k kind, run func(w *world, c *clients)) {
 	t.Helper()
-	for i, problem := range problems(t, seed, strict, run) {
+	for i, problem := range problems(t, seed, k, run) {
 		if i < 20 {
 			t.Error(problem)
 		}
@@ -34,12 +34,11 @@ func historyOf(t *testing.T, seed uint64, strict bool, run func(w *world, c *cli
 // problems runs one history and returns what contradicts the promises. If CHRONIK_SIM_LOG names a
 // file, it writes what all brokers logged to it if there is something, or if CHRONIK_SIM_SEED is
 // set.
-func problems(t *testing.T, seed uint64, strict bool, run func(w *world, c *clients)) (list []string) {
+func problems(t *testing.T, seed uint64, k kind, run func(w *world, c *clients)) (list []string) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed)
-		w.strict = strict
+		w := newWorld(t, seed, k)
 		began := time.Now()
 		if until(patience, func() bool { return w.running(1) && w.running(2) && w.running(3) }) != nil {
 			w.problem("no cluster is formed")
@@ -49,8 +48,8 @@ func problems(t *testing.T, seed uint64, strict bool, run func(w *world, c *clie
 				run(w, c)
 			}
 			c.judge()
-			t.Logf("%d acks, %d records read, %d offsets, %d settings, %d topics in %v", c.acks, c.reads, c.offset.Last(), c.config.Last(),
-				len(c.topics), time.Since(began))
+			t.Logf("%+v: %d acks, %d records read, %d consumed, %d offsets, %d settings, %d topics, %d unclean elections in %v", k, c.acks,
+				c.reads, c.consumed, c.offset.Last(), c.config.Last(), len(c.topics), c.unclean, time.Since(began))
 		}
 		list = w.wrong()
 		if file := os.Getenv("CHRONIK_SIM_LOG"); file != "" && (len(list) > 0 || os.Getenv("CHRONIK_SIM_SEED") != "") {
@@ -79,7 +78,7 @@ func TestEachBrokerIsKilledOnce(t *testing.T) {
 
 // A rolling restart and a replaced disk: clients with default settings see no error.
 func TestRestartsWithDefaultClients(t *testing.T) {
-	historyOf(t, 2, true, func(w *world, c *clients) {
+	historyOf(t, 2, kind{strict: true}, func(w *world, c *clients) {
 		for id := int32(1); id <= 3; id++ {
 			w.stop(id)
 			w.start(id)
@@ -151,7 +150,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 	for seed := first; seed < first+uint64(n); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			history(t, seed, func(_ *world, c *clients) { c.walk() })
+			historyOf(t, seed, kindOf(seed), func(_ *world, c *clients) { c.walk() })
 		})
 	}
 }

@@ -30,7 +30,9 @@ type partition struct {
 	index   int32
 	id      [16]byte // of the topic
 	history *check.History
+	group   check.Group // of the members that consume it
 	acks    atomic.Int64
+	final   []check.Record // what is committed in the end
 }
 
 func (p *partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.index) }
@@ -45,11 +47,14 @@ type clients struct {
 	stop  context.CancelFunc
 
 	offset, config check.Register // of the group; of the topic's setting
+	leaders        check.Leaders
 
-	mu     sync.Mutex
-	acks   int
-	reads  int
-	topics map[string]existence
+	mu       sync.Mutex
+	acks     int
+	reads    int
+	consumed int
+	unclean  int // elections
+	topics   map[string]existence
 }
 
 // existence is what is known of a topic.
@@ -91,12 +96,17 @@ func newClients(w *world) *clients {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.create(topic, 2, 3)
 	c.create("moved", 1, 2)
+	w.mu.Lock()
+	w.lose = c.lose
+	w.mu.Unlock()
 	for i, p := range c.parts {
 		c.work.Go(func() { c.produce(p, uint64(100+i)) })
 	}
 	c.work.Go(c.produceLoosely)
 	c.work.Go(c.read)
 	c.work.Go(c.commit)
+	c.work.Go(func() { c.consume(700) })
+	c.work.Go(func() { c.consume(701) })
 	c.work.Go(c.configure)
 	c.work.Go(c.makeTopics)
 	return c
@@ -105,9 +115,14 @@ func newClients(w *world) *clients {
 // create creates a topic whose records are judged.
 func (c *clients) create(name string, partitions int32, replicas int16) {
 	var err error
+	var configs map[string]*string
+	if c.w.kind.unclean {
+		yes := "true"
+		configs = map[string]*string{"unclean.leader.election.enable": &yes}
+	}
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
-		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, replicas, nil, name)
+		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, replicas, configs, name)
 		for i := range partitions {
 			if err == nil {
 				c.parts = append(c.parts, &partition{topic: name, index: i, id: r.ID, history: check.NewHistory()})
@@ -116,6 +131,25 @@ func (c *clients) create(name string, partitions int32, replicas int16) {
 		return err == nil
 	}) != nil {
 		c.w.problem("topic %s is never created: %v", name, err)
+	}
+}
+
+// lose notes that records of a partition may be lost.
+func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
+	c.mu.Lock()
+	c.unclean++
+	c.mu.Unlock()
+	if topic == "__consumer_offsets" {
+		c.offset.Lose()
+		for _, p := range c.parts {
+			p.group.Lose()
+		}
+	}
+	for _, p := range c.parts {
+		if p.topic == topic && p.index == index {
+			p.history.Unclean(epoch, since)
+			p.group.LoseRecords()
+		}
 	}
 }
 
@@ -198,7 +232,26 @@ func (c *clients) read() {
 		c.reads += len(list)
 		c.mu.Unlock()
 		for _, r := range list {
-			p.history.Read(r.Offset, r.Value)
+			p.history.Read(r)
+		}
+		c.lookUp(cl, 1+random.Int32N(3))
+	}
+}
+
+// lookUp notes the leaders that a broker names.
+func (c *clients) lookUp(cl *kgo.Client, broker int32) {
+	process := c.w.name(broker)
+	within, cancel := context.WithTimeout(c.ctx, 5*time.Second)
+	defer cancel()
+	q := kmsg.NewPtrMetadataRequest()
+	q.Topics = nil
+	resp, err := cl.Broker(int(broker)).Request(within, q)
+	if err != nil || process == "" || c.w.name(broker) != process {
+		return
+	}
+	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
+		for _, p := range t.Partitions {
+			c.leaders.Named(process, fmt.Sprintf("%x-%d", t.TopicID, p.Partition), p.LeaderEpoch, p.Leader)
 		}
 	}
 }

@@ -136,6 +136,7 @@ func (c *clients) badQuorum(broker int32) string {
 
 // breakDisk makes all writes below a directory fail until the process ends.
 func (w *world) breakDisk(id int32, dir string) {
+	w.mayLose()
 	n := w.nodes[id]
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,22 +147,40 @@ func (w *world) breakDisk(id int32, dir string) {
 	}
 }
 
-// walk causes random faults at random times.
-func (c *clients) walk() {
-	w := c.w
-	all, sum := faults(), 0
+// step is a fault of a history.
+type step struct {
+	after  time.Duration // after the one before
+	fault  fault
+	broker int32
+	random *rand.Rand // of the fault's own choices, which depend on what the brokers do
+}
+
+// plan returns the faults of a seed. They depend on nothing else.
+func plan(seed uint64, all []fault) (list []step) {
+	random, sum := rand.New(rand.NewPCG(seed, 7)), 0
 	for _, f := range all {
 		sum += f.often
 	}
-	for range 4 + w.random.IntN(8) {
-		time.Sleep(time.Duration(w.random.Int64N(int64(4 * time.Second))))
-		at, id := w.random.IntN(sum), 1+w.random.Int32N(3)
-		for _, f := range all {
-			if at -= f.often; at < 0 {
-				w.note("%s: %d", f.name, id)
-				f.do(c, id)
+	for i := range uint64(4 + random.IntN(8)) {
+		s := step{after: time.Duration(random.Int64N(int64(4 * time.Second))), broker: 1 + random.Int32N(3),
+			random: rand.New(rand.NewPCG(seed, 1000+i))}
+		at := random.IntN(sum)
+		for _, s.fault = range all {
+			if at -= s.fault.often; at < 0 {
 				break
 			}
 		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// walk causes random faults at random times.
+func (c *clients) walk() {
+	for _, s := range plan(c.w.seed, faults()) {
+		time.Sleep(s.after)
+		c.w.note("%s: %d", s.fault.name, s.broker)
+		c.w.random = s.random
+		s.fault.do(c, s.broker)
 	}
 }

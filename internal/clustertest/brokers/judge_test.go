@@ -30,6 +30,7 @@ func (c *clients) judge() {
 	c.inSync()
 	w.note("all replicas are in sync")
 	time.Sleep(time.Second) // the clients continue when all is well
+	c.consumes()
 	c.stop()
 	c.work.Wait()
 	if len(w.wrong()) > 0 {
@@ -38,7 +39,13 @@ func (c *clients) judge() {
 	for _, p := range c.parts {
 		c.compareLogs(p)
 	}
+	for _, problem := range c.leaders.Problems() {
+		w.problem("%s", problem)
+	}
 	a := kadm.NewClient(c.admin)
+	if until(patience, func() bool { return c.try(func(ctx context.Context) bool { return c.compareReaders(ctx, a) }) }) != nil {
+		w.problem("no broker answers for the group %s", readers)
+	}
 	if until(patience, func() bool { return c.try(func(ctx context.Context) bool { return c.compareOffset(ctx, a) }) }) != nil {
 		w.problem("no broker answers for the group")
 	}
@@ -57,6 +64,19 @@ func (c *clients) inSync() {
 		return true
 	}) != nil {
 		c.w.problem("the cluster does not recover: %s", bad)
+	}
+}
+
+// consumes waits until the members of the group consume.
+func (c *clients) consumes() {
+	total := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.consumed
+	}
+	was := total()
+	if until(patience, func() bool { return total() > was }) != nil {
+		c.w.problem("group %s: no member consumes", readers)
 	}
 }
 
@@ -178,6 +198,7 @@ func (c *clients) compareLogs(p *partition) {
 		w.problem("%v: the replicas of brokers %v stay different: %s", p, brokers, why)
 		return
 	}
+	p.final = logs[0]
 	problems := p.history.Problems(logs[0])
 	for _, l := range logs[1:] {
 		problems = append(problems, check.Replicas(logs[0], l)...)

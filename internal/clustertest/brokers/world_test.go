@@ -2,7 +2,9 @@ package brokers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,9 +27,43 @@ const clientIP = "10.0.0.100"
 
 func ip(id int32) string { return fmt.Sprintf("10.0.0.%d", id) }
 
+// kind is what histories differ in apart from their faults.
+type kind struct {
+	profile string // the durability profile of all topics; "" for sync
+	unclean bool   // topics allow unclean elections
+	strict  bool   // clients repeat only what they repeat by default
+}
+
+// kindOf returns the kind of a random history.
+func kindOf(seed uint64) kind {
+	switch n := rand.New(rand.NewPCG(seed, 8)).IntN(12); n {
+	case 0, 1:
+		return kind{profile: "interval"}
+	case 2, 3:
+		return kind{profile: "os"}
+	case 4:
+		return kind{unclean: true}
+	case 5:
+		return kind{profile: "interval", unclean: true}
+	case 6:
+		return kind{profile: "os", unclean: true}
+	}
+	return kind{}
+}
+
+// bound is how long before a loss of power the last loss of an acknowledged record can be: what is
+// older was synced on all in-sync replicas.
+func (k kind) bound() time.Duration {
+	if k.profile == "os" {
+		return 5100 * time.Millisecond
+	}
+	return 100 * time.Millisecond
+}
+
 // world is three machines with a broker each, and one with clients.
 type world struct {
 	testing.TB
+	kind
 	seed   uint64
 	random *rand.Rand // of the schedule
 	net    *simtcp.Net
@@ -36,10 +72,11 @@ type world struct {
 	nodes  map[int32]*node
 	host   *simtcp.Host   // of the clients
 	ending sync.WaitGroup // of processes that were killed, and of what restarts them
-	set    []string       // settings of all brokers
-	strict bool           // clients repeat only what they repeat by default
+	// lose is called when a leader epoch began with an unclean election.
+	lose func(topic string, partition, epoch int32, since time.Time)
 
 	mu       sync.Mutex
+	lossy    time.Time    // when a disk first lost or refused what was written; zero if none did
 	text     bytes.Buffer // what was logged
 	problems []string     // what contradicts the promises
 	closed   bool         // no process starts any longer
@@ -52,6 +89,8 @@ type node struct {
 
 	mu      sync.Mutex
 	disk    *crashfs.FS
+	boots   byte // losses of power so far
+	starts  int
 	process *process // nil while none runs
 	broken  bool     // its disk fails writes; a broker that has seen that restarts to use it again
 }
@@ -63,12 +102,23 @@ type process struct {
 	over   chan struct{}      // closed when its start has ended
 	broker *daemon.Broker     // after over; nil if the start failed
 	gone   chan struct{}      // closed when it was killed or stopped
+	name   string             // of this process among all
 }
 
+// machine is the file system of a machine that boots with every loss of power.
+type machine struct {
+	*errfs.FS
+	boot [16]byte
+}
+
+// BootID identifies the run of the machine's kernel.
+func (m machine) BootID() [16]byte { return m.boot }
+
 // newWorld starts three brokers and waits until they serve.
-func newWorld(t testing.TB, seed uint64, set ...string) *world {
-	w := &world{TB: t, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond), began: time.Now(),
-		nodes: map[int32]*node{}, set: set}
+func newWorld(t testing.TB, seed uint64, k kind) *world {
+	w := &world{TB: t, kind: k, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond),
+		began: time.Now(),
+		nodes: map[int32]*node{}, lose: func(string, int32, int32, time.Time) {}}
 	w.host = w.net.Host(clientIP)
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
 		EncodeLevel: zapcore.CapitalLevelEncoder})
@@ -84,9 +134,46 @@ func newWorld(t testing.TB, seed uint64, set ...string) *world {
 // Write is the sink of all logs.
 func (w *world) Write(p []byte) (int, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	fmt.Fprintf(&w.text, "%8.3f ", time.Since(w.began).Seconds())
-	return w.text.Write(p)
+	w.text.Write(p)
+	w.mu.Unlock()
+	if bytes.Contains(p, []byte("unclean leader election: ")) {
+		w.electedUncleanly(p)
+	}
+	return len(p), nil
+}
+
+// electedUncleanly handles what a broker says about an unclean election. Without it, no history may
+// lose anything.
+func (w *world) electedUncleanly(line []byte) {
+	var e struct {
+		Topic            string
+		Partition, Epoch int32
+	}
+	if err := json.Unmarshal(line[bytes.IndexByte(line, '{'):], &e); err != nil {
+		w.problem("%s: %v", line, err)
+		return
+	}
+	w.mu.Lock()
+	lossy := w.lossy
+	w.mu.Unlock()
+	switch {
+	case w.unclean:
+		w.lose(e.Topic, e.Partition, e.Epoch, time.Time{})
+	case w.profile == "" || lossy.IsZero():
+		w.problem("an unclean election of %s-%d, although nothing permits it", e.Topic, e.Partition)
+	default:
+		w.lose(e.Topic, e.Partition, e.Epoch, lossy.Add(-w.bound()))
+	}
+}
+
+// mayLose notes that a disk lost or refused what was written.
+func (w *world) mayLose() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lossy.IsZero() {
+		w.lossy = time.Now()
+	}
 }
 
 // Sync implements zapcore.WriteSyncer.
@@ -120,17 +207,19 @@ func (w *world) start(id int32) {
 		return
 	}
 	cfg, err := daemon.Load(config.Input{
-		Set: append([]string{"cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092", fmt.Sprint("node.id=", id),
-			"offsets.topic.num.partitions=1"}, w.set...),
+		Set: []string{"cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092", fmt.Sprint("node.id=", id),
+			"offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
-	p := &process{fs: errfs.New(n.disk), over: make(chan struct{}), gone: make(chan struct{})}
+	n.starts++
+	p := &process{fs: errfs.New(n.disk), over: make(chan struct{}), gone: make(chan struct{}), name: fmt.Sprintf("%d/%d", id, n.starts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
-	o := daemon.Options{Config: cfg, FS: p.fs, Net: n.host, Log: w.log.Named(fmt.Sprint(id)), Version: "test",
+	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}}, Net: n.host,
+		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
 }
@@ -186,7 +275,8 @@ func (w *world) kill(id int32) {
 // powerLoss ends a machine. Its disk has what was synced and, by mode, more.
 func (w *world) powerLoss(id int32, mode crashfs.Mode) {
 	n := w.nodes[id]
-	w.crash(id, func() *crashfs.FS { return n.disk.PowerLoss(mode) }, func() { n.host.PowerOff() })
+	w.mayLose()
+	w.crash(id, func() *crashfs.FS { n.boots++; return n.disk.PowerLoss(mode) }, func() { n.host.PowerOff() })
 }
 
 // wipe ends a broker and replaces its disk by an empty one.
@@ -256,6 +346,17 @@ func (w *world) pause(id int32, d time.Duration) {
 		close(resumed)
 		w.net.Freeze(ip(id), false)
 	})
+}
+
+// name returns the name of the process of a broker, "" if none runs.
+func (w *world) name(id int32) string {
+	n := w.nodes[id]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return ""
+	}
+	return n.process.name
 }
 
 // running reports whether a broker serves.

@@ -4,7 +4,9 @@ package check
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"time"
 )
 
 // Record is one record of a log. Tests give each record another value.
@@ -19,15 +21,32 @@ type History struct {
 	mu        sync.Mutex
 	attempted map[string]bool
 	loose     map[string]bool
-	acked     []Record
-	read      map[int64]string
+	acked     []fact
+	read      map[int64]fact
+	changed   []change
+	unclean   []loss
 	high      map[int32]int64 // the last high watermark of each leader epoch
 	problems  []string
 }
 
+// fact is a record that a client saw at a time: the first one, if it saw it repeatedly.
+type fact struct {
+	Record
+	at time.Time
+}
+
+// change is an offset that was read with two values.
+type change struct{ was, is fact }
+
+// loss is an unclean election. What is older than since has survived it.
+type loss struct {
+	epoch     int32
+	since, at time.Time
+}
+
 // NewHistory returns an empty history.
 func NewHistory() *History {
-	return &History{attempted: map[string]bool{}, loose: map[string]bool{}, read: map[int64]string{}, high: map[int32]int64{}}
+	return &History{attempted: map[string]bool{}, loose: map[string]bool{}, read: map[int64]fact{}, high: map[int32]int64{}}
 }
 
 // Attempted notes that a producer is about to send a value.
@@ -50,17 +69,52 @@ func (h *History) Loose(value string) {
 func (h *History) Acked(offset int64, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.acked = append(h.acked, Record{Offset: offset, Value: value})
+	h.acked = append(h.acked, fact{Record{Offset: offset, Value: value}, time.Now()})
 }
 
-// Read notes that a consumer read a value at an offset.
-func (h *History) Read(offset int64, value string) {
+// Read notes that a consumer read a record.
+func (h *History) Read(r Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if before, ok := h.read[offset]; ok && before != value {
-		h.problems = append(h.problems, fmt.Sprintf("changed: offset %d was %q and then %q", offset, before, value))
+	now := fact{r, time.Now()}
+	before, ok := h.read[r.Offset]
+	if ok && before.Record == r {
+		return
 	}
-	h.read[offset] = value
+	if ok {
+		h.changed = append(h.changed, change{before, now})
+	}
+	h.read[r.Offset] = now
+}
+
+// Unclean notes that a leader epoch has just begun with an unclean election. Records of earlier
+// epochs may be lost, unless they were acknowledged before a time. The zero time means that all of
+// them may.
+func (h *History) Unclean(epoch int32, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unclean = append(h.unclean, loss{epoch, since, time.Now()})
+}
+
+// mayLose reports whether an acknowledged record may be lost. Caller holds mu.
+func (h *History) mayLose(f fact) bool {
+	for _, l := range h.unclean {
+		if !f.at.Before(l.since) && !f.at.After(l.at) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayVanish reports whether a record that was read in one leader epoch may be replaced by one of
+// another. Caller holds mu.
+func (h *History) mayVanish(f fact, by int32) bool {
+	for _, l := range h.unclean {
+		if !f.at.Before(l.since) && min(f.Epoch, by) < l.epoch && l.epoch <= max(f.Epoch, by) {
+			return true
+		}
+	}
+	return false
 }
 
 // High notes the high watermark that a leader showed in a leader epoch.
@@ -83,12 +137,20 @@ func (h *History) High(epoch int32, high int64) {
 //	order        offsets or leader epochs that decrease
 //	changed      an offset that was read with two values
 //	high watermark  one that fell while a leader led
+//
+// What Unclean excuses is not lost, vanished or changed.
 func (h *History) Problems(final []Record) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	problems := append([]string(nil), h.problems...)
 	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	at, values := map[int64]string{}, map[string]int64{}
+	for _, c := range h.changed {
+		if !h.mayVanish(c.was, c.is.Epoch) {
+			report("changed: offset %d was %q of epoch %d and then %q of epoch %d", c.is.Offset, c.was.Value, c.was.Epoch, c.is.Value,
+				c.is.Epoch)
+		}
+	}
+	at, values, epochs := map[int64]string{}, map[string]int64{}, map[int64]int32{}
 	for i, r := range final {
 		if i > 0 && (r.Offset <= final[i-1].Offset || r.Epoch < final[i-1].Epoch) {
 			report("order: offset %d of epoch %d follows offset %d of epoch %d", r.Offset, r.Epoch, final[i-1].Offset, final[i-1].Epoch)
@@ -99,19 +161,26 @@ func (h *History) Problems(final []Record) []string {
 		if !h.attempted[r.Value] {
 			report("phantom: %q at offset %d was never sent", r.Value, r.Offset)
 		}
-		at[r.Offset], values[r.Value] = r.Value, r.Offset
+		at[r.Offset], values[r.Value], epochs[r.Offset] = r.Value, r.Offset, r.Epoch
 	}
 	for _, r := range h.acked {
 		if _, stored := values[r.Value]; r.Offset < 0 && stored {
 			continue
 		}
-		if at[r.Offset] != r.Value {
+		if at[r.Offset] != r.Value && !h.mayLose(r) {
 			report("lost: %q was acknowledged at offset %d, which has %q", r.Value, r.Offset, at[r.Offset])
 		}
 	}
-	for offset, value := range h.read {
-		if at[offset] != value {
-			report("vanished: %q was read at offset %d, which has %q", value, offset, at[offset])
+	for offset, r := range h.read {
+		if at[offset] == r.Value {
+			continue
+		}
+		by, ok := epochs[offset]
+		if !ok {
+			by = math.MaxInt32 // the log ends below it
+		}
+		if !h.mayVanish(r, by) {
+			report("vanished: %q was read at offset %d, which has %q", r.Value, offset, at[offset])
 		}
 	}
 	return problems

@@ -3,6 +3,8 @@ package check
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // sound returns a history without a problem and its log.
@@ -13,8 +15,8 @@ func sound() (*History, []Record) {
 	}
 	h.Acked(0, "a")
 	h.Acked(2, "c")
-	h.Read(0, "a")
-	h.Read(1, "b")
+	h.Read(Record{0, 1, "a"})
+	h.Read(Record{1, 1, "b"})
 	h.High(1, 1)
 	h.High(1, 2)
 	h.High(2, 1)
@@ -26,12 +28,12 @@ func TestProblems(t *testing.T) {
 		"":                                func(_ *History, log []Record) []Record { return log },
 		"lost: \"c\"":                     func(_ *History, log []Record) []Record { return log[:2] },
 		"lost: \"d\"":                     func(h *History, log []Record) []Record { h.Acked(1, "d"); return log },
-		"vanished: \"d\"":                 func(h *History, log []Record) []Record { h.Read(3, "d"); return log },
+		"vanished: \"d\"":                 func(h *History, log []Record) []Record { h.Read(Record{3, 1, "d"}); return log },
 		"phantom: \"x\"":                  func(_ *History, log []Record) []Record { return append(log, Record{3, 2, "x"}) },
 		"duplicate: \"b\"":                func(_ *History, log []Record) []Record { return append(log, Record{3, 2, "b"}) },
 		"order: offset 2 ":                func(_ *History, log []Record) []Record { return append(log, Record{2, 2, "c"}) },
 		"order: offset 3 of epoch 1":      func(_ *History, log []Record) []Record { return append(log, Record{3, 1, "d"}) },
-		"changed: offset 1":               func(h *History, log []Record) []Record { h.Read(1, "d"); return log },
+		"changed: offset 1":               func(h *History, log []Record) []Record { h.Read(Record{1, 1, "d"}); return log },
 		"high watermark: it fell from 2 ": func(h *History, log []Record) []Record { h.High(1, 1); return log },
 	} {
 		h, log := sound()
@@ -93,5 +95,67 @@ func TestLooseValues(t *testing.T) {
 	h.Acked(-1, "z")
 	if got := h.Problems(log); len(got) != 1 || !strings.Contains(got[0], `lost: "z"`) {
 		t.Errorf("%q", got)
+	}
+}
+
+// An unclean election excuses the loss of what was acknowledged and read before it, in an earlier
+// epoch, and not before a time.
+func TestUncleanElectionsExcuseLosses(t *testing.T) {
+	for name, x := range map[string]struct {
+		epoch int32
+		age   time.Duration // of what may be lost; 0 for any
+		after func(h *History)
+		want  string
+	}{
+		"all may be lost":     {epoch: 3},
+		"what is recent may":  {epoch: 3, age: time.Minute},
+		"what is old may not": {epoch: 3, age: time.Millisecond, want: `lost: "c" was acknowledged at offset 2`},
+		"later acks are kept": {epoch: 3, after: func(h *History) { h.Attempted("x"); h.Acked(1, "x") }, want: `lost: "x"`},
+		"reads of later epochs": {epoch: 3, after: func(h *History) { h.Attempted("x"); h.Read(Record{5, 3, "x"}) },
+			want: `vanished: "x"`},
+		"a change within an epoch": {epoch: 3, after: func(h *History) { h.Read(Record{1, 1, "d"}); h.Read(Record{1, 1, "b"}) },
+			want: "changed: offset 1"},
+		"an earlier epoch": {epoch: 1, want: `vanished: "b"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, log := sound()
+				time.Sleep(time.Second)
+				since := time.Time{}
+				if x.age > 0 {
+					since = time.Now().Add(-x.age)
+				}
+				h.Unclean(x.epoch, since)
+				time.Sleep(time.Second)
+				if x.after != nil {
+					x.after(h)
+				}
+				h.Attempted("n")
+				got := strings.Join(h.Problems([]Record{log[0], {1, 3, "n"}}), "\n")
+				if (x.want == "") != (got == "") || !strings.Contains(got, x.want) {
+					t.Errorf("want %q, got %q", x.want, got)
+				}
+			})
+		})
+	}
+}
+
+func TestARegisterThatMayHaveLostWrites(t *testing.T) {
+	var r Register
+	for n := range int64(3) {
+		r.Begin()
+		r.Acked(n + 1)
+	}
+	r.Lose()
+	for n := range int64(4) {
+		if got := r.Read(n); got != "" {
+			t.Error(got)
+		}
+	}
+	r.Acked(r.Begin())
+	for n := range int64(4) {
+		if r.Read(n) == "" {
+			t.Errorf("%d may be read after a later write", n)
+		}
 	}
 }

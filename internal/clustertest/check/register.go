@@ -16,6 +16,7 @@ type Register struct {
 	begun int64 // the last number; the first one is 1
 	acked int64
 	open  map[int64]bool // begun and not acknowledged
+	lost  int64          // numbers up to it may be lost
 }
 
 // Begin notes that the client is about to write, and returns the number.
@@ -38,6 +39,14 @@ func (r *Register) Acked(n int64) {
 	r.acked = max(r.acked, n)
 }
 
+// Lose notes that the acknowledged writes so far may be lost: until one is acknowledged again, a
+// read may return any earlier number.
+func (r *Register) Lose() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = r.begun
+}
+
 // Last returns the last acknowledged number, 0 for none.
 func (r *Register) Last() int64 {
 	r.mu.Lock()
@@ -50,7 +59,7 @@ func (r *Register) Last() int64 {
 func (r *Register) Read(n int64) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n == r.acked || r.open[n] {
+	if n == r.acked || r.open[n] || r.acked <= r.lost && n <= r.lost {
 		return ""
 	}
 	return fmt.Sprintf("%d was read, %d was acknowledged last, %d was sent last", n, r.acked, r.begun)

@@ -76,3 +76,28 @@ func TestWalks(t *testing.T) {
 		})
 	}
 }
+
+// The seed and the config determine a walk to the last line of its trace.
+func TestASeedDeterminesAWalk(t *testing.T) {
+	for name, cfg := range configs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.trace = true
+			for seed := range uint64(walks(t, 25)) {
+				a, b := walk(seed, cfg), walk(seed, cfg)
+				if len(a.lines) < 20 {
+					t.Fatalf("seed %d: a trace of %d lines", seed, len(a.lines))
+				}
+				for i, line := range a.lines {
+					if i >= len(b.lines) || line != b.lines[i] {
+						t.Fatalf("seed %d: line %d differs: %q", seed, i, line)
+					}
+				}
+				if len(a.lines) != len(b.lines) || a.fault != b.fault || !maps.Equal(a.stats, b.stats) {
+					t.Fatalf("seed %d: %d lines, %q, %v, and then %d lines, %q, %v",
+						seed, len(a.lines), a.fault, a.stats, len(b.lines), b.fault, b.stats)
+				}
+			}
+		})
+	}
+}

@@ -4,11 +4,9 @@ package journal
 // tag breakrules can disable rules.
 type Rule uint8
 
+// The rules, named after what happens without them.
 const (
-	// IgnoreSalt accepts frames of a file's earlier use.
-	IgnoreSalt Rule = 1 << iota
-	// ReuseLSNs lets a fresh file assign lost LSNs again.
-	ReuseLSNs
-	// IgnoreDamage accepts any bytes after the first invalid frame as the ordinary end.
-	IgnoreDamage
+	IgnoreSalt   Rule = 1 << iota // frames of a file's earlier use are accepted
+	ReuseLSNs                     // a fresh file assigns lost LSNs again
+	IgnoreDamage                  // any bytes after the first invalid frame count as the ordinary end
 )
