@@ -95,7 +95,7 @@ func (w *succession) beat() {
 		return
 	}
 	w.later(func() {
-		a, ok := c.beat(h, c.at(w.now), c.at(c.confirmed))
+		a, ok := c.beat(h, c.at(w.now), c.at(c.confirmed), true)
 		if !ok || !w.hears {
 			return
 		}
