@@ -63,8 +63,8 @@ type HeartbeatAnswer struct {
 // is before a, so it never outlives the session.
 //
 // A lease also ends after a quorum has not confirmed the controller for most of the timeout: another
-// one may lead since then. That one knows when this one was confirmed at the latest, and fences the
-// broker of this one, which was probably cut off with it, as soon as all these leases are over:
+// one may lead since then. That one knows when this one was confirmed at the latest. As soon as all
+// these leases are over, it fences the broker of this one, which was probably cut off with it:
 //
 //	former controller   confirmed ── timeout - spare ──▶ its leases are over
 //	next controller     knows until when ── the same ──▶ fences the former one's broker
@@ -102,9 +102,9 @@ const drift = 100
 // sessions.
 func (s *sessions) spare() time.Duration { return s.timeout / 4 }
 
-// beginFormer begins the session of the former controller's broker. No controller of an earlier term
-// was confirmed after until, so its leases end when spare is left of a session from then on. The
-// broker has an interval to be heard, at least.
+// beginFormer begins the session of the former controller's broker. No controller of an earlier
+// term was confirmed after until, so its leases end when spare is left of a session from then on.
+// The broker has an interval to be heard, at least.
 func (s *sessions) beginFormer(broker int32, incarnation [16]byte, until, now, interval time.Duration) {
 	if s.broken.has(ignoreUntil) {
 		until = now - s.timeout

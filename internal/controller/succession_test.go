@@ -60,8 +60,8 @@ func (w *succession) clock() clock {
 	return clock{time.Duration(w.rand.Int64N(int64(time.Hour))), 1 + clockError*(2*w.rand.Float64()-1)}
 }
 
-// elect makes the next controller. It knows from a voter how long ago its predecessors were confirmed
-// at the latest.
+// elect makes the next controller. It knows from a voter how long ago its predecessors were
+// confirmed at the latest.
 func (w *succession) elect(b broken) {
 	c := &reigning{clock: w.clock(), confirmed: w.now}
 	c.sessions = newSessions(testTimeout, c.at(w.now))
