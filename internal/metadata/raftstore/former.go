@@ -22,15 +22,15 @@ import (
 // majority, so the newest touch of a voter is later than what bounds the leaders before. That holds
 // if the voters changed, too: a change is such an append.
 
-// quietTicks is for how long a leader that hears no majority continues to send. Members that hear it
-// would otherwise neither elect another leader nor know that it is not confirmed any longer, until
-// the library notices after up to two election timeouts. Two heartbeats may be lost. If the others
-// merely do not run, nothing changes: what was sent before waits for them, and their answers arrive
-// before they begin an election.
+// quietTicks is for how long a leader that hears no majority continues to send. Otherwise, members
+// that hear it would neither elect another leader nor know that it is not confirmed any longer,
+// until the library notices after up to two election timeouts. Two heartbeats may be lost. If the
+// others merely do not run, nothing changes: what was sent before waits for them, and their answers
+// arrive before they begin an election.
 const quietTicks = 2 * heartbeatTicks
 
-// voteContext is the length of the context of a vote: microseconds since the voter was in touch with
-// a leader, big-endian.
+// voteContext is the length of the context of a vote: microseconds since the voter was in touch
+// with a leader, big-endian.
 const voteContext = 8
 
 // maxAge bounds what a vote tells: no lease is that long.

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// bounds checks what the next leader knows of the former one: it was confirmed, and a voter was in
-// touch with it, in the given times before now, and not since.
+// bounds checks what the next leader knows of the former one: it may have been confirmed until a
+// time that is not before its last confirmation, and not after it last sent.
 func bounds(t *testing.T, next *Store, former uint64, confirmed, last time.Time) {
 	t.Helper()
 	role, _ := next.Leadership()
@@ -25,8 +25,8 @@ func steady(leader *Store) time.Time {
 	return leader.Confirmed()
 }
 
-// The next leader knows how long ago the former one was confirmed at the latest, whether that was cut
-// off, has handed over, or led until both others had restarted.
+// The next leader knows how long ago the former one was confirmed at the latest, whether that one
+// was cut off, has handed over, or hears nothing.
 func TestTheNextLeaderKnowsUntilWhenTheFormerOneWasConfirmed(t *testing.T) {
 	const round = (heartbeatTicks + 1) * defaultTick
 	for name, ends := range map[string]func(*cluster, *Store) (last time.Time){
