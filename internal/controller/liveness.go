@@ -63,8 +63,8 @@ type HeartbeatAnswer struct {
 // is before a, so it never outlives the session.
 //
 // A lease also ends when a quorum has not confirmed the controller for most of the timeout, because
-// another one may lead since then. That one knows when this one was confirmed at the latest. When all
-// these leases are over, it fences the broker of this one, which is probably cut off too:
+// another one may lead since then. That one knows when this one was confirmed at the latest. When
+// all these leases are over, it fences the broker of this one, which is probably cut off too:
 //
 //	former controller   confirmed ── timeout - spare ──▶ its leases are over
 //	next controller     knows until when ── the same ──▶ fences the former one's broker
