@@ -277,8 +277,8 @@ func (c *torture) isr(what string, is func([]int32) bool) {
 	})
 }
 
-// everyoneLeads waits until every replica is in sync and every partition has its preferred leader, so
-// that a fault hurts as much in each round.
+// everyoneLeads waits until every replica is in sync and every partition has its preferred leader,
+// so that a fault hurts as much in each round.
 func (c *torture) everyoneLeads() {
 	c.t.Helper()
 	c.inSync()

@@ -12,7 +12,7 @@ func TestSuccessionsFindEachMissingRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const most = 100
 			for seed := range uint64(most) {
-				if _, err := newSuccession(seed, broken{r}).run(20, broken{r}); err != nil {
+				if err := newSuccession(seed, broken{r}).run(20, broken{r}); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}

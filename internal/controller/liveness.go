@@ -62,9 +62,9 @@ type HeartbeatAnswer struct {
 // The lease that answer 8 grants counts from the time at which the broker sent heartbeat 7, which
 // is before a, so it never outlives the session.
 //
-// A lease also ends after a quorum has not confirmed the controller for most of the timeout: another
-// one may lead since then. That one knows when this one was confirmed at the latest, and fences the
-// broker of this one, which was probably cut off with it, as soon as all these leases are over:
+// A lease also ends when a quorum has not confirmed the controller for most of the timeout, because
+// another one may lead since then. That one knows when this one was confirmed at the latest. When
+// all these leases are over, it fences the broker of this one, which is probably cut off too:
 //
 //	former controller   confirmed ── timeout - spare ──▶ its leases are over
 //	next controller     knows until when ── the same ──▶ fences the former one's broker
@@ -102,9 +102,9 @@ const drift = 100
 // sessions.
 func (s *sessions) spare() time.Duration { return s.timeout / 4 }
 
-// beginFormer begins the session of the former controller's broker. No controller of an earlier term
-// was confirmed after until, so its leases end when spare is left of a session from then on. The
-// broker has an interval to be heard, at least.
+// beginFormer begins the session of the former controller's broker. No controller of an earlier
+// term was confirmed after until, so its leases end when spare is left of a session from then on.
+// The broker has an interval to be heard, at least.
 func (s *sessions) beginFormer(broker int32, incarnation [16]byte, until, now, interval time.Duration) {
 	if s.broken.has(ignoreUntil) {
 		until = now - s.timeout

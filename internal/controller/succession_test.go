@@ -60,8 +60,8 @@ func (w *succession) clock() clock {
 	return clock{time.Duration(w.rand.Int64N(int64(time.Hour))), 1 + clockError*(2*w.rand.Float64()-1)}
 }
 
-// elect makes the next controller. It knows from a voter how long ago its predecessors were confirmed
-// at the latest.
+// elect makes the next controller. It knows from a voter how long ago its predecessors were
+// confirmed at the latest.
 func (w *succession) elect(b broken) {
 	c := &reigning{clock: w.clock(), confirmed: w.now}
 	c.sessions = newSessions(testTimeout, c.at(w.now))
@@ -108,10 +108,10 @@ func (w *succession) beat() {
 	})
 }
 
-// run returns the first violation within a number of sessions, and how many sessions ended.
-func (w *succession) run(sessions int, b broken) (ended int, err error) {
+// run returns the first violation within a number of sessions.
+func (w *succession) run(sessions int, b broken) error {
 	beatAt, electAt, cutAt := time.Duration(0), time.Duration(0), time.Duration(0)
-	for ended < sessions {
+	for sessions > 0 {
 		w.now += time.Millisecond
 		for i := 0; i < len(w.arriving); i++ {
 			if a := w.arriving[i]; a.due <= w.now {
@@ -140,22 +140,22 @@ func (w *succession) run(sessions int, b broken) (ended int, err error) {
 		if len(c.expired(c.at(w.now), testInterval)) == 0 {
 			continue
 		}
-		ended++
+		sessions--
 		if here := w.broker.at(w.now); w.lease > here {
-			return ended, fmt.Errorf("fenced at %v by controller %d, with a lease for another %v", w.now, len(w.controllers), w.lease-here)
+			return fmt.Errorf("fenced at %v by controller %d, with a lease for another %v", w.now, len(w.controllers), w.lease-here)
 		}
 		c.begin(1, processA, c.at(w.now)) // it registers again
 		clear(w.sent)
 		w.answered, w.lease = 0, 0
 	}
-	return ended, nil
+	return nil
 }
 
 // Whatever former controllers have granted, however late it arrives and whatever the clocks show: a
 // broker that is fenced has no lease.
 func TestNoLeaseOutlivesTheControllerThatGrantedIt(t *testing.T) {
 	for seed := range uint64(40) {
-		if _, err := newSuccession(seed, broken{}).run(20, broken{}); err != nil {
+		if err := newSuccession(seed, broken{}).run(20, broken{}); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}

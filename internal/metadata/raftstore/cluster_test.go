@@ -26,6 +26,7 @@ type cluster struct {
 	mu     sync.Mutex
 	stores map[uint64]*Store
 	cut    map[uint64]bool // members that reach no other one
+	deaf   map[uint64]bool // members to which nothing arrives
 	calls  int             // calls that fail, counted down
 }
 
@@ -39,7 +40,7 @@ type peers struct {
 func (p *peers) to(member uint64) (*Store, uint64) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if p.c.cut[p.self] || p.c.cut[member] {
+	if p.c.cut[p.self] || p.c.cut[member] || p.c.deaf[member] {
 		return nil, p.self
 	}
 	return p.c.stores[member], p.self
@@ -64,7 +65,10 @@ func (p *peers) Call(ctx context.Context, member uint64, request []byte) ([]byte
 		return nil, errCut
 	}
 	response, err := s.Handle(ctx, self, request)
-	if s, _ := p.to(member); s == nil {
+	p.c.mu.Lock()
+	deaf := p.c.deaf[p.self]
+	p.c.mu.Unlock()
+	if s, _ := p.to(member); s == nil || deaf {
 		return nil, errCut // the request arrived, the response does not
 	}
 	return response, err
@@ -97,7 +101,9 @@ func (c *cluster) isolate(s *Store, cut bool) {
 	c.cut[s.Member()] = cut
 }
 
-func newCluster() *cluster { return &cluster{stores: map[uint64]*Store{}, cut: map[uint64]bool{}} }
+func newCluster() *cluster {
+	return &cluster{stores: map[uint64]*Store{}, cut: map[uint64]bool{}, deaf: map[uint64]bool{}}
+}
 
 func (c *cluster) close(t testing.TB) {
 	for _, s := range c.stores {

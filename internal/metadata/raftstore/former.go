@@ -7,28 +7,30 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// A leader that is elected knows until when a leader of an earlier term can have been confirmed; see
+// A leader that is elected knows until when one of an earlier term can have been confirmed; see
 // Leadership.FormerUntil. Such a confirmation means that a majority answered a question, and the
-// majority that elects the next leader has a member in common with it. That member was in touch with
-// the former leader after the question and before its vote. So each vote tells for how long the voter
-// was not in touch with any leader, and the newest of these times is the bound:
+// majority that elects the next leader has a member in common with it. That member was in touch
+// with the former leader after the question and before its vote. So each vote tells for how long
+// the voter was not in touch with any leader, and the newest of these times is the bound:
 //
 //	former leader   asks ──▶          (the answers may arrive at any time later)
 //	common voter        touched ─────── for this long ──────▶ votes
 //	next leader                                                  └▶ arrived: touched ≤ arrival - age
 //
 // Only a duration is sent, so clocks need the same rate and nothing else. A late message makes the
-// bound later, which is safe. If there were leaders in between, each began with the append that a
-// majority received, so the newest touch of a voter is later than what bounds the leaders before.
-// That holds for changes of the voters too: they are such appends.
+// bound later, which is safe. If there were leaders in between, each began with an append to a
+// majority, so the newest touch of a voter is later than what bounds the leaders before. That holds
+// if the voters changed, too: a change is such an append.
 
-// quietTicks is for how long a leader that hears no majority continues to send. Those that hear it
-// would otherwise neither elect another leader nor know that it is not confirmed any longer, until
-// the library notices after up to two election timeouts.
-const quietTicks = electionTicks / 2
+// quietTicks is for how long a leader that hears no majority continues to send. Otherwise, members
+// that hear it would neither elect another leader nor know that it is not confirmed any longer,
+// until the library notices after up to two election timeouts. Two heartbeats may be lost. If the
+// others merely do not run, nothing changes: what was sent before waits for them, and their answers
+// arrive before they begin an election.
+const quietTicks = 2 * heartbeatTicks
 
-// voteContext is the length of the context of a vote: microseconds since the voter was in touch with
-// a leader, big-endian.
+// voteContext is the length of the context of a vote: microseconds since the voter was in touch
+// with a leader, big-endian.
 const voteContext = 8
 
 // maxAge bounds what a vote tells: no lease is that long.
@@ -54,7 +56,7 @@ func (n *node) touch(m *pb.Message) {
 		}
 		var age time.Duration // unless it says so, the voter may be in touch with a leader now
 		if len(m.GetContext()) == voteContext {
-			age = min(time.Duration(binary.BigEndian.Uint64(m.GetContext()))*time.Microsecond, maxAge)
+			age = time.Duration(min(binary.BigEndian.Uint64(m.GetContext()), uint64(maxAge/time.Microsecond))) * time.Microsecond
 		}
 		if at := n.opts.now().Add(-age); m.GetTerm() == n.elected.term && at.After(n.elected.last) {
 			n.elected.last = at
@@ -83,8 +85,8 @@ func (n *node) formerUntil(term uint64) time.Time {
 	return until
 }
 
-// quiet reports whether this member leads and has not heard a majority for quietTicks. It then sends
-// neither entries nor heartbeats, like a leader whose disk hangs.
+// quiet reports whether this member leads and has not heard a majority for quietTicks. It then
+// sends neither entries nor heartbeats, like a leader whose disk hangs.
 func (n *node) quiet() bool {
 	if n.role.Leader != n.member || n.ticks-n.ledFrom <= quietTicks {
 		return false

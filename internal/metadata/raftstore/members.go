@@ -263,8 +263,8 @@ func (n *node) quorumAnswers(gone func(uint64) bool) bool {
 	return n.answers(n.conf.GetVoters(), electionTicks, gone)
 }
 
-// answers reports whether a majority of voters was heard in the last ticks, without the members that
-// gone names.
+// answers reports whether a majority of voters was heard in the last ticks, without the members
+// that gone names.
 func (n *node) answers(voters []uint64, ticks uint64, gone func(uint64) bool) bool {
 	answers := 0
 	for _, v := range voters {

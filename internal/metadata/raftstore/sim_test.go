@@ -547,8 +547,8 @@ func (w *world) wipe() {
 	m.start()
 }
 
-// changing reports whether a former voter counts, or may count after a restart: the files may have a
-// change of the voters without the news that it is committed.
+// changing reports whether a former voter counts, or may count after a restart: the files may have
+// a change of the voters without the news that it is committed.
 func (n *node) changing() bool {
 	if len(n.conf.GetVotersOutgoing()) > 0 || n.mem.base > n.applied {
 		return true

@@ -43,6 +43,7 @@ func TestMessagesThatNoMemberSends(t *testing.T) {
 			"a change of members":            {pb.MsgProp, entry(pb.EntryConfChange)},
 			"a change of members, version 2": {pb.MsgProp, entry(pb.EntryConfChangeV2)},
 			"an answer with a short context": {pb.MsgHeartbeatResp, context3},
+			"a vote with a short context":    {pb.MsgVoteResp, context3},
 			"an answer without a term":       {pb.MsgAppResp, noTerm},
 			"an answer beyond the log":       {pb.MsgAppResp, func(m *pb.Message) { m.Index = new(uint64(1 << 40)) }},
 			"a refusal beyond the log": {pb.MsgAppResp, func(m *pb.Message) {
