@@ -40,8 +40,8 @@ type nodes struct {
 	faulty map[int]bool
 	// expected are texts of errors that brokers may log.
 	expected []string
-	// ahead is by how much the clocks of brokers are ahead of this machine's. Such a broker runs the
-	// binary skewed; see scripts/skewed.sh.
+	// ahead is by how much the clocks of brokers are ahead of this machine's. Such a broker runs
+	// the binary skewed; see scripts/skewed.sh.
 	ahead  map[int]time.Duration
 	skewed string
 	set    []string // settings of all brokers

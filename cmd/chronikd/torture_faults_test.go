@@ -181,8 +181,8 @@ func (c *torture) cuts(wires []wire, alone ...int) {
 	c.wires.set(nil, nil)
 }
 
-// removes unregisters a broker that is stopped and has no replicas any longer. It is refused when it
-// comes back, says so, and joins again with an empty directory.
+// removes unregisters a broker that is stopped and has no replicas any longer. It is refused when
+// it comes back, says so, and joins again with an empty directory.
 func (c *torture) removes(order []int) {
 	i, rest := order[0], order[1:]
 	c.inSync()

@@ -279,8 +279,10 @@ func (c *Cluster) identity() link.Identity {
 func (c *Cluster) admit(peer link.Hello) error {
 	gone, err := c.gone(c.ctx, peer.Member)
 	if err == nil && gone {
-		return &link.Mismatch{Reason: link.Removed, Cause: fmt.Sprintf("node %d, member %016x, was unregistered from the cluster", peer.Node, peer.Member),
-			Remedy: "start it with an empty data directory"}
+		return &link.Mismatch{
+			Reason: link.Removed, Remedy: "start it with an empty data directory",
+			Cause: fmt.Sprintf("node %d, member %016x, was unregistered from the cluster", peer.Node, peer.Member),
+		}
 	}
 	return err
 }
