@@ -40,7 +40,11 @@ type nodes struct {
 	faulty map[int]bool
 	// expected are texts of errors that brokers may log.
 	expected []string
-	set      []string // settings of all brokers
+	// ahead is by how much the clocks of brokers are ahead of this machine's. Such a broker runs
+	// the binary skewed; see scripts/skewed.sh.
+	ahead  map[int]time.Duration
+	skewed string
+	set    []string // settings of all brokers
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
 	paused bool
 }
@@ -100,7 +104,11 @@ func (c *nodes) launch(which ...int) {
 			"cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
 			args = append(args, "--set", setting)
 		}
-		p, err := prog.launch(c.dirs[i], nil, args...)
+		var env []string
+		if ahead, ok := c.ahead[i]; ok {
+			prog.name, env = c.skewed, append(env, fmt.Sprint("CLOCK_AHEAD=", int64(ahead.Seconds())))
+		}
+		p, err := prog.launch(c.dirs[i], env, args...)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -18,11 +21,12 @@ import (
 // fault is a way to hurt the brokers whose indices it gets in random order. All brokers run again,
 // and all disks and networks are whole, when hurt returns. The number in the name is the one of the
 // promise that it checks: 22 leaders, 23 followers that diverged, 24 followers that lost or delay
-// everything, 25 metadata without a quorum, 26 the last replicas, 27 restarts, 28 streams, and 2 to
-// 4 the disk.
+// everything, 25 metadata without a quorum, 26 the last replicas, 27 restarts, 28 streams, 29 the
+// removal, 30 the clock, and 1 to 4 the disk.
 type fault struct {
 	name  string
 	wires bool // it requires hosts of their own
+	clock bool // it requires a broker whose clock is wrong
 	heals bool // the next fault comes after all replicas are in sync again
 	// strict: no client with the settings by default may report an error.
 	strict bool
@@ -36,11 +40,11 @@ var faults = []fault{
 	{name: "22 a broker is paused", hurt: func(c *torture, order []int) { c.pauses(order[0]) }},
 	{name: "22 the metadata leader is paused", hurt: func(c *torture, _ []int) { c.pauses(c.controller()) }},
 	{name: "22 a broker is cut off from all others", wires: true, hurt: func(c *torture, order []int) {
-		c.cuts(both(order[0], order[1], order[2]))
+		c.cuts(both(order[0], order[1], order[2]), order[0])
 	}},
 	{name: "22 the metadata leader is cut off from all others", wires: true, hurt: func(c *torture, order []int) {
 		i := c.controller()
-		c.cuts(both(i, without(order, i)...))
+		c.cuts(both(i, without(order, i)...), i)
 	}},
 	{name: "22 a broker is cut off from the metadata leader", wires: true, hurt: func(c *torture, order []int) {
 		i := c.controller()
@@ -87,7 +91,7 @@ var faults = []fault{
 	{name: "24 a broker loses its data directory", hurt: func(c *torture, order []int) { c.wiped(order[0]) }},
 	{name: "24 the disk of a broker is too slow", heals: true, hurt: (*torture).lags},
 	{name: "25 all brokers are cut off from each other", wires: true, hurt: func(c *torture, order []int) {
-		c.cuts(append(both(order[0], order[1], order[2]), both(order[1], order[2])...))
+		c.cuts(append(both(order[0], order[1], order[2]), both(order[1], order[2])...), order...)
 	}},
 	{name: "25 the metadata lose their quorum", heals: true, hurt: (*torture).losesQuorum},
 	{name: "26 all brokers are killed", hurt: func(c *torture, order []int) { c.again(syscall.SIGKILL, order) }},
@@ -105,6 +109,11 @@ var faults = []fault{
 	}},
 	{name: "27 all brokers are stopped", hurt: func(c *torture, order []int) { c.again(syscall.SIGTERM, order) }},
 	{name: "28 streams break again and again", wires: true, hurt: (*torture).breaks},
+	{name: "29 a broker is removed and comes back", hurt: (*torture).removes},
+	{name: "30 the clock of a broker is wrong", clock: true, heals: true, hurt: func(c *torture, order []int) { c.misleads(order[0]) }},
+	{name: "30 the clock of the metadata leader is wrong", clock: true, heals: true, hurt: func(c *torture, _ []int) {
+		c.misleads(c.controller())
+	}},
 	{name: "1 a broker loses power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:1]) }},
 	{name: "1 two brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order[:2]) }},
 	{name: "1 all brokers lose power", heals: true, hurt: func(c *torture, order []int) { c.power(order) }},
@@ -171,12 +180,132 @@ func (c *torture) wiped(i int) {
 	}
 }
 
-// cuts cuts wires for longer than a session lasts.
-func (c *torture) cuts(wires []wire) {
+// cuts cuts wires for longer than a session lasts. Brokers without a controller refuse acks=1 then,
+// because another one may lead.
+func (c *torture) cuts(wires []wire, alone ...int) {
 	c.wires.set(wires, nil)
 	pause(c.t.Context(), tortureStop)
+	if len(alone) > 0 {
+		c.refusesAcksOfOne(alone...)
+	}
 	c.wires.set(nil, nil)
 }
+
+// removes unregisters a broker that is stopped and has no replicas any longer. It is refused when
+// it comes back, says so, and joins again with an empty directory.
+func (c *torture) removes(order []int) {
+	i, rest := order[0], order[1:]
+	c.inSync()
+	c.end(syscall.SIGTERM, i)
+	c.replicas(rest[0], rest...)
+	cl, err := c.client(kgo.SeedBrokers(c.seeds[rest[0]]))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer cl.Close()
+	c.eventually("the removal", func(ctx context.Context) string {
+		resp, err := cl.Broker(rest[0]+1).RetriableRequest(ctx, &kmsg.UnregisterBrokerRequest{BrokerID: int32(i + 1)})
+		if err != nil {
+			return err.Error()
+		}
+		if err := kerr.ErrorForCode(resp.(*kmsg.UnregisterBrokerResponse).ErrorCode); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	c.goOn("a broker was removed")
+	c.launch(i)
+	c.eventually("the refusal", func(context.Context) string {
+		if refused.MatchString(c.run[i].logged()) {
+			return ""
+		}
+		return c.run[i].logged()
+	})
+	c.goOn("the broker that was removed came back")
+	c.end(syscall.SIGTERM, i)
+	if err := os.RemoveAll(filepath.Join(c.dirs[i], "d")); err != nil {
+		c.t.Fatal(err)
+	}
+	c.launch(i)
+	c.await(i)
+	c.replicas(rest[0], order...)
+	c.inSync()
+	for n := range c.seeds {
+		c.eventually("the quorum", func(ctx context.Context) string { return c.quorum(ctx, n) })
+	}
+}
+
+// replicas moves all partitions to these brokers, and waits until they have them. It asks broker i.
+func (c *torture) replicas(i int, on ...int) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("replicas on %v", on), func(ctx context.Context) string {
+		m, err := c.admins[i].Metadata(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		var move kadm.AlterPartitionAssignmentsReq
+		wrong := ""
+		for _, topic := range m.Topics {
+			for _, p := range topic.Partitions {
+				to := slices.DeleteFunc(slices.Clone(p.Replicas), func(b int32) bool { return !slices.Contains(on, int(b)-1) })
+				for _, b := range on { // those that stay keep their order
+					if !slices.Contains(to, int32(b+1)) {
+						to = append(to, int32(b+1))
+					}
+				}
+				if !slices.Equal(to, p.Replicas) {
+					move.Assign(topic.Topic, p.Partition, to)
+				}
+				if !slices.Equal(to, p.Replicas) || len(p.ISR) != len(on) {
+					wrong = fmt.Sprintf("%s-%d: replicas %v, in sync %v", topic.Topic, p.Partition, p.Replicas, p.ISR)
+				}
+			}
+		}
+		if len(move) > 0 {
+			_, err = c.admins[i].AlterPartitionAssignments(ctx, move)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return wrong
+	})
+}
+
+// misleads restarts a broker with a clock that is hours ahead, or less than an hour behind: with an
+// older clock, it would refuse the records of the producers as too far in the future. Another fault
+// of it follows before the clock is right again.
+func (c *torture) misleads(i int) {
+	c.ahead[i] = time.Duration(c.random.Int64N(int64(9*time.Hour))) + time.Minute
+	if c.random.IntN(2) == 0 {
+		c.ahead[i] = -time.Minute - time.Duration(c.random.Int64N(int64(50*time.Minute)))
+	}
+	c.t.Logf("the clock of broker %d is %v ahead", i+1, c.ahead[i])
+	was := map[*process]int{}
+	for _, p := range c.run {
+		was[p] = len(p.logged())
+	}
+	c.again(syscall.SIGTERM, []int{i})
+	c.inSync()
+	c.measure()
+	c.eventually("a finding about the clock", func(context.Context) string {
+		for _, p := range c.run {
+			if skewed.MatchString(p.logged()[was[p]:]) {
+				return ""
+			}
+		}
+		return "no broker reports that its clock is not that of the metadata leader"
+	})
+	c.again(syscall.SIGKILL, []int{i})
+	c.goOn("a restart with a wrong clock")
+	delete(c.ahead, i)
+	c.again(syscall.SIGKILL, []int{i})
+}
+
+// refused is the line of the log that says what a broker that was removed waits for.
+var refused = regexp.MustCompile(`"msg":"waiting","for":"[^"]*was unregistered from the cluster; start it with an empty data directory`)
+
+// skewed is the line of the log with the finding about a clock.
+var skewed = regexp.MustCompile(`"check":"skew","subject":"clock"`)
 
 func (c *torture) slows(i int, order []int) {
 	slow := map[wire]slowness{}
@@ -312,7 +441,7 @@ func (c *torture) losesQuorum(order []int) {
 	within, cancel := context.WithTimeout(c.t.Context(), tortureAnswer)
 	_, _ = c.admins[order[2]].CreateTopic(within, 1, 3, nil, fmt.Sprint("hangs-", time.Now().UnixNano()))
 	cancel()
-	c.eventually("acks=1 is refused", c.refusesAcksOfOne)
+	c.refusesAcksOfOne(order...)
 	c.writes("the metadata lost their quorum")
 	for _, i := range order[:2] {
 		c.order(i, "heal")
@@ -323,9 +452,15 @@ func (c *torture) losesQuorum(order []int) {
 	}
 }
 
-// refusesAcksOfOne asks each broker to write with acks=1 to all partitions, and returns which were
+// refusesAcksOfOne waits until brokers refuse to write with acks=1 to all partitions.
+func (c *torture) refusesAcksOfOne(which ...int) {
+	c.t.Helper()
+	c.eventually("acks=1 is refused", func(ctx context.Context) string { return c.acksOfOne(ctx, which) })
+}
+
+// acksOfOne asks brokers to write with acks=1 to all partitions, and returns which were
 // acknowledged, and which broker did not answer.
-func (c *torture) refusesAcksOfOne(ctx context.Context) (acked string) {
+func (c *torture) acksOfOne(ctx context.Context, which []int) (acked string) {
 	topic := kmsg.NewProduceRequestTopic()
 	topic.Topic = tortureAlone
 	for p := range int32(torturePartitions) {
@@ -333,7 +468,7 @@ func (c *torture) refusesAcksOfOne(ctx context.Context) (acked string) {
 		part.Partition, part.Records = p, oneRecord()
 		topic.Partitions = append(topic.Partitions, part)
 	}
-	for i := range c.seeds {
+	for _, i := range which {
 		cl, err := c.client(kgo.SeedBrokers(c.seeds[i]), kgo.MaxVersions(kversion.V3_0_0()), kgo.RequestRetries(0),
 			kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck())) // the client sends its own acks in every request
 		if err != nil {

@@ -60,7 +60,8 @@ func TestClusterUnderFaults(t *testing.T) {
 	t.Logf("CHRONIK_CLUSTER_SEED=%d repeats this schedule", seed)
 	c := &torture{nodes: newNodes(t, 3), tortureBook: newTortureBook(), random: rand.New(rand.NewPCG(seed, 0))}
 	c.expected = []string{`"logger":"health"`} // the health reports what is caused here
-	c.faulty, c.took = map[int]bool{}, map[string][][3]time.Duration{}
+	c.faulty, c.took, c.ahead = map[int]bool{}, map[string][][3]time.Duration{}, map[int]time.Duration{}
+	c.skewed = os.Getenv("CHRONIKD_SKEWED")
 	c.apart(seed)
 	schedule := c.schedule(int(rounds))
 	c.launch(0, 1, 2)
@@ -144,7 +145,7 @@ func (c *torture) apart(seed uint64) {
 func (c *torture) schedule(rounds int) (chosen []fault) {
 	var all []fault
 	for _, f := range faults {
-		if (c.wires != nil || !f.wires) && strings.Contains(f.name, os.Getenv("CHRONIK_CLUSTER_FAULT")) {
+		if (c.wires != nil || !f.wires) && (c.skewed != "" || !f.clock) && strings.Contains(f.name, os.Getenv("CHRONIK_CLUSTER_FAULT")) {
 			all = append(all, f)
 		}
 	}

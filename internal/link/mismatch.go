@@ -25,11 +25,13 @@ const (
 	WrongVersion
 	// Superseded: the peer has a newer connection from this broker.
 	Superseded
-	// NotAdmitted: the peer's own rules refuse this broker, for example because it was removed.
+	// NotAdmitted: the peer's own rules refuse this broker.
 	NotAdmitted
 	// Overloaded: the peer has too many connections of brokers.
 	Overloaded
-	lastReason = Overloaded
+	// Removed: one of the ends was removed from the cluster.
+	Removed
+	lastReason = Removed
 )
 
 // Mismatch is the error of a handshake that one of the ends refused. Cause names both values, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -132,6 +133,10 @@ func (b *book) heard(node int32) {
 	delete(b.ended, node)
 }
 
+// forGood are the reasons for a refusal that last until someone changes something on one of the
+// brokers.
+var forGood = []link.Reason{link.WrongCluster, link.WrongGeneration, link.Removed}
+
 // refusedBy notes what answers at a seed's address. It returns the node that a refused dial was
 // meant for, -1 for none. Caller holds mu.
 func (b *book) refusedBy(e link.Event) (gone int32) {
@@ -154,7 +159,7 @@ func (b *book) refusedBy(e link.Event) (gone int32) {
 				b.discard(s.peer)
 				s.peer = nil
 			}
-		case e.Kind == link.Rejected && errors.As(e.Err, &m) && (m.Reason == link.WrongCluster || m.Reason == link.WrongGeneration):
+		case e.Kind == link.Rejected && errors.As(e.Err, &m) && slices.Contains(forGood, m.Reason):
 			s.rejected = m.Error()
 		}
 	}

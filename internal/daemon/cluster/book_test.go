@@ -64,3 +64,24 @@ func TestASeedThatIsGone(t *testing.T) {
 		t.Errorf("node %d", gone)
 	}
 }
+
+// A seed that refuses this broker for good says why. One that is overloaded is asked again.
+func TestASeedThatRefuses(t *testing.T) {
+	b := newBook([]string{"b:1"}, func() uint64 { return 1 }, nil)
+	e := link.Event{Kind: link.Rejected, Lane: link.Meta, Dialed: true, Target: link.Target{Address: "b:1", Node: -1}}
+	for _, x := range []struct {
+		reason link.Reason
+		want   string
+	}{{link.Overloaded, ""}, {link.NotAdmitted, ""}, {link.Removed, "refused by the peer: because; do this"}} {
+		e.Err = fmt.Errorf("handshake: %w", &link.Mismatch{Reason: x.reason, Cause: "because", Remedy: "do this", ByPeer: true})
+		b.notify(e)
+		if _, got, _ := b.AskSeed(t.Context(), "b:1", 0, nil); got != x.want {
+			t.Errorf("reason %d: %q, want %q", x.reason, got, x.want)
+		}
+	}
+	e.Kind, e.Err = link.Connected, nil
+	b.notify(e)
+	if _, got, _ := b.AskSeed(t.Context(), "b:1", 0, nil); got != "" {
+		t.Errorf("after a connection: %q", got)
+	}
+}

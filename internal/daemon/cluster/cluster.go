@@ -279,7 +279,10 @@ func (c *Cluster) identity() link.Identity {
 func (c *Cluster) admit(peer link.Hello) error {
 	gone, err := c.gone(c.ctx, peer.Member)
 	if err == nil && gone {
-		err = fmt.Errorf("node %d, member %016x, was unregistered from the cluster; start it with an empty data directory", peer.Node, peer.Member)
+		return &link.Mismatch{
+			Reason: link.Removed, Remedy: "start it with an empty data directory",
+			Cause: fmt.Sprintf("node %d, member %016x, was unregistered from the cluster", peer.Node, peer.Member),
+		}
 	}
 	return err
 }
