@@ -226,11 +226,7 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 		must(t, w.send(req))
 		all = append(all, w)
 	}
-	for begin := time.Now(); n.Answers().Acquired < clients; time.Sleep(100 * time.Microsecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatalf("%+v", n.Answers())
-		}
-	}
+	eventually(t, "all answers have memory", func() bool { return n.Answers().Acquired >= clients })
 	for i, w := range all {
 		got := w.fetched(t, req).Topics[0].Partitions[0]
 		if got.ErrorCode != 0 || len(got.RecordBatches) < size {
@@ -243,11 +239,7 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 	if peak := n.Answers().Peak; peak > limit+clients*minAnswer || peak < limit {
 		t.Errorf("%d bytes of answers in memory", peak)
 	}
-	for begin := time.Now(); n.Answers().Used > 0; time.Sleep(100 * time.Microsecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatalf("read, and not given back: %+v", n.Answers())
-		}
-	}
+	eventually(t, "what was read is given back", func() bool { return n.Answers().Used == 0 })
 }
 
 // A batch larger than all the memory for answers is still sent, and counted.

@@ -39,7 +39,7 @@ func (n *node) member(t testing.TB, group, topic string, opts ...kgo.Opt) *kgo.C
 	t.Helper()
 	return n.client(t, append([]kgo.Opt{kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.FetchMaxWait(50 * time.Millisecond),
-		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.RebalanceTimeout(5 * time.Second),
+		kgo.HeartbeatInterval(50 * time.Millisecond), kgo.RebalanceTimeout(time.Minute),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, opts...)...)
 }
 

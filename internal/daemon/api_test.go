@@ -424,16 +424,13 @@ func TestPartitionsAreCountedAndCanBeLeftOut(t *testing.T) {
 // read the response.
 func scraped(t *testing.T, b *Broker, want string) string {
 	t.Helper()
-	for range 1000 {
-		text, err := prometheusText(b)
-		if err != nil {
+	var text string
+	eventually(t, "the metrics have the line "+want, func() bool {
+		var err error
+		if text, err = prometheusText(b); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(text, want) {
-			return text
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("the metrics never have the line %s", want)
-	return ""
+		return strings.Contains(text, want)
+	})
+	return text
 }

@@ -158,7 +158,7 @@ func TestAFileSystemThatHangsHoldsNoScrape(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Error("the scrape blocks")
 	}
 	close(free)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -44,7 +43,7 @@ func TestLogsWithoutTheirMetadataJoinNoCluster(t *testing.T) {
 	}
 	cfg := memberConfig(t)
 	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		b, err := Start(ctx, Options{
 			Config: cfg, FS: mem, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
 		})

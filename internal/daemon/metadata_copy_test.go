@@ -88,7 +88,7 @@ func TestAFormerCopyIsRemoved(t *testing.T) {
 		if err == nil && !left {
 			break
 		}
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > patience {
 			t.Fatalf("the former copy still exists: %t, %v", left, err)
 		}
 	}

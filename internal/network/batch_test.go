@@ -56,7 +56,7 @@ func TestBatchRunsBeforeTheReaderWaits(t *testing.T) {
 			defer f.end(t)
 			p := f.pipe.dial()
 			defer p.Close()
-			if err := p.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			p.sendAsync(append(frame(protocol.KeyProduce, 3, 1, nil), c.then...))
@@ -86,7 +86,7 @@ func TestReaderYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := dial(t, f.tcp(t))
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	c.send(t, bytes.Repeat(frame(keyMetadata, 3, 1, nil), requests))

@@ -297,7 +297,7 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 			}
 			out := dial(t, addr)
 			defer out.Close()
-			if err := out.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			if err := out.SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			if n, err := out.Read(make([]byte, 1)); n > 0 || err == nil || isTimeout(err) {

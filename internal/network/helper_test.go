@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -126,6 +127,9 @@ func (l *pipeListener) dial() *client {
 }
 
 type client struct{ net.Conn }
+
+// patience ends a test that waits for an event that never happens, however busy the machine is.
+const patience = 2 * time.Minute
 
 func dial(t testing.TB, addr string) *client {
 	t.Helper()

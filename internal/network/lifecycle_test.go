@@ -187,7 +187,7 @@ func TestShutdownDoesNotWaitForAHungDisk(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 handlers of API 3 still block") {
 			t.Errorf("Shutdown says %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("Shutdown waits for a handler that blocks")
 	}
 	idle.wantClosed(t)

@@ -24,9 +24,6 @@ const (
 	gate = int32(math.MinInt32 + 1)
 )
 
-// patience ends a test that waits for an event that never happens.
-const patience = 20 * time.Second
-
 // pollFixture is a fixture whose clients connect by TCP and are offered to a poller before a test
 // uses them.
 type pollFixture struct {
