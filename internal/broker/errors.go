@@ -30,7 +30,7 @@ func codes() []struct {
 		err  error
 		code *kerr.Error
 	}{
-		// First, because a coordinator's error may match that of its log, which members of groups don't
+		// First, because a coordinator's error may match that of its log, which members don't
 		// expect: with NOT_ENOUGH_REPLICAS or FENCED_LEADER_EPOCH they end.
 		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
 		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},

@@ -46,8 +46,8 @@ func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now tim
 // Ready implements coordinator.Log.
 func (l *partitionLog) Ready(epoch int32) error { return elsewhere(l.part.Refusal(epoch)) }
 
-// elsewhere makes the errors of a partition that this broker does not lead in the shard's epoch match
-// ErrNotCoordinator: clients then look for the coordinator. The shard is notified later.
+// elsewhere makes the errors of a partition that this broker does not lead in the shard's epoch
+// match ErrNotCoordinator: clients then look for the coordinator. The shard is notified later.
 func elsewhere(err error) error {
 	if errors.Is(err, replica.ErrFencedEpoch) || errors.Is(err, replica.ErrNotLeader) {
 		return fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, err)
