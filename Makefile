@@ -129,7 +129,7 @@ bench-start: build ## the start times and idle costs of docs/performance.md
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./cmd/chronikd/
 
 .PHONY: clients
-clients: build ## real Kafka clients write and read back 100,000 records each (NODES=3: against three brokers; RESTARTS=1: which restart)
+clients: build ## real Kafka clients write and read back 100,000 records each (NODES=3: against three brokers; RESTARTS=1: which restart; CLIENTS=all)
 	scripts/clients/run.sh $(CLIENTS)
 
 .PHONY: cli-smoke

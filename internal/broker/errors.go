@@ -30,6 +30,12 @@ func codes() []struct {
 		err  error
 		code *kerr.Error
 	}{
+		// First, because a coordinator's error may match that of its log, which members don't
+		// expect: with NOT_ENOUGH_REPLICAS or FENCED_LEADER_EPOCH they end.
+		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
+		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
+		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
+		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on this code
 		{errTimedOut, kerr.RequestTimedOut},
 		{replica.ErrTimedOut, kerr.RequestTimedOut},
 		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
@@ -42,10 +48,6 @@ func codes() []struct {
 		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 		{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 		{replica.ErrPolicy, kerr.PolicyViolation},
-		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
-		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
-		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
-		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on this code
 		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 		{storage.ErrCorrupt, kerr.CorruptMessage},
 		// A closed log was deleted, or its broker is stopping: clients look for the leader again.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -48,7 +49,11 @@ func (s *shard) refusal(now time.Time) error {
 // refuse answers a request that writes with err.
 func (s *shard) refuse(r request, err error) {
 	s.count.refused.Add(1)
-	s.r.refused.log(s.logger, zap.WarnLevel,
+	level := zap.WarnLevel
+	if errors.Is(err, ErrNotCoordinator) {
+		level = zap.DebugLevel // another broker leads: the shard's role changes soon
+	}
+	s.r.refused.log(s.logger, level,
 		"coordinator log accepts no records, refusing requests that write", zap.Error(err))
 	s.answer(r.done, nil, err)
 }

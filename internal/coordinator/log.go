@@ -14,8 +14,8 @@ type Log interface {
 	// or may not be in the log. Append does not block.
 	Append(epoch int32, records []Record, now time.Time, done func(error))
 	// Ready returns why the log would refuse an append in a leader epoch now, or nil: the broker
-	// does not lead, too few replicas are in sync, no space is left, the disk failed. It does not
-	// block and is cheap. An append may fail although Ready returned nil.
+	// does not lead (ErrNotCoordinator), too few replicas are in sync, no space is left, the disk
+	// failed. It does not block and is cheap. An append may fail although Ready returned nil.
 	Ready(epoch int32) error
 	// Load calls apply for every record from the log start to the log end at the time of the call,
 	// and waits for each until it is committed. The slices are valid until apply returns. Load
@@ -30,7 +30,7 @@ var (
 	// not be committed (NOT_COORDINATOR).
 	ErrNotCoordinator = errors.New("this broker is not the coordinator")
 	// ErrRefused: the log accepts no records now, and the event had no effect
-	// (COORDINATOR_NOT_AVAILABLE).
+	// (COORDINATOR_NOT_AVAILABLE). The error also matches its cause.
 	ErrRefused = errors.New("the coordinator's log accepts no records")
 	// ErrLoading: the shard is being loaded (COORDINATOR_LOAD_IN_PROGRESS).
 	ErrLoading = errors.New("the coordinator is loading its state")

@@ -18,7 +18,7 @@ ended() {
 # restart_node NODE SIGNAL   ends broker NODE with SIGNAL, starts it again with the same arguments, and
 # waits until no partition has a replica out of sync. One caller at a time; the others wait.
 restart_node() {
-  local dirs dir pid args
+  local dirs dir pid args rc
   read -ra dirs <<<"$DIRS"
   dir="${dirs[$1 - 1]}"
   (
@@ -27,18 +27,25 @@ restart_node() {
     mapfile -d '' -t args <"/proc/$pid/cmdline"
     kill "-$2" "$pid"
     ended "$pid"
-    env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT "${args[@]}" 9>&- </dev/null >>"$dir/log" 2>&1 &
-    echo $! >"$dir/pid"
-    in_sync
+    while :; do
+      env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT "${args[@]}" 9>&- </dev/null >>"$dir/log" 2>&1 &
+      echo $! >"$dir/pid"
+      rc=0
+      in_sync $! || rc=$?
+      # free-ports.py of another test binds each port for a moment.
+      [ $rc = 2 ] && tail -n 1 "$dir/log" | grep -q 'address already in use' || exit $rc
+    done
   ) 9>"${dirs[0]}/restart"
 }
 
-# in_sync   waits until every broker is ready and every replica in sync, at most two minutes.
+# in_sync PID   waits until every broker is ready and every replica in sync, at most two minutes. Returns
+# 2 if process PID has ended.
 in_sync() {
   local admins admin i out
-  if [ -z "$ADMINS" ]; then kafka_in_sync; return; fi
+  if [ -z "$ADMINS" ]; then kafka_in_sync "$1"; return; fi
   IFS=, read -ra admins <<<"$ADMINS"
   for i in $(seq 600); do
+    kill -0 "$1" 2>/dev/null || return 2
     for admin in "${admins[@]}"; do
       curl -fsS --max-time 5 "http://$admin/readyz" >/dev/null 2>&1 || { sleep 0.2; continue 2; }
       out="$(curl -fsS --max-time 5 "http://$admin/metrics" 2>/dev/null)" || { sleep 0.2; continue 2; }
@@ -55,6 +62,7 @@ in_sync() {
 kafka_in_sync() {
   local i
   for i in $(seq 60); do
+    kill -0 "$1" 2>/dev/null || return 2
     [ "$("$KAFKA_TOOLS/kt" broker-api-versions --bootstrap-server "$BROKERS" 2>/dev/null | grep -c 'isFenced: false')" = 3 ] || continue
     [ -n "$("$KAFKA_TOOLS/kt" topics --bootstrap-server "$BROKERS" --describe --under-replicated-partitions 2>/dev/null || echo failed)" ] || return 0
   done

@@ -34,7 +34,7 @@ until_says() {
 }
 
 # lists is says, tried for a while with RESTARTS=1: --list asks one broker after the other, and misses a
-# group whose coordinator moves meanwhile. With Kafka it does, too.
+# group whose coordinator moves meanwhile.
 lists() { if [ -n "${RESTARTS:-}" ]; then until_says "$@"; else says "$@"; fi; }
 
 # resets WANT ARG...   a reset gives the first topic that offset, dry and then for

@@ -39,12 +39,21 @@ func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now tim
 	l.part.Append(&replica.Append{
 		LeaderEpoch: epoch, Acks: replica.AcksAll,
 		Batches: record.Accepted{Bytes: batch, Batches: 1, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
-		Done:    func(a *replica.Append) { done(a.Err) },
+		Done:    func(a *replica.Append) { done(elsewhere(a.Err)) },
 	}, nil)
 }
 
 // Ready implements coordinator.Log.
-func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch) }
+func (l *partitionLog) Ready(epoch int32) error { return elsewhere(l.part.Refusal(epoch)) }
+
+// elsewhere makes the errors of a partition that this broker does not lead in the shard's epoch
+// match ErrNotCoordinator: clients then look for the coordinator. The shard is notified later.
+func elsewhere(err error) error {
+	if errors.Is(err, replica.ErrFencedEpoch) || errors.Is(err, replica.ErrNotLeader) {
+		return fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, err)
+	}
+	return err
+}
 
 const (
 	readBytes = 1 << 20
@@ -60,11 +69,8 @@ func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordin
 			return err
 		}
 		next, err := l.read(offset, ends.LogEnd, epoch, apply)
-		if errors.Is(err, replica.ErrFencedEpoch) || errors.Is(err, replica.ErrNotLeader) {
-			err = fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, err)
-		}
 		if err != nil {
-			return fmt.Errorf("load %s at offset %d: %w", l.part, offset, err)
+			return fmt.Errorf("load %s at offset %d: %w", l.part, offset, elsewhere(err))
 		}
 		if next == offset {
 			l.wait(ctx, offset, epoch)

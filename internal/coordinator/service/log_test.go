@@ -250,8 +250,16 @@ func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
 	must(t, l.Ready(1))
 	p.SetRole(replicatest.Role(p, 2, 2, []int32{1, 2}, []int32{1, 2}))
-	if err := l.Ready(1); !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrFencedEpoch) {
-		t.Error(err)
+	for _, err := range []error{l.Ready(1), put(t, l, 1, "x")} {
+		if !errors.Is(err, coordinator.ErrNotCoordinator) {
+			t.Error(err)
+		}
+	}
+	p.SetRole(replicatest.Role(p, 1, 3, []int32{1, 2}, []int32{1, 2})) // leads again, in a later epoch
+	for _, err := range []error{l.Ready(1), put(t, l, 1, "x")} {
+		if !errors.Is(err, coordinator.ErrNotCoordinator) {
+			t.Error(err)
+		}
 	}
 }
 
