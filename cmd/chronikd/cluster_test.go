@@ -40,6 +40,7 @@ type nodes struct {
 	faulty map[int]bool
 	// expected are texts of errors that brokers may log.
 	expected []string
+	set      []string // settings of all brokers
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
 	paused bool
 }
@@ -94,9 +95,12 @@ func (c *nodes) launch(which ...int) {
 		if c.net != nil {
 			prog.start = func(start func() error) error { return c.net.at(i, start) }
 		}
-		p, err := prog.launch(c.dirs[i], nil, "--data-dir", "d", "--listen", c.seeds[i], "--admin-listen", c.ports[i],
-			"--set", "cluster.name="+c.name, "--set", fmt.Sprint("node.id=", i+1),
-			"--set", "cluster.seeds="+strings.Join(c.seeds[:c.voters], ","))
+		args := []string{"--data-dir", "d", "--listen", c.seeds[i], "--admin-listen", c.ports[i]}
+		for _, setting := range append([]string{"cluster.name=" + c.name, fmt.Sprint("node.id=", i+1),
+			"cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
+			args = append(args, "--set", setting)
+		}
+		p, err := prog.launch(c.dirs[i], nil, args...)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -114,7 +118,8 @@ func (c *nodes) await(which ...int) {
 	}
 }
 
-// end sends a signal to brokers and waits until they have ended. With SIGTERM, they must end well.
+// end sends a signal to brokers and waits until they have ended. With SIGTERM, they must end well,
+// in endTime.
 func (c *nodes) end(sig syscall.Signal, which ...int) {
 	c.t.Helper()
 	for _, i := range which {
@@ -123,7 +128,14 @@ func (c *nodes) end(sig syscall.Signal, which ...int) {
 		}
 	}
 	for _, i := range which {
-		err := <-c.run[i].done
+		var err error
+		select {
+		case err = <-c.run[i].done:
+		case <-time.After(endTime):
+			c.dump(i)
+			err = errors.Join(fmt.Errorf("it runs %v after %v", endTime, sig), c.run[i].end(syscall.SIGKILL))
+			<-c.run[i].done
+		}
 		if c.run[i].done <- err; err != nil && sig == syscall.SIGTERM {
 			c.t.Fatalf("broker %d ended with %v:\n%s", i+1, err, c.run[i].logged())
 		}
@@ -160,18 +172,71 @@ func (c *nodes) admin(i int) *kadm.Client {
 	return kadm.NewClient(cl)
 }
 
-// eventually asks until ok returns "", within a minute; otherwise it fails with what ok returned.
+// endTime bounds the time of a stop: moving leaderships, a drain, and what disks need to close.
+const endTime = 3 * time.Minute
+
+// dump writes the goroutines of brokers to files, for someone who looks for what they wait for.
+func (c *nodes) dump(which ...int) {
+	c.t.Helper()
+	for _, i := range which {
+		if c.run[i] == nil {
+			continue
+		}
+		text, err := c.goroutines(i)
+		if err == nil {
+			name := filepath.Join(os.TempDir(), fmt.Sprintf("chronikd-%d-goroutines-%d", i+1, time.Now().UnixNano()))
+			err = os.WriteFile(name, text, 0o600)
+			c.t.Logf("broker %d: its goroutines are in %s", i+1, name)
+		}
+		if err != nil {
+			c.t.Logf("broker %d does not show its goroutines: %v", i+1, err)
+		}
+	}
+}
+
+// goroutines returns what the goroutines of a broker do, from its admin port.
+func (c *nodes) goroutines(i int) ([]byte, error) {
+	// The context of the test may have ended.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	get := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if c.net != nil {
+		get.Transport = &http.Transport{DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return c.net.dial(ctx, i, network, addr)
+			}}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.ports[i]+"/debug/pprof/goroutine?debug=2", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := get.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
+
+// eventually asks until ok returns "", within a minute. Otherwise it fails with what ok returned
+// before the time was over, and dumps the goroutines of all brokers.
 func (c *nodes) eventually(what string, ok func(ctx context.Context) string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startTime)
 	defer cancel()
-	for {
+	for why := ""; ; {
 		text := ok(ctx)
 		if text == "" {
 			return
 		}
+		if ctx.Err() == nil || why == "" { // afterwards, ok can ask nothing and says so
+			why = text
+		}
 		if ctx.Err() != nil {
-			c.t.Fatalf("%s: %s", what, text)
+			for i := range c.run {
+				c.dump(i)
+			}
+			c.t.Fatalf("%s: %s", what, why)
 		}
 		pause(ctx, 20*time.Millisecond)
 	}

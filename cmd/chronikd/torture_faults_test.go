@@ -59,6 +59,16 @@ var faults = []fault{
 	{name: "22 nothing that the others send arrives at a broker", wires: true, hurt: func(c *torture, order []int) {
 		c.cuts([]wire{{order[1], order[0]}, {order[2], order[0]}})
 	}},
+	{name: "22 nothing that the metadata leader sends arrives at the others", wires: true, hurt: func(c *torture, order []int) {
+		i := c.controller()
+		rest := without(order, i)
+		c.cuts([]wire{{i, rest[0]}, {i, rest[1]}})
+	}},
+	{name: "22 nothing that the others send arrives at the metadata leader", wires: true, hurt: func(c *torture, order []int) {
+		i := c.controller()
+		rest := without(order, i)
+		c.cuts([]wire{{rest[0], i}, {rest[1], i}})
+	}},
 	{name: "22 nothing that a broker sends arrives at the metadata leader", wires: true, hurt: func(c *torture, order []int) {
 		i := c.controller()
 		c.cuts([]wire{{without(order, i)[0], i}})

@@ -132,6 +132,7 @@ func (c *torture) apart(seed uint64) {
 		return
 	}
 	c.wires, c.net = w, w
+	c.set = append(c.set, "admin.remote=true") // their addresses are not those of loopback
 	for i := range c.seeds {
 		c.seeds[i] = net.JoinHostPort(w.hosts[i].addr.String(), "9092")
 		c.ports[i] = net.JoinHostPort(w.hosts[i].addr.String(), "9644")
@@ -165,13 +166,16 @@ func (c *torture) round(t *testing.T, f fault) {
 	c.measure()
 	defer func(outer *testing.T) { c.t = outer }(c.t)
 	c.t = t
+	defer c.heal()
 	c.mayRefuse(!f.strict)
 	began := time.Now()
 	f.hurt(c, c.random.Perm(len(c.seeds)))
 	hurt := time.Since(began)
 	c.goOn(f.name)
 	going, waits, gap := time.Since(began), c.longest(), c.probes.worst()
-	if c.random.IntN(2) == 0 || f.heals {
+	if os.Getenv("CHRONIK_CLUSTER_FAULT") != "" {
+		c.everyoneLeads()
+	} else if c.random.IntN(2) == 0 || f.heals {
 		c.inSync()
 	}
 	const ms = time.Millisecond
@@ -180,6 +184,28 @@ func (c *torture) round(t *testing.T, f fault) {
 	c.took[f.name] = append(c.took[f.name], [3]time.Duration{gap, waits[impatient], waits[byDefault]})
 	c.commitsAreKept()
 	c.report(t)
+}
+
+// heal ends what a failed round has left: brokers that wait for a disk do not end, and none that is
+// cut off gives its state.
+func (c *torture) heal() {
+	if !c.t.Failed() {
+		return
+	}
+	if c.wires != nil {
+		c.wires.set(nil, nil)
+	}
+	for i, p := range c.run {
+		if p == nil {
+			continue
+		}
+		_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may have ended
+		if p.console != nil {
+			if err := p.console.do("heal"); err != nil {
+				c.t.Logf("broker %d: heal: %v", i+1, err)
+			}
+		}
+	}
 }
 
 // measure begins the measurements of the unavailability.
@@ -244,6 +270,27 @@ func (c *torture) isr(what string, is func([]int32) bool) {
 			for _, p := range m.Topics[tortureTopic].Partitions {
 				if p.Err != nil || p.Leader < 1 || !is(p.ISR) {
 					return fmt.Sprintf("broker %d: %+v", i+1, p)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// everyoneLeads waits until every replica is in sync and every partition has its preferred leader, so
+// that a fault hurts as much in each round.
+func (c *torture) everyoneLeads() {
+	c.t.Helper()
+	c.inSync()
+	c.eventually("preferred leaders", func(ctx context.Context) string {
+		results, err := c.admins[0].ElectLeaders(ctx, kadm.ElectPreferredReplica, nil)
+		if err != nil {
+			return err.Error()
+		}
+		for _, partitions := range results {
+			for _, p := range partitions {
+				if p.Err != nil && !errors.Is(p.Err, kerr.ElectionNotNeeded) {
+					return p.Err.Error()
 				}
 			}
 		}

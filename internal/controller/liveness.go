@@ -61,8 +61,18 @@ type HeartbeatAnswer struct {
 // A broker that is not heard, and one that hears nothing, lose their session within the timeout.
 // The lease that answer 8 grants counts from the time at which the broker sent heartbeat 7, which
 // is before a, so it never outlives the session.
+//
+// A lease also ends after a quorum has not confirmed the controller for most of the timeout: another
+// one may lead since then. That one knows when this one was confirmed at the latest, and fences the
+// broker of this one, which was probably cut off with it, as soon as all these leases are over:
+//
+//	former controller   confirmed ── timeout - spare ──▶ its leases are over
+//	next controller     knows until when ── the same ──▶ fences the former one's broker
+//
+// The clocks of brokers may run at different rates, and need not show the same time.
 type sessions struct {
 	timeout time.Duration
+	broken  broken
 	brokers map[int32]*session
 	judged  time.Duration // time of the last call of expired
 	late    bool          // that call came late
@@ -83,6 +93,24 @@ type session struct {
 type composed struct {
 	sequence uint64
 	at       time.Duration
+}
+
+// drift is which part of a session its lease is shorter: two clocks count the same time.
+const drift = 100
+
+// spare is the time by which leases of a controller that is not confirmed any longer end before the
+// sessions.
+func (s *sessions) spare() time.Duration { return s.timeout / 4 }
+
+// beginFormer begins the session of the former controller's broker. No controller of an earlier term
+// was confirmed after until, so its leases end when spare is left of a session from then on. The
+// broker has an interval to be heard, at least.
+func (s *sessions) beginFormer(broker int32, incarnation [16]byte, until, now, interval time.Duration) {
+	if s.broken.has(ignoreUntil) {
+		until = now - s.timeout
+	}
+	s.begin(broker, incarnation, now)
+	s.brokers[broker].proven = max(min(until, now)-s.spare(), now-s.timeout+interval)
 }
 
 func newSessions(timeout time.Duration, now time.Duration) *sessions {
@@ -109,9 +137,10 @@ func (s *sessions) live(broker int32) (incarnation [16]byte, last Heartbeat, ok 
 
 // beat records a heartbeat of the process that has the session, and returns the answer without
 // Liveness. confirmed is the last time at which a quorum of the metadata confirmed this controller:
-// another one may exist since, which knows nothing of the leases granted here. ok is false if the
-// process has no session; it must register.
-func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration) (a HeartbeatAnswer, ok bool) {
+// another one may exist since, which knows nothing of the leases granted here. Before the first
+// confirmation, ever is false, and no lease is granted. ok is false if the process has no session;
+// it must register.
+func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration, ever bool) (a HeartbeatAnswer, ok bool) {
 	x := s.brokers[h.Broker]
 	if x == nil || x.incarnation != h.Incarnation {
 		return a, false
@@ -127,8 +156,14 @@ func (s *sessions) beat(h Heartbeat, now, confirmed time.Duration) (a HeartbeatA
 		*c = composed{h.Sequence, now} // the first answer may be the one that arrives
 	}
 	a = HeartbeatAnswer{Sequence: h.Sequence, Proven: x.answered}
-	if x.answered > 0 {
-		a.Lease = min(x.proven, confirmed) + s.timeout - x.proven
+	if ever && x.answered > 0 {
+		known := confirmed - s.spare()
+		if s.broken.has(leaseToTheEnd) {
+			known = confirmed
+		}
+		if a.Lease = min(x.proven, known) + s.timeout - x.proven; !s.broken.has(equalClocks) {
+			a.Lease -= s.timeout / drift
+		}
 	}
 	return a, true
 }

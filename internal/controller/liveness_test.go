@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func (l *link) beat(now time.Duration, out, back bool) {
 	if !out {
 		return
 	}
-	a, ok := l.s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: l.sequence, Answered: l.answered}, now, now)
+	a, ok := l.s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: l.sequence, Answered: l.answered}, now, now, true)
 	if ok && back {
 		l.answered = a.Sequence
 		if a.Lease > 0 {
@@ -100,7 +101,7 @@ func TestALeaseNeedsAConfirmedController(t *testing.T) {
 	s := newSessions(testTimeout, 0)
 	s.begin(1, processA, 0)
 	beat := func(sequence, answered uint64, now, confirmed time.Duration) HeartbeatAnswer {
-		a, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: sequence, Answered: answered}, now, confirmed)
+		a, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: sequence, Answered: answered}, now, confirmed, confirmed >= 0)
 		if !ok {
 			t.Fatal("no session")
 		}
@@ -109,14 +110,17 @@ func TestALeaseNeedsAConfirmedController(t *testing.T) {
 	if a := beat(1, 0, 10*time.Second, 10*time.Second); a.Lease != 0 {
 		t.Errorf("a lease before an answer has arrived: %+v", a)
 	}
-	if a := beat(2, 1, 11*time.Second, 11*time.Second); a.Lease != testTimeout || a.Proven != 1 {
+	if a := beat(2, 1, 11*time.Second, 11*time.Second); a.Lease != testTimeout-testTimeout/drift || a.Proven != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a := beat(3, 2, 12*time.Second, 9*time.Second); a.Lease != time.Second || a.Proven != 2 {
+	if a := beat(3, 2, 12*time.Second, 9*time.Second); a.Lease != time.Second-testTimeout/4-testTimeout/drift || a.Proven != 2 {
 		t.Errorf("confirmed two seconds before the proven answer: %+v", a)
 	}
 	if a := beat(4, 3, 30*time.Second, 9*time.Second); a.Lease > 0 {
 		t.Errorf("confirmed long ago: %+v", a)
+	}
+	if a := beat(5, 4, 31*time.Second, math.MinInt64); a.Lease > 0 || a.Proven != 4 {
+		t.Errorf("never confirmed: %+v", a)
 	}
 }
 
@@ -125,7 +129,7 @@ func TestOnlyTheProcessWithTheSessionIsHeard(t *testing.T) {
 	s := newSessions(testTimeout, 0)
 	s.begin(1, processA, 0)
 	s.begin(1, processB, time.Second)
-	if _, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: 99}, time.Second, time.Second); ok {
+	if _, ok := s.beat(Heartbeat{Broker: 1, Incarnation: processA, Sequence: 99}, time.Second, time.Second, true); ok {
 		t.Error("the former process was answered")
 	}
 	if incarnation, last, ok := s.live(1); incarnation != processB || last.Sequence != 0 || !ok {

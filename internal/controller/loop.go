@@ -18,8 +18,8 @@ type Leadership interface {
 	// Leads returns what this node leads, and a channel that is closed when that changes.
 	Leads() (Term, <-chan struct{})
 	// Confirmed returns the last time at which a quorum confirmed that no later leader exists, on
-	// the clock of LoopOptions.Now.
-	Confirmed() time.Duration
+	// the clock of LoopOptions.Now. ok is false if none has confirmed this leadership yet.
+	Confirmed() (at time.Duration, ok bool)
 }
 
 // Term is a leadership of the metadata quorum.
@@ -29,11 +29,10 @@ type Term struct {
 	Number uint64
 	// Revision is the revision of the store when that entry was applied.
 	Revision int64
-	// Former is the broker of the former leader and FormerHeard the time at which it was heard
-	// last; ok is false if it is unknown or this one.
-	Former      int32
-	FormerHeard time.Duration
-	FormerKnown bool
+	// Former is the member that led before, 0 if it is unknown or this one. No controller of an
+	// earlier term was Confirmed after FormerUntil, on the clock of LoopOptions.Now.
+	Former      uint64
+	FormerUntil time.Duration
 }
 
 // Images gives the newest image, as metadata.Applier does.
@@ -108,12 +107,6 @@ type Loop struct {
 
 // sweepInterval is how often all partitions are examined although nothing has changed.
 const sweepInterval = 5 * time.Second
-
-// formerLead is how much earlier than the others the session of the former controller's broker may
-// begin, however long this node has not heard it. A quorum may have confirmed the former controller
-// without this node, until an election timeout, 1 s, before the quorum elected this one; the leases
-// that it granted until then must not outlive the session.
-const formerLead = 500 * time.Millisecond
 
 // NewLoop returns a loop. Follow must be subscribed to the applier before it starts, and Run runs
 // the loop.
@@ -249,11 +242,11 @@ func (l *Loop) begin(term Term) {
 		if state.Liveness == metadata.Fenced {
 			continue
 		}
-		at := now
-		if term.FormerKnown && term.Former == b.ID {
-			at = min(now, max(term.FormerHeard, now-formerLead))
+		if term.Former != 0 && term.Former == b.Member {
+			l.sessions.beginFormer(b.ID, state.Incarnation, term.FormerUntil, now, l.opt.Interval)
+		} else {
+			l.sessions.begin(b.ID, state.Incarnation, now)
 		}
-		l.sessions.begin(b.ID, state.Incarnation, at)
 	}
 }
 

@@ -209,6 +209,27 @@ func TestADecisionOnAnOldStateIsRefused(t *testing.T) {
 	w.want("2 has begun to register", "3@1 isr [2 3] elr []")
 }
 
+// A controller that no quorum has confirmed yet, or that is not confirmed any longer, grants no
+// lease, however old its process is: another one may decide, which knows nothing of the lease.
+func TestAnUnconfirmedControllerGrantsNoLease(t *testing.T) {
+	w := three(t)
+	w.newLoop()
+	w.confirms = false
+	w.lead()
+	p := w.procs[1]
+	for range 3 {
+		w.now += DefaultHeartbeatInterval
+		a, err := w.beat(p)
+		if w.must(err); a.Lease > 0 {
+			t.Fatalf("before the first confirmation: %+v", a)
+		}
+	}
+	w.confirms = true
+	if a, err := w.beat(p); err != nil || a.Lease != DefaultSessionTimeout {
+		t.Fatalf("after it: %+v, %v", a, err)
+	}
+}
+
 // quorum is the leadership of a test. It and the time are real, in a bubble.
 type quorum struct {
 	mu    sync.Mutex
@@ -223,7 +244,7 @@ func (q *quorum) Leads() (Term, <-chan struct{}) {
 	return q.term, q.moved
 }
 
-func (q *quorum) Confirmed() time.Duration { return q.now() }
+func (q *quorum) Confirmed() (time.Duration, bool) { return q.now(), true }
 
 func (q *quorum) now() time.Duration { return time.Since(q.begin) }
 
@@ -236,7 +257,7 @@ func (q *quorum) set(term Term) {
 }
 
 // Run decides while its node leads and has the revision that the term names. The session of the
-// former leader's broker started when that was heard last.
+// former controller's broker ends when no lease of it is left.
 func TestRunDecidesWhileItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := three(t)
@@ -252,15 +273,15 @@ func TestRunDecidesWhileItLeads(t *testing.T) {
 		}
 		w.want("no node leads the quorum", "1@0 isr [1 2 3] elr []")
 		version := w.applier.Image().Version()
-		q.set(Term{Number: 2, Revision: version + 1, Former: 1, FormerHeard: q.now() - 2*time.Second, FormerKnown: true})
+		q.set(Term{Number: 2, Revision: version + 1, Former: 1, FormerUntil: q.now()})
 		time.Sleep(time.Minute)
 		w.want("the node lacks a revision", "1@0 isr [1 2 3] elr []")
-		q.set(Term{Number: 3, Revision: version, Former: 1, FormerHeard: q.now() - 2*time.Second, FormerKnown: true})
-		time.Sleep(2400 * time.Millisecond)
-		w.want("the quorum may have confirmed the former leader after it was heard here", "1@0 isr [1 2 3] elr []")
+		q.set(Term{Number: 3, Revision: version, Former: 1, FormerUntil: q.now() - time.Second})
+		time.Sleep(1200 * time.Millisecond)
+		w.want("the former controller may have granted a lease that is not over", "1@0 isr [1 2 3] elr []")
 		time.Sleep(300 * time.Millisecond)
-		w.want("the former leader is fenced first", "2@1 isr [2 3] elr []")
-		time.Sleep(800 * time.Millisecond)
+		w.want("the former controller's broker is fenced first", "2@1 isr [2 3] elr []")
+		time.Sleep(2 * time.Second)
 		w.want("no broker beats", "-1@2 isr [] elr [3]")
 		q.set(Term{})
 		synctest.Wait()

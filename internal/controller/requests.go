@@ -74,7 +74,7 @@ func (l *Loop) admit(q *RegisterRequest) error {
 // Heartbeat records a heartbeat. A refusal of kind StaleBrokerEpoch means that the process is not
 // registered any longer, or was fenced: it must register again.
 func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error) {
-	confirmed := l.opt.Leadership.Confirmed()
+	confirmed, ever := l.opt.Leadership.Confirmed()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions == nil {
@@ -91,7 +91,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 		return HeartbeatAnswer{}, stale
 	}
 	_, before, _ := l.sessions.live(h.Broker)
-	a, ok := l.sessions.beat(h, l.opt.Now(), confirmed)
+	a, ok := l.sessions.beat(h, l.opt.Now(), confirmed, ever)
 	if !ok {
 		return a, stale
 	}

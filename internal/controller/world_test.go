@@ -92,12 +92,7 @@ func (w *world) report(_ context.Context, of *metadata.Broker, logs []metadata.T
 
 func (w *world) Leads() (Term, <-chan struct{}) { return Term{Number: 1}, nil }
 
-func (w *world) Confirmed() time.Duration {
-	if w.confirms {
-		return w.now
-	}
-	return 0
-}
+func (w *world) Confirmed() (time.Duration, bool) { return w.now, w.confirms }
 
 func (w *world) must(err error) {
 	w.Helper()

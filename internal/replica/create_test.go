@@ -18,10 +18,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// has reports whether a partition can be used.
+// has reports whether a partition can be used. It gets its first role a moment after its log.
 func (l life) has(id [16]byte, i int32) bool {
-	_, err := l.Partition(id, i)
-	return err == nil
+	p, err := l.Partition(id, i)
+	return err == nil && p.LeaderEpoch() >= 0
 }
 
 // failedNow returns the partitions in Failed.
@@ -146,7 +146,9 @@ func TestAStuckDeletionDelaysNothingElse(t *testing.T) {
 	made := func() (n int) {
 		for i := range int32(4) {
 			if p, err := l.Partition(again, i); err == nil {
-				n++
+				if l.has(again, i) {
+					n++
+				}
 			} else if !errors.Is(err, ErrOffline) {
 				t.Errorf("partition %d: %v", i, err)
 			} else if p != nil {

@@ -181,7 +181,8 @@ func (m *Manager) Watch(fn func(topic *metadata.Topic, partition int32)) {
 }
 
 // Partition returns a partition of this broker. The error matches ErrUnknownPartition, or
-// ErrOffline if the log is missing or being created.
+// ErrOffline if the log is missing or being created. A partition whose log was created a moment ago
+// may have no role yet: it leads nothing, in epoch -1.
 func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error) {
 	tp := metadata.TopicPartition{Topic: topic, Partition: partition}
 	m.mu.RLock()

@@ -30,14 +30,19 @@ func expectations(all [][]string) []string {
 }
 
 // run appends until the file system crashes, and reopens the log halfway. It returns how many calls
-// returned without an error.
-func run(fsys vfs.FS, mirror string, all [][]string) int {
+// returned without an error. later makes the owner write snapshots with Begin and Finish.
+func run(fsys vfs.FS, mirror string, later bool, all [][]string) int {
 	done := 0
 	for _, part := range [][][]string{all[:5], all[5:]} {
-		o, err := tryOwn(Options{FS: fsys, Dir: "/s", Mirror: mirror, CompactBytes: 600})
+		opts := Options{FS: fsys, Dir: "/s", Mirror: mirror, CompactBytes: 600}
+		if later {
+			opts.CompactBytes = 200
+		}
+		o, err := tryOwn(opts)
 		if err != nil {
 			return done
 		}
+		o.later = later
 		for _, call := range part {
 			before := len(o.items)
 			err := o.add(call...)
@@ -93,16 +98,20 @@ func checkCrash(t *testing.T, image *crashfs.FS, mirror string, done int, want [
 func TestCrashAtEverySystemCall(t *testing.T) {
 	all := calls()
 	want := expectations(all)
-	for _, mirror := range []string{"", "/copy"} {
+	for _, c := range []struct {
+		mirror string
+		later  bool
+	}{{"", false}, {"/copy", false}, {"", true}, {"/copy", true}} {
+		mirror, later := c.mirror, c.later
 		whole := crashfs.New(1)
-		if n := run(whole, mirror, all); n != len(all) {
+		if n := run(whole, mirror, later, all); n != len(all) {
 			t.Fatalf("%d of %d calls without a crash", n, len(all))
 		}
 		for call := range whole.Ops() + 1 {
 			for _, die := range []func(*crashfs.FS, int){(*crashfs.FS).CrashAt, (*crashfs.FS).CrashDuring} {
 				fsys := crashfs.New(uint64(call))
 				die(fsys, call)
-				done := run(fsys, mirror, all)
+				done := run(fsys, mirror, later, all)
 				checkCrash(t, fsys.KillImage(1), mirror, done, want)
 				for _, m := range crashfs.Modes() {
 					for seed := range uint64(2) {
@@ -122,7 +131,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 	for seed := range uint64(20) {
 		first := crashfs.New(seed)
 		first.CrashDuring(20 + 4*int(seed))
-		done := run(first, "/copy", all)
+		done := run(first, "/copy", seed%2 == 0, all)
 		for call := range 24 {
 			second := first.KillImage(seed)
 			second.CrashAt(call)

@@ -27,9 +27,16 @@
 //	in 3       the rename survives or not: the new generation with an empty log, or the old one
 //	in 4       files of older generations: the next Rotate removes them
 //
-// So every snapshot has its log; a missing log is damage. Open changes nothing. What it reads may
-// be only in the page cache and not on disk. Append therefore refuses to continue such a log: the
-// owner must first write its state into a new generation.
+// An owner that must not wait for step 2 uses Begin and Finish instead of Rotate. Begin makes step
+// 1, and later records go to the new log, whose header says that it continues the logs before it.
+// Another goroutine makes step 2, and Finish steps 3 and 4. A crash before 3 leaves the former
+// snapshot and its log, continued by one or more later logs: one for each snapshot that was not
+// finished. The numbers of records show that none of these logs is missing.
+//
+// So every snapshot has its log; a missing log is damage. So is a later log with records that
+// continues no other one: its snapshot is missing. Open changes nothing. What it reads may be only
+// in the page cache and not on disk. Append therefore refuses to continue such a log: the owner
+// must first write its state into a new generation.
 //
 // # Format
 //
@@ -38,7 +45,8 @@
 //	file header, 48 bytes             frame header, 24 bytes
 //	 0  8  magic of the owner          0  4  fe 6d 66 ed
 //	 8  1  'S' snapshot, 'L' log       4  1  kind
-//	 9  1  zero                        5  3  zero
+//	 9  1  1: continues the log        5  3  zero
+//	       before it, 0 otherwise
 //	10  2  format version              8  4  length of the payload
 //	12  4  zero                       12  4  CRC-32C of log id, generation,
 //	16 16  log id, random                    bytes 0..12 and 16..24, payload
@@ -57,16 +65,16 @@
 //
 // # Damage
 //
-// One frame is written and synced at a time, so only the last frame can be torn. A log whose
-// invalid part has no valid frame behind it ends there. An invalid frame with a valid one behind
-// it, and every fault in a snapshot, is damage: Open fails with an error that names the file and
-// the offset.
+// One frame is written and synced at a time, so only the last frame of the newest log can be torn.
+// If the invalid part of that log has no valid frame behind it, the log ends there. An invalid
+// frame with a valid one behind it, and every fault in a snapshot, is damage: Open fails with an
+// error that names the file and the offset.
 //
 // Close appends a closing frame, so that after a clean stop even the last record is verified. In a
 // log that was not closed, a flipped bit in the last frame cannot be distinguished from a torn
 // write.
 //
-// After a failed Append or Rotate, nothing more is written to that generation, because the content
+// After a failed Append or Rotate, nothing more is written to that log, because the content
 // of the disk is unknown. Only a successful Rotate ends this, with the state that the owner had
 // confirmed.
 //

@@ -20,6 +20,9 @@ const (
 	frameState   = 3
 	frameEnd     = 4
 
+	// flagContinues marks a log that continues the logs before it.
+	flagContinues = 1
+
 	frameMagic = "\xfe\x6d\x66\xed"
 )
 
@@ -42,10 +45,10 @@ type identity struct {
 	generation uint64
 }
 
-func (f *Format) header(id identity, kind byte) []byte {
+func (f *Format) header(id identity, kind, flags byte) []byte {
 	h := make([]byte, headerSize)
 	copy(h[:magicSize], f.Magic)
-	h[8] = kind
+	h[8], h[9] = kind, flags
 	binary.LittleEndian.PutUint16(h[10:], f.Version)
 	copy(h[16:], id.log[:])
 	binary.LittleEndian.PutUint64(h[32:], id.generation)

@@ -43,12 +43,15 @@ func (o *Options) dirs() []string {
 	return []string{o.Dir, o.Mirror}
 }
 
-// Log is an open log. Its methods must not be called concurrently.
+// Log is an open log. Its methods must not be called concurrently; Generation.Write may run
+// meanwhile.
 type Log struct {
 	opts     Options
 	id       identity
+	last     uint64 // the highest generation that was used
 	sequence uint64
-	failed   error // why nothing may be written to the current generation
+	failed   error       // why nothing may be written to the current generation
+	begun    *Generation // whose snapshot is being written; nil: none
 
 	files    copies // of the log
 	end      int64  // of the log
@@ -76,7 +79,7 @@ func Open(opts Options, to Reader) (*Log, Content, error) {
 	if err != nil {
 		return nil, c, err
 	}
-	l := &Log{opts: opts, id: identity{c.log, c.last}, sequence: c.Sequence, failed: errNotBegun}
+	l := &Log{opts: opts, id: identity{c.log, c.last}, last: c.last, sequence: c.Sequence, failed: errNotBegun}
 	if !c.Used {
 		_, _ = rand.Read(l.id.log[:]) // never fails
 	}
@@ -91,7 +94,7 @@ func Open(opts Options, to Reader) (*Log, Content, error) {
 		what := "there is no snapshot, but there is a log in " + opts.Mirror
 		return nil, c, &Damage{Name: opts.Format.Name, File: opts.Dir, What: what, Lost: true}
 	}
-	l.id.generation = max(l.id.generation, mirror.last)
+	l.last = max(l.last, mirror.last)
 	return l, c, nil
 }
 
@@ -142,12 +145,17 @@ func (l *Log) latch(err error) error {
 }
 
 // ShouldRotate reports whether the log has grown so much that a new generation is cheaper to read:
-// whether it is larger than CompactBytes and larger than its snapshot.
-func (l *Log) ShouldRotate() bool { return l.end > max(l.opts.CompactBytes, l.snapshot) }
+// whether it is larger than CompactBytes and larger than its snapshot. It reports false while a
+// snapshot is being written.
+func (l *Log) ShouldRotate() bool {
+	return l.begun == nil && l.end > max(l.opts.CompactBytes, l.snapshot)
+}
 
 // Close appends the clean-stop frame, unless the log has failed or was never rotated, and closes
-// the files.
+// the files. A Write of another goroutine must have ended before the directory belongs to another
+// process; Close makes it end soon.
 func (l *Log) Close() error {
+	l.giveUp()
 	var err error
 	if l.failed == nil {
 		err = l.write(frame{kind: frameClosed, sequence: l.sequence})

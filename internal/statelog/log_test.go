@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,6 +43,12 @@ func (l *list) String() string { return strings.Join(l.items, ",") }
 type owner struct {
 	*Log
 	list
+
+	// later: each snapshot is written after the next Append, and is finished after another one.
+	later   bool
+	begun   *Generation
+	written bool
+	at      list // the state that it holds
 }
 
 func tryOwn(opts Options) (*owner, error) {
@@ -77,10 +84,23 @@ func (o *owner) add(items ...string) error {
 		return err
 	}
 	o.items = append(o.items, items...)
-	if o.ShouldRotate() {
+	switch {
+	case o.begun != nil && !o.written:
+		o.written = true
+		return o.begun.Write(o.at.emit)
+	case o.begun != nil:
+		g := o.begun
+		o.begun, o.written = nil, false
+		return o.Finish(g, nil)
+	case !o.ShouldRotate():
+		return nil
+	case !o.later:
 		return o.rotate()
 	}
-	return nil
+	o.at = list{slices.Clone(o.items)}
+	var err error
+	o.begun, err = o.Begin()
+	return err
 }
 
 func must(t testing.TB, err error) {

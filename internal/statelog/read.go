@@ -22,11 +22,15 @@ type Content struct {
 	Used       bool // the directory holds a log
 	Generation uint64
 	Sequence   uint64 // number of the last record
-	Torn       int64  // bytes of an incomplete write at the end of the log
-	Log        string // path of the log
+	Torn       int64  // bytes of an incomplete write at the end of the newest log
+	Log        string // path of the newest log
 
 	log  [16]byte
-	last uint64 // the highest generation of any file
+	last uint64   // the highest generation of any file
+	logs []string // in order
+
+	end    int64 // of the frames in Log, if Torn is not 0
+	closed bool  // Log ends with the clean-stop frame
 }
 
 // Read reads a directory, or its mirror, like Open: it returns *Damage or ErrNewerFormat where Open
@@ -37,12 +41,16 @@ func Read(fsys vfs.FS, dir string, f Format, to Reader) (Content, error) {
 	if err != nil || !found.used {
 		return c, err
 	}
-	c.Used, c.Generation, c.Log = true, found.newest, logName(dir, found.newest)
+	c.Used, c.Generation = true, found.newest
 	if err := c.readSnapshot(fsys, dir, &f, to); err != nil {
 		return c, err
 	}
-	err = c.readLog(fsys, &f, to)
-	return c, err
+	for _, g := range append([]uint64{found.newest}, found.later...) {
+		if err := c.readLog(fsys, dir, g, &f, to); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
 }
 
 // readSnapshot reads the snapshot. Every fault in it is damage, because it was synced before it was
@@ -82,16 +90,33 @@ func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) er
 	}
 }
 
-// readLog reads the log up to its end or to a torn write.
-func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
+// readLog reads the log of a generation up to its end or to a torn write. A log of a later
+// generation than the snapshot's must continue the logs before it: otherwise its own snapshot is
+// lost.
+func (c *Content) readLog(fsys vfs.FS, dir string, generation uint64, f *Format, to Reader) error {
+	before, torn := c.Log, c.Torn
+	c.Log, c.Torn = logName(dir, generation), 0
+	c.logs = append(c.logs, c.Log)
 	r, err := openReader(fsys, c.Log, f, kindLog)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	if r.id != (identity{c.log, c.Generation}) {
+	switch {
+	case r.id != (identity{c.log, generation}):
 		return r.damage(16, "file of another log or generation")
+	case generation > c.Generation && r.flags&flagContinues == 0:
+		return f.lostSnapshot(dir, generation)
+	case torn > 0:
+		what := fmt.Sprintf("%d bytes at its end are no valid frame, and %s continues it", torn, c.Log)
+		return &Damage{Name: f.Name, File: before, Offset: int(c.end), What: what}
+	case c.closed:
+		return r.damage(headerSize, "data after the clean-stop frame of "+before)
 	}
+	return c.readFrames(r, to)
+}
+
+func (c *Content) readFrames(r *reader, to Reader) error {
 	for r.off < r.in.Size {
 		at := r.off
 		fr, ok, err := r.next()
@@ -103,13 +128,13 @@ func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
 			if err == nil && next >= 0 {
 				err = r.damage(at, fmt.Sprintf("no valid frame, but one at offset %d", next))
 			}
-			c.Torn = r.in.Size - at
+			c.Torn, c.end = r.in.Size-at, at
 			return err
 		}
 		if err := c.apply(fr, to); err != nil {
 			return r.damage(at, err.Error())
 		}
-		if fr.kind == frameClosed && r.off < r.in.Size {
+		if c.closed = fr.kind == frameClosed; c.closed && r.off < r.in.Size {
 			return r.damage(at, "data after the clean-stop frame")
 		}
 	}

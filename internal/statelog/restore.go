@@ -17,7 +17,7 @@ func Restore(fsys vfs.FS, from, to string, f Format, check Reader) (Content, err
 		err = errors.New("there is no snapshot")
 	}
 	if err == nil {
-		err = restore(fsys, from, to, c.Generation)
+		err = restore(fsys, to, append(c.logs, snapshotName(from, c.Generation)))
 	}
 	if err != nil {
 		return c, fmt.Errorf("restore %s from %s: %w", to, from, err)
@@ -25,12 +25,12 @@ func Restore(fsys vfs.FS, from, to string, f Format, check Reader) (Content, err
 	return c, nil
 }
 
-func restore(fsys vfs.FS, from, to string, generation uint64) error {
+func restore(fsys vfs.FS, to string, sources []string) error {
 	if err := vfs.MakeDir(fsys, to); err != nil {
 		return err
 	}
 	kept := map[string]bool{}
-	for _, source := range []string{logName(from, generation), snapshotName(from, generation)} {
+	for _, source := range sources {
 		name := path.Base(source)
 		kept[name] = true
 		if err := copyFile(fsys, source, path.Join(to, name)); err != nil {

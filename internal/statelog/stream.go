@@ -19,6 +19,7 @@ type reader struct {
 	name   string
 	format *Format
 	id     identity
+	flags  byte
 	off    int64 // of the next frame
 	in     vfs.Window
 }
@@ -49,7 +50,9 @@ func (r *reader) begin(kind byte) (err error) {
 	if err != nil {
 		return err
 	}
-	r.id, err = r.format.parseHeader(h, kind)
+	if r.id, err = r.format.parseHeader(h, kind); err == nil {
+		r.flags = h[9]
+	}
 	if errors.Is(err, ErrNewerFormat) {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}

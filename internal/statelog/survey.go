@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -43,13 +44,14 @@ func parseName(name string) (generation uint64, suffix string) {
 
 // inventory describes a directory by its file names.
 type inventory struct {
-	used   bool   // there is a snapshot
-	newest uint64 // generation of the newest snapshot
-	last   uint64 // the highest generation of any file
+	used   bool     // there is a snapshot
+	newest uint64   // generation of the newest snapshot
+	later  []uint64 // generations of later logs with records, in order
+	last   uint64   // the highest generation of any file
 }
 
-// survey finds the current generation. A log of a later generation belongs to one that never became
-// current; records in it mean that its snapshot is lost.
+// survey finds the current generation. A later log without records belongs to a generation that
+// never became current. One with records continues the log before it, or its snapshot is lost.
 func survey(fsys vfs.FS, dir string, f *Format) (inventory, error) {
 	var inv inventory
 	list, err := fsys.List(dir)
@@ -68,12 +70,21 @@ func survey(fsys vfs.FS, dir string, f *Format) (inventory, error) {
 	}
 	for _, info := range list {
 		g, suffix := parseName(info.Name)
-		if suffix == suffixLog && (!inv.used || g > inv.newest) && info.Size > headerSize {
-			what := fmt.Sprintf("the file is missing, and %s has records", logName(dir, g))
-			return inv, &Damage{Name: f.Name, File: snapshotName(dir, g), What: what, Lost: true}
+		switch {
+		case suffix != suffixLog || info.Size <= headerSize:
+		case !inv.used:
+			return inv, f.lostSnapshot(dir, g)
+		case g > inv.newest:
+			inv.later = append(inv.later, g)
 		}
 	}
+	slices.Sort(inv.later)
 	return inv, nil
+}
+
+func (f *Format) lostSnapshot(dir string, generation uint64) error {
+	what := fmt.Sprintf("the file is missing, and %s has records", logName(dir, generation))
+	return &Damage{Name: f.Name, File: snapshotName(dir, generation), What: what, Lost: true}
 }
 
 // Exists reports whether dir has files of a generation that was current, damaged or not: a

@@ -82,7 +82,7 @@ func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- logs[1].SetLogStart(2) }()
 	eventually(t, "the start has moved in memory", func() bool { return logs[1].logStart.Load() == 2 })
-	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Write, Count: 1, Err: syscall.EIO}))
 	for range 20 {
 		send(logs[0], testBatch(t, 100, nil))
 	}

@@ -59,7 +59,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 1, 100)
 	hold := make(chan struct{})
-	held := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }})
+	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Write, Count: 1, Before: func(errfs.Call) { <-hold }}))
 	data := testBatch(t, 20_000, nil) // more than is copied next to its frame's header
 	send(logs[1], data)
 	eventually(t, "the write began", func() bool { return held.Hits() > 0 })

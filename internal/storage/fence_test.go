@@ -289,7 +289,7 @@ func takesBack(t *testing.T, b broken) (wrong string) {
 	errs := errfs.New(crashfs.New(1))
 	leader, follower, x := stream(t, errs, b)
 	put(t, leader, 3, 100)
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(inJournal(leader.dir, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 	appendInBatch(leader, &Append{Batches: testBatch(t, 50, nil), LeaderEpoch: 5, Sink: make(sink, 1)})
 	select {
 	case <-x.reverted:
@@ -335,7 +335,7 @@ func TestTheOnlyReplicaContinuesItsEpoch(t *testing.T) {
 	leader, _, _ := stream(t, errs, broken{})
 	leader.Observe(alone{l: leader})
 	put(t, leader, 3, 100)
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(inJournal(leader.dir, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 	appendInBatch(leader, &Append{Batches: testBatch(t, 50, nil), LeaderEpoch: 5, Sink: make(sink, 1)})
 	eventually(t, "it accepts records", func() bool { return leader.Ends().LogEnd == 3 && leader.Err() == nil })
 	if epoch, end := leader.LastEpoch(); epoch != 5 || end != 3 {
@@ -353,7 +353,7 @@ func TestALeaderThatLostPowerLeadsANewEpoch(t *testing.T) {
 	leader, follower, x := stream(t, errs, broken{})
 	put(t, leader, 3, 100)
 	hold := make(chan struct{})
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }})
+	errs.Add(inJournal(leader.dir, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }}))
 	a := &Append{Batches: testBatch(t, 50, nil), LeaderEpoch: 5, Sink: make(sink, 1)}
 	leader.Append(a, nil)
 	<-a.Sink.(sink)

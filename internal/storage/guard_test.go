@@ -160,16 +160,10 @@ func TestALowDiskAffectsNothingElse(t *testing.T) {
 	client, internal := ours(t, d)
 	put(t, client, 3, 100)
 	held, let := make(chan struct{}), make(chan struct{})
-	first := make(chan struct{}, 1)
-	first <- struct{}{}
-	faults.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) {
-		select {
-		case <-first:
-			close(held)
-			<-let
-		default:
-		}
-	}})
+	faults.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) {
+		close(held)
+		<-let
+	}}))
 	if a := send(client, testBatch(t, 100, nil)); a.Err != nil {
 		t.Fatal(a.Err)
 	}

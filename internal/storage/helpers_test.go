@@ -2,7 +2,10 @@ package storage
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
+	"math"
+	"path"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 type sink chan *Append
@@ -156,6 +160,16 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// inJournal limits a rule to the journal's current file. Without it, the rule could act on the next
+// file instead, which the journal prepares in the background and whose failure ends nothing. The
+// next file becomes the current one with its first sync.
+func inJournal(d *Dir, r errfs.Rule) errfs.Rule {
+	r.When = func(c errfs.Call) bool {
+		return path.Base(c.Path) == fmt.Sprintf("%020d.journal", d.journal.Oldest(math.MaxUint64).File)
+	}
+	return r
 }
 
 // countReopened counts how often a directory accepts records again after its journal failed. A nil

@@ -30,7 +30,7 @@ func TestRecordsInFlightCountAfterAChangeToSync(t *testing.T) {
 		config.Profile.Sync, config.Profile.Interval = durability.SyncInterval, time.Hour
 		l.Configure(config)
 		hold := make(chan struct{})
-		held := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }})
+		held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Write, Count: 1, Before: func(errfs.Call) { <-hold }}))
 		a := &Append{Batches: testBatch(t, 10, nil), Sink: make(sink, 1)}
 		appended := make(chan struct{})
 		go func() { defer close(appended); l.Append(a, nil) }()
@@ -59,7 +59,7 @@ func TestALateRepairMovesTheDurableEnd(t *testing.T) {
 	}
 	eventually(t, "the record counts", func() bool { return logs[0].AckEnd() == 3 })
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO})
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO}))
 	_ = send(logs[1], testBatch(t, 10, nil))
 	eventually(t, "the directory reopened without the log", func() bool { return reopened.Load() == 1 && logs[0].isQuarantined() })
 	errs.Clear()

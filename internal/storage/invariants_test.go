@@ -28,7 +28,7 @@ func TestI2NoEarlyAck(t *testing.T) {
 		hold := make(chan struct{})
 		release := sync.OnceFunc(func() { close(hold) })
 		t.Cleanup(release) // after a failure Close must not wait for the disk
-		held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+		held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 		a := send(l, testBatch(t, 100, nil))
 		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 || l.AckEnd() > 0 })
 		if e := l.Ends(); a.Err != nil || e.Durable != 0 || l.AckEnd() != 0 || e.LogEnd != 1 {
@@ -258,7 +258,7 @@ func knowsStoredProducers(t *testing.T, b broken) bool {
 		t.Fatal(err)
 	}
 	hold := make(chan struct{})
-	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	for range 5 {
 		next()
 	}
@@ -287,7 +287,7 @@ func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
 	send(l, slices.Clone(first))
 	eventually(t, "the record counts", func() bool { return l.AckEnd() == 1 })
 	hold := make(chan struct{})
-	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	send(l, slices.Clone(second))
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
 	if err := d.checkpoint(nil); err != nil {

@@ -257,7 +257,7 @@ func TestFault03JournalErrorReopens(t *testing.T) {
 		logs := makeLogs(t, d, 3, "sync")
 		logs[2].Configure(testConfig("os"))
 		put(t, logs[0], 5, 100)
-		errs.Add(errfs.Rule{Ops: op, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(inJournal(d, errfs.Rule{Ops: op, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 		a := send(logs[0], testBatch(t, 100, nil))
 		<-reopened
 		errs.Clear()
@@ -292,7 +292,7 @@ func TestFault03WrittenRecordsOutliveAFailedJournal(t *testing.T) {
 		put(t, l, 2, 100)
 		d.journal.Sync()
 		eventually(t, "the first records are durable", func() bool { return l.Ends().Durable == 2 })
-		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 		for range 3 {
 			if a := send(l, testBatch(t, 100, nil)); a.Err != nil {
 				t.Fatal(a.Err)
@@ -366,7 +366,7 @@ func TestTruncationWaitsForCarriedFrames(t *testing.T) {
 	logs := makeLogs(t, d, 2, "sync")
 	put(t, logs[0], 5, 100)
 	hold := make(chan struct{})
-	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+	held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }}))
 	send(logs[1], testBatch(t, 100, nil)) // keeps the journal busy
 	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
 	var carried atomic.Int64

@@ -39,7 +39,7 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			logs := makeLogs(t, d, 2, "sync")
 			put(t, logs[0], 3, 100)
 			hold := make(chan struct{})
-			rule := errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }}
+			rule := inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
 			if failing {
 				rule.Err, rule.Drop = syscall.EIO, errfs.DropCached
 			}

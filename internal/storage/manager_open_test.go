@@ -155,7 +155,7 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 	for _, p := range []string{"/d/t-0", "/d/t-0/*"} {
 		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Open, Path: p, Err: syscall.EIO})
 	}
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 	_ = send(logs[1], testBatch(t, 10, nil))
 	eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 && logs[0].isQuarantined() })
 	put(t, logs[1], 4, 100)
@@ -196,7 +196,7 @@ func TestReopenGoesOnWithoutALogThatNeedsNothing(t *testing.T) {
 	if err := logs[0].roll(); err == nil || logs[0].Err() == nil {
 		t.Fatal("the segment was sealed")
 	}
-	failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	failed := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 	_ = send(logs[1], testBatch(t, 10, nil))
 	// A hit alone may be seen before the directory has recorded the failure.
 	eventually(t, "the directory reopened", func() bool { return failed.Hits() > 0 && send(logs[1], testBatch(t, 10, nil)).Err == nil })
@@ -215,7 +215,7 @@ func TestReopenWaitsOutAShortage(t *testing.T) {
 		put(t, logs[0], 3, 1000)
 		lack := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create,
 			When: func(c errfs.Call) bool { return !strings.HasSuffix(c.Path, ".journal") }, Err: short})
-		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 		_ = send(logs[1], testBatch(t, 10, nil))
 		eventually(t, "several attempts", func() bool { return lack.Hits() > 20 })
 		if logs[0].Offline() != nil || d.Err() == nil {

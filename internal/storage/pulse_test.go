@@ -18,7 +18,7 @@ func TestPulseStopsWhileTheDiskHangs(t *testing.T) {
 	put(t, l, 1, 100)
 	eventually(t, "nothing waits", func() bool { return !d.Pulse().Waiting })
 	held, free := make(chan struct{}), make(chan struct{})
-	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { close(held); <-free }})
+	disk.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { close(held); <-free }}))
 	if a := send(l, testBatch(t, 100, nil)); a.Err != nil {
 		t.Fatal(a.Err)
 	}

@@ -271,7 +271,7 @@ func lossyAfterFailedSync(t *testing.T, b broken) (during, after bool) {
 	twoProfiles(t, d)
 	hold := make(chan struct{})
 	segments := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/t-*/*.log", Before: func(errfs.Call) { <-hold }})
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/journal/*", Count: 1, Err: syscall.EIO})
+	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO}))
 	d.journal.Sync()
 	eventually(t, "the directory recovers from the failure", func() bool { return segments.Hits() > 0 })
 	image := disk.KillImage(1)

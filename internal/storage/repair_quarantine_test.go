@@ -31,7 +31,7 @@ func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 			Drop: errfs.DropCached})
 		_ = logs[0].sync()
 		eventually(t, "the log is quarantined", logs[0].isQuarantined)
-		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 		_ = send(logs[1], testBatch(t, 10, nil))
 		d.journal.Sync()
 		eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 })
@@ -271,7 +271,7 @@ func TestFramesAreQuarantinedFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = logs[0].flush()
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 	_ = send(logs[1], testBatch(t, 10, nil))
 	d.journal.Sync()
 	eventually(t, "the log is quarantined", logs[0].isQuarantined)
@@ -384,7 +384,7 @@ func TestFramesAreQuarantinedFromTheMiddleOfAChunk(t *testing.T) {
 		return l.Ends().Written == 21 && d.journal.Notified() == d.journal.Assigned()
 	})
 	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.ENOSPC})
-	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO}))
 	var batch groupcommit.Batch // one write: the second frame, and one whose datasync fails
 	for _, to := range []*Log{l, other[0]} {
 		to.Append(&Append{Batches: testBatch(t, 100, nil), LeaderEpoch: epochOf(to), Sink: make(sink, 1)}, &batch)

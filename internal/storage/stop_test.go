@@ -20,8 +20,8 @@ func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 		logs := makeLogs(t, d, 2, "os")
 		put(t, logs[0], 3, 900)
 		hold := make(chan struct{})
-		held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold },
-			Err: syscall.EIO, Drop: drop})
+		held := errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold },
+			Err: syscall.EIO, Drop: drop}))
 		for range 3 {
 			if a := send(logs[0], testBatch(t, 900, nil)); a.Err != nil {
 				t.Fatal(a.Err)

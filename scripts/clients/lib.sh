@@ -21,6 +21,13 @@ same() {
   exit 1
 }
 
+# restarts   prints how many brokers were restarted so far.
+restarts() { grep -cs '^restarted' "$WORK/restarts" || true; }
+
+# round_done BEFORE   reports whether, with RESTARTS=1, each broker was stopped and killed since there
+# were BEFORE restarts. Without it there is nothing to wait for.
+round_done() { [ -z "${RESTARTS:-}" ] || [ "$(restarts)" -ge $(($1 + 6)) ]; }
+
 # group_of NAME VARIANT... -- PROGRAM [ARG...]   takes PROGRAM, a consumer as in
 # groups/events.go, through the life of a group, once per VARIANT (flags of
 # ./groups) and all at once: most of their time is waiting. Each has a broker, or NODES=3, of

@@ -1,5 +1,6 @@
-# Sourced. Kills and restarts brokers that scripts/cluster-up.sh has started: ADMINS, DIRS and PIDS
-# come from there. A broker that was restarted has its process id in DIR/pid.
+# Sourced. Kills and restarts brokers that scripts/cluster-up.sh or kafka-up.sh has started: DIRS and
+# PIDS come from there, and ADMINS unless it is Kafka. A broker that was restarted has its process id
+# in DIR/pid.
 
 # node_pid NODE   prints the process id of broker NODE (1, 2 or 3).
 node_pid() {
@@ -26,7 +27,7 @@ restart_node() {
     mapfile -d '' -t args <"/proc/$pid/cmdline"
     kill "-$2" "$pid"
     ended "$pid"
-    "${args[@]}" 9>&- 2>>"$dir/log" &
+    env -u CHRONIK_PORT -u CHRONIK_ADMIN_PORT "${args[@]}" 9>&- </dev/null >>"$dir/log" 2>&1 &
     echo $! >"$dir/pid"
     in_sync
   ) 9>"${dirs[0]}/restart"
@@ -35,6 +36,7 @@ restart_node() {
 # in_sync   waits until every broker is ready and every replica in sync, at most two minutes.
 in_sync() {
   local admins admin i out
+  if [ -z "$ADMINS" ]; then kafka_in_sync; return; fi
   IFS=, read -ra admins <<<"$ADMINS"
   for i in $(seq 600); do
     for admin in "${admins[@]}"; do
@@ -46,6 +48,17 @@ in_sync() {
     return 0
   done
   echo "the brokers did not come into sync within two minutes"
+  return 1
+}
+
+# kafka_in_sync is in_sync for Kafka, which has no admin port.
+kafka_in_sync() {
+  local i
+  for i in $(seq 60); do
+    [ "$("$KAFKA_TOOLS/kt" broker-api-versions --bootstrap-server "$BROKERS" 2>/dev/null | grep -c 'isFenced: false')" = 3 ] || continue
+    [ -n "$("$KAFKA_TOOLS/kt" topics --bootstrap-server "$BROKERS" --describe --under-replicated-partitions 2>/dev/null || echo failed)" ] || return 0
+  done
+  echo "Kafka's brokers did not come into sync"
   return 1
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/controller"
 )
 
 // history runs one history with a seed, and judges it.
@@ -90,13 +92,17 @@ func TestRestartsWithDefaultClients(t *testing.T) {
 }
 
 // A broker that is cut off from the others, but not from clients, acknowledges nothing that is
-// lost, and sends clients to the others (50).
+// lost, and sends clients to the others (50). When its session has ended, it refuses acks=1,
+// whichever controllers it had before.
 func TestABrokerThatIsCutOff(t *testing.T) {
-	history(t, 3, func(w *world, c *clients) {
-		for id := int32(1); id <= 3; id++ {
+	history(t, 16, func(w *world, c *clients) {
+		for i := range int32(9) {
+			id := 1 + i%3
 			w.note("isolate %d", id)
 			w.isolate(id)
 			c.progress(10 * time.Second)
+			time.Sleep(2 * controller.DefaultSessionTimeout)
+			c.refusesAcksOfOne(id)
 			w.net.Heal()
 			c.inSync()
 		}

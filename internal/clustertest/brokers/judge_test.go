@@ -10,9 +10,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/chronik-io/chronik/internal/clustertest/check"
+	"github.com/chronik-io/chronik/internal/record"
 )
 
 // patience is how long a cluster whose faults have ended may take until everything is in sync.
@@ -87,6 +90,37 @@ func (c *clients) progress(most time.Duration) {
 		was := p.acks.Load()
 		if until(most, func() bool { return p.acks.Load() > was+3 }) != nil {
 			c.w.problem("%v: no record is acknowledged for %v", p, time.Since(began))
+		}
+	}
+}
+
+// refusesAcksOfOne asks a broker that has no controller to acknowledge records alone.
+func (c *clients) refusesAcksOfOne(broker int32) {
+	cl := c.w.client(kgo.SeedBrokers(ip(broker)+":9092"), kgo.MaxVersions(kversion.V3_0_0()), kgo.RequestRetries(0),
+		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck())) // the client sends its own acks in every request
+	defer cl.Close()
+	for _, p := range c.parts {
+		value := fmt.Sprintf("refused-%d-%d", broker, time.Since(c.w.began))
+		p.history.Loose(value)
+		one := record.NewBuilder(record.BatchOptions{})
+		one.Append(time.Now().UnixMilli(), nil, []byte(value), nil)
+		batch, err := one.Build()
+		if err != nil {
+			c.w.Fatal(err)
+		}
+		q := kmsg.NewPtrProduceRequest()
+		q.Acks, q.TimeoutMillis = 1, 1000
+		q.Topics = append(q.Topics, kmsg.ProduceRequestTopic{Topic: p.topic, Partitions: []kmsg.ProduceRequestTopicPartition{
+			{Partition: p.index, Records: batch}}})
+		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		resp, err := cl.SeedBrokers()[0].Request(within, q)
+		cancel()
+		if err != nil {
+			c.w.problem("%v: broker %d without a controller does not answer acks=1: %v", p, broker, err)
+			continue
+		}
+		if resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode == 0 {
+			c.w.problem("%v: broker %d without a controller acknowledges acks=1", p, broker)
 		}
 	}
 }

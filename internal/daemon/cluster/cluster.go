@@ -138,9 +138,6 @@ func (c *Cluster) Store() *raftstore.Store { return c.store }
 // Agent returns the agent of this process, nil before Register.
 func (c *Cluster) Agent() *membership.Agent { return c.agent.Load() }
 
-// Status returns the state of the metadata group.
-func (c *Cluster) Status() raftstore.Status { return c.store.Status() }
-
 // HandOver ends the leadership of the metadata on this node, if it has that: another voter leads
 // when it returns, unless none is able to within two election timeouts. It must be called while
 // other brokers can still connect: the one that takes over may lack entries, and the answers that

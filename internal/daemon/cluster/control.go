@@ -62,11 +62,16 @@ func (l leadership) Leads() (controller.Term, <-chan struct{}) {
 	if err != nil {
 		return controller.Term{}, moved
 	}
-	return controller.Term{Number: role.Term, Revision: revision}, moved
+	return controller.Term{
+		Number: role.Term, Revision: revision, Former: role.Former, FormerUntil: role.FormerUntil.Sub(l.c.began),
+	}, moved
 }
 
 // Confirmed implements controller.Leadership.
-func (l leadership) Confirmed() time.Duration { return l.c.store.Confirmed().Sub(l.c.began) }
+func (l leadership) Confirmed() (time.Duration, bool) {
+	at := l.c.store.Confirmed()
+	return at.Sub(l.c.began), !at.IsZero()
+}
 
 // RegisterOptions configure Register.
 type RegisterOptions struct {

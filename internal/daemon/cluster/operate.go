@@ -36,7 +36,7 @@ type Operator struct {
 	leader func() uint64 // member id, 0 for none
 	own    uint64
 	call   func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
-	quorum func() controller.Quorum
+	quorum func(ctx context.Context) controller.Quorum
 	loop   func() operations // nil before there is a controller
 }
 
@@ -61,8 +61,8 @@ func (c *Cluster) Operator() *Operator {
 }
 
 // quorum returns what this node knows of the quorum; it is complete on the leader.
-func (c *Cluster) quorum() controller.Quorum {
-	s := c.store.Status()
+func (c *Cluster) quorum(ctx context.Context) controller.Quorum {
+	s := c.store.Status(ctx)
 	q := controller.Quorum{Leader: s.Leader, Term: s.Term, Commit: s.Commit}
 	for _, m := range s.Members {
 		q.Members = append(q.Members, controller.QuorumMember{Member: m.Member, Voter: m.Voter, End: m.Match, Silent: m.Silent})
@@ -218,7 +218,7 @@ func (o *Operator) do(ctx context.Context, method uint16, body []byte) ([]byte, 
 	}
 	switch method {
 	case methodQuorum:
-		q := o.quorum()
+		q := o.quorum(ctx)
 		if q.Leader != o.own {
 			return nil, controller.ErrNotController
 		}

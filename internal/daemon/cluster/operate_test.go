@@ -52,7 +52,7 @@ func two(leader *atomic.Uint64, loops map[uint64]*control, cut map[uint64]bool) 
 	all = map[uint64]*Operator{}
 	for id := uint64(1); id <= 2; id++ {
 		all[id] = &Operator{leader: func() uint64 { return leader.Load() }, own: id,
-			quorum: func() controller.Quorum {
+			quorum: func(context.Context) controller.Quorum {
 				return controller.Quorum{Leader: leader.Load(), Term: 3, Commit: 5, Members: []controller.QuorumMember{
 					{Member: 1 << 63, Voter: true, End: 4, Silent: time.Second}}}
 			},
@@ -82,7 +82,7 @@ func TestOperationsReachTheLeader(t *testing.T) {
 	all := two(leader, map[uint64]*control{1: c}, nil)
 	for id, o := range all {
 		q, err := o.Quorum(t.Context())
-		if diff := cmp.Diff(all[1].quorum(), q); err != nil || diff != "" {
+		if diff := cmp.Diff(all[1].quorum(t.Context()), q); err != nil || diff != "" {
 			t.Errorf("member %d: %v (-want +got):\n%s", id, err, diff)
 		}
 		c.err = nil

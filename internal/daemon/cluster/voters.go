@@ -46,7 +46,7 @@ func (c *Cluster) members(img *metadata.Image) (list []membership.GroupMember) {
 			successor[m] = b.Member
 		}
 	}
-	for _, m := range c.store.Status().Members {
+	for _, m := range c.store.Status(c.ctx).Members {
 		list = append(list, membership.GroupMember{
 			ID: m.Member, Voter: m.Voter, Active: m.Active, Silent: m.Silent,
 			Registered: registered[m.Member], Successor: successor[m.Member], WantsVote: c.serve.WantsVote(m.Member),

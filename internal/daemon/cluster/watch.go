@@ -46,7 +46,10 @@ func (c *Cluster) watch() {
 	for {
 		role, moved := c.store.Leadership()
 		w := c.watched.Load().with(role.Leader, time.Now())
-		w.Status, w.At = c.store.Status(), time.Now()
+		w.Status, w.At = c.store.Status(c.ctx), time.Now()
+		if c.ctx.Err() != nil {
+			return // the store may not have answered
+		}
 		w.Leader = role.Leader // that to which Led belongs
 		c.watched.Store(&w)
 		select {

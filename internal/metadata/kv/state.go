@@ -66,8 +66,25 @@ func (s *State) Range(prefix string) []metadata.KV {
 			add(keys)
 		}
 	}
-	slices.SortFunc(kvs, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
+	Sort(kvs)
 	return kvs
+}
+
+// Keys returns all keys in no order, which is faster than Range. The slice belongs to the caller;
+// the values are shared with the state, which never modifies them.
+func (s *State) Keys() []metadata.KV {
+	kvs := make([]metadata.KV, 0, s.n)
+	for _, keys := range s.families {
+		for _, kv := range keys {
+			kvs = append(kvs, kv)
+		}
+	}
+	return kvs
+}
+
+// Sort puts keys in order.
+func Sort(kvs []metadata.KV) {
+	slices.SortFunc(kvs, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Load sets one key of a snapshot, with its ModRevision, and changes no revision.

@@ -138,6 +138,7 @@ func (n *node) observe() {
 	next := Leadership{Leader: status.Lead, Term: status.GetTerm()}
 	if status.RaftState == raft.StateLeader {
 		next.Ready = n.appliedAt == status.GetTerm() && !n.doubted || n.broken.has(decideBeforeOwnTerm)
+		n.follows(&next)
 	} else {
 		n.doubted = false
 	}
@@ -162,7 +163,9 @@ func (n *node) lead(next Leadership) {
 		n.confirmed = time.Time{}
 		clear(n.asked)
 	}
-	n.role = next
+	if n.role = next; next.Leader != 0 {
+		n.knew = next.Leader
+	}
 	n.host.led(next)
 }
 

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,12 +39,12 @@ type Initial struct {
 // must be given the same state: they do not compare it.
 func (s *Store) Bootstrap(initial Initial) error {
 	done := make(chan error, 1)
-	if !s.do(func(n *node) error {
+	if err := s.do(context.Background(), func(n *node) error {
 		refused, err := n.bootstrap(initial)
 		done <- errors.Join(refused, err)
 		return err
-	}) {
-		return metadata.ErrClosed
+	}); err != nil {
+		return err
 	}
 	return <-done
 }

@@ -15,6 +15,10 @@ func TestWalksFindEachMissingRule(t *testing.T) {
 		"shared member id":          {sharedMemberID, true},
 		"decide before own term":    {decideBeforeOwnTerm, false},
 		"conflict without revision": {conflictWithoutRevision, false},
+		"trust election timeout":    {trustElectionTimeout, false},
+		"ignore voters":             {ignoreVoters, false},
+		"forget at start":           {forgetAtStart, false},
+		"leader untouched":          {leaderUntouched, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const most = 400

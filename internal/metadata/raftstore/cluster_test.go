@@ -416,7 +416,7 @@ func TestGrowFromOneToThree(t *testing.T) {
 		if err := next.Remove(ctx, leader.Member()); err != nil {
 			t.Fatal(err)
 		}
-		if st := next.Status(); len(st.Members) != 2 || !st.Members[0].Voter || !st.Members[1].Voter || st.Keys != 42 {
+		if st := next.Status(t.Context()); len(st.Members) != 2 || !st.Members[0].Voter || !st.Members[1].Voter || st.Keys != 42 {
 			t.Errorf("status %+v", st)
 		}
 		mustTxn(t, next, put("/a", "2"))
@@ -448,7 +448,7 @@ func TestReplaceWaitsForSilence(t *testing.T) {
 		if err := leader.Replace(ctx, former, spare.Member()); err != nil {
 			t.Fatal(err)
 		}
-		st := leader.Status()
+		st := leader.Status(t.Context())
 		for _, m := range st.Members {
 			if m.Member == former || m.Member == spare.Member() && !m.Voter {
 				t.Errorf("members %+v", st.Members)
@@ -485,6 +485,49 @@ func TestResignWithoutOtherVoters(t *testing.T) {
 				t.Errorf("%d voters: %v after %v", n, err, time.Since(begun))
 			}
 			c.close(t)
+		}
+	})
+}
+
+// A disk that hangs holds up nothing longer than its caller waits.
+func TestADiskThatHangsHoldsUpNoCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disks := make([]*errfs.FS, 3)
+		c, stores := voters(t, 3, func(i int, fsys vfs.FS) vfs.FS {
+			disks[i] = errfs.New(fsys)
+			return disks[i]
+		})
+		leader, _ := ready(t, stores...)
+		other := leader.Member() + 2
+		healed := make(chan struct{})
+		defer c.close(t)
+		defer close(healed)
+		for i, s := range stores {
+			if s == leader {
+				disks[i].Add(errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-healed }})
+			}
+		}
+		put := func(ctx context.Context) error {
+			_, err := leader.Txn(ctx, metadata.Txn{Put: []metadata.KV{{Key: "k"}}})
+			return err
+		}
+		first, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := put(first); !errors.Is(err, metadata.ErrUnknown) {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func(context.Context) error{
+			"Txn":        put,
+			"Resign":     leader.Resign,
+			"AddLearner": func(ctx context.Context) error { return leader.AddLearner(ctx, other) },
+			"Status":     func(ctx context.Context) error { leader.Status(ctx); return ctx.Err() },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			begun := time.Now()
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+				t.Errorf("%s: %v after %v", name, err, time.Since(begun))
+			}
+			cancel()
 		}
 	})
 }

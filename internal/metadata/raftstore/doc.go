@@ -21,6 +21,12 @@
 // it is durable. The write is in the loop on purpose: a leader whose disk hangs sends no heartbeats
 // and is replaced.
 //
+// When the log has grown, another goroutine writes the snapshot of the next generation, and the
+// loop appends to its log meanwhile (statelog.Begin). Only these snapshots are written in the loop:
+// the first one of a start, the one after a failure, and the one that a leader sent. A member
+// handles no messages in these states anyway, or, in the last one, cannot be needed for a majority
+// before it has the state.
+//
 // internal/statelog writes the files; its package comment lists the effects of a crash. Records:
 //
 //	snapshot  'm' generation, member, index, term, revision, members; 'k' for each key (kv.AppendKV);
@@ -62,5 +68,6 @@
 // # Memory
 //
 // The state, 8 MiB of applied entries, at most 64 MiB of entries that are not committed, 64 MiB of
-// received messages, and on a receiving member the state that a snapshot brings.
+// received messages, and on a receiving member the state that a snapshot brings. While a snapshot is
+// written or sent, a list of the keys (some 60 bytes for each) and the values that change meanwhile.
 package raftstore

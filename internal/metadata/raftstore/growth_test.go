@@ -156,7 +156,7 @@ func TestVotersOfAJointChange(t *testing.T) {
 		c, stores := voters(t, 1, nil)
 		defer c.close(t)
 		leader, _ := ready(t, stores...)
-		leader.do(func(n *node) error {
+		err := leader.do(t.Context(), func(n *node) error {
 			was := n.conf
 			n.configure(&pb.ConfState{Voters: []uint64{1, 4}, VotersOutgoing: []uint64{1, 3}})
 			leader.note(n)
@@ -176,6 +176,9 @@ func TestVotersOfAJointChange(t *testing.T) {
 			n.configure(was)
 			return nil
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
 		if got := leader.Voters(); !slices.Equal(got, []uint64{leader.Member()}) {
 			t.Errorf("voters %d", got)

@@ -37,6 +37,11 @@ type Leadership struct {
 	// contains everything that was committed in earlier terms. The controller must not decide
 	// before that.
 	Ready bool
+	// Former is the leader that this member knew before, 0 if that is not known or was this one.
+	// Until FormerUntil, a leader of an earlier term may have been confirmed, as Store.Confirmed
+	// tells, and not later. Both are set only if this member leads.
+	Former      uint64
+	FormerUntil time.Time
 }
 
 // Leadership returns who leads, and a channel that is closed at the next change.
@@ -147,14 +152,22 @@ func (s *Store) Remove(ctx context.Context, member uint64) error {
 // ErrNoQuorum at once.
 func (s *Store) Resign(ctx context.Context) error {
 	asked := make(chan bool, 1)
-	if !s.do(func(n *node) (err error) {
+	err := s.do(ctx, func(n *node) (err error) {
 		defer func() { asked <- n.role.Leader != n.member || n.raft.BasicStatus().LeadTransferee != 0 }()
 		return n.resign()
-	}) {
-		return metadata.ErrClosed
+	})
+	if err == nil {
+		select {
+		case ok := <-asked:
+			if !ok {
+				err = ErrNoQuorum
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
-	if !<-asked {
-		return fmt.Errorf("hand over the metadata leadership: %w", ErrNoQuorum)
+	if err != nil {
+		return fmt.Errorf("hand over the metadata leadership: %w", err)
 	}
 	for {
 		role, moved := s.Leadership()
@@ -191,7 +204,7 @@ func (n *node) resign() (err error) {
 // reconfigure asks for a change and waits for it.
 func (s *Store) reconfigure(ctx context.Context, what string, ask func(*node) (*pb.ConfChangeV2, error)) error {
 	done := make(chan error, 1)
-	asked := s.do(func(n *node) error {
+	err := s.do(ctx, func(n *node) error {
 		if !n.role.Ready {
 			done <- ErrNotLeader
 			return nil
@@ -203,10 +216,9 @@ func (s *Store) reconfigure(ctx context.Context, what string, ask func(*node) (*
 		}
 		return n.reconfigure(cc, done)
 	})
-	if !asked {
-		return fmt.Errorf("%s: %w", what, metadata.ErrClosed)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	var err error
 	select {
 	case err = <-done:
 	case <-ctx.Done():
@@ -248,11 +260,17 @@ func (n *node) silence(member uint64) time.Duration {
 // quorumAnswers reports whether, without the members that gone names, a majority of today's voters
 // was heard in the last election timeout.
 func (n *node) quorumAnswers(gone func(uint64) bool) bool {
+	return n.answers(n.conf.GetVoters(), electionTicks, gone)
+}
+
+// answers reports whether a majority of voters was heard in the last ticks, without the members that
+// gone names.
+func (n *node) answers(voters []uint64, ticks uint64, gone func(uint64) bool) bool {
 	answers := 0
-	for _, v := range n.conf.GetVoters() {
-		if !gone(v) && (v == n.member || n.ticks-n.heard[v] <= electionTicks) {
+	for _, v := range voters {
+		if !gone(v) && (v == n.member || n.ticks-n.heard[v] <= ticks) {
 			answers++
 		}
 	}
-	return answers > len(n.conf.GetVoters())/2
+	return answers > len(voters)/2
 }

@@ -24,7 +24,8 @@ const (
 	maxMessage     = 1 << 20  // bytes of entries in a message, unless one entry is larger
 	maxUncommitted = 64 << 20 // bytes of entries that the leader has proposed and not committed
 
-	maxRetryTicks = 20 // between two attempts to write a new generation after a failure
+	maxRetryTicks = 20  // between two attempts to write a new generation after a failure
+	slowTicks     = 100 // after which a snapshot that is not complete is reported
 )
 
 // node is one member without its goroutine: the raft library, the files and the state. Its methods
@@ -41,7 +42,12 @@ type node struct {
 	log    *zap.Logger
 	broken broken
 
-	disk *statelog.Log
+	disk    *statelog.Log
+	writing *statelog.Generation // whose snapshot is being written; nil: none
+	slow    uint64               // the tick at which that is reported as slow
+	// rotateAt is the tick from which on the next generation may begin.
+	rotateAt uint64
+
 	mem  memoryLog
 	raft *raft.RawNode
 	view *kv.View
@@ -66,11 +72,16 @@ type node struct {
 	confirmed time.Time
 	// doubted: this member failed while it led. Its time stood still, so that it does not know
 	// whether another one leads by now: it is not ready until a majority has confirmed it.
-	doubted  bool
-	heard    map[uint64]uint64              // by member: the tick of its last message
-	reports  map[uint64]raft.SnapshotStatus // by member: how a transfer ended
-	role     Leadership
-	ledFrom  uint64 // the tick at which this member became leader
+	doubted bool
+	heard   map[uint64]uint64              // by member: the tick of its last message
+	reports map[uint64]raft.SnapshotStatus // by member: how a transfer ended
+	role    Leadership
+	ledFrom uint64 // the tick at which this member became leader
+	knew    uint64 // the newest leader that this member knew, 0 for none
+	// touched is the latest time at which a leader may have counted an answer of this member, or
+	// this member asked the others as their leader.
+	touched  time.Time
+	elected  bound
 	sequence uint64 // of the last proposal; starts at a random number
 	waiting  map[uint64]*proposal
 	// inflightBytes is the size of the entries of waiting.
@@ -82,6 +93,9 @@ type node struct {
 type host interface {
 	// send passes a message to a member. It does not block, and may drop the message.
 	send(to uint64, message []byte)
+	// background runs work in another goroutine, and then done, with its error, like every other
+	// method of the node. It does not block.
+	background(work func() error, done func(*node, error) error)
 	// sendSnapshot transfers a snapshot in the background. The owner calls node.snapshotSent when
 	// it has ended.
 	sendSnapshot(s *snapshot)
@@ -111,6 +125,9 @@ func openNode(opts *Options, h host, stop <-chan struct{}) (*node, error) {
 		heard: map[uint64]uint64{}, reports: map[uint64]raft.SnapshotStatus{}, asked: map[uint64]time.Time{},
 		waiting:  map[uint64]*proposal{},
 		sequence: randomID(),
+	}
+	if n.touched = opts.now(); n.broken.has(forgetAtStart) { // until now, a former process may have answered
+		n.touched = time.Time{}
 	}
 	l := newLoader()
 	disk, content, err := statelog.Open(statelog.Options{
@@ -210,12 +227,18 @@ var errBroken = errors.New("replicated metadata contradict what was applied here
 func (n *node) tick() (err error) {
 	defer n.guard(&err)
 	n.ticks++
+	if n.writing != nil && n.ticks == n.slow {
+		n.log.Warn("writing the metadata snapshot takes long; the log grows until it is complete")
+	}
 	if n.failed != nil {
 		return n.recover()
 	}
 	n.raft.Tick()
-	if (n.role.Ready || n.doubted) && n.ticks%heartbeatTicks == 0 {
+	if (n.role.Ready || n.doubted) && n.ticks%heartbeatTicks == 0 && !n.quiet() {
 		n.asked[n.ticks] = n.opts.now()
+		if !n.broken.has(leaderUntouched) {
+			n.touched = n.asked[n.ticks]
+		}
 		n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, n.ticks))
 	}
 	return n.work()
@@ -234,6 +257,7 @@ func (n *node) step(m *pb.Message) (err error) {
 			errBroken, m.GetCommit(), n.mem.last(), n.opts.Dir)
 	}
 	n.heard[m.GetFrom()] = n.ticks
+	n.touch(m)
 	if err := n.raft.Step(m); err != nil {
 		n.log.Debug("metadata message refused", zap.Error(err))
 	}
@@ -417,10 +441,38 @@ func (n *node) complete() error {
 	n.raft.Advance(ready)
 	n.mem.compact(n.applied)
 	n.observe()
-	if n.disk.ShouldRotate() {
-		if err := n.rotate(); err != nil {
-			n.fail(err)
-		}
+	n.compact()
+	return nil
+}
+
+// compact begins a new generation if the log has grown. Another goroutine writes the snapshot: it
+// may have many megabytes, and the heartbeats of a leader must not wait for the disk that long. The
+// loop captures the keys, not their values, and appends to the new log meanwhile. An error costs
+// nothing, because the files before the new generation stay in force.
+func (n *node) compact() {
+	if n.writing != nil || n.ticks < n.rotateAt || !n.disk.ShouldRotate() {
+		return
+	}
+	n.rotateAt = n.ticks + maxRetryTicks
+	g, err := n.disk.Begin()
+	if err != nil {
+		n.log.Warn("a new generation of the metadata files can't begin, the log grows", zap.Error(err))
+		return
+	}
+	n.writing, n.slow = g, n.ticks+slowTicks
+	keys, m, hard, entries := n.view.State().Keys(), n.meta(), n.hardAt(n.applied), n.mem.entries[n.applied-n.mem.base:]
+	n.host.background(func() error {
+		kv.Sort(keys)
+		return g.Write(emitState(m, keys, hard, entries))
+	}, (*node).compacted)
+}
+
+// compacted makes the written snapshot current.
+func (n *node) compacted(written error) error {
+	g := n.writing
+	n.writing = nil
+	if err := n.disk.Finish(g, written); err != nil {
+		n.log.Warn("metadata snapshot can't be written, the log grows until the next attempt", zap.Error(err))
 	}
 	return nil
 }
@@ -440,8 +492,13 @@ func (n *node) confirm(answers []raft.ReadState) {
 
 // send hands messages to the host.
 func (n *node) send(messages []*pb.Message) {
+	quiet := n.quiet()
 	for _, m := range messages {
 		to := m.GetTo()
+		n.stateAge(m)
+		if quiet && (m.GetType() == pb.MsgHeartbeat || m.GetType() == pb.MsgApp) {
+			continue
+		}
 		if m.GetType() == pb.MsgSnap {
 			n.sendSnapshot(m)
 			continue

@@ -45,9 +45,9 @@ type snapshot struct {
 	to      uint64
 	from    uint64
 	gen     [16]byte
-	message []byte // of the library
-	keys    []metadata.KV
-	at      int64 // revision
+	message []byte        // of the library
+	keys    []metadata.KV // in no order
+	at      int64         // revision
 }
 
 // sendSnapshot starts a transfer of the state to a member.
@@ -56,8 +56,8 @@ func (n *node) sendSnapshot(m *pb.Message) {
 		n.raft.ReportSnapshot(m.GetTo(), raft.SnapshotFailure) // the state is that of another entry
 		return
 	}
-	keys, revision := n.view.All("")
-	n.host.sendSnapshot(&snapshot{m.GetTo(), n.member, n.generation, marshal(m), keys, revision})
+	state := n.view.State()
+	n.host.sendSnapshot(&snapshot{m.GetTo(), n.member, n.generation, marshal(m), state.Keys(), state.Revision()})
 }
 
 // snapshotSent tells the library how a transfer ended; without that, the library would send the
@@ -89,6 +89,7 @@ func (s *snapshot) transfer(send func(piece []byte) error) error {
 	id := randomID()
 	payload := binary.AppendUvarint(kv.AppendBytes(nil, s.message), uint64(s.at))
 	keys := s.keys
+	kv.Sort(keys)
 	for number := uint32(0); ; number++ {
 		last := number > 0 && len(keys) == 0
 		piece := append(newHeader(s.gen, s.from, s.to), requestPiece)
@@ -192,13 +193,9 @@ func (r *receiver) forget() error {
 
 // sendSnapshot implements host.
 func (s *Store) sendSnapshot(t *snapshot) {
-	ctx, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(s.life, cancel)
-	s.background.Go(func() {
-		defer stop()
-		defer cancel()
+	s.background(func() error {
 		err := t.transfer(func(piece []byte) error {
-			ctx, cancel := context.WithTimeout(ctx, pieceTimeout)
+			ctx, cancel := context.WithTimeout(s.life, pieceTimeout)
 			defer cancel()
 			response, err := s.opts.Peers.Call(ctx, t.to, piece)
 			if err == nil {
@@ -209,6 +206,14 @@ func (s *Store) sendSnapshot(t *snapshot) {
 		if err != nil {
 			s.opts.Log.Sugar().Warnf("metadata snapshot for member %x failed: %v", t.to, err)
 		}
-		s.do(func(n *node) error { return n.snapshotSent(t.to, err) })
+		return err
+	}, func(n *node, err error) error { return n.snapshotSent(t.to, err) })
+}
+
+// background implements host.
+func (s *Store) background(work func() error, done func(*node, error) error) {
+	s.tasks.Go(func() {
+		err := work()
+		_ = s.do(s.life, func(n *node) error { return done(n, err) }) // the store has ended
 	})
 }

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -40,10 +41,11 @@ type MemberStatus struct {
 	Silent time.Duration // since the member was heard last
 }
 
-// Status returns the member's status, as far as it is known if the store is closed.
-func (s *Store) Status() Status {
+// Status returns the member's status, as far as it is known if the store is closed or ctx ends: a
+// disk that hangs holds it up.
+func (s *Store) Status(ctx context.Context) Status {
 	out := make(chan Status, 1)
-	if !s.do(func(n *node) error { out <- n.status(); return nil }) {
+	if s.do(ctx, func(n *node) error { out <- n.status(); return nil }) != nil {
 		return Status{Member: s.node.member, Revision: s.view.Revision(), Failed: s.Failed()}
 	}
 	st := <-out

@@ -90,9 +90,9 @@ type Store struct {
 	once  sync.Once
 	err   error // of the loop's end, valid when ended is closed
 
-	life       context.Context // ends with the store
-	endLife    context.CancelFunc
-	background sync.WaitGroup // snapshot transfers
+	life    context.Context // ends with the store
+	endLife context.CancelFunc
+	tasks   sync.WaitGroup // of background
 
 	transferMu sync.Mutex
 	transfer   receiver
@@ -140,6 +140,7 @@ func Open(opts Options) (*Store, error) {
 	n, err := openNode(&s.opts, s, s.stop)
 	if err != nil {
 		s.endLife()
+		close(s.stop)
 		return nil, fmt.Errorf("open metadata in %s: %w", opts.Dir, err)
 	}
 	s.node, s.view = n, n.view
@@ -249,15 +250,19 @@ func (s *Store) refuseQueued() {
 	}
 }
 
-// do runs a function in the loop. It reports false if the store has ended.
-func (s *Store) do(f func(*node) error) bool {
+// do runs a function in the loop, and does not wait for its end. It returns metadata.ErrClosed if
+// the store has ended, or the error of ctx: the function will not run then. A disk that hangs holds
+// up the loop.
+func (s *Store) do(ctx context.Context, f func(*node) error) error {
 	select {
 	case s.calls <- f:
-		return true
+		return nil
 	case <-s.ended:
-		return false
+		return metadata.ErrClosed
 	case <-s.stop:
-		return false
+		return metadata.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -266,7 +271,7 @@ func (s *Store) do(f func(*node) error) bool {
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	<-s.ended
-	s.background.Wait()
+	s.tasks.Wait()
 	return s.err
 }
 
@@ -350,13 +355,13 @@ func (s *Store) Handle(ctx context.Context, from uint64, request []byte) ([]byte
 		revision, err := s.propose(ctx, p[1:], 0)
 		return encodeResult(result{revision, err}), nil
 	case requestPiece:
-		return encodeResult(result{err: s.piece(p[1:], theirs, from)}), nil
+		return encodeResult(result{err: s.piece(ctx, p[1:], theirs, from)}), nil
 	}
 	return nil, fmt.Errorf("metadata request of the unknown kind %q", p[0])
 }
 
 // piece takes a piece of a snapshot, and installs the snapshot when it is complete.
-func (s *Store) piece(p []byte, theirs [16]byte, from uint64) error {
+func (s *Store) piece(ctx context.Context, p []byte, theirs [16]byte, from uint64) error {
 	s.transferMu.Lock()
 	defer s.transferMu.Unlock()
 	m, state, err := s.transfer.piece(p, theirs, from, s.node.member)
@@ -364,11 +369,15 @@ func (s *Store) piece(p []byte, theirs [16]byte, from uint64) error {
 		return err
 	}
 	installed := make(chan struct{})
-	if !s.do(func(n *node) error { defer close(installed); return n.install(m, theirs, state) }) {
-		return metadata.ErrClosed
+	if err := s.do(ctx, func(n *node) error { defer close(installed); return n.install(m, theirs, state) }); err != nil {
+		return err
 	}
-	<-installed
-	return nil
+	select {
+	case <-installed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // forgetTransfer frees the memory of a transfer whose sender has gone.

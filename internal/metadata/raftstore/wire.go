@@ -94,6 +94,9 @@ func parseMessage(p []byte, from, to uint64) (*pb.Message, error) {
 	if n := len(m.GetContext()); beat && n != 0 && n != heartbeatContext {
 		return nil, fmt.Errorf("metadata heartbeat with a context of %d bytes", n)
 	}
+	if n := len(m.GetContext()); m.GetType() == pb.MsgVoteResp && n != 0 && n != voteContext {
+		return nil, fmt.Errorf("metadata vote with a context of %d bytes", n)
+	}
 	if m.GetType() == pb.MsgSnap && m.GetSnapshot().GetMetadata().GetIndex() == 0 {
 		return nil, errors.New("metadata snapshot without an index")
 	}

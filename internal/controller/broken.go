@@ -1,0 +1,11 @@
+package controller
+
+// rule is a rule that a test can remove to prove that the walks detect its absence. Only a build
+// with the tag breakrules can remove rules.
+type rule uint32
+
+const (
+	leaseToTheEnd rule = 1 << iota // a lease lasts a whole session after the controller was confirmed
+	ignoreUntil                    // the former controller's leases count as over when the next one begins
+	equalClocks                    // a lease is as long as the session
+)

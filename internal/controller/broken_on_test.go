@@ -1,0 +1,23 @@
+//go:build breakrules
+
+package controller
+
+import "testing"
+
+// Each rule is removed once; the walks must find its absence.
+func TestSuccessionsFindEachMissingRule(t *testing.T) {
+	for name, r := range map[string]rule{
+		"lease to the end": leaseToTheEnd, "ignore until": ignoreUntil, "equal clocks": equalClocks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const most = 100
+			for seed := range uint64(most) {
+				if _, err := newSuccession(seed, broken{r}).run(20, broken{r}); err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Errorf("%d walks without the rule, and no violation", most)
+		})
+	}
+}
