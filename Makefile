@@ -63,7 +63,8 @@ test-race: ## all tests with the race detector
 lint: ## gofmt, go vet, golangci-lint
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
 	go vet ./...
-	go vet -tags breakrules $(RULES)
+	go vet -tags breakrules $(RULES) ./internal/clustertest/brokers/
+	go vet -tags removals ./internal/clustertest/removed/
 	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
 	$(GOLANGCI) run ./...
 
@@ -90,6 +91,7 @@ sim: ## SIM_WALKS random walks (default 1000000) of one partition and SIM_HISTOR
 	CHRONIK_SIM_RULES=20000 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/clustertest/sim/
 	CHRONIK_SIM_HISTORIES=$(SIM_HISTORIES) go test -count=1 -timeout 6h -v -run '^TestRandomFaults$$' ./internal/clustertest/brokers/
 	CHRONIK_SIM_RULES=500 go test -count=1 -timeout 6h -v -tags breakrules -run Rule ./internal/clustertest/brokers/
+	go test -count=1 -timeout 6h -v -tags removals -run WithoutEachRule ./internal/clustertest/removed/
 
 .PHONY: chaos
 chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and pause while kill -9 stops the broker

@@ -143,6 +143,7 @@ func testRules() map[string]importRule {
 		"internal/clustertest/simnet":  {never: noProtocol, because: leafReason},
 		"internal/clustertest/sim":     {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/clustertest/check":   {never: noProtocol, because: leafReason},
+		"internal/clustertest/removed": {because: "no code of its own: its tests remove rules from other packages"},
 		"internal/clustertest/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
 		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},

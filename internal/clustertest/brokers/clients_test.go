@@ -117,8 +117,8 @@ func (c *clients) create(name string, partitions int32, replicas int16) {
 	var err error
 	var configs map[string]*string
 	if c.w.kind.unclean {
-		yes := "true"
-		configs = map[string]*string{"unclean.leader.election.enable": &yes}
+		yes, one := "true", "1" // with more, the eligible leader replicas make most of these elections clean
+		configs = map[string]*string{"unclean.leader.election.enable": &yes, "min.insync.replicas": &one}
 	}
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
@@ -165,13 +165,32 @@ func (c *clients) pace(random *rand.Rand, most time.Duration) bool {
 
 func (c *clients) random(n uint64) *rand.Rand { return rand.New(rand.NewPCG(c.w.seed, n)) }
 
-// produce sends records to a partition as an idempotent producer. It ends when all of them have
-// an outcome.
+// produce sends records to a partition as one idempotent producer after the other. It ends when all
+// of them have an outcome.
 func (c *clients) produce(p *partition, seed uint64) {
 	random, h := c.random(seed), p.history
-	cl := c.w.client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
-	defer cl.Close()
+	end := func(cl *kgo.Client) {
+		defer cl.Close()
+		within, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if err := cl.Flush(within); err != nil {
+			c.w.problem("records without an outcome: %v", err)
+		}
+	}
+	cl := c.producer()
+	var next chan *kgo.Client // the one that follows, nil as long as it is not due
 	for i := 0; c.pace(random, 150*time.Millisecond); i++ {
+		if next == nil && i%100 == 30 {
+			next = make(chan *kgo.Client, 1)
+			c.work.Go(func() { next <- c.producer() })
+		}
+		select {
+		case later := <-next:
+			former := cl
+			cl, next = later, nil
+			c.work.Go(func() { end(former) })
+		default:
+		}
 		value := fmt.Sprintf("%v-%d", p, i)
 		h.Attempted(value)
 		one := &kgo.Record{Topic: p.topic, Partition: p.index, Value: []byte(value)}
@@ -187,11 +206,25 @@ func (c *clients) produce(p *partition, seed uint64) {
 			c.mu.Unlock()
 		})
 	}
-	within, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := cl.Flush(within); err != nil {
-		c.w.problem("records without an outcome at the end: %v", err)
+	end(cl)
+	if next != nil {
+		end(<-next)
 	}
+}
+
+// producer returns an idempotent producer that has its producer id. Before it has one, it must not
+// send: this client holds a mutex while it waits for the id, and virtual time stands still as soon
+// as two of its goroutines meet there.
+func (c *clients) producer() *kgo.Client {
+	cl := c.w.client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
+	var err error
+	if until(patience+time.Minute, func() bool {
+		_, _, err = cl.ProducerID(context.Background())
+		return err == nil
+	}) != nil {
+		c.w.problem("no producer id: %v", err)
+	}
+	return cl
 }
 
 // produceLoosely sends records with acks=1 and without a producer id.

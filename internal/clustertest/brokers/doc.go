@@ -2,16 +2,26 @@
 // its kernel, as package daemon starts it, with clients that speak Kafka's protocol. The network is
 // a simtcp.Net, the disks are those of crashfs, and a synctest bubble is the clock.
 //
-// A history is a seed: it determines when which fault occurs, how long bytes travel, what a power
-// loss leaves, and every random number of the brokers. Faults are kills, losses of power of one
-// machine, two or all, replaced disks, pauses, cuts in one direction or both, failing directories,
-// stops, and partitions that move. In the end everything is healed and judged: with package check,
-// the records (lost, vanished, duplicate, phantom, out of order, different replicas), a group's
-// offsets, a setting and topics; and that all replicas are in sync again within two minutes.
+// A history is a seed: it determines which faults occur after which pauses, how long bytes travel,
+// what a power loss leaves, and every random number of the brokers. Faults are kills, losses of
+// power of one machine, two or all, replaced disks, pauses, cuts in one direction or both, failing
+// directories, stops, and partitions that move. Half of the histories run with a profile that
+// acknowledges written records, or with topics that permit unclean elections. Clients are
+// idempotent producers, one with acks=1, readers at leaders and followers, a group of two members,
+// and programs that commit offsets, change a setting, and create and delete topics.
 //
-// A seed replays the faults exactly. It does not determine the order in which goroutines run at the
-// same virtual instant, nor the random numbers of package math/rand/v2 that clients draw, so a
-// history that depends on such a race recurs often and not always; run it several times.
+// In the end everything is healed and judged with package check: the records (lost, vanished,
+// duplicate, phantom, out of order, different replicas), the group (a commit that is lost or that
+// a former generation makes, a record that no member consumed), a setting, topics, and the leaders
+// that brokers named (two in one epoch, an epoch that goes back). All replicas must be in sync,
+// and the group must consume, within two minutes. A history may lose records only if an unclean
+// election was logged that its topic or profile permits. A profile that acknowledges written
+// records loses nothing that is older than its bound when the first power loss occurs.
+//
+// A seed replays the faults exactly. It does not determine the order in which goroutines run at
+// the same virtual instant, nor the random numbers of package math/rand/v2 that clients draw, so a
+// history that depends on such a race recurs often and not always; run it several times. The walks
+// of package sim are the ones that a seed determines to the last step.
 //
 // A paused broker's network and disk stand still, but its clocks continue: unlike one that gets
 // SIGSTOP, it knows at once when its lease is over.

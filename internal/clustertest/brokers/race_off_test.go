@@ -1,0 +1,5 @@
+//go:build !race
+
+package brokers
+
+const raceDetector = false

@@ -1,0 +1,41 @@
+//go:build removals
+
+package removed
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Without its rule, each test fails.
+func TestWithoutEachRule(t *testing.T) {
+	for _, r := range rules {
+		t.Run(r.without, func(t *testing.T) {
+			_, text := r.text(t)
+			path, err := filepath.Abs("../../" + r.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed, overlay := filepath.Join(t.TempDir(), "changed.go"), filepath.Join(t.TempDir(), "overlay.json")
+			list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, content := range map[string]string{changed: text, overlay: string(list)} {
+				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dir, name := r.from()
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=5m", "-overlay", overlay, "-run", "^"+name+"$",
+				"github.com/chronik-io/chronik/internal/"+dir).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: "+name) && !strings.Contains(string(out), "panic: ") {
+				t.Errorf("%s does not fail: %v\n%s", r.test, err, out)
+			}
+		})
+	}
+}
