@@ -106,8 +106,8 @@ func (l *fakeLog) sizes() (list []int) {
 }
 
 // tally is a machine that remembers words. "get" answers with them; "wait" is answered by the next
-// event; "after 5s w" adds w after 5 s; "two x y" adds two; "freeze 5s" takes 5 s; "send x w" adds w
-// and sends x; "defer w" adds w later.
+// event; "after 5s w" adds w after 5 s; "two x y" adds two; "freeze 5s" takes 5 s; "send x w" sends
+// x and adds w; "defer w" adds w later.
 type tally struct {
 	words  []string
 	parked []Ticket
