@@ -70,7 +70,7 @@ func TestSendIsAnsweredAtOnce(t *testing.T) {
 		})
 }
 
-// A deferred event waits while the log refuses, and costs no reload. It needs no timer to go on.
+// A deferred event waits while the log refuses, and costs no reload. It needs no timer to continue.
 func TestDeferredEventWaitsForTheLog(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "defer a").want(t, "deferred", nil)

@@ -18,7 +18,7 @@ const (
 	AnyEndEpoch                       // an EndTxn with another epoch ends the transaction
 	NeverTimeOut                      // an open transaction has no timeout
 	TimeOutSameEpoch                  // a timeout aborts and leaves the producer its epoch
-	WrapEpoch                         // epochs go on after the largest one
+	WrapEpoch                         // epochs continue after the largest one
 	SkipFlush                         // a commit does not wait for records that are not durable yet
 	IgnoreLoss                        // a commit does not ask whether a partition lost records
 	ForgetMarkers                     // a coordinator does not repeat the markers of its predecessor

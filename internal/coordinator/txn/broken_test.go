@@ -12,13 +12,14 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	for name, r := range map[string]struct {
 		rule    Rule
 		without func(*walk)
+		first   uint64 // the first walk: for rare cases one that detects the absence
 	}{
 		"CompleteEarly":    {rule: CompleteEarly},
-		"CountAnyAnswer":   {rule: CountAnyAnswer},
+		"CountAnyAnswer":   {rule: CountAnyAnswer, first: 997},
 		"UnknownIsDone":    {rule: UnknownIsDone},
-		"AnswerFromCache":  {rule: AnswerFromCache},
+		"AnswerFromCache":  {rule: AnswerFromCache, first: 3892},
 		"AddFromCache":     {rule: AddFromCache},
-		"KeepFlush":        {rule: KeepFlush},
+		"KeepFlush":        {rule: KeepFlush, first: 5298},
 		"RepeatMarkers":    {rule: RepeatMarkers},
 		"KeepEpoch":        {rule: KeepEpoch},
 		"FenceWithoutEnd":  {rule: FenceWithoutEnd},
@@ -35,12 +36,12 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(20_000) {
+			for seed := r.first; seed < r.first+20_000; seed++ {
 				bad := walkWithout(seed, r.rule, r.without)
 				if len(bad) == 0 {
 					continue
 				}
-				t.Logf("after %d walks: %q", seed, bad)
+				t.Logf("walk %d: %q", seed, bad)
 				if bad := walkWithout(seed, 0, nil); len(bad) > 0 {
 					t.Errorf("walk %d goes wrong with all rules: %q", seed, bad)
 				}

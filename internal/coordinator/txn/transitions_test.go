@@ -234,7 +234,7 @@ func TestMarkersOfATransaction(t *testing.T) {
 		if v := d.state(); v.state != CompleteCommit || len(v.partitions) != 0 || v.epoch != epoch {
 			t.Errorf("%+v", v)
 		}
-		d.handle(0, resultOf(last, nil), false) // once more
+		d.handle(0, resultOf(last, nil), false) // again
 	}
 }
 

@@ -233,7 +233,7 @@ func (c *client) ended(r any) {
 
 // ---- the oracle
 
-// check compares what a read_committed reader sees at the end with what producers were told.
+// check compares what a read_committed reader sees at the end with the answers that producers got.
 func (w *walk) check() (bad []string) {
 	shown := map[int]int{}
 	outcome := map[*txn]map[bool]int{}
