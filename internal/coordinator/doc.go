@@ -6,8 +6,8 @@
 // records mean.
 //
 //	Submit ─▶ queue ─▶ Machine.Handle ─▶ records ─▶ open batch ─▶ Log.Append
-//	timers ─▶ gate  ▲                 ├▶ answers ─▶ held until the high watermark covers them
-//	                │                 └▶ calls ─▶ results, as events
+//	timers ─▶ gate  ▲                 ├▶ answers, sends ─▶ held until the high watermark covers them
+//	                │                 └▶ calls, deferred events ─▶ events
 //	                └──────────── done(err) ◀───────────────────────────┘
 //
 // The package promises:
@@ -17,10 +17,11 @@
 //   - Only records change a Machine's replicated state. The runtime appends every emitted record in
 //     the order of emission, and the records of one event in one batch.
 //   - The runtime sends a response when all records emitted so far are committed. No response, not
-//     even to a request that only reads, shows state that could still be rolled back.
+//     even to a request that only reads, shows state that could still be rolled back. The same is
+//     true for requests that a Machine sends to other components.
 //   - If the log would refuse an append, events that write are refused and change nothing
-//     (ErrRefused). Events that only read are answered, and timers wait.
-//   - When an append fails or leadership ends, no response that depends on the append is sent. The
+//     (ErrRefused). Events that only read are answered; timers and deferred events wait.
+//   - When an append fails or leadership ends, nothing that depends on the append is sent. The
 //     runtime discards the Machine. If the broker still leads, it loads a new one from the log,
 //     whose timers keep the time they had left. Until then, requests get ErrLoading or
 //     ErrNotCoordinator.

@@ -106,13 +106,15 @@ func (l *fakeLog) sizes() (list []int) {
 }
 
 // tally is a machine that remembers words. "get" answers with them; "wait" is answered by the next
-// event; "after 5s w" adds w after 5 s; "two x y" adds two; "freeze 5s" takes 5 s.
+// event; "after 5s w" adds w after 5 s; "two x y" adds two; "freeze 5s" takes 5 s; "send x w" sends
+// x and adds w; "defer w" adds w later.
 type tally struct {
 	words  []string
 	parked []Ticket
 	after  map[string]string
 	ended  int
 	gate   chan struct{} // for calls
+	epoch  int32
 }
 
 func newTally(int32) Machine { return &tally{after: map[string]string{}} }
@@ -130,13 +132,14 @@ func (m *tally) add(word string, out *Effects) {
 	out.Emit(Record{Key: []byte(word)})
 }
 
-func (m *tally) Loaded(_ time.Time, out *Effects) {
+func (m *tally) Loaded(_ time.Time, epoch int32, out *Effects) {
+	m.epoch = epoch
 	out.Set(TimerKey{Kind: 9}, time.Now().Add(time.Hour))
 }
 
 func (m *tally) Writes(event any) bool {
 	first, _, _ := strings.Cut(event.(string), " ")
-	return !slices.Contains([]string{"get", "wait", "call", "freeze", "news", "hello"}, first)
+	return !slices.Contains([]string{"get", "wait", "call", "freeze", "news", "hello", "defer", "epoch"}, first)
 }
 
 func (m *tally) End() { m.ended++ }
@@ -169,6 +172,19 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 	case "called":
 		m.add(words[1], out)
 		out.Reply(to, "called "+words[1])
+	case "send":
+		m.add(words[2], out)
+		out.Send(words[1])
+		if len(words) == 4 { // "send x w parked"
+			m.parked = append(m.parked, to)
+		} else {
+			out.Reply(to, "sent "+words[1])
+		}
+	case "defer":
+		out.Defer(words[1])
+		out.Reply(to, "deferred")
+	case "epoch":
+		out.Reply(to, fmt.Sprint(m.epoch))
 	case "freeze": // the whole shard, as if the machine hung
 		d, _ := time.ParseDuration(words[1])
 		time.Sleep(d)
@@ -227,6 +243,39 @@ func (r *result) want(t *testing.T, response string, err error) {
 	if got != response || !errors.Is(r.err, err) || r.times != wantTimes {
 		t.Fatalf("answered %d times: %q, %v; want %q, %v", r.times, got, r.err, response, err)
 	}
+}
+
+// outbox carries out the requests of machines: it keeps them until the test answers.
+type outbox struct {
+	mu   sync.Mutex
+	sent []string // "epoch request"
+	done []func(any)
+}
+
+func (o *outbox) send(_, epoch int32, request any, done func(any)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent, o.done = append(o.sent, fmt.Sprint(epoch, " ", request)), append(o.done, done)
+}
+
+// want compares all requests that were sent so far.
+func (o *outbox) want(t *testing.T, sent ...string) {
+	t.Helper()
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Equal(o.sent, sent) {
+		t.Fatalf("sent %q, want %q", o.sent, sent)
+	}
+}
+
+// answer gives the oldest unanswered request its result.
+func (o *outbox) answer(result any) {
+	o.mu.Lock()
+	done := o.done[0]
+	o.done = o.done[1:]
+	o.mu.Unlock()
+	done(result)
 }
 
 // run runs a test with a runtime that leads partition 0, in a bubble of simulated time.

@@ -20,7 +20,7 @@ import (
 type writeGate struct {
 	since      time.Time     // when it was first seen closed; zero: open
 	lastClosed time.Time     // until when it is known to be closed, which may be in the future
-	nextCheck  time.Time     // while it is closed, timers are due no earlier than this
+	nextCheck  time.Time     // while it is closed, timers and deferred events wait until then
 	pause      time.Duration // how long the next failure closes it
 	until      time.Time     // closed until then because an append failed
 	cause      error         // the failed append's error
@@ -92,7 +92,8 @@ func (s *shard) closeGate(now time.Time, err error) {
 // committed resets the pause when an append is committed.
 func (d *writeGate) committed() { d.pause = minRetry }
 
-// holdsTimers reports whether timers must wait because their records would be refused.
+// holdsTimers reports whether timers and deferred events must wait because their records would be
+// refused.
 func (s *shard) holdsTimers(now time.Time) bool {
 	if s.refusal(now) == nil {
 		return false

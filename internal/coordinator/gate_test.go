@@ -95,7 +95,7 @@ func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 // member, "out" is recorded when its time is over.
 type sessions struct{ tally }
 
-func (m *sessions) Loaded(now time.Time, out *Effects) {
+func (m *sessions) Loaded(now time.Time, _ int32, out *Effects) {
 	if len(m.words) == 1 {
 		out.Set(TimerKey{Kind: 1, Owner: "out"}, now.Add(10*time.Second))
 	}

@@ -62,6 +62,7 @@ func (s *shard) end(next phase) {
 		s.retry = nil
 	}
 	s.dropCalls()
+	s.deferred = nil
 	s.pipeline.drop()
 	s.effects.reset()
 	tickets := s.tickets
@@ -121,7 +122,7 @@ func (s *shard) loaded(incarnation uint64, m Machine, records int64, took time.D
 	s.machine = m
 	s.setPhase(active)
 	now := time.Now()
-	m.Loaded(now, &s.effects)
+	m.Loaded(now, s.epoch, &s.effects)
 	s.applyEffects()
 	s.resume(now)
 	if s.r.opt.InitialEvent != nil {

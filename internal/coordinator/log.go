@@ -8,7 +8,8 @@ import (
 
 // Log is the partition behind a shard, as its leader sees it.
 type Log interface {
-	// Append appends records as one batch in a leader epoch. It calls done exactly once, from any
+	// Append appends records in a leader epoch: as one batch, or one for each run of records with
+	// the same producer, all of them or none. It calls done exactly once, from any
 	// goroutine and possibly before it returns: with nil when the high watermark covers the batch
 	// under the topic's durability profile, otherwise with an error. After an error the batch may
 	// or may not be in the log. Append does not block.

@@ -8,6 +8,15 @@ import (
 // Record is one record of an internal topic. A nil Value is a tombstone.
 type Record struct {
 	Key, Value []byte
+	Producer   Producer
+}
+
+// Producer is the transactional producer to whose transaction a record belongs. The zero value is
+// none: the record is in a plain batch.
+type Producer struct {
+	ID            int64
+	Epoch         int16
+	Transactional bool // set unless there is no producer
 }
 
 // Size returns the approximate size of the record in a batch, in bytes.
@@ -58,6 +67,10 @@ type Effects struct {
 	Timers []Timer
 	// Calls run in this order, whether or not the records are committed.
 	Calls []Call
+	// Sends leave the machine, in this order, AFTER all records emitted so far are committed.
+	Sends []any
+	// Deferred are events for the machine itself, in this order.
+	Deferred []any
 }
 
 // Emit appends a record that the machine has applied.
@@ -81,12 +94,27 @@ func (e *Effects) Call(to Ticket, do func(ctx context.Context) any) {
 	e.Calls = append(e.Calls, Call{To: to, Do: do})
 }
 
+// Send sends a request to another component, see Options.Send. Like a response, it leaves only
+// when all records emitted so far are committed, so that nothing outside the machine acts on a
+// state that could still be rolled back. The result arrives as an event without a ticket. A request
+// that was not sent when the machine is discarded is dropped, and so is the result of one that was:
+// the machine's successor must ask again.
+func (e *Effects) Send(request any) { e.Sends = append(e.Sends, request) }
+
+// Defer hands the machine an event without a ticket that may emit records. It waits while the log
+// accepts no records. A machine defers what it has to write because of an event that can't be
+// refused, such as the result of a Send.
+func (e *Effects) Defer(event any) { e.Deferred = append(e.Deferred, event) }
+
 // reset empties the effects and drops the references in them.
 func (e *Effects) reset() {
 	clear(e.Records)
 	clear(e.Replies)
 	clear(e.Calls)
+	clear(e.Sends)
+	clear(e.Deferred)
 	e.Records, e.Replies, e.Timers, e.Calls = e.Records[:0], e.Replies[:0], e.Timers[:0], e.Calls[:0]
+	e.Sends, e.Deferred = e.Sends[:0], e.Deferred[:0]
 }
 
 // Machine is the state of one shard. It does no I/O, starts no goroutine and reads no clock. Its
@@ -99,16 +127,16 @@ type Machine interface {
 	// Apply applies a record read during a load. An error ends the load: the shard stays
 	// unavailable, and the error is logged, rather than work on incomplete state.
 	Apply(r Record) error
-	// Loaded is called once, after the last record of a load. It sets timers and emits no records.
-	// A timer that the machine's predecessor also had keeps the time it had left: a reload gives no
-	// member a new session.
-	Loaded(now time.Time, out *Effects)
+	// Loaded is called once, after the last record of a load, with the leader epoch in which the
+	// machine runs. It sets timers and emits no records. A timer that the machine's predecessor
+	// also had keeps the time it had left: a reload gives no member a new session.
+	Loaded(now time.Time, epoch int32, out *Effects)
 	// Writes reports whether Handle may emit records for an event. Such an event is refused while
 	// the log accepts no records.
 	Writes(event any) bool
 	// Handle handles an event. It answers the ticket to now, or in the effects of a later event.
-	// For an event without a ticket it must emit no records, because such an event can't be
-	// refused. A machine that needs to write because of it sets a timer.
+	// For an event without a ticket it must emit no records unless it has deferred that event,
+	// because such an event can't be refused.
 	Handle(now time.Time, to Ticket, event any, out *Effects)
 	// Fire handles a timer that is due. No timer fires while the log accepts no records.
 	Fire(now time.Time, key TimerKey, out *Effects)

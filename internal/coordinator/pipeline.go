@@ -6,10 +6,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// pipeline carries records into the log and holds responses until their records are committed.
+// pipeline carries records into the log and holds responses and requests until their records are
+// committed.
 //
 //	open ──flush──▶ in flight, numbered sent ──done──▶ covered
-//	   ▲ records          answers held, each until covered reaches its after ▲
+//	   ▲ records    answers and sends held, each until covered reaches its after ▲
 type pipeline struct {
 	open      []Record
 	openBytes int
@@ -20,18 +21,19 @@ type pipeline struct {
 	ended         map[uint64]struct{}
 	inFlight      int       // unfinished appends, of earlier incarnations too
 	since         time.Time // since when an append is in flight, or when the last one ended
-	held          []heldReply
+	held          []held
 }
 
-// heldReply is a response that depends on batch after.
-type heldReply struct {
+// held is a response, or a request to send, that depends on batch after.
+type held struct {
 	Reply
+	send  any // nil: a response
 	after uint64
 }
 
 func newPipeline() pipeline { return pipeline{ended: map[uint64]struct{}{}} }
 
-// queueEffects adds records to the open batch and holds responses.
+// queueEffects adds records to the open batch and holds responses and requests.
 func (s *shard) queueEffects(e *Effects) {
 	p := &s.pipeline
 	p.open = append(p.open, e.Records...)
@@ -43,7 +45,10 @@ func (s *shard) queueEffects(e *Effects) {
 		after++
 	}
 	for _, r := range e.Replies {
-		p.held = append(p.held, heldReply{r, after})
+		p.held = append(p.held, held{Reply: r, after: after})
+	}
+	for _, r := range e.Sends {
+		p.held = append(p.held, held{send: r, after: after})
 	}
 	if p.openBytes >= s.r.opt.MaxBatchBytes {
 		s.flush()
@@ -102,17 +107,19 @@ func (s *shard) appended(incarnation, batch uint64, err error) {
 	}
 }
 
-// release sends the responses that no longer depend on uncommitted records.
+// release sends the responses and requests that no longer depend on uncommitted records.
 func (s *shard) release() {
 	p := &s.pipeline
 	n := 0
 	for n < len(p.held) && p.held[n].after <= p.covered {
 		h := p.held[n]
-		if done := s.tickets[h.To]; done != nil {
+		n++
+		if h.send != nil {
+			s.send(h.send)
+		} else if done := s.tickets[h.To]; done != nil {
 			delete(s.tickets, h.To)
 			s.answer(done, h.Response, nil)
 		}
-		n++
 	}
 	clear(p.held[:n])
 	if p.held = p.held[n:]; len(p.held) == 0 {
@@ -120,7 +127,19 @@ func (s *shard) release() {
 	}
 }
 
-// drop discards records that are not appended and responses that are not sent.
+// send sends a request of the machine. Its result is an event of the same incarnation.
+func (s *shard) send(request any) {
+	incarnation := s.incarnation
+	s.r.opt.Send(s.partition, s.epoch, request, func(result any) {
+		s.post(func() {
+			if incarnation == s.incarnation {
+				s.notify(result)
+			}
+		})
+	})
+}
+
+// drop discards records that are not appended, and responses and requests that are not sent.
 func (p *pipeline) drop() {
 	p.open, p.openBytes, p.held = nil, 0, nil
 	p.covered = p.sent

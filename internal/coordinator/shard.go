@@ -32,7 +32,7 @@ type shard struct {
 	running  bool
 	closed   bool
 	blocked  bool      // requests must wait: appends are in flight and the open batch is full
-	inbox    []func()  // bounded by appends in flight, one load, call and alarm, changes of leadership and broadcasts
+	inbox    []func()  // bounded by appends in flight, one load, call and alarm, sends, changes of leadership and broadcasts
 	requests []request // bounded by Options.MaxWaiting
 
 	// Only the goroutine of run uses the fields below.
@@ -50,6 +50,7 @@ type shard struct {
 	saved       savedTimers
 	gate        writeGate
 	calls       caller
+	deferred    []any // events that the machine has deferred
 	endLoad     context.CancelFunc
 	retry       *time.Timer
 	retryAfter  time.Duration
@@ -148,6 +149,7 @@ func (s *shard) run() {
 			f()
 		}
 		s.serve(requests)
+		s.handleDeferred()
 		s.flush()
 		s.release()
 		s.setAlarm()
@@ -224,12 +226,35 @@ func (s *shard) applyEffects() {
 	for _, c := range s.effects.Calls {
 		s.call(c)
 	}
+	s.deferred = append(s.deferred, s.effects.Deferred...)
 	s.effects.reset()
 }
 
-// setAlarm wakes the actor for its next timer.
+// handleDeferred handles deferred events until the shard is full. If the log would refuse their
+// records, they wait until the next check of the gate.
+func (s *shard) handleDeferred() {
+	n := 0
+	for ; n < len(s.deferred) && !s.full(); n++ {
+		now := time.Now()
+		if s.holdsTimers(now) {
+			break
+		}
+		s.machine.Handle(now, 0, s.deferred[n], &s.effects)
+		s.applyEffects()
+	}
+	clear(s.deferred[:n])
+	if s.deferred = s.deferred[n:]; len(s.deferred) == 0 {
+		s.deferred = nil
+	}
+}
+
+// setAlarm wakes the actor for its next timer, or for the next check of the gate if deferred events
+// wait for it. Deferred events that wait because the shard is full continue when an append ends.
 func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
+	if len(s.deferred) > 0 && !s.gate.nextCheck.IsZero() {
+		at, ok = time.Time{}, true
+	}
 	at = later(at, s.gate.nextCheck)
 	switch {
 	case !ok || s.alarmAt.Equal(at):

@@ -85,6 +85,8 @@ func importRules() map[string]importRule {
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol"},
 			never: noDisk, because: machineReason},
+		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
+			because: machineReason},
 		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
 			"internal/controller", "internal/metadata",
 			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record",

@@ -14,6 +14,9 @@ type value interface{ Encode() []byte }
 // Apply implements coordinator.Machine. It skips records of unknown types, such as those of share
 // groups, as Kafka does after a downgrade.
 func (s *Shard) Apply(r coordinator.Record) error {
+	if r.Producer.Transactional {
+		return fmt.Errorf("a record is part of a transaction of producer %d, which this version can't read here", r.Producer.ID)
+	}
 	k, err := format.DecodeKey(r.Key)
 	switch {
 	case errors.Is(err, format.ErrUnknownType):

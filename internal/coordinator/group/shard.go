@@ -175,7 +175,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 
 // Loaded implements coordinator.Machine. Members get a full session, because requests sent during
 // the load are not known; the runtime shortens it for members of a predecessor on this broker.
-func (s *Shard) Loaded(now time.Time, out *coordinator.Effects) {
+func (s *Shard) Loaded(now time.Time, _ int32, out *coordinator.Effects) {
 	s.now, s.out = now, out
 	for _, g := range s.groups {
 		g.kind.loaded(s, g)

@@ -92,7 +92,7 @@ func (w *world) start() {
 	clear(w.timers)
 	clear(w.got)
 	var out coordinator.Effects
-	w.shard.Loaded(w.now, &out)
+	w.shard.Loaded(w.now, 1, &out)
 	if len(out.Records) > 0 {
 		w.t.Fatalf("a load writes %d records", len(out.Records))
 	}

@@ -27,20 +27,60 @@ func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory) *partit
 
 // Append implements coordinator.Log with acks=all.
 func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
-	b := record.NewBuilder(record.BatchOptions{})
-	for _, r := range records {
-		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
-	}
-	batch, err := b.Build()
+	batches, n, err := build(records, now)
 	if err != nil {
 		done(fmt.Errorf("append to %s: %w", l.part, err))
 		return
 	}
 	l.part.Append(&replica.Append{
 		LeaderEpoch: epoch, Acks: replica.AcksAll,
-		Batches: record.Accepted{Bytes: batch, Batches: 1, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
+		Batches: record.Accepted{Bytes: batches, Batches: n, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
 		Done:    func(a *replica.Append) { done(elsewhere(a.Err)) },
 	}, nil)
+}
+
+// build returns the n batches of records: one for each run of records with the same producer. A
+// transactional batch has no sequence number, as in Kafka: the coordinator appends each once.
+func build(records []coordinator.Record, now time.Time) (batches []byte, n int, err error) {
+	for {
+		run := firstRun(records)
+		batch, err := buildOne(run, now)
+		if err != nil {
+			return nil, 0, err
+		}
+		if n++; n == 1 {
+			batches = batch // not copied: nearly always the only one
+		} else {
+			batches = append(batches, batch...)
+		}
+		if records = records[len(run):]; len(records) == 0 {
+			return batches, n, nil
+		}
+	}
+}
+
+// firstRun returns the records up to the first one with another producer.
+func firstRun(records []coordinator.Record) []coordinator.Record {
+	for i := range records {
+		if records[i].Producer != records[0].Producer {
+			return records[:i]
+		}
+	}
+	return records
+}
+
+// buildOne builds a batch of records with the same producer.
+func buildOne(records []coordinator.Record, now time.Time) (record.Batch, error) {
+	var o record.BatchOptions
+	if len(records) > 0 && records[0].Producer.Transactional {
+		p := records[0].Producer
+		o.Transactional, o.Producer = true, &record.Producer{ID: p.ID, Epoch: p.Epoch, Sequence: -1}
+	}
+	b := record.NewBuilder(o)
+	for _, r := range records {
+		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
+	}
+	return b.Build()
 }
 
 // Ready implements coordinator.Log.
@@ -109,17 +149,18 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 
 // applyBatch applies the records of a batch that are in [from, end).
 func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) error) (next int64, err error) {
-	switch {
-	case b.Control():
+	if b.Control() {
 		return b.LastOffset() + 1, nil
-	case b.Transactional():
-		return from, fmt.Errorf("batch at offset %d is part of a transaction, which this version can't read here", b.BaseOffset())
+	}
+	var p coordinator.Producer
+	if b.Transactional() {
+		p = coordinator.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), Transactional: true}
 	}
 	err = b.Each(0, func(r record.Record) error {
 		if r.Offset < from || r.Offset >= end {
 			return nil
 		}
-		return apply(coordinator.Record{Key: r.Key, Value: r.Value})
+		return apply(coordinator.Record{Key: r.Key, Value: r.Value, Producer: p})
 	})
 	return b.LastOffset() + 1, err
 }

@@ -5,17 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -292,5 +295,45 @@ func TestShardOverALog(t *testing.T) {
 	words("a")
 	if got := words("b"); got != "a b" {
 		t.Error(got)
+	}
+}
+
+// Records of a transaction are in a batch of their producer, and never in one with other records.
+// All batches of an append are committed together.
+func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	l := newPartitionLog(p, park)
+	one, two := coordinator.Producer{ID: 7, Epoch: 3, Transactional: true}, coordinator.Producer{ID: 8, Transactional: true}
+	var records []coordinator.Record
+	for i, producer := range []coordinator.Producer{{}, one, one, {}, two, one} {
+		records = append(records, coordinator.Record{Key: []byte{byte(i)}, Value: []byte("v"), Producer: producer})
+	}
+	bytes, n, err := build(records, time.UnixMilli(1000))
+	must(t, err)
+	var got []string
+	for rest := bytes; len(rest) > 0; {
+		var b record.Batch
+		b, rest, err = record.Next(rest)
+		must(t, err)
+		got = append(got, fmt.Sprint(b.Transactional(), b.ProducerID(), b.ProducerEpoch(), b.BaseSequence(), b.Records()))
+	}
+	want := []string{"false -1 -1 -1 1", "true 7 3 -1 2", "false -1 -1 -1 1", "true 8 0 -1 1", "true 7 3 -1 1"}
+	if n != len(want) || !slices.Equal(got, want) {
+		t.Errorf("%d batches %q, want %q", n, got, want)
+	}
+	if _, _, err := build(nil, time.UnixMilli(1000)); err == nil {
+		t.Error("an empty batch was built")
+	}
+	ended := make(chan error, 1)
+	l.Append(0, []coordinator.Record{records[0], records[1], records[2], records[3], records[4]}, time.UnixMilli(1000),
+		func(err error) { ended <- err })
+	must(t, <-ended)
+	var loaded []coordinator.Record
+	must(t, l.Load(t.Context(), 0, func(r coordinator.Record) error {
+		loaded = append(loaded, coordinator.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Producer: r.Producer})
+		return nil
+	}))
+	if d := cmp.Diff(records[:5], loaded); d != "" {
+		t.Error(d)
 	}
 }

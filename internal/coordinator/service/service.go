@@ -39,6 +39,9 @@ type Definition struct {
 	SegmentBytes      int32
 	// New makes an empty machine for a partition.
 	New func(partition int32) coordinator.Machine
+	// Send carries out the requests of the machines, see coordinator.Options. May be nil if they
+	// make none.
+	Send func(partition, epoch int32, request any, done func(result any))
 	// InitialEvent makes the event that a machine gets after it is loaded. ChangeEvent makes the
 	// event for a metadata change, or nil if the change affects no machine. Either may be nil.
 	InitialEvent func(img *metadata.Image) any
@@ -70,7 +73,7 @@ func New(opt Options, def Definition) *Service {
 	s := &Service{opt: opt, def: def}
 	s.image.Store(metadata.Empty())
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	rt := coordinator.Options{New: def.New, Logger: opt.Logger}
+	rt := coordinator.Options{New: def.New, Send: def.Send, Logger: opt.Logger}
 	if def.InitialEvent != nil {
 		rt.InitialEvent = func(int32) any { return def.InitialEvent(s.image.Load()) }
 	}

@@ -52,7 +52,7 @@ func (m *words) Handle(_ time.Time, to coordinator.Ticket, event any, out *coord
 }
 
 func (m *words) Writes(event any) bool                                      { return event != "" }
-func (m *words) Loaded(time.Time, *coordinator.Effects)                     {}
+func (m *words) Loaded(time.Time, int32, *coordinator.Effects)              {}
 func (m *words) Fire(time.Time, coordinator.TimerKey, *coordinator.Effects) {}
 func (m *words) End()                                                       {}
 

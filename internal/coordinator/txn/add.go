@@ -1,0 +1,147 @@
+package txn
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// Add adds partitions to the transaction of a producer and begins one if none is open: all of them
+// or none. The response is an Added. Partitions of groups' offsets are those of __consumer_offsets.
+//
+// UNKNOWN_TOPIC_OR_PARTITION means that the metadata of this broker has no such partition, perhaps
+// not yet. A partition that was in the metadata when it was added, and is not later, was deleted;
+// this would not follow otherwise, and the partition would never get its marker.
+//
+// A client of version 1 does not see the coordinator epoch of the answer, and appends to an open
+// transaction with the same producer epoch without a further question. That transaction may be
+// the one before, decided by another coordinator. So success always takes a record.
+type Add struct {
+	ID         string
+	ProducerID int64
+	Epoch      int16
+	Version    int16 // of the client's protocol: 1 or 2
+	Partitions []AddedPartition
+	// Deadline is until when the request waits for the end of the transaction before. Zero: it gets
+	// CONCURRENT_TRANSACTIONS.
+	Deadline time.Time
+}
+
+// AddedPartition is a partition with the leader epoch in which its leader asked, 0 if it is not
+// known.
+type AddedPartition struct {
+	Partition
+	LeaderEpoch int32
+}
+
+// Added is the response to Add. A partition must refuse the answer of a coordinator epoch below
+// the one that it knows: a coordinator that was replaced may answer from memory.
+type Added struct {
+	Err              *kerr.Error
+	CoordinatorEpoch int32
+}
+
+// Verify asks whether partitions are in the open transaction of a producer. The response is a
+// Verified.
+type Verify struct {
+	ID         string
+	ProducerID int64
+	Epoch      int16
+	Partitions []Partition
+}
+
+// Verified is the response to Verify: one error for each partition, nil for those that are in the
+// transaction. CoordinatorEpoch is that of Added.
+type Verified struct {
+	Errs             []*kerr.Error
+	CoordinatorEpoch int32
+}
+
+// check returns why a producer may not use a transactional id, nil if it may.
+func (s *Shard) check(t *transaction, pid int64, epoch int16) *kerr.Error {
+	if t == nil {
+		return kerr.InvalidProducerIDMapping
+	}
+	now, nowEpoch := t.identity()
+	switch {
+	case pid == now && epoch == nowEpoch:
+		return nil
+	case pid == now || pid == t.pid:
+		return kerr.ProducerFenced
+	}
+	return kerr.InvalidProducerIDMapping
+}
+
+func (s *Shard) add(to coordinator.Ticket, e Add) {
+	t := s.ids[e.ID]
+	reply := func(err *kerr.Error) { s.out.Reply(to, Added{err, s.epoch}) }
+	if err := s.check(t, e.ProducerID, e.Epoch); err != nil {
+		reply(err)
+		return
+	}
+	if t.state.prepared() {
+		if e.Deadline.After(s.now) {
+			s.park(t, e.ID, parked{to, e, e.Deadline})
+		} else {
+			reply(kerr.ConcurrentTransactions)
+		}
+		return
+	}
+	v, begins := t.value, t.state != Ongoing
+	if begins {
+		v.state, v.start, v.partitions = Ongoing, s.now.UnixMilli(), nil
+	} else {
+		v.partitions = slices.Clone(v.partitions)
+	}
+	before := len(v.partitions)
+	for _, p := range e.Partitions {
+		i, has := slices.BinarySearchFunc(v.partitions, p.Partition, comparePartitions)
+		if has {
+			continue
+		}
+		if !s.exists(p.Partition) {
+			reply(kerr.UnknownTopicOrPartition)
+			return
+		}
+		v.partitions = slices.Insert(v.partitions, i, p.Partition)
+	}
+	if len(v.partitions) == before { // nothing is new
+		if e.Version < 2 && !begins && !s.cfg.Broken.has(AddFromCache) {
+			s.write(e.ID, t.value)
+		}
+		reply(nil)
+		return
+	}
+	v.version = e.Version
+	s.emit(e.ID, v)
+	if begins {
+		s.begin(t)
+		s.setTimeout(e.ID, t.timeLimit())
+	}
+	for _, p := range e.Partitions {
+		if _, known := t.live.added[p.Partition]; !known {
+			t.live.added[p.Partition] = added{p.LeaderEpoch, s.topics != nil && s.topics.Weak(p.Topic)}
+		}
+	}
+	reply(nil)
+}
+
+// exists reports whether a partition can be added.
+func (s *Shard) exists(p Partition) bool {
+	return s.topics != nil && s.topics.Exists(p) || s.cfg.Broken.has(AddUnknown)
+}
+
+func (s *Shard) verify(e Verify) Verified {
+	t := s.ids[e.ID]
+	v := Verified{Errs: make([]*kerr.Error, len(e.Partitions)), CoordinatorEpoch: s.epoch}
+	err := s.check(t, e.ProducerID, e.Epoch)
+	for i, p := range e.Partitions {
+		if v.Errs[i] = err; err == nil && (t.state != Ongoing || !t.has(p)) {
+			v.Errs[i] = kerr.TransactionAbortable
+		}
+	}
+	return v
+}

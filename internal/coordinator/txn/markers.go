@@ -1,0 +1,279 @@
+package txn
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// WriteMarker asks for the marker of a decided transaction in one partition. The result is a
+// Marked, exactly one. The sender gives success when the marker is durable on every in-sync
+// replica, whatever the topic's profile. While an earlier marker of the same producer and partition
+// has no result, also one of a former machine of this broker, the sender must hold it back.
+type WriteMarker struct {
+	ID               string
+	Token            uint64
+	ProducerID       int64
+	Epoch            int16
+	CoordinatorEpoch int32
+	Commit           bool
+	Version          int16 // of the client's protocol: from 2 on, the epoch is above that of the records
+	Partition        Partition
+}
+
+// Marked is the result of a WriteMarker. Err is nil for success; the Shard repeats every other one.
+type Marked struct {
+	WriteMarker
+	Err *kerr.Error
+}
+
+// Flush asks the leader of a partition to make all records that it has of a producer's transaction
+// durable on every in-sync replica. The result is a Flushed, exactly one.
+type Flush struct {
+	ID          string
+	Token       uint64
+	ProducerID  int64
+	Epoch       int16
+	LeaderEpoch int32 // in which the partition was added, 0 if it is not known
+	Partition   Partition
+}
+
+// Flushed is the result of a Flush. Lost reports that the partition may have lost acknowledged
+// records since LeaderEpoch: the transaction can't be committed. The Shard repeats a Flush that
+// failed otherwise.
+type Flushed struct {
+	Flush
+	Err  *kerr.Error
+	Lost bool
+}
+
+// Pauses between the repetitions of a request to a partition.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 2 * time.Second
+)
+
+// sendMarkers sends the markers of a decided transaction.
+func (s *Shard) sendMarkers(id string, t *transaction) {
+	s.begin(t)
+	s.asking[id] = t
+	s.cancelTimer(timerRetry, id)
+	t.live.missing = make(map[Partition]*attempt, len(t.partitions))
+	for _, p := range t.partitions {
+		if s.topics == nil || s.topics.Exists(p) {
+			t.live.missing[p] = &attempt{}
+		}
+	}
+	for _, p := range t.partitions {
+		if a := t.live.missing[p]; a != nil {
+			s.sendMarker(id, t, p, a)
+		}
+	}
+	if s.cfg.Broken.has(CompleteEarly) {
+		clear(t.live.missing)
+	}
+	s.checkDone(id, t)
+}
+
+func (s *Shard) sendMarker(id string, t *transaction, p Partition, a *attempt) {
+	a.out, a.at = true, time.Time{}
+	s.out.Send(WriteMarker{ID: id, Token: t.live.token, ProducerID: t.pid, Epoch: t.epoch, CoordinatorEpoch: s.epoch,
+		Commit: t.state == PrepareCommit, Version: max(t.version, 1), Partition: p})
+	if s.cfg.Broken.has(RepeatMarkers) {
+		s.retryAt(id, t, s.now.Add(minPause))
+	}
+}
+
+// marked handles the result of a marker.
+func (s *Shard) marked(e Marked) {
+	t := s.ids[e.ID]
+	if t == nil || t.live == nil || !t.state.prepared() {
+		return
+	}
+	if t.live.token != e.Token && !s.cfg.Broken.has(CountAnyAnswer) {
+		return
+	}
+	a := t.live.missing[e.Partition]
+	switch {
+	case a == nil:
+	case e.Err == nil, e.Err == kerr.UnknownTopicOrPartition && s.cfg.Broken.has(UnknownIsDone):
+		delete(t.live.missing, e.Partition)
+		s.checkDone(e.ID, t)
+	default:
+		s.failed(e.ID, t, a, e.Err)
+	}
+}
+
+// failed lets a request be repeated after a pause.
+func (s *Shard) failed(id string, t *transaction, a *attempt, err *kerr.Error) {
+	a.out, a.lastFail = false, err
+	a.pause = min(max(2*a.pause, minPause), maxPause)
+	a.at = s.now.Add(a.pause)
+	s.retryAt(id, t, a.at)
+}
+
+// retryAt sets the timer for repetitions, unless it fires earlier.
+func (s *Shard) retryAt(id string, t *transaction, at time.Time) {
+	if l := t.live; l.retryAt.IsZero() || at.Before(l.retryAt) {
+		l.retryAt = at
+		s.out.Set(coordinator.TimerKey{Kind: timerRetry, Owner: id}, at)
+	}
+}
+
+// retry repeats the requests of a transaction whose pause is over.
+func (s *Shard) retry(id string, t *transaction) {
+	if t.live == nil {
+		return
+	}
+	t.live.retryAt = time.Time{}
+	for _, p := range t.partitions {
+		a := t.live.missing[p]
+		switch {
+		case a == nil:
+		case a.out && !s.cfg.Broken.has(RepeatMarkers):
+		case a.at.After(s.now):
+			s.retryAt(id, t, a.at)
+		default:
+			s.resend(id, t, p, a)
+		}
+	}
+}
+
+func (s *Shard) resend(id string, t *transaction, p Partition, a *attempt) {
+	if t.state == Ongoing {
+		s.sendFlush(id, t, p, a)
+	} else {
+		s.sendMarker(id, t, p, a)
+	}
+}
+
+// checkDone lets the transaction continue if no partition is missing. The event that brings the last
+// one can't be refused, so it is a deferred event that writes.
+func (s *Shard) checkDone(id string, t *transaction) {
+	switch {
+	case len(t.live.missing) > 0:
+	case t.state == Ongoing:
+		s.out.Defer(flushed{id, t.live.token})
+	default:
+		s.out.Defer(complete{id, t.live.token})
+	}
+}
+
+// complete ends a transaction whose markers are all durable.
+func (s *Shard) complete(e complete) {
+	t := s.ids[e.id]
+	if t == nil || t.live == nil || t.live.token != e.token || !t.state.prepared() {
+		return
+	}
+	v := t.value
+	v.state += CompleteCommit - PrepareCommit
+	v.partitions = nil
+	if v.next != none {
+		v.pid, v.previous, v.next, v.epoch = v.next, v.pid, none, 0
+		t.lastEpoch = none // previous says the same, and is stored
+	}
+	s.emit(e.id, v)
+	s.cancelTimer(timerRetry, e.id)
+	t.live = nil
+	delete(s.asking, e.id)
+	s.unpark(e.id, t)
+}
+
+// flush asks for the flushes that a commit needs and reports whether there are any.
+func (s *Shard) flush(to coordinator.Ticket, e End, t *transaction, pid int64) bool {
+	if s.cfg.Broken.has(SkipFlush) {
+		return false
+	}
+	missing := map[Partition]*attempt{}
+	for _, p := range t.partitions {
+		weak := t.live.added[p].weak
+		if s.topics != nil {
+			weak = (weak || s.topics.Weak(p.Topic)) && s.topics.Exists(p)
+		}
+		if weak {
+			missing[p] = &attempt{}
+		}
+	}
+	if len(missing) == 0 {
+		return false
+	}
+	s.tokens++
+	t.live.token, t.live.missing, t.live.end = s.tokens, missing, &waitingEnd{to, e, pid}
+	s.asking[e.ID] = t
+	for _, p := range t.partitions {
+		if a := missing[p]; a != nil {
+			s.sendFlush(e.ID, t, p, a)
+		}
+	}
+	return true
+}
+
+func (s *Shard) sendFlush(id string, t *transaction, p Partition, a *attempt) {
+	a.out, a.at = true, time.Time{}
+	f := Flush{ID: id, Token: t.live.token, ProducerID: t.pid, Epoch: t.epoch, LeaderEpoch: t.live.added[p].leaderEpoch, Partition: p}
+	s.out.Send(f)
+}
+
+// flushAnswered handles the result of a flush.
+func (s *Shard) flushAnswered(e Flushed) {
+	t := s.ids[e.ID]
+	if s.cfg.Broken.has(KeepFlush) && t != nil && t.state == Ongoing && e.Err == nil && !e.Lost && t.live.token != e.Token {
+		s.prepare(e.ID, t, t.value, true, t.version >= 2, none)
+		return
+	}
+	if t == nil || t.live == nil || t.live.token != e.Token || t.live.end == nil {
+		return
+	}
+	a := t.live.missing[e.Partition]
+	switch {
+	case a == nil:
+	case e.Lost && !s.cfg.Broken.has(IgnoreLoss):
+		w := t.live.end
+		s.tokens++
+		t.live.end, t.live.missing, t.live.token = nil, nil, s.tokens
+		delete(s.asking, e.ID)
+		s.out.Reply(w.to, s.refusal(w.end, kerr.TransactionAbortable))
+	case e.Err != nil:
+		s.failed(e.ID, t, a, e.Err)
+	default:
+		delete(t.live.missing, e.Partition)
+		s.checkDone(e.ID, t)
+	}
+}
+
+// flushed commits a transaction whose records are all durable.
+func (s *Shard) flushed(e flushed) {
+	t := s.ids[e.id]
+	if t == nil || t.live == nil || t.live.token != e.token || t.live.end == nil {
+		return
+	}
+	w := t.live.end
+	s.decide(w.to, w.end, t, w.next)
+}
+
+// topicsChanged applies new metadata: partitions of a deleted topic leave their transactions, and
+// partitions that may have a new leader are asked at once.
+func (s *Shard) topicsChanged(e TopicsChanged) {
+	s.topics, s.tagged = e.Topics, e.Tagged
+	for _, id := range slices.Sorted(maps.Keys(s.asking)) {
+		t := s.asking[id]
+		before := len(t.live.missing)
+		for _, p := range t.partitions {
+			a := t.live.missing[p]
+			switch {
+			case a == nil:
+			case !e.Topics.Exists(p):
+				delete(t.live.missing, p)
+			case !a.out && slices.Contains(e.Changed, p.Topic):
+				s.resend(id, t, p, a)
+			}
+		}
+		if before > 0 {
+			s.checkDone(id, t)
+		}
+	}
+}
