@@ -58,7 +58,8 @@ func (b *Broker) findHung(ctx context.Context, r *components) error {
 			for i := range silent {
 				r.places[i].Hung = true
 			}
-			b.log.Error("log directories hang: the broker starts without them", zap.Strings("dirs", names), zap.Duration("after", b.diskPatience))
+			b.log.Error("log directories hang: the broker starts without them", zap.Strings("dirs", names),
+				zap.Duration("after", b.diskPatience))
 			return nil
 		}
 	}

@@ -58,7 +58,8 @@ func TestABrokerServesBesideAHungLogDirectory(t *testing.T) {
 	b, serves := startHung(t, errs)
 	<-serves
 	report := b.health.Report(t.Context())
-	if text := report.Text(); !report.Ready || !strings.Contains(text, "bad: log directory /two: ") || !strings.Contains(text, "has not answered") {
+	if text := report.Text(); !report.Ready || !strings.Contains(text, "bad: log directory /two: ") ||
+		!strings.Contains(text, "has not answered") {
 		t.Errorf("%s", text)
 	}
 	fill(t, b, "new", 4, 1)

@@ -117,8 +117,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
 		bound: addresses, times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks, diskPatience: cmp.Or(o.diskPatience, diskPatience),
-		version: o.Version}
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
+		diskPatience: cmp.Or(o.diskPatience, diskPatience),
+		version:      o.Version}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

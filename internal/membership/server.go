@@ -164,6 +164,14 @@ func (s *Server) join(ctx context.Context, from uint64, q *JoinRequest) error {
 	return s.o.Group.AddLearner(ctx, from)
 }
 
+// ForgetWishes forgets what heartbeats to this node said about votes: a new term has begun, and the
+// brokers may have restarted while another node led.
+func (s *Server) ForgetWishes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.wishes)
+}
+
 // Wish returns what a member's last heartbeat to this node says about votes.
 func (s *Server) Wish(member uint64) Wish {
 	s.mu.Lock()

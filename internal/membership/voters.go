@@ -29,8 +29,8 @@ type GroupMember struct {
 	Successor uint64
 	// WantsVote: its broker is a seed, according to its own cluster.seeds.
 	WantsVote bool
-	// Agrees: its broker has the same cluster.seeds as the leader. Differs: it has others. Neither is
-	// set before its first heartbeat to this leader.
+	// Agrees: its broker has the same cluster.seeds as the leader. Differs: it has others. Neither
+	// is set before its first heartbeat to this leader.
 	Agrees, Differs bool
 	Leader          bool
 }
@@ -60,9 +60,9 @@ type Change struct {
 // ended, so the process that answers for this node.id has the new directory. It need not be a seed
 // at its present address. To take the vote is safe whatever has become of the former directory,
 // because the change needs a majority of the members before and after it, and a directory that
-// comes back is added again with all its votes and entries. To leave the vote there is not safe: the next directory that is lost may cost the
-// majority. If no broker has the node.id of a lost member, another one takes the vote after
-// replaceAfter.
+// comes back is added again with all its votes and entries. To leave the vote there is not safe:
+// the next directory that is lost may cost the majority. If no broker has the node.id of a lost
+// member, another one takes the vote after replaceAfter.
 //
 // Otherwise the voters become the seeds, in one change, when nextVoters has no reason to wait.
 func NextChange(members []GroupMember, seeds int) (c Change) {

@@ -240,7 +240,8 @@ func TestADiskThatHangsAtTheStartHoldsUpNoOther(t *testing.T) {
 		go func() {
 			m, err := openManager(errs, func(o *Options) {
 				o.openTick = func() <-chan time.Time { return ticks }
-				discard := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.WarnLevel)
+				encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
+				discard := zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zap.WarnLevel)
 				o.Logger = zap.New(discard, zap.Hooks(func(e zapcore.Entry) error {
 					if strings.Contains(e.Message, "that hung at the start answers") {
 						close(left)

@@ -19,6 +19,7 @@ const (
 // keepVoters adapts the members of the metadata group to the registered brokers, while this node
 // leads it, until Close.
 func (c *Cluster) keepVoters(image func() *metadata.Image) {
+	term := uint64(0)
 	waits := "" // why the voters do not change, as logged last
 	tick := time.NewTicker(votersEvery)
 	defer tick.Stop()
@@ -30,6 +31,11 @@ func (c *Cluster) keepVoters(image func() *metadata.Image) {
 		}
 		role, _ := c.store.Leadership()
 		if role.Leader != c.self.ID || !role.Ready {
+			continue
+		}
+		if role.Term != term {
+			term = role.Term
+			c.serve.ForgetWishes()
 			continue
 		}
 		next := membership.NextChange(c.members(image()), len(c.o.Conf.Seeds))
