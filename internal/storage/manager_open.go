@@ -60,7 +60,7 @@ type opening struct {
 	dir  *Dir
 	err  error
 	seen uint64 // its progress at the last tick
-	// decided: it has ended, or nobody waits for it any longer; the first of both counts.
+	// decided: it has ended, or Open no longer waits for it; the first of both counts.
 	decided atomic.Bool
 }
 
