@@ -287,7 +287,107 @@ func TestThreeVotersGrowToFive(t *testing.T) {
 	c.sees(rest[1], rest, "t", 3)
 	c.launch(leader, other)
 	c.await(leader, other)
-	c.end(syscall.SIGTERM, 0, 1, 2, 3, 4)
+
+	// Back to three: one of the two brokers that leave restarts with the list, the other one stops.
+	c.voters, c.observers = 3, 2
+	for _, i := range []int{3, 0, 1, 2} {
+		c.end(syscall.SIGTERM, i)
+		c.launch(i)
+		c.await(i)
+	}
+	c.end(syscall.SIGTERM, 4)
+	for i := range 4 {
+		c.eventually(fmt.Sprintf("the three voters at broker %d", i+1), func(ctx context.Context) string { return c.quorum(ctx, i) })
+	}
+	c.end(syscall.SIGTERM, 3)
+	c.sees(0, []int{0, 1, 2}, "t", 3)
+	c.end(syscall.SIGTERM, 0, 1, 2)
+}
+
+// All brokers lose their metadata directories. An older copy of one of them brings back every
+// record of the topics that it has; the logs of a topic that was created later are kept.
+func TestMetadataAreRestoredFromACopy(t *testing.T) {
+	inTorture(t)
+	t.Parallel() // it waits for elections and sessions most of the time
+	c := newNodes(t, 3)
+	c.expected = othersEnd
+	all := []int{0, 1, 2}
+	c.launch(all...)
+	c.await(all...)
+	c.fill(0, 3)
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.dirs[1], "d", "cluster"))); err != nil {
+		t.Fatal(err)
+	}
+	c.write("t", 3)
+	had, err := c.content(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.admin(0).CreateTopic(t.Context(), 1, 3, nil, "later"); err != nil {
+		t.Fatal(err)
+	}
+	c.write("later", 1)
+	if code, text := c.recovers(0, "--from", copied); code == 0 || !strings.Contains(text, ".lock") {
+		t.Errorf("restore beside a running broker: %d %s", code, text)
+	}
+	c.end(syscall.SIGTERM, 0)
+	if code, text := c.recovers(0, "--from", copied); code == 0 || !strings.Contains(text, "may be newer than the copy") {
+		t.Errorf("restore over metadata: %d %s", code, text)
+	}
+	c.loseMetadata(0)
+	code, text := c.recovers(0, "--from", copied, "--lost", "1,2,3")
+	if code == 0 || !strings.Contains(text, "answers and has the metadata") {
+		t.Errorf("restore while others have the metadata: %d %s", code, text)
+	}
+	c.end(syscall.SIGKILL, 1, 2)
+	c.loseMetadata(1, 2)
+	if code, text := c.recovers(0, "--from", copied); code != 2 || !strings.Contains(text, "--lost 1,2,3") {
+		t.Errorf("restore without the lost ones: %d %s", code, text)
+	}
+	if code, text := c.recovers(0, "--from", copied, "--lost", "1,2,3"); code != 0 {
+		t.Fatalf("restore: %d %s", code, text)
+	}
+	c.launch(all...)
+	c.await(all...)
+	c.electAll()
+	for _, i := range all {
+		c.eventually(fmt.Sprintf("the quorum of broker %d", i+1), func(ctx context.Context) string { return c.quorum(ctx, i) })
+		c.holds(i, had)
+		if kept, err := filepath.Glob(filepath.Join(c.dirs[i], "d", "logs", "later-0*", "*.log")); len(kept) == 0 || err != nil {
+			t.Errorf("broker %d has no log of the later topic: %v", i+1, err)
+		}
+	}
+	c.write("t", 3)
+}
+
+// loseMetadata removes the metadata directories of brokers that are stopped.
+func (c *nodes) loseMetadata(which ...int) {
+	c.t.Helper()
+	for _, i := range which {
+		if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "cluster")); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// electAll accepts unclean elections of all partitions without a leader.
+func (c *nodes) electAll() {
+	c.t.Helper()
+	c.eventually("elect leaders", func(ctx context.Context) string {
+		results, err := c.admin(0).ElectLeaders(ctx, kadm.ElectLiveReplica, nil)
+		if err != nil {
+			return err.Error()
+		}
+		for _, partitions := range results {
+			for _, r := range partitions {
+				if r.Err != nil && !errors.Is(r.Err, kerr.ElectionNotNeeded) {
+					return fmt.Sprintf("%s-%d: %v", r.Topic, r.Partition, r.Err)
+				}
+			}
+		}
+		return ""
+	})
 }
 
 // Two of three brokers lose their metadata directories. What is left of the third one, and the logs
@@ -327,27 +427,10 @@ func TestALostMajorityIsRecovered(t *testing.T) {
 	c.launch(2, 0)
 	c.waits(0, "the metadata were recovered on one end") // it has those of before
 	c.end(syscall.SIGTERM, 0)
-	for _, i := range []int{0, 1} {
-		if err := os.RemoveAll(filepath.Join(c.dirs[i], "d", "cluster")); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.loseMetadata(0, 1)
 	c.launch(0, 1)
 	c.await(all...)
-	c.eventually("elect leaders", func(ctx context.Context) string {
-		results, err := c.admin(0).ElectLeaders(ctx, kadm.ElectLiveReplica, nil)
-		if err != nil {
-			return err.Error()
-		}
-		for _, partitions := range results {
-			for _, r := range partitions {
-				if r.Err != nil && !errors.Is(r.Err, kerr.ElectionNotNeeded) {
-					return fmt.Sprintf("%s-%d: %v", r.Topic, r.Partition, r.Err)
-				}
-			}
-		}
-		return ""
-	})
+	c.electAll()
 	for _, i := range all {
 		c.eventually(fmt.Sprintf("the quorum of broker %d", i+1), func(ctx context.Context) string { return c.quorum(ctx, i) })
 		c.holds(i, had)

@@ -35,7 +35,9 @@ type nodes struct {
 	run   []*process // nil: not running
 	// voters is how many of them are seeds.
 	voters int
-	net    network // nil: brokers and clients run on this machine's loopback
+	// observers is how many other members the metadata have.
+	observers int
+	net       network // nil: brokers and clients run on this machine's loopback
 	// faulty brokers run on a disk that fails on command.
 	faulty map[int]bool
 	// expected are texts of errors that brokers may log.
@@ -438,7 +440,7 @@ func (c *nodes) quorum(ctx context.Context, i int) (wrong string) {
 		return err.Error()
 	}
 	p := resp.(*kmsg.DescribeQuorumResponse).Topics[0].Partitions[0]
-	if p.ErrorCode != 0 || p.LeaderID < 1 || len(p.CurrentVoters) != c.voters || len(p.Observers) != 0 {
+	if p.ErrorCode != 0 || p.LeaderID < 1 || len(p.CurrentVoters) != c.voters || len(p.Observers) != c.observers {
 		return fmt.Sprintf("%+v", p)
 	}
 	for _, v := range p.CurrentVoters {

@@ -53,11 +53,16 @@ func (b *Broker) reassign(ctx context.Context, r *network.Request, req *kmsg.Alt
 	results := make([][]error, len(req.Topics))
 	var list []controller.Reassignment
 	var at []*error
+	seen := map[metadata.TopicPartition]bool{}
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		results[i] = make([]error, len(t.Partitions))
 		for k := range t.Partitions {
 			one, err := reassignment(img, t.Topic, &t.Partitions[k])
+			if err == nil && seen[one.TopicPartition] {
+				err = protocolErrorf(kerr.InvalidRequest, "The request names partition %s-%d more than once.", t.Topic, one.Partition)
+			}
+			seen[one.TopicPartition] = true
 			if results[i][k] = err; err == nil {
 				one.SameFactor = !req.AllowReplicationFactorChange
 				list, at = append(list, one), append(at, &results[i][k])

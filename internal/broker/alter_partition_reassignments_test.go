@@ -44,6 +44,21 @@ func TestReplicasStayWhereTheyAre(t *testing.T) {
 			}
 		}
 	}
+	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	twice := kmsg.AlterPartitionAssignmentsRequestTopic{Topic: "t",
+		Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}, {Replicas: []int32{2}}}}
+	req.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{twice, twice}
+	for i, topic := range ask[*kmsg.AlterPartitionAssignmentsResponse](t, w, 0, req).Topics {
+		for k, one := range topic.Partitions {
+			want := "INVALID_REQUEST: The request names partition t-0 more than once."
+			if i+k == 0 {
+				want = "ok"
+			}
+			if got := said(one.ErrorCode, one.ErrorMessage); got != want {
+				t.Errorf("partition %d of topic %d: %s, want %s", k, i, got, want)
+			}
+		}
+	}
 	if got := fmt.Sprint(n.image().Topic("t").Partitions.At(0).Replicas); got != "[1]" {
 		t.Errorf("replicas %s", got)
 	}

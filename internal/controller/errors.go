@@ -38,7 +38,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Msg }
 
 // done reports whether a refusal means that what was asked for is the case.
-func (e *Error) done() bool { return e.Kind == ElectionNotNeeded || e.Kind == NoReassignmentInProgress }
+func (e *Error) done() bool { return e.Kind == ElectionNotNeeded }
 
 func refuse(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}

@@ -32,6 +32,7 @@ func (c *Controller) Reassign(ctx context.Context, images Images, list []Reassig
 		partitions[i] = list[i].TopicPartition
 		wanted[partitions[i]] = &list[i]
 	}
+	canceled := map[metadata.TopicPartition][]int32{} // the replicas that a cancellation has asked for
 	return changeEach(ctx, c.opts.Store, images, "reassign", partitions, func(img *metadata.Image, _ []metadata.TopicPartition) decision {
 		brokers := make([]int32, 0, len(img.Brokers()))
 		for _, b := range img.Brokers() {
@@ -42,7 +43,14 @@ func (c *Controller) Reassign(ctx context.Context, images Images, list []Reassig
 			if c.opts.MinISR != nil {
 				d.MinISR = c.opts.MinISR(img, img.TopicByID(tp.Topic), p)
 			}
-			return reassign(d, p, wanted[tp], brokers)
+			to := wanted[tp]
+			if before, tried := canceled[tp]; tried && !p.Reassigning() && slices.Equal(p.Replicas, before) {
+				return *p, errUnchanged // by the former attempt; other replicas mean that the reassignment was complete first
+			}
+			if to.Replicas == nil && p.Reassigning() {
+				canceled[tp] = p.Former()
+			}
+			return reassign(d, p, to, brokers)
 		}
 	})
 }

@@ -118,6 +118,34 @@ func TestNoReplicaMovesToABrokerThatIsUnregisteredMeanwhile(t *testing.T) {
 	}
 }
 
+// A cancellation that comes after the end of the reassignment reports that there is none. One that
+// another change has delayed, or whose own first attempt has succeeded, succeeds.
+func TestACancellationTellsWhetherItCameTooLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(w *world)
+		late      bool
+		want      string
+	}{
+		"complete": {func(w *world) { w.joined(4, 1); w.step() }, true, "[4 1] adding [] removing []"},
+		"delayed":  {func(w *world) { w.joined(1, 2, 3, 4) }, false, "[1 2 3] adding [] removing []"},
+		"canceled": {func(w *world) {
+			_, errs := New(Options{Store: w.store}).Reassign(context.Background(), w.applier, []Reassignment{{tpA, nil, false}})
+			w.must(errs[0])
+		}, false, "[1 2 3] adding [] removing []"},
+	} {
+		w := three(t)
+		w.start(4)
+		w.step()
+		_, errs := New(Options{Store: w.store}).Reassign(context.Background(), w.applier, []Reassignment{{tpA, []int32{4, 1}, false}})
+		w.must(errs[0])
+		h := &hook{Store: w.store, before: func() { c.meanwhile(w) }}
+		_, errs = New(Options{Store: h}).Reassign(context.Background(), w.applier, []Reassignment{{tpA, nil, false}})
+		if got := w.reassigned(); isRefusal(errs[0], NoReassignmentInProgress) != c.late || !c.late && errs[0] != nil || got != c.want {
+			t.Errorf("%s: %v: %s", name, errs[0], got)
+		}
+	}
+}
+
 // An unclean election that a topic permits does not choose an unfinished copy: the replicas that
 // have everything may return.
 func TestUnfinishedCopiesAreNotElected(t *testing.T) {

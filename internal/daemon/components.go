@@ -39,6 +39,7 @@ const (
 type components struct {
 	static   map[string]string
 	conf     configdef.Broker
+	places   []storage.Place // of the log directories
 	settings *replica.TopicSettings
 	store    metadata.Store
 	file     *filestore.Store // the same as store; nil in a cluster
@@ -75,11 +76,12 @@ func (b *Broker) open(ctx context.Context) error {
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
 	steps := []func(context.Context, *components) error{
-		b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
+		b.findHung, b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
 	}
 	if r.conf.Cluster.Name != "" {
 		steps = []func(context.Context, *components) error{
-			b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.openPartitions, b.openHandlers, b.awaitActive, b.openClients,
+			b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.openPartitions, b.openHandlers, b.awaitActive,
+			b.openClients,
 		}
 	}
 	for _, step := range steps {
@@ -93,7 +95,7 @@ func (b *Broker) open(ctx context.Context) error {
 // refuseNewerFormats rejects directories that a newer version wrote, before anything is changed: a
 // directory that is converted only in part would suit neither version.
 func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
-	for _, place := range places(&r.conf) {
+	for _, place := range r.answering() {
 		if err := storage.Peek(b.fs, place); err != nil {
 			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 		}
@@ -104,7 +106,7 @@ func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
 		return dataError(b.cfg.DataDir, err)
 	}
-	return b.requireMetadata(places(&r.conf))
+	return b.requireMetadata(r.answering())
 }
 
 // requireMetadata rejects log directories that hold partitions if the metadata that describes them
@@ -160,7 +162,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 	}
 	r.store = r.file
 	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
-	if err := b.refuseOlder(r.file, &r.conf); err != nil {
+	if err := b.refuseOlder(r.file, r); err != nil {
 		return err
 	}
 	r.newController(b.configs)
@@ -198,8 +200,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	}
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
-	all := places(&r.conf)
-	r.storage, err = storage.Open(all, storage.Options{
+	r.storage, err = storage.Open(r.places, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,

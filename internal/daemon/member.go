@@ -52,7 +52,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	}
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
 	dir := path.Join(b.cfg.DataDir, clusterDir)
-	owners, err := readOwners(b.fs, places(&r.conf))
+	owners, err := readOwners(b.fs, r.answering())
 	if err != nil {
 		return &ExitError{ExitData, err}
 	}
@@ -103,7 +103,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := c.Enter(ctx); err != nil {
 		return refusedMember(err)
 	}
-	b.dropCopies(&r.conf, c.ID())
+	b.dropCopies(r.answering(), c.ID())
 	if logs != "" && logs != c.ID() {
 		return &ExitError{ExitData, fmt.Errorf("the log directories of this broker belong to the cluster %s, and %s to the cluster %s; "+
 			"use log directories of the same cluster, or empty ones", logs, dir, c.ID())}

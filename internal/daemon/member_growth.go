@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // A broker without cluster.name has its metadata in data.dir/metadata, a broker of a cluster in
@@ -53,7 +53,7 @@ func (b *Broker) origin(ctx context.Context, r *components, logs string) (*clust
 	}
 	o, err := cluster.ReadOrigin(ctx, cluster.OriginOptions{
 		FS: b.fs, Dir: file, Group: path.Join(b.cfg.DataDir, clusterDir), Node: r.conf.NodeID, Log: b.log.Named("metadata"),
-		Check: func(s *filestore.Store) error { return b.refuseOlder(s, &r.conf) },
+		Check: func(s *filestore.Store) error { return b.refuseOlder(s, r) },
 	})
 	switch {
 	case err == nil, errors.As(err, new(*ExitError)):
@@ -66,8 +66,8 @@ func (b *Broker) origin(ctx context.Context, r *components, logs string) (*clust
 
 // dropCopies removes the copies of the metadata that this broker kept before it had a cluster.
 // There, the other brokers have them, and a copy in a log directory only becomes outdated.
-func (b *Broker) dropCopies(conf *configdef.Broker, id string) {
-	for _, p := range places(conf) {
+func (b *Broker) dropCopies(all []storage.Place, id string) {
+	for _, p := range all {
 		dir := filestore.CopyIn(p.Path)
 		of, err := filestore.ClusterOf(b.fs, dir)
 		if err == nil && of == id {

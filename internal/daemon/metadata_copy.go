@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 
-	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -21,12 +20,12 @@ import (
 
 // refuseOlder rejects metadata that is older than one of its copies: topics that were created since
 // would be gone, and deleted ones would reappear.
-func (b *Broker) refuseOlder(file *filestore.Store, conf *configdef.Broker) error {
-	for _, p := range places(conf) {
+func (b *Broker) refuseOlder(file *filestore.Store, r *components) error {
+	for _, p := range r.answering() {
 		if err := file.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
 			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s "+
 				"replaces it with the copy; to continue with the older metadata, move the copy away", b.cfg.DataDir, err,
-				b.repairAll(places(conf), "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
+				b.repairAll(r.places, "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
 		}
 	}
 	return nil

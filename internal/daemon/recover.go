@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,21 +18,22 @@ import (
 
 // recoverCommand makes the last voter of a cluster that is left its only one.
 func (c *commandLine) recoverCommand() *cobra.Command {
-	var lost string
+	var lost, from string
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Recover the metadata of a cluster that has lost most of its voters", Args: noArgs,
 		Long: "recover is for a cluster whose metadata have no leader, because the metadata directories of most voters are lost for good.\n" +
 			"Run it with the configuration of a broker that has one, while that broker is stopped. It makes this broker the only voter.\n" +
 			"The last changes of topics and configs may be lost, and partitions with several replicas have no leader until all brokers\n" +
 			"are back and an operator elects one: see docs/cluster.md. It asks all seeds and voters first, and refuses if another voter\n" +
-			"answers. Without --lost it changes nothing.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.recover(cmd.Context(), lost) },
+			"answers. Without --lost it changes nothing. With --from, it uses a copy of a metadata directory in the place of a lost one.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.recover(cmd.Context(), lost, from) },
 	}
 	cmd.Flags().StringVar(&lost, "lost", "", "the node ids of the voters whose metadata directories are lost for good, for example 2,3")
+	cmd.Flags().StringVar(&from, "from", "", "a copy of the metadata directory of a broker of this cluster, if all directories of voters are lost")
 	return cmd
 }
 
-func (c *commandLine) recover(ctx context.Context, lost string) error {
+func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}
@@ -58,25 +60,29 @@ func (c *commandLine) recover(ctx context.Context, lost string) error {
 	}
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
-		FS: fsys, Dir: dir, Conf: conf.Cluster, Node: conf.NodeID, Listener: interListener(cfg, &conf), Secret: secret, Log: log,
+		FS: fsys, Dir: dir, From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: interListener(cfg, &conf), Secret: secret,
+		Log: log,
 	})
 	switch {
 	case errors.Is(err, membership.ErrRefused):
 		return &ExitError{ExitData, err}
 	case err != nil:
-		return dataError(cfg.DataDir, err)
+		return dataError(cmp.Or(from, cfg.DataDir), err)
 	}
 	var nodes []string
 	for _, n := range r.Lost {
 		nodes = append(nodes, strconv.Itoa(int(n)))
 	}
-	list := strings.Join(nodes, ",")
+	list, who := strings.Join(nodes, ","), "other voters"
+	if from != "" {
+		who = "voters"
+	}
 	given := strings.Split(strings.ReplaceAll(lost, " ", ""), ",")
 	slices.Sort(given)
 	if slices.Sort(nodes); !slices.Equal(given, nodes) {
-		return &ExitError{ExitUsage, fmt.Errorf("the metadata of cluster %s in %s end at entry %d of term %d, and the other voters are "+
+		return &ExitError{ExitUsage, fmt.Errorf("the metadata of cluster %s in %s end at entry %d of term %d, and the %s are "+
 			"the brokers %s, which do not answer; if their metadata directories are lost for good, repeat the command with --lost %s (docs/cluster.md)",
-			r.Cluster, dir, r.Last, r.Term, list, list)}
+			r.Cluster, cmp.Or(from, dir), r.Last, r.Term, who, list, list)}
 	}
 	if err := r.Recover(); err != nil {
 		return dataError(cfg.DataDir, err)

@@ -16,7 +16,7 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	}
 	r.minFree.Store(live.MinFree)
 	c := &live.Cleaning
-	_, cut := divide(b.memory, b.cfg.Produce, len(places(&r.conf)), c.KeyBytes)
+	_, cut := divide(b.memory, b.cfg.Produce, len(r.places), c.KeyBytes)
 	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond}
 	r.cleaning.Store(&cleaning)
 	if r.storage != nil {

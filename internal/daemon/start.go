@@ -55,6 +55,8 @@ type Options struct {
 	begun func(*Broker)
 	// slowChecks, if set, is the interval at which slow health sources are queried.
 	slowChecks time.Duration
+	// diskPatience, if set, replaces the constant.
+	diskPatience time.Duration
 	// stop, if set, replaces stopTimes in tests.
 	stop times
 }
@@ -82,8 +84,9 @@ type Broker struct {
 	serving  atomic.Bool            // the start is complete
 	waitsFor atomic.Pointer[string] // see waits
 
-	times      times // of the stop
-	slowChecks time.Duration
+	times        times // of the stop
+	slowChecks   time.Duration
+	diskPatience time.Duration
 
 	journalFile, journalBytes int64
 	// failed receives the first error that the broker cannot continue after.
@@ -115,7 +118,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
 		bound: addresses, times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
-		version: o.Version}
+		diskPatience: cmp.Or(o.diskPatience, diskPatience),
+		version:      o.Version}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

@@ -55,8 +55,8 @@ type AgentOptions struct {
 	// Join is sent before each registration: the leader may not know the address of this member, or
 	// not even the member.
 	Join func() JoinRequest
-	// Voter reports whether this node is a seed.
-	Voter func() bool
+	// Wish returns whether this node is a seed, and its list.
+	Wish func() Wish
 	// Interval is that of heartbeats, Timeout that of the session.
 	Interval, Timeout time.Duration
 	// Progress is called with what the broker waits for.
@@ -235,7 +235,7 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 		within, cancel := context.WithTimeout(ctx, a.o.Timeout)
 		defer cancel()
 		sent := time.Now()
-		p, err := a.o.Call(within, leader, MethodHeartbeat, packHeartbeat(&h, a.o.Voter()))
+		p, err := a.o.Call(within, leader, MethodHeartbeat, packHeartbeat(&h, a.o.Wish()))
 		var answer controller.HeartbeatAnswer
 		if err == nil {
 			var of leaderInfo

@@ -105,7 +105,7 @@ func (f *fakeController) newAgent(process byte) (*Agent, chan error) {
 			defer f.mu.Unlock()
 			return f.epoch, f.owner, nil
 		},
-		Join: func() JoinRequest { return JoinRequest{} }, Voter: func() bool { return true },
+		Join: func() JoinRequest { return JoinRequest{} }, Wish: func() Wish { return Wish{Vote: true} },
 		Leader: func() (uint64, <-chan struct{}) { return 12, nil }, Seek: func(context.Context) (uint64, string) { return 0, "" },
 		Call: func(ctx context.Context, _ uint64, method uint16, body []byte) ([]byte, error) {
 			return f.call(ctx, method, body)

@@ -82,6 +82,14 @@ type heartbeat struct {
 	Damaged     map[string][]int32 `json:"damaged,omitempty"`
 	// Voter: the node is named in its own cluster.seeds, so it should have a vote.
 	Voter bool `json:"voter,omitempty"`
+	// Seeds is SeedsHash of its cluster.seeds.
+	Seeds string `json:"seeds,omitempty"`
+}
+
+// Wish is what a heartbeat says about votes.
+type Wish struct {
+	Vote  bool   // the broker is named in its own cluster.seeds
+	Seeds string // SeedsHash of these
 }
 
 // resignation ends leaderships of a broker. Each list has pairs of a partition and its leader
@@ -146,10 +154,11 @@ func unpackRegister(p []byte) (*controller.RegisterRequest, error) {
 	return q, err
 }
 
-func packHeartbeat(h *controller.Heartbeat, voter bool) []byte {
+func packHeartbeat(h *controller.Heartbeat, wish Wish) []byte {
 	w := heartbeat{
 		Broker: h.Broker, Epoch: h.Epoch, Incarnation: ID(h.Incarnation), Sequence: h.Sequence, Answered: h.Answered,
-		Applied: h.Applied, Ready: h.Ready, Drain: h.Drain, Damaged: packLogs(h.Damaged), Voter: voter,
+		Applied: h.Applied, Ready: h.Ready, Drain: h.Drain, Damaged: packLogs(h.Damaged),
+		Voter: wish.Vote, Seeds: wish.Seeds,
 	}
 	for _, id := range h.FailedDirs {
 		w.FailedDirs = append(w.FailedDirs, ID(id))
@@ -157,10 +166,10 @@ func packHeartbeat(h *controller.Heartbeat, voter bool) []byte {
 	return encode(w)
 }
 
-func unpackHeartbeat(p []byte) (h controller.Heartbeat, voter bool, err error) {
+func unpackHeartbeat(p []byte) (h controller.Heartbeat, wish Wish, err error) {
 	w, err := decode[heartbeat](p)
 	if err != nil {
-		return h, false, err
+		return h, wish, err
 	}
 	h = controller.Heartbeat{
 		Broker: w.Broker, Epoch: w.Epoch, Incarnation: w.Incarnation, Sequence: w.Sequence, Answered: w.Answered,
@@ -170,7 +179,7 @@ func unpackHeartbeat(p []byte) (h controller.Heartbeat, voter bool, err error) {
 		h.FailedDirs = append(h.FailedDirs, id)
 	}
 	h.Damaged, err = unpackLogs(w.Damaged)
-	return h, w.Voter, err
+	return h, Wish{w.Voter, w.Seeds}, err
 }
 
 func packAnswer(a controller.HeartbeatAnswer, of leaderInfo) []byte {

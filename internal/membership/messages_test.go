@@ -25,8 +25,9 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 		Broker: 3, Epoch: 7, Incarnation: [16]byte{9}, Sequence: 1<<64 - 1, Answered: 2, Applied: 8, Ready: true, Drain: true,
 		FailedDirs: [][16]byte{{4}}, Damaged: []metadata.TopicPartition{tp},
 	}
-	if got, voter, err := unpackHeartbeat(packHeartbeat(&h, true)); err != nil || !voter || !reflect.DeepEqual(got, h) {
-		t.Errorf("a heartbeat arrives as %+v, %v, %v", got, voter, err)
+	wish := Wish{true, "ab"}
+	if got, w, err := unpackHeartbeat(packHeartbeat(&h, wish)); err != nil || w != wish || !reflect.DeepEqual(got, h) {
+		t.Errorf("a heartbeat arrives as %+v, %v, %v", got, w, err)
 	}
 	a := controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining}
 	of := leaderInfo{1_700_000_000_000_001, "1.2"}
@@ -43,7 +44,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 // A peer's bytes never panic, and what is accepted means the same after another round.
 func FuzzRequests(f *testing.F) {
 	f.Add(packRegister(&controller.RegisterRequest{Dirs: []controller.RegisterDir{{}}, Lossy: make([]metadata.TopicPartition, 2)}))
-	f.Add(packHeartbeat(&controller.Heartbeat{FailedDirs: make([][16]byte, 2)}, true))
+	f.Add(packHeartbeat(&controller.Heartbeat{FailedDirs: make([][16]byte, 2)}, Wish{Vote: true}))
 	f.Add(packAnswer(controller.HeartbeatAnswer{Lease: time.Second}, leaderInfo{Wall: 1}))
 	f.Add(encode(State{Name: "c", Seeds: "x", Generation: ID{1}}))
 	f.Add(packResign(1, 2, map[metadata.TopicPartition]int32{{}: 3}))
@@ -55,9 +56,9 @@ func FuzzRequests(f *testing.F) {
 				t.Errorf("%+v became %+v, %v", q, again, err)
 			}
 		}
-		if h, voter, err := unpackHeartbeat(p); err == nil {
-			again, v, err := unpackHeartbeat(packHeartbeat(&h, voter))
-			if err != nil || v != voter || again.Sequence != h.Sequence || !reflect.DeepEqual(again.FailedDirs, h.FailedDirs) {
+		if h, wish, err := unpackHeartbeat(p); err == nil {
+			again, v, err := unpackHeartbeat(packHeartbeat(&h, wish))
+			if err != nil || v != wish || again.Sequence != h.Sequence || !reflect.DeepEqual(again.FailedDirs, h.FailedDirs) {
 				t.Errorf("%+v became %+v, %v", h, again, err)
 			}
 		}

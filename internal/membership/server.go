@@ -67,11 +67,11 @@ type Server struct {
 	o ServerOptions
 
 	mu     sync.Mutex
-	voters map[uint64]bool // by member: whether its last heartbeat asked for a vote
+	wishes map[uint64]Wish // by member, of its last heartbeat
 }
 
 // NewServer returns a server.
-func NewServer(o ServerOptions) *Server { return &Server{o: o, voters: make(map[uint64]bool)} }
+func NewServer(o ServerOptions) *Server { return &Server{o: o, wishes: make(map[uint64]Wish)} }
 
 // Handle answers a request of a member. It blocks until the answer is known or ctx ends. The error
 // is a *Failure, or that of ctx.
@@ -119,14 +119,14 @@ func (s *Server) handle(ctx context.Context, from uint64, method uint16, body []
 		epoch, err := c.Register(ctx, q)
 		return encode(registered{epoch}), err
 	case MethodHeartbeat:
-		h, voter, err := unpackHeartbeat(body)
+		h, wish, err := unpackHeartbeat(body)
 		if err != nil {
 			return nil, &Failure{CodeRefused, err.Error()}
 		}
 		a, err := c.Heartbeat(ctx, h)
 		if err == nil {
 			s.mu.Lock()
-			s.voters[from] = voter
+			s.wishes[from] = wish
 			s.mu.Unlock()
 		}
 		return packAnswer(a, leaderInfo{time.Now().UnixMicro(), s.o.Version}), err
@@ -164,11 +164,19 @@ func (s *Server) join(ctx context.Context, from uint64, q *JoinRequest) error {
 	return s.o.Group.AddLearner(ctx, from)
 }
 
-// WantsVote reports whether a member's last heartbeat to this node asked for a vote.
-func (s *Server) WantsVote(member uint64) bool {
+// ForgetWishes forgets what heartbeats to this node said about votes: a new term has begun, and the
+// brokers may have restarted while another node led.
+func (s *Server) ForgetWishes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.voters[member]
+	clear(s.wishes)
+}
+
+// Wish returns what a member's last heartbeat to this node says about votes.
+func (s *Server) Wish(member uint64) Wish {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wishes[member]
 }
 
 // failure returns the Failure in an error of a request, nil if the request has failed otherwise.

@@ -27,42 +27,50 @@ type GroupMember struct {
 	// Successor is the member with which the broker of this directory has registered since, 0 if
 	// there is none.
 	Successor uint64
-	// WantsVote: its broker is a seed.
+	// WantsVote: its broker is a seed, according to its own cluster.seeds.
 	WantsVote bool
+	// Agrees: its broker has the same cluster.seeds as the leader. Differs: it has others. Neither
+	// is set before its first heartbeat to this leader.
+	Agrees, Differs bool
+	Leader          bool
 }
 
 // Change is a change of the members of the Raft group; the zero value is none. At most one field is
-// set.
+// set, apart from Waits.
 type Change struct {
-	Promote []uint64 // learners that become voters, all at once
+	// Voters are all voters after the change, sorted by id. A member that loses its vote becomes a
+	// learner.
+	Voters []uint64
+	// Resign: the leader loses its vote by the next change, and must hand over first.
+	Resign bool
 	// Replace moves the vote of a member whose directory is lost to a learner.
 	Replace struct{ Former, Learner uint64 }
 	Remove  uint64 // a learner that will not come back
+	// Waits is why the voters differ from cluster.seeds and do not change yet, "" if they agree.
+	Waits string
 }
 
-// NextChange decides on the next change of the members. seeds is how many voters the cluster should
-// have. It is pure; the caller asks again after each change. The group refuses a change that would
-// cost it its majority, or that takes the vote of a member that was heard recently.
+// NextChange decides on the next change of the members. seeds is the length of the leader's
+// cluster.seeds. It is pure; the caller asks again after each change. The group refuses a change
+// that would cost it its majority, or that takes the vote of a lost member that was heard recently.
 //
 // A voter is replaced if no broker is registered with it: its broker registered with another
 // member, because its metadata directory was lost. That member gets the vote, as soon as the former
 // one is not Active: the controller registers it only after the session of the former process has
 // ended, so the process that answers for this node.id has the new directory. It need not be a seed
-// at its present address. To take the vote is
-// safe whatever has become of the former directory, because the change needs a majority of the
-// members before and after it, and a directory that comes back is added again with all its votes
-// and entries. To leave the vote there is not safe: the next directory that is lost may cost the
-// majority. If no broker has the node.id of a lost member, another one takes the vote after
-// replaceAfter. Other learners become voters only if the result
-// is an odd number, and all at once, so that no even number of voters is ever in charge.
+// at its present address. To take the vote is safe whatever has become of the former directory,
+// because the change needs a majority of the members before and after it, and a directory that
+// comes back is added again with all its votes and entries. To leave the vote there is not safe:
+// the next directory that is lost may cost the majority. If no broker has the node.id of a lost
+// member, another one takes the vote after replaceAfter.
+//
+// Otherwise the voters become the seeds, in one change, when nextVoters has no reason to wait.
 func NextChange(members []GroupMember, seeds int) (c Change) {
 	var lost, candidates []GroupMember
 	reserved := map[uint64]bool{} // for the vote of their own former member
-	voters := 0
 	for _, m := range members {
 		switch {
 		case m.Voter:
-			voters++
 			if !m.Registered && !m.Active {
 				lost = append(lost, m)
 				reserved[m.Successor] = true
@@ -73,28 +81,63 @@ func NextChange(members []GroupMember, seeds int) (c Change) {
 			c.Remove = m.ID
 		}
 	}
-	if len(candidates) == 0 {
-		return c
-	}
 	slices.SortFunc(candidates, func(a, b GroupMember) int { return cmp.Compare(a.ID, b.ID) })
-	if len(lost) > 0 {
+	if len(lost) > 0 && len(candidates) > 0 {
 		c = Change{}
-		c.Replace.Former, c.Replace.Learner = nextReplacement(lost, candidates, reserved)
-		return c
+		if c.Replace.Former, c.Replace.Learner = nextReplacement(lost, candidates, reserved); c.Replace.Learner != 0 {
+			return c
+		}
 	}
-	candidates = slices.DeleteFunc(candidates, func(m GroupMember) bool { return !m.WantsVote })
-	room := seeds - voters
-	if room = min(room, len(candidates)); (voters+room)%2 == 0 {
-		room--
-	}
-	if room <= 0 {
-		return c
-	}
-	c = Change{}
-	for _, m := range candidates[:room] {
-		c.Promote = append(c.Promote, m.ID)
+	voters, resign, waits := nextVoters(members, seeds)
+	switch {
+	case waits != "":
+		c.Waits = waits
+	case resign:
+		return Change{Resign: true}
+	case voters != nil:
+		return Change{Voters: voters}
 	}
 	return c
+}
+
+// nextVoters returns the voters that cluster.seeds asks for, nil if they are the present ones, or
+// why they can't be known yet.
+//
+// A list of seeds has addresses, and only its broker knows that an address is its own. So the new
+// voters are known when as many active brokers as the list has entries say that they are in it. The
+// list changes by a rolling restart, during which brokers have different ones. So every broker with
+// a vote, and every one that wants a vote, must have the leader's list: a leader with a wrong list
+// changes nothing. A voter that is not in the list may be down for replaceAfter instead. After the
+// change, a broker that comes back with the former list is a learner, and to give it a vote again
+// would need that list on all brokers.
+func nextVoters(members []GroupMember, seeds int) (voters []uint64, resign bool, waits string) {
+	var gains, loses, unclear, differ bool
+	for _, m := range members {
+		switch {
+		case m.Active && m.Differs && (m.Voter || m.Registered && m.WantsVote):
+			differ = true
+		case m.Registered && m.Active && m.WantsVote && m.Agrees:
+			voters = append(voters, m.ID)
+			gains = gains || !m.Voter
+		case !m.Voter:
+		case m.Active && (!m.Agrees || !m.Registered), !m.Active && m.Silent < replaceAfter:
+			unclear = true // it has just started or stopped
+		default:
+			loses, resign = true, resign || m.Leader
+		}
+	}
+	slices.Sort(voters)
+	switch {
+	case differ:
+		return nil, false, "brokers have different cluster.seeds; set the same list on all of them"
+	case unclear || !gains && !loses:
+		return nil, false, ""
+	case len(voters) < seeds:
+		return nil, false, "not all brokers of cluster.seeds answer"
+	case len(voters) > seeds || seeds%2 == 0:
+		return nil, false, "cluster.seeds must name 1, 3 or 5 brokers, each once"
+	}
+	return voters, resign, ""
 }
 
 // nextReplacement chooses the vote that moves next, and the learner that gets it; 0 for none.

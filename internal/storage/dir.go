@@ -26,6 +26,8 @@ type Place struct {
 	Path string
 	// Journal is the directory of the journal's files; "" means Path/journal.
 	Journal string
+	// Hung: its disk has not answered so far. Open leaves it out and does not call the disk.
+	Hung bool
 }
 
 // Dir is one log directory: its logs, their journal, and the goroutines that flush memory to
@@ -63,7 +65,8 @@ type Dir struct {
 
 	operations sync.WaitGroup // operations that Manager has started
 
-	steps  atomic.Uint64 // completed parts of creations and deletions; see progress
+	steps  atomic.Uint64 // completed parts of a recovery, of creations and deletions; see progress
+	late   atomic.Bool   // Open does not wait for this directory any longer
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
 
 	ckptMu sync.Mutex
@@ -127,9 +130,13 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	if err := d.open(); err != nil {
-		return nil, &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
+		return nil, d.failure(place, err)
 	}
 	return d, nil
+}
+
+func (d *Dir) failure(place Place, err error) *DirError {
+	return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
 }
 
 // newDir returns a Dir for a place and does no I/O.
@@ -198,12 +205,22 @@ func (d *Dir) open() (err error) {
 	if err := d.recover(); err != nil {
 		return err
 	}
+	if d.late.Load() {
+		return errLate
+	}
 	d.start()
 	return nil
 }
 
-// interrupted returns an error if the recovery should stop.
+var errLate = errors.New("recovery interrupted: the disk of the directory did not answer, and the broker has started without it")
+
+// interrupted returns an error if the recovery should stop. A recovery calls it often, so that a
+// count of the calls shows its progress.
 func (d *Dir) interrupted() error {
+	d.steps.Add(1)
+	if d.late.Load() {
+		return errLate
+	}
 	if d.opt.Interrupted == nil {
 		return nil
 	}

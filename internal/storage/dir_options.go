@@ -71,6 +71,8 @@ type Options struct {
 	// recovery, and OpenDir returns it. The directory is then in the state that a kill at that
 	// moment would leave: the next start recovers.
 	Interrupted func() error
+	// openTick fires after openPatience; tests replace it.
+	openTick func() <-chan time.Time
 
 	// For tests: called after a failed directory accepts records again.
 	reopened func(*Dir)
@@ -87,6 +89,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Boot == nil {
 		o.Boot = func() [16]byte { return vfs.BootIDOf(o.FS) }
+	}
+	if o.openTick == nil {
+		o.openTick = func() <-chan time.Time { return time.After(openPatience) }
 	}
 	setDefault(&o.DeferredBytes, 64<<20)
 	setDefault(&o.MaxInflatedBytes, 1<<30)

@@ -3,10 +3,14 @@ package storage
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -220,4 +224,77 @@ func TestAHungDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	}
 	h.release()
 	eventually(t, "/b is closed after all", func() bool { return marked("/b") })
+}
+
+// A directory whose disk hangs while it is recovered does not keep the others out of use, and is
+// released unchanged when its disk answers.
+func TestADiskThatHangsAtTheStartHoldsUpNoOther(t *testing.T) {
+	for _, held := range []errfs.Rule{{Ops: errfs.Stat | errfs.Open}, {Ops: errfs.Datasync}, {Ops: errfs.Rename | errfs.Create}} {
+		held.When = func(c errfs.Call) bool { return strings.HasPrefix(c.Path, "/b/") }
+		disk := filled(t).KillImage(1)
+		errs := errfs.New(disk)
+		free, ticks := make(chan struct{}), make(chan time.Time)
+		held.Before = func(errfs.Call) { <-free }
+		fault := errs.Add(held)
+		opened, left := make(chan *Manager), make(chan struct{})
+		go func() {
+			m, err := openManager(errs, func(o *Options) {
+				o.openTick = func() <-chan time.Time { return ticks }
+				encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
+				discard := zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zap.WarnLevel)
+				o.Logger = zap.New(discard, zap.Hooks(func(e zapcore.Entry) error {
+					if strings.Contains(e.Message, "that hung at the start answers") {
+						close(left)
+					}
+					return nil
+				}))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- m
+		}()
+		eventually(t, "a call on /b is held", func() bool { return fault.Hits() > 0 })
+		var m *Manager
+		for m == nil {
+			select {
+			case ticks <- time.Time{}:
+			case m = <-opened:
+			}
+		}
+		if failed := m.Failed(); len(failed) != 1 || failed[0].Path != "/b" || !strings.Contains(failed[0].Error(), "has not answered") {
+			t.Errorf("%+v: failed are %v", held, failed)
+		}
+		put(t, m.Logs()[0], 1, 10)
+		close(free)
+		<-left
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		again := mustManage(t, disk)
+		if n := len(again.Logs()); n != 2 || len(again.Failed()) > 0 {
+			t.Errorf("%+v: the next start has %d logs, failed are %v", held, n, again.Failed())
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A recovery that makes progress is waited for, and so is the only directory.
+func TestASlowStartIsNotAHungOne(t *testing.T) {
+	disk := filled(t)
+	errs := errfs.New(disk)
+	ticks, free := make(chan time.Time), make(chan struct{})
+	errs.Add(errfs.Rule{Ops: errfs.Stat | errfs.Open, Before: func(errfs.Call) { <-free }})
+	go func() {
+		for range 5 {
+			ticks <- time.Time{}
+		}
+		close(free)
+	}()
+	m := mustManage(t, errs, func(o *Options) { o.openTick = func() <-chan time.Time { return ticks } })
+	if failed := m.Failed(); len(failed) > 0 {
+		t.Errorf("failed are %v", failed)
+	}
 }

@@ -2,8 +2,12 @@ package storage
 
 import (
 	"errors"
-	"sync"
+	"fmt"
+	"sync/atomic"
 	"syscall"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
@@ -17,17 +21,16 @@ import (
 // If two directories hold the same log or have the same identity, the one that comes later in
 // places is left out. One is a copy of the other, and the order of the configuration is the only
 // order that an operator can see and change.
+//
+// A directory whose recovery makes no progress for openPatience is left out, too, if another one is
+// open by then. When its disk answers, its recovery ends, and its files stay as they are until the
+// next start.
 func Open(places []Place, opt Options) (*Manager, error) {
 	if len(places) == 0 {
 		return nil, errors.New("no log directory is configured")
 	}
 	opt.share(len(places))
-	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
-	var wg sync.WaitGroup
-	for i, p := range places {
-		wg.Go(func() { dirs[i], errs[i] = OpenDir(p, opt) })
-	}
-	wg.Wait()
+	dirs, errs := openAll(places, opt)
 	m := newManager()
 	refused := opt.Interrupted != nil && opt.Interrupted() != nil
 	for i, d := range dirs {
@@ -45,6 +48,85 @@ func Open(places []Place, opt Options) (*Manager, error) {
 	m.Unused()
 	_ = m.Close() // after an error the next start recovers
 	return nil, errors.Join(errs...)
+}
+
+// openPatience is how long the recovery of a directory may make no progress before the broker
+// starts without it.
+const openPatience = time.Minute
+
+// opening is the recovery of one directory.
+type opening struct {
+	at   int // in places
+	dir  *Dir
+	err  error
+	seen uint64 // its progress at the last tick
+	// decided: it has ended, or Open no longer waits for it; the first of both counts.
+	decided atomic.Bool
+}
+
+// openAll opens directories and returns, for each place, the directory or an error.
+func openAll(places []Place, opt Options) ([]*Dir, []error) {
+	opt.setDefaults()
+	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
+	ended, running, open := make(chan *opening, len(places)), map[*opening]bool{}, 0
+	for i, p := range places {
+		if p.Hung {
+			errs[i] = hungAtStart(p, "for some seconds")
+			continue
+		}
+		own := opt
+		o := &opening{at: i, dir: newDir(p, &own)}
+		running[o] = true
+		go func() {
+			if o.err = o.dir.open(); o.decided.CompareAndSwap(false, true) {
+				ended <- o
+				return
+			}
+			o.leave()
+		}()
+	}
+	for tick := opt.openTick(); len(running) > 0; {
+		select {
+		case o := <-ended:
+			delete(running, o)
+			if o.err != nil {
+				errs[o.at] = o.dir.failure(places[o.at], o.err)
+			} else {
+				dirs[o.at], open = o.dir, open+1
+			}
+		case <-tick:
+			tick = opt.openTick()
+			for o := range running {
+				before := o.seen
+				if o.seen = o.dir.steps.Load(); o.seen == before && open > 0 && o.giveUp() {
+					delete(running, o)
+					errs[o.at] = hungAtStart(places[o.at], "for "+openPatience.String())
+				}
+			}
+		}
+	}
+	return dirs, errs
+}
+
+// giveUp makes the broker start without a directory. It reports false if the recovery has ended.
+func (o *opening) giveUp() bool {
+	o.dir.late.Store(true)
+	return o.decided.CompareAndSwap(false, true)
+}
+
+// leave releases a directory whose disk has answered too late.
+func (o *opening) leave() {
+	if o.err == nil {
+		// The next start must still see the unclean stop, because no leader epoch was raised.
+		o.dir.unused = true
+		o.err = o.dir.Close()
+	}
+	o.dir.log.Warn("the disk of a log directory that hung at the start answers; the next start uses the directory", zap.Error(o.err))
+}
+
+func hungAtStart(p Place, since string) *DirError {
+	err := fmt.Errorf("%w: its disk has not answered %s; check the disk and the kernel log, and restart the broker", ErrFailed, since)
+	return &DirError{Path: p.Path, Journal: p.Journal, Err: err}
 }
 
 // share divides broker-wide bounds among the directories.

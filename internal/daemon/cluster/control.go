@@ -104,7 +104,7 @@ func (c *Cluster) Register(ctx context.Context, o RegisterOptions) (epoch int64,
 			role, moved := c.store.Leadership()
 			return role.Leader, moved
 		},
-		Seek: c.seek, Call: c.book.Call, Report: o.Report, Voter: c.book.isSeed, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Seek: c.seek, Call: c.book.Call, Report: o.Report, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
 		Progress: c.o.Progress, Fail: c.o.Fail, Log: c.o.Log.Named("membership"),
 	})
 	c.reporter.Store(&reporter{o.Incarnation, o.LogEnd})

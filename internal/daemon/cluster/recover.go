@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -24,8 +26,11 @@ const askLost = 5 * time.Second
 
 // RecoverOptions configure Inspect.
 type RecoverOptions struct {
-	FS   vfs.FS
-	Dir  string // the metadata directory; no other process may use it
+	FS  vfs.FS
+	Dir string // the metadata directory; no other process may use it
+	// From is a copy of a metadata directory that replaces the one in Dir, which must be missing;
+	// empty: none.
+	From string
 	Conf configdef.Cluster
 	Node int32
 	// Listener is the name of the listener for other brokers.
@@ -34,13 +39,14 @@ type RecoverOptions struct {
 	Log      *zap.Logger
 }
 
-// Recovery is a cluster that has lost the majority of its voters, as the directory of one of them
-// shows it.
+// Recovery is a cluster that has lost the majority of its voters, as the directory of one of them,
+// or a copy of a directory, shows it.
 type Recovery struct {
 	Cluster    string
 	Term, Last uint64 // see raftstore.Content
 	// Lost are the node ids of the other voters, in order; -1 for one whose broker is not known. If
-	// a change of the voters may be in progress, those before it and after it count.
+	// a change of the voters may be in progress, those before it and after it count. With a copy,
+	// they are all voters, also this broker.
 	Lost []int32
 
 	o RecoverOptions
@@ -53,9 +59,20 @@ type Recovery struct {
 // the metadata were recovered before. It changes nothing. The error matches membership.ErrRefused
 // if the text has the cause and a remedy.
 func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
-	c, err := raftstore.Read(o.FS, o.Dir)
+	c, err := raftstore.Read(o.FS, cmp.Or(o.From, o.Dir))
 	if err != nil {
 		return nil, err
+	}
+	if o.From != "" {
+		there, err := raftstore.Exists(o.FS, o.Dir)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			return nil, membership.Refused(o.Dir + " has metadata, which may be newer than the copy; recover these, or move the directory away")
+		}
+		id := metadata.NewID()
+		c.Member = binary.BigEndian.Uint64(id[:]) | 1 // this broker becomes another member
 	}
 	r := &Recovery{Term: c.Term, Last: c.Last, o: o, ask: slices.Clone(o.Conf.Seeds)}
 	nodes := map[uint64]int32{}
@@ -96,7 +113,8 @@ func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 	r.Lost = slices.Compact(r.Lost) // two directories of one broker
 	switch {
 	case r.Cluster == "":
-		return nil, membership.Refused(o.Dir + " has no metadata of a cluster")
+		return nil, membership.Refused(cmp.Or(o.From, o.Dir) + " has no metadata of a cluster")
+	case o.From != "":
 	case !slices.Contains(c.Voters, c.Member):
 		return nil, membership.Refused(fmt.Sprintf("this broker has no vote; recover the cluster on one of the %d brokers that have one",
 			len(c.Voters)))
@@ -139,6 +157,9 @@ func (r *Recovery) askOthers(ctx context.Context, c *raftstore.Content) error {
 			switch s := a.State; {
 			case a.Rejected != "":
 				return membership.Refused(a.Seed + ": " + a.Rejected)
+			case s != nil && s.Cluster == r.Cluster && r.o.From != "":
+				return membership.Refused(fmt.Sprintf("the broker at %s, node %d, answers and has the metadata of the cluster, which may be newer "+
+					"than the copy; start this broker with an empty metadata directory, or recover that one", a.Seed, s.Self.Node))
 			case s != nil && s.Cluster == r.Cluster && slices.Contains(c.Voters, s.Self.ID):
 				return membership.Refused(fmt.Sprintf("the broker at %s, node %d, answers and has a vote, so the cluster may not be lost; "+
 					"start brokers until a majority of the voters runs, or stop that broker if its voters are lost, too", a.Seed, s.Self.Node))
@@ -158,9 +179,13 @@ func (r *Recovery) askOthers(ctx context.Context, c *raftstore.Content) error {
 // Recover makes this broker the only voter, in another generation of the metadata.
 func (r *Recovery) Recover() error {
 	generation := metadata.NewID()
-	return raftstore.Recover(r.o.FS, r.o.Dir, generation, func(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error) {
+	change := func(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error) {
 		return controller.Recovered(keys, revision, generation)
-	})
+	}
+	if r.o.From != "" {
+		return raftstore.Restore(r.o.FS, r.o.From, r.o.Dir, generation, change)
+	}
+	return raftstore.Recover(r.o.FS, r.o.Dir, generation, change)
 }
 
 // silent implements link.Handler for a process that only asks.

@@ -19,6 +19,8 @@ const (
 // keepVoters adapts the members of the metadata group to the registered brokers, while this node
 // leads it, until Close.
 func (c *Cluster) keepVoters(image func() *metadata.Image) {
+	term := uint64(0)
+	waits := "" // why the voters do not change, as logged last
 	tick := time.NewTicker(votersEvery)
 	defer tick.Stop()
 	for {
@@ -31,7 +33,17 @@ func (c *Cluster) keepVoters(image func() *metadata.Image) {
 		if role.Leader != c.self.ID || !role.Ready {
 			continue
 		}
-		if err := c.change(membership.NextChange(c.members(image()), len(c.o.Conf.Seeds))); err != nil {
+		if role.Term != term {
+			term = role.Term
+			c.serve.ForgetWishes()
+			continue
+		}
+		next := membership.NextChange(c.members(image()), len(c.o.Conf.Seeds))
+		if next.Waits != waits && next.Waits != "" {
+			c.o.Log.Named("membership").Warn("the voters of the metadata differ from cluster.seeds", zap.String("waits", next.Waits))
+		}
+		waits = next.Waits
+		if err := c.change(next); err != nil {
 			c.o.Log.Debug("members of the metadata group not changed", zap.Error(err))
 		}
 	}
@@ -46,13 +58,21 @@ func (c *Cluster) members(img *metadata.Image) (list []membership.GroupMember) {
 			successor[m] = b.Member
 		}
 	}
+	own := membership.SeedsHash(c.o.Conf.Seeds)
 	for _, m := range c.store.Status(c.ctx).Members {
+		wish := c.serve.Wish(m.Member)
 		list = append(list, membership.GroupMember{
-			ID: m.Member, Voter: m.Voter, Active: m.Active, Silent: m.Silent,
-			Registered: registered[m.Member], Successor: successor[m.Member], WantsVote: c.serve.WantsVote(m.Member),
+			ID: m.Member, Voter: m.Voter, Active: m.Active, Silent: m.Silent, Leader: m.Member == c.self.ID,
+			Registered: registered[m.Member], Successor: successor[m.Member], WantsVote: wish.Vote,
+			Agrees: wish.Seeds == own, Differs: wish.Seeds != own && wish.Seeds != "",
 		})
 	}
 	return list
+}
+
+// wish is what this node's heartbeats say about votes.
+func (c *Cluster) wish() membership.Wish {
+	return membership.Wish{Vote: c.book.isSeed(), Seeds: membership.SeedsHash(c.o.Conf.Seeds)}
 }
 
 // change makes a change of members. What the group refuses now is decided again later.
@@ -60,11 +80,14 @@ func (c *Cluster) change(to membership.Change) error {
 	ctx, cancel := context.WithTimeout(c.ctx, changeTime)
 	defer cancel()
 	switch log := c.o.Log.Named("membership"); {
-	case len(to.Promote) > 0:
-		if err := c.store.Promote(ctx, to.Promote...); err != nil {
+	case len(to.Voters) > 0:
+		if err := c.store.SetVoters(ctx, to.Voters...); err != nil {
 			return err
 		}
-		log.Info("members of the metadata group vote now", zap.Uint64s("members", to.Promote))
+		log.Info("the brokers of cluster.seeds are the voters of the metadata now", zap.Uint64s("members", to.Voters))
+	case to.Resign:
+		log.Info("this broker leads the metadata and is not in cluster.seeds: it hands the leadership over")
+		return c.store.Resign(ctx)
 	case to.Replace.Learner != 0:
 		if err := c.store.Replace(ctx, to.Replace.Former, to.Replace.Learner); err != nil {
 			return err

@@ -266,5 +266,30 @@ func (l *loader) recover(disk *statelog.Log, used bool, generation [16]byte,
 	return disk.Rotate(emitState(m, keys, hard, nil))
 }
 
+// Restore makes a new member in the directory dir, which must be empty or missing: the only voter
+// of a new generation, with the content of a copy of a member's directory. It changes nothing of
+// that copy, which may have been made while the member ran. change is that of Recover. The new
+// directory is complete or absent after a crash.
+func Restore(fsys vfs.FS, from, dir string, generation [16]byte,
+	change func(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error)) error {
+	l := newLoader()
+	copied, err := statelog.Read(fsys, from, format, l)
+	if err == nil {
+		err = l.check()
+	}
+	if err != nil {
+		return err
+	}
+	disk, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format, Log: zap.NewNop()}, newLoader())
+	if err != nil {
+		return err
+	}
+	if found.Used {
+		return errors.Join(fmt.Errorf("%s has metadata", dir), disk.Close())
+	}
+	l.meta.member = randomID()
+	return errors.Join(l.recover(disk, copied.Used, generation, change), disk.Close())
+}
+
 // Exists reports whether dir contains a member, damaged or not.
 func Exists(fsys vfs.FS, dir string) (bool, error) { return statelog.Exists(fsys, dir) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -379,7 +380,7 @@ func TestGrowFromOneToThree(t *testing.T) {
 			mustTxn(t, leader, put("/big", strings.Repeat("y", 64<<10)+fmt.Sprint(i)))
 		}
 		a, b := c.add(t, crashfs.New(8)), c.add(t, crashfs.New(9))
-		if err := leader.Promote(ctx, a.Member(), b.Member()); !errors.Is(err, ErrNotCaughtUp) {
+		if err := leader.SetVoters(ctx, leader.Member(), a.Member(), b.Member()); !errors.Is(err, ErrNotCaughtUp) {
 			t.Errorf("a member that was not added is promoted: %v", err)
 		}
 		c.mu.Lock()
@@ -395,7 +396,7 @@ func TestGrowFromOneToThree(t *testing.T) {
 		mustShow(t, b, rev)
 		err := ErrNotCaughtUp
 		for range 100 {
-			if err = leader.Promote(ctx, a.Member(), b.Member()); err == nil {
+			if err = leader.SetVoters(ctx, leader.Member(), a.Member(), b.Member()); err == nil {
 				break
 			}
 			time.Sleep(defaultTick)
@@ -426,6 +427,48 @@ func TestGrowFromOneToThree(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		mustTxn(t, next, put("/a", "2"))
+	})
+}
+
+// Votes move in one step, also those of members that do not answer, and a former voter still gets
+// the metadata.
+func TestSetVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		c, stores := voters(t, 5, nil)
+		defer c.close(t)
+		leader, others := ready(t, stores...)
+		mustTxn(t, leader, put("/a", "1"))
+		if err := leader.SetVoters(ctx, others[0].Member(), others[1].Member(), others[2].Member()); !errors.Is(err, ErrStillActive) {
+			t.Errorf("the leader takes its own vote: %v", err)
+		}
+		c.isolate(others[3], true)
+		three := []uint64{leader.Member(), others[0].Member(), others[1].Member()}
+		var err error
+		for range 100 { // until each of them was heard
+			if err = leader.SetVoters(ctx, three...); err == nil {
+				break
+			}
+			time.Sleep(defaultTick)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.isolate(others[0], true) // two of three are a majority now
+		rev := mustTxn(t, leader, put("/a", "2"))
+		mustShow(t, others[2], rev)
+		for _, m := range leader.Status(t.Context()).Members {
+			if m.Voter != slices.Contains(three, m.Member) {
+				t.Errorf("%+v, the voters are %x", m, three)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if err := leader.SetVoters(ctx, leader.Member(), others[0].Member(), others[3].Member()); !errors.Is(err, ErrNotCaughtUp) {
+			t.Errorf("a member that does not answer gets a vote: %v", err)
+		}
+		c.isolate(others[0], false)
+		c.isolate(others[3], false)
+		mustShow(t, others[3], mustTxn(t, leader, put("/a", "3")))
 	})
 }
 

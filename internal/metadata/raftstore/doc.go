@@ -68,6 +68,6 @@
 // # Memory
 //
 // The state, 8 MiB of applied entries, at most 64 MiB of entries that are not committed, 64 MiB of
-// received messages, and on a receiving member the state that a snapshot brings. While a snapshot is
-// written or sent, a list of the keys (some 60 bytes for each) and the values that change meanwhile.
+// received messages, and on a receiving member the state that a snapshot brings. While a snapshot
+// is written or sent, a list of the keys (some 60 bytes for each) and the values that change.
 package raftstore

@@ -239,6 +239,54 @@ func recoverAndCrash(t *testing.T, call int) (crashed bool) {
 	return disk.Crashed()
 }
 
+// A copy of a member's directory, made while the member runs, becomes another member with all that
+// the copy has, completely or not at all, wherever the power fails.
+func TestRestoreSurvivesPowerLossAtEveryCall(t *testing.T) {
+	for call, crashed := 0, true; crashed; call++ {
+		synctest.Test(t, func(t *testing.T) {
+			c, stores := voters(t, 3, nil)
+			leader, _ := ready(t, stores...)
+			mustTxn(t, leader, put("/a", "1"))
+			disk := leader.opts.FS.(*crashfs.FS).KillImage(1)
+			mustTxn(t, leader, put("/late", "1"))
+			c.close(t)
+			disk.CrashDuring(disk.Ops() + 1 + call)
+			_ = Restore(disk, "/m", "/new", [16]byte{9}, recovered)
+			crashed = disk.Crashed()
+			image := disk.PowerLossImage(crashfs.Modes()[call%len(crashfs.Modes())], uint64(call))
+			got, err := Read(image, "/new")
+			if err != nil || got.Used && (len(got.Voters) != 1 || got.Member == leader.Member() || got.Generation != [16]byte{9}) {
+				t.Fatalf("call %d: %+v, %v", call, got, err)
+			}
+			if !got.Used {
+				err = Restore(image, "/m", "/new", [16]byte{10}, recovered)
+			}
+			if err != nil {
+				t.Fatalf("call %d: %v", call, err)
+			}
+			if err := Restore(image, "/m", "/new", [16]byte{11}, recovered); err == nil {
+				t.Errorf("call %d: a second restore replaces the first one", call)
+			}
+			s, err := Open(Options{FS: image, Dir: "/new", Peers: &peers{c: newCluster()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustTxn(t, s, put("/b", "1"))
+			for key, there := range map[string]bool{"/a": true, "/b": true, "/recovered": true, "/late": false} {
+				if kv, _, err := s.Get(t.Context(), key); err != nil || kv.ModRevision > 0 != there {
+					t.Errorf("call %d: %s: %+v, %v", call, key, kv, err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if !crashed && call < 5 {
+			t.Errorf("only %d calls", call)
+		}
+	}
+}
+
 func recovered(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error) {
 	keys = slices.DeleteFunc(keys, func(kv metadata.KV) bool { return kv.Key == "/recovered" })
 	return append(keys, metadata.KV{Key: "/recovered", Value: []byte("yes"), ModRevision: revision + 9}), revision + 9, nil

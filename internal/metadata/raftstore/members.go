@@ -91,24 +91,43 @@ func (s *Store) AddLearner(ctx context.Context, member uint64) error {
 	})
 }
 
-// Promote makes learners voters, in one joint change. Each must have everything that is committed.
-func (s *Store) Promote(ctx context.Context, members ...uint64) error {
-	return s.reconfigure(ctx, "promote", func(n *node) (*pb.ConfChangeV2, error) {
-		var list []*pb.ConfChangeSingle
-		for _, m := range members {
-			if slices.Contains(n.conf.GetVoters(), m) {
-				continue
-			}
-			if !n.caughtUp(m) {
-				return nil, fmt.Errorf("%w: %x", ErrNotCaughtUp, m)
-			}
-			list = append(list, single(pb.ConfChangeAddNode, m))
+// SetVoters makes members the voters, in one joint change, and all other voters learners. Each new
+// voter must have everything that is committed, a majority of the members must answer, and the
+// leader must be one of them.
+func (s *Store) SetVoters(ctx context.Context, members ...uint64) error {
+	return s.reconfigure(ctx, "set the voters", func(n *node) (*pb.ConfChangeV2, error) { return n.setVoters(members) })
+}
+
+func (n *node) setVoters(members []uint64) (*pb.ConfChangeV2, error) {
+	if !slices.Contains(members, n.member) {
+		return nil, fmt.Errorf("%w: the leader can't take its own vote", ErrStillActive)
+	}
+	var list []*pb.ConfChangeSingle
+	answers := 0
+	for _, m := range members {
+		if m == n.member || n.silence(m) <= promoteWithin {
+			answers++
 		}
-		if len(list) == 0 {
-			return nil, nil
+		if slices.Contains(n.conf.GetVoters(), m) {
+			continue
 		}
-		return changes(list...), nil
-	})
+		if !n.caughtUp(m) {
+			return nil, fmt.Errorf("%w: %x", ErrNotCaughtUp, m)
+		}
+		list = append(list, single(pb.ConfChangeAddNode, m))
+	}
+	for _, v := range n.conf.GetVoters() {
+		if !slices.Contains(members, v) {
+			list = append(list, single(pb.ConfChangeAddLearnerNode, v))
+		}
+	}
+	switch {
+	case len(list) == 0:
+		return nil, nil
+	case answers <= len(members)/2:
+		return nil, ErrNoQuorum
+	}
+	return changes(list...), nil
 }
 
 // Replace gives the vote of a member to a learner, in one joint change, and removes the former. The

@@ -504,6 +504,9 @@ func walk(t *testing.T, seed uint64, voters, steps int, b broken, wipes bool) *w
 		if wipes && w.rand.IntN(60) == 0 {
 			w.wipe()
 		}
+		if voters == 5 && w.rand.IntN(20) == 0 {
+			w.reseat()
+		}
 		if wipes {
 			w.replaceWiped()
 		}
@@ -556,6 +559,27 @@ func (n *node) changing() bool {
 	return slices.ContainsFunc(n.mem.entries, func(e *pb.Entry) bool {
 		return e.GetType() == pb.EntryConfChangeV2 && e.GetIndex() > min(n.applied, n.synced.GetCommit())
 	})
+}
+
+// reseat asks the leader for other voters: itself and a random even number of the others.
+func (w *world) reseat() {
+	l := w.leader()
+	if l == nil {
+		return
+	}
+	next := []uint64{l.node.member}
+	for _, i := range w.rand.Perm(len(w.machines))[:w.rand.IntN(len(w.machines))] {
+		if m := w.machines[i]; m != l && m.node != nil {
+			next = append(next, m.node.member)
+		}
+	}
+	if len(next)%2 == 0 {
+		next = next[:len(next)-1]
+	}
+	if cc, err := l.node.setVoters(next); err == nil && cc != nil && l.node.change == nil {
+		w.faults["other voters"]++
+		l.check(l.node.reconfigure(cc, make(chan error, 1)))
+	}
 }
 
 // replaceWiped does what the controller does for a machine that came back as another member.
