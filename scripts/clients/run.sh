@@ -64,7 +64,10 @@ if [ -n "${BROKERS:-}" ]; then
     rolling >"$WORK/restarts" 2>&1 &
     restarts=$!
   fi
-elif [ -z "${BOOTSTRAP:-}" ]; then
+else
+  unset RESTARTS # only brokers of a cluster are restarted
+fi
+if [ -z "${BROKERS:-}${BOOTSTRAP:-}" ]; then
   "$root/bin/chronikd" --data-dir "$WORK/data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/chronikd.log" &
   pid=$!
   for _ in $(seq 600); do
