@@ -32,9 +32,9 @@ const (
 	// Offsets that are missing between its batches were removed by a compaction, and stay missing.
 	// Only a log that follows accepts such appends.
 	Assigned
-	// Marker is one control batch that ends a transaction (record.EndTxnMarker). It is accepted even
-	// if the disk has too little space for the records of clients: until it is there, readers of
-	// committed records wait, and no segment above can be removed.
+	// Marker is one control batch that ends a transaction (record.EndTxnMarker). It is accepted
+	// even if the disk has too little space for the records of clients: until it is there, readers
+	// of committed records wait, and no segment above can be removed.
 	Marker
 )
 

@@ -272,7 +272,7 @@ func (l *Log) synced() {
 	l.rp.LSN = max(l.rp.LSN, l.flushedLSN)
 	l.rp.Segments = l.extents()
 	l.lowestUnsynced = 0
-	l.producers.Settle()
+	l.producers.MarkSynced()
 }
 
 // segmentFailed records a failed write or sync of a segment. The journal still has the unsynced

@@ -95,7 +95,8 @@ func (w *world) retained(m *mlog, was history, bytes int64, old time.Duration) {
 		}
 	}
 	whole := start == was.end() || slices.ContainsFunc(m.cur.bs, func(b mbatch) bool { return b.base == start })
-	if start < was.start || !whole || old < 0 && left < bytes || old > 0 && start != was.end() && !w.disk.Crashed() && !m.compacted && w.allStable(m) {
+	all := old > 0 && !w.disk.Crashed() && !m.compacted && w.allStable(m)
+	if start < was.start || !whole || old < 0 && left < bytes || all && start != was.end() {
 		failf("%s: retention of %d bytes and %v moved the start from %d to %d of %d, %d bytes are left", m.topic, bytes, old,
 			was.start, start, was.end(), left)
 	}

@@ -50,8 +50,8 @@ func (w *world) transact(m *mlog) {
 // allStable reports whether no transaction of a log is open.
 func (w *world) allStable(m *mlog) bool { return m.l.FirstUnstable(math.MaxInt64) == math.MaxInt64 }
 
-// sameTransactions compares what a log knows of its transactions with its batches. Nothing may be in
-// flight.
+// sameTransactions compares what a log knows of its transactions with its batches. Nothing may be
+// in flight.
 func (w *world) sameTransactions(m *mlog) {
 	if w.disk.Crashed() {
 		return

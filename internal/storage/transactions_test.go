@@ -250,8 +250,8 @@ func TestRetentionKeepsAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// A follower knows the same of its leader's transactions, also after a start, and after DeleteRecords
-// has moved its start.
+// A follower knows the same of its leader's transactions, also after a start, and after
+// DeleteRecords has moved its start.
 func TestAFollowerKnowsTheTransactions(t *testing.T) {
 	d := mustOpen(t, vfs.Memory(), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -304,5 +304,49 @@ func TestAStartRemovesAnUnfinishedSnapshot(t *testing.T) {
 	mustOpen(t, image, "sync")
 	if _, err := image.Stat(name); err == nil {
 		t.Error("it is still there")
+	}
+}
+
+// After compactions that removed all records of its transactions, a log still shows what must be
+// known of each producer: a replica may have nothing else.
+func TestACompactedLogShowsItsProducers(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	lead(l)
+	for epoch := range int16(3) {
+		for id := range int64(3) {
+			ok(t, transact(l, inTxn(t, id, epoch, 0, 10)))
+			ok(t, endTxn(l, id, epoch+1, record.ControlType(id%2), producers.Origin{}))
+		}
+	}
+	ok(t, transact(l, inTxn(t, 2, 3, 0, 10)))
+	ok(t, endTxn(l, 2, 4, record.Commit, producers.Origin{}))
+	for range 3 { // a marker goes in a later pass than the records of its transaction
+		put(t, l, 1, 10)
+		if err := l.roll(); err != nil {
+			t.Fatal(err)
+		}
+		compactAll(t, d)
+	}
+	var known producers.State
+	records := 0
+	for _, s := range l.segments {
+		if err := s.Batches(0, func(b record.Batch) error {
+			if b.Transactional() && !b.Control() {
+				records += int(b.Records())
+			}
+			known.Add(b, l.dir.now())
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range l.Producers() {
+		got, _ := known.Producer(want.ID)
+		if got.Seen, want.Seen = 0, 0; got != want {
+			t.Errorf("the log shows %+v, want %+v", got, want)
+		}
+	}
+	if records != 1 { // the last value of the key
+		t.Errorf("%d records of transactions are left", records)
 	}
 }

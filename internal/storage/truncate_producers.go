@@ -18,12 +18,13 @@ import (
 // The file is a cache, and its checksum is compared when it is read. If it is missing or damaged,
 // the file of an older segment and the headers from there on give the same state. For transactions
 // that is not enough: the first records of an open one may have been deleted. So the file is synced
-// before the segment is used if the state has transactions. It never holds the state of a different history, in which other batches had these offsets:
-// creating a segment removes existing files under its names and writes the file before the
-// directory is synced, and the segment is used only after that sync. A crash may leave an older
-// file that was removed, or a file that was not written completely. Either it belongs to a segment
-// that no checkpoint lists, and the start removes or creates segment and file again; or the sync
-// covered it, and a read finds nothing, or a part of the new content.
+// before the segment is used if the state has transactions. It never holds the state of a different
+// history, in which other batches had these offsets: creating a segment removes existing files
+// under its names and writes the file before the directory is synced, and the segment is used only
+// after that sync. A crash may leave an older file that was removed, or a file that was not written
+// completely. Either it belongs to a segment that no checkpoint lists, and the start removes or
+// creates segment and file again; or the sync covered it, and a read finds nothing, or a part of
+// the new content.
 const (
 	producersKind    = "producers"
 	producersVersion = 1

@@ -36,8 +36,8 @@ type Part struct {
 type Bounds struct {
 	Start int64 // the log start: parts entirely below it are removed under any policy
 	High  int64 // the high watermark: a part that ends above it stays
-	// Stable is the last stable offset: a part that ends above it stays, because an open transaction
-	// may have records in it. At least High if no transaction is open.
+	// Stable is the last stable offset: a part that ends above it stays, because an open
+	// transaction may have records in it. At least High if no transaction is open.
 	Stable int64
 }
 

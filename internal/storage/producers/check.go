@@ -22,7 +22,8 @@ var (
 	// ErrCoordinatorFenced: a marker of a coordinator that has a successor. The error is a
 	// *CoordinatorFenced.
 	ErrCoordinatorFenced = errors.New("coordinator epoch is fenced")
-	// ErrCoordinatorEpoch: a tool sent a marker with another epoch than that of the last coordinator.
+	// ErrCoordinatorEpoch: a tool sent a marker with another epoch than that of the last
+	// coordinator.
 	ErrCoordinatorEpoch = errors.New("coordinator epoch of a marker that no coordinator sent")
 )
 
@@ -53,8 +54,8 @@ type Duplicate struct {
 type Permit struct {
 	Guard            *Guard
 	CoordinatorEpoch int32
-	// Bumps: the producer gets a new epoch with each transaction (transaction.version 2), so a batch
-	// of an epoch that the log does not know must have sequence 0.
+	// Bumps: the producer gets a new epoch with each transaction (transaction.version 2), so a
+	// batch of an epoch that the log does not know must have sequence 0.
 	Bumps bool
 }
 
@@ -183,12 +184,13 @@ func (s *State) CheckMarker(b record.Batch, from Origin) (d Duplicate, dup bool,
 	case coordinator < t.coordinator:
 		return d, false, &CoordinatorFenced{Producer: id, Sent: coordinator, Epoch: t.coordinator}
 	case epoch < latest:
-		return d, false, fmt.Errorf("%w: a marker of producer %d has epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch, latest)
+		return d, false, fmt.Errorf("%w: a marker of producer %d has epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch,
+			latest)
 	case !from.Bumps || epoch > latest || t.marker < 0 && t.first < 0:
 		return d, false, nil
 	case t.first >= 0 || t.kind != kind && t.kind != record.NoControl:
-		// The epoch of an open transaction is below that of its marker: this one is a late copy of the
-		// marker before it (KAFKA-19446).
+		// The epoch of an open transaction is below that of its marker: this one is a late copy of
+		// the marker before it (KAFKA-19446).
 		return d, false, fmt.Errorf("%w: a marker of producer %d repeats epoch %d", ErrInvalidProducerEpoch, id, epoch)
 	case coordinator > t.coordinator:
 		return d, false, nil // written again, so that the older coordinator is fenced from now on

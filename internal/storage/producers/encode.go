@@ -31,7 +31,7 @@ const hasTransactions = 0x80
 // its marker i64. Then, per batch: first and last sequence i32, last offset i64, delta i32,
 // timestamp i64.
 //
-// end must be the offset of Settle, or not below that of MarkDurable.
+// end must be the offset of MarkSynced, or not below that of MarkDurable.
 func (s *State) Append(b []byte, end int64) []byte {
 	le := binary.LittleEndian
 	at := len(b)

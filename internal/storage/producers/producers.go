@@ -188,7 +188,7 @@ func (s *State) durableBatches(p *producer) int {
 // MarkDurable records that the batches below end are in segments and will not be cut.
 func (s *State) MarkDurable(end int64) {
 	s.durableEnd, s.tracksDurable = max(s.durableEnd, end), true
-	s.keep(end)
+	s.makePermanent(end)
 	s.shrink(s.limit())
 }
 
@@ -315,19 +315,22 @@ func (s *State) Complete(whole *State, end int64) {
 	s.shrink(s.limit())
 }
 
-// LastOffsets returns the offset of the last durable batch of each producer, or that of its marker
-// if that is newer.
-func (s *State) LastOffsets() map[int64]int64 {
-	m := make(map[int64]int64, len(s.ids))
+// Last is where the last durable batch and the last durable marker of a producer are; -1: there is
+// none. Together they say what must be known of it.
+type Last struct{ Batch, Marker int64 }
+
+// LastOffsets returns the last durable offsets of each producer.
+func (s *State) LastOffsets() map[int64]Last {
+	m := make(map[int64]Last, len(s.ids))
 	for id, p := range s.ids {
-		last := int64(-1)
+		last := Last{-1, -1}
 		if n := s.durableBatches(p); n > 0 {
-			last = p.batches[n-1].lastOffset
+			last.Batch = p.batches[n-1].lastOffset
 		}
 		if t := p.now(); !s.tracksDurable || t.marker < s.durableEnd {
-			last = max(last, t.marker)
+			last.Marker = t.marker
 		}
-		if last >= 0 {
+		if last != (Last{-1, -1}) {
 			m[id] = last
 		}
 	}

@@ -14,16 +14,17 @@ import (
 // A log may end earlier again, and a checkpoint stores the state at the recovery point, where a
 // transaction may be open that has ended since. So State can return to what it was: it keeps one
 // change for each beginning and end beyond the offset of MarkDurable, and for each producer with
-// changes below that the transaction at the offset of Settle.
+// changes below that the transaction at the offset of MarkSynced.
 
 // transaction is what is known of the transactions of a producer at some offset.
 type transaction struct {
 	first  int64 // first offset of the open transaction; -1: none is open
 	marker int64 // offset of the last marker; -1: none is known
-	// coordinator is the largest epoch of the coordinators that sent its markers, -1: none is known.
+	// coordinator is the largest epoch of the coordinators that sent its markers, -1: none is
+	// known.
 	coordinator int32
-	// epoch is that of the last marker, or of the batch that began the transaction if that is newer;
-	// -1: none. It fences older batches even if no batch of it is remembered.
+	// epoch is that of the last marker, or of the batch that began the transaction if that is
+	// newer; -1: none. It fences older batches even if no batch of it is remembered.
 	epoch int16
 	kind  record.ControlType // of the last marker; NoControl: none, or a compaction emptied it
 }
@@ -34,11 +35,12 @@ var noTransaction = transaction{first: -1, marker: -1, coordinator: -1, epoch: -
 type transactional struct {
 	now     transaction // at the end of the log
 	span    *span       // of the open transaction; nil: none
-	settled transaction // at the offset of Settle; valid if unsettled
-	// unsettled: the transaction at the offset of MarkDurable is another one than at that of Settle.
+	settled transaction // at the offset of MarkSynced; valid if unsettled
+	// unsettled: the transaction at the offset of MarkDurable is another one than at that of
+	// MarkSynced.
 	unsettled bool
-	// pins counts what needs the producer: its open transaction, its spans, changes and settled. It is
-	// not forgotten meanwhile.
+	// pins counts what needs the producer: its open transaction, its spans, changes and settled. It
+	// is not forgotten meanwhile.
 	pins int
 }
 
@@ -237,8 +239,9 @@ func (s *State) undo(end int64) {
 	}
 }
 
-// keep makes the changes below an offset permanent. The state at the offset of Settle stays known.
-func (s *State) keep(end int64) {
+// makePermanent makes the changes below an offset permanent. The state at the offset of MarkSynced
+// stays known.
+func (s *State) makePermanent(end int64) {
 	n := 0
 	for n < len(s.changes) && s.changes[n].at < end {
 		c := &s.changes[n]
@@ -257,9 +260,9 @@ func (s *State) keep(end int64) {
 	}
 }
 
-// Settle records that the recovery point is at the offset of MarkDurable: the state is never asked
-// for below it again.
-func (s *State) Settle() {
+// MarkSynced records that the recovery point is at the offset of MarkDurable: the state is never
+// asked for below it again.
+func (s *State) MarkSynced() {
 	for _, p := range s.unsettled {
 		p.txn.unsettled, p.txn.settled = false, transaction{}
 		p.pin(-1)

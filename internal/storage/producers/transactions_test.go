@@ -107,15 +107,17 @@ func TestCheckMarker(t *testing.T) {
 		dup   bool
 		err   error
 	}{
-		"for an unknown producer":         {unknown, marker(9, 1, 5, record.Commit, 0), Origin{}, false, nil},
-		"with the next epoch":             {open, marker(9, 1, 6, record.Commit, 0), Origin{Bumps: true}, false, nil},
-		"with the same epoch":             {open, marker(9, 1, 5, record.Commit, 0), Origin{}, false, nil},
-		"with an old epoch":               {open, marker(9, 1, 4, record.Commit, 0), Origin{}, false, ErrInvalidProducerEpoch},
-		"with the same epoch, strict":     {open, marker(9, 1, 5, record.Commit, 0), Origin{Bumps: true}, false, ErrInvalidProducerEpoch},
-		"repeated":                        {ended(record.Commit), marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, true, nil},
-		"repeated, next coordinator":      {ended(record.Commit), marker(9, 1, 6, record.Commit, 4), Origin{Bumps: true}, false, nil},
-		"repeated, other coordinator":     {ended(record.Commit), marker(9, 1, 6, record.Commit, 2), Origin{Bumps: true}, false, ErrCoordinatorFenced},
-		"of the other type":               {ended(record.Abort), marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, false, ErrInvalidProducerEpoch},
+		"for an unknown producer":     {unknown, marker(9, 1, 5, record.Commit, 0), Origin{}, false, nil},
+		"with the next epoch":         {open, marker(9, 1, 6, record.Commit, 0), Origin{Bumps: true}, false, nil},
+		"with the same epoch":         {open, marker(9, 1, 5, record.Commit, 0), Origin{}, false, nil},
+		"with an old epoch":           {open, marker(9, 1, 4, record.Commit, 0), Origin{}, false, ErrInvalidProducerEpoch},
+		"with the same epoch, strict": {open, marker(9, 1, 5, record.Commit, 0), Origin{Bumps: true}, false, ErrInvalidProducerEpoch},
+		"repeated":                    {ended(record.Commit), marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, true, nil},
+		"repeated, next coordinator":  {ended(record.Commit), marker(9, 1, 6, record.Commit, 4), Origin{Bumps: true}, false, nil},
+		"repeated, other coordinator": {ended(record.Commit), marker(9, 1, 6, record.Commit, 2), Origin{Bumps: true}, false,
+			ErrCoordinatorFenced},
+		"of the other type": {ended(record.Abort), marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, false,
+			ErrInvalidProducerEpoch},
 		"late, in the next transaction":   {again, marker(9, 1, 6, record.Commit, 3), Origin{Bumps: true}, false, ErrInvalidProducerEpoch},
 		"of version 1, repeated":          {old, marker(9, 1, 5, record.Commit, 3), Origin{}, false, nil},
 		"of a tool":                       {open, marker(9, 1, 5, record.Abort, 0), Origin{Foreign: true}, false, nil},
@@ -235,7 +237,7 @@ func TestTransactionsAgainstEveryBatch(t *testing.T) {
 				durable = rapid.Int64Range(durable, end()).Draw(t, "to")
 				s.MarkDurable(durable)
 			},
-			"sync": func(*rapid.T) { rp = durable; s.Settle() },
+			"sync": func(*rapid.T) { rp = durable; s.MarkSynced() },
 			"commit": func(t *rapid.T) {
 				high = rapid.Int64Range(high, end()).Draw(t, "to")
 			},
