@@ -192,6 +192,7 @@ func storageRules() map[string]importRule {
 		"internal/storage/producers":  store("internal/record"),
 		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal", "internal/vfs"),
 		"internal/storage/epochs":     store(),
+		"internal/storage/txnindex":   store(),
 		"internal/storage/statefile":  store("internal/vfs"),
 		"internal/storage/cleaner":    store("internal/record"),
 		"internal/storage/diskguard":  store("internal/text"),
