@@ -350,3 +350,103 @@ func TestACompactedLogShowsItsProducers(t *testing.T) {
 		t.Errorf("%d records of transactions are left", records)
 	}
 }
+
+// transactionScript is the work of TestTransactionsAtEveryCall: transactions over several segments, with
+// everything that moves what a start depends on.
+func transactionScript(d *Dir, l *Log) {
+	a := func(b []byte) { transact(l, b) }
+	in := func(id int64, epoch int16, seq int32) record.Batch {
+		w := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: seq}, Transactional: true})
+		w.Append(1, nil, make([]byte, 100), nil)
+		b, _ := w.Build()
+		return b
+	}
+	for epoch := range int16(3) {
+		a(in(1, epoch, 0))
+		a(in(2, 0, int32(epoch)))
+		_ = l.flush()
+		endTxn(l, 1, epoch+1, record.ControlType(epoch%2), producers.Origin{Bumps: true})
+		_ = d.checkpoint(nil)
+		a(in(1, epoch+1, 0))
+		_ = l.roll()
+		endTxn(l, 1, epoch+1, record.Abort, producers.Origin{})
+		if epoch == 1 {
+			endTxn(l, 2, 0, record.Commit, producers.Origin{})
+			_ = l.SetLogStart(2)
+		}
+		_ = d.checkpoint(nil)
+		_ = l.flushAndSync()
+	}
+	_ = l.Truncate(l.Ends().LogEnd - 1)
+	endTxn(l, 2, 0, record.Abort, producers.Origin{})
+}
+
+// Whatever call the power is lost at, a start knows of the transactions what the batches say.
+func TestTransactionsAtEveryCall(t *testing.T) {
+	calls := 0
+	for at := 1; ; at++ {
+		disk := crashfs.New(uint64(at))
+		d, err := openDir(disk, "sync")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := makeLogs(t, d, 1, "sync")[0]
+		l.Observe(alone{l: l})
+		disk.CrashDuring(disk.Ops() + at)
+		transactionScript(d, l)
+		crashed := disk.Crashed()
+		if !crashed {
+			disk.CrashAt(disk.Ops())
+		}
+		_ = d.Close()
+		for _, mode := range crashfs.Modes() {
+			if why := batchesSay(disk.PowerLossImage(mode, uint64(at))); why != "" {
+				t.Fatalf("power lost during call %d, %s: %s", at, mode, why)
+			}
+		}
+		if calls++; !crashed {
+			break
+		}
+	}
+	if calls < 60 {
+		t.Errorf("the script has %d calls only", calls)
+	}
+}
+
+// batchesSay starts a directory and returns what its log knows of transactions and its batches do
+// not say. Batches below the log start may be gone, and with them what they said.
+func batchesSay(image vfs.FS) (why string) {
+	d, err := openDir(image, "sync")
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = d.Close() }()
+	if len(d.Logs()) == 0 {
+		return "the log is gone"
+	}
+	l := d.Logs()[0]
+	var said producers.State
+	segments, err := l.snapshot()
+	if err != nil {
+		return err.Error()
+	}
+	for i, s := range segments {
+		if known, err := l.loadProducers(s); i == 0 && err == nil {
+			said = known
+		}
+		if err := s.Batches(0, func(b record.Batch) error { said.Add(b, l.dir.now()); return nil }); err != nil {
+			return err.Error()
+		}
+	}
+	for _, got := range l.Producers() {
+		want, known := said.Producer(got.ID)
+		if want.Seen, got.Seen = 0, 0; got != want {
+			return fmt.Sprintf("the log knows %+v, its batches say %+v (%v)", got, want, known)
+		}
+	}
+	if said.Advance(math.MaxInt64); len(l.Producers()) != said.Len() || l.FirstUnstable(math.MaxInt64) != said.FirstUnstable() {
+		return fmt.Sprintf("%d producers, unstable from %d; the batches say %d, %d", len(l.Producers()), l.FirstUnstable(math.MaxInt64),
+			said.Len(), said.FirstUnstable())
+	}
+	return ""
+}
