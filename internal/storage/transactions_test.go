@@ -351,8 +351,8 @@ func TestACompactedLogShowsItsProducers(t *testing.T) {
 	}
 }
 
-// transactionScript is the work of TestTransactionsAtEveryCall: transactions over several segments, with
-// everything that moves what a start depends on.
+// transactionScript is the work of TestTransactionsAtEveryCall: transactions over several segments,
+// with everything that moves what a start depends on.
 func transactionScript(d *Dir, l *Log) {
 	a := func(b []byte) { transact(l, b) }
 	in := func(id int64, epoch int16, seq int32) record.Batch {

@@ -93,12 +93,12 @@ type State struct {
 	durableEnd    int64
 	tracksDurable bool // otherwise every batch counts as durable when it is added
 
-	spans     [2]spans
-	decided   []*span // transactions that ended, in the order of their markers, until Advance
-	opened    int     // open transactions
-	changes   []change
-	unsettled []*producer
-	guards    map[int64]*Guard
+	spans    [2]spans
+	decided  []*span // transactions that ended, in the order of their markers, until Advance
+	opened   int     // open transactions
+	changes  []change
+	unsynced []*producer
+	guards   map[int64]*Guard
 }
 
 // DefaultExpiry is Kafka's producer.id.expiration.ms.

@@ -33,13 +33,13 @@ var noTransaction = transaction{first: -1, marker: -1, coordinator: -1, epoch: -
 
 // transactional is the part of a producer that only producers with transactions have.
 type transactional struct {
-	now     transaction // at the end of the log
-	span    *span       // of the open transaction; nil: none
-	settled transaction // at the offset of MarkSynced; valid if unsettled
-	// unsettled: the transaction at the offset of MarkDurable is another one than at that of
+	now    transaction // at the end of the log
+	span   *span       // of the open transaction; nil: none
+	synced transaction // at the offset of MarkSynced; valid if unsynced
+	// unsynced: the transaction at the offset of MarkDurable is another one than at that of
 	// MarkSynced.
-	unsettled bool
-	// pins counts what needs the producer: its open transaction, its spans, changes and settled. It
+	unsynced bool
+	// pins counts what needs the producer: its open transaction, its spans, changes and synced. It
 	// is not forgotten meanwhile.
 	pins int
 }
@@ -247,12 +247,12 @@ func (s *State) makePermanent(end int64) {
 		c := &s.changes[n]
 		n++
 		t := c.p.txn
-		if t.unsettled {
+		if t.unsynced {
 			t.pins--
 			continue
 		}
-		t.unsettled, t.settled = true, c.before // its pin is now that of settled
-		s.unsettled = append(s.unsettled, c.p)
+		t.unsynced, t.synced = true, c.before // its pin is now that of synced
+		s.unsynced = append(s.unsynced, c.p)
 	}
 	clear(s.changes[:n])
 	if s.changes = s.changes[n:]; len(s.changes) == 0 {
@@ -263,17 +263,17 @@ func (s *State) makePermanent(end int64) {
 // MarkSynced records that the recovery point is at the offset of MarkDurable: the state is never
 // asked for below it again.
 func (s *State) MarkSynced() {
-	for _, p := range s.unsettled {
-		p.txn.unsettled, p.txn.settled = false, transaction{}
+	for _, p := range s.unsynced {
+		p.txn.unsynced, p.txn.synced = false, transaction{}
 		p.pin(-1)
 	}
-	s.unsettled = nil
+	s.unsynced = nil
 }
 
 // transactions returns the transactions at an offset of the producers for which they differ from
 // those at the end of the log.
 func (s *State) transactions(end int64) map[*producer]transaction {
-	if len(s.changes) == 0 && len(s.unsettled) == 0 {
+	if len(s.changes) == 0 && len(s.unsynced) == 0 {
 		return nil
 	}
 	at := map[*producer]transaction{}
@@ -281,8 +281,8 @@ func (s *State) transactions(end int64) map[*producer]transaction {
 		at[s.changes[i].p] = s.changes[i].before
 	}
 	if end < s.durableEnd {
-		for _, p := range s.unsettled {
-			at[p] = p.txn.settled
+		for _, p := range s.unsynced {
+			at[p] = p.txn.synced
 		}
 	}
 	return at

@@ -382,7 +382,7 @@ func TestCompleteTransactions(t *testing.T) {
 	whole.MarkDurable(0)
 	whole.Add(in(t, 0, 1, 0, 0), now)                  // open, its records are gone from the log
 	whole.Add(marker(1, 2, 7, record.Commit, 4), now)  // a marker that is gone, too
-	whole.Add(marker(2, 3, 7, record.Commit, 4), now)  // and one of a producer that goes on
+	whole.Add(marker(2, 3, 7, record.Commit, 4), now)  // and one of a producer that continues
 	part.Add(in(t, 3, 3, 7, 0), now)                   //
 	whole.Add(in(t, 3, 3, 7, 0), now)                  //
 	whole.Add(marker(10, 4, 9, record.Commit, 4), now) // beyond the new end

@@ -4,7 +4,7 @@
 //
 // A reader of committed records gets batches that belong to transactions which are over, and with
 // them the list of the aborted ones, whose records it skips. The package encodes, decodes and
-// searches entries; it knows no files. It must be told how many entries a segment has: the format
+// searches entries; it knows no files. The caller knows how many entries a segment has: the format
 // has neither a count nor a checksum, and entries that are missing at the end would show aborted
 // records.
 package txnindex
