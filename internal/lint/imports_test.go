@@ -191,10 +191,11 @@ func storageRules() map[string]importRule {
 			because: "a record is bytes to it: it knows neither metadata nor logs"},
 
 		"internal/storage/journal":    store("internal/vfs", "internal/groupcommit", "pkg/durability"),
-		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/bufpool"),
+		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/bufpool", "internal/storage/statefile"),
 		"internal/storage/producers":  store("internal/record"),
 		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal", "internal/vfs"),
 		"internal/storage/epochs":     store(),
+		"internal/storage/txnindex":   store(),
 		"internal/storage/statefile":  store("internal/vfs"),
 		"internal/storage/cleaner":    store("internal/record"),
 		"internal/storage/diskguard":  store("internal/text"),

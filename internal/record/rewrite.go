@@ -2,46 +2,11 @@ package record
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 )
 
 // NoHorizon makes Rewrite keep the batch's delete horizon, if it has one.
 const NoHorizon int64 = -1
-
-// ControlType is the type of a control record (KIP-98, KIP-631).
-type ControlType int16
-
-// The control records that end a transaction.
-const (
-	Abort  ControlType = 0
-	Commit ControlType = 1
-	// NoControl: the batch holds no control record.
-	NoControl ControlType = -1
-)
-
-// Marker returns the type of the first record of a control batch; NoControl if b is not a control
-// batch or a compaction emptied it. Types other than Abort and Commit are not transaction markers.
-func (b Batch) Marker() (ControlType, error) {
-	if !b.Control() || b.Records() == 0 {
-		return NoControl, nil
-	}
-	kind := NoControl
-	err := b.Each(0, func(r Record) error {
-		if len(r.Key) < 4 {
-			return refuse(InvalidRecord, "a control record's key has %d bytes, it needs 4", len(r.Key))
-		}
-		kind = ControlType(binary.BigEndian.Uint16(r.Key[2:]))
-		return errSeen
-	})
-	if errors.Is(err, errSeen) {
-		err = nil
-	}
-	return kind, err
-}
-
-// errSeen ends a walk that has found its record.
-var errSeen = errors.New("found")
 
 // Empty returns the batch without its records. Offsets, epochs, producer, sequence, largest
 // timestamp and kind stay, so that readers can determine the state of the producer. The horizon is

@@ -174,32 +174,6 @@ func isKind(err error, k Kind) bool {
 	return ok && e.Kind == k
 }
 
-func TestMarker(t *testing.T) {
-	control := func(key []byte) Batch {
-		w := NewBuilder(BatchOptions{Producer: &Producer{ID: 1, Sequence: -1}, Transactional: true, Control: true})
-		w.Append(1, key, []byte{0, 0, 0, 0, 0, 1}, nil)
-		b, err := w.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	for want, key := range map[ControlType][]byte{Abort: {0, 0, 0, 0}, Commit: {0, 0, 0, 1}, 2: {0, 0, 0, 2}} {
-		if got, err := control(key).Marker(); got != want || err != nil {
-			t.Errorf("key %x: %d, %v", key, got, err)
-		}
-	}
-	if _, err := control([]byte{0, 0}).Marker(); !isKind(err, InvalidRecord) {
-		t.Errorf("a short key: %v", err)
-	}
-	if got, err := control([]byte{0, 0, 0, 1}).Empty().Marker(); got != NoControl || err != nil {
-		t.Errorf("an emptied marker: %d, %v", got, err)
-	}
-	if got, err := stored(t, None, sample(), nil).Marker(); got != NoControl || err != nil {
-		t.Errorf("a batch of data: %d, %v", got, err)
-	}
-}
-
 // For any bytes, a rewritten batch can be read and holds the records that were kept.
 func FuzzRewrite(f *testing.F) {
 	for _, codec := range allCodecs {

@@ -85,7 +85,7 @@ func (p *Partition) AppendReplicated(a *Replicated, batch *groupcommit.Batch) {
 		a.Done(a)
 		return
 	}
-	a.inner = storage.Append{Batches: a.Batches, Replicated: true, LeaderEpoch: a.Epoch, PrevEnd: a.PrevEnd, GapEnd: a.GapEnd,
+	a.inner = storage.Append{Kind: storage.Assigned, Batches: a.Batches, LeaderEpoch: a.Epoch, PrevEnd: a.PrevEnd, GapEnd: a.GapEnd,
 		GapEpoch: a.GapEpoch, Sink: a}
 	p.log.Append(&a.inner, batch)
 }

@@ -106,7 +106,7 @@ func (p *Partition) Ends() Ends {
 	high := p.high.Load()
 	e := p.log.Ends()
 	ack := max(p.log.AckEnd(), high)
-	return Ends{LogStart: e.LogStart, LastStable: max(high, e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack,
+	return Ends{LogStart: e.LogStart, LastStable: max(p.stable(high), e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack,
 		LogEnd: max(e.LogEnd, ack)}
 }
 
@@ -211,9 +211,13 @@ func (p *Partition) High() (offset int64, epoch int32) {
 	return offset, p.highEpoch.Load()
 }
 
-// Stable implements storage.Observer. There are no transactions yet, so everything below the high
-// watermark is stable.
-func (p *Partition) Stable() int64 { return p.high.Load() }
+// Stable implements storage.Observer.
+func (p *Partition) Stable() int64 { return p.stable(p.high.Load()) }
+
+// stable returns the last stable offset that belongs to a high watermark: no transaction below it
+// is open, and the markers of all are below the high watermark. It moves only with the high
+// watermark, so readers that wait for the one are woken by the other.
+func (p *Partition) stable(high int64) int64 { return min(high, p.log.FirstUnstable(high)) }
 
 // Appended implements storage.Observer.
 func (p *Partition) Appended(batch *groupcommit.Batch) {

@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -22,6 +23,61 @@ func (c *completions) TryComplete(i int) bool {
 }
 
 func (c *completions) Expire() {}
+
+// A reader of committed records stops at the first open transaction, and its wait ends when the
+// marker is below the high watermark.
+func TestACommittedReadStopsAtAnOpenTransaction(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	lead(p, 0, pair, pair)
+	watch := &completions{}
+	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.env.park.Close()
+	acknowledge(p, 2, 0, 0)
+	must(t, begin(t, p, AcksLeader, 1).wait(t))
+	w := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 7}, Transactional: true})
+	w.Append(1, nil, []byte("v"), nil)
+	data, err := w.Build()
+	must(t, err)
+	sent := make(assigned, 1)
+	for i, a := range []*storage.Append{
+		{Batches: data, Permit: producers.Permit{Guard: p.log.Guard(7)}},
+		{Kind: storage.Marker, Batches: record.EndTxnMarker(7, 1, record.Commit, 0, 1)},
+	} {
+		a.Sink = sent
+		p.log.Append(a, nil)
+		<-sent
+		must(t, a.Err)
+		waitFor(t, "it is acknowledged here", func() bool { return p.log.AckEnd() == int64(i+2) })
+	}
+	for _, c := range []struct{ high, stable int64 }{{1, 1}, {2, 1}, {3, 3}} {
+		before := watch.n
+		acknowledge(p, 2, 0, c.high)
+		if e := p.Ends(); e.HighWatermark != c.high || e.LastStable != c.stable || p.Stable() != c.stable || watch.n == before {
+			t.Errorf("at high watermark %d: %+v, readers were woken %d times", c.high, e, watch.n-before)
+		}
+		res, err := p.Read(ReadRequest{Offset: 0, MaxBytes: 1 << 20, Committed: true, CurrentEpoch: -1, FetchedEpoch: -1})
+		must(t, err)
+		next := int64(0)
+		for _, part := range res.Parts {
+			for len(part) > 0 {
+				b, rest, err := record.Next(part)
+				must(t, err)
+				next, part = b.LastOffset()+1, rest
+			}
+		}
+		res.Release()
+		latest, err := p.ListOffset(Latest, -1, true)
+		must(t, err)
+		if next != c.stable || latest.Offset != c.stable || res.LastStable != c.stable {
+			t.Errorf("at high watermark %d a read ends at %d, the latest offset is %d", c.high, next, latest.Offset)
+		}
+	}
+}
+
+// assigned receives appends that have their offsets.
+type assigned chan *storage.Append
+
+func (s assigned) OffsetsAssigned(a *storage.Append) { s <- a }
 
 func TestNoReadReturnsRecordsAboveTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())

@@ -27,4 +27,8 @@ const (
 	skipHold                             // a leader continues in an epoch whose records it has discarded
 	skipGaps                             // the epoch of a gap is not stored
 	skipLeader                           // a log that follows applies retention itself
+	aheadTransactions                    // a checkpoint stores the transactions at the end of the segments
+	unsyncedSnapshots                    // a roll does not sync the producer snapshot of a log with transactions
+	liveStable                           // a marker counts before it is below the high watermark
+	retainOpen                           // retention removes records of open transactions
 )

@@ -200,6 +200,18 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if knowsGoneProducers(t, broken{rules: forgetProducers}) {
 		t.Error("producers may be forgotten with their records")
 	}
+	if got := stableAfterRestart(t, broken{rules: liveStable}); got == "1 1 true" {
+		t.Error("a marker may count before it is committed")
+	}
+	if openInCheckpoint(t, broken{rules: aheadTransactions}) {
+		t.Error("a checkpoint may count markers above its recovery point")
+	}
+	if truncatedOpen(t, broken{rules: unsyncedSnapshots}) == 0 {
+		t.Error("a producer snapshot need not be synced")
+	}
+	if retainedOpen(t, broken{rules: retainOpen}) == 3 {
+		t.Error("retention may remove open transactions")
+	}
 	for name, wrong := range map[string]string{
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
 		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),

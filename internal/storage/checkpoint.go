@@ -228,7 +228,11 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it
 	}
 	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // later epochs come back with the frames
-	lc.Producers = l.producers.Append(nil, l.rp.Offset)
+	until := l.rp.Offset
+	if l.dir.opt.broken.has(aheadTransactions) {
+		until = l.flushed
+	}
+	lc.Producers = l.producers.Append(nil, until)
 	if quarantine := l.life.quarantine; quarantine != nil {
 		lc.QuarantineFile, lc.LSN = quarantine.name, max(lc.LSN, quarantine.lsn)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -21,25 +22,42 @@ const chunkTarget = 256 << 10
 // joined. A segment can only roll between two chunks.
 const joinMs = 1000
 
-// Append is a request to append the batches of one produce request or of one part of a replication
-// stream.
+// Kind is where an append comes from. It decides what the log checks.
+type Kind uint8
+
+const (
+	// Client is a produce request. The log checks epochs, sequences and transactions.
+	Client Kind = iota
+	// Assigned is a part of the stream of a leader: batches that have offsets and epochs, or a gap.
+	// Offsets that are missing between its batches were removed by a compaction, and stay missing.
+	// Only a log that follows accepts such appends.
+	Assigned
+	// Marker is one control batch that ends a transaction (record.EndTxnMarker). It is accepted
+	// even if the disk has too little space for the records of clients: until it is there, readers
+	// of committed records wait, and no segment above can be removed.
+	Marker
+)
+
+// Append is a request to append the batches of one produce request, of one part of a replication
+// stream, or one transaction marker.
 type Append struct {
+	Kind Kind
 	// Batches are whole, validated batches. The log does not change the bytes and does not need
 	// them after Sink.OffsetsAssigned.
 	Batches []byte
 	// LeaderEpoch is the epoch of the leader that accepted the append. The append is refused with
 	// ErrFencedEpoch unless the log still has this epoch when its offsets are assigned; see
-	// SetLeaderEpoch. It is written into the batches unless Replicated is set.
+	// SetLeaderEpoch. It is written into the batches unless Kind is Assigned.
 	LeaderEpoch int32
-	// Replicated marks an append from the stream of a leader: batches that have offsets and epochs,
-	// or a gap. Offsets that are missing between its batches were removed by a compaction, and stay
-	// missing. Only a log that follows accepts such appends.
-	Replicated bool
-	// PrevEnd is the log end of the leader before the append; only for Replicated. The append is
+	// Permit is what the coordinator said of the transactional batches of a Client.
+	Permit producers.Permit
+	// Origin describes the sender of a Marker.
+	Origin producers.Origin
+	// PrevEnd is the log end of the leader before the append; only for Assigned. The append is
 	// refused with ErrGap unless the log ends there. A lost append is so told from offsets that a
 	// compaction removed.
 	PrevEnd int64
-	// GapEnd is set if Replicated is set and Batches is empty: the leader has no batches in
+	// GapEnd is set if Kind is Assigned and Batches is empty: the leader has no batches in
 	// [PrevEnd, GapEnd), which is not empty, and had GapEpoch there. The log end moves to GapEnd.
 	GapEnd   int64
 	GapEpoch int32
@@ -151,10 +169,12 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		group, size := l.takeLocked()
 		l.queueMu.Unlock()
 
-		if err := l.Refusal(); err != nil {
-			l.refuse(group, err)
-		} else {
-			l.commitGroup(group, size, batch)
+		take, err := group, l.Refusal()
+		if err != nil {
+			take = l.refuse(group, err)
+		}
+		if len(take) > 0 {
+			l.commitGroup(take, size, batch)
 		}
 
 		clear(group)
@@ -185,15 +205,22 @@ func (l *Log) takeLocked() (group []*Append, size int) {
 	return group, size
 }
 
-// refuse ends appends with an error. None of their offsets was assigned.
-func (l *Log) refuse(group []*Append, err error) {
-	if errors.Is(err, ErrLowSpace) {
-		l.dir.stats.refused.Add(float64(len(group)))
-	}
+// refuse ends appends with an error. None of their offsets was assigned. It returns those that are
+// accepted nevertheless: markers, if only space is low.
+func (l *Log) refuse(group []*Append, err error) (rest []*Append) {
+	low := errors.Is(err, ErrLowSpace)
 	for _, a := range group {
+		if low && a.Kind == Marker {
+			rest = append(rest, a)
+			continue
+		}
 		a.Err = err
 		a.Sink.OffsetsAssigned(a)
 	}
+	if low {
+		l.dir.stats.refused.Add(float64(len(group) - len(rest)))
+	}
+	return rest
 }
 
 // commitGroup assigns offsets to a group of appends in order, copies the accepted ones into one
@@ -205,6 +232,7 @@ func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	for _, a := range group {
 		a.Err = l.assignOffsets(c, a, now)
 	}
+	l.noteUnstableLocked()
 	l.producersMu.Unlock()
 	accepted := c.next > c.base
 	if accepted {
@@ -236,18 +264,24 @@ func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 		return err
 	}
 	a.Duplicate, a.Time = false, -1
-	if a.Replicated {
+	if a.Kind == Assigned {
 		if err := l.continues(c.next, a); err != nil {
 			return err
 		}
 	}
-	for p := a.Batches; len(p) > 0 && !a.Replicated; {
+	for p := a.Batches; len(p) > 0 && a.Kind != Assigned; {
 		b, rest, err := record.Next(p)
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", l, err)
 		}
 		p = rest
-		d, dup, err := l.producers.Check(b)
+		var d producers.Duplicate
+		var dup bool
+		if a.Kind == Marker {
+			d, dup, err = l.producers.CheckMarker(b, a.Origin)
+		} else {
+			d, dup, err = l.producers.Check(b, a.Permit)
+		}
 		if err != nil {
 			return fmt.Errorf("append to %s: %w", l, err)
 		}
@@ -277,7 +311,7 @@ func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	return nil
 }
 
-func (a *Append) isGap() bool { return a.Replicated && len(a.Batches) == 0 }
+func (a *Append) isGap() bool { return a.Kind == Assigned && len(a.Batches) == 0 }
 
 // assignGap moves the log end over a gap. The caller holds producersMu.
 func (l *Log) assignGap(c *chunk, a *Append) {
@@ -291,7 +325,7 @@ func (l *Log) assignGap(c *chunk, a *Append) {
 // assignBatch assigns offsets to a batch in the chunk.
 func (l *Log) assignBatch(c *chunk, a *Append, b record.Batch, now time.Time) {
 	n := int64(b.LastOffsetDelta()) + 1
-	if a.Replicated {
+	if a.Kind == Assigned {
 		l.logEnd.Store(b.BaseOffset() + n)
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 	} else {

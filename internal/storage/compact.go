@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -238,7 +239,10 @@ func (p *pass) fill() error {
 	last := p.l.lastOffsets()
 	p.filter = cleaner.Filter{
 		Keys: keys, End: m.End, Last: m.Last, Now: p.now.UnixMilli(), Tombstones: p.l.cfg.Load().Cleanup.Tombstones.Milliseconds(),
-		LastOf:      func(id int64) (int64, bool) { at, ok := last[id]; return at, ok },
+		IsLast: func(id, offset int64) bool {
+			at, known := last[id]
+			return known && (at.Batch == offset || at.Marker == offset)
+		},
 		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted),
 	}
 	return nil
@@ -336,8 +340,8 @@ func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 	return groups
 }
 
-// lastOffsets returns the last offset of each known producer.
-func (l *Log) lastOffsets() map[int64]int64 {
+// lastOffsets returns the last offsets of each known producer.
+func (l *Log) lastOffsets() map[int64]producers.Last {
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
 	return l.producers.LastOffsets()

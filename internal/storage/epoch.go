@@ -20,7 +20,7 @@ type fence struct {
 
 // SetLeaderEpoch sets the leader epoch and the role of the log: it leads, or follows another
 // broker. The caller must call it for every change of a partition's leader. From then on the log
-// accepts only appends of this epoch, without Replicated if it leads, with Replicated otherwise.
+// accepts only appends of this epoch, of kind Assigned if it follows, of the others if it leads.
 // Every other append is refused with ErrFencedEpoch, including those that are queued. A log that
 // was opened or created accepts no appends before the first call.
 //
@@ -41,6 +41,7 @@ func (l *Log) SetLeaderEpoch(epoch int32, leads bool) {
 	if !leads {
 		l.epochs.CutEnd(end)
 	}
+	l.producers.DropGuards()
 	l.fence = fence{epoch: epoch, leads: leads, held: leads && epoch < l.epochs.Latest()}
 	if leads {
 		l.epochs.Assign(epoch, end)
@@ -79,7 +80,7 @@ func (l *Log) holdLocked() {
 // producersMu.
 func (l *Log) fenced(a *Append) error {
 	f := l.fence
-	if a.LeaderEpoch == f.epoch && a.Replicated != f.leads && !f.held || l.dir.opt.broken.has(skipFence) {
+	if a.LeaderEpoch == f.epoch && (a.Kind == Assigned) != f.leads && !f.held || l.dir.opt.broken.has(skipFence) {
 		return nil
 	}
 	why := "the log follows a leader"

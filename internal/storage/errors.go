@@ -28,6 +28,14 @@ var (
 	// follow the producer's last batch in the log.
 	ErrOutOfOrderSequence   = producers.ErrOutOfOrderSequence
 	ErrInvalidProducerEpoch = producers.ErrInvalidProducerEpoch
+	// ErrTransactionOpen, ErrUnverified and ErrTooManyTransactions: a batch does not fit the
+	// transactions of its producer. ErrCoordinatorFenced and ErrCoordinatorEpoch: a marker does not
+	// come from the transaction's coordinator.
+	ErrTransactionOpen     = producers.ErrTransactionOpen
+	ErrUnverified          = producers.ErrUnverified
+	ErrTooManyTransactions = producers.ErrTooManyTransactions
+	ErrCoordinatorFenced   = producers.ErrCoordinatorFenced
+	ErrCoordinatorEpoch    = producers.ErrCoordinatorEpoch
 	// ErrFencedEpoch: the append was accepted under a leader epoch or a role that the log does not
 	// have, or not any longer. No offset was assigned. See Log.SetLeaderEpoch.
 	ErrFencedEpoch = errors.New("leader epoch is fenced")

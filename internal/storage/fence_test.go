@@ -59,6 +59,9 @@ func TestAQueuedAppendOfAnEarlierRoleIsRefused(t *testing.T) {
 	}
 }
 
+// follows is the kind of append that a log in a role accepts: one that follows, or that leads.
+var follows = map[bool]Kind{true: Assigned, false: Client}
+
 // outlivesRole queues appends of epoch 5, and makes the log lead, or follow, in epoch 6 before they
 // are committed.
 func outlivesRole(t *testing.T, leads bool, b broken) (wrong string) {
@@ -66,7 +69,7 @@ func outlivesRole(t *testing.T, leads bool, b broken) (wrong string) {
 	l.SetLeaderEpoch(5, !leads)
 	old := &Append{LeaderEpoch: 5, Batches: testBatch(t, 10, nil), Sink: make(sink, 1)}
 	if leads {
-		old.Replicated, old.Batches = true, at(t, 0, 5, 1)
+		old.Kind, old.Batches = Assigned, at(t, 0, 5, 1)
 	}
 	l.acquireCommit()
 	l.Append(old, nil)
@@ -76,10 +79,10 @@ func outlivesRole(t *testing.T, leads bool, b broken) (wrong string) {
 		return fmt.Sprintf("an append of epoch 5 in epoch 6: %v", old.Err)
 	}
 	for name, a := range map[string]*Append{
-		"of a later epoch":  {LeaderEpoch: 7, Replicated: !leads},
-		"of the other role": {LeaderEpoch: 6, Replicated: leads},
+		"of a later epoch":  {LeaderEpoch: 7, Kind: follows[!leads]},
+		"of the other role": {LeaderEpoch: 6, Kind: follows[leads]},
 	} {
-		if a.Batches = testBatch(t, 10, nil); a.Replicated {
+		if a.Batches = testBatch(t, 10, nil); a.Kind == Assigned {
 			a.Batches = at(t, 0, 6, 1)
 		}
 		a.Sink = make(sink, 1)
@@ -96,7 +99,7 @@ func TestEpochsOfReplicatedRecordsAreInOrder(t *testing.T) {
 	l := withRules(t, broken{})
 	l.SetLeaderEpoch(7, false)
 	next := func(batches ...record.Batch) error {
-		a := &Append{Replicated: true, LeaderEpoch: 7, PrevEnd: l.Ends().LogEnd, Sink: make(sink, 1)}
+		a := &Append{Kind: Assigned, LeaderEpoch: 7, PrevEnd: l.Ends().LogEnd, Sink: make(sink, 1)}
 		for _, b := range batches {
 			a.Batches = append(a.Batches, b...)
 		}
@@ -140,7 +143,7 @@ func TestAFollowerForgetsAnEpochWithoutRecords(t *testing.T) {
 		t.Errorf("a follower's last epoch is %d, its end %d", epoch, end)
 	}
 	l.SetLeaderEpoch(6, true) // no epoch has two leaders
-	a := &Append{Replicated: true, LeaderEpoch: 6, PrevEnd: 3, Batches: at(t, 3, 4, 1), Sink: make(sink, 1)}
+	a := &Append{Kind: Assigned, LeaderEpoch: 6, PrevEnd: 3, Batches: at(t, 3, 4, 1), Sink: make(sink, 1)}
 	l.Append(a, nil)
 	if <-a.Sink.(sink); a.Err != nil || l.EpochAt(3) != 4 {
 		t.Errorf("a record of epoch 4 from the leader of 6: %v, it counts as of epoch %d", a.Err, l.EpochAt(3))
@@ -208,7 +211,7 @@ func (x *taker) Push() {
 		return
 	}
 	defer s.Release()
-	a := &Append{Replicated: true, LeaderEpoch: epochOf(x.to), PrevEnd: s.Start, Batches: slices.Concat(s.Parts...), Sink: make(sink, 1)}
+	a := &Append{Kind: Assigned, LeaderEpoch: epochOf(x.to), PrevEnd: s.Start, Batches: slices.Concat(s.Parts...), Sink: make(sink, 1)}
 	x.to.Append(a, nil)
 	x.err = (<-a.Sink.(sink)).Err
 }

@@ -178,7 +178,9 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.saveProducers(s)
+	if err := l.saveProducers(s); err != nil {
+		return nil, err
+	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
@@ -194,8 +196,11 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	for _, c := range run {
 		bytes += c.cap
 	}
+	high := l.high()
 	l.producersMu.Lock()
+	l.producers.Advance(high)
 	l.markProducersDurable(last.next)
+	l.noteUnstableLocked()
 	l.producersMu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
@@ -252,18 +257,22 @@ func (l *Log) syncBy(sync func(*segment.Segment) error) error {
 // caller holds flushMu.
 //
 // The recovery point stays where it is while only a part of a carried frame is in segments: replay
-// can only continue between frames.
+// can only continue between frames. It also stays while quarantined frames are being replayed: the
+// state of the producers is known at the recovery point and at the end of the replay, and not in
+// between.
 func (l *Log) synced() {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
 	l.mu.Lock()
-	if c := l.tail.firstUnflushed(); c != nil && c.first != 0 && c.first == l.flushedLSN {
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	if c := l.tail.firstUnflushed(); c != nil && c.first != 0 && c.first == l.flushedLSN || l.life.replaying {
 		return
 	}
 	l.rp.Offset = l.flushed
 	l.rp.LSN = max(l.rp.LSN, l.flushedLSN)
 	l.rp.Segments = l.extents()
 	l.lowestUnsynced = 0
-	l.mu.Unlock()
+	l.producers.MarkSynced()
 }
 
 // segmentFailed records a failed write or sync of a segment. The journal still has the unsynced

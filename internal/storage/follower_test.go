@@ -37,7 +37,7 @@ const followEpoch = 100
 // followFrom is follow for a leader whose log ended at prev.
 func followFrom(l *Log, prev int64, batches ...record.Batch) *Append {
 	l.SetLeaderEpoch(followEpoch, false)
-	a := &Append{Replicated: true, LeaderEpoch: followEpoch, PrevEnd: prev, Sink: make(sink, 1)}
+	a := &Append{Kind: Assigned, LeaderEpoch: followEpoch, PrevEnd: prev, Sink: make(sink, 1)}
 	for _, b := range batches {
 		a.Batches = append(a.Batches, b...)
 	}

@@ -21,6 +21,7 @@ type life struct {
 	cut        *cutting          // Cutting, CutStuck: the truncation
 	swap       *swap             // Swapping, SwapStuck, QuarantinedStuck: the swap
 	quarantine *quarantineFrames // Quarantined, QuarantinedStuck: the quarantine file
+	replaying  bool              // Quarantined: the frames of that file are being written to segments
 	spent      []string          // replayed quarantine files, which the next commit of the log does not name
 	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }

@@ -106,6 +106,7 @@ type Log struct {
 	producers   producers.State
 	epochs      epochs.Cache
 	fence       fence
+	unstable    unstable
 
 	mu       sync.RWMutex
 	life     life // changed with flushMu held, too; see applyEventLocked
@@ -136,6 +137,7 @@ func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
 	l.queueState.init()
 	l.fence.epoch = noEpoch
 	l.producers = l.noProducers()
+	l.noteUnstableLocked()
 	l.storedHigh = recoveredHigh{-1, -1}
 	return l
 }

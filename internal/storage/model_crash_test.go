@@ -184,6 +184,7 @@ func (w *world) start(image *crashfs.FS) {
 		m.l = l
 		l.Observe(m)
 		w.check(m)
+		w.sameTransactions(m)
 		l.SetLeaderEpoch(w.epoch, true)
 	}
 	w.loss.evicted.Store(false)

@@ -22,6 +22,8 @@ func (w *world) step() {
 		w.rollUp(m)
 	case n < 4:
 		w.compact(m)
+	case n < 12 && !m.mayCompact():
+		w.transact(m)
 	case n < 55:
 		w.append(m, 1+w.rng.IntN(5))
 		w.say("append to %s, %s", m.topic, w.describe(m))
@@ -191,11 +193,18 @@ func (s *modelSink) OffsetsAssigned(a *Append) {
 }
 
 func (w *world) send(m *mlog, data []byte, pid int64) *Append {
+	return w.sendFor(m, &Append{Batches: data}, pid)
+}
+
+// sendAppend sends an append whose batches the model does not send again.
+func (w *world) sendAppend(m *mlog, a *Append) { w.sendFor(m, a, -1) }
+
+func (w *world) sendFor(m *mlog, a *Append, pid int64) *Append {
 	m.mu.Lock()
 	pids := m.pids
 	m.mu.Unlock()
-	a := &Append{Batches: data, LeaderEpoch: w.epoch, Sink: &modelSink{m: m, pid: pid, done: make(chan struct{})}}
-	if len(data)%2 == 0 {
+	a.LeaderEpoch, a.Sink = w.epoch, &modelSink{m: m, pid: pid, done: make(chan struct{})}
+	if len(a.Batches)%2 == 0 {
 		m.l.Append(a, nil)
 	} else {
 		appendInBatch(m.l, a)
@@ -289,6 +298,9 @@ func (w *world) truncate(m *mlog) {
 	m.mu.Unlock()
 	w.say("truncate %s to %d", m.topic, end)
 	w.replace(m, func() error { return m.l.Truncate(end) })
+	if m.l.Err() == nil {
+		w.sameTransactions(m)
+	}
 }
 
 // replace moves the log's end or start. A disk error from before calm may show only now, as that of

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -77,11 +78,14 @@ func (w *world) retained(m *mlog, was history, bytes int64, old time.Duration) {
 	start := m.l.logStart.Load()
 	if start == was.start {
 		// If compaction left no record in a segment, only the file shows its age.
-		if old > 0 && was.start < was.end() && !w.disk.Crashed() && m.l.Err() == nil && !m.compacted {
+		if old > 0 && was.start < was.end() && !w.disk.Crashed() && m.l.Err() == nil && !m.compacted && w.allStable(m) {
 			failf("%s: retention left [%d, %d), which is of 1970", m.topic, was.start, was.end())
 		}
 		m.replacing = false
 		return
+	}
+	if first := m.l.FirstUnstable(math.MaxInt64); start > max(was.start, first) {
+		failf("%s: retention moved the start to %d, but a transaction is open since %d", m.topic, start, first)
 	}
 	w.say("retention of %d bytes and %v: start of %s from %d to %d", bytes, old, m.topic, was.start, start)
 	var left int64
@@ -91,7 +95,8 @@ func (w *world) retained(m *mlog, was history, bytes int64, old time.Duration) {
 		}
 	}
 	whole := start == was.end() || slices.ContainsFunc(m.cur.bs, func(b mbatch) bool { return b.base == start })
-	if start < was.start || !whole || old < 0 && left < bytes || old > 0 && start != was.end() && !w.disk.Crashed() && !m.compacted {
+	all := old > 0 && !w.disk.Crashed() && !m.compacted && w.allStable(m)
+	if start < was.start || !whole || old < 0 && left < bytes || all && start != was.end() {
 		failf("%s: retention of %d bytes and %v moved the start from %d to %d of %d, %d bytes are left", m.topic, bytes, old,
 			was.start, start, was.end(), left)
 	}

@@ -318,6 +318,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	if _, err := l.producers.Decode(lc.Producers); err != nil {
 		f.err = fmt.Errorf("producer state in the checkpoint: %w", err)
 	}
+	l.noteUnstableLocked()
 	if lc.Offline != "" {
 		f.err = errors.New(lc.Offline)
 	}

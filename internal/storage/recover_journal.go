@@ -126,6 +126,8 @@ func (l *Log) replay(f *journal.Frame) error {
 		l.producers.Add(b, l.dir.now())
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 	})
+	l.producers.Advance(l.storedHigh.offset)
+	l.noteUnstableLocked()
 	if f.Type == journal.Gap {
 		l.epochs.Assign(f.Epoch, f.PrevEnd)
 	}

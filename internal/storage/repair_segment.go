@@ -163,7 +163,10 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	old = append(old, s)
 	l.dir.memory.drop(l.continueIn(old, quarantined != nil))
 	if quarantined != nil {
-		if err := l.replayQuarantine(quarantined.name, at); err != nil {
+		l.setReplaying(true)
+		err := l.replayQuarantine(quarantined.name, at)
+		l.setReplaying(false)
+		if err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // a retry would find the same
 				entry, _ := l.checkpointed()
 				l.giveUp(&entry, err)
@@ -200,9 +203,15 @@ func (l *Log) continueIn(segments []*segment.Segment, quarantined bool) (gone []
 	return l.tail.cutEnd(-1)
 }
 
+func (l *Log) setReplaying(on bool) {
+	l.mu.Lock()
+	l.life.replaying = on
+	l.mu.Unlock()
+}
+
 // replayQuarantine writes the quarantined records beyond at to segments by way of memory, as a
-// start does. An earlier attempt that sealed a segment and then failed may have reached at. The
-// log's ends and its producer state stay unchanged. It needs flushMu.
+// start does. The recovery point, the log's ends and its producer state stay unchanged; after an
+// error the next attempt begins again. It needs flushMu.
 func (l *Log) replayQuarantine(name string, at int64) error {
 	f := found{l: l, Follower: Follower{end: at}}
 	if err := f.readQuarantine(name, func(fr *journal.Frame) error {

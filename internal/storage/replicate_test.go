@@ -14,7 +14,7 @@ import (
 // appendFrame appends what a leader sends. It makes the log follow.
 func appendFrame(l *Log, a Append) *Append {
 	l.SetLeaderEpoch(followEpoch, false)
-	a.Replicated, a.Sink = true, make(sink, 1)
+	a.Kind, a.Sink = Assigned, make(sink, 1)
 	if a.LeaderEpoch == 0 {
 		a.LeaderEpoch = followEpoch
 	}

@@ -75,6 +75,9 @@ func (c *Cleanup) policy() cleaner.Policy {
 // clock that is ahead on one broker must not delete what the other replicas keep.
 func (l *Log) judge(now time.Time, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
 	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
+	if b.Stable = l.FirstUnstable(b.High); l.dir.opt.broken.has(retainOpen) {
+		b.Stable = b.High
+	}
 	if parts == nil || !l.leads() && !l.dir.opt.broken.has(skipLeader) {
 		return v, b.Start
 	}
@@ -189,4 +192,7 @@ func (l *Log) high() int64 {
 }
 
 // stable returns the offset at and above which compaction removes nothing.
-func (l *Log) stable() int64 { return min(l.observer().Stable(), l.high()) }
+func (l *Log) stable() int64 {
+	high := l.high()
+	return min(l.observer().Stable(), high, l.FirstUnstable(high))
+}

@@ -145,6 +145,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk) {
 		l.producers.Cut(l.flushed)
 	}
 	l.markProducersDurable(end)
+	l.producers.MarkSynced()
 	gone = l.tail.cutEnd(-1)
 	l.empty(end, lsn)
 	return gone

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -147,22 +148,27 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	if n > 0 {
 		c.size = c.keep[n-1].Size()
 	}
-	now := l.dir.now()
+	now, high := l.dir.now(), l.high()
 	// Batches may have old timestamps although their producers are active, which Complete restores.
 	c.producers.Expiry = math.MaxInt64
 	for ; from < n; from++ {
 		pos := int64(0)
+		var fault error
 		err := c.keep[from].Headers(0, func(b record.Batch) bool {
 			if b.LastOffset() >= end {
 				c.size, c.end = pos, min(end, b.BaseOffset())
 				return false
 			}
+			if b, fault = withRecords(c.keep[from], b); fault != nil {
+				return false
+			}
 			c.producers.Add(b, seenAt(b, now))
+			c.producers.Advance(min(high, end))
 			size, _ := record.PeekSize(b) // Headers has validated it
 			pos += int64(size)
 			return true
 		})
-		if err != nil {
+		if err := cmp.Or(err, fault); err != nil {
 			return nil, err
 		}
 	}
@@ -210,6 +216,7 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	}
 	l.producers = c.producers
 	l.markProducersDurable(c.end)
+	l.noteUnstableLocked()
 	l.mu.Unlock()
 	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)

@@ -15,14 +15,16 @@ import (
 // the headers of one segment and not of the whole log. The file is a state file of kind
 // "producers": base offset i64, little endian, then the state as producers.State.Append encodes it.
 //
-// The file is a cache. It is not synced, and its checksum is compared when it is read. If it is
-// missing or damaged, the file of an older segment and the headers from there on give the same
-// state. It never holds the state of a different history, in which other batches had these offsets:
-// creating a segment removes existing files under its names and writes the file before the
-// directory is synced, and the segment is used only after that sync. A crash may leave an older
-// file that was removed, or a file that was not written completely. Either it belongs to a segment
-// that no checkpoint lists, and the start removes or creates segment and file again; or the sync
-// covered it, and a read finds nothing, or a part of the new content.
+// The file is a cache, and its checksum is compared when it is read. If it is missing or damaged,
+// the file of an older segment and the headers from there on give the same state. For transactions
+// that is not enough: the first records of an open one may have been deleted. So the file is synced
+// before the segment is used if the state has transactions. It never holds the state of a different
+// history, in which other batches had these offsets: creating a segment removes existing files
+// under its names and writes the file before the directory is synced, and the segment is used only
+// after that sync. A crash may leave an older file that was removed, or a file that was not written
+// completely. Either it belongs to a segment that no checkpoint lists, and the start removes or
+// creates segment and file again; or the sync covered it, and a read finds nothing, or a part of
+// the new content.
 const (
 	producersKind    = "producers"
 	producersVersion = 1
@@ -34,20 +36,27 @@ func (l *Log) noProducers() producers.State {
 }
 
 // saveProducers writes the producer state next to a new segment. The first segment of a log without
-// producers needs none. An error only makes the next truncation slower. It needs flushMu.
-func (l *Log) saveProducers(s *segment.Segment) {
+// producers needs none, and those that a replay of quarantined frames creates have none, because
+// the state is known only for the end of the log. An error matters only if the state has
+// transactions; otherwise it makes the next truncation slower. It needs flushMu.
+func (l *Log) saveProducers(s *segment.Segment) error {
 	l.mu.RLock()
-	first := len(l.segments) == 0
+	first, replaying := len(l.segments) == 0, l.life.replaying
 	l.mu.RUnlock()
 	l.producersMu.Lock()
-	if first && !l.producers.Knows(s.Base()) {
+	if replaying || first && !l.producers.Knows(s.Base()) {
 		l.producersMu.Unlock()
-		return
+		return nil
 	}
 	b := binary.LittleEndian.AppendUint64(nil, uint64(s.Base()))
 	b = l.producers.Append(b, s.Base())
+	transactions := l.producers.Transactional()
 	l.producersMu.Unlock()
+	if transactions && !l.dir.opt.broken.has(unsyncedSnapshots) {
+		return statefile.Write(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
+	}
 	_ = statefile.WriteCache(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
+	return nil
 }
 
 // loadProducers reads the state that saveProducers wrote for a segment.
@@ -74,6 +83,15 @@ func (l *Log) recall(segments []*segment.Segment) (producers.State, int) {
 		}
 	}
 	return l.noProducers(), 0
+}
+
+// withRecords returns a batch of a segment as producers.State needs it: a marker with its record,
+// of other batches the header.
+func withRecords(s *segment.Segment, header record.Batch) (record.Batch, error) {
+	if !header.Control() || header.Records() == 0 {
+		return header, nil
+	}
+	return s.Read(header.BaseOffset(), header.LastOffset()+1, 1, true)
 }
 
 // seenAt returns when the producer of a batch that was read from a segment was last seen: the

@@ -142,7 +142,7 @@ func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 	if err := l.Truncate(4); err != nil {
 		t.Fatal(err)
 	}
-	if m := l.lastOffsets(); len(m) != 2 || m[0] != 0 || m[1] != 1 {
+	if m := l.lastOffsets(); len(m) != 2 || m[0].Batch != 0 || m[1].Batch != 1 {
 		t.Errorf("the last offsets of producers are %v", m)
 	}
 }
@@ -234,7 +234,7 @@ func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 		t.Fatalf("%d segments became %d", len(old), n)
 	}
 	for _, s := range l.segments[1:] {
-		if known, err := l.loadProducers(s); err != nil || known.LastOffsets()[9] != s.Base()-1 {
+		if known, err := l.loadProducers(s); err != nil || known.LastOffsets()[9].Batch != s.Base()-1 {
 			t.Errorf("segment %d: %v, %v", s.Base(), known.LastOffsets(), err)
 		}
 	}

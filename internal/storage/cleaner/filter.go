@@ -17,9 +17,10 @@ type Filter struct {
 	// Now is the time of the pass. Tombstones is how long a tombstone stays after the first pass
 	// that found it to be the last record of its key (delete.retention.ms). Both in milliseconds.
 	Now, Tombstones int64
-	// LastOf returns the last offset that a producer wrote, false if it is unknown. The batch that
-	// ends there is kept, without records if necessary.
-	LastOf func(producer int64) (int64, bool)
+	// IsLast reports whether the last batch or the last marker of a producer ends at an offset. The
+	// marker is kept as it is, the batch without records if necessary: a replica that has nothing
+	// but the log learns from them the producer's sequence, its epoch and its coordinator's.
+	IsLast func(producer, offset int64) bool
 	// MaxInflated bounds the decompressed size of a batch, in bytes.
 	MaxInflated int64
 	// Transactions knows the outcomes of the log's transactions.
@@ -45,7 +46,7 @@ func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err erro
 	gone := free
 	if b.Control() {
 		at, set := b.DeleteHorizon()
-		gone = free && set && f.Now >= at
+		gone = free && set && f.Now >= at && !f.IsLast(b.ProducerID(), b.LastOffset())
 	}
 	kept, tombstones := int32(0), false
 	if !gone {
@@ -85,17 +86,13 @@ func (f *Filter) free(b record.Batch) (bool, error) {
 	return f.Transactions.Data(b), nil
 }
 
-// needed reports whether a batch is kept even without records. The last batch of a producer has its
-// sequence number, and the log continues behind the last batch of the pass.
+// needed reports whether a batch is kept even without records: it is the last one of its producer,
+// or of the pass, behind which the log continues.
 func (f *Filter) needed(b record.Batch) bool {
 	if b.LastOffset() >= f.Last {
 		return true
 	}
-	if b.ProducerID() < 0 {
-		return false
-	}
-	last, ok := f.LastOf(b.ProducerID())
-	return ok && last == b.LastOffset()
+	return b.ProducerID() >= 0 && f.IsLast(b.ProducerID(), b.LastOffset())
 }
 
 // records finds out which records of a batch are kept. It returns their number, and reports whether

@@ -54,7 +54,7 @@ func FuzzPass(f *testing.F) {
 		}
 		x := Filter{
 			Keys: m.Keys, End: min(m.End, end), Last: m.Last, Now: now, Transactions: NewTransactions(o.Aborted()), MaxInflated: 1 << 20,
-			LastOf: func(int64) (int64, bool) { return 0, false },
+			IsLast: func(int64, int64) bool { return false },
 		}
 		for _, b := range list {
 			out, changed, err := x.Batch(b)

@@ -21,13 +21,15 @@ type history struct {
 	open       map[int64]bool  // producers with a transaction
 	seqs       map[int64]int32 // by producer
 	last       map[int64]int64 // last offset of each producer
+	ended      map[int64]int64 // its last marker
 	since      map[int64]int64 // tombstones by offset: when a pass first had it as the last of its key
 }
 
 func newHistory(t *rapid.T) *history {
 	return &history{
 		t: t, now: 1000, keep: rapid.Int64Range(0, 50).Draw(t, "delete.retention.ms"),
-		open: map[int64]bool{}, seqs: map[int64]int32{}, last: map[int64]int64{}, since: map[int64]int64{},
+		open: map[int64]bool{}, seqs: map[int64]int32{}, last: map[int64]int64{}, ended: map[int64]int64{},
+		since: map[int64]int64{},
 	}
 }
 
@@ -74,6 +76,7 @@ func (h *history) finish() {
 		w := record.NewBuilder(record.BatchOptions{BaseOffset: h.end, Producer: &record.Producer{ID: id, Sequence: -1},
 			Transactional: true, Control: true})
 		w.Append(h.now, []byte{0, 0, 0, byte(rapid.IntRange(0, 1).Draw(h.t, "commits"))}, make([]byte, 6), nil)
+		h.ended[id] = h.end
 		h.add(w)
 		delete(h.open, id)
 		return
@@ -108,7 +111,11 @@ func (h *history) pass(whole bool) {
 	}
 	f := Filter{
 		Keys: m.Keys, End: m.End, Last: m.Last, Now: h.now, Tombstones: h.keep, Transactions: NewTransactions(o.Aborted()),
-		LastOf: func(id int64) (int64, bool) { at, ok := h.last[id]; return at, ok },
+		IsLast: func(id, offset int64) bool {
+			at, ok := h.last[id]
+			end, ends := h.ended[id]
+			return ok && at == offset || ends && end == offset
+		},
 	}
 	until := len(h.log)
 	if !whole {
@@ -131,6 +138,11 @@ func (h *history) pass(whole bool) {
 		}
 		if same := out != nil && &out[0] == &b[0]; same == changed {
 			h.t.Fatalf("the batch at %d: changed is %v", b.BaseOffset(), changed)
+		}
+	}
+	for id, at := range h.ended {
+		if !slices.ContainsFunc(left, func(b record.Batch) bool { return b.Control() && b.BaseOffset() == at && b.Records() == 1 }) {
+			h.t.Fatalf("the last marker of producer %d, at %d, is gone", id, at)
 		}
 	}
 	h.tombstones(f.End, left)
@@ -308,7 +320,7 @@ func (h *history) finishAll() {
 		case !b.Control():
 			holders[b.ProducerID()] = b.Transactional()
 		case b.LastOffset() < h.end-1:
-			if markers++; !holders[b.ProducerID()] {
+			if markers++; !holders[b.ProducerID()] && h.ended[b.ProducerID()] != b.BaseOffset() {
 				h.t.Fatalf("the marker at %d ends nothing", b.BaseOffset())
 			}
 			holders[b.ProducerID()] = false

@@ -36,6 +36,9 @@ type Part struct {
 type Bounds struct {
 	Start int64 // the log start: parts entirely below it are removed under any policy
 	High  int64 // the high watermark: a part that ends above it stays
+	// Stable is the last stable offset: a part that ends above it stays, because an open
+	// transaction may have records in it. At least High if no transaction is open.
+	Stable int64
 }
 
 // Reason is the reason for a removal, as a metric label.
@@ -115,6 +118,8 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, 
 		return ByStart, onDemand("it ends at %d, the log starts at %d", part.End, b.Start)
 	case part.End > b.High:
 		return "", onDemand("its end %d is above the high watermark %d", part.End, b.High)
+	case part.End > b.Stable:
+		return "", onDemand("its end %d is above the last stable offset %d: a transaction is open", part.End, b.Stable)
 	case !p.Delete:
 		return "", onDemand("cleanup.policy does not contain delete")
 	case p.Time < 0 && p.Bytes < 0:

@@ -70,6 +70,10 @@ func TestRetain(t *testing.T) {
 		{"exactly as old as allowed", week, Bounds{High: all}, []spec{{bytes: 1, age: 7 * day}}, "", "younger"},
 		{"above the high watermark", week, Bounds{High: 19}, []spec{old, old, young}, "time", "its end 20 is above the high watermark 19"},
 		{"the last part reaches above it", week, Bounds{High: 15}, []spec{old, old}, "time", "above the high watermark 15"},
+		{"above the last stable offset", both, Bounds{High: all, Stable: 19}, []spec{old, old, young}, "time",
+			"its end 20 is above the last stable offset 19"},
+		{"below the start and above the last stable offset", both, Bounds{Start: 20, High: all, Stable: 5}, []spec{old, old, old},
+			"start start", "its end 30 is above the last stable offset 5"},
 		{"size", kilo, Bounds{High: all}, []spec{young, young, young}, "size",
 			"600 bytes would remain without it, less than retention.bytes 1000"},
 		{"no size at all", zero, Bounds{High: all}, []spec{young, young}, "size size", ""},
@@ -104,6 +108,9 @@ func TestRetain(t *testing.T) {
 			"size", "less than retention.bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.bounds.Stable == 0 {
+				c.bounds.Stable = all // no transaction is open
+			}
 			v := Retain(now, c.policy, c.bounds, partsOf(c.parts...))
 			var gone []string
 			for i, r := range v.Gone {
@@ -140,9 +147,10 @@ func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 			Bytes: rapid.Int64Range(-1, 4000).Draw(t, "bytes"), Ahead: time.Duration(rapid.Int64Range(0, 40).Draw(t, "ahead")) * day,
 		}
 		parts := partsOf(specs...)
-		b := Bounds{High: rapid.Int64Range(0, 90).Draw(t, "high")}
+		b := Bounds{High: rapid.Int64Range(0, 90).Draw(t, "high"), Stable: rapid.SampledFrom([]int64{all, 25}).Draw(t, "stable")}
 		b.Start = rapid.Int64Range(0, b.High).Draw(t, "start")
 		v := Retain(now, p, b, parts)
+		b.High = min(b.High, b.Stable) // both protect a part in the same way
 		if err := fair(p, b, specs, parts, &v); err != nil {
 			t.Fatal(err)
 		}

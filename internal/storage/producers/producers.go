@@ -1,27 +1,18 @@
-// Package producers is the idempotence state of a log: the last five batches of every producer id,
-// with which a retry is recognized (KIP-98, KIP-360).
+// Package producers is what a log knows of its producers: the last five batches of every producer
+// id, with which a retry is recognized (KIP-98, KIP-360), and its transactions.
 //
 // State is a value without locks, clocks or files. The log that owns it guards it, stores it in the
-// directory's checkpoint and rebuilds it from batches. Check decides whether a batch may be
-// appended. Add records a batch; it is called for every batch that enters the log, also during
-// replay.
+// directory's checkpoint and rebuilds it from batches. Check and CheckMarker decide whether a batch
+// may be appended. Add records a batch; it is called for every batch that enters the log, also
+// during replay.
 package producers
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
-)
-
-// Errors of Check. The broker maps each to the protocol error of its name.
-var (
-	ErrOutOfOrderSequence   = errors.New("out of order sequence number")
-	ErrInvalidProducerEpoch = errors.New("producer epoch is older than the latest one")
 )
 
 // Window is how many batches of a producer are remembered. An idempotent producer has at most that
@@ -41,11 +32,27 @@ type batch struct {
 type producer struct {
 	id           int64
 	seen         int64   // wall clock, ms, of the latest batch
-	batches      []batch // oldest first, never empty
+	batches      []batch // oldest first; empty only if txn is set
+	txn          *transactional
 	older, newer *producer
 }
 
-func (p *producer) last() *batch { return &p.batches[len(p.batches)-1] }
+// last returns the last batch, nil if none is remembered.
+func (p *producer) last() *batch {
+	if len(p.batches) == 0 {
+		return nil
+	}
+	return &p.batches[len(p.batches)-1]
+}
+
+// epoch returns the producer's latest epoch.
+func (p *producer) epoch() int16 {
+	epoch := p.now().epoch
+	if m := p.last(); m != nil {
+		epoch = max(epoch, m.epoch)
+	}
+	return epoch
+}
 
 // below returns the number of batches below an offset.
 func (p *producer) below(end int64) int {
@@ -85,6 +92,13 @@ type State struct {
 
 	durableEnd    int64
 	tracksDurable bool // otherwise every batch counts as durable when it is added
+
+	spans    [2]spans
+	decided  []*span // transactions that ended, in the order of their markers, until Advance
+	opened   int     // open transactions
+	changes  []change
+	unsynced []*producer
+	guards   map[int64]*Guard
 }
 
 // DefaultExpiry is Kafka's producer.id.expiration.ms.
@@ -94,90 +108,59 @@ const DefaultExpiry = 24 * time.Hour
 // 120 bytes of memory and 47 bytes in a checkpoint; one that wrote many takes about 350 and 159.
 const DefaultLimit = 100_000
 
-// Duplicate describes the batch that a retry repeats.
-type Duplicate struct {
-	BaseOffset, LastOffset, Timestamp int64
-}
-
 // Len returns the number of remembered producers.
 func (s *State) Len() int { return len(s.ids) }
 
-// Knows reports whether a batch below an offset is remembered.
+// Knows reports whether a batch or marker below an offset is remembered.
 func (s *State) Knows(end int64) bool {
 	for _, p := range s.ids {
-		if p.batches[0].lastOffset < end {
+		if p.txn != nil || p.batches[0].lastOffset < end {
 			return true
 		}
 	}
 	return false
 }
 
-// Check reports whether a batch may be appended. dup is true if it repeats a remembered batch and
-// must not be appended again. A batch without a producer id and the first batch of an unknown
-// producer are always accepted.
-func (s *State) Check(b record.Batch) (d Duplicate, dup bool, err error) {
-	id := b.ProducerID()
-	if id < 0 {
-		return d, false, nil
-	}
-	p := s.ids[id]
-	if p == nil {
-		return d, false, nil
-	}
-	epoch, first, last := b.ProducerEpoch(), b.BaseSequence(), b.LastSequence()
-	switch latest := p.last().epoch; {
-	case epoch < latest:
-		return d, false, fmt.Errorf("%w: producer %d sent epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch, latest)
-	case epoch > latest:
-		if first != 0 {
-			return d, false, fmt.Errorf("%w: producer %d began epoch %d with sequence %d instead of 0", ErrOutOfOrderSequence, id,
-				epoch, first)
-		}
-		return d, false, nil
-	}
-	for _, m := range p.window(len(p.batches)) {
-		if m.firstSeq == first && m.lastSeq == last {
-			return Duplicate{m.lastOffset - int64(m.delta), m.lastOffset, m.timestamp}, true, nil
-		}
-	}
-	if want := next(p.last().lastSeq); first != want {
-		return d, false, fmt.Errorf("%w: producer %d sent sequence %d, expected %d", ErrOutOfOrderSequence, id, first, want)
-	}
-	return d, false, nil
-}
-
-// next returns the sequence number after seq. It wraps to 0 after 2^31-1.
-func next(seq int32) int32 {
-	if seq == math.MaxInt32 {
-		return 0
-	}
-	return seq + 1
-}
-
 // Add records a batch that has its offsets in the log. now is the time at which its producer was
 // active.
 func (s *State) Add(b record.Batch, now time.Time) {
 	id := b.ProducerID()
-	if id < 0 || b.Control() {
+	switch {
+	case id < 0:
+		return
+	case b.Control():
+		s.end(b, now)
 		return
 	}
+	p := s.active(id, now)
+	if b.BaseSequence() >= 0 {
+		room := Window
+		if !s.tracksDurable {
+			room-- // the new batch counts as durable at once
+		}
+		s.trim(p, room)
+		p.batches = append(p.batches, batch{
+			b.BaseSequence(), b.LastSequence(), b.LastOffset(), b.MaxTimestamp(), b.LastOffsetDelta(), b.ProducerEpoch(),
+		})
+	}
+	if b.Transactional() {
+		s.begin(p, b)
+	}
+}
+
+// active returns the producer with an id, a new one if it is unknown, as the most recently active
+// one.
+func (s *State) active(id int64, now time.Time) *producer {
 	p := s.ids[id]
 	if p == nil {
 		s.makeRoom(now.UnixMilli())
 		p = &producer{id: id}
 	} else {
-		s.unlink(p)
+		s.unlist(p)
 	}
-	room := Window
-	if !s.tracksDurable {
-		room-- // the new batch counts as durable at once
-	}
-	s.trim(p, room)
-	p.batches = append(p.batches, batch{
-		b.BaseSequence(), b.LastSequence(), b.LastOffset(), b.MaxTimestamp(), b.LastOffsetDelta(), b.ProducerEpoch(),
-	})
 	p.seen = now.UnixMilli()
-	s.link(p)
+	s.list(p)
+	return p
 }
 
 // trim removes durable batches outside the window, so that at most room of the durable ones stay.
@@ -204,21 +187,24 @@ func (s *State) durableBatches(p *producer) int {
 
 // MarkDurable records that the batches below end are in segments and will not be cut.
 func (s *State) MarkDurable(end int64) {
-	s.durableEnd, s.tracksDurable = end, true
+	s.durableEnd, s.tracksDurable = max(s.durableEnd, end), true
+	s.makePermanent(end)
 	s.shrink(s.limit())
 }
 
-// Cut removes the batches at or beyond end, which is not below the offset of MarkDurable.
+// Cut removes the batches and markers at or beyond end, which is not below the offset of
+// MarkDurable. The caller drops the guards.
 func (s *State) Cut(end int64) {
+	s.undo(end)
 	for _, p := range s.ids {
-		if p.batches = p.batches[:p.below(end)]; len(p.batches) == 0 {
+		if p.batches = p.batches[:p.below(end)]; len(p.batches) == 0 && p.now() == noTransaction && !s.held(p) {
 			s.forget(p)
 		}
 	}
 }
 
-// link makes p the most recently active producer.
-func (s *State) link(p *producer) {
+// list makes p the most recently active producer.
+func (s *State) list(p *producer) {
 	if s.ids == nil {
 		s.ids = map[int64]*producer{}
 	}
@@ -232,8 +218,8 @@ func (s *State) link(p *producer) {
 	s.newest = p
 }
 
-// unlink removes p from the list.
-func (s *State) unlink(p *producer) {
+// unlist removes p from the list.
+func (s *State) unlist(p *producer) {
 	if p.older != nil {
 		p.older.newer = p.newer
 	} else {
@@ -247,27 +233,45 @@ func (s *State) unlink(p *producer) {
 }
 
 func (s *State) forget(p *producer) {
-	s.unlink(p)
+	s.unlist(p)
 	delete(s.ids, p.id)
+}
+
+// held reports whether a producer must not be forgotten: it has an open transaction or one that has
+// just ended, or a batch waits for its guard.
+func (s *State) held(p *producer) bool {
+	return p.txn != nil && p.txn.pins > 0 || s.guards[p.id] != nil
+}
+
+// retire forgets the least recently active producer. If that is held, it becomes the most recently
+// active one, so that the next ones can go.
+func (s *State) retire() {
+	p := s.oldest
+	if s.held(p) {
+		s.unlist(p)
+		s.list(p)
+		return
+	}
+	s.forget(p)
 }
 
 // makeRoom forgets producers that were idle for Expiry, and the least recently active ones if the
 // limit is reached. It is called only for a new producer, the only time that the state grows.
 func (s *State) makeRoom(now int64) {
-	for s.oldest != nil && s.expired(s.oldest, now) {
-		s.forget(s.oldest)
+	for n := len(s.ids); n > 0 && s.expired(s.oldest, now); n-- {
+		s.retire()
 	}
 	s.shrink(s.limit() - 1)
-	for len(s.ids) >= 2*s.limit() {
-		s.forget(s.oldest)
+	for n := len(s.ids); n > 0 && len(s.ids) >= 2*s.limit(); n-- {
+		s.retire()
 	}
 }
 
-// shrink forgets the least recently active producers while there are more than n. It stops at the
-// first with a batch that is not durable, since more recent producers have such batches, too.
-func (s *State) shrink(n int) {
-	for len(s.ids) > n && s.durableBatches(s.oldest) == len(s.oldest.batches) {
-		s.forget(s.oldest)
+// shrink forgets the least recently active producers while there are more than limit. It stops at
+// the first with a batch that is not durable, since more recent producers have such batches, too.
+func (s *State) shrink(limit int) {
+	for n := len(s.ids); n > 0 && len(s.ids) > limit && s.durableBatches(s.oldest) == len(s.oldest.batches); n-- {
+		s.retire()
 	}
 }
 
@@ -281,37 +285,53 @@ func (s *State) limit() int { return cmp.Or(s.Limit, DefaultLimit) }
 // state: the timestamps of batches need not increase along a log.
 func (s *State) Expire(now time.Time) {
 	for _, p := range s.ids {
-		if s.expired(p, now.UnixMilli()) {
+		if s.expired(p, now.UnixMilli()) && !s.held(p) {
 			s.forget(p)
 		}
 	}
 }
 
 // Complete adds information from the state of the whole log to a state that was rebuilt from the
-// batches below end: the times of activity, and the producers whose batches are no longer in the
-// log.
+// batches below end: the times of activity, and the producers whose batches and markers are no
+// longer in the log.
 func (s *State) Complete(whole *State, end int64) {
 	for q := whole.oldest; q != nil; q = q.newer {
 		p := s.ids[q.id]
 		if p != nil {
-			s.unlink(p)
+			s.unlist(p)
 			p.seen = max(p.seen, q.seen)
-		} else if known := q.window(q.below(end)); len(known) > 0 {
-			p = &producer{id: q.id, seen: q.seen, batches: slices.Clone(known)}
 		} else {
+			p = &producer{id: q.id, seen: q.seen, batches: slices.Clone(q.window(q.below(end)))}
+		}
+		// What q knows was known at end if nothing has changed since.
+		if t := q.now(); q.txn != nil && t.first < end && t.marker < end {
+			s.adopt(p, t)
+		}
+		if len(p.batches) == 0 && p.txn == nil {
 			continue
 		}
-		s.link(p) // in the order of the whole log
+		s.list(p) // in the order of the whole log
 	}
 	s.shrink(s.limit())
 }
 
-// LastOffsets returns the last durable offset of each producer.
-func (s *State) LastOffsets() map[int64]int64 {
-	m := make(map[int64]int64, len(s.ids))
+// Last is where the last durable batch and the last durable marker of a producer are; -1: there is
+// none. Together they say what must be known of it.
+type Last struct{ Batch, Marker int64 }
+
+// LastOffsets returns the last durable offsets of each producer.
+func (s *State) LastOffsets() map[int64]Last {
+	m := make(map[int64]Last, len(s.ids))
 	for id, p := range s.ids {
+		last := Last{-1, -1}
 		if n := s.durableBatches(p); n > 0 {
-			m[id] = p.batches[n-1].lastOffset
+			last.Batch = p.batches[n-1].lastOffset
+		}
+		if t := p.now(); !s.tracksDurable || t.marker < s.durableEnd {
+			last.Marker = t.marker
+		}
+		if last != (Last{-1, -1}) {
+			m[id] = last
 		}
 	}
 	return m

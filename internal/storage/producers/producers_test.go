@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 		"no producer":               {made(t, 0, -1, -1, -1, 1), -1, nil},
 		"duplicate under new epoch": {made(t, 0, 1, 6, 12, 2), -1, ErrOutOfOrderSequence},
 	} {
-		d, dup, err := s.Check(c.b)
+		d, dup, err := s.Check(c.b, Permit{})
 		if dup != (c.dup >= 0) || dup && (d.BaseOffset != c.dup || d.LastOffset != c.dup+1) || !errors.Is(err, c.want) ||
 			c.want == nil && err != nil {
 			t.Errorf("%s: %+v, %v, %v", name, d, dup, err)
@@ -64,16 +64,16 @@ func TestCheck(t *testing.T) {
 func TestSequenceWraps(t *testing.T) {
 	var s State
 	s.Add(made(t, 0, 1, 0, math.MaxInt32-1, 2), now)
-	if _, _, err := s.Check(made(t, 2, 1, 0, 0, 1)); err != nil {
+	if _, _, err := s.Check(made(t, 2, 1, 0, 0, 1), Permit{}); err != nil {
 		t.Errorf("0 after 2^31-1: %v", err)
 	}
 	s = State{}
 	across := made(t, 0, 1, 0, math.MaxInt32, 3) // 2^31-1, 0, 1
 	s.Add(across, now)
-	if _, dup, _ := s.Check(across); !dup {
+	if _, dup, _ := s.Check(across, Permit{}); !dup {
 		t.Error("a batch across the wrap is not known again")
 	}
-	if _, _, err := s.Check(made(t, 3, 1, 0, 2, 1)); err != nil {
+	if _, _, err := s.Check(made(t, 3, 1, 0, 2, 1), Permit{}); err != nil {
 		t.Errorf("2 after a batch across the wrap: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestExpiry(t *testing.T) {
 	if s.Len() != 2 {
 		t.Errorf("%d producers are remembered, want the two of the last hour", s.Len())
 	}
-	if _, _, err := s.Check(made(t, 3, 1, 0, 9, 1)); err != nil {
+	if _, _, err := s.Check(made(t, 3, 1, 0, 9, 1), Permit{}); err != nil {
 		t.Errorf("an expired producer goes on: %v", err)
 	}
 }
@@ -148,7 +148,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 				}
 				b := made(t, end, id, max(epoch, 0), seq, rapid.IntRange(1, 3).Draw(t, "records"))
 				dup, want := m.check(b)
-				d, got, err := s.Check(b)
+				d, got, err := s.Check(b, Permit{})
 				if got != dup || !errors.Is(err, want) || want == nil && err != nil {
 					t.Fatalf("dup %v, %v; want %v, %v", got, err, dup, want)
 				}
@@ -204,7 +204,7 @@ func TestAppendBelow(t *testing.T) {
 	if _, err := c.Decode(s.Append(nil, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.Check(made(t, 0, 1, 0, 2, 1)); err != nil || c.Len() != 1 {
+	if _, _, err := c.Check(made(t, 0, 1, 0, 2, 1), Permit{}); err != nil || c.Len() != 1 {
 		t.Errorf("%d producers, %v", c.Len(), err)
 	}
 }
@@ -241,10 +241,10 @@ func TestLimitForgetsTheOldest(t *testing.T) {
 	if _, known := s.ids[1]; known || s.Len() != 3 {
 		t.Errorf("%d producers, the oldest among them: %v", s.Len(), known)
 	}
-	if _, _, err := s.Check(made(t, 5, 1, 0, 1, 1)); err != nil {
+	if _, _, err := s.Check(made(t, 5, 1, 0, 1, 1), Permit{}); err != nil {
 		t.Errorf("a producer that was forgotten goes on: %v", err)
 	}
-	if _, dup, _ := s.Check(made(t, 3, 0, 0, 1, 1)); !dup {
+	if _, dup, _ := s.Check(made(t, 3, 0, 0, 1, 1), Permit{}); !dup {
 		t.Error("an active producer is not known any more")
 	}
 	few := State{Limit: 2}
@@ -267,7 +267,7 @@ func TestCutBatchesPushNothingOut(t *testing.T) {
 	}
 	s.Cut(20)
 	for i := int32(15); i < 20; i++ {
-		if _, dup, err := s.Check(made(t, int64(i), 1, 0, i, 1)); !dup {
+		if _, dup, err := s.Check(made(t, int64(i), 1, 0, i, 1), Permit{}); !dup {
 			t.Errorf("batch %d is not known: %v", i, err)
 		}
 	}

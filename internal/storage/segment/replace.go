@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
 // ErrReplaced means that a compacted segment has taken the place of this one, or that the segment
@@ -38,9 +40,11 @@ func ParseSwap(name string) (int64, bool) {
 	return ParseName(log)
 }
 
-// IsUnfinished reports whether name is that of a file that a compaction had not installed.
+// IsUnfinished reports whether name is that of a file that a compaction had not installed, or of a
+// producer snapshot that was not complete.
 func IsUnfinished(name string) bool {
-	return strings.HasSuffix(name, LogSuffix+CleanedSuffix) || strings.HasSuffix(name, LogSuffix+SwapSuffix)
+	return strings.HasSuffix(name, LogSuffix+CleanedSuffix) || strings.HasSuffix(name, LogSuffix+SwapSuffix) ||
+		strings.HasSuffix(name, ProducersSuffix+statefile.Temporary)
 }
 
 // CreateCleaned creates the file of a segment that will replace others. Append writes it, Seal

@@ -32,9 +32,9 @@ const maxSize = 1 << 30
 // Write makes payload the durable content of a file: temporary name, datasync, rename, sync of the
 // directory. After an error or a crash the file has its old or its new content.
 func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
-	err := vfs.WriteFile(fsys, name+temporary, encode(kind, version, payload), true)
+	err := vfs.WriteFile(fsys, name+Temporary, encode(kind, version, payload), true)
 	if err == nil {
-		err = fsys.Rename(name+temporary, name)
+		err = fsys.Rename(name+Temporary, name)
 	}
 	if err == nil {
 		err = fsys.SyncDir(path.Dir(name))
@@ -45,7 +45,8 @@ func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 	return nil
 }
 
-const temporary = ".tmp"
+// Temporary ends the name of a file that Write had not completed.
+const Temporary = ".tmp"
 
 // WriteCache makes payload the content of a file without making it durable: after a crash Read
 // either returns all of it, or reports a missing or damaged file.

@@ -1,0 +1,393 @@
+package producers
+
+import (
+	"math"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// A transaction of a producer begins in a log with its first transactional batch and ends with a
+// marker, a control batch. Readers of committed records stop at the first offset of the oldest
+// transaction that is open, or whose marker is not committed (the last stable offset).
+//
+// A log may end earlier again, and a checkpoint stores the state at the recovery point, where a
+// transaction may be open that has ended since. So State can return to what it was: it keeps one
+// change for each beginning and end beyond the offset of MarkDurable, and for each producer with
+// changes below that the transaction at the offset of MarkSynced.
+
+// transaction is what is known of the transactions of a producer at some offset.
+type transaction struct {
+	first  int64 // first offset of the open transaction; -1: none is open
+	marker int64 // offset of the last marker; -1: none is known
+	// coordinator is the largest epoch of the coordinators that sent its markers, -1: none is
+	// known.
+	coordinator int32
+	// epoch is that of the last marker, or of the batch that began the transaction if that is
+	// newer; -1: none. It fences older batches even if no batch of it is remembered.
+	epoch int16
+	kind  record.ControlType // of the last marker; NoControl: none, or a compaction emptied it
+}
+
+var noTransaction = transaction{first: -1, marker: -1, coordinator: -1, epoch: -1, kind: record.NoControl}
+
+// transactional is the part of a producer that only producers with transactions have.
+type transactional struct {
+	now    transaction // at the end of the log
+	span   *span       // of the open transaction; nil: none
+	synced transaction // at the offset of MarkSynced; valid if unsynced
+	// unsynced: the transaction at the offset of MarkDurable is another one than at that of
+	// MarkSynced.
+	unsynced bool
+	// pins counts what needs the producer: its open transaction, its spans, changes and synced. It
+	// is not forgotten meanwhile.
+	pins int
+}
+
+// now returns the transactions of a producer at the end of the log.
+func (p *producer) now() transaction {
+	if p.txn == nil {
+		return noTransaction
+	}
+	return p.txn.now
+}
+
+func (p *producer) pin(n int) { p.txn.pins += n }
+
+// span is a transaction that is open, or whose marker is not known to be committed.
+type span struct {
+	p           *producer
+	first, last int64 // last: the offset of the marker, -1 while it is open
+	in          [2]links
+}
+
+type links struct {
+	older, newer *span
+	listed       bool
+}
+
+// The lists of spans: all of them, and those that are open.
+const (
+	anySpan = iota
+	openSpan
+)
+
+// spans is a list of spans in the order of their first offsets.
+type spans struct{ oldest, newest *span }
+
+// link adds a span to list i. Transactions begin in the order of offsets, so its place is at the
+// end, except after a marker was undone.
+func (s *State) link(i int, x *span) {
+	l, at := &s.spans[i], &x.in[i]
+	after := l.newest
+	for after != nil && after.first > x.first {
+		after = after.in[i].older
+	}
+	at.older, at.listed = after, true
+	if after != nil {
+		at.newer, after.in[i].newer = after.in[i].newer, x
+	} else {
+		at.newer, l.oldest = l.oldest, x
+	}
+	if at.newer != nil {
+		at.newer.in[i].older = x
+	} else {
+		l.newest = x
+	}
+}
+
+func (s *State) unlink(i int, x *span) {
+	l, at := &s.spans[i], &x.in[i]
+	if at.older != nil {
+		at.older.in[i].newer = at.newer
+	} else {
+		l.oldest = at.newer
+	}
+	if at.newer != nil {
+		at.newer.in[i].older = at.older
+	} else {
+		l.newest = at.older
+	}
+	*at = links{}
+}
+
+// change is the beginning or the end of a transaction, with what was known before.
+type change struct {
+	p      *producer
+	at     int64 // offset of the last record of the batch
+	before transaction
+	span   *span // that the change began or ended; nil: a marker without a transaction
+}
+
+// begin records a transactional batch.
+func (s *State) begin(p *producer, b record.Batch) {
+	was := p.now()
+	if was.first >= 0 && was.epoch >= b.ProducerEpoch() {
+		return
+	}
+	next := was
+	next.epoch = max(next.epoch, b.ProducerEpoch())
+	if was.first >= 0 { // only a log without its marker has such a batch
+		s.change(p, b.LastOffset(), next, nil)
+		return
+	}
+	next.first = b.BaseOffset()
+	delete(s.guards, p.id)
+	x := &span{p: p, first: next.first, last: -1}
+	s.change(p, b.LastOffset(), next, x)
+	s.open(x)
+}
+
+// open makes a span the open one of its producer.
+func (s *State) open(x *span) {
+	if !x.in[anySpan].listed {
+		s.link(anySpan, x)
+		x.p.pin(1)
+	}
+	s.link(openSpan, x)
+	x.p.txn.span = x
+	s.opened++
+}
+
+// shut removes a span from the open ones.
+func (s *State) shut(x *span) {
+	s.unlink(openSpan, x)
+	x.p.txn.span = nil
+	s.opened--
+}
+
+// drop removes a span that ended, or did not begin.
+func (s *State) drop(x *span) {
+	s.unlink(anySpan, x)
+	x.p.pin(-1)
+}
+
+// end records a marker. One without its record, which a compaction removed, ends the transaction
+// too: that happens only when no record of the transaction is left.
+func (s *State) end(b record.Batch, now time.Time) {
+	kind, coordinator, err := b.EndTxn()
+	if err != nil || kind != record.Abort && kind != record.Commit && b.Records() > 0 {
+		return
+	}
+	p := s.active(b.ProducerID(), now)
+	was := p.now()
+	x := p.span()
+	s.change(p, b.LastOffset(), transaction{first: -1, marker: b.LastOffset(), coordinator: max(was.coordinator, coordinator),
+		epoch: max(p.epoch(), b.ProducerEpoch()), kind: kind}, x)
+	delete(s.guards, p.id)
+	if x == nil {
+		return
+	}
+	x.last = b.LastOffset()
+	s.shut(x)
+	s.decided = append(s.decided, x)
+}
+
+func (p *producer) span() *span {
+	if p.txn == nil {
+		return nil
+	}
+	return p.txn.span
+}
+
+// adopt gives a producer what is known of its transactions from elsewhere. What it knows itself is
+// newer.
+func (s *State) adopt(p *producer, t transaction) {
+	if p.txn != nil {
+		p.txn.now.coordinator = max(p.txn.now.coordinator, t.coordinator)
+		p.txn.now.epoch = max(p.txn.now.epoch, t.epoch)
+		return
+	}
+	p.txn = &transactional{now: t}
+	if t.first >= 0 {
+		s.open(&span{p: p, first: t.first, last: -1})
+	}
+}
+
+// change gives a producer its next transaction.
+func (s *State) change(p *producer, at int64, next transaction, x *span) {
+	if p.txn == nil {
+		p.txn = &transactional{now: noTransaction}
+	}
+	if s.tracksDurable {
+		s.changes = append(s.changes, change{p: p, at: at, before: p.txn.now, span: x})
+		p.pin(1)
+	}
+	p.txn.now = next
+}
+
+// undo returns to the transactions at an offset that is not below that of MarkDurable.
+func (s *State) undo(end int64) {
+	for n := len(s.changes); n > 0 && s.changes[n-1].at >= end; n-- {
+		c := &s.changes[n-1]
+		p, ended := c.p, c.before.first >= 0
+		p.txn.now = c.before
+		p.pin(-1)
+		switch x := c.span; {
+		case x != nil && ended:
+			if k := len(s.decided); k > 0 && s.decided[k-1] == x { // otherwise Advance took it for committed
+				s.decided = s.decided[:k-1]
+			}
+			x.last = -1
+			s.open(x)
+		case x != nil:
+			s.shut(x)
+			s.drop(x)
+		}
+		*c = change{}
+		s.changes = s.changes[:n-1]
+	}
+}
+
+// makePermanent makes the changes below an offset permanent. The state at the offset of MarkSynced
+// stays known.
+func (s *State) makePermanent(end int64) {
+	n := 0
+	for n < len(s.changes) && s.changes[n].at < end {
+		c := &s.changes[n]
+		n++
+		t := c.p.txn
+		if t.unsynced {
+			t.pins--
+			continue
+		}
+		t.unsynced, t.synced = true, c.before // its pin is now that of synced
+		s.unsynced = append(s.unsynced, c.p)
+	}
+	clear(s.changes[:n])
+	if s.changes = s.changes[n:]; len(s.changes) == 0 {
+		s.changes = nil
+	}
+}
+
+// MarkSynced records that the recovery point is at the offset of MarkDurable: the state is never
+// asked for below it again.
+func (s *State) MarkSynced() {
+	for _, p := range s.unsynced {
+		p.txn.unsynced, p.txn.synced = false, transaction{}
+		p.pin(-1)
+	}
+	s.unsynced = nil
+}
+
+// transactions returns the transactions at an offset of the producers for which they differ from
+// those at the end of the log.
+func (s *State) transactions(end int64) map[*producer]transaction {
+	if len(s.changes) == 0 && len(s.unsynced) == 0 {
+		return nil
+	}
+	at := map[*producer]transaction{}
+	for i := len(s.changes) - 1; i >= 0 && s.changes[i].at >= end; i-- {
+		at[s.changes[i].p] = s.changes[i].before
+	}
+	if end < s.durableEnd {
+		for _, p := range s.unsynced {
+			at[p] = p.txn.synced
+		}
+	}
+	return at
+}
+
+// Advance records the high watermark: markers below it are committed.
+func (s *State) Advance(high int64) {
+	n := 0
+	for n < len(s.decided) && s.decided[n].last < high {
+		s.drop(s.decided[n])
+		s.decided[n] = nil
+		n++
+	}
+	if s.decided = s.decided[n:]; len(s.decided) == 0 {
+		s.decided = nil
+	}
+}
+
+// FirstUnstable returns the first offset of the oldest transaction that is open, or whose marker is
+// not below the high watermark of the last Advance; MaxInt64 if there is none.
+func (s *State) FirstUnstable() int64 {
+	if x := s.spans[anySpan].oldest; x != nil {
+		return x.first
+	}
+	return math.MaxInt64
+}
+
+// NextDecided returns the offset of the first marker that the next Advance may find committed;
+// MaxInt64 if there is none.
+func (s *State) NextDecided() int64 {
+	if len(s.decided) > 0 {
+		return s.decided[0].last
+	}
+	return math.MaxInt64
+}
+
+// Transactional reports whether the log has had transactions that the state knows of.
+func (s *State) Transactional() bool {
+	for _, p := range s.ids {
+		if p.txn != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Guard permits the batches that wait for it to begin a transaction of a producer. It is destroyed
+// when one begins, by a marker, and by DropGuards: then what the coordinator said before may no
+// longer be true.
+type Guard struct{ _ byte } // not empty: two guards must have two addresses
+
+// Guard returns the guard of a producer id, a new one if there is none.
+func (s *State) Guard(id int64) *Guard {
+	g := s.guards[id]
+	if g == nil {
+		if g = new(Guard); s.guards == nil {
+			s.guards = map[int64]*Guard{}
+		}
+		s.guards[id] = g
+	}
+	return g
+}
+
+// Unguard destroys a guard that no batch waits for any longer.
+func (s *State) Unguard(id int64, g *Guard) {
+	if s.guards[id] == g {
+		delete(s.guards, id)
+	}
+}
+
+// DropGuards destroys all guards.
+func (s *State) DropGuards() { s.guards = nil }
+
+// Producer describes a producer to coordinators and tools.
+type Producer struct {
+	ID               int64
+	Epoch            int16
+	LastSequence     int32 // -1: no batch of the epoch is remembered
+	Seen             int64 // wall clock, ms, of its latest batch or marker
+	CoordinatorEpoch int32 // of the coordinator of its last marker; -1: none
+	First            int64 // first offset of its open transaction; -1: none is open
+}
+
+// Producer returns what is known of a producer id; false if nothing is.
+func (s *State) Producer(id int64) (Producer, bool) {
+	p := s.ids[id]
+	if p == nil {
+		return Producer{}, false
+	}
+	return p.describe(), true
+}
+
+// Producers returns all producers, the least recently active one first.
+func (s *State) Producers() []Producer {
+	list := make([]Producer, 0, len(s.ids))
+	for p := s.oldest; p != nil; p = p.newer {
+		list = append(list, p.describe())
+	}
+	return list
+}
+
+func (p *producer) describe() Producer {
+	t, last := p.now(), int32(-1)
+	if m := p.last(); m != nil && m.epoch >= t.epoch {
+		last = m.lastSeq
+	}
+	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Seen: p.seen, CoordinatorEpoch: t.coordinator, First: t.first}
+}

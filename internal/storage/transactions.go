@@ -1,0 +1,79 @@
+package storage
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/storage/producers"
+)
+
+// unstable repeats two offsets of the producer state, so that readers of a log without transactions
+// need no lock. Written with producersMu held.
+type unstable struct {
+	first   atomic.Int64 // producers.State.FirstUnstable
+	decided atomic.Int64 // producers.State.NextDecided
+}
+
+// noteUnstableLocked must be called after each change of the producer state. The caller holds
+// producersMu.
+func (l *Log) noteUnstableLocked() {
+	if first := l.producers.FirstUnstable(); first != l.unstable.first.Load() {
+		l.unstable.first.Store(first)
+	}
+	if decided := l.producers.NextDecided(); decided != l.unstable.decided.Load() {
+		l.unstable.decided.Store(decided)
+	}
+}
+
+// FirstUnstable returns the first offset of the oldest transaction that is open, or whose marker is
+// not below a high watermark; MaxInt64 if there is none. The smaller of that and the high watermark
+// is the last stable offset: readers of committed records stop there. The high watermark must have
+// been read before the call. It moves the last stable offset whenever that moves, since a marker
+// counts only below it.
+func (l *Log) FirstUnstable(high int64) int64 {
+	// A transaction is in the state before its records are below any high watermark, and leaves it
+	// only when a high watermark has passed its marker.
+	if l.dir.opt.broken.has(liveStable) {
+		high = math.MaxInt64
+	}
+	if l.unstable.decided.Load() >= high {
+		return l.unstable.first.Load()
+	}
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	l.producers.Advance(high)
+	l.noteUnstableLocked()
+	return l.producers.FirstUnstable()
+}
+
+// Producer returns what the log knows of a producer id; false if nothing. It counts records that
+// are not durable yet.
+func (l *Log) Producer(id int64) (producers.Producer, bool) {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.producers.Producer(id)
+}
+
+// Producers returns all producers that the log knows, the least recently active one first.
+func (l *Log) Producers() []producers.Producer {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.producers.Producers()
+}
+
+// Guard returns the guard of a producer id, for the batch that is to begin its next transaction.
+// The caller asks the transaction's coordinator afterwards, and then appends the batch with the
+// guard. In between, a marker for the producer, a discarded record and a change of the role destroy
+// the guard, and the batch is refused: what the coordinator said may no longer hold.
+func (l *Log) Guard(id int64) *producers.Guard {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.producers.Guard(id)
+}
+
+// Unguard destroys a guard that no append needs any longer.
+func (l *Log) Unguard(id int64, g *producers.Guard) {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	l.producers.Unguard(id, g)
+}

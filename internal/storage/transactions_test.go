@@ -1,0 +1,452 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// inTxn returns a batch of one record in a transaction.
+func inTxn(t testing.TB, id int64, epoch int16, seq int32, size int) []byte {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: seq}, Transactional: true})
+	b.Append(1, []byte("k"), make([]byte, size), nil)
+	data, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// transact appends a batch that its coordinator permits.
+func transact(l *Log, batch []byte) *Append {
+	a := &Append{Batches: batch, LeaderEpoch: epochOf(l), Sink: make(sink, 1),
+		Permit: producers.Permit{Guard: l.Guard(record.Batch(batch).ProducerID()), CoordinatorEpoch: math.MaxInt32}}
+	l.Append(a, nil)
+	return <-a.Sink.(sink)
+}
+
+// endTxn appends a marker.
+func endTxn(l *Log, id int64, epoch int16, kind record.ControlType, from producers.Origin) *Append {
+	a := &Append{Kind: Marker, Batches: record.EndTxnMarker(id, epoch, kind, 0, 1), LeaderEpoch: epochOf(l), Sink: make(sink, 1),
+		Origin: from}
+	l.Append(a, nil)
+	return <-a.Sink.(sink)
+}
+
+// ok fails the test unless an append succeeded.
+func ok(t testing.TB, a *Append) *Append {
+	t.Helper()
+	if a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	return a
+}
+
+// A transaction begins with a permit and ends with its marker. A marker that is repeated is not
+// written again.
+func TestATransaction(t *testing.T) {
+	d := mustOpen(t, vfs.Memory(), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	if a := send(l, inTxn(t, 7, 0, 0, 10)); !errors.Is(a.Err, ErrUnverified) {
+		t.Errorf("without a permit: %v", a.Err)
+	}
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	ok(t, send(l, inTxn(t, 7, 0, 1, 10)))
+	if a := send(l, testBatch(t, 10, &record.Producer{ID: 7, Sequence: 2})); !errors.Is(a.Err, ErrTransactionOpen) {
+		t.Errorf("outside of the transaction: %v", a.Err)
+	}
+	if p, _ := l.Producer(7); p.First != 0 || p.LastSequence != 1 || l.FirstUnstable(math.MaxInt64) != 0 {
+		t.Errorf("%+v, unstable from %d", p, l.FirstUnstable(math.MaxInt64))
+	}
+	strict := producers.Origin{Bumps: true}
+	if a := endTxn(l, 7, 0, record.Commit, strict); !errors.Is(a.Err, ErrInvalidProducerEpoch) {
+		t.Errorf("a marker of the transaction before: %v", a.Err)
+	}
+	if a := ok(t, endTxn(l, 7, 1, record.Commit, strict)); a.Base != 2 || a.Next != 3 || a.Duplicate {
+		t.Errorf("%+v", a)
+	}
+	if a := ok(t, endTxn(l, 7, 1, record.Commit, strict)); a.Base != 2 || a.Next != 3 || !a.Duplicate || l.Ends().LogEnd != 3 {
+		t.Errorf("a repeated marker: %+v", a)
+	}
+	if all := l.Producers(); len(all) != 1 || all[0].Epoch != 1 || all[0].First != -1 || all[0].CoordinatorEpoch != 0 {
+		t.Errorf("%+v", all)
+	}
+	if s := l.FirstUnstable(math.MaxInt64); s != math.MaxInt64 {
+		t.Errorf("unstable from %d", s)
+	}
+}
+
+// What the coordinator said before a change of the role counts no longer.
+func TestAGuardEndsWithTheRole(t *testing.T) {
+	d := mustOpen(t, vfs.Memory(), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	a := &Append{Batches: inTxn(t, 7, 0, 0, 10), LeaderEpoch: 5, Sink: make(sink, 1), Permit: producers.Permit{Guard: l.Guard(7)}}
+	l.SetLeaderEpoch(4, false)
+	l.SetLeaderEpoch(5, true)
+	l.Append(a, nil)
+	if <-a.Sink.(sink); !errors.Is(a.Err, ErrUnverified) {
+		t.Errorf("with a guard of an earlier epoch: %v", a.Err)
+	}
+	g := l.Guard(7)
+	if l.Unguard(7, g); l.Guard(7) == g {
+		t.Error("a guard that was given up is still there")
+	}
+}
+
+// A marker is accepted when the disk has too little space for the records of clients.
+func TestALowDiskAcceptsMarkers(t *testing.T) {
+	disk := newGauge(1 << 40)
+	d := mustOpen(t, disk, "sync", guarded)
+	l, _ := ours(t, d)
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	disk.leave(t, d, 90*mib)
+	data := &Append{Batches: testBatch(t, 10, nil), LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
+	end := &Append{Kind: Marker, Batches: record.EndTxnMarker(7, 1, record.Commit, 0, 1), LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
+	l.acquireCommit() // so that both are in one group
+	l.Append(data, nil)
+	l.Append(end, nil)
+	l.releaseCommit()
+	<-data.Sink.(sink)
+	<-end.Sink.(sink)
+	if !errors.Is(data.Err, ErrLowSpace) || end.Err != nil || end.Base != 1 {
+		t.Errorf("records: %v; marker: %v at %d", data.Err, end.Err, end.Base)
+	}
+}
+
+// stableAfterRestart returns the last stable offsets for two high watermarks, below and above a
+// marker, before and after a start.
+func stableAfterRestart(t *testing.T, b broken) string {
+	disk := crashfs.New(1)
+	rules := func(o *Options) { o.broken = b }
+	d := mustOpen(t, disk, "sync", rules)
+	l := makeLogs(t, d, 1, "sync")[0]
+	l.Observe(bounded{high: 2}) // a follower lacks the marker
+	ok(t, send(l, testBatch(t, 10, nil)))
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Origin{}))
+	synced(t, l)
+	before := fmt.Sprint(l.FirstUnstable(2))
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.commit(l); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, disk.KillImage(1), "sync", rules).Logs()[0]
+	return fmt.Sprint(before, " ", l.FirstUnstable(2), " ", l.FirstUnstable(3) == math.MaxInt64)
+}
+
+// A transaction is open for readers until its marker is committed, also after a start.
+func TestAMarkerCountsBelowTheHighWatermark(t *testing.T) {
+	if got := stableAfterRestart(t, broken{}); got != "1 1 true" {
+		t.Error(got)
+	}
+}
+
+// openInCheckpoint reports whether a checkpoint stores a transaction as open whose marker is in a
+// segment, but above the recovery point.
+func openInCheckpoint(t *testing.T, b broken) bool {
+	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.broken = b })
+	l := makeLogs(t, d, 1, "sync")[0]
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	synced(t, l)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, endTxn(l, 7, 1, record.Commit, producers.Origin{}))
+	synced(t, l)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	var known producers.State
+	entry, _ := l.checkpointed()
+	if _, err := known.Decode(entry.Producers); err != nil || entry.Offset != 1 || l.flushed != 2 {
+		t.Fatalf("recovery point %d, %d in segments, %v", entry.Offset, l.flushed, err)
+	}
+	p, _ := known.Producer(7)
+	return p.First == 0
+}
+
+// A marker that is in a segment and not synced may be lost with the power. So a checkpoint must not
+// count it.
+func TestACheckpointHasTheTransactionsOfItsRecoveryPoint(t *testing.T) {
+	if !openInCheckpoint(t, broken{}) {
+		t.Error("a transaction is stored as ended by a marker above the recovery point")
+	}
+}
+
+// truncatedOpen cuts a log after a power loss to an end below a marker, whose transaction began in
+// records that are deleted, and returns where the transaction is open since then.
+func truncatedOpen(t *testing.T, b broken) int64 {
+	disk := crashfs.New(1)
+	rules := func(o *Options) { o.broken = b }
+	d := mustOpen(t, disk, "sync", rules)
+	l := makeLogs(t, d, 1, "sync")[0]
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	for range 2 {
+		put(t, l, 1, 10)
+		if err := l.roll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.SetLogStart(l.active().Base()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 1, 10)
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Origin{}))
+	synced(t, l)
+	if err := errors.Join(l.flushAndSync(), d.checkpoint(nil)); err != nil {
+		t.Fatal(err)
+	}
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	l = mustOpen(t, image, "sync", rules).Logs()[0]
+	if err := l.Truncate(l.Ends().LogEnd - 1); err != nil {
+		t.Fatal(err)
+	}
+	if p, known := l.Producer(7); known {
+		return p.First
+	}
+	return -1
+}
+
+// A truncation finds an open transaction although its first records were deleted and the power was
+// lost.
+func TestATruncationReopensATransaction(t *testing.T) {
+	if first := truncatedOpen(t, broken{}); first != 0 {
+		t.Errorf("open since %d", first)
+	}
+}
+
+// retainedOpen returns the log start after retention of everything while a transaction is open.
+func retainedOpen(t *testing.T, b broken) int64 {
+	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.broken = b })
+	l := kept(t, d, keeping("sync", 1, -1))
+	lead(l)
+	l.Observe(idle{})
+	putAt(t, l, 3, 1500, 1)
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 1500)))
+	putAt(t, l, 3, 1500, 1)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	d.applyRetention()
+	return l.Ends().LogStart
+}
+
+// Retention keeps the records of an open transaction, and everything after them.
+func TestRetentionKeepsAnOpenTransaction(t *testing.T) {
+	if start := retainedOpen(t, broken{}); start != 3 {
+		t.Errorf("the log starts at %d, the transaction at 3", start)
+	}
+}
+
+// A follower knows the same of its leader's transactions, also after a start, and after
+// DeleteRecords has moved its start.
+func TestAFollowerKnowsTheTransactions(t *testing.T) {
+	d := mustOpen(t, vfs.Memory(), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	for id := range int64(3) {
+		ok(t, transact(l, inTxn(t, id, 0, 0, 10)))
+	}
+	ok(t, endTxn(l, 1, 1, record.Abort, producers.Origin{}))
+	ok(t, endTxn(l, 2, 1, record.Commit, producers.Origin{}))
+	ok(t, transact(l, inTxn(t, 2, 1, 0, 10)))
+	synced(t, l)
+	disk := crashfs.New(1)
+	copyOf := makeLogs(t, mustOpen(t, disk, "sync"), 1, "sync")[0]
+	s, err := l.Read(0, math.MaxInt64, math.MaxInt, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	ok(t, followFrom(copyOf, 0, record.Batch(slices.Concat(s.Parts...))))
+	synced(t, copyOf)
+	same := func(what string, l2 *Log) {
+		t.Helper()
+		want, got := l.Producers(), l2.Producers()
+		for i := range want {
+			want[i].Seen, got[i].Seen = 0, 0
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || l2.FirstUnstable(math.MaxInt64) != l.FirstUnstable(math.MaxInt64) {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	same("a follower", copyOf)
+	same("a start", mustOpen(t, disk.KillImage(1), "sync").Logs()[0])
+	if err := copyOf.SetLogStart(5); err != nil {
+		t.Fatal(err)
+	}
+	same("a later log start", copyOf)
+	same("a start after it", mustOpen(t, disk.KillImage(1), "sync").Logs()[0])
+}
+
+// A start removes a producer snapshot that was not complete.
+func TestAStartRemovesAnUnfinishedSnapshot(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 1, 10)
+	name := path.Join(l.path, segment.Name(0)+segment.ProducersSuffix+".tmp")
+	if err := vfs.WriteFile(disk, name, []byte("half"), true); err != nil {
+		t.Fatal(err)
+	}
+	image := disk.KillImage(1)
+	mustOpen(t, image, "sync")
+	if _, err := image.Stat(name); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+// After compactions that removed all records of its transactions, a log still shows what must be
+// known of each producer: a replica may have nothing else.
+func TestACompactedLogShowsItsProducers(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	lead(l)
+	for epoch := range int16(3) {
+		for id := range int64(3) {
+			ok(t, transact(l, inTxn(t, id, epoch, 0, 10)))
+			ok(t, endTxn(l, id, epoch+1, record.ControlType(id%2), producers.Origin{}))
+		}
+	}
+	ok(t, transact(l, inTxn(t, 2, 3, 0, 10)))
+	ok(t, endTxn(l, 2, 4, record.Commit, producers.Origin{}))
+	for range 3 { // a marker goes in a later pass than the records of its transaction
+		put(t, l, 1, 10)
+		if err := l.roll(); err != nil {
+			t.Fatal(err)
+		}
+		compactAll(t, d)
+	}
+	var known producers.State
+	records := 0
+	for _, s := range l.segments {
+		if err := s.Batches(0, func(b record.Batch) error {
+			if b.Transactional() && !b.Control() {
+				records += int(b.Records())
+			}
+			known.Add(b, l.dir.now())
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range l.Producers() {
+		got, _ := known.Producer(want.ID)
+		if got.Seen, want.Seen = 0, 0; got != want {
+			t.Errorf("the log shows %+v, want %+v", got, want)
+		}
+	}
+	if records != 1 { // the last value of the key
+		t.Errorf("%d records of transactions are left", records)
+	}
+}
+
+// transactionScript is the work of TestTransactionsAtEveryCall: transactions over several segments,
+// with everything that moves what a start depends on.
+func transactionScript(d *Dir, l *Log) {
+	a := func(b []byte) { transact(l, b) }
+	in := func(id int64, epoch int16, seq int32) record.Batch {
+		w := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: seq}, Transactional: true})
+		w.Append(1, nil, make([]byte, 100), nil)
+		b, _ := w.Build()
+		return b
+	}
+	for epoch := range int16(3) {
+		a(in(1, epoch, 0))
+		a(in(2, 0, int32(epoch)))
+		_ = l.flush()
+		endTxn(l, 1, epoch+1, record.ControlType(epoch%2), producers.Origin{Bumps: true})
+		_ = d.checkpoint(nil)
+		a(in(1, epoch+1, 0))
+		_ = l.roll()
+		endTxn(l, 1, epoch+1, record.Abort, producers.Origin{})
+		if epoch == 1 {
+			endTxn(l, 2, 0, record.Commit, producers.Origin{})
+			_ = l.SetLogStart(2)
+		}
+		_ = d.checkpoint(nil)
+		_ = l.flushAndSync()
+	}
+	_ = l.Truncate(l.Ends().LogEnd - 1)
+	endTxn(l, 2, 0, record.Abort, producers.Origin{})
+}
+
+// Whatever call the power is lost at, a start knows of the transactions what the batches say.
+func TestTransactionsAtEveryCall(t *testing.T) {
+	calls := 0
+	for at := 1; ; at++ {
+		disk := crashfs.New(uint64(at))
+		d, err := openDir(disk, "sync")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := makeLogs(t, d, 1, "sync")[0]
+		l.Observe(alone{l: l})
+		disk.CrashDuring(disk.Ops() + at)
+		transactionScript(d, l)
+		crashed := disk.Crashed()
+		if !crashed {
+			disk.CrashAt(disk.Ops())
+		}
+		_ = d.Close()
+		for _, mode := range crashfs.Modes() {
+			if why := batchesSay(disk.PowerLossImage(mode, uint64(at))); why != "" {
+				t.Fatalf("power lost during call %d, %s: %s", at, mode, why)
+			}
+		}
+		if calls++; !crashed {
+			break
+		}
+	}
+	if calls < 60 {
+		t.Errorf("the script has %d calls only", calls)
+	}
+}
+
+// batchesSay starts a directory and returns what its log knows of transactions and its batches do
+// not say. Batches below the log start may be gone, and with them what they said.
+func batchesSay(image vfs.FS) (why string) {
+	d, err := openDir(image, "sync")
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = d.Close() }()
+	if len(d.Logs()) == 0 {
+		return "the log is gone"
+	}
+	l := d.Logs()[0]
+	var said producers.State
+	segments, err := l.snapshot()
+	if err != nil {
+		return err.Error()
+	}
+	for i, s := range segments {
+		if known, err := l.loadProducers(s); i == 0 && err == nil {
+			said = known
+		}
+		if err := s.Batches(0, func(b record.Batch) error { said.Add(b, l.dir.now()); return nil }); err != nil {
+			return err.Error()
+		}
+	}
+	for _, got := range l.Producers() {
+		want, known := said.Producer(got.ID)
+		if want.Seen, got.Seen = 0, 0; got != want {
+			return fmt.Sprintf("the log knows %+v, its batches say %+v (%v)", got, want, known)
+		}
+	}
+	if said.Advance(math.MaxInt64); len(l.Producers()) != said.Len() || l.FirstUnstable(math.MaxInt64) != said.FirstUnstable() {
+		return fmt.Sprintf("%d producers, unstable from %d; the batches say %d, %d", len(l.Producers()), l.FirstUnstable(math.MaxInt64),
+			said.Len(), said.FirstUnstable())
+	}
+	return ""
+}
