@@ -48,6 +48,14 @@ func (l *Log) SetLeaderEpoch(epoch int32, leads bool) {
 	}
 }
 
+// LeaderEpoch returns the epoch of the log's role, negative if it has none yet. The log may hold
+// records of a later epoch, whose leader this broker did not follow.
+func (l *Log) LeaderEpoch() int32 {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.fence.epoch
+}
+
 // leads reports whether the log leads, in any epoch.
 func (l *Log) leads() bool {
 	l.producersMu.Lock()

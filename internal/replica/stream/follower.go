@@ -320,6 +320,9 @@ func (f *follower) subscribe(x *following) {
 	}
 	last, end := t.log.LastEpoch()
 	if last > x.epoch {
+		if t.log.LeaderEpoch() > x.epoch {
+			return // this broker leads since then, and RoleChanged ends this stream next
+		}
 		x.state = stopped
 		x.halted.Store(uint32(frame.EpochAhead))
 		t.s.opt.Logger.Error("a replica has records of a later leader epoch than its leader; it does not follow",

@@ -318,6 +318,46 @@ func TestCommittedRecordsAreDiscardedOnlyAfterAnUncleanElection(t *testing.T) {
 	bubble(t, func(t *testing.T) { must(t, shorterLeader(t, 0)) })
 }
 
+// A replica that has records of a later epoch than its leader does not follow, and says so.
+func TestAReplicaOfALaterEpochStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		w.assign(1, 6, 1)
+		w.start(1)
+		must(t, w.nodes[1].produce(0, replica.AcksLeader, 1, 100).wait(t))
+		w.stop(1, false)
+		w.assign(2, 5, 1, 2) // metadata that were restored from an old copy
+		w.start(1)
+		w.start(2)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := w.nodes[1].streams.Stopped(); len(got) != 1 || !got[0].Ahead {
+			t.Errorf("stopped: %+v", got)
+		}
+	})
+}
+
+// If it has the later epoch because it leads by now, it does not stop: RoleChanged follows.
+func TestANewLeaderIsNotAhead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		w.assign(2, 5, 1, 2)
+		w.start(1)
+		w.start(2)
+		must(t, w.nodes[2].produce(0, replica.AcksAll, 1, 100).wait(t))
+		w.isolate(true)
+		w.nodes[1].partition(0).Log().SetLeaderEpoch(6, true)
+		w.isolate(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := w.nodes[1].streams.Stopped(); len(got) != 0 {
+			t.Errorf("stopped: %+v", got)
+		}
+	})
+}
+
 // failingFollower lets a follower's journal fail once: what it takes back comes again.
 func failingFollower(t testing.TB, broken rule) error {
 	w := newWorld(t, 1)
