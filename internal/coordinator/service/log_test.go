@@ -326,7 +326,10 @@ func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 		t.Error("an empty batch was built")
 	}
 	// The log takes them only within a transaction that a permit began.
-	begun := []coordinator.Record{{Key: []byte("one"), Value: []byte("v"), Producer: one}, {Key: []byte("two"), Value: []byte("v"), Producer: two}}
+	begun := []coordinator.Record{
+		{Key: []byte("one"), Value: []byte("v"), Producer: one},
+		{Key: []byte("two"), Value: []byte("v"), Producer: two},
+	}
 	for _, r := range begun {
 		begin(t, p, r)
 	}
