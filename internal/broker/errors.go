@@ -57,6 +57,11 @@ func codes() []struct {
 		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients treat it as temporary and retry
 		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
 		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
+		{storage.ErrTransactionOpen, kerr.InvalidTxnState},
+		{storage.ErrUnverified, kerr.InvalidTxnState},
+		{storage.ErrTooManyTransactions, kerr.NotEnoughReplicas}, // clients retry; other transactions end meanwhile
+		{storage.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
+		{storage.ErrCoordinatorEpoch, kerr.InvalidRequest}, // no coordinator would send it
 		{metadata.ErrClosed, kerr.NotLeaderForPartition},
 		{metadata.ErrUnavailable, kerr.RequestTimedOut},
 		{metadata.ErrUnknown, kerr.RequestTimedOut},

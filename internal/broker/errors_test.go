@@ -67,6 +67,16 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,
 		"producers.ErrOutOfOrderSequence":   producers.ErrOutOfOrderSequence,
 		"producers.ErrInvalidProducerEpoch": producers.ErrInvalidProducerEpoch,
+		"storage.ErrTransactionOpen":        storage.ErrTransactionOpen,
+		"storage.ErrUnverified":             storage.ErrUnverified,
+		"storage.ErrTooManyTransactions":    storage.ErrTooManyTransactions,
+		"storage.ErrCoordinatorFenced":      storage.ErrCoordinatorFenced,
+		"storage.ErrCoordinatorEpoch":       storage.ErrCoordinatorEpoch,
+		"producers.ErrTransactionOpen":      producers.ErrTransactionOpen,
+		"producers.ErrUnverified":           producers.ErrUnverified,
+		"producers.ErrTooManyTransactions":  producers.ErrTooManyTransactions,
+		"producers.ErrCoordinatorFenced":    producers.ErrCoordinatorFenced,
+		"producers.ErrCoordinatorEpoch":     producers.ErrCoordinatorEpoch,
 	}
 	never := map[string]string{ // no request causes them
 		"storage.ErrExists": "Create",

@@ -34,6 +34,11 @@ func sockets(t testing.TB) (list [2]net.Conn) {
 	return list
 }
 
+// patient is for connections in real time. On a busy machine a reader may take longer than the
+// default Silence to empty a full receive buffer, and meanwhile the socket takes no byte; a ping
+// would take the writing role between two Pushes.
+func patient(o *Options) { o.Ping, o.Silence = time.Hour, time.Hour }
+
 // stream is a Source of one large body, over and over, which counts what is released.
 type stream struct {
 	mu       sync.Mutex
@@ -68,7 +73,7 @@ func (s *stream) add(n int) {
 // What fits into the socket is written on the goroutine that calls Push, before Push returns. The
 // rest is written by the connection's own, and everything arrives in order and whole.
 func TestPushWritesOnTheCallersGoroutine(t *testing.T) {
-	ends, end := pair(t, sockets(t), nil)
+	ends, end := pair(t, sockets(t), patient)
 	defer end()
 	c := ends[1]
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<10)
@@ -122,7 +127,7 @@ func TestPushWritesOnTheCallersGoroutine(t *testing.T) {
 // Pushes and Kicks from many goroutines lose nothing: who finds the role taken leaves its frames to
 // the holder.
 func TestConcurrentPushes(t *testing.T) {
-	ends, end := pair(t, sockets(t), nil)
+	ends, end := pair(t, sockets(t), patient)
 	defer end()
 	s := &stream{body: [][]byte{make([]byte, 3000)}}
 	ends[1].Start(s)
@@ -177,7 +182,7 @@ func TestFramesCostNoAllocation(t *testing.T) {
 		t.Skip("buffers are not reused in this build")
 	}
 	for name, s := range loads() {
-		ends, end := pair(t, sockets(t), nil)
+		ends, end := pair(t, sockets(t), patient)
 		ends[1].sender.source = s
 		if s.acks > 0 {
 			ends[0].dialed, ends[1].dialed = false, true
@@ -234,7 +239,7 @@ func BenchmarkFrames(b *testing.B) {
 	for _, name := range []string{"DA16KiB", "DA1MiB", "AK1", "AK1000"} {
 		s := loads()[name]
 		b.Run(name, func(b *testing.B) {
-			ends, end := pair(b, sockets(b), nil)
+			ends, end := pair(b, sockets(b), patient)
 			defer end()
 			ends[1].sender.source = &turns{load: s}
 			source := ends[1].sender.source.(*turns)

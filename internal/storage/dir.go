@@ -85,6 +85,7 @@ type Dir struct {
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
+	carryWait                 time.Duration // carryWait, which a test changes before the first sweep
 	failures                  chan error
 	quit                      chan struct{}
 	done                      sync.WaitGroup
@@ -146,6 +147,7 @@ func newDir(place Place, opt *Options) *Dir {
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, loggedFailures: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		carryWait: carryWait,
 	}
 	d.life.Store(&dirLife{})
 	d.boot = opt.Boot()

@@ -191,9 +191,9 @@ func (d *Dir) awaitDurable(lsn journal.LSN) {
 }
 
 // awaitCarry waits until at most n carried bytes are in flight, and reports whether that happened
-// within carryWait.
+// within d.carryWait.
 func (d *Dir) awaitCarry(carried *atomic.Int64, n int64) bool {
-	for deadline := time.Now().Add(carryWait); carried.Load() > n; {
+	for deadline := time.Now().Add(d.carryWait); carried.Load() > n; {
 		if time.Now().After(deadline) || !d.sleep(100*time.Microsecond) {
 			return false
 		}

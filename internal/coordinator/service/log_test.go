@@ -22,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -324,16 +325,39 @@ func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 	if _, _, err := build(nil, time.UnixMilli(1000)); err == nil {
 		t.Error("an empty batch was built")
 	}
+	// The log takes them only within a transaction that a permit began.
+	begun := []coordinator.Record{
+		{Key: []byte("one"), Value: []byte("v"), Producer: one},
+		{Key: []byte("two"), Value: []byte("v"), Producer: two},
+	}
+	for _, r := range begun {
+		begin(t, p, r)
+	}
 	ended := make(chan error, 1)
-	l.Append(0, []coordinator.Record{records[0], records[1], records[2], records[3], records[4]}, time.UnixMilli(1000),
-		func(err error) { ended <- err })
+	l.Append(0, records[:5], time.UnixMilli(1000), func(err error) { ended <- err })
 	must(t, <-ended)
 	var loaded []coordinator.Record
 	must(t, l.Load(t.Context(), 0, func(r coordinator.Record) error {
 		loaded = append(loaded, coordinator.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Producer: r.Producer})
 		return nil
 	}))
-	if d := cmp.Diff(records[:5], loaded); d != "" {
+	if d := cmp.Diff(append(begun, records[:5]...), loaded); d != "" {
 		t.Error(d)
 	}
 }
+
+// begin appends the first record of a transaction, with a permit.
+func begin(t testing.TB, p *replica.Partition, r coordinator.Record) {
+	t.Helper()
+	batch, err := buildOne([]coordinator.Record{r}, time.UnixMilli(1000))
+	must(t, err)
+	guard := p.Log().Guard(r.Producer.ID)
+	outcome := make(assigned, 1)
+	p.Log().Append(&storage.Append{Batches: batch, Permit: producers.Permit{Guard: guard}, Sink: outcome}, nil)
+	must(t, <-outcome)
+}
+
+// assigned gets the error of an append when its offsets are assigned.
+type assigned chan error
+
+func (c assigned) OffsetsAssigned(a *storage.Append) { c <- a.Err }
