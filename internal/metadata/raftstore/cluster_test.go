@@ -373,6 +373,7 @@ func TestResignChoosesTheSuccessor(t *testing.T) {
 		for range 2 {
 			leader, others := ready(t, stores...)
 			for _, next := range others {
+				time.Sleep(5 * defaultTick) // a new leader hears each of the others
 				if err := leader.Resign(t.Context(), next.Member()); err != nil {
 					t.Fatal(err)
 				}
