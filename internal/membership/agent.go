@@ -57,7 +57,8 @@ type AgentOptions struct {
 	Join func() JoinRequest
 	// Wish returns whether this node is a seed, and its list.
 	Wish func() Wish
-	// Interval is that of heartbeats, Timeout that of the session.
+	// Interval is that of heartbeats, Timeout that of the session. No lease is accepted that is
+	// longer, whatever the controller has computed.
 	Interval, Timeout time.Duration
 	// Progress is called with what the broker waits for.
 	Progress func(string)
@@ -256,7 +257,7 @@ func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAns
 	case err == nil:
 		a.heard, a.refused = time.Now(), ""
 		first := a.session.Lease().IsZero()
-		a.session.Answered(answer.Sequence, answer.Proven, answer.Lease)
+		a.session.Answered(answer.Sequence, answer.Proven, min(answer.Lease, a.o.Timeout))
 		if end := a.session.Lease(); !end.IsZero() && h.Sequence > a.doubted {
 			a.doubted = 0
 			a.lease.Store(int64(end.Sub(a.began)))

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -34,6 +35,7 @@ type fakeController struct {
 	forever bool // the process of owner registers again and again
 	invalid bool // heartbeats are refused for good
 	ahead   time.Duration
+	lease   time.Duration // 0: 3 s
 }
 
 func (f *fakeController) call(ctx context.Context, method uint16, body []byte) ([]byte, error) {
@@ -81,7 +83,7 @@ func (f *fakeController) call(ctx context.Context, method uint16, body []byte) (
 		}
 		a := controller.HeartbeatAnswer{Sequence: h.Sequence, Proven: h.Answered, Liveness: f.state}
 		if h.Answered > 0 {
-			a.Lease = 3 * time.Second
+			a.Lease = cmp.Or(f.lease, 3*time.Second)
 		}
 		return packAnswer(a, leaderInfo{time.Now().Add(f.ahead).UnixMicro(), "1.2"}), nil
 	}
@@ -158,6 +160,22 @@ func TestTheLeaseEndsWhenAnswersAreLost(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if !a.Lease() {
 			t.Error("no lease although answers arrive again")
+		}
+	})
+}
+
+// The broker counts on no lease that is longer than the session, whatever the controller grants.
+func TestNoLeaseOutlivesTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeController{state: metadata.Active, lease: time.Hour}
+		a, _ := running(t, f, 1)
+		if err := a.AwaitActive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.set(func(f *fakeController) { f.deaf = true })
+		time.Sleep(3 * time.Second)
+		if left := a.LeaseLeft(); left > 0 {
+			t.Errorf("the lease lasts %v more after a session without an answer", left)
 		}
 	})
 }

@@ -41,8 +41,9 @@ type Change struct {
 	// Voters are all voters after the change, sorted by id. A member that loses its vote becomes a
 	// learner.
 	Voters []uint64
-	// Resign: the leader loses its vote by the next change, and must hand over first.
-	Resign bool
+	// Resign is set if the leader loses its vote by the next change, and must hand over first: to
+	// one of these voters, which keep theirs.
+	Resign []uint64
 	// Replace moves the vote of a member whose directory is lost to a learner.
 	Replace struct{ Former, Learner uint64 }
 	Remove  uint64 // a learner that will not come back
@@ -92,8 +93,8 @@ func NextChange(members []GroupMember, seeds int) (c Change) {
 	switch {
 	case waits != "":
 		c.Waits = waits
-	case resign:
-		return Change{Resign: true}
+	case resign != nil:
+		return Change{Resign: resign}
 	case voters != nil:
 		return Change{Voters: voters}
 	}
@@ -110,34 +111,45 @@ func NextChange(members []GroupMember, seeds int) (c Change) {
 // changes nothing. A voter that is not in the list may be down for replaceAfter instead. After the
 // change, a broker that comes back with the former list is a learner, and to give it a vote again
 // would need that list on all brokers.
-func nextVoters(members []GroupMember, seeds int) (voters []uint64, resign bool, waits string) {
-	var gains, loses, unclear, differ bool
+//
+// A leader that loses its vote hands over to a voter that keeps its own, and resign has these. If
+// it chose another one, two voters that both leave the list could elect each other for ever.
+func nextVoters(members []GroupMember, seeds int) (voters, resign []uint64, waits string) {
+	var keep []uint64
+	var gains, loses, leaves, unclear, differ bool
 	for _, m := range members {
 		switch {
 		case m.Active && m.Differs && (m.Voter || m.Registered && m.WantsVote):
 			differ = true
 		case m.Registered && m.Active && m.WantsVote && m.Agrees:
 			voters = append(voters, m.ID)
-			gains = gains || !m.Voter
+			if gains = gains || !m.Voter; m.Voter {
+				keep = append(keep, m.ID)
+			}
 		case !m.Voter:
 		case m.Active && (!m.Agrees || !m.Registered), !m.Active && m.Silent < replaceAfter:
 			unclear = true // it has just started or stopped
 		default:
-			loses, resign = true, resign || m.Leader
+			loses, leaves = true, leaves || m.Leader
 		}
 	}
 	slices.Sort(voters)
 	switch {
 	case differ:
-		return nil, false, "brokers have different cluster.seeds; set the same list on all of them"
+		return nil, nil, "brokers have different cluster.seeds; set the same list on all of them"
 	case unclear || !gains && !loses:
-		return nil, false, ""
+		return nil, nil, ""
 	case len(voters) < seeds:
-		return nil, false, "not all brokers of cluster.seeds answer"
+		return nil, nil, "not all brokers of cluster.seeds answer"
 	case len(voters) > seeds || seeds%2 == 0:
-		return nil, false, "cluster.seeds must name 1, 3 or 5 brokers, each once"
+		return nil, nil, "cluster.seeds must name 1, 3 or 5 brokers, each once"
+	case leaves && len(keep) == 0:
+		return nil, nil, "no broker with a vote is in cluster.seeds; change the list in two steps"
+	case leaves:
+		slices.Sort(keep)
+		return voters, keep, ""
 	}
-	return voters, resign, ""
+	return voters, nil, ""
 }
 
 // nextReplacement chooses the vote that moves next, and the learner that gets it; 0 for none.

@@ -85,9 +85,9 @@ func (c *Cluster) change(to membership.Change) error {
 			return err
 		}
 		log.Info("the brokers of cluster.seeds are the voters of the metadata now", zap.Uint64s("members", to.Voters))
-	case to.Resign:
+	case len(to.Resign) > 0:
 		log.Info("this broker leads the metadata and is not in cluster.seeds: it hands the leadership over")
-		return c.store.Resign(ctx)
+		return c.store.Resign(ctx, to.Resign...)
 	case to.Replace.Learner != 0:
 		if err := c.store.Replace(ctx, to.Replace.Former, to.Replace.Learner); err != nil {
 			return err

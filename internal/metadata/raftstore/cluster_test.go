@@ -365,6 +365,29 @@ func TestResignHandsOverAtOnce(t *testing.T) {
 	})
 }
 
+// A leader that loses its vote hands over to a voter that keeps its own, and to no other.
+func TestResignChoosesTheSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stores := voters(t, 3, nil)
+		defer c.close(t)
+		for range 2 {
+			leader, others := ready(t, stores...)
+			for _, next := range others {
+				time.Sleep(5 * defaultTick) // a new leader hears each of the others
+				if err := leader.Resign(t.Context(), next.Member()); err != nil {
+					t.Fatal(err)
+				}
+				if leader, _ = ready(t, stores...); leader != next {
+					t.Fatalf("member %x leads, %x was chosen", leader.Member(), next.Member())
+				}
+			}
+			if err := leader.Resign(t.Context(), 77); !errors.Is(err, ErrNoQuorum) {
+				t.Errorf("handed over to nothing: %v", err)
+			}
+		}
+	})
+}
+
 // One member grows to three: both learners get the state in pieces, although a piece is lost, and
 // become voters in one change. Then the first one may go.
 func TestGrowFromOneToThree(t *testing.T) {
@@ -567,7 +590,7 @@ func TestADiskThatHangsHoldsUpNoCaller(t *testing.T) {
 		}
 		for name, call := range map[string]func(context.Context) error{
 			"Txn":        put,
-			"Resign":     leader.Resign,
+			"Resign":     func(ctx context.Context) error { return leader.Resign(ctx) },
 			"AddLearner": func(ctx context.Context) error { return leader.AddLearner(ctx, other) },
 			"Status":     func(ctx context.Context) error { leader.Status(ctx); return ctx.Err() },
 		} {

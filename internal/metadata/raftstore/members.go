@@ -167,13 +167,13 @@ func (s *Store) Remove(ctx context.Context, member uint64) error {
 }
 
 // Resign hands the leadership to the voter that has the most entries, and waits until this member
-// no longer leads or ctx ends. If no other voter was heard in the last second, it returns
-// ErrNoQuorum at once.
-func (s *Store) Resign(ctx context.Context) error {
+// no longer leads or ctx ends. If to is not empty, only these voters count. If none of them was
+// heard in the last second, it returns ErrNoQuorum at once.
+func (s *Store) Resign(ctx context.Context, to ...uint64) error {
 	asked := make(chan bool, 1)
 	err := s.do(ctx, func(n *node) (err error) {
 		defer func() { asked <- n.role.Leader != n.member || n.raft.BasicStatus().LeadTransferee != 0 }()
-		return n.resign()
+		return n.resign(to)
 	})
 	if err == nil {
 		select {
@@ -203,14 +203,15 @@ func (s *Store) Resign(ctx context.Context) error {
 	}
 }
 
-func (n *node) resign() (err error) {
+func (n *node) resign(to []uint64) (err error) {
 	defer n.guard(&err)
 	if n.failed != nil || n.role.Leader != n.member {
 		return nil
 	}
 	best, match := uint64(0), uint64(0)
 	n.raft.WithProgress(func(id uint64, typ raft.ProgressType, p progress) {
-		if id != n.member && typ == raft.ProgressTypePeer && n.silence(id) <= promoteWithin && p.Match > match {
+		able := id != n.member && typ == raft.ProgressTypePeer && n.silence(id) <= promoteWithin
+		if able && p.Match > match && (len(to) == 0 || slices.Contains(to, id)) {
 			best, match = id, p.Match
 		}
 	})

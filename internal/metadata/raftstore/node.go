@@ -329,12 +329,14 @@ func (n *node) remember() error {
 
 // persist makes the Ready durable: one frame with one fdatasync, or a new generation if it has a
 // snapshot. A commit index alone is not written: the next frame contains it, and a member that
-// starts without it learns it from the leader.
+// starts without it learns it from the leader. That of a change of members is written before the
+// change is applied: a member that starts in the joint state needs a majority of the former voters
+// to elect a leader, and their directories may be gone since.
 func (n *node) persist() error {
 	if n.ready.Snapshot.GetMetadata().GetIndex() > 0 {
 		return n.rotate()
 	}
-	if !n.ready.MustSync {
+	if !n.ready.MustSync && !slices.ContainsFunc(n.ready.CommittedEntries, isChange) {
 		return nil
 	}
 	records := make([][]byte, 0, len(n.ready.Entries)+1)
@@ -350,6 +352,8 @@ func (n *node) persist() error {
 	n.synced = n.mem.hard
 	return nil
 }
+
+func isChange(e *pb.Entry) bool { return e.GetType() == pb.EntryConfChangeV2 }
 
 // rotate begins a new generation of the files with all that the node has in memory.
 func (n *node) rotate() error {

@@ -416,7 +416,7 @@ func (w *world) fault() {
 		m.errs.Clear()
 	case kind < 11 && m.node != nil:
 		w.faults["transfer"]++
-		m.check(m.node.resign())
+		m.check(m.node.resign(nil))
 	case kind < 12:
 		w.net.Faults = simnet.Faults{
 			Loss: w.rand.Float64() / 4, Duplicate: w.rand.Float64() / 4, MaxDelay: w.rand.IntN(6), Reorder: w.rand.IntN(2) == 0,
@@ -551,13 +551,13 @@ func (w *world) wipe() {
 }
 
 // changing reports whether a former voter counts, or may count after a restart: the files may have
-// a change of the voters without the news that it is committed.
+// a change of the voters that is not committed yet, as far as this member knows.
 func (n *node) changing() bool {
 	if len(n.conf.GetVotersOutgoing()) > 0 || n.mem.base > n.applied {
 		return true
 	}
 	return slices.ContainsFunc(n.mem.entries, func(e *pb.Entry) bool {
-		return e.GetType() == pb.EntryConfChangeV2 && e.GetIndex() > min(n.applied, n.synced.GetCommit())
+		return e.GetType() == pb.EntryConfChangeV2 && e.GetIndex() > n.applied
 	})
 }
 
