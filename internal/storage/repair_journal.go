@@ -179,7 +179,6 @@ func (l *Log) rollBack(end int64, gone []*chunk, err error) {
 	l.logEnd.Store(end)
 	l.epochs.CutEnd(end)
 	l.producers.Cut(end)
-	l.producers.DropGuards()
 	l.noteUnstableLocked()
 	l.holdLocked()
 	l.producersMu.Unlock()

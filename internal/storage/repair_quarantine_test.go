@@ -1,15 +1,19 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -48,19 +52,67 @@ func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 	}
 }
 
-// A repair that fails after a roll continues from that point.
-func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
+// A repair that fails after a roll begins again at the recovery point, which has not moved. A
+// checkpoint and a start in between find every record and every producer, and no segment of the
+// failed attempt stays behind.
+func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
 	l := makeLogs(t, d, 1, "sync")[0]
-	put(t, l, 4, 900)
+	var sent [][]byte
+	more := func(n int) {
+		for range n {
+			// Two producers: one that goes on, and one for each batch.
+			for _, p := range []record.Producer{{ID: 1, Sequence: int32(len(sent) / 2)}, {ID: int64(100 + len(sent)/2)}} {
+				sent = append(sent, testBatch(t, 900, &p))
+				if a := send(l, bytes.Clone(sent[len(sent)-1])); a.Err != nil {
+					t.Fatal(a.Err)
+				}
+			}
+		}
+		synced(t, l)
+	}
+	complete := func(l *Log) {
+		t.Helper()
+		holds(t, l, int64(len(sent)))
+		for i, b := range sent {
+			if i%2 == 0 && i < len(sent)-10 {
+				continue // older than the five batches that are remembered
+			}
+			if a := send(l, bytes.Clone(b)); a.Err != nil || !a.Duplicate || a.Base != int64(i) {
+				t.Errorf("batch %d again: duplicate %v, at %d, %v", i, a.Duplicate, a.Base, a.Err)
+			}
+		}
+		var bases, listed []int64
+		infos, err := l.dir.opt.FS.List(l.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, in := range infos {
+			if base, ok := segment.ParseName(in.Name); ok {
+				bases = append(bases, base)
+			}
+		}
+		segments, err := l.snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range segments {
+			listed = append(listed, s.Base())
+		}
+		if slices.Sort(bases); !slices.Equal(bases, listed) {
+			t.Errorf("the segments on the disk begin at %v, those of the log at %v", bases, listed)
+		}
+	}
+
+	more(2)
 	if err := l.flushAndSync(); err != nil {
 		t.Fatal(err)
 	}
-	put(t, l, 4, 900)
+	more(2)
 	_ = l.flush()
-	put(t, l, 12, 900)
+	more(6)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
 	eventually(t, "the log is quarantined", l.isQuarantined)
@@ -68,14 +120,25 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	cfg.Segment.Bytes = 4000
 	l.Configure(cfg)
 	errs.Clear()
-	late := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/t-0/*.log", From: 3, Count: 1, Err: syscall.EIO})
-	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
-	if late.Hits() == 0 {
-		t.Error("the repair did not fail half-way")
+	late := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/t-0/*.log", From: 3, Err: syscall.EIO})
+	eventually(t, "two attempts have failed", func() bool { return late.Hits() > 1 })
+	if err := d.commit(l); err != nil {
+		t.Fatal(err)
 	}
-	put(t, l, 1, 10)
-	holds(t, l, 21)
-	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
+	if entry, _ := l.checkpointed(); entry.Offset != 4 {
+		t.Errorf("the recovery point is %d during the repair", entry.Offset)
+	}
+	for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
+		complete(mustOpen(t, image, "sync").Logs()[0])
+	}
+	late.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if entry, _ := l.checkpointed(); entry.Offset != int64(len(sent)) || entry.QuarantineFile != "" {
+		t.Errorf("the recovery point is %d after the repair, the quarantine file is %q", entry.Offset, entry.QuarantineFile)
+	}
+	complete(l)
+	more(1)
+	complete(mustOpen(t, disk.KillImage(1), "sync").Logs()[0])
 }
 
 // A lookup by time does not skip quarantined records: it fails until they are replayed.

@@ -193,8 +193,9 @@ func (s *State) MarkDurable(end int64) {
 }
 
 // Cut removes the batches and markers at or beyond end, which is not below the offset of
-// MarkDurable. The caller drops the guards.
+// MarkDurable, and destroys all guards. Those must not keep a producer of which nothing is left.
 func (s *State) Cut(end int64) {
+	s.DropGuards()
 	s.undo(end)
 	for _, p := range s.ids {
 		if p.batches = p.batches[:p.below(end)]; len(p.batches) == 0 && p.now() == noTransaction && !s.held(p) {

@@ -245,7 +245,6 @@ func TestTransactionsAgainstEveryBatch(t *testing.T) {
 				to := rapid.Int64Range(max(durable, high), end()).Draw(t, "to")
 				log = log[:to]
 				s.Cut(to)
-				s.DropGuards()
 				for len(kept) > 1 && kept[len(kept)-1].rp > to {
 					kept = kept[:len(kept)-1]
 				}
@@ -345,6 +344,21 @@ func TestAnOpenTransactionIsNotForgotten(t *testing.T) {
 	s.Advance(61)
 	if s.Expire(now.Add(96 * DefaultExpiry)); s.Len() != 0 {
 		t.Errorf("%d producers are held for nothing", s.Len())
+	}
+}
+
+// A producer whose only batch is cut is gone, even if another batch of it waits for its guard.
+func TestAGuardKeepsNoProducerOfACutLog(t *testing.T) {
+	var s State
+	s.MarkDurable(0)
+	s.Add(made(t, 0, 1, 0, 0, 1), now)
+	g := s.Guard(1)
+	s.Cut(0)
+	if s.Len() != 0 || s.Knows(1) {
+		t.Errorf("%d producers are left", s.Len())
+	}
+	if _, _, err := s.Check(in(t, 0, 1, 0, 0), Permit{Guard: g}); !errors.Is(err, ErrUnverified) {
+		t.Errorf("with a guard from before the cut: %v", err)
 	}
 }
 
