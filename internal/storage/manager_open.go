@@ -52,7 +52,7 @@ func Open(places []Place, opt Options) (*Manager, error) {
 
 // openPatience is how long the recovery of a directory may make no progress before the broker
 // starts without it.
-const openPatience = time.Minute
+const openPatience = 5 * time.Minute // longer than a datasync of a whole segment on a slow disk
 
 // opening is the recovery of one directory.
 type opening struct {
