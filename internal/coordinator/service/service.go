@@ -43,8 +43,8 @@ type Definition struct {
 	// make none.
 	Send func(partition, epoch int32, request any, done func(result any))
 	// InitialEvent makes the event that a machine gets after it is loaded. ChangeEvent makes the
-	// event for a metadata change, or nil if the change affects no machine. A machine that is loaded
-	// meanwhile may get it after an initial event of the same image. Either may be nil.
+	// event for a metadata change, or nil if the change affects no machine. A machine that is
+	// loaded meanwhile may get it after an initial event of the same image. Either may be nil.
 	InitialEvent func(img *metadata.Image) any
 	ChangeEvent  func(next *metadata.Image, d *metadata.Delta) any
 }
