@@ -63,7 +63,7 @@ func TestARepairThatFailedHalfWayBeginsAgain(t *testing.T) {
 	var sent [][]byte
 	more := func(n int) {
 		for range n {
-			// Two producers: one that goes on, and one for each batch.
+			// Two producers: one that continues, and one for each batch.
 			for _, p := range []record.Producer{{ID: 1, Sequence: int32(len(sent) / 2)}, {ID: int64(100 + len(sent)/2)}} {
 				sent = append(sent, testBatch(t, 900, &p))
 				if a := send(l, bytes.Clone(sent[len(sent)-1])); a.Err != nil {
