@@ -151,8 +151,8 @@ func (s *Shard) resend(id string, t *transaction, p Partition, a *attempt) {
 	}
 }
 
-// checkDone lets the transaction continue if no partition is missing. The event that brings the last
-// one can't be refused, so it is a deferred event that writes.
+// checkDone lets the transaction continue if no partition is missing. The event that brings the
+// last one can't be refused, so it is a deferred event that writes.
 func (s *Shard) checkDone(id string, t *transaction) {
 	switch {
 	case len(t.live.missing) > 0:
