@@ -189,6 +189,46 @@ func TestWithoutALeaseOnlyOtherReplicasAcknowledge(t *testing.T) {
 	must(t, begin(t, p, AcksAll, 1).wait(t)) // the only replica: no other can be elected
 }
 
+// A leader was cut off, another one was elected, and a consumer has records of that one. The former
+// leader does not answer that these are lost: the consumer would start again at the beginning.
+func TestALeaderWithoutALeaseDoesNotJudgeLaterRecords(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	var lease atomic.Bool
+	lease.Store(true)
+	p.env.lease = lease.Load
+	lead(p, 5, pair, pair[:1])
+	must(t, begin(t, p, AcksLeader, 3).wait(t))
+	ahead := map[string]ReadRequest{
+		"offset": {Offset: 4, CurrentEpoch: -1, FetchedEpoch: -1, MaxBytes: 1000},
+		"epoch":  {Offset: 3, CurrentEpoch: -1, FetchedEpoch: 6, MaxBytes: 1000},
+	}
+	for name, r := range ahead {
+		if _, err := p.Read(r); !errors.Is(err, storage.ErrOffsetOutOfRange) {
+			t.Errorf("%s, with a lease: %v", name, err)
+		}
+	}
+	lease.Store(false)
+	for name, r := range ahead {
+		if _, err := p.Read(r); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s, without a lease: %v", name, err)
+		}
+	}
+	if _, _, err := p.EpochEnd(-1, 5); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("the end of an epoch, without a lease: %v", err)
+	}
+	for at := int64(0); at <= 3; at++ { // what is committed stays readable
+		r, err := p.Read(ReadRequest{Offset: at, CurrentEpoch: -1, FetchedEpoch: 5, MaxBytes: 1000})
+		if err != nil || r.DivergingEpoch >= 0 {
+			t.Errorf("at %d: %+v, %v", at, r, err)
+		}
+		r.Slice.Release()
+	}
+	lead(p, 6, pair[:1], pair[:1])
+	if _, err := p.Read(ahead["offset"]); !errors.Is(err, storage.ErrOffsetOutOfRange) {
+		t.Errorf("the only replica: %v", err)
+	}
+}
+
 // A leader has lost the controller and another in-sync replica, and clients still reach it (50). It
 // sends them away, what waits included. It continues when either is back.
 func TestALeaderThatIsCutOffSendsClientsAway(t *testing.T) {

@@ -82,6 +82,11 @@ func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err
 		return res, 0, fmt.Errorf("read %s at %d, where the high watermark of this replica is %d: %w", p, r.Offset, e.HighWatermark,
 			ErrOffsetNotAvailable)
 	}
+	if r.Offset > e.LogEnd || r.FetchedEpoch > role.epoch {
+		if err := p.current(role); err != nil {
+			return res, 0, fmt.Errorf("read %s at %d, which holds [%d, %d): %w", p, r.Offset, e.LogStart, e.LogEnd, err)
+		}
+	}
 	if r.FetchedEpoch >= 0 {
 		epoch, end := p.epochEnd(role, r.FetchedEpoch)
 		switch {
@@ -130,6 +135,16 @@ func (p *Partition) readableHere(r *role, req *ReadRequest) error {
 		return fmt.Errorf("read %s: %w", p, err)
 	}
 	return p.log.Offline()
+}
+
+// current returns an error if this broker leads and another one may lead by now, without this one's
+// knowledge. A reader who has records that are not here must ask that one: from this one it would
+// learn that they are lost, and start again at the earliest or the latest offset.
+func (p *Partition) current(r *role) error {
+	if !r.leader || r.replicas < 2 || p.env.leaseLive() {
+		return nil
+	}
+	return errNoLease()
 }
 
 // epochEnd returns the end offset of an epoch. The current epoch ends at the log end, even if
@@ -195,6 +210,9 @@ func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
 	r := p.role.Load()
 	if err := p.readable(r, currentEpoch); err != nil {
 		return -1, -1, err
+	}
+	if err := p.current(r); err != nil {
+		return -1, -1, fmt.Errorf("epochs of %s: %w", p, err)
 	}
 	e, end := p.epochEnd(r, epoch)
 	return e, end, nil

@@ -69,6 +69,10 @@ func (p *Partition) leased(r *role, acks Acks) error {
 	if r.replicas < 2 || acks == AcksAll && r.isr > 1 || p.env.leaseLive() {
 		return nil
 	}
+	return errNoLease()
+}
+
+func errNoLease() error {
 	return fmt.Errorf("%w: this broker has lost contact with the controller", ErrNotLeader)
 }
 

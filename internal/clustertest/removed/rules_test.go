@@ -59,6 +59,8 @@ var rules = []rule{
 		"if now-l.silent[tp] < lossyPatience {", "if false {", "TestAShorterLogWaitsForASilentOne"},
 	{"a leader without followers in sync acknowledges without a lease", "replica/role.go",
 		"acks == AcksAll && r.isr > 1 || p.env.leaseLive() {", "true {", "TestWithoutALeaseOnlyOtherReplicasAcknowledge"},
+	{"a leader without a lease tells consumers that records of its successor are lost", "replica/read.go",
+		"!r.leader || r.replicas < 2 || p.env.leaseLive() {", "true {", "TestALeaderWithoutALeaseDoesNotJudgeLaterRecords"},
 	{"a leader that is cut off keeps its clients", "replica/lead.go",
 		"cut := !lease && p.lead.Unreached()", "cut := !lease && false", "TestALeaderThatIsCutOffSendsClientsAway"},
 	{"a leader without a lease changes the ISR", "replica/lead.go",
