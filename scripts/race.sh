@@ -7,8 +7,9 @@
 #     to three failed tests are run again without the others. One that passes then is printed as
 #     "FLAKY: NAME (PACKAGE)": its bound should be mended.
 #   - The detector itself fails now and then, in a process with many goroutines on a busy machine: it
-#     ends the process with "ThreadSanitizer: CHECK failed". Such a package is run again as a whole,
-#     unless a test had failed until then.
+#     ends the process with "ThreadSanitizer: CHECK failed", or with a SIGSEGV outside of Go code,
+#     whose goroutine 0 has no frames. Such a package is run again as a whole, unless a test had
+#     failed until then.
 #
 # Nothing is run again if any package reported a data race, a panic or a crash, or failed for
 # another reason. The second run counts, whatever ends it.
@@ -22,6 +23,9 @@ go test -race "$@" 2>&1 | tee "$log" && exit 0
 # Prints "PACKAGE TEST" for each test to run again, with "*" for a whole package. Fails if something
 # else went wrong.
 again="$(awk '
+  /^SIGSEGV: / { fault = NR; next }
+  fault && NR == fault + 3 && !/^goroutine 0 gp=/ { code = 1 }
+  fault && NR == fault + 4 { if ($0 == "") detector = 1; else code = 1 }
   /WARNING: DATA RACE|^panic: |^fatal error: |^SIG[A-Z]+: |^signal: / { code = 1 }
   /ThreadSanitizer: CHECK failed/ { detector = 1 }
   /^--- FAIL: / && !($3 in failed) { failed[$3] = 1; n++ }
