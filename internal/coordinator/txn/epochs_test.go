@@ -142,7 +142,7 @@ func TestZombieOfTheLastEpoch(t *testing.T) {
 	d.end(1, 101, 0, true)
 	d.answer(nil)
 	if got := d.end(2, 100, maxEpoch, true); got.Err == nil {
-		t.Errorf("%+v: the zombie hears of a commit that is not its own", got)
+		t.Errorf("%+v: the zombie learns of a commit that is not its own", got)
 	}
 }
 

@@ -266,7 +266,7 @@ func (w *walk) check() (bad []string) {
 			bad = append(bad, name+" is torn")
 		}
 		if o[true] > 0 && !t.asked {
-			bad = append(bad, name+" is shown and nobody asked for its commit")
+			bad = append(bad, name+" is shown and no client asked for its commit")
 		}
 		if o[true] > 0 && t.never {
 			bad = append(bad, name+" is shown and was fenced")
