@@ -87,6 +87,8 @@ func importRules() map[string]importRule {
 			never: noDisk, because: machineReason},
 		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
 			because: machineReason},
+		"internal/txn/gate": {may: []string{"internal/coordinator/txn"}, never: append([]string{netPkg}, noDisk...),
+			because: serviceReason},
 		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
 			"internal/controller", "internal/metadata",
 			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record",

@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
 // Acks selects the replicas that must have an append before it is acknowledged.
@@ -25,6 +26,15 @@ type Append struct {
 	// LeaderEpoch is the caller's leader epoch, -1 for the current one.
 	LeaderEpoch int32
 	Acks        Acks
+	// Kind decides what the log checks: storage.Client, storage.Marker or storage.Coordinator.
+	Kind storage.Kind
+	// Permit is what the transaction's coordinator said, see storage.Append.
+	Permit producers.Permit
+	// Origin describes the sender of a Marker.
+	Origin producers.Origin
+	// Durable: Done also waits until the records are durable on every in-sync replica, whatever
+	// the topic's profile. Only with AcksAll.
+	Durable bool
 	// Batches were validated for the topic. Their bytes must not change before Done.
 	Batches record.Accepted
 	// Done is called exactly once, from any goroutine, and must not block.
@@ -165,7 +175,9 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 		a.finish(fmt.Errorf("append to %s: %w", p, err))
 		return
 	}
-	a.inner = storage.Append{Batches: a.Batches.Bytes, LeaderEpoch: role.epoch, Sink: a}
+	a.inner = storage.Append{
+		Kind: a.Kind, Batches: a.Batches.Bytes, LeaderEpoch: role.epoch, Permit: a.Permit, Origin: a.Origin, Sink: a,
+	}
 	p.log.Append(&a.inner, batch)
 }
 

@@ -36,6 +36,9 @@ const (
 	// even if the disk has too little space for the records of clients: until it is there, readers
 	// of committed records wait, and no segment above can be removed.
 	Marker
+	// Coordinator is a coordinator's own batches in its internal topic, markers included. The log
+	// checks nothing of their producers: the coordinator has.
+	Coordinator
 )
 
 // Append is a request to append the batches of one produce request, of one part of a replication
