@@ -104,8 +104,8 @@ func importRules() map[string]importRule {
 		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
-			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/metadata",
-			"internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
+			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
+			"internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
 			"internal/configdef"},
 			never: noDisk, because: brokerReason},
 

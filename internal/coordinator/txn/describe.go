@@ -14,8 +14,8 @@ import (
 // IDs.
 type Describe struct{ IDs []string }
 
-// Description is the state of a transactional id. Partitions is empty unless a transaction is open
-// or decided.
+// Description is the state of a transactional id. Partitions are those of the open transaction, or
+// those that lack the marker of a decided one.
 type Description struct {
 	ID         string
 	Err        *kerr.Error // TRANSACTIONAL_ID_NOT_FOUND; then only ID is set
@@ -73,7 +73,9 @@ func (s *Shard) describe(e Describe) []Description {
 			continue
 		}
 		list[i] = t.describe(id)
-		list[i].Partitions = slices.Clone(t.partitions)
+		if list[i].Partitions = slices.Clone(t.partitions); t.state.prepared() && t.live != nil {
+			list[i].Partitions = slices.SortedFunc(maps.Keys(t.live.missing), comparePartitions)
+		}
 	}
 	return list
 }
