@@ -91,7 +91,7 @@ func importRules() map[string]importRule {
 			because: serviceReason},
 		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
 			"internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record",
+			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record", "internal/storage",
 			"pkg/durability"},
 			never: append([]string{netPkg}, noDisk...), because: serviceReason},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
