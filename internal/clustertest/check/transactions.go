@@ -84,6 +84,9 @@ func (t *Transaction) Committing() { t.set(func() { t.outcome = asked }) }
 // Committed notes that the commit was acknowledged.
 func (t *Transaction) Committed() { t.set(func() { t.outcome = committed }) }
 
+// Refused notes that the only request for a commit was refused.
+func (t *Transaction) Refused() { t.set(func() { t.outcome = open }) }
+
 // Aborted notes that an abort was acknowledged. No commit was asked for, or all were refused.
 func (t *Transaction) Aborted() { t.set(func() { t.outcome = aborted }) }
 
