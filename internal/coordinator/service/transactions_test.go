@@ -95,7 +95,7 @@ func TestAFencedCoordinatorGetsAHigherEpoch(t *testing.T) {
 	index, _ := tr.Partition("id")
 	now := func() *metadata.Partition { return b.applier.Image().Topic(TransactionsTopic).Partitions.At(index) }
 	epoch := now().LeaderEpoch
-	for _, known := range []int32{epoch - 1, epoch} {
+	for _, known := range []int32{epoch, epoch - 1} {
 		tr.Fenced(index, epoch, known)
 	}
 	tr.Fenced(index, epoch+1, epoch+9) // another coordinator leads
