@@ -90,7 +90,7 @@ func importRules() map[string]importRule {
 		"internal/txn/gate": {may: []string{"internal/coordinator/txn"}, never: append([]string{netPkg}, noDisk...),
 			because: serviceReason},
 		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
-			"internal/controller", "internal/metadata",
+			"internal/coordinator/txn", "internal/controller", "internal/metadata",
 			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record", "internal/storage",
 			"pkg/durability"},
 			never: append([]string{netPkg}, noDisk...), because: serviceReason},
