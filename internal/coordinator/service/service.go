@@ -151,6 +151,9 @@ func (s *Service) applyRole(t *metadata.Topic, index int32) {
 	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory()))
 }
 
+// Topic returns the name of the topic.
+func (s *Service) Topic() string { return s.def.Topic }
+
 // Image returns the metadata that the shards know, or are about to be notified of.
 func (s *Service) Image() *metadata.Image { return s.image.Load() }
 
