@@ -75,7 +75,7 @@ func (w *world) ask(req kmsg.Request) (kmsg.Response, error) {
 	case *kmsg.OffsetFetchRequest:
 		resp := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 		for _, g := range r.Groups {
-			resp.Groups = append(resp.Groups, ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0])
+			resp.Groups = append(resp.Groups, ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{g}})[0])
 		}
 		return resp, nil
 	}
