@@ -33,6 +33,8 @@ type Options struct {
 	Configs  *configdef.Registry
 	Settings *replica.TopicSettings
 	Groups   *service.Groups
+	// Transactions coordinates transactions.
+	Transactions *service.Service
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string
 	// AnswerBytes bounds the records in answers that clients have not read yet; near the bound

@@ -84,7 +84,7 @@ func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, done func([]k
 	for i := range want {
 		ids[i] = want[i].Group
 	}
-	perShard(b, ids, func(places []int) any {
+	perShard(b, b.opt.Groups, ids, func(places []int) any {
 		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(places))}
 		for k, i := range places {
 			e.Groups[k] = want[i]

@@ -50,6 +50,8 @@ func problems(t *testing.T, seed uint64, k kind, run func(w *world, c *clients))
 			c.judge()
 			t.Logf("%+v: %d acks, %d records read, %d consumed, %d offsets, %d settings, %d topics, %d unclean elections in %v", k, c.acks,
 				c.reads, c.consumed, c.offset.Last(), c.config.Last(), len(c.topics), c.unclean, time.Since(began))
+			committed, aborted, unknown := c.payments.Count()
+			t.Logf("%d transactions were committed, %d aborted, %d have no known outcome", committed, aborted, unknown)
 		}
 		list = w.wrong()
 		if file := os.Getenv("CHRONIK_SIM_LOG"); file != "" && (len(list) > 0 || os.Getenv("CHRONIK_SIM_SEED") != "") {

@@ -39,6 +39,7 @@ func (c *clients) judge() {
 	for _, p := range c.parts {
 		c.compareLogs(p)
 	}
+	c.judgePayments()
 	for _, problem := range c.leaders.Problems() {
 		w.problem("%s", problem)
 	}

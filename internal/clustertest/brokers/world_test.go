@@ -208,7 +208,7 @@ func (w *world) start(id int32) {
 	}
 	cfg, err := daemon.Load(config.Input{
 		Set: []string{"cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092", fmt.Sprint("node.id=", id),
-			"offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")},
+			"offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2", "group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
 	})
 	if err != nil {
