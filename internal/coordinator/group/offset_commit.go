@@ -169,14 +169,19 @@ func (c *consumer) checkCommit(by committer) (partitionCheck, *failure) {
 		return nil, refuse(kerr.UnsupportedVersion)
 	case by.generation == m.epoch:
 		return nil, nil
-	case by.generation > m.epoch || by.generation < 0:
-		return nil, m.stale()
+	}
+	stale := m.stale()
+	if by.transactional { // no version of TxnOffsetCommit knows the code
+		stale = refuse(kerr.IllegalGeneration)
+	}
+	if by.generation > m.epoch || by.generation < 0 {
+		return nil, stale
 	}
 	return func(topic [16]byte, partition int32) *failure {
 		if m.ownedSince(topic, partition, by.generation) {
 			return nil
 		}
-		return m.stale()
+		return stale
 	}, nil
 }
 
