@@ -70,10 +70,18 @@ const (
 	deleted
 )
 
+// addresses returns the addresses of all brokers.
+func (w *world) addresses() (list []string) {
+	for id := range w.size() {
+		list = append(list, ip(id+1)+":9092")
+	}
+	return list
+}
+
 // client returns a client that knows all brokers.
 func (w *world) client(more ...kgo.Opt) *kgo.Client {
 	o := []kgo.Opt{
-		kgo.SeedBrokers(ip(1)+":9092", ip(2)+":9092", ip(3)+":9092"),
+		kgo.SeedBrokers(w.addresses()...),
 		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 			within, cancel := context.WithTimeout(ctx, 10*time.Second) // as the client's own dialer
 			defer cancel()
@@ -130,7 +138,7 @@ func (c *clients) create(name string, partitions int32, replicas int16) (parts [
 	}
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
-		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, replicas, configs, name)
+		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, min(replicas, int16(c.w.size())), configs, name)
 		for i := range partitions {
 			if err == nil {
 				parts = append(parts, &partition{topic: name, index: i, id: r.ID, history: check.NewHistory()})
@@ -262,7 +270,7 @@ func (c *clients) read() {
 	cl := c.w.client()
 	defer cl.Close()
 	for c.pace(random, 200*time.Millisecond) {
-		p, broker := c.parts[random.IntN(len(c.parts))], 1+random.Int32N(3)
+		p, broker := c.parts[random.IntN(len(c.parts))], 1+random.Int32N(c.w.size())
 		from := int64(0)
 		if random.IntN(4) > 0 {
 			from = random.Int64N(200)
@@ -277,7 +285,7 @@ func (c *clients) read() {
 		for _, r := range list {
 			p.history.Read(r)
 		}
-		c.lookUp(cl, 1+random.Int32N(3))
+		c.lookUp(cl, 1+random.Int32N(c.w.size()))
 	}
 }
 
@@ -438,7 +446,7 @@ func (c *clients) makeTopics() {
 		name := fmt.Sprint("extra-", i)
 		put(name, unsure)
 		within, cancel := context.WithTimeout(c.ctx, 15*time.Second)
-		_, err := a.CreateTopic(within, 1, int16(2+random.IntN(2)), nil, name)
+		_, err := a.CreateTopic(within, 1, min(int16(2+random.IntN(2)), int16(c.w.size())), nil, name)
 		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
 			put(name, exists)
 		}

@@ -262,7 +262,7 @@ func (c *clients) readCommitted() {
 	cl := c.w.client()
 	defer cl.Close()
 	for c.pace(random, 300*time.Millisecond) {
-		p, broker := c.paid[random.IntN(len(c.paid))], 1+random.Int32N(3)
+		p, broker := c.paid[random.IntN(len(c.paid))], 1+random.Int32N(c.w.size())
 		list, _, _, err := c.fetchCommitted(c.ctx, cl, broker, p, random.Int64N(100))
 		if err != nil {
 			continue

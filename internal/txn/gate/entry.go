@@ -43,7 +43,8 @@ type try struct {
 	entry *Entry
 }
 
-// attempt makes a try. The caller holds the lock, and must call enter without it.
+// attempt makes a try of a batch that has left the queue. The caller holds the lock, and must call
+// enter without it.
 func (e *Entry) attempt(permit producers.Permit) *try {
 	e.state = entering
 	e.try = &try{entry: e, Append: replica.Append{LeaderEpoch: e.to.LeaderEpoch, Acks: e.to.Acks, Kind: e.to.Kind, Durable: e.to.Durable,
@@ -79,7 +80,7 @@ func (t *try) assigned(*replica.Append) {
 	q.shard.mu.Lock()
 	advance := false
 	if q.opening == t {
-		q.shard.holders.add(q.key, Holder{TransactionalID: e.from.TransactionalID, Client: e.client})
+		q.shard.holders.add(q.key, e.from.TransactionalID, e.client)
 		advance = q.opened()
 	}
 	q.shard.mu.Unlock()

@@ -36,7 +36,7 @@ func errRefused(p Producer, err *kerr.Error) error {
 	case kerr.ProducerFenced, kerr.InvalidProducerEpoch:
 		return refusal(err, "%s is fenced: a newer producer has the id, or the transaction took longer than its timeout", p)
 	}
-	return refusal(err, "%s: the partition is not in an open transaction; abort the transaction", p)
+	return refusal(kerr.TransactionAbortable, "%s: the partition is not in an open transaction; abort the transaction", p)
 }
 
 // errUnanswered ends a batch that got only temporary answers until its deadline.

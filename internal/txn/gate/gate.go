@@ -120,8 +120,9 @@ func (t *Turn) Append(p *replica.Partition, topic string, a *replica.Append, bat
 	s.mu.Lock()
 	q := s.queues[k]
 	if q == nil {
+		knows := s.holders.allow(k, t.From.TransactionalID)
 		s.mu.Unlock()
-		if k.open(t.From.Epoch) || p.Refusal(a.LeaderEpoch) != nil { // then the partition refuses it itself
+		if knows && k.open(t.From.Epoch) || p.Refusal(a.LeaderEpoch) != nil { // then the partition refuses it itself
 			a.Permit = producers.Permit{Bumps: t.From.Bumps}
 			p.Append(a, batch)
 			return nil

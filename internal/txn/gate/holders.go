@@ -1,15 +1,19 @@
 package gate
 
-import "github.com/chronik-io/chronik/internal/replica"
+import (
+	"fmt"
 
-// Client is who sent a request, for tools.
-type Client struct{ ID, Host string }
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Client is who sent a request.
+type Client struct {
+	ID      string
+	Address fmt.Stringer
+}
 
 // Holder is who began a transaction in a partition.
-type Holder struct {
-	TransactionalID string
-	Client          Client
-}
+type Holder struct{ TransactionalID, ClientID, Address string }
 
 const (
 	// maxHolders bounds the transactions of a shard whose holders are known, at about 200 bytes
@@ -27,9 +31,14 @@ type holders struct {
 	sweep int // the number of holders above which ended transactions are removed
 }
 
-func (h *holders) add(k key, who Holder) {
+// add notes who began a transaction.
+func (h *holders) add(k key, id string, by Client) {
 	if h.of == nil {
 		h.of, h.sweep = map[key]Holder{}, minHolders
+	}
+	who := Holder{TransactionalID: id, ClientID: by.ID}
+	if by.Address != nil {
+		who.Address = by.Address.String()
 	}
 	h.of[k] = who
 	if len(h.of) <= h.sweep {
@@ -47,6 +56,13 @@ func (h *holders) add(k key, who Holder) {
 		delete(h.of, old)
 	}
 	h.sweep = min(max(minHolders, 2*len(h.of)), maxHolders)
+}
+
+// allow reports whether a producer id may be that of a transactional id, as far as the gate knows: it
+// never becomes that of another one. The coordinator decides.
+func (h *holders) allow(k key, id string) bool {
+	who, ok := h.of[k]
+	return !ok || who.TransactionalID == id
 }
 
 // held reports whether the producer may have an open transaction in a partition that still exists.

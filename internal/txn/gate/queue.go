@@ -78,15 +78,6 @@ func (q *queue) pop() *Entry {
 	return e
 }
 
-// popRun removes the batches at the head for which same holds, into the log's hands: the caller
-// must call enter for each.
-func (q *queue) popRun(permit producers.Permit, same func(*Entry) bool) (run []*try) {
-	for q.head != nil && same(q.head) {
-		run = append(run, q.pop().attempt(permit))
-	}
-	return run
-}
-
 // closeIfIdle removes the queue if no batch is in it. An answer that arrives later counts for
 // nothing.
 func (q *queue) closeIfIdle() {
@@ -135,8 +126,10 @@ func (q *queue) advance(batch *groupcommit.Batch) bool {
 	}
 	var run []*try
 	switch first := q.head.from; {
-	case q.open(first.Epoch):
-		run = q.popRun(producers.Permit{Bumps: first.Bumps}, func(e *Entry) bool { return e.from.Epoch == first.Epoch })
+	case q.shard.holders.allow(q.key, first.TransactionalID) && q.open(first.Epoch):
+		for q.head != nil && q.head.from == first {
+			run = append(run, q.pop().attempt(producers.Permit{Bumps: first.Bumps}))
+		}
 	case q.granted == first:
 		q.opening = q.pop().attempt(producers.Permit{Guard: q.guard, CoordinatorEpoch: q.coordinatorEpoch, Bumps: first.Bumps})
 		run = []*try{q.opening}
