@@ -36,6 +36,8 @@ type Options struct {
 	Groups   *service.Groups
 	// Transactions coordinates transactions.
 	Transactions *service.Service
+	// Coordinators asks whether a group's offsets may join a transaction. Nil: they are refused.
+	Coordinators gate.Coordinators
 	// Gate holds transactional batches until their coordinator permits them. Nil: they are refused.
 	Gate *gate.Gate
 	// Static has the broker's configs from its configuration, by name.

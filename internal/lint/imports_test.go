@@ -83,7 +83,8 @@ func importRules() map[string]importRule {
 
 		"internal/coordinator": {never: noProtocol,
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
-		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol"},
+		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
+			"internal/record", "internal/storage/producers"},
 			never: noDisk, because: machineReason},
 		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
 			because: machineReason},
