@@ -70,8 +70,11 @@ func (l *Log) AbortedInMemory(offset int64, s *Slice, most int) (list []txnindex
 		}
 		return entries, nil
 	})
-	if bad != nil || err != nil {
-		return nil, bad == nil, err
+	switch {
+	case bad != nil:
+		return nil, false, nil
+	case err != nil:
+		return nil, true, err
 	}
 	return s.shorten(list, most), true, nil
 }
