@@ -184,12 +184,13 @@ func (w *world) produceAcks(version int16, id, topic string, partition int32, ra
 }
 
 // write produces one transactional record of p and returns the code. A transaction before that is
-// still being ended makes Kafka's broker ask the client to come back.
+// still being ended makes Kafka's broker ask the client to come back, and so does a broker that was
+// just started.
 func (w *world) write(version int16, p producer, topic string, partition, sequence int32) (got string) {
 	w.Helper()
 	w.until("the next transaction of "+p.id+" can begin", func() bool {
 		got = w.produceAs(version, p.id, topic, partition, batch(p, sequence, true, "v"))
-		return !transient(got) && got != "NOT_ENOUGH_REPLICAS"
+		return !transient(got) && got != "NOT_ENOUGH_REPLICAS" && got != "NOT_LEADER_FOR_PARTITION"
 	})
 	return got
 }

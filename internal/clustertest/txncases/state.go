@@ -72,9 +72,12 @@ func (w *world) ends(topic string, partition int32) (high, stable int64) {
 	w.Helper()
 	var got [2]int64
 	for isolation := range got {
-		answer := w.endOf(topic, partition, int8(isolation))
-		w.is("ListOffsets", code(answer.ErrorCode), none)
-		got[isolation] = answer.Offset
+		// A broker that was killed leads its partitions some time after it answers.
+		w.until(fmt.Sprintf("%s-%d is led", topic, partition), func() bool {
+			answer := w.endOf(topic, partition, int8(isolation))
+			got[isolation] = answer.Offset
+			return answer.ErrorCode == 0
+		})
 	}
 	return got[0], got[1]
 }
