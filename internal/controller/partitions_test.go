@@ -84,8 +84,8 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	}
 }
 
-// A coordinator whose epoch a partition refuses gets one above that which the partition knows, unless
-// another one leads by now.
+// A coordinator whose epoch a partition refuses gets one above that which the partition knows,
+// unless another one leads by now.
 func TestAnEpochIsRaisedAboveAnother(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)

@@ -178,8 +178,8 @@ func TestWeakTopicsAreThoseThatAcknowledgeEarly(t *testing.T) {
 // lastRevision makes every image differ from those before in all its records.
 var lastRevision int64
 
-// epochs returns an image with topics whose partitions have the given leader epochs; a topic's id is
-// its first letter.
+// epochs returns an image with topics whose partitions have the given leader epochs; a topic's id
+// is its first letter.
 func epochs(t *testing.T, topics map[string][]int32) *metadata.Image {
 	t.Helper()
 	lastRevision++
