@@ -52,6 +52,8 @@ func everyAPI() []api {
 		listTransactionsAPI(),
 		consumerGroupHeartbeatAPI(),
 		consumerGroupDescribeAPI(),
+		streamsGroupHeartbeatAPI(),
+		streamsGroupDescribeAPI(),
 		listConfigResourcesAPI(),
 		describeTopicPartitionsAPI(),
 	}
