@@ -31,10 +31,11 @@ type Broker struct {
 	ProducerExpiration time.Duration
 	ProduceProfile     string // name of a durability.ProducePreset
 
-	Groups   Groups
-	Offsets  Offsets
-	Cleaning Cleaning
-	Cluster  Cluster
+	Groups       Groups
+	Offsets      Offsets
+	Transactions Transactions
+	Cleaning     Cleaning
+	Cluster      Cluster
 }
 
 // Cleaning has the settings of retention and compaction for all logs of a broker.
@@ -89,10 +90,11 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		DefaultReplicationFactor: int16(f.value("default.replication.factor").n),
 		AutoCreateTopics:         f.value("auto.create.topics.enable").b,
 		DeleteTopics:             f.value("delete.topic.enable").b,
-		ProducerExpiration:       milliseconds(f.value("producer.id.expiration.ms").n),
+		ProducerExpiration:       milliseconds(f.value(producerExpiration).n),
 		ProduceProfile:           f.value(ProduceProfile).s,
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),
+		Transactions:             f.transactions(),
 		Cleaning:                 f.cleaning(),
 		Cluster:                  f.cluster(),
 	}

@@ -94,11 +94,8 @@ ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password 
 ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
 ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
 ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-transactional.id.expiration.ms unclean.leader.election.interval.ms
+transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+transaction.two.phase.commit.enable unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
 `
 

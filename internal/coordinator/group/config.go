@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
 // Config has the settings of a coordinator. It does not change after New.
@@ -28,6 +30,10 @@ type Config struct {
 	Retention      time.Duration // offsets.retention.minutes
 	RetentionCheck time.Duration // offsets.retention.check.interval.ms
 
+	// ProducerExpiry is how long an idle transactional producer is remembered
+	// (producer.id.expiration.ms).
+	ProducerExpiry time.Duration
+
 	// MaxRecord bounds a classic group's record, which holds the metadata of all members, and the
 	// offsets of one commit, in bytes. MaxRequest bounds the data of one member: the metadata of a
 	// JoinGroup, the topic names of a heartbeat.
@@ -36,6 +42,8 @@ type Config struct {
 	MemberMemory *MemoryBudget
 	// NewID returns a new, unique member id.
 	NewID func() string
+	// Broken is for tests.
+	Broken Broken
 }
 
 // DefaultConfig returns Kafka's defaults.
@@ -45,7 +53,7 @@ func DefaultConfig() Config {
 		NewMemberJoin:   5 * time.Minute,
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
-		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
+		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
 		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }
