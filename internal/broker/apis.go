@@ -33,6 +33,8 @@ func everyAPI() []api {
 		addPartitionsToTxnAPI(),
 		addOffsetsToTxnAPI(),
 		endTxnAPI(),
+		writeTxnMarkersAPI(),
+		txnOffsetCommitAPI(),
 		txnOffsetCommitAPI(),
 		describeConfigsAPI(),
 		alterConfigsAPI(),
