@@ -35,7 +35,6 @@ func everyAPI() []api {
 		endTxnAPI(),
 		writeTxnMarkersAPI(),
 		txnOffsetCommitAPI(),
-		txnOffsetCommitAPI(),
 		describeConfigsAPI(),
 		alterConfigsAPI(),
 		describeLogDirsAPI(),

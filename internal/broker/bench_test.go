@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// exchange sends a frame and reads an answer of size bytes, n times, with up to window requests in
+// roundTrip sends a frame and reads an answer of size bytes, n times, with up to window requests in
 // flight.
 func roundTrip(b *testing.B, w *wire, frame []byte, answer, window int) {
 	b.Helper()
