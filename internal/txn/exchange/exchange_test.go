@@ -164,8 +164,8 @@ func TestOneMarkerOfAProducerIsOnTheWay(t *testing.T) {
 	})
 }
 
-// A call whose link broke may still arrive. If the next one, with the same marker, has begun before,
-// it must append nothing: the producer's next transaction may be open.
+// A call whose link broke may still arrive. If the next one, with the same marker, has begun
+// before, it must append nothing: the producer's next transaction may be open.
 func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := two(t)
@@ -202,7 +202,8 @@ func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 	})
 }
 
-// A doubled call repeats its markers while the first copy is unanswered; the receiver's log decides.
+// A doubled call repeats its markers while the first copy is unanswered; the receiver's log
+// decides.
 func TestALostAnswerIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := two(t)
