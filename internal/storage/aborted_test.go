@@ -441,3 +441,46 @@ func indexAfterPowerLoss(t testing.TB, disk *crashfs.FS, fsys vfs.FS, mode crash
 	}
 	return err
 }
+
+// Compaction keeps the entry of an aborted transaction with its marker, in the pass that removes the
+// records: a reader may have read them. A later pass removes the entry, except that of a producer's
+// last batch, which stays without records.
+func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
+	fsys := vfs.Memory()
+	d, l := compactLog(t, fsys, "sync")
+	lead(l)
+	for i := range int16(6) {
+		ok(t, transact(l, inTxn(t, int64(i%2), i/2, 0, 300)))
+		ok(t, endTxn(l, int64(i%2), i/2+1, record.Abort, producers.Origin{}))
+		put(t, l, 1, 10)
+	}
+	entries := func() (n int) {
+		for _, s := range l.segments {
+			list, err := s.Aborted(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(list)
+			_, err = fsys.Stat(s.AbortedPath())
+			if (err == nil) != (len(list) > 0) {
+				t.Errorf("segment %d has %d entries, and its file: %v", s.Base(), len(list), err)
+			}
+		}
+		return n
+	}
+	var got []int
+	for range 3 {
+		put(t, l, 1, 10)
+		if err := errors.Join(l.flushAndSync(), l.roll()); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, entries())
+		compactAll(t, d)
+		if err := readsCommitted(l, false); err != nil {
+			t.Error(err)
+		}
+	}
+	if got = append(got, entries()); !slices.Equal(got, []int{6, 6, 2, 2}) {
+		t.Errorf("entries before and after each pass: %v", got)
+	}
+}

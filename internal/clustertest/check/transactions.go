@@ -28,7 +28,7 @@ type Transaction struct {
 	values  map[string][]string
 	lost    map[string]bool // values whose produce request had no answer, or was refused
 	offset  bool            // it commits its number as the offset of its group
-	outcome outcome
+	outcome result
 }
 
 // place is where a value was written.
@@ -37,13 +37,13 @@ type place struct {
 	partition string
 }
 
-type outcome uint8
+type result uint8
 
 const (
-	open      outcome = iota // its producer never asked for a commit: readers must never see it
-	asked                    // a commit has no answer: readers see all of it or nothing
-	committed                // readers must see all of it
-	aborted                  // an abort was acknowledged
+	open      result = iota // its producer never asked for a commit: readers must never see it
+	asked                   // a commit has no answer: readers see all of it or nothing
+	committed               // readers must see all of it
+	aborted                 // an abort was acknowledged
 )
 
 // NewTransactions returns an empty history.

@@ -8,13 +8,14 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // weakTrio is three for a topic that acknowledges written records. Its logs sync on their own 5 s
 // after a record.
 func weakTrio(t testing.TB) (w *world, leader *node) {
 	w = newWorld(t, 1)
-	w.profile = "os"
+	w.profile, w.keeps = "os", crashfs.DropUnsynced
 	w.assign(1, 1, 1, 2, 3)
 	leader = w.start(1)
 	w.start(2)
