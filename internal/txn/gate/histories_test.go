@@ -310,3 +310,36 @@ func plainBatch(t testing.TB) record.Accepted {
 	must(t, err)
 	return record.Accepted{Bytes: bytes, Batches: 1, Records: 1}
 }
+
+// 37: the transaction is open, but a batch that lined up before is not yet in the log's queue: the
+// next one lines up behind it.
+func TestHistory37TheRestIsNotPassedOnYet(t *testing.T) {
+	w := newWorld(t, 2)
+	w.asked.answer = nil
+	turn := w.turn(tv2)
+	var batch groupcommit.Batch
+	first := []*sent{w.add(turn, 0, 0, &batch), w.add(turn, 1, 0, &batch)}
+	turn.Ask()
+	second := w.send(tv2, 1, 1)
+	// The goroutine with the answer gets stuck in partition 0, before it comes to partition 1 again.
+	stuck, release := make(chan struct{}), make(chan struct{})
+	bad := w.send(tv2, 0, 5)
+	done := bad.append.Done
+	bad.append.Done = func(a *replica.Append) { close(stuck); <-release; done(a) }
+	answered := make(chan struct{})
+	go func() { w.reply(Answer{}); close(answered) }()
+	<-stuck
+	first[1].wants(t, nil)
+	third := w.send(tv2, 1, 2)
+	if third.entry == nil || !second.waits() || !third.waits() {
+		t.Error("the third one passes")
+	}
+	close(release)
+	<-answered
+	for _, s := range []*sent{first[0], second, third} {
+		s.wants(t, nil)
+	}
+	bad.wants(t, storage.ErrOutOfOrderSequence)
+	w.wantStored(1, 7, 0, 1, 2)
+	w.wantEmpty()
+}
