@@ -126,9 +126,9 @@ func TestExpiryOnTheWayIntoThePartition(t *testing.T) {
 func TestExpiryMeetsAnOutdatedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.marker(0, tv1, record.Abort, 5)
+		w.marker(0, tv2, record.Abort, 5)
 		free := w.stick(0)
-		s := w.send(tv1, 0, 0) // permitted by coordinator epoch 0
+		s := w.send(tv2, 0, 0) // permitted by coordinator epoch 0
 		s.entry.Overdue()
 		free()
 		s.wants(t, replica.ErrTimedOut)
