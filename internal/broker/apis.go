@@ -53,6 +53,8 @@ func everyAPI() []api {
 		listTransactionsAPI(),
 		consumerGroupHeartbeatAPI(),
 		consumerGroupDescribeAPI(),
+		streamsGroupHeartbeatAPI(),
+		streamsGroupDescribeAPI(),
 		listConfigResourcesAPI(),
 		describeTopicPartitionsAPI(),
 	}

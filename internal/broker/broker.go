@@ -89,7 +89,8 @@ type Broker struct {
 	decodeSlots decodeSlots     // held by large requests
 
 	producerIDs producerIDs
-	creations   creations
+	creations   creations // of Metadata
+	internal    creations // of streams groups
 	fetches     sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.
