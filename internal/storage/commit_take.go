@@ -11,11 +11,11 @@ const (
 	everything
 )
 
-// admittedLocked returns what may be committed with the memory that is left. If not all may, markers
-// may overtake the records of clients that wait for it: until a marker is there, readers wait, and
-// so does the next transaction of its producer. It overtakes no record of its own transaction that
-// was acknowledged; any other is refused behind it. The caller holds queueMu, and the queue is not
-// empty.
+// admittedLocked returns what may be committed with the memory that is left. If not all may,
+// markers may overtake the records of clients that wait for it: until a marker is there, readers
+// wait, and so does the next transaction of its producer. It overtakes no record of its own
+// transaction that was acknowledged; any other is refused behind it. The caller holds queueMu, and
+// the queue is not empty.
 func (l *Log) admittedLocked() admitted {
 	kind := kindOf(l)
 	switch {
