@@ -39,6 +39,9 @@ type Append struct {
 	Batches record.Accepted
 	// Done is called exactly once, from any goroutine, and must not block.
 	Done func(*Append)
+	// Assigned, if set, is called before Done, when the records have their offsets, or are a
+	// duplicate. The goroutine that commits calls it. It must neither block nor append.
+	Assigned func(*Append)
 
 	// Results, valid in Done.
 	BaseOffset int64 // -1 on error
@@ -183,6 +186,9 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 
 // OffsetsAssigned implements storage.Sink. The append has its offsets or was refused.
 func (a *Append) OffsetsAssigned(*storage.Append) {
+	if a.Assigned != nil && a.inner.Err == nil {
+		a.Assigned(a)
+	}
 	switch {
 	case errors.Is(a.inner.Err, storage.ErrFencedEpoch): // the role changed while the append was queued
 		a.resolve(fmt.Errorf("%w: %w", ErrNotLeader, a.inner.Err))

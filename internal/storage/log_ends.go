@@ -112,11 +112,11 @@ func (s *stored) end(i int) int64 {
 	return s.flushed
 }
 
-// extents returns the base offset and the synced size of each segment.
+// extents returns what a checkpoint says of the segments. All that was flushed must be synced.
 func (s *stored) extents() []checkpoint.Extent {
 	list := make([]checkpoint.Extent, len(s.segments))
 	for i, seg := range s.segments {
-		list[i] = checkpoint.Extent{Base: seg.Base(), Size: seg.Synced()}
+		list[i] = checkpoint.Extent{Base: seg.Base(), Size: seg.Synced(), Aborted: seg.AbortedMark()}
 	}
 	return list
 }
