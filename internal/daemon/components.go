@@ -363,6 +363,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		)
 	}
 	r.fenced = true
+	if r.file != nil {
+		b.forgetLosses(r.storage.Dirs())
+	}
 	done := make(chan struct{})
 	go func() {
 		select {

@@ -212,6 +212,9 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if retainedOpen(t, broken{rules: retainOpen}) == 3 {
 		t.Error("retention may remove open transactions")
 	}
+	if markerInAFullMemory(t, broken{rules: markersWait}) {
+		t.Error("a marker need not overtake the records of clients")
+	}
 	for name, wrong := range map[string]string{
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),
 		"appends of another epoch are fenced":          outlivesRole(t, false, broken{rules: skipFence}),
