@@ -115,7 +115,9 @@ func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex
 }
 
 // segmentAborted returns the index of a segment.
-func (l *Log) segmentAborted(s *segment.Segment) ([]txnindex.Entry, error) { return s.Aborted(s == l.active()) }
+func (l *Log) segmentAborted(s *segment.Segment) ([]txnindex.Entry, error) {
+	return s.Aborted(s == l.active())
+}
 
 // abortedOf returns the index of a segment below the recovery point, and builds it first if it
 // cannot be used. The caller holds no lock.
