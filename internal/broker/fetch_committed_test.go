@@ -100,7 +100,8 @@ func TestAConsumerGetsCommittedRecords(t *testing.T) {
 		rt.Topic = "t"
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
 		rp.Timestamp = replica.Latest
-		rt.Partitions, req.Topics = append(rt.Partitions, rp), append(req.Topics, rt)
+		rt.Partitions = append(rt.Partitions, rp)
+		req.Topics = append(req.Topics, rt)
 		resp := ask[*kmsg.ListOffsetsResponse](t, w, 7, req)
 		if got, want := resp.Topics[0].Partitions[0].Offset, []int64{9, 5}[level]; got != want {
 			t.Errorf("the latest offset at isolation level %d is %d", level, got)
