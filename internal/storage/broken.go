@@ -31,4 +31,6 @@ const (
 	unsyncedSnapshots                    // a roll does not sync the producer snapshot of a log with transactions
 	liveStable                           // a marker counts before it is below the high watermark
 	retainOpen                           // retention removes records of open transactions
+	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
+	uncountedIndex                       // a start takes what is there for a segment's index of aborted transactions
 )
