@@ -32,4 +32,6 @@ const (
 	liveStable                           // a marker counts before it is below the high watermark
 	markersWait                          // markers wait for memory that the records of clients use up
 	retainOpen                           // retention removes records of open transactions
+	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
+	uncountedIndex                       // a start takes what is there for a segment's index of aborted transactions
 )
