@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // Options configures a Broker.
@@ -35,6 +36,10 @@ type Options struct {
 	Groups   *service.Groups
 	// Transactions coordinates transactions.
 	Transactions *service.Service
+	// Coordinators asks whether a group's offsets may join a transaction. Nil: they are refused.
+	Coordinators gate.Coordinators
+	// Gate holds transactional batches until their coordinator permits them. Nil: they are refused.
+	Gate *gate.Gate
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string
 	// AnswerBytes bounds the records in answers that clients have not read yet; near the bound

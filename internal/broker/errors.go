@@ -91,7 +91,6 @@ var recordKinds = map[record.Kind]*kerr.Error{
 	record.UnsupportedCodec:  kerr.UnsupportedCompressionType,
 	record.UnsupportedFormat: kerr.InvalidRecord,
 	record.EmptySet:          kerr.InvalidRecord,
-	record.Transactional:     kerr.TransactionalIDAuthorizationFailed,
 }
 
 var controllerKinds = map[controller.Kind]*kerr.Error{

@@ -57,11 +57,10 @@ func TestAcceptRefusesHeaders(t *testing.T) {
 		{"producer without epoch", idempotent(1, -1, 0), InvalidRecord},
 		{"producer without sequence", idempotent(1, 0, -1), InvalidRecord},
 		{"transactional without producer", attrs(0x10), InvalidRecord},
-		{"transactional", func(b *kmsg.RecordBatch) { idempotent(1, 0, 0)(b); b.Attributes = 0x10 }, Transactional},
 	} {
 		wantKind(t, c.name, &Rules{}, foreignBatch(t, None, sample(), c.change), c.want, -1)
 	}
-	mustAccept(t, &Rules{AllowTransactional: true}, foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) {
+	mustAccept(t, &Rules{}, foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) {
 		idempotent(1, 0, 0)(b)
 		b.Attributes = 0x10
 	}))

@@ -33,7 +33,7 @@ type Append struct {
 	// Origin describes the sender of a Marker.
 	Origin producers.Origin
 	// Durable: Done also waits until the records are durable on every in-sync replica, whatever
-	// the topic's profile. Only with AcksAll.
+	// the topic's profile, and the replicas sync soon. Only with AcksAll.
 	Durable bool
 	// Batches were validated for the topic. Their bytes must not change before Done.
 	Batches record.Accepted
@@ -202,6 +202,14 @@ func (a *Append) OffsetsAssigned(*storage.Append) {
 		return
 	}
 	a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
+	if a.durable() {
+		a.p.requestSync(a.inner.Next)
+	}
+	a.await()
+}
+
+// await queues an append that has its offsets until its condition holds, or resolves it at once.
+func (a *Append) await() {
 	p := a.p
 	p.mu.Lock()
 	waits, err := p.awaitLocked(a)

@@ -414,7 +414,7 @@ func (l *Log) chunkWritten(c *chunk) {
 	l.dir.unsynced.add(l)
 	// If the profile has changed since the chunk was submitted, the record waits for a datasync,
 	// even if the profile has changed again in the meantime.
-	if l.written.Load() < end {
+	if l.written.Load() < end || l.durable.Load() < l.syncTo.Load() {
 		l.dir.journal.Sync()
 	}
 	l.observer().Advanced()

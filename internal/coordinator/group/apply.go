@@ -14,8 +14,8 @@ type value interface{ Encode() []byte }
 // Apply implements coordinator.Machine. It skips records of unknown types, such as those of share
 // groups, as Kafka does after a downgrade.
 func (s *Shard) Apply(r coordinator.Record) error {
-	if r.Producer.Transactional {
-		return fmt.Errorf("a record is part of a transaction of producer %d, which this version can't read here", r.Producer.ID)
+	if r.Marker != nil {
+		return s.loadMarker(r)
 	}
 	k, err := format.DecodeKey(r.Key)
 	switch {
@@ -29,6 +29,14 @@ func (s *Shard) Apply(r coordinator.Record) error {
 		if v, err = decode(k.Type, r.Value); err != nil {
 			return fmt.Errorf("group %q: %w", k.Group, err)
 		}
+	}
+	if r.Producer.Transactional {
+		o, ok := v.(format.Offset)
+		if !ok {
+			return fmt.Errorf("group %q: a transaction of producer %d has a record that is not an offset", k.Group, r.Producer.ID)
+		}
+		s.applyPending(k, o, r.Producer)
+		return nil
 	}
 	s.apply(k, v)
 	s.finishEvent(k.Group)
@@ -69,8 +77,8 @@ func decode(t format.Type, p []byte) (value, error) {
 	return nil, nil // TypeTopics, TypeStreamsTopics: ignored
 }
 
-// apply changes the state by one record. It is the only place that changes replicated state, both
-// for emitted records and during a load. v is nil for a tombstone. A tombstone for something
+// apply changes the state by one record outside of transactions. It, applyPending and applyMarker
+// are the only places that change replicated state, both for emitted records and during a load. v is nil for a tombstone. A tombstone for something
 // unknown changes nothing, because compaction may have removed the record that it deletes.
 func (s *Shard) apply(k format.Key, v value) {
 	if v == nil {
@@ -82,13 +90,8 @@ func (s *Shard) apply(k format.Key, v value) {
 	g := s.group(k.Group)
 	switch v := v.(type) {
 	case format.Offset:
-		if g.offsets == nil {
-			g.offsets = map[string]map[int32]format.Offset{}
-		}
-		if g.offsets[k.Item] == nil {
-			g.offsets[k.Item] = map[int32]format.Offset{}
-		}
-		g.offsets[k.Item][k.Partition] = v
+		s.transactions.writes++
+		g.setOffset(k.Item, k.Partition, v, s.transactions.writes)
 	case format.ClassicGroup:
 		if g.classic() == nil {
 			g.kind = newClassic()
@@ -113,10 +116,8 @@ func (s *Shard) apply(k format.Key, v value) {
 func (s *Shard) applyTombstone(g *group, k format.Key) {
 	switch k.Type {
 	case format.TypeOffset:
-		delete(g.offsets[k.Item], k.Partition)
-		if len(g.offsets[k.Item]) == 0 {
-			delete(g.offsets, k.Item)
-		}
+		g.offsets.delete(k.Item, k.Partition)
+		g.pending.delete(k.Item, k.Partition) // written earlier; see dropDeleted
 	case format.TypeClassicGroup:
 		if g.classic() != nil {
 			g.kind = newClassic()

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
 // Config has the settings of a coordinator. It does not change after New.
@@ -32,6 +34,10 @@ type Config struct {
 	Retention      time.Duration // offsets.retention.minutes
 	RetentionCheck time.Duration // offsets.retention.check.interval.ms
 
+	// ProducerExpiry is how long an idle transactional producer is remembered
+	// (producer.id.expiration.ms).
+	ProducerExpiry time.Duration
+
 	// MaxRecord bounds a classic group's record, which holds the metadata of all members, and the
 	// offsets of one commit, in bytes. MaxRequest bounds the data of one member: the metadata of a
 	// JoinGroup, the topic names of a heartbeat.
@@ -40,6 +46,8 @@ type Config struct {
 	MemberMemory *MemoryBudget
 	// NewID returns a new, unique member id.
 	NewID func() string
+	// Broken is for tests.
+	Broken Broken
 }
 
 // StreamsConfig has the settings of a streams group. The names are those of a group's configs.
@@ -62,7 +70,7 @@ func DefaultConfig() Config {
 		Streams: StreamsConfig{Session: 45 * time.Second, Heartbeat: 5 * time.Second, InitialDelay: 3 * time.Second,
 			Interval: time.Second},
 		StreamsMaxSize: 1<<31 - 1,
-		MaxMetadata:    4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
+		MaxMetadata:    4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
 		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }

@@ -8,7 +8,8 @@ import (
 // without members.
 type group struct {
 	id      string
-	offsets map[string]map[int32]format.Offset // by topic and partition
+	offsets partitions[format.Offset]
+	pending partitions[[]pendingOffset] // at most one of each producer
 	kind    kind
 	memory  int64 // bytes counted so far, see weigh
 }
@@ -49,7 +50,7 @@ func (s *Shard) finishEvent(id string) {
 		return
 	}
 	s.weigh(g)
-	if len(g.offsets) == 0 && g.kind.forgettable() {
+	if len(g.offsets) == 0 && len(g.pending) == 0 && g.kind.forgettable() {
 		delete(s.groups, id)
 	}
 }

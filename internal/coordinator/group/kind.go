@@ -45,9 +45,9 @@ type kind interface {
 	// emptySince returns when the last member left, in ms since 1970. It returns false if the
 	// retention of offsets starts at the commit.
 	emptySince() (ms int64, counts bool)
-	// checkCommit returns why a commit is refused. If allowed is not nil, it returns the same for
-	// one partition. checkFetch returns why a fetch of offsets is refused.
-	checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure)
+	// checkCommit returns why a commit is refused. checkFetch returns why a fetch of offsets is
+	// refused.
+	checkCommit(s *Shard, by committer) (partitionCheck, *failure)
 	checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure
 	// commitAllowed is called after a commit was allowed.
 	commitAllowed(s *Shard, g *group, member string)

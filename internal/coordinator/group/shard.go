@@ -17,6 +17,8 @@ type Shard struct {
 	times  func(group string) Times
 	groups map[string]*group
 	memory int64 // bytes in use of cfg.MemberMemory
+	epoch  int32 // the leader epoch in which it runs
+	transactions transactions
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
 	// matched is the match that a resumed heartbeat waited for, while it is handled.
@@ -40,7 +42,7 @@ func New(cfg Config) *Shard {
 	// retry.
 	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.MemberMemory.size/shardShare/2))
 	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
-		pending: map[uint64][]pendingID{}}
+		pending: map[uint64][]pendingID{}, transactions: newTransactions()}
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
@@ -92,7 +94,7 @@ func (s *Shard) Writes(event any) bool {
 	switch event := event.(type) {
 	case Request:
 		e = event
-	case Delete, heartbeatMatch:
+	case Delete, heartbeatMatch, TxnCommit, Marker:
 		return true
 	default: // they only read, or have no response
 		return false
@@ -141,6 +143,10 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		out.Reply(to, s.deleteGroups(e))
 	case Committed:
 		out.Reply(to, s.committed())
+	case TxnCommit:
+		s.commitPending(to, e)
+	case Marker:
+		out.Reply(to, Marked{s.mark(e)})
 	default:
 		out.Reply(to, fmt.Errorf("group coordinator: unknown event %T", event))
 	}
@@ -182,8 +188,9 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 
 // Loaded implements coordinator.Machine. Members get a full session, because requests sent during
 // the load are not known; the runtime shortens it for members of a predecessor on this broker.
-func (s *Shard) Loaded(now time.Time, _ int32, out *coordinator.Effects) {
-	s.now, s.out = now, out
+func (s *Shard) Loaded(now time.Time, epoch int32, out *coordinator.Effects) {
+	s.now, s.out, s.epoch = now, out, epoch
+	s.transactions.loaded(now)
 	for _, g := range s.groups {
 		g.kind.loaded(s, g)
 	}
@@ -196,6 +203,7 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	s.now, s.out = now, out
 	if key.Kind == timerRetention {
 		s.expireOffsets()
+		s.expireProducers()
 	} else if key.Kind == timerTopics {
 		s.applyTopicChanges()
 	} else if g := s.groups[key.Owner]; g != nil {

@@ -105,30 +105,29 @@ func (c *streams) emptySince() (ms int64, counts bool) { return 0, false }
 
 // checkCommit lets a member commit in an earlier epoch than its own for partitions whose task it
 // has owned since then.
-func (c *streams) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]byte, int32) *failure, f *failure) {
-	if req.Generation < 0 && c.empty() {
+func (c *streams) checkCommit(s *Shard, by committer) (partitionCheck, *failure) {
+	if by.generation < 0 && c.empty() || by.transactional && by.anonymous() {
 		return nil, nil
 	}
-	m := c.members[req.MemberID]
+	m, stale := c.members[by.member], refuse(kerr.StaleMemberEpoch)
+	if by.transactional { // no version of TxnOffsetCommit knows the code
+		stale = refuse(kerr.IllegalGeneration)
+	}
 	switch {
 	case m == nil:
 		return nil, refuse(kerr.UnknownMemberID)
-	case req.Version < 9:
+	case !by.transactional && by.version < 9:
 		return nil, refuse(kerr.UnsupportedVersion)
-	case req.Generation == m.epoch:
+	case by.generation == m.epoch:
 		return nil, nil
-	case req.Generation > m.epoch || req.Generation < 0:
-		return nil, refuse(kerr.StaleMemberEpoch)
+	case by.generation > m.epoch || by.generation < 0:
+		return nil, stale
 	}
-	names := make(map[[16]byte]string, len(req.Topics))
-	for i := range req.Topics {
-		names[req.Topics[i].TopicID] = req.Topics[i].Topic
-	}
-	return func(topic [16]byte, partition int32) *failure {
-		if c.ownedSince(m, names[topic], partition, req.Generation) {
+	return func(id [16]byte, partition int32) *failure {
+		if topic, exists := s.topics.ByID(id); exists && c.ownedSince(m, topic.Name, partition, by.generation) {
 			return nil
 		}
-		return refuse(kerr.StaleMemberEpoch)
+		return stale
 	}, nil
 }
 

@@ -76,6 +76,7 @@ func configOf(conf *configdef.Broker) group.Config {
 	cfg.ConsumerSession, cfg.ConsumerHeartbeat, cfg.ConsumerMaxSize = g.ConsumerSession, g.ConsumerHeartbeat, int(g.ConsumerMaxSize)
 	cfg.Assignors, cfg.Upgrade, cfg.Downgrade = g.Assignors, g.Upgrade, g.Downgrade
 	cfg.Streams, cfg.StreamsMaxSize = streamsOf(&g.Streams), int(g.StreamsMaxSize)
+	cfg.ProducerExpiry = conf.ProducerExpiration
 	cfg.MaxMetadata, cfg.Retention, cfg.RetentionCheck = int(o.MaxMetadata), o.Retention, o.RetentionCheck
 	return cfg
 }
@@ -123,6 +124,25 @@ func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
 	}
 	e.Times = c.times(next)
 	return e
+}
+
+// WriteMarker ends the transaction of a producer in a partition of the offsets topic. It calls done
+// exactly once, from any goroutine and possibly before it returns; done must not block. done gets
+// nil when the marker and its effect on offsets are committed, or repeat what is. The errors of
+// Submit are temporary; the effect may follow nevertheless. Those of producers.CheckMarker are
+// final.
+func (c *Groups) WriteMarker(partition int32, m group.Marker, done func(error)) {
+	c.SubmitTo(partition, m, func(answer any, err error) {
+		marked, ok := answer.(group.Marked)
+		switch {
+		case err != nil:
+		case !ok:
+			err = fmt.Errorf("BUG: the answer to a marker is a %T", answer)
+		default:
+			err = marked.Err
+		}
+		done(err)
+	})
 }
 
 // MemberMemory returns the memory budget of group members.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
@@ -26,7 +27,8 @@ func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory) *partit
 	return &partitionLog{part: part, purgatory: park}
 }
 
-// Append implements coordinator.Log with acks=all.
+// Append implements coordinator.Log with acks=all. A marker counts when it is durable, even if the
+// topic's profile promises less: its coordinator never sends it again.
 func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
 	batches, n, err := build(records, now)
 	if err != nil {
@@ -34,10 +36,15 @@ func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now tim
 		return
 	}
 	l.part.Append(&replica.Append{
-		LeaderEpoch: epoch, Acks: replica.AcksAll, Kind: storage.Coordinator,
+		LeaderEpoch: epoch, Acks: replica.AcksAll, Kind: storage.Coordinator, Durable: ends(records),
 		Batches: record.Accepted{Bytes: batches, Batches: n, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
 		Done:    func(a *replica.Append) { done(elsewhere(a.Err)) },
 	}, nil)
+}
+
+// ends reports whether one of the records is a marker.
+func ends(records []coordinator.Record) bool {
+	return slices.ContainsFunc(records, func(r coordinator.Record) bool { return r.Marker != nil })
 }
 
 // build returns the n batches of records: one for each marker and each run of records with the same

@@ -1,0 +1,188 @@
+//go:build txn
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+const (
+	movers       = 6  // producers of transfers, half of them with the protocol before KIP-890
+	moverBatch   = 60 // committed transfers between two kills
+	accounts     = 4  // partitions of each topic
+	txnKills     = 3  // CHRONIK_KILLS sets another number
+	moverTimeout = 20 * time.Second
+)
+
+// mortal is a broker that can be killed and started again at the same address. Instead of chronikd
+// it may be Apache Kafka: CHRONIK_TXN_KAFKA is its address, and CHRONIK_TXN_RESTART a command that
+// ends it as SIGKILL does and starts it again. This shows that the test judges rightly.
+type mortal struct {
+	addr   string
+	kill   func(testing.TB)
+	end    func(testing.TB)
+	random *rand.Rand
+}
+
+func newMortal(t *testing.T, random *rand.Rand, args ...string) *mortal {
+	t.Helper()
+	if addr := os.Getenv("CHRONIK_TXN_KAFKA"); addr != "" {
+		return &mortal{addr: addr, random: random, end: func(testing.TB) {}, kill: func(t testing.TB) {
+			t.Helper()
+			if out, err := exec.Command("sh", "-c", os.Getenv("CHRONIK_TXN_RESTART")).CombinedOutput(); err != nil {
+				t.Fatalf("CHRONIK_TXN_RESTART: %v\n%s", err, out)
+			}
+		}}
+	}
+	addr, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mortal{addr: addr, random: random}
+	dir := t.TempDir()
+	args = append([]string{"--listen", addr, "--admin-listen", "off"}, args...)
+	var broker *process
+	begin := func(t testing.TB) {
+		t.Helper()
+		if broker, err = start(dir, nil, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(t)
+	t.Cleanup(func() { _ = broker.end(syscall.SIGKILL) })
+	m.kill = func(t testing.TB) {
+		t.Helper()
+		slay(t, broker)
+		for random.IntN(4) == 0 { // and while it recovers
+			p, err := launch(dir, nil, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pause(t.Context(), time.Duration(random.Int64N(int64(20*time.Millisecond))))
+			slay(t, p)
+		}
+		begin(t)
+	}
+	m.end = func(t testing.TB) {
+		t.Helper()
+		if err := broker.end(syscall.SIGTERM); err != nil {
+			t.Errorf("SIGTERM: %v\n%s", err, broker.logged())
+		}
+		if bad := broker.errors(); len(bad) > 0 {
+			t.Errorf("the broker logged errors: %v", bad)
+		}
+	}
+	return m
+}
+
+func slay(t testing.TB, p *process) {
+	t.Helper()
+	if err := p.end(syscall.SIGKILL); err == nil {
+		t.Fatalf("the broker ended on its own:\n%s", p.logged())
+	}
+	if bad := p.errors(); len(bad) > 0 {
+		t.Errorf("the broker logged errors: %v", bad)
+	}
+}
+
+// txnKillCount returns the number of kills of a test.
+func txnKillCount(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("CHRONIK_KILLS"), strconv.Itoa(txnKills)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The real binary is killed with SIGKILL while producers move amounts between partitions, in both
+// protocols. Clients die, too, and come back as zombies. A read_committed reader has the sum 0
+// whenever it has seen no transfer in part. Between kills, and in the end, it has seen each
+// committed transfer once and whole, and nothing of an aborted one.
+func TestKillKeepsTransfersWhole(t *testing.T) {
+	kills, seed := txnKillCount(t), rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	m := newMortal(t, random)
+	l := newTransfers(t, m.addr)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	live := l.follow(ctx, t)
+	var running sync.WaitGroup
+	for id := range movers {
+		running.Go(func() { l.move(ctx, t, id, rand.New(rand.NewPCG(seed, uint64(id+1)))) })
+	}
+	for n := range kills {
+		l.progress(t, moverBatch)
+		pause(t.Context(), time.Duration(random.Int64N(int64(50*time.Millisecond))))
+		m.kill(t)
+		l.progress(t, 1) // the clients have recovered
+		l.hold.Lock()    // between transactions
+		live.catchUp(t)
+		problems := live.view.Problems(true)
+		l.hold.Unlock()
+		if len(problems) > 0 {
+			t.Fatalf("after %d kills, seed %d:\n%s", n+1, seed, strings.Join(problems[:min(10, len(problems))], "\n"))
+		}
+	}
+	l.progress(t, moverBatch)
+	l.ending.Store(true)
+	running.Wait()
+	live.catchUp(t)
+	fresh := l.follow(ctx, t)
+	fresh.catchUp(t)
+	for name, f := range map[string]*follower{"that was there all the time": live, "of the end": fresh} {
+		if problems := f.view.Problems(true); len(problems) > 0 {
+			t.Errorf("the reader %s, seed %d:\n%s", name, seed, strings.Join(problems[:min(10, len(problems))], "\n"))
+		}
+	}
+	committed, aborted, unknown := l.history.Counts()
+	t.Logf("%d kills: %d transfers committed, %d aborted, %d without an answer; seed %d", kills, committed, aborted, unknown, seed)
+	stop()
+	live.done.Wait()
+	fresh.done.Wait()
+	m.end(t)
+}
+
+// tv1 caps a client at the protocol before KIP-890: no epoch per transaction, partitions are added
+// by requests.
+func tv1() kgo.Opt { return kgo.MaxVersions(kversion.V3_8_0()) }
+
+// txnClient returns a client that comes back soon after its broker was killed.
+func txnClient(addr string, opts ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)...)
+}
+
+// txnTopics creates topics with a partition for each account, and waits until they are led.
+func txnTopics(t *testing.T, addr string, partitions int32, names ...string) {
+	t.Helper()
+	cl, err := txnClient(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for _, name := range names {
+		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 1, nil, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	endOffsets(t, cl, names)
+}
+
+// uniqueName returns a name that no earlier test has left in the broker.
+func uniqueName(name string) string { return fmt.Sprintf("%s-%x", name, rand.Uint32()) }
