@@ -190,13 +190,13 @@ func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 		}
 		// Nor may a call of an earlier process of the sender.
 		old := orderCall{life: 6, number: 99, orders: []order{{partition: txn.Partition{Topic: "there"}}}}
-		if _, err := w.deliver(t.Context(), 1, 2, old.append(nil)); !errors.Is(err, errDead) {
+		if _, err := w.deliver(t.Context(), 1, 2, old.encode()); !errors.Is(err, errDead) {
 			t.Errorf("a call of an earlier process: %v", err)
 		}
 		equal(t, w.brokers[2].part("there").log(), "1 3 true ce5")
 		// A later process begins with the first number again.
 		next := orderCall{life: 8, number: 1, orders: []order{{partition: txn.Partition{Topic: "there"}}}}
-		if _, err := w.deliver(t.Context(), 1, 2, next.append(nil)); err != nil {
+		if _, err := w.deliver(t.Context(), 1, 2, next.encode()); err != nil {
 			t.Error(err)
 		}
 	})
