@@ -266,8 +266,8 @@ func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group",
-			"internal/coordinator/service", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
-			"internal/text",
+			"internal/coordinator/service", "internal/coordinator/txn", "internal/health", "internal/health/...", "internal/metadata",
+			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate", "internal/storage/producers",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",
 			"internal/vfs", "pkg/durability"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg},
@@ -310,6 +310,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
 		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":   command(),
+		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move",
