@@ -313,7 +313,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
-			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move",
+			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",
 			"internal/health", "pkg/durability"),
 		"internal/ctl/top": command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
