@@ -31,9 +31,11 @@ func decodeApiVersions(b *Broker, r *network.Request) (*kmsg.ApiVersionsRequest,
 // listed when they work.
 //
 // groupVersion is the level of group.version: with 1 clients may use the protocol of KIP-848.
+// streamsVersion is that of streams.version: with 1 Kafka Streams may use that of KIP-1071.
 const (
 	metadataVersion = 30
 	groupVersion    = 1
+	streamsVersion  = 1
 )
 
 func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {

@@ -33,6 +33,7 @@ func everyAPI() []api {
 		addPartitionsToTxnAPI(),
 		addOffsetsToTxnAPI(),
 		endTxnAPI(),
+		writeTxnMarkersAPI(),
 		txnOffsetCommitAPI(),
 		describeConfigsAPI(),
 		alterConfigsAPI(),
@@ -53,6 +54,8 @@ func everyAPI() []api {
 		listTransactionsAPI(),
 		consumerGroupHeartbeatAPI(),
 		consumerGroupDescribeAPI(),
+		streamsGroupHeartbeatAPI(),
+		streamsGroupDescribeAPI(),
 		listConfigResourcesAPI(),
 		describeTopicPartitionsAPI(),
 	}

@@ -36,6 +36,7 @@ func finalized(img *metadata.Image) []feature {
 	return []feature{
 		{"metadata.version", metadataVersion, metadataVersion, metadataVersion},
 		{"group.version", 0, groupVersion, groupVersion},
+		{"streams.version", 0, streamsVersion, streamsVersion},
 		{transactionVersion, 0, img.TransactionVersion(), metadata.MaxTransactionVersion},
 	}
 }

@@ -28,11 +28,7 @@ group.share.max.size group.share.min.assignment.interval.ms group.share.min.deli
 group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
 group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
 group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
-group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
-group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
-group.streams.max.size group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
-group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-group.streams.session.timeout.ms initial.broker.registration.timeout.ms
+initial.broker.registration.timeout.ms
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 listener.security.protocol.map
@@ -144,10 +140,5 @@ func foreignGroupDefs() []*Def {
 		foreign("share.record.lock.duration.ms", Int, atLeast(1000)),
 		foreign("share.renew.acknowledge.enable", Boolean),
 		foreign("share.session.timeout.ms", Int, atLeast(1)),
-		foreign("streams.assignment.interval.ms", Int, atLeast(0)),
-		foreign("streams.heartbeat.interval.ms", Int, atLeast(1)),
-		foreign("streams.initial.rebalance.delay.ms", Int, atLeast(0)),
-		foreign("streams.num.standby.replicas", Int, atLeast(0)),
-		foreign("streams.session.timeout.ms", Int, atLeast(1)),
 	}
 }

@@ -61,8 +61,20 @@ func decode(t format.Type, p []byte) (value, error) {
 		return format.DecodeCurrent(p)
 	case format.TypeRegex:
 		return format.DecodeRegex(p)
+	case format.TypeStreams:
+		return format.DecodeStreams(p)
+	case format.TypeTopology:
+		return format.DecodeTopology(p)
+	case format.TypeStreamsMember:
+		return format.DecodeStreamsMember(p)
+	case format.TypeStreamsEpoch:
+		return format.DecodeTargetEpoch(p)
+	case format.TypeStreamsTarget:
+		return format.DecodeStreamsTarget(p)
+	case format.TypeStreamsCurrent:
+		return format.DecodeStreamsCurrent(p)
 	}
-	return nil, nil // TypeTopics: ignored
+	return nil, nil // TypeTopics, TypeStreamsTopics: ignored
 }
 
 // apply changes the state by one record outside of transactions. It, applyPending and applyMarker
@@ -87,6 +99,13 @@ func (s *Shard) apply(k format.Key, v value) {
 		g.classic().apply(v)
 	default:
 		// After compaction a group's records may be in any order, so each may be the first.
+		if k.Type.Streams() {
+			if g.streams() == nil {
+				g.kind = newStreams()
+			}
+			g.streams().apply(k.Item, v)
+			return
+		}
 		if g.consumer() == nil {
 			g.kind = newConsumer()
 		}
@@ -107,8 +126,15 @@ func (s *Shard) applyTombstone(g *group, k format.Key) {
 		if g.consumer() != nil {
 			g.kind = newClassic()
 		}
+	case format.TypeStreams:
+		if g.streams() != nil {
+			g.kind = newClassic()
+		}
 	default:
-		if c := g.consumer(); c != nil {
+		if c := g.streams(); c != nil && k.Type.Streams() {
+			c.applyTombstone(k)
+		}
+		if c := g.consumer(); c != nil && !k.Type.Streams() {
 			c.applyTombstone(k)
 		}
 	}

@@ -25,6 +25,10 @@ type Config struct {
 	// group.consumer.migration.policy.
 	Upgrade, Downgrade bool
 
+	// Streams groups (KIP-1071).
+	Streams        StreamsConfig
+	StreamsMaxSize int // group.streams.max.size
+
 	// Offsets.
 	MaxMetadata    int           // offset.metadata.max.bytes
 	Retention      time.Duration // offsets.retention.minutes
@@ -46,6 +50,16 @@ type Config struct {
 	Broken Broken
 }
 
+// StreamsConfig has the settings of a streams group. The names are those of a group's configs.
+type StreamsConfig struct {
+	Session, Heartbeat time.Duration // streams.session.timeout.ms, streams.heartbeat.interval.ms
+	// InitialDelay is how long a group that was empty waits for more members:
+	// streams.initial.rebalance.delay.ms. Interval is the minimum time between two targets:
+	// streams.assignment.interval.ms.
+	InitialDelay, Interval time.Duration
+	Standbys               int // streams.num.standby.replicas
+}
+
 // DefaultConfig returns Kafka's defaults.
 func DefaultConfig() Config {
 	return Config{
@@ -53,7 +67,10 @@ func DefaultConfig() Config {
 		NewMemberJoin:   5 * time.Minute,
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
-		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
+		Streams: StreamsConfig{Session: 45 * time.Second, Heartbeat: 5 * time.Second, InitialDelay: 3 * time.Second,
+			Interval: time.Second},
+		StreamsMaxSize: 1<<31 - 1,
+		MaxMetadata:    4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
 		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }

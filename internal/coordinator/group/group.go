@@ -26,6 +26,12 @@ func (g *group) consumer() *consumer {
 	return c
 }
 
+// streams returns the group's kind if it is a streams group, otherwise nil.
+func (g *group) streams() *streams {
+	c, _ := g.kind.(*streams)
+	return c
+}
+
 // group returns a group, creating it if needed.
 func (s *Shard) group(id string) *group {
 	g := s.groups[id]

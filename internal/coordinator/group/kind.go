@@ -6,8 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// kind is a group's protocol: what its members agree on, and how. The kinds are *classic and
-// *consumer. apply.go gives a group its kind with the first record of it. Methods with a Shard
+// kind is a group's protocol: what its members agree on, and how. The kinds are *classic, *consumer
+// and *streams. apply.go gives a group its kind with the first record of it. Methods with a Shard
 // argument are part of an event or timer, and may emit records, answer, and set timers.
 type kind interface {
 	// name, stateName and protocolName are shown by ListGroups.

@@ -96,6 +96,7 @@ type committer struct {
 	generation    int32 // or member epoch; negative: none
 	version       int16 // of the OffsetCommit
 	transactional bool  // a TxnOffsetCommit
+	topics        Topics
 }
 
 // anonymous reports whether the committer names no member: it assigns its partitions itself, is an
@@ -126,6 +127,7 @@ func (s *Shard) checkCommit(by committer) (partitionCheck, *failure) {
 	case g == nil:
 		return nil, refuse(kerr.IllegalGeneration)
 	}
+	by.topics = s.topics
 	return g.kind.checkCommit(by)
 }
 

@@ -12,12 +12,12 @@ import (
 
 // Shard holds the groups of one partition of __consumer_offsets. It is a coordinator.Machine.
 type Shard struct {
-	cfg    Config
-	topics Topics
-	times  func(group string) Times
-	groups map[string]*group
-	memory int64 // bytes in use of cfg.MemberMemory
-	epoch  int32 // the leader epoch in which it runs
+	cfg          Config
+	topics       Topics
+	times        func(group string) Times
+	groups       map[string]*group
+	memory       int64 // bytes in use of cfg.MemberMemory
+	epoch        int32 // the leader epoch in which it runs
 	transactions transactions
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
@@ -46,9 +46,9 @@ func New(cfg Config) *Shard {
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
-// ConsumerGroupHeartbeat, OffsetCommit or OffsetDelete. The response is the kmsg.Response of its
-// version, or an error for any other request. Topics in an OffsetCommit must have both name and id,
-// whatever the version.
+// ConsumerGroupHeartbeat, StreamsGroupHeartbeat, OffsetCommit or OffsetDelete. The response is the
+// kmsg.Response of its version, or an error for any other request; that of a StreamsGroupHeartbeat
+// is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and id, whatever the version.
 type Request struct {
 	// Connection is the number of the client's connection, 0 if it is not known.
 	Connection           uint64
@@ -64,26 +64,28 @@ type TopicsChanged struct {
 	// may have changed, and Deleted may be incomplete.
 	Changed, Deleted []string
 	All              bool
-	// Times returns the timeouts that a consumer group has configured, by group id. Nil if none
-	// has, or if nothing has changed.
+	// Times returns the settings that a group has configured, by group id. Nil if none has, or if
+	// nothing has changed.
 	Times func(group string) Times
 }
 
-// Times are the timeouts that a consumer group (KIP-848) has configured, 0 for the coordinator's.
-// They apply from a member's next heartbeat on.
-type Times struct{ Session, Heartbeat time.Duration }
+// Times are the settings that a group has configured. They apply from a member's next heartbeat on.
+type Times struct {
+	Session, Heartbeat time.Duration  // of a consumer group (KIP-848), 0 for the coordinator's
+	Streams            *StreamsConfig // of a streams group (KIP-1071), nil for the coordinator's
+}
 
 // The kinds of timers. Owner is the group, Part the member.
 const (
 	timerSession    uint8 = iota + 1 // a member has not been heard from
 	timerJoin                        // classic group: the join phase ends
 	timerSync                        // classic group: the time to sync is over
-	timerRebalance                   // consumer group: a member has not revoked partitions
+	timerRebalance                   // consumer or streams group: a member has not revoked what it must
 	timerMemberJoin                  // consumer group, classic member: has not rejoined
 	timerMemberSync                  // consumer group, classic member: has not synced
 	timerRetention                   // the shard checks for expired offsets
 	timerTopics                      // the shard records the consequences of topic changes
-	timerTarget                      // consumer group: the next target may be computed
+	timerTarget                      // consumer or streams group: the next target may be computed
 )
 
 // Writes implements coordinator.Machine.
@@ -133,6 +135,8 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		out.Reply(to, s.describe(e))
 	case DescribeConsumers:
 		out.Reply(to, s.describeConsumers(e))
+	case DescribeStreams:
+		out.Reply(to, s.describeStreams(e))
 	case List:
 		out.Reply(to, s.list(e))
 	case Delete:
@@ -167,6 +171,9 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		id = req.Group
 		s.consumerHeartbeat(to, e, req)
+	case *kmsg.StreamsGroupHeartbeatRequest:
+		id = req.Group
+		s.streamsHeartbeat(to, e, req)
 	case *kmsg.OffsetCommitRequest:
 		id = req.Group
 		s.commit(to, req)

@@ -76,11 +76,17 @@ func configOf(conf *configdef.Broker) group.Config {
 	cfg.ConsumerSession, cfg.ConsumerHeartbeat, cfg.ConsumerMaxSize = g.ConsumerSession, g.ConsumerHeartbeat, int(g.ConsumerMaxSize)
 	cfg.Assignors, cfg.Upgrade, cfg.Downgrade = g.Assignors, g.Upgrade, g.Downgrade
 	cfg.ProducerExpiry = conf.ProducerExpiration
+	cfg.Streams, cfg.StreamsMaxSize = streamsOf(&g.Streams), int(g.StreamsMaxSize)
 	cfg.MaxMetadata, cfg.Retention, cfg.RetentionCheck = int(o.MaxMetadata), o.Retention, o.RetentionCheck
 	return cfg
 }
 
-// times returns a function with the timeouts that groups of an image have configured. A group whose
+func streamsOf(s *configdef.Streams) group.StreamsConfig {
+	return group.StreamsConfig{Session: s.Session, Heartbeat: s.Heartbeat, InitialDelay: s.InitialDelay, Interval: s.Interval,
+		Standbys: int(s.Standbys)}
+}
+
+// times returns a function with the settings that groups of an image have configured. A group whose
 // configs can't be resolved gets the broker's.
 func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	return func(id string) group.Times {
@@ -93,7 +99,8 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 			c.opt.Logger.Warn("invalid group configs, using the broker's", zap.String("group", id), zap.Error(err))
 			return group.Times{}
 		}
-		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat}
+		own := streamsOf(&g.Streams)
+		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat, Streams: &own}
 	}
 }
 
