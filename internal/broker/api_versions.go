@@ -27,13 +27,15 @@ func decodeApiVersions(b *Broker, r *network.Request) (*kmsg.ApiVersionsRequest,
 
 // metadataVersion is the level of metadata.version that clients see, as Kafka numbers it: 30 is
 // 4.3-IV0. It means that requests have the same meaning as in Kafka 4.3. There is no other level,
-// since chronik's own metadata has its own (metadata.MaxFeatureLevel). Features of transactions and
-// share groups are listed when they work.
+// since chronik's own metadata has its own (metadata.MaxFeatureLevel). Features of share groups are
+// listed when they work.
 //
 // groupVersion is the level of group.version: with 1 clients may use the protocol of KIP-848.
+// streamsVersion is that of streams.version: with 1 Kafka Streams may use that of KIP-1071.
 const (
 	metadataVersion = 30
 	groupVersion    = 1
+	streamsVersion  = 1
 )
 
 func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
@@ -72,20 +74,21 @@ func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {
 // features fills in the finalized features of the cluster (KIP-584). Only versions from 3 on carry
 // them.
 func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
-	add := func(name string, lowest, highest int16) {
+	img := b.image()
+	for _, f := range finalized(img) {
 		supported := kmsg.NewApiVersionsResponseSupportedFeature()
-		supported.Name, supported.MinVersion, supported.MaxVersion = name, lowest, highest
+		supported.Name, supported.MinVersion, supported.MaxVersion = f.name, f.lowest, f.highest
 		// Clients of version 3 treat a lowest level of 0 as an error (KAFKA-17011).
-		if lowest > 0 || resp.Version >= 4 {
+		if f.lowest > 0 || resp.Version >= 4 {
 			resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
 		}
-		finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
-		finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = name, highest, highest
-		resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+		if f.level > 0 { // as in Kafka, a feature at level 0 is not finalized
+			at := kmsg.NewApiVersionsResponseFinalizedFeature()
+			at.Name, at.MinVersionLevel, at.MaxVersionLevel = f.name, f.level, f.level
+			resp.FinalizedFeatures = append(resp.FinalizedFeatures, at)
+		}
 	}
-	add("metadata.version", metadataVersion, metadataVersion)
-	add("group.version", 0, groupVersion)
-	resp.FinalizedFeaturesEpoch = b.image().Version()
+	resp.FinalizedFeaturesEpoch = img.Version()
 }
 
 // softwareName reports whether s is valid as a client's name or version (KIP-511): letters, digits,

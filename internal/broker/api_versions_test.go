@@ -41,7 +41,7 @@ func TestApiVersionsListsTheTable(t *testing.T) {
 		if v < 3 {
 			continue
 		}
-		listed, want := features(resp), "metadata.version 30-30 group.version 1-1"
+		listed, want := features(resp), "metadata.version 30-30 group.version 1-1 streams.version 1-1"
 		if v >= 4 {
 			want += " (group.version from 0)"
 		}

@@ -26,8 +26,8 @@ const autoCreateTime = 10 * time.Second
 // clients keep retrying.
 const maxCreations = 10_000
 
-// creations holds the topics that Metadata is creating, each with nil, and those that it could not
-// create, each with the reason. The zero value is empty.
+// creations holds the topics that are being created on behalf of clients, each with nil, and those
+// that could not be created, each with the reason. The zero value is empty.
 type creations struct {
 	mu     sync.Mutex
 	topics map[string]error
@@ -97,7 +97,11 @@ func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (fai
 	}
 	fresh, failed := b.creations.begin(missing)
 	if len(fresh) > 0 {
-		b.work.Go(func() { b.creations.end(fresh, b.createTopics(fresh)) })
+		specs := make([]controller.TopicSpec, len(fresh))
+		for i, name := range fresh {
+			specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
+		}
+		b.work.Go(func() { b.creations.end(fresh, b.createTopics(specs)) })
 	}
 	return failed
 }
@@ -121,20 +125,15 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 	return distinct(missing)
 }
 
-// createTopics creates topics with the broker's defaults and waits until they are usable. It
-// returns why some could not be created.
-func (b *Broker) createTopics(names []string) map[string]error {
+// createTopics creates topics and waits until they are usable. It returns why some could not be
+// created.
+func (b *Broker) createTopics(specs []controller.TopicSpec) map[string]error {
 	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
 	defer cancel()
 	failed := map[string]error{}
 	var revision int64
-	specs := make([]controller.TopicSpec, len(names))
-	for i, name := range names {
-		specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
-	}
-	// At once, as many as fit into the partition limit of one operation.
 	for len(specs) > 0 {
-		n := min(len(specs), max(controller.MaxPartitions/int(max(b.conf.NumPartitions, 1)), 1))
+		n := b.atOnce(specs)
 		for i, made := range b.opt.Controller.CreateTopics(ctx, specs[:n]) {
 			var refused *controller.Error
 			switch {
@@ -153,4 +152,21 @@ func (b *Broker) createTopics(names []string) map[string]error {
 		_ = b.opt.Metadata.WaitFor(ctx, revision) // after a timeout the topic is still being applied
 	}
 	return failed
+}
+
+// atOnce returns how many topics fit into the partition limit of one operation, at least one.
+func (b *Broker) atOnce(specs []controller.TopicSpec) (n int) {
+	partitions := 0
+	for _, s := range specs {
+		if s.Partitions < 0 {
+			partitions += int(b.conf.NumPartitions)
+		} else {
+			partitions += int(s.Partitions)
+		}
+		if partitions > controller.MaxPartitions {
+			break
+		}
+		n++
+	}
+	return max(n, 1)
 }

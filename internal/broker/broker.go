@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // Options configures a Broker.
@@ -33,6 +34,12 @@ type Options struct {
 	Configs  *configdef.Registry
 	Settings *replica.TopicSettings
 	Groups   *service.Groups
+	// Transactions coordinates transactions.
+	Transactions *service.Service
+	// Coordinators asks whether a group's offsets may join a transaction. Nil: they are refused.
+	Coordinators gate.Coordinators
+	// Gate holds transactional batches until their coordinator permits them. Nil: they are refused.
+	Gate *gate.Gate
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string
 	// AnswerBytes bounds the records in answers that clients have not read yet; near the bound
@@ -82,7 +89,8 @@ type Broker struct {
 	decodeSlots decodeSlots     // held by large requests
 
 	producerIDs producerIDs
-	creations   creations
+	creations   creations // of Metadata
+	internal    creations // of streams groups
 	fetches     sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.

@@ -29,7 +29,7 @@ func deleteGroups(c call, req *kmsg.DeleteGroupsRequest) {
 		one.Group, one.ErrorCode = id, code.Code
 		return one
 	}
-	perGroup(b, req.Groups, func(ids []string) any { return group.Delete{Groups: ids} }, failed,
+	perKey(b, b.opt.Groups, req.Groups, func(ids []string) any { return group.Delete{Groups: ids} }, failed,
 		func(list []kmsg.DeleteGroupsResponseGroup) {
 			resp := respondTo(r, kmsg.NewPtrDeleteGroupsResponse())
 			for i := range list {

@@ -41,7 +41,7 @@ type groupFields struct {
 	operations *int32
 }
 
-// describeEach asks the shards of groups to describe them, and responds. event is as for perGroup,
+// describeEach asks the shards of groups to describe them, and responds. event is as for perKey,
 // empty returns a description with default values.
 func describeEach[G any](c call, ids []string, withOperations bool, event func(ids []string) any, empty func() G,
 	fields func(*G) groupFields,
@@ -52,7 +52,7 @@ func describeEach[G any](c call, ids []string, withOperations bool, event func(i
 		*f.id, *f.code = id, code.Code
 		return one
 	}
-	perGroup(c.b, ids, event, failed, func(list []G) {
+	perKey(c.b, c.b.opt.Groups, ids, event, failed, func(list []G) {
 		for i := range list {
 			if f := fields(&list[i]); *f.code != 0 {
 				c.r.Code = *f.code

@@ -91,7 +91,6 @@ var recordKinds = map[record.Kind]*kerr.Error{
 	record.UnsupportedCodec:  kerr.UnsupportedCompressionType,
 	record.UnsupportedFormat: kerr.InvalidRecord,
 	record.EmptySet:          kerr.InvalidRecord,
-	record.Transactional:     kerr.TransactionalIDAuthorizationFailed,
 }
 
 var controllerKinds = map[controller.Kind]*kerr.Error{
@@ -111,6 +110,7 @@ var controllerKinds = map[controller.Kind]*kerr.Error{
 	controller.PreferredLeaderNotAvailable: kerr.PreferredLeaderNotAvailable,
 	controller.EligibleLeadersNotAvailable: kerr.EligibleLeadersNotAvailable,
 	controller.NoReassignmentInProgress:    kerr.NoReassignmentInProgress,
+	controller.InvalidFeature:              kerr.InvalidUpdateVersion,
 }
 
 // code returns the protocol error for an error, 0 for nil. An error that is in no table is

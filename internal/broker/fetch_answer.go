@@ -127,7 +127,10 @@ func (op *fetchOp) result(p *fetchPartition, leaders *nodeSet) protocol.FetchPar
 		res.PreferredReplica = p.preferred
 	}
 	if op.committed {
-		res.Aborted = []protocol.AbortedTransaction{} // none: there are no transactions
+		res.Aborted = make([]protocol.AbortedTransaction, len(p.res.Aborted))
+		for i, x := range p.res.Aborted {
+			res.Aborted[i] = protocol.AbortedTransaction{ProducerID: x.Producer, FirstOffset: x.First}
+		}
 	}
 	if p.res.DivergingEpoch >= 0 {
 		res.Diverging = &protocol.Diverging{Epoch: p.res.DivergingEpoch, EndOffset: p.res.DivergingEnd}

@@ -229,7 +229,7 @@ func (rd *fetchRead) read(memory bool) bool {
 			p.res, p.err = p.part.Read(req)
 		}
 		if p.res.Size > 0 {
-			first, left = false, left-int64(p.res.Size)
+			first, left = false, left-int64(p.res.Size)-abortedCost*int64(len(p.res.Aborted))
 		}
 	}
 	if left > 0 {
@@ -240,6 +240,10 @@ func (rd *fetchRead) read(memory bool) bool {
 	rd.held -= left
 	return true
 }
+
+// abortedCost is the memory that an aborted transaction takes in an answer: until it is encoded, and
+// in its bytes.
+const abortedCost = 32 + 16 + 16
 
 // release releases what read took.
 func (rd *fetchRead) release() {

@@ -9,8 +9,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// FindCoordinator (key 10), versions 0 to 6: the coordinator of a group, or of several from version
-// 4 on. The first request creates the groups' topic and is answered with a retriable error.
+// FindCoordinator (key 10), versions 0 to 6: the coordinator of a group or a transactional id, or
+// of several from version 4 on. The first request of a kind creates its internal topic and is
+// answered with a retriable error.
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
 		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
@@ -76,29 +77,32 @@ func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
 // coordinatorOf returns the coordinator of one key.
 func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequest, key string) (protocol.NodeEndpoint, error) {
 	noNode := protocol.NodeEndpoint{ID: -1, Port: -1}
+	var of *service.Service
 	switch {
 	case req.CoordinatorType == groupCoordinator:
+		of = b.opt.Groups.Service
+	case req.CoordinatorType == transactionCoordinator && key == "":
+		return noNode, protocolErrorf(kerr.InvalidRequest, "the transactional id is empty")
 	case req.CoordinatorType == transactionCoordinator:
-		// As for InitProducerId: the only code on which all clients give up.
-		return noNode, protocolErrorf(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+		of = b.opt.Transactions
 	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
 		return noNode, protocolErrorf(kerr.InvalidRequest, "share groups are not available in this version")
 	default:
 		return noNode, protocolErrorf(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}
 	img := b.image()
-	t := img.Topic(service.OffsetsTopic)
-	index, ok := b.opt.Groups.Partition(key)
+	t := img.Topic(of.Topic())
+	index, ok := of.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
-		if err := b.opt.Groups.Ensure(); err != nil {
+		if err := of.Ensure(); err != nil {
 			return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "%s", err)
 		}
-		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
+		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "topic %s is being created", of.Topic())
 	}
 	leader := b.partitionState(img, t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
-		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
+		return noNode, protocolErrorf(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, of.Topic())
 	}
 	return node, nil
 }

@@ -82,7 +82,7 @@ func TestConfigsOfGroupsAreRefused(t *testing.T) {
 			"INVALID_CONFIG: Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"g", "nope", "1", "INVALID_CONFIG: Unknown group config name: nope"},
 		{"g", "share.auto.offset.reset", "earliest",
-			"INVALID_CONFIG: Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share groups or streams groups yet"},
+			"INVALID_CONFIG: Group config share.auto.offset.reset exists in Kafka, but this version of chronik does not support it; leave it out: there are no share groups yet"},
 		{"", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST: Default group resources are not allowed."},
 	} {
 		if diff := cmp.Diff(c.want, alter(t, w, incremental(groupType, c.group, c.name, set, c.value))); diff != "" {

@@ -121,6 +121,8 @@ func groupCode(resp kmsg.Response) int16 {
 		return resp.ErrorCode
 	case *kmsg.ConsumerGroupHeartbeatResponse:
 		return resp.ErrorCode
+	case *kmsg.StreamsGroupHeartbeatResponse:
+		return resp.ErrorCode
 	case *kmsg.OffsetDeleteResponse:
 		return resp.ErrorCode
 	}
@@ -154,32 +156,40 @@ func (g *countdown) finish() {
 	}
 }
 
-// perGroup asks the shards of groups and calls then with an answer for every group in the order of
-// ids. A repeated group has one answer, at the place of its first occurrence. The other parameters
-// are those of perShard.
-func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
-	ids = distinct(ids)
-	perShard(b, ids, func(places []int) any {
+// shards are the coordinators of an internal topic; see service.Service.
+type shards interface {
+	Partition(key string) (partition int32, ok bool)
+	SubmitTo(partition int32, event any, done func(response any, err error))
+}
+
+// perKey asks the shards of keys, such as group ids, and calls then with an answer for every key in
+// their order. A repeated key has one answer, at the place of its first occurrence. The other
+// parameters are those of perShard.
+func perKey[G any](b *Broker, of shards, keys []string, event func(keys []string) any, failed func(key string, code *kerr.Error) G,
+	then func([]G)) {
+	keys = distinct(keys)
+	perShard(b, of, keys, func(places []int) any {
 		some := make([]string, len(places))
 		for k, i := range places {
-			some[k] = ids[i]
+			some[k] = keys[i]
 		}
 		return event(some)
 	}, failed, then)
 }
 
-// shardPart is about how many groups one event may name. The next event follows when it is
+// shardPart is about how many keys one event may name. The next event follows when it is
 // answered, so that other requests of the shard are served in between.
 const shardPart = 1000
 
-// perShard asks the shards of groups, and calls then with an answer for every entry of ids, in
-// their order. event builds the event for some indexes of ids, whose answer is a []G. failed
-// returns the answer for a group whose shard gave none.
-func perShard[G any](b *Broker, ids []string, event func(places []int) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
+// perShard asks the shards of keys, and calls then with an answer for every entry of ids, in their
+// order. event builds the event for some indexes of ids, whose answer is a []G. failed returns the
+// answer for a key whose shard gave none.
+func perShard[G any](b *Broker, of shards, ids []string, event func(places []int) any,
+	failed func(id string, code *kerr.Error) G, then func([]G)) {
 	answers := make([]G, len(ids))
 	byShard := map[int32][]int{}
 	for i, id := range ids {
-		if p, ok := b.opt.Groups.Partition(id); ok {
+		if p, ok := of.Partition(id); ok {
 			byShard[p] = append(byShard[p], i)
 		} else {
 			answers[i] = failed(id, kerr.NotCoordinator)
@@ -189,7 +199,7 @@ func perShard[G any](b *Broker, ids []string, event func(places []int) any, fail
 	var ask func(shard int32, places []int)
 	ask = func(shard int32, places []int) {
 		now, rest := places[:min(len(places), shardPart)], places[min(len(places), shardPart):]
-		b.opt.Groups.SubmitTo(shard, event(now), func(answer any, err error) {
+		of.SubmitTo(shard, event(now), func(answer any, err error) {
 			list, ok := answer.([]G)
 			c := b.coordinatorError(answer, ok && len(list) == len(now), err)
 			for k, i := range now {

@@ -28,6 +28,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/txn/gate"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -64,6 +65,8 @@ type node struct {
 	static  map[string]string
 	level   zap.AtomicLevel
 	pipe    *pipeListener // nil if clients connect by a socket
+	// coordinators answers the questions of the gate.
+	coordinators permits
 }
 
 // nodeOptions are what a test changes in a node before it starts.
@@ -146,7 +149,8 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(n.groups.Close)
 	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings,
 		Configs: n.configs,
-		Groups:  n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level}
+		Groups:  n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
+		Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
 	o.broker(&handlers)
 	n.Broker, err = New(handlers)
 	must(t, err)

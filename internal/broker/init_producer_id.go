@@ -8,12 +8,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// InitProducerId (key 22), versions 0 to 5: ids for idempotent producers. There
-// are no transactions yet.
+// InitProducerId (key 22), versions 0 to 5: ids for idempotent producers, and id and epoch of a
+// transactional one, which ends the transaction of its predecessor.
 func initProducerIDAPI() api {
 	return apiDef[*kmsg.InitProducerIDRequest]{
 		API: protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
@@ -31,10 +32,17 @@ func initProducerIDAPI() api {
 
 func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 	b := c.b
-	if err := checkInitProducerID(req); err != nil {
-		c.respond(producerIDAnswer(c.r, -1, err))
+	if (req.ProducerID == -1) != (req.ProducerEpoch == -1) {
+		c.respond(producerIDAnswer(c.r, -1, protocolErrorf(kerr.InvalidRequest,
+			"producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)))
 		return
 	}
+	if req.TransactionalID != nil {
+		initTransactional(c, req)
+		return
+	}
+	// An idempotent producer that names its last id and epoch (KIP-360) gets a new id, as in Kafka:
+	// only a transactional one keeps its id.
 	if id, ok := b.producerIDs.take(b.reserveProducerIDs); ok {
 		c.respond(producerIDAnswer(c.r, id, nil))
 		return
@@ -42,27 +50,32 @@ func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, changeTimeout)
 		defer cancel()
-		id, err := b.producerIDs.wait(ctx, b.reserveProducerIDs)
+		id, err := b.ProducerID(ctx)
 		c.respond(producerIDAnswer(c.r, id, err))
 	})
 }
 
-// checkInitProducerID refuses requests that can't get a producer id. An idempotent producer that
-// names its last id and epoch (KIP-360) gets a new id, as in Kafka: only a transactional one keeps
-// its id.
-func checkInitProducerID(req *kmsg.InitProducerIDRequest) error {
-	switch {
-	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return protocolErrorf(kerr.InvalidRequest,
-			"producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)
-	case req.TransactionalID == nil:
-		return nil
-	case *req.TransactionalID == "":
-		return protocolErrorf(kerr.InvalidRequest, "the transactional id is empty")
-	}
-	// The answer has no field for a message. This is the code on which both the Java client and
-	// librdkafka give up; they retry others forever.
-	return protocolErrorf(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+// initTransactional asks the coordinator of a transactional id.
+func initTransactional(c call, req *kmsg.InitProducerIDRequest) {
+	e := txn.InitProducerID{ID: *req.TransactionalID, Timeout: req.TransactionTimeoutMillis, ProducerID: req.ProducerID,
+		Epoch: req.ProducerEpoch}
+	askTransaction(c.b, e.ID, e, func(got txn.Identity, err *kerr.Error) {
+		resp := respondTo(c.r, kmsg.NewPtrInitProducerIDResponse())
+		if err == nil {
+			err = fencedBefore(4, req.Version, got.Err)
+		}
+		resp.ProducerID, resp.ProducerEpoch = -1, -1
+		if setCode(c.r, &resp.ErrorCode, err); err == nil {
+			resp.ProducerID, resp.ProducerEpoch = got.ProducerID, got.Epoch
+		}
+		c.respond(resp)
+	})
+}
+
+// ProducerID returns a producer id that was never used. It waits for the controller if all reserved
+// ids are used up.
+func (b *Broker) ProducerID(ctx context.Context) (int64, error) {
+	return b.producerIDs.wait(ctx, b.reserveProducerIDs)
 }
 
 func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {

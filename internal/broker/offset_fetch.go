@@ -13,8 +13,8 @@ import (
 )
 
 // OffsetFetch (key 9), versions 1 to 10: the committed offsets of one group, or of several from
-// version 8 on. Version 10 names topics by id. All committed offsets are stable, whatever
-// require_stable says, since there are no transactions yet.
+// version 8 on. Version 10 names topics by id. With require_stable (version 7), partitions whose offset
+// is part of an open transaction get UNSTABLE_OFFSET_COMMIT.
 func offsetFetchAPI() api {
 	return apiDef[*kmsg.OffsetFetchRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10, MaxCost: maxOffsetFetch},
@@ -45,7 +45,7 @@ const maxOffsetFetch = 12 << 20
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	b, r := c.b, c.r
 	if req.Version < 8 {
-		b.fetchOffsets([]kmsg.OffsetFetchRequestGroup{oldFetch(req)}, func(got []kmsg.OffsetFetchResponseGroup) {
+		b.fetchOffsets([]kmsg.OffsetFetchRequestGroup{oldFetch(req)}, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 			r.Code = got[0].ErrorCode
 			c.respond(oldFetched(r, req, &got[0]))
 		})
@@ -55,7 +55,7 @@ func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	if req.Version >= 10 {
 		fetch = b.fetchByID
 	}
-	fetch(onceAll(req.Groups), func(got []kmsg.OffsetFetchResponseGroup) {
+	fetch(onceAll(req.Groups), req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 		resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
 		resp.Groups = got
 		for i := range got {
@@ -79,13 +79,13 @@ func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGro
 }
 
 // fetchOffsets asks the shards of groups. done receives an answer for each.
-func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg.OffsetFetchResponseGroup)) {
+func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, stable bool, done func([]kmsg.OffsetFetchResponseGroup)) {
 	ids := make([]string, len(want))
 	for i := range want {
 		ids[i] = want[i].Group
 	}
-	perShard(b, ids, func(places []int) any {
-		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(places))}
+	perShard(b, b.opt.Groups, ids, func(places []int) any {
+		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(places)), RequireStable: stable}
 		for k, i := range places {
 			e.Groups[k] = want[i]
 		}
@@ -99,13 +99,13 @@ func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, done func([]k
 
 // fetchByID is fetchOffsets for topics with ids. If all offsets are requested, it leaves out those
 // of deleted topics, which have no meaningful id.
-func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg.OffsetFetchResponseGroup)) {
+func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, stable bool, done func([]kmsg.OffsetFetchResponseGroup)) {
 	img := b.image()
 	unknown := make([][]kmsg.OffsetFetchResponseGroupTopic, len(want))
 	for i := range want {
 		unknown[i] = nameTopics(img, &want[i])
 	}
-	b.fetchOffsets(want, func(got []kmsg.OffsetFetchResponseGroup) {
+	b.fetchOffsets(want, stable, func(got []kmsg.OffsetFetchResponseGroup) {
 		for i := range got {
 			if want[i].Topics == nil {
 				got[i].Topics = withIDs(img, got[i].Topics)

@@ -14,6 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
 // Produce (key 0), versions 3 to 13. Versions 0 to 2 are listed, because librdkafka then assumes
@@ -41,9 +43,13 @@ type produceOp struct {
 	delay time.Duration // how long the connection is throttled
 	// inflates: a batch takes long to validate, and decompressing takes up to 8 MiB of memory.
 	inflates bool
-	left     atomic.Int32 // parts without a result, and one until all were started
-	out      []byte
-	raw      [1][]byte
+	// turn is used, and turn.Gate set, if the request has transactional batches.
+	turn gate.Turn
+	// unwatch ends the watch over the connection of a request with batches that wait at the gate.
+	unwatch func() bool
+	left    atomic.Int32 // parts without a result, and one until all were started
+	out     []byte
+	raw     [1][]byte
 	// Created once: the functions that the appends, the answer and the expiry call.
 	done   func(*replica.Append)
 	give   func()
@@ -60,7 +66,8 @@ const never = math.MaxInt64
 // producePart is one partition of the request.
 type producePart struct {
 	replica.Append
-	err   error // refused before its append started
+	wait  *gate.Entry // of a batch that waited at the gate; nil for others
+	err   error       // refused before its append started
 	topic *metadata.Topic
 	conf  *topicConf
 	part  *replica.Partition
@@ -122,6 +129,7 @@ func (op *produceOp) run(c call, refused error) {
 	} else if op.beginWithSlot(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
 		// Only now: an expiry may come at once, and must find every append started.
 		wait := milliseconds(op.view.TimeoutMillis)
+		op.watch()
 		if op.view.Acks != int16(replica.AcksAll) {
 			wait = max(wait, op.b.opt.AppendTime)
 		}
@@ -143,11 +151,7 @@ func (op *produceOp) refused() error {
 	default:
 		return protocolErrorf(kerr.InvalidRequiredAcks, "acks is %d; use 0, 1 or -1 (all)", op.view.Acks)
 	}
-	if op.view.TransactionalID != nil {
-		return protocolErrorf(kerr.TransactionalIDAuthorizationFailed,
-			"transactions are not available in this version of chronik; remove transactional.id from the producer's configuration")
-	}
-	return nil
+	return op.beginTurn()
 }
 
 // resolve finds the topics that the request names, and their configurations.
@@ -159,7 +163,7 @@ func (op *produceOp) resolve() {
 		for range vt.Partitions {
 			part := &op.parts[i]
 			i++
-			part.err, part.topic, part.conf, part.part = err, topic, conf, nil
+			part.err, part.topic, part.conf, part.part, part.wait = err, topic, conf, nil, nil
 		}
 	}
 }
@@ -207,6 +211,9 @@ func (op *produceOp) begin() {
 			}
 		}
 	}
+	if op.turn.Gate != nil {
+		op.turn.Ask()
+	}
 }
 
 // topic returns the topic that the request names by name or id.
@@ -249,6 +256,11 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 	part.LeaderEpoch, part.Acks = -1, replica.Acks(op.view.Acks)
 	part.Batches = accepted
 	part.Done = op.done
+	if op.turn.Gate != nil && record.Batch(accepted.Bytes).Transactional() {
+		part.wait = op.turn.Append(p, part.topic.Name, &part.Append, op.r.Batch())
+		return nil
+	}
+	part.Permit = producers.Permit{}
 	p.Append(&part.Append, op.r.Batch())
 	return nil
 }
@@ -259,6 +271,9 @@ func (op *produceOp) finished() {
 		return
 	}
 	op.expires.Store(never)
+	if op.unwatch != nil {
+		op.unwatch()
+	}
 	if op.view.Acks == int16(replica.AcksNone) {
 		op.endQuietly()
 		return
@@ -308,8 +323,12 @@ func (op *produceOp) expired() {
 		for i := range op.parts {
 			switch part := &op.parts[i]; {
 			case part.part == nil:
+			case early && part.wait != nil:
+				part.wait.Overdue()
 			case early:
 				part.Overdue()
+			case part.wait != nil:
+				part.wait.Expire()
 			default:
 				part.Expire()
 			}
@@ -353,10 +372,7 @@ func (op *produceOp) encode(dst []byte) []byte {
 
 // fail fills in the answer for a partition that failed.
 func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePart, err error, leaders *nodeSet) {
-	res.Code = code(err)
-	if op.view.Version >= 13 {
-		res.Code = codeByID(err)
-	}
+	res.Code = op.code(err)
 	res.Message = message(err)
 	op.r.Code = res.Code
 	var bad *record.Error
@@ -384,7 +400,7 @@ func (op *produceOp) recycle() {
 	op.view.Reset()
 	for i := range op.parts {
 		part := &op.parts[i]
-		part.part, part.topic, part.conf, part.err, part.Batches = nil, nil, nil, nil, record.Accepted{}
+		part.part, part.topic, part.conf, part.err, part.Batches, part.wait = nil, nil, nil, nil, record.Accepted{}, nil
 	}
 	if cap(op.parts) > maxKeptParts {
 		op.parts = nil
@@ -392,6 +408,6 @@ func (op *produceOp) recycle() {
 	if cap(op.out) > maxKeptOut {
 		op.out = nil
 	}
-	op.r, op.raw[0], op.delay = nil, nil, 0
+	op.r, op.raw[0], op.delay, op.turn, op.unwatch = nil, nil, 0, gate.Turn{}, nil
 	op.b.produces.Put(op)
 }

@@ -131,7 +131,6 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 	two := append(plain(t, "a"), plain(t, "b")...)
 	old := batchOf(t, record.BatchOptions{}, 1, "a", "b")
 	zstd := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Zstd)}, time.Now().UnixMilli(), "a")
-	txn := batchOf(t, record.BatchOptions{Transactional: true, Producer: &record.Producer{ID: 1}}, time.Now().UnixMilli(), "a")
 	for _, c := range []struct {
 		name     string
 		topic    string
@@ -162,11 +161,6 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 		{name: "no size allowed", topic: "nothing", version: 12, want: kerr.MessageTooLarge},
 		{name: "no difference allowed", topic: "now", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
 		{name: "zstd before version 7", topic: "t", version: 6, records: zstd, want: kerr.UnsupportedCompressionType},
-		{name: "transactional batch", topic: "t", version: 12, records: txn, want: kerr.TransactionalIDAuthorizationFailed,
-			message: "transactions"},
-		{name: "transactional id", topic: "t", version: 12, want: kerr.TransactionalIDAuthorizationFailed,
-			message: "remove transactional.id",
-			change:  func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("tx") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.records == nil {

@@ -31,10 +31,11 @@ type Broker struct {
 	ProducerExpiration time.Duration
 	ProduceProfile     string // name of a durability.ProducePreset
 
-	Groups   Groups
-	Offsets  Offsets
-	Cleaning Cleaning
-	Cluster  Cluster
+	Groups       Groups
+	Offsets      Offsets
+	Transactions Transactions
+	Cleaning     Cleaning
+	Cluster      Cluster
 }
 
 // Cleaning has the settings of retention and compaction for all logs of a broker.
@@ -57,6 +58,10 @@ type Groups struct {
 	ConsumerMaxSize                            int32
 	Assignors                                  []string
 	Upgrade, Downgrade                         bool // of a group with members, between the protocols
+	// Streams groups: the settings of groups without configs, and the limits for those of a single
+	// group, which have no initial delay.
+	Streams, StreamsMin, StreamsMax Streams
+	StreamsMaxSize                  int32
 }
 
 // Offsets has the settings of committed offsets and of their topic.
@@ -89,10 +94,11 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		DefaultReplicationFactor: int16(f.value("default.replication.factor").n),
 		AutoCreateTopics:         f.value("auto.create.topics.enable").b,
 		DeleteTopics:             f.value("delete.topic.enable").b,
-		ProducerExpiration:       milliseconds(f.value("producer.id.expiration.ms").n),
+		ProducerExpiration:       milliseconds(f.value(producerExpiration).n),
 		ProduceProfile:           f.value(ProduceProfile).s,
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),
+		Transactions:             f.transactions(),
 		Cleaning:                 f.cleaning(),
 		Cluster:                  f.cluster(),
 	}
@@ -118,6 +124,20 @@ func (f *reader) groups() Groups {
 		Assignors:       f.value("group.consumer.assignors").list,
 		Upgrade:         policy == "bidirectional" || policy == "upgrade",
 		Downgrade:       policy == "bidirectional" || policy == "downgrade",
+
+		Streams: f.streams("group."),
+		StreamsMin: Streams{
+			Session:   milliseconds(f.value("group.streams.min.session.timeout.ms").n),
+			Heartbeat: milliseconds(f.value("group.streams.min.heartbeat.interval.ms").n),
+			Interval:  milliseconds(f.value("group.streams.min.assignment.interval.ms").n),
+		},
+		StreamsMax: Streams{
+			Session:   milliseconds(f.value("group.streams.max.session.timeout.ms").n),
+			Heartbeat: milliseconds(f.value("group.streams.max.heartbeat.interval.ms").n),
+			Interval:  milliseconds(f.value("group.streams.max.assignment.interval.ms").n),
+			Standbys:  int32(f.value("group.streams.max.standby.replicas").n),
+		},
+		StreamsMaxSize: int32(f.value("group.streams.max.size").n),
 	}
 }
 

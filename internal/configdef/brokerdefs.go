@@ -14,12 +14,14 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, networkDefs()...)
 	defs = append(defs, topicPolicyDefs()...)
 	defs = append(defs, groupDefs()...)
+	defs = append(defs, streamsDefs()...)
 	defs = append(defs, offsetDefs()...)
+	defs = append(defs, transactionDefs()...)
 	defs = append(defs, cleaningDefs()...)
 	defs = append(defs, clusterDefs()...)
 	defs = append(defs,
-		brokerDef("producer.id.expiration.ms", Int, "86400000",
-			"The number of milliseconds without a batch after which a partition forgets an idempotent producer.",
+		brokerDef(producerExpiration, Int, "86400000",
+			"The number of milliseconds without a batch after which a partition forgets a producer that has no open transaction.",
 			importance(Low), atLeast(1)),
 		brokerDef(ProduceProfile, String, durability.DefaultPreset,
 			"How many bytes of produce requests may wait in the broker, in total and per connection, before it stops reading from their connections.",

@@ -28,11 +28,7 @@ group.share.max.size group.share.min.assignment.interval.ms group.share.min.deli
 group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
 group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
 group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
-group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
-group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
-group.streams.max.size group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
-group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-group.streams.session.timeout.ms initial.broker.registration.timeout.ms
+initial.broker.registration.timeout.ms
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 listener.security.protocol.map
@@ -94,11 +90,8 @@ ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password 
 ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type
 ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
 ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-transactional.id.expiration.ms unclean.leader.election.interval.ms
+transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+transaction.two.phase.commit.enable unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
 `
 
@@ -147,10 +140,5 @@ func foreignGroupDefs() []*Def {
 		foreign("share.record.lock.duration.ms", Int, atLeast(1000)),
 		foreign("share.renew.acknowledge.enable", Boolean),
 		foreign("share.session.timeout.ms", Int, atLeast(1)),
-		foreign("streams.assignment.interval.ms", Int, atLeast(0)),
-		foreign("streams.heartbeat.interval.ms", Int, atLeast(1)),
-		foreign("streams.initial.rebalance.delay.ms", Int, atLeast(0)),
-		foreign("streams.num.standby.replicas", Int, atLeast(0)),
-		foreign("streams.session.timeout.ms", Int, atLeast(1)),
 	}
 }

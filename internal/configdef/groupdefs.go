@@ -39,6 +39,36 @@ func groupDefs() []*Def {
 	}
 }
 
+// streamsDefs are the broker configs of streams groups.
+func streamsDefs() []*Def {
+	return []*Def{
+		brokerDef("group.streams.session.timeout.ms", Int, "45000",
+			"The number of milliseconds without a heartbeat after which a member of a streams group (KIP-1071) is removed.", atLeast(1)),
+		brokerDef("group.streams.heartbeat.interval.ms", Int, "5000",
+			"The interval in milliseconds at which the broker asks the members of streams groups to send heartbeats.", atLeast(1)),
+		brokerDef("group.streams.assignment.interval.ms", Int, "1000",
+			"The minimum number of milliseconds between two assignments of a streams group's tasks.", atLeast(0)),
+		brokerDef("group.streams.initial.rebalance.delay.ms", Int, "3000",
+			"The number of milliseconds that a streams group waits for more members, when it was empty, before it assigns tasks.", atLeast(0)),
+		brokerDef("group.streams.num.standby.replicas", Int, "0", "The number of standby tasks for each task with state.", atLeast(0)),
+		brokerDef("group.streams.max.standby.replicas", Int, "2",
+			"The maximum streams.num.standby.replicas that can be set on a group.", atLeast(0)),
+		brokerDef("group.streams.min.session.timeout.ms", Int, "45000",
+			"The minimum streams.session.timeout.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.streams.max.session.timeout.ms", Int, "60000",
+			"The maximum streams.session.timeout.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.streams.min.heartbeat.interval.ms", Int, "5000",
+			"The minimum streams.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.streams.max.heartbeat.interval.ms", Int, "15000",
+			"The maximum streams.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.streams.min.assignment.interval.ms", Int, "0",
+			"The minimum streams.assignment.interval.ms that can be set on a group.", atLeast(0)),
+		brokerDef("group.streams.max.assignment.interval.ms", Int, "15000",
+			"The maximum streams.assignment.interval.ms that can be set on a group.", atLeast(0)),
+		brokerDef("group.streams.max.size", Int, "2147483647", "The maximum number of members of a streams group.", atLeast(1)),
+	}
+}
+
 // check compares settings that must fit together.
 func (g *Groups) check() error {
 	const heartbeat, lowest = "group.consumer.heartbeat.interval.ms", "group.min.session.timeout.ms"
@@ -51,6 +81,23 @@ func (g *Groups) check() error {
 		return atLeastThat("group.consumer.max.session.timeout.ms", "group.consumer.min.session.timeout.ms")
 	case g.MinConsumerHeartbeat > g.MaxConsumerHeartbeat:
 		return atLeastThat("group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms")
+	}
+	return g.checkStreams()
+}
+
+func (g *Groups) checkStreams() error {
+	const heartbeat, standbys = "group.streams.heartbeat.interval.ms", "group.streams.num.standby.replicas"
+	switch {
+	case g.Streams.Heartbeat >= g.Streams.Session:
+		return &Error{heartbeat, heartbeat + " must be less than group.streams.session.timeout.ms"}
+	case g.StreamsMin.Session > g.StreamsMax.Session:
+		return atLeastThat("group.streams.max.session.timeout.ms", "group.streams.min.session.timeout.ms")
+	case g.StreamsMin.Heartbeat > g.StreamsMax.Heartbeat:
+		return atLeastThat("group.streams.max.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms")
+	case g.StreamsMin.Interval > g.StreamsMax.Interval:
+		return atLeastThat("group.streams.max.assignment.interval.ms", "group.streams.min.assignment.interval.ms")
+	case g.Streams.Standbys > g.StreamsMax.Standbys:
+		return atMostThat(standbys, "group.streams.max.standby.replicas")
 	}
 	return nil
 }

@@ -192,6 +192,9 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 	if err := r.checkLags(set, brokerMinLag, brokerMaxLag); err != nil {
 		return err
 	}
+	if err := b.checkTransactions(); err != nil {
+		return err
+	}
 	return b.Groups.check()
 }
 

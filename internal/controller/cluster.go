@@ -37,9 +37,7 @@ func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registratio
 			return err
 		}
 		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
-		cluster := metadata.Cluster{
-			ID: metadata.FormatID(metadata.NewID()), Generation: metadata.NewID(), FeatureLevel: metadata.MaxFeatureLevel,
-		}
+		cluster := metadata.NewCluster(metadata.FormatID(metadata.NewID()), metadata.NewID())
 		if kv.ModRevision == 0 {
 			txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: cluster.Encode()})
 		} else if cluster, err = metadata.DecodeCluster(kv); err != nil {

@@ -27,6 +27,7 @@ const (
 	PreferredLeaderNotAvailable
 	EligibleLeadersNotAvailable
 	NoReassignmentInProgress
+	InvalidFeature // no such level of a feature
 )
 
 // Error is a refusal: nothing was changed, and retrying will not help.

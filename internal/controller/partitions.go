@@ -100,6 +100,22 @@ func (c *Controller) RaiseEpochs(ctx context.Context, partitions []metadata.Topi
 	})
 }
 
+// RaiseEpochAbove raises the leader epoch of a partition to the one after above, if it is still
+// from. Its leader stays. A coordinator asks for it if the epoch in which it leads is below one
+// that a partition knows from a former coordinator.
+func (c *Controller) RaiseEpochAbove(ctx context.Context, tp metadata.TopicPartition, from, above int32) (revision int64, err error) {
+	if above == math.MaxInt32 {
+		return 0, refuse(InvalidRequest, "the leader epoch cannot be raised above %d", above)
+	}
+	return c.changePartitions(ctx, "raise a leader epoch", []metadata.TopicPartition{tp},
+		func(_ metadata.TopicPartition, p *metadata.Partition) error {
+			if p.LeaderEpoch == from {
+				p.LeaderEpoch = max(from, above+1)
+			}
+			return nil
+		})
+}
+
 // AssignDirs records the log directories of a broker's replicas in one transaction; a zero id
 // removes what is recorded of a former replica. It omits partitions that do not exist, and removals
 // of replicas that were assigned to the broker again.

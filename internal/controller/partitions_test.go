@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 
@@ -80,6 +81,29 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	}
 	if rev, err := c.RaiseEpochs(ctx, nil); rev != m.Version() || err != nil {
 		t.Errorf("nothing to raise: %d, %v", rev, err)
+	}
+}
+
+// A coordinator whose epoch a partition refuses gets one above that which the partition knows,
+// unless another one leads by now.
+func TestAnEpochIsRaisedAboveAnother(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	tp := metadata.TopicPartition{Topic: mustCreate(t, c, "x", 1).ID}
+	raise := func(from, above, want int32) {
+		t.Helper()
+		if _, err := c.RaiseEpochAbove(ctx, tp, from, above); err != nil {
+			t.Fatal(err)
+		}
+		if p := image(t, s).Partition(tp); p.LeaderEpoch != want || p.Leader != 1 {
+			t.Errorf("above %d: %+v", above, p)
+		}
+	}
+	raise(0, 5, 6)
+	raise(0, 9, 6)
+	raise(6, 3, 6)
+	if _, err := c.RaiseEpochAbove(ctx, tp, 6, math.MaxInt32); err == nil {
+		t.Error("the epoch after the last one was given out")
 	}
 }
 

@@ -8,20 +8,20 @@ import (
 
 // Log is the partition behind a shard, as its leader sees it.
 type Log interface {
-	// Append appends records in a leader epoch: as one batch, or one for each run of records with
-	// the same producer, all of them or none. It calls done exactly once, from any
-	// goroutine and possibly before it returns: with nil when the high watermark covers the batch
-	// under the topic's durability profile, otherwise with an error. After an error the batch may
-	// or may not be in the log. Append does not block.
+	// Append appends records in a leader epoch: as one batch, or one for each marker and each run
+	// of records with the same producer, all of them or none. The log checks no producers. Append
+	// calls done exactly once, from any goroutine and possibly before it returns: with nil when the
+	// high watermark covers the batches under the topic's durability profile, otherwise with an
+	// error. After an error they may or may not be in the log. Append does not block.
 	Append(epoch int32, records []Record, now time.Time, done func(error))
 	// Ready returns why the log would refuse an append in a leader epoch now, or nil: the broker
 	// does not lead (ErrNotCoordinator), too few replicas are in sync, no space is left, the disk
 	// failed. It does not block and is cheap. An append may fail although Ready returned nil.
 	Ready(epoch int32) error
-	// Load calls apply for every record from the log start to the log end at the time of the call,
-	// and waits for each until it is committed. The slices are valid until apply returns. Load
-	// fails with apply's error, when ctx ends, or with ErrNotCoordinator when the broker no longer
-	// leads in that epoch.
+	// Load calls apply for every record and marker from the log start to the log end at the time of
+	// the call, and waits for each until it is committed. The slices are valid until apply returns.
+	// Load fails with apply's error, when ctx ends, or with ErrNotCoordinator when the broker no
+	// longer leads in that epoch.
 	Load(ctx context.Context, epoch int32, apply func(Record) error) error
 }
 

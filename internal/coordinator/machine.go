@@ -9,6 +9,17 @@ import (
 type Record struct {
 	Key, Value []byte
 	Producer   Producer
+	// Marker is set if the record ends the transaction of Producer. It has no Key and no Value.
+	Marker *Marker
+}
+
+// Marker is the end of a transaction.
+type Marker struct {
+	Commit           bool
+	CoordinatorEpoch int32
+	// Emptied: a compaction removed the marker's content, which happens only when no record of the
+	// transaction is left. Commit is false and CoordinatorEpoch is -1. Only in a load.
+	Emptied bool
 }
 
 // Producer is the transactional producer to whose transaction a record belongs. The zero value is
@@ -20,10 +31,19 @@ type Producer struct {
 }
 
 // Size returns the approximate size of the record in a batch, in bytes.
-func (r Record) Size() int { return len(r.Key) + len(r.Value) + recordOverhead }
+func (r Record) Size() int {
+	if r.Marker != nil {
+		return markerSize
+	}
+	return len(r.Key) + len(r.Value) + recordOverhead
+}
 
-// recordOverhead covers lengths and deltas of a record in a batch.
-const recordOverhead = 24
+const (
+	// recordOverhead covers lengths and deltas of a record in a batch.
+	recordOverhead = 24
+	// markerSize is the size of a marker, which has a batch of its own.
+	markerSize = 78
+)
 
 // Ticket names a request that waits for its response. 0 is no request.
 type Ticket uint64

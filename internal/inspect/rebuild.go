@@ -80,9 +80,7 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) (*r
 		}
 	}
 	if _, ok := b.keys[metadata.ClusterKey]; !ok {
-		cluster := metadata.Cluster{
-			ID: metadata.FormatID(metadata.NewID()), Generation: metadata.NewID(), FeatureLevel: metadata.MaxFeatureLevel,
-		}
+		cluster := metadata.NewCluster(metadata.FormatID(metadata.NewID()), metadata.NewID())
 		b.put(metadata.ClusterKey, cluster.Encode())
 	}
 	b.addTopics(r.dirs, max(opt.Node, 0))

@@ -296,7 +296,7 @@ func allowed(l Lane, k frame.Kind, fromDialer bool) bool {
 		return l == Meta && !fromDialer
 	case frame.SB, frame.AK, frame.OF, frame.LS:
 		return l == Data && fromDialer
-	case frame.VD, frame.DA, frame.HW:
+	case frame.VD, frame.DA, frame.HW, frame.SY:
 		return l == Data && !fromDialer
 	case frame.US:
 		return l == Data

@@ -150,7 +150,8 @@ func TestDamageEndsTheConnection(t *testing.T) {
 
 // Each end accepts only what the other one may send on its lane.
 func TestKindsBelongToALaneAndAnEnd(t *testing.T) {
-	for _, k := range []frame.Kind{frame.HE, frame.PF, frame.RY, frame.NO, frame.RQ, frame.RS, frame.MS, frame.VD, frame.DA, frame.HW} {
+	for _, k := range []frame.Kind{frame.HE, frame.PF, frame.RY, frame.NO, frame.RQ, frame.RS, frame.MS, frame.VD, frame.DA, frame.HW,
+		frame.SY} {
 		bubble(t, func(t *testing.T) {
 			w := newWire()
 			ends, end := pair(t, onWire(w), nil)

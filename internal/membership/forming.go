@@ -205,7 +205,7 @@ func (d *Decision) voters() []uint64 {
 
 // clusterKey returns the only key of the first metadata. Every member must write the same.
 func (d *Decision) clusterKey() metadata.KV {
-	c := metadata.Cluster{ID: d.Cluster, Generation: d.Generation, FeatureLevel: metadata.MaxFeatureLevel}
+	c := metadata.NewCluster(d.Cluster, d.Generation)
 	return metadata.KV{Key: metadata.ClusterKey, Value: c.Encode(), ModRevision: 1}
 }
 

@@ -72,7 +72,7 @@ func TestValuesRoundTrip(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", key, got, err, want)
 		}
 	}
-	cluster := Cluster{ID: "c", Generation: idB, FeatureLevel: 1}
+	cluster := Cluster{ID: "c", Generation: idB, FeatureLevel: 1, TransactionVersion: 2}
 	check(ClusterKey, cluster.Encode(), cluster, func(kv KV) (any, error) { return DecodeCluster(kv) })
 	ids := ProducerIDs{Next: 1 << 60}
 	check(ProducerIDsKey, ids.Encode(), ids, func(kv KV) (any, error) { return DecodeProducerIDs(kv) })

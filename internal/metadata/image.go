@@ -61,6 +61,9 @@ func (m *Image) ClusterID() string { return m.cluster.ID }
 // FeatureLevel returns the agreed feature level of the metadata.
 func (m *Image) FeatureLevel() int32 { return m.cluster.FeatureLevel }
 
+// TransactionVersion returns the level of transaction.version.
+func (m *Image) TransactionVersion() int16 { return m.cluster.TransactionVersion }
+
 // Generation returns the generation of the cluster's metadata; see Cluster.
 func (m *Image) Generation() [16]byte { return m.cluster.Generation }
 

@@ -13,7 +13,20 @@ type Cluster struct {
 	// FeatureLevel is the highest feature level of the metadata on which all members have agreed;
 	// see MaxFeatureLevel.
 	FeatureLevel int32
+	// TransactionVersion is the level of Kafka's feature transaction.version; see
+	// MaxTransactionVersion.
+	TransactionVersion int16
 }
+
+// NewCluster returns the data of a new cluster, with all features at their highest levels.
+func NewCluster(id string, generation [16]byte) Cluster {
+	return Cluster{ID: id, Generation: generation, FeatureLevel: MaxFeatureLevel, TransactionVersion: MaxTransactionVersion}
+}
+
+// MaxTransactionVersion is the highest level of transaction.version: clients get a new producer
+// epoch with every transaction (KIP-890). With 1 the coordinator's records have tagged fields; with
+// 0 they have none.
+const MaxTransactionVersion int16 = 2
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.

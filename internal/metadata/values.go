@@ -47,6 +47,8 @@ type clusterJSON struct {
 	ID           string `json:"id"`
 	Generation   string `json:"generation"`
 	FeatureLevel int32  `json:"featureLevel"`
+
+	TransactionVersion int16 `json:"transactionVersion"`
 }
 
 type producerIDsJSON struct {
@@ -78,7 +80,8 @@ type deletingJSON struct {
 
 // Encode returns the value of ClusterKey.
 func (c Cluster) Encode() []byte {
-	return encode(clusterJSON{header: current, ID: c.ID, Generation: FormatID(c.Generation), FeatureLevel: c.FeatureLevel})
+	return encode(clusterJSON{header: current, ID: c.ID, Generation: FormatID(c.Generation), FeatureLevel: c.FeatureLevel,
+		TransactionVersion: c.TransactionVersion})
 }
 
 // DecodeCluster is the inverse of Cluster.Encode.
@@ -94,7 +97,11 @@ func DecodeCluster(kv KV) (Cluster, error) {
 	if w.ID == "" {
 		return Cluster{}, invalid(kv, "no cluster id")
 	}
-	c := Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel}
+	if w.TransactionVersion < 0 || w.TransactionVersion > MaxTransactionVersion {
+		return Cluster{}, fmt.Errorf("transaction.version %d, this version of chronik knows levels up to %d: %w", w.TransactionVersion,
+			MaxTransactionVersion, ErrNewerVersion)
+	}
+	c := Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel, TransactionVersion: w.TransactionVersion}
 	if c.Generation, err = ParseID(w.Generation); err != nil {
 		return Cluster{}, invalid(kv, err.Error())
 	}

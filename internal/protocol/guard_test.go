@@ -72,8 +72,8 @@ func randomize(rnd *rand.Rand, v reflect.Value) {
 		v.SetBool(rnd.IntN(2) == 0)
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		v.SetInt(rnd.Int64() >> (64 - v.Type().Bits()))
-	case reflect.Uint8:
-		v.SetUint(uint64(rnd.IntN(256)))
+	case reflect.Uint8, reflect.Uint16:
+		v.SetUint(uint64(rnd.IntN(1 << v.Type().Bits())))
 	default:
 		panic("a kmsg field of kind " + v.Kind().String())
 	}

@@ -27,6 +27,14 @@ func requestLayouts() map[int16]string {
 		kmsg.DeleteTopics:               "0-5:[s] 6+:( n 16 ) 4",
 		kmsg.DeleteRecords:              "( s ( 4 8 ) ) 4",
 		kmsg.InitProducerID:             "n 4 3+:8 3+:2 6+:1 6+:1",
+		kmsg.AddPartitionsToTxn:         "0-3:s 0-3:8 0-3:2 0-3:( s [4] ) 4+:( s 8 2 1 ( s [4] ) )",
+		kmsg.AddOffsetsToTxn:            "s 8 2 s",
+		kmsg.EndTxn:                     "s 8 2 1",
+		kmsg.WriteTxnMarkers:            "( 8 2 1 ( s [4] ) 4 2+:1 )",
+		kmsg.TxnOffsetCommit:            "s s 8 2 3+:4 3+:s 3+:n ( 0-5:s 6+:16 ( 4 8 2+:4 n ) )",
+		kmsg.UpdateFeatures:             "4 ( s 2 0-0:1 1+:1 ) 1+:1",
+		kmsg.DescribeTransactions:       "[s]",
+		kmsg.ListTransactions:           "[s] [8] 1+:8 2+:n",
 		kmsg.OffsetForLeaderEpoch:       "3+:4 ( s ( 4 2+:4 4 ) )",
 		kmsg.DescribeConfigs:            "( 1 s [s] ) 1+:1 3+:1",
 		kmsg.AlterConfigs:               "( 1 s ( s n ) ) 1",
@@ -46,7 +54,10 @@ func requestLayouts() map[int16]string {
 		kmsg.ListPartitionReassignments: "4 ( s [4] )",
 		kmsg.OffsetDelete:               "s ( s ( 4 ) )",
 		kmsg.ConsumerGroupHeartbeat:     "s s 4 n n 4 [s] 1+:n n ( 16 [4] )",
-		kmsg.ConsumerGroupDescribe:      "[s] 1",
+		kmsg.StreamsGroupHeartbeat: "s s 4 4 n n 4 ?{ 4 ( s [s] [s] ( s 4 2 ( s s ) ) [s] ( s 4 2 ( s s ) ) ( [2] [2] [2] ) ) } " +
+			"( s [4] ) ( s [4] ) ( s [4] ) n ?{ s 2 } ( s s ) ( s 4 8 ) ( s 4 8 ) 1",
+		kmsg.StreamsGroupDescribe:  "[s] 1 1+:1",
+		kmsg.ConsumerGroupDescribe: "[s] 1",
 	}
 	byKey := make(map[int16]string, len(layouts))
 	for key, layout := range layouts {

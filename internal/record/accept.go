@@ -27,8 +27,6 @@ type Rules struct {
 	TimestampBefore, TimestampAfter time.Duration
 	// RequireKeys rejects records without a key (cleanup.policy contains compact).
 	RequireKeys bool
-	// AllowTransactional accepts transactional batches.
-	AllowTransactional bool
 }
 
 // TimestampLimit converts a config value to a limit in Rules. In a config, 0 allows no difference
@@ -186,8 +184,6 @@ func (r *Rules) checkProducer(b Batch) error {
 		return refuse(InvalidRecord, "the sequence number of producer id %d is %d", id, b.BaseSequence())
 	case b.Transactional() && id < 0:
 		return refuse(InvalidRecord, "a transactional batch must have a producer id")
-	case b.Transactional() && !r.AllowTransactional:
-		return refuse(Transactional, "transactions are not supported")
 	}
 	return nil
 }

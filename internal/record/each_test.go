@@ -204,7 +204,7 @@ func TestErrorText(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	for k := Corrupt; k <= Transactional; k++ {
+	for k := Corrupt; k <= EmptySet; k++ {
 		if bytes.HasPrefix([]byte(k.String()), []byte("kind")) {
 			t.Errorf("kind %d has no name", k)
 		}

@@ -38,15 +38,13 @@ const (
 	// EmptySet: there is no whole batch although exactly one is required. As in Kafka this is the
 	// client's fault, and sending it again does not help (INVALID_RECORD).
 	EmptySet
-	// Transactional: a transactional batch while Rules.AllowTransactional is not set.
-	Transactional
 )
 
 // String returns the name of the kind for logs.
 func (k Kind) String() string {
 	names := [...]string{Corrupt: "corrupt", TooLarge: "too large", InvalidRecord: "invalid record",
 		InvalidTimestamp: "invalid timestamp", UnsupportedCodec: "unsupported codec", UnsupportedFormat: "unsupported format",
-		EmptySet: "empty set", Transactional: "transactional"}
+		EmptySet: "empty set"}
 	if int(k) < len(names) && names[k] != "" {
 		return names[k]
 	}

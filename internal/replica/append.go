@@ -33,12 +33,15 @@ type Append struct {
 	// Origin describes the sender of a Marker.
 	Origin producers.Origin
 	// Durable: Done also waits until the records are durable on every in-sync replica, whatever
-	// the topic's profile. Only with AcksAll.
+	// the topic's profile, and the replicas sync soon. Only with AcksAll.
 	Durable bool
 	// Batches were validated for the topic. Their bytes must not change before Done.
 	Batches record.Accepted
 	// Done is called exactly once, from any goroutine, and must not block.
 	Done func(*Append)
+	// Assigned, if set, is called before Done, when the records have their offsets, or are a
+	// duplicate. The goroutine that commits calls it. It must neither block nor append.
+	Assigned func(*Append)
 
 	// Results, valid in Done.
 	BaseOffset int64 // -1 on error
@@ -183,6 +186,9 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 
 // OffsetsAssigned implements storage.Sink. The append has its offsets or was refused.
 func (a *Append) OffsetsAssigned(*storage.Append) {
+	if a.Assigned != nil && a.inner.Err == nil {
+		a.Assigned(a)
+	}
 	switch {
 	case errors.Is(a.inner.Err, storage.ErrFencedEpoch): // the role changed while the append was queued
 		a.resolve(fmt.Errorf("%w: %w", ErrNotLeader, a.inner.Err))
@@ -196,6 +202,14 @@ func (a *Append) OffsetsAssigned(*storage.Append) {
 		return
 	}
 	a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
+	if a.durable() {
+		a.p.requestSync(a.inner.Next)
+	}
+	a.await()
+}
+
+// await queues an append that has its offsets until its condition holds, or resolves it at once.
+func (a *Append) await() {
 	p := a.p
 	p.mu.Lock()
 	waits, err := p.awaitLocked(a)

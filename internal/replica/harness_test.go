@@ -59,10 +59,13 @@ func openStorage(t testing.TB, fs vfs.FS, dirs ...string) *storage.Manager {
 }
 
 // lone returns a partition without a manager.
-func lone(t testing.TB, fs vfs.FS) *Partition {
+func lone(t testing.TB, fs vfs.FS) *Partition { return loneWith(t, fs, "sync") }
+
+// loneWith is lone with a durability profile.
+func loneWith(t testing.TB, fs vfs.FS, profile string) *Partition {
 	t.Helper()
 	m := openStorage(t, fs, "/d")
-	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, "sync")}})
+	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, profile)}})
 	must(t, err)
 	return newPartition(logs[0], &environment{self: self, park: purgatory.New(), limits: new(Options).limits(),
 		now: func() time.Duration { return 0 }})

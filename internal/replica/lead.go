@@ -185,7 +185,7 @@ func (p *Partition) Sweep() (more bool) {
 	more = p.lead.Sweep(p.env.now(), p.log.Ends().LogEnd)
 	cut := !lease && p.lead.Unreached()
 	if p.cutOff.Store(cut); cut {
-		p.waitISR.discardAbove(p.high.Load(), errCutOff(), &ready)
+		p.discardUncommitted(errCutOff(), &ready)
 	}
 	p.mu.Unlock()
 	ready.finish()

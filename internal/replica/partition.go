@@ -50,10 +50,14 @@ type Partition struct {
 	follow     progress.Follower // while this broker does not lead
 	waitLeader fifo              // acks=1
 	waitISR    fifo              // acks=all
-	overdue    bool              // some of waitISR may be overdue
-	starts     chan struct{}     // closed when a log start or the role changes; nil without a waiter
-	served     bool              // a follower has subscribed in this epoch
-	tail       atomic.Pointer[Tail]
+	// waitDurable are those of acks=all with Append.Durable, and flushes.
+	waitDurable fifo
+	overdue     bool          // some of waitISR and waitDurable may be overdue
+	starts      chan struct{} // closed when a log start or the role changes; nil without a waiter
+	served      bool          // a follower has subscribed in this epoch
+	tail        atomic.Pointer[Tail]
+	// syncTo is what SyncTo returns.
+	syncTo atomic.Int64
 	// lostLeader is when the stream from the leader ended, 0 while there is one.
 	lostLeader atomic.Int64
 
@@ -146,6 +150,7 @@ func (p *Partition) SetRole(a *Role) {
 			Limits: p.env.limits}, &a.View, p.env.now())
 		p.setHigh(p.high.Load(), r.epoch)
 		p.served = false
+		p.syncTo.Store(0)
 		p.cutOff.Store(false)
 	} else {
 		r.epochStart = old.epochStart
@@ -196,8 +201,7 @@ func (p *Partition) retire(next *role) {
 	p.wakeStarts()
 	var ready decided
 	err := p.notLeader(next)
-	p.waitLeader.discardAbove(-1, err, &ready)
-	p.waitISR.discardAbove(-1, err, &ready)
+	p.discardAbove(-1, err, &ready)
 	p.mu.Unlock()
 	ready.finish()
 	p.env.park.Check(p.key())
@@ -274,11 +278,15 @@ func (p *Partition) complete(effect progress.Effect, ack int64) {
 	}
 	p.waitLeader.covered(ack, &ready)
 	p.waitISR.covered(p.high.Load(), &ready)
+	if p.waitDurable.head != nil {
+		p.waitDurable.covered(p.durableHigh(), &ready)
+	}
 	for a, r := ready.head, p.role.Load(); a != nil; a = a.next {
 		a.Err = p.recheck(r, a)
 	}
 	if p.overdue {
 		p.overdue = p.waitISR.late(ack, &ready)
+		p.overdue = p.waitDurable.late(ack, &ready) || p.overdue
 	}
 	p.mu.Unlock()
 	ready.finish()
@@ -308,7 +316,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	if err := p.log.Offline(); err != nil {
 		return false, err // Reverted may have run already, and nothing else would finish the append
 	}
-	if a.inner.Next <= p.condition(a.Acks) { // a duplicate of acknowledged records
+	if a.inner.Next <= p.condition(a) { // a duplicate of acknowledged records
 		return false, p.recheck(r, a)
 	}
 	if a.overdue && a.inner.Next <= p.log.AckEnd() {
@@ -316,7 +324,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	}
 	if a.state.Load() == pending {
 		p.overdue = p.overdue || a.overdue
-		p.queueOf(a.Acks).push(a)
+		p.queueOf(a).push(a)
 		return true, nil
 	}
 	return false, nil // expired; resolve returns the error
@@ -341,8 +349,7 @@ func (p *Partition) recheck(r *role, a *Append) error {
 func (p *Partition) Reverted(end int64, err error) {
 	var ready decided
 	p.mu.Lock()
-	p.waitLeader.discardAbove(end, err, &ready)
-	p.waitISR.discardAbove(end, err, &ready)
+	p.discardAbove(end, err, &ready)
 	r := p.role.Load()
 	alone := r.sole && !p.served // no follower can have the records
 	p.mu.Unlock()
@@ -385,21 +392,6 @@ func (p *Partition) StartMoved() {
 	p.mu.Unlock()
 	p.env.park.Check(p.key())
 	p.moved()
-}
-
-// condition returns the end for which an append with acks waits. The caller holds mu.
-func (p *Partition) condition(acks Acks) int64 {
-	if acks == AcksAll {
-		return p.high.Load()
-	}
-	return p.log.AckEnd()
-}
-
-func (p *Partition) queueOf(acks Acks) *fifo {
-	if acks == AcksAll {
-		return &p.waitISR
-	}
-	return &p.waitLeader
 }
 
 func (p *Partition) key() purgatory.Key {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // ReadRequest is a request for batches.
@@ -31,7 +32,13 @@ type ReadResult struct {
 	// from this one; -1 if it does not.
 	DivergingEpoch int32
 	DivergingEnd   int64
+	// Aborted are the aborted transactions of which a reader of committed records must skip the
+	// records in Slice, in the order of their markers.
+	Aborted []txnindex.Entry
 }
+
+// MaxAborted is the largest length of ReadResult.Aborted: 1 MiB of an answer to a fetch.
+const MaxAborted = 64 << 10
 
 // Read returns batches below the high watermark, or below the last stable offset. The offsets in
 // the result are valid even if it fails. It may read the disk.
@@ -46,6 +53,14 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	}
 	if res.Slice, err = p.log.Read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {
 		p.ReadFailed(err)
+		return res, err
+	}
+	if r.Committed {
+		// After the limit and the records, so that the list can only be too long.
+		if res.Aborted, err = p.log.AbortedIn(r.Offset, &res.Slice, MaxAborted); err != nil {
+			res.Release()
+			res.Slice = storage.Slice{}
+		}
 	}
 	return res, err
 }
@@ -57,6 +72,12 @@ func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err erro
 		return res, true, err
 	}
 	res.Slice, ok, err = p.log.ReadMemory(r.Offset, limit, r.MaxBytes, r.AtLeastOne)
+	if r.Committed && ok && err == nil {
+		if res.Aborted, ok, err = p.log.AbortedInMemory(r.Offset, &res.Slice, MaxAborted); !ok || err != nil {
+			res.Release()
+			res.Slice = storage.Slice{}
+		}
+	}
 	return res, ok, err
 }
 

@@ -15,7 +15,7 @@ func (m *Manager) Release() {
 func (p *Partition) release() {
 	var ready decided
 	p.mu.Lock()
-	p.waitISR.discardAbove(p.high.Load(), fmt.Errorf("%w: this broker stops", ErrNotLeader), &ready)
+	p.discardUncommitted(fmt.Errorf("%w: this broker stops", ErrNotLeader), &ready)
 	p.mu.Unlock()
 	ready.finish()
 }

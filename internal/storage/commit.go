@@ -36,8 +36,9 @@ const (
 	// even if the disk has too little space for the records of clients: until it is there, readers
 	// of committed records wait, and no segment above can be removed.
 	Marker
-	// Coordinator is a coordinator's own batches in its internal topic, markers included. The log
-	// checks nothing of their producers: the coordinator has.
+	// Coordinator is a coordinator's own batches in its internal topic: plain ones, those of
+	// transactions and markers, all or none of them. The log checks nothing of their producers: the
+	// coordinator has. With a marker the append is accepted like a Marker.
 	Coordinator
 )
 
@@ -209,11 +210,11 @@ func (l *Log) takeLocked() (group []*Append, size int) {
 }
 
 // refuse ends appends with an error. None of their offsets was assigned. It returns those that are
-// accepted nevertheless: markers, if only space is low.
+// accepted nevertheless: those with markers, if only space is low.
 func (l *Log) refuse(group []*Append, err error) (rest []*Append) {
 	low := errors.Is(err, ErrLowSpace)
 	for _, a := range group {
-		if low && a.Kind == Marker {
+		if low && a.ends() {
 			rest = append(rest, a)
 			continue
 		}
@@ -224,6 +225,24 @@ func (l *Log) refuse(group []*Append, err error) (rest []*Append) {
 		l.dir.stats.refused.Add(float64(len(group) - len(rest)))
 	}
 	return rest
+}
+
+// ends reports whether the append ends a transaction. Readers of committed records wait for it.
+func (a *Append) ends() bool {
+	if a.Kind != Coordinator {
+		return a.Kind == Marker
+	}
+	for p := a.Batches; len(p) > 0; {
+		b, rest, err := record.Next(p)
+		if err != nil {
+			return false
+		}
+		if b.Control() {
+			return true
+		}
+		p = rest
+	}
+	return false
 }
 
 // commitGroup assigns offsets to a group of appends in order, copies the accepted ones into one
@@ -272,28 +291,9 @@ func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 			return err
 		}
 	}
-	for p := a.Batches; len(p) > 0 && a.Kind != Assigned; {
-		b, rest, err := record.Next(p)
-		if err != nil {
-			return fmt.Errorf("append to %s: %w", l, err)
-		}
-		p = rest
-		var d producers.Duplicate
-		var dup bool
-		if a.Kind == Marker {
-			d, dup, err = l.producers.CheckMarker(b, a.Origin)
-		} else {
-			d, dup, err = l.producers.Check(b, a.Permit)
-		}
-		if err != nil {
-			return fmt.Errorf("append to %s: %w", l, err)
-		}
-		if dup {
-			a.Duplicate, a.Base, a.Next = true, d.BaseOffset, d.LastOffset+1
-			if b.LogAppendTime() {
-				a.Time = d.Timestamp
-			}
-			return nil
+	if a.Kind != Assigned {
+		if err := l.check(a); err != nil || a.Duplicate {
+			return err
 		}
 	}
 	if a.isGap() {
@@ -311,6 +311,37 @@ func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 		}
 	}
 	a.Next = c.next
+	return nil
+}
+
+// check checks the batches of an append that come from no leader. It sets a's results if they are
+// in the log already. The caller holds producersMu.
+func (l *Log) check(a *Append) error {
+	for p := a.Batches; len(p) > 0; {
+		b, rest, err := record.Next(p)
+		if err != nil {
+			return fmt.Errorf("append to %s: %w", l, err)
+		}
+		p = rest
+		var d producers.Duplicate
+		var dup bool
+		switch a.Kind {
+		case Client:
+			d, dup, err = l.producers.Check(b, a.Permit)
+		case Marker:
+			d, dup, err = l.producers.CheckMarker(b, a.Origin)
+		}
+		if err != nil {
+			return fmt.Errorf("append to %s: %w", l, err)
+		}
+		if dup {
+			a.Duplicate, a.Base, a.Next = true, d.BaseOffset, d.LastOffset+1
+			if b.LogAppendTime() {
+				a.Time = d.Timestamp
+			}
+			return nil
+		}
+	}
 	return nil
 }
 
@@ -383,7 +414,7 @@ func (l *Log) chunkWritten(c *chunk) {
 	l.dir.unsynced.add(l)
 	// If the profile has changed since the chunk was submitted, the record waits for a datasync,
 	// even if the profile has changed again in the meantime.
-	if l.written.Load() < end {
+	if l.written.Load() < end || l.durable.Load() < l.syncTo.Load() {
 		l.dir.journal.Sync()
 	}
 	l.observer().Advanced()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // rewriteRun is the approximate size of a write to a compacted segment, in bytes.
@@ -62,14 +63,27 @@ type rewriting struct {
 	interval int
 	to       *segment.Segment // nil until a batch remains
 	run      []byte
+	aborted  []txnindex.Entry // of the new segment
 }
 
 func (w *rewriting) take(group []*segment.Segment) error {
 	for _, s := range group {
-		err := w.p.batches(s, 0, func(b record.Batch) error {
+		aborted, err := w.p.l.abortedOf(s)
+		if err != nil {
+			return err
+		}
+		err = w.p.batches(s, 0, func(b record.Batch) error {
 			out, _, err := w.p.filter.Batch(b)
 			if err != nil || out == nil {
 				return err
+			}
+			for len(aborted) > 0 && aborted[0].Last < b.LastOffset() {
+				aborted = aborted[1:]
+			}
+			// A reader may have read records that this pass removes, and looks for their entry next. So
+			// the entry goes with a later pass, which finds none of them.
+			if len(aborted) > 0 && aborted[0].Last == b.LastOffset() && !w.p.filter.Free {
+				w.aborted = append(w.aborted, aborted[0])
 			}
 			w.run = append(w.run, out...)
 			if len(w.run) >= rewriteRun {
@@ -81,8 +95,12 @@ func (w *rewriting) take(group []*segment.Segment) error {
 			return err
 		}
 	}
-	if err := w.flush(); err != nil || w.to == nil || w.p.d.opt.broken.has(skipCompactedSync) {
+	if err := w.flush(); err != nil || w.to == nil {
 		return err
+	}
+	w.to.HoldAborted(w.aborted)
+	if w.p.d.opt.broken.has(skipCompactedSync) {
+		return nil
 	}
 	if err := w.to.Seal(); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 	}
 	extents := slices.Clone(l.rp.Segments[:i])
 	if fresh != nil {
-		extents = append(extents, checkpoint.Extent{Base: fresh.Base(), Size: fresh.Size()})
+		extents = append(extents, checkpoint.Extent{Base: fresh.Base(), Size: fresh.Size(), Aborted: fresh.AbortedMark()})
 	}
 	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
 	l.life.swap = &swap{old: old, fresh: fresh}
@@ -162,6 +162,11 @@ func (l *Log) placeSwap(x *swap) error {
 			continue // the new segment has this name
 		}
 		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	if x.fresh != nil {
+		if err := x.fresh.InstallAborted(); err != nil {
 			return err
 		}
 	}

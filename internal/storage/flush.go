@@ -135,6 +135,7 @@ func (l *Log) writeRun(run []*chunk) error {
 		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {
 			return err
 		}
+		active.AddAborted(l.abortedSince(run[0].base, run[n-1].next))
 		l.chunksFlushed(run[:n])
 		run = run[n:]
 	}

@@ -137,6 +137,7 @@ func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
 	l.queueState.init()
 	l.fence.epoch = noEpoch
 	l.producers = l.noProducers()
+	l.unstable.aborted.Store(-1)
 	l.noteUnstableLocked()
 	l.storedHigh = recoveredHigh{-1, -1}
 	return l

@@ -21,6 +21,8 @@ type ends struct {
 	logEnd      atomic.Int64
 	written     atomic.Int64
 	durable     atomic.Int64
+	// syncTo is the end that Sync wants to be durable.
+	syncTo atomic.Int64
 }
 
 // Ends are a log's offsets. LogStart ≤ Durable ≤ Written ≤ LogEnd holds except for a moment after
@@ -48,6 +50,7 @@ func (x *ends) moveStart(start int64) {
 
 // moveEnd sets the log end, the written end and the durable end.
 func (x *ends) moveEnd(end int64) {
+	x.syncTo.Store(end)
 	x.logEnd.Store(end)
 	x.written.Store(end)
 	x.durable.Store(end)
@@ -59,6 +62,17 @@ func (l *Log) AckEnd() int64 {
 		return l.durable.Load()
 	}
 	return max(l.written.Load(), l.durable.Load())
+}
+
+// Sync requests that the records below end become durable soon, whether the log has them already or
+// not, although its profile may not ask for it. It does not wait: the durable end tells.
+func (l *Log) Sync(end int64) {
+	for now := l.syncTo.Load(); now < end; now = l.syncTo.Load() {
+		l.syncTo.CompareAndSwap(now, end)
+	}
+	if l.durable.Load() < end {
+		l.dir.journal.Sync() // of what it has; chunkWritten asks for the rest
+	}
 }
 
 // stored is the part of a log that is in segments. Guarded by Log.mu.
@@ -98,11 +112,11 @@ func (s *stored) end(i int) int64 {
 	return s.flushed
 }
 
-// extents returns the base offset and the synced size of each segment.
+// extents returns what a checkpoint says of the segments. All that was flushed must be synced.
 func (s *stored) extents() []checkpoint.Extent {
 	list := make([]checkpoint.Extent, len(s.segments))
 	for i, seg := range s.segments {
-		list[i] = checkpoint.Extent{Base: seg.Base(), Size: seg.Synced()}
+		list[i] = checkpoint.Extent{Base: seg.Base(), Size: seg.Synced(), Aborted: seg.AbortedMark()}
 	}
 	return list
 }

@@ -62,6 +62,7 @@ type found struct {
 	Follower
 	l              *Log
 	files          map[int64]int64 // existing segments: base → size
+	aborted        map[int64]int64 // their indexes of aborted transactions
 	err            error
 	quarantineFile string // file into which this start quarantined its frames
 }
@@ -305,7 +306,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
 	l := newLog(d, lc.ID, lc.Topic, cfg)
-	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}}
+	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}, aborted: map[int64]int64{}}
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}

@@ -24,6 +24,9 @@ func (r *recovery) prepare(f *found) error {
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}
+		if base, ok := segment.ParseAborted(in.Name); ok {
+			f.aborted[base] = in.Size
+		}
 		if base, ok := segment.ParseSwap(in.Name); ok && f.lc.Swapping && base == f.lc.Swap {
 			compacted, waits = in.Size, true
 		} else if segment.IsDeleted(in.Name) || segment.IsUnfinished(in.Name) {
@@ -124,6 +127,13 @@ func (r *recovery) openListed(f *found) error {
 			if err := s.Truncate(e.Size, next); err != nil {
 				return err
 			}
+		}
+		s.Expect(e.Aborted)
+		if err := s.TrimAborted(f.aborted[e.Base]); err != nil {
+			return err
+		}
+		if s.HasAborted() {
+			l.unstable.aborted.Store(next - 1)
 		}
 		l.segments = append(l.segments, s)
 		delete(f.files, e.Base)

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // repair asks the maintenance goroutine to repair a log whose segment failed.
@@ -233,17 +234,23 @@ func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 		return nil
 	}
 	last := old[len(old)-1]
-	size := last.Synced()
+	size, aborted := last.Synced(), txnindex.Mark{}
 	l.mu.RLock()
 	for _, e := range l.rp.Segments {
 		if e.Base == last.Base() {
-			size = min(size, e.Size)
+			size, aborted = min(size, e.Size), e.Aborted
 		}
 	}
 	l.mu.RUnlock()
 	fresh := segment.Open(l.dir.files, l.path, last.Base(), size)
 	if err := fresh.Truncate(size, next); err != nil {
 		return err
+	}
+	fresh.Expect(aborted)
+	if in, err := l.dir.opt.FS.Stat(fresh.AbortedPath()); err == nil {
+		if err := fresh.TrimAborted(in.Size); err != nil {
+			return err
+		}
 	}
 	old[len(old)-1] = fresh
 	return nil

@@ -7,11 +7,12 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
-// unstable repeats two offsets of the producer state, so that readers of a log without transactions
+// unstable repeats some offsets of the producer state, so that readers of a log without transactions
 // need no lock. Written with producersMu held.
 type unstable struct {
 	first   atomic.Int64 // producers.State.FirstUnstable
 	decided atomic.Int64 // producers.State.NextDecided
+	aborted atomic.Int64 // no marker of an aborted transaction is beyond it; -1: there is none
 }
 
 // noteUnstableLocked must be called after each change of the producer state. The caller holds
@@ -22,6 +23,9 @@ func (l *Log) noteUnstableLocked() {
 	}
 	if decided := l.producers.NextDecided(); decided != l.unstable.decided.Load() {
 		l.unstable.decided.Store(decided)
+	}
+	if last := l.producers.LastAborted(); last > l.unstable.aborted.Load() {
+		l.unstable.aborted.Store(last)
 	}
 }
 

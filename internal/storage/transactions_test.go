@@ -123,6 +123,40 @@ func TestALowDiskAcceptsMarkers(t *testing.T) {
 	}
 }
 
+// A coordinator's append is accepted as a whole, with a marker also on a disk that is nearly full.
+// The log does not check its producers.
+func TestCoordinatorsAppendAsOne(t *testing.T) {
+	disk := newGauge(1 << 40)
+	d := mustOpen(t, disk, "sync", guarded)
+	_, l := ours(t, d)
+	coordinate := func(batches ...[]byte) *Append {
+		a := &Append{Kind: Coordinator, Batches: slices.Concat(batches...), LeaderEpoch: epochOf(l), Sink: make(sink, 1)}
+		l.Append(a, nil)
+		return <-a.Sink.(sink)
+	}
+	plain, offsets := testBatch(t, 10, nil), func(epoch int16) []byte { return inTxn(t, 7, epoch, -1, 10) }
+	end := func(epoch int16) []byte { return record.EndTxnMarker(7, epoch, record.Commit, 3, 1) }
+	if a := coordinate(plain, offsets(4), plain, end(4), offsets(2)); a.Err != nil || a.Base != 0 || a.Next != 5 {
+		t.Fatalf("[%d, %d): %v", a.Base, a.Next, a.Err)
+	}
+	if p, _ := l.Producer(7); p.First != 4 || p.Epoch != 4 || p.CoordinatorEpoch != 3 {
+		t.Errorf("%+v", p)
+	}
+	if a := coordinate(plain, end(4)[:30]); a.Err == nil || l.Ends().LogEnd != 5 {
+		t.Errorf("with a part of a batch: %v, the log ends at %d", a.Err, l.Ends().LogEnd)
+	}
+	disk.leave(t, d, 40*mib)
+	if a := coordinate(plain, offsets(4)); !errors.Is(a.Err, ErrLowSpace) {
+		t.Errorf("without a marker: %v", a.Err)
+	}
+	if a := coordinate(plain, end(4)); a.Err != nil || a.Next != 7 {
+		t.Errorf("with a marker: %v", a.Err)
+	}
+	if p, _ := l.Producer(7); p.First != -1 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // stableAfterRestart returns the last stable offsets for two high watermarks, below and above a
 // marker, before and after a start.
 func stableAfterRestart(t *testing.T, b broken) string {

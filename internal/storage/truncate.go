@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"sort"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -11,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // Truncation is a request to truncate or reset a log.
@@ -120,6 +122,8 @@ type cutting struct {
 	end        int64
 	reset      bool
 	producers  producers.State // of the remaining batches
+	aborted    []txnindex.Entry // of the last remaining segment, if trims is set
+	trims      bool
 	restarts   bool            // the log start moves, too
 }
 
@@ -177,7 +181,18 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	c.producers.Complete(&l.producers, c.end) // batches may have any timestamps, and the oldest batches may be gone
 	l.producersMu.Unlock()
 	c.producers.Expire(now)
-	return c, nil
+	return c, l.trimAborted(c)
+}
+
+// trimAborted determines the index of the last remaining segment. The caller holds flushMu.
+func (l *Log) trimAborted(c *cutting) error {
+	if len(c.keep) == 0 || !c.keep[len(c.keep)-1].HasAborted() {
+		return nil
+	}
+	entries, err := l.usableAborted(c.keep[len(c.keep)-1])
+	n := sort.Search(len(entries), func(i int) bool { return entries[i].Last >= c.end })
+	c.aborted, c.trims = entries[:n:n], n < len(entries)
+	return err
 }
 
 // publishCut moves the end of the log back in memory, unless x is fenced. From then on the log
@@ -194,6 +209,9 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extents()}
 	if n := len(l.rp.Segments); n > 0 {
 		l.rp.Segments[n-1].Size = c.size
+		if c.trims {
+			l.rp.Segments[n-1].Aborted = txnindex.MarkOf(c.aborted)
+		}
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
 	l.firstDirty = min(l.firstDirty, c.end)
@@ -216,6 +234,7 @@ func (l *Log) publishCut(c *cutting, x *Truncation) error {
 	}
 	l.producers = c.producers
 	l.markProducersDurable(c.end)
+	l.producers.MarkSynced()
 	l.noteUnstableLocked()
 	l.mu.Unlock()
 	l.producersMu.Unlock()
@@ -275,6 +294,12 @@ func (l *Log) cutFiles(c *cutting) error {
 	if n := len(c.keep); n > 0 {
 		if err := c.keep[n-1].Truncate(c.size, c.end); err != nil {
 			return err
+		}
+		if c.trims {
+			c.keep[n-1].HoldAborted(c.aborted)
+			if err := c.keep[n-1].InstallAborted(); err != nil {
+				return err
+			}
 		}
 	}
 	return l.dir.opt.FS.SyncDir(l.path)

@@ -40,8 +40,8 @@ func problems(t *testing.T, seed uint64, k kind, run func(w *world, c *clients))
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, k)
 		began := time.Now()
-		if until(patience, func() bool { return w.running(1) && w.running(2) && w.running(3) }) != nil {
-			w.problem("no cluster is formed")
+		if until(patience, w.allRun) != nil {
+			w.problem("not all brokers serve")
 		} else {
 			c := newClients(w)
 			if len(w.wrong()) == 0 {
@@ -50,6 +50,8 @@ func problems(t *testing.T, seed uint64, k kind, run func(w *world, c *clients))
 			c.judge()
 			t.Logf("%+v: %d acks, %d records read, %d consumed, %d offsets, %d settings, %d topics, %d unclean elections in %v", k, c.acks,
 				c.reads, c.consumed, c.offset.Last(), c.config.Last(), len(c.topics), c.unclean, time.Since(began))
+			committed, aborted, unknown := c.payments.Count()
+			t.Logf("%d transactions were committed, %d aborted, %d have no known outcome", committed, aborted, unknown)
 		}
 		list = w.wrong()
 		if file := os.Getenv("CHRONIK_SIM_LOG"); file != "" && (len(list) > 0 || os.Getenv("CHRONIK_SIM_SEED") != "") {
@@ -191,6 +193,32 @@ func TestRandomFaults(t *testing.T) {
 	for seed := first; seed < first+uint64(n); seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kindOf(seed), func(_ *world, c *clients) { c.walk() })
+		})
+	}
+}
+
+// The power fails at a call of the file system, and at another one while the broker recovers or
+// serves again: each call that a broker makes under transactions may be the last. CHRONIK_SIM_CALLS
+// is the number of histories.
+func TestThePowerFailsAtAnyCall(t *testing.T) {
+	first, n := uint64(1), 12
+	if raceDetector {
+		n = 2
+	}
+	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
+		first, n = uint64(number(t, v)), 1
+	}
+	if v := os.Getenv("CHRONIK_SIM_CALLS"); v != "" {
+		n = number(t, v)
+	}
+	for seed := first; seed < first+uint64(n); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			historyOf(t, seed, kind{single: true}, func(w *world, _ *clients) {
+				for range 8 {
+					time.Sleep(time.Duration(w.random.Int64N(int64(2 * time.Second))))
+					w.crashAtCall(1, 1+w.random.IntN(60), w.mode())
+				}
+			})
 		})
 	}
 }

@@ -46,6 +46,9 @@ type clients struct {
 	ctx   context.Context // ends when they shall stop
 	stop  context.CancelFunc
 
+	paid     []*partition // those of payments
+	payments *check.Transactions
+
 	offset, config check.Register // of the group; of the topic's setting
 	leaders        check.Leaders
 
@@ -53,7 +56,8 @@ type clients struct {
 	acks     int
 	reads    int
 	consumed int
-	unclean  int // elections
+	unclean  int  // elections
+	torn     bool // one of them may have lost a committed transaction
 	topics   map[string]existence
 }
 
@@ -66,10 +70,18 @@ const (
 	deleted
 )
 
+// addresses returns the addresses of all brokers.
+func (w *world) addresses() (list []string) {
+	for id := range w.size() {
+		list = append(list, ip(id+1)+":9092")
+	}
+	return list
+}
+
 // client returns a client that knows all brokers.
 func (w *world) client(more ...kgo.Opt) *kgo.Client {
 	o := []kgo.Opt{
-		kgo.SeedBrokers(ip(1)+":9092", ip(2)+":9092", ip(3)+":9092"),
+		kgo.SeedBrokers(w.addresses()...),
 		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 			within, cancel := context.WithTimeout(ctx, 10*time.Second) // as the client's own dialer
 			defer cancel()
@@ -91,11 +103,11 @@ func (w *world) client(more ...kgo.Opt) *kgo.Client {
 
 // newClients creates the topics and starts the clients.
 func newClients(w *world) *clients {
-	c := &clients{w: w, admin: w.client(), topics: map[string]existence{}}
+	c := &clients{w: w, admin: w.client(), topics: map[string]existence{}, payments: check.NewTransactions()}
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.create(topic, 2, 3)
-	c.create("moved", 1, 2)
+	c.parts = append(c.create(topic, 2, 3), c.create("moved", 1, 2)...)
+	c.paid = c.create(payments, 3, 3)
 	w.mu.Lock()
 	w.lose = c.lose
 	w.mu.Unlock()
@@ -107,13 +119,17 @@ func newClients(w *world) *clients {
 	c.work.Go(c.commit)
 	c.work.Go(func() { c.consume(700) })
 	c.work.Go(func() { c.consume(701) })
+	for i := range payers {
+		c.work.Go(func() { c.transact(i) })
+	}
+	c.work.Go(c.readCommitted)
 	c.work.Go(c.configure)
 	c.work.Go(c.makeTopics)
 	return c
 }
 
 // create creates a topic whose records are judged.
-func (c *clients) create(name string, partitions int32, replicas int16) {
+func (c *clients) create(name string, partitions int32, replicas int16) (parts []*partition) {
 	var err error
 	var configs map[string]*string
 	if c.w.kind.unclean {
@@ -122,22 +138,24 @@ func (c *clients) create(name string, partitions int32, replicas int16) {
 	}
 	if until(patience, func() bool {
 		var r kadm.CreateTopicResponse
-		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, replicas, configs, name)
+		r, err = kadm.NewClient(c.admin).CreateTopic(c.ctx, partitions, min(replicas, int16(c.w.size())), configs, name)
 		for i := range partitions {
 			if err == nil {
-				c.parts = append(c.parts, &partition{topic: name, index: i, id: r.ID, history: check.NewHistory()})
+				parts = append(parts, &partition{topic: name, index: i, id: r.ID, history: check.NewHistory()})
 			}
 		}
 		return err == nil
 	}) != nil {
 		c.w.problem("topic %s is never created: %v", name, err)
 	}
+	return parts
 }
 
 // lose notes that records of a partition may be lost.
 func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
 	c.mu.Lock()
 	c.unclean++
+	c.torn = c.torn || topic == payments || topic == "__transaction_state" || topic == "__consumer_offsets"
 	c.mu.Unlock()
 	if topic == "__consumer_offsets" {
 		c.offset.Lose()
@@ -252,7 +270,7 @@ func (c *clients) read() {
 	cl := c.w.client()
 	defer cl.Close()
 	for c.pace(random, 200*time.Millisecond) {
-		p, broker := c.parts[random.IntN(len(c.parts))], 1+random.Int32N(3)
+		p, broker := c.parts[random.IntN(len(c.parts))], 1+random.Int32N(c.w.size())
 		from := int64(0)
 		if random.IntN(4) > 0 {
 			from = random.Int64N(200)
@@ -267,7 +285,7 @@ func (c *clients) read() {
 		for _, r := range list {
 			p.history.Read(r)
 		}
-		c.lookUp(cl, 1+random.Int32N(3))
+		c.lookUp(cl, 1+random.Int32N(c.w.size()))
 	}
 }
 
@@ -292,8 +310,20 @@ func (c *clients) lookUp(cl *kgo.Client, broker int32) {
 // fetch reads once from a broker.
 func (c *clients) fetch(ctx context.Context, cl *kgo.Client, broker int32, of *partition, from int64) (
 	list []check.Record, high int64, err error) {
+	part, err := c.fetchOnce(ctx, cl, broker, of, from, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	list, err = parse(part.RecordBatches)
+	list = slices.DeleteFunc(list, func(r check.Record) bool { return r.Offset < from })
+	return list, part.HighWatermark, err
+}
+
+// fetchOnce sends one fetch of one partition, with an isolation level of the protocol.
+func (c *clients) fetchOnce(ctx context.Context, cl *kgo.Client, broker int32, of *partition, from int64, isolation int8) (
+	*kmsg.FetchResponseTopicPartition, error) {
 	q := kmsg.NewPtrFetchRequest()
-	q.MaxWaitMillis, q.MinBytes, q.MaxBytes, q.SessionEpoch = 0, 0, 8<<20, -1
+	q.MaxWaitMillis, q.MinBytes, q.MaxBytes, q.SessionEpoch, q.IsolationLevel = 0, 0, 8<<20, -1, isolation
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID = of.topic, of.id
 	p := kmsg.NewFetchRequestTopicPartition()
@@ -304,22 +334,17 @@ func (c *clients) fetch(ctx context.Context, cl *kgo.Client, broker int32, of *p
 	defer cancel()
 	resp, err := cl.Broker(int(broker)).Request(within, q)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	r := resp.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
-		return nil, 0, fmt.Errorf("an answer for %d topics", len(r.Topics))
+		return nil, fmt.Errorf("an answer for %d topics", len(r.Topics))
 	}
 	part := &r.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
-		return nil, 0, err
-	}
-	list, err = parse(part.RecordBatches)
-	list = slices.DeleteFunc(list, func(r check.Record) bool { return r.Offset < from })
-	return list, part.HighWatermark, err
+	return part, kerr.ErrorForCode(part.ErrorCode)
 }
 
 // parse returns the records of batches.
@@ -421,7 +446,7 @@ func (c *clients) makeTopics() {
 		name := fmt.Sprint("extra-", i)
 		put(name, unsure)
 		within, cancel := context.WithTimeout(c.ctx, 15*time.Second)
-		_, err := a.CreateTopic(within, 1, int16(2+random.IntN(2)), nil, name)
+		_, err := a.CreateTopic(within, 1, min(int16(2+random.IntN(2)), int16(c.w.size())), nil, name)
 		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
 			put(name, exists)
 		}

@@ -39,6 +39,7 @@ func (c *clients) judge() {
 	for _, p := range c.parts {
 		c.compareLogs(p)
 	}
+	c.judgePayments()
 	for _, problem := range c.leaders.Problems() {
 		w.problem("%s", problem)
 	}
@@ -56,7 +57,7 @@ func (c *clients) judge() {
 func (c *clients) inSync() {
 	bad := ""
 	if until(patience, func() bool {
-		for id := int32(1); id <= 3; id++ {
+		for id := int32(1); id <= c.w.size(); id++ {
 			if _, bad = c.state(id); bad != "" {
 				return false
 			}
@@ -142,7 +143,7 @@ func (c *clients) state(broker int32) (all map[string][][]int32, bad string) {
 		return nil, fmt.Sprintf("broker %d: %v", broker, err)
 	}
 	r := resp.(*kmsg.MetadataResponse)
-	if len(r.Brokers) != 3 { // one is fenced
+	if len(r.Brokers) != int(c.w.size()) { // one is fenced
 		bad = fmt.Sprintf("%d brokers; ", len(r.Brokers))
 	}
 	all = map[string][][]int32{}
@@ -218,7 +219,7 @@ func (c *clients) compareLogs(p *partition) {
 // compareMetadata compares what every broker shows with what was acknowledged.
 func (c *clients) compareMetadata() {
 	w := c.w
-	for broker := int32(1); broker <= 3; broker++ {
+	for broker := int32(1); broker <= w.size(); broker++ {
 		var bad []string
 		if until(patience, func() bool { bad = c.badMetadata(broker); return len(bad) == 0 }) != nil {
 			for _, b := range bad {

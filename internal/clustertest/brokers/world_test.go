@@ -32,6 +32,15 @@ type kind struct {
 	profile string // the durability profile of all topics; "" for sync
 	unclean bool   // topics allow unclean elections
 	strict  bool   // clients repeat only what they repeat by default
+	single  bool   // there is one broker, without a cluster
+}
+
+// size returns the number of brokers.
+func (k kind) size() int32 {
+	if k.single {
+		return 1
+	}
+	return 3
 }
 
 // kindOf returns the kind of a random history.
@@ -124,7 +133,7 @@ func newWorld(t testing.TB, seed uint64, k kind) *world {
 		EncodeLevel: zapcore.CapitalLevelEncoder})
 	w.log = zap.New(zapcore.NewCore(encoder, w, zap.InfoLevel))
 	t.Cleanup(w.close)
-	for id := int32(1); id <= 3; id++ {
+	for id := int32(1); id <= k.size(); id++ {
 		w.nodes[id] = &node{id: id, disk: crashfs.New(seed<<4 + uint64(id))}
 		w.start(id)
 	}
@@ -206,9 +215,13 @@ func (w *world) start(id int32) {
 	if n.process != nil || w.closed {
 		return
 	}
+	set := []string{fmt.Sprint("node.id=", id), "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=2",
+		"group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")}
+	if !w.single {
+		set = append(set, "cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092")
+	}
 	cfg, err := daemon.Load(config.Input{
-		Set: []string{"cluster.name=c", "cluster.seeds=10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092", fmt.Sprint("node.id=", id),
-			"offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0", "wal.profile=" + cmp.Or(w.profile, "sync")},
+		Set:   set,
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: ip(id) + ":9092", config.KeyAdminListen: "off"},
 	})
 	if err != nil {
@@ -375,10 +388,43 @@ func (w *world) running(id int32) bool {
 	}
 }
 
+// allRun reports whether all brokers serve.
+func (w *world) allRun() bool {
+	for id := range w.size() {
+		if !w.running(id + 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// crashAtCall cuts the power of a machine at the n-th call of its file system from now, and turns
+// it on again.
+func (w *world) crashAtCall(id int32, n int, mode crashfs.Mode) {
+	at := w.nodes[id]
+	at.mu.Lock()
+	disk := at.disk
+	at.mu.Unlock()
+	disk.CrashAt(disk.Ops() + n)
+	if until(10*time.Second, disk.Crashed) != nil {
+		w.note("broker %d makes no %d calls", id, n)
+	}
+	w.note("power loss of %d at a call", id)
+	at.mu.Lock()
+	if at.process == nil { // it has ended because of the failing calls, and the machine has not
+		w.mayLose()
+		at.boots++
+		at.disk = at.disk.PowerLoss(mode)
+	}
+	at.mu.Unlock()
+	w.powerLoss(id, mode)
+	w.start(id)
+}
+
 // heal restores all that can be restored.
 func (w *world) heal() {
 	w.net.Heal()
-	for id := range int32(3) {
+	for id := range w.size() {
 		n := w.nodes[id+1]
 		n.mu.Lock()
 		if n.process != nil && n.broken {
@@ -397,7 +443,7 @@ func (w *world) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	for id := range int32(3) {
+	for id := range w.size() {
 		w.kill(id + 1)
 	}
 	w.host.Kill()

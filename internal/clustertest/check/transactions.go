@@ -2,222 +2,272 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 )
 
-// Transfers is the history of transactions that move amounts between partitions: each writes one
-// record or more per partition, and its amounts have the sum 0. Views judge what read_committed
-// readers saw. Its methods may be called concurrently.
-type Transfers struct {
-	mu    sync.Mutex
-	all   map[Transfer]*outcome
-	at    map[Place]Piece // what any reader saw there
-	wrong []string        // what no View finds
+// Transactions is what transactional producers did, and what readers of committed records saw. Its
+// methods may be called concurrently.
+type Transactions struct {
+	mu       sync.Mutex
+	all      []*Transaction
+	byValue  map[string]place
+	read     map[string]map[int64]string // what was read first at each offset of each partition
+	problems []string
 }
 
-// Transfer names a transaction: the number-th of a producer, whose numbers increase.
-type Transfer struct {
-	Producer string
-	Number   int
+// Transaction is one transaction of a producer. A test calls its methods in the order of what the
+// producer does, and not concurrently.
+type Transaction struct {
+	of *Transactions
+	// id is the transactional id, number counts the transactions of it.
+	id     string
+	number int64
+	// values are the records by partition, in the order of their acknowledgements.
+	values  map[string][]string
+	lost    map[string]bool // values whose produce request had no answer, or was refused
+	offset  bool            // it commits its number as the offset of its group
+	outcome result
 }
 
-func (t Transfer) String() string { return fmt.Sprintf("%s/%d", t.Producer, t.Number) }
-
-// Piece is one record of a transaction.
-type Piece struct {
-	Transfer
-	// Index counts the records of the transaction from 0, in the order in which they were sent.
-	Index  int
-	Amount int64
+// place is where a value was written.
+type place struct {
+	t         *Transaction
+	partition string
 }
 
-func (p Piece) String() string { return fmt.Sprintf("{%v %d %d}", p.Transfer, p.Index, p.Amount) }
+type result uint8
 
-// Place is the position of a record.
-type Place struct {
-	Partition string
-	Offset    int64
+const (
+	open      result = iota // its producer never asked for a commit: readers must never see it
+	asked                   // a commit has no answer: readers see all of it or nothing
+	committed               // readers must see all of it
+	aborted                 // an abort was acknowledged
+)
+
+// NewTransactions returns an empty history.
+func NewTransactions() *Transactions {
+	return &Transactions{byValue: map[string]place{}, read: map[string]map[int64]string{}}
 }
 
-// outcome is what a producer knows about a transaction.
-type outcome struct {
-	amounts            []int64
-	committed, aborted bool
+// Begin begins a transaction of a transactional id. The numbers of an id grow.
+func (x *Transactions) Begin(id string, number int64) *Transaction {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := &Transaction{of: x, id: id, number: number, values: map[string][]string{}, lost: map[string]bool{}}
+	x.all = append(x.all, t)
+	return t
 }
 
-// NewTransfers returns an empty history.
-func NewTransfers() *Transfers {
-	return &Transfers{all: map[Transfer]*outcome{}, at: map[Place]Piece{}}
+// Attempted notes that a producer is about to send a value.
+func (t *Transaction) Attempted(partition, value string) {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	t.of.byValue[value], t.lost[value] = place{t, partition}, true
 }
 
-// Begin notes that a transaction is about to begin, with the amounts of its records. Until its end
-// is known, it may be shown or not, but whole.
-func (h *Transfers) Begin(t Transfer, amounts ...int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all[t] = &outcome{amounts: amounts}
-	var sum int64
-	for _, a := range amounts {
-		sum += a
+// Wrote notes that a value was acknowledged.
+func (t *Transaction) Wrote(partition, value string) {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	delete(t.lost, value)
+	t.values[partition] = append(t.values[partition], value)
+}
+
+// CommitsOffset notes that the transaction's number is committed as its group's offset with it.
+func (t *Transaction) CommitsOffset() { t.set(func() { t.offset = true }) }
+
+// Committing notes that the producer is about to ask for a commit.
+func (t *Transaction) Committing() { t.set(func() { t.outcome = asked }) }
+
+// Committed notes that the commit was acknowledged.
+func (t *Transaction) Committed() { t.set(func() { t.outcome = committed }) }
+
+// Refused notes that the only request for a commit was refused.
+func (t *Transaction) Refused() { t.set(func() { t.outcome = open }) }
+
+// Aborted notes that an abort was acknowledged. No commit was asked for, or all were refused.
+func (t *Transaction) Aborted() { t.set(func() { t.outcome = aborted }) }
+
+func (t *Transaction) set(f func()) {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	f()
+}
+
+// Read notes what a reader of committed records saw.
+func (x *Transactions) Read(partition string, offset int64, value string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := x.read[partition]
+	if at == nil {
+		at = map[int64]string{}
+		x.read[partition] = at
 	}
-	if sum != 0 || len(amounts) == 0 {
-		h.wrong = append(h.wrong, fmt.Sprintf("bad test: transaction %v has the amounts %v", t, amounts))
+	if was, ok := at[offset]; ok && was != value {
+		x.problem("%s at offset %d: read %q and then %q", partition, offset, was, value)
+	}
+	at[offset] = value
+	p, known := x.byValue[value]
+	switch {
+	case !known:
+		x.problem("%s at offset %d: %q was never written", partition, offset, value)
+	case p.t.outcome == aborted:
+		x.problem("%s at offset %d: %q is of an aborted transaction", partition, offset, value)
+	case p.t.outcome == open:
+		x.problem("%s at offset %d: %q is of a transaction that was never committed", partition, offset, value)
 	}
 }
 
-// Committed notes that a commit was acknowledged.
-func (h *Transfers) Committed(t Transfer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	o := h.all[t]
-	if o.aborted {
-		h.wrong = append(h.wrong, fmt.Sprintf("zombie: the commit of %v was acknowledged after it was aborted", t))
-	}
-	o.committed = true
+// problem notes a problem. Caller holds mu.
+func (x *Transactions) problem(format string, args ...any) {
+	x.problems = append(x.problems, fmt.Sprintf(format, args...))
 }
 
-// Aborted notes that a transaction cannot be committed any more: its abort was acknowledged, or its
-// client never asks for a commit.
-func (h *Transfers) Aborted(t Transfer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all[t].aborted = true
-}
-
-// Counts returns the numbers of transactions by what their producers know.
-func (h *Transfers) Counts() (committed, aborted, unknown int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, o := range h.all {
-		switch {
-		case o.aborted:
-			aborted++
-		case o.committed:
-			committed++
+// Count returns how many transactions were committed, were aborted, or have no known outcome.
+func (x *Transactions) Count() (committedOnes, abortedOnes, unknown int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, t := range x.all {
+		switch t.outcome {
+		case committed:
+			committedOnes++
+		case aborted:
+			abortedOnes++
 		default:
 			unknown++
 		}
 	}
-	return committed, aborted, unknown
+	return committedOnes, abortedOnes, unknown
 }
 
-// View is what one read_committed reader saw, which reads each partition from its start and never
-// twice. Its methods may be called concurrently.
-type View struct {
-	of    *Transfers
-	mu    sync.Mutex
-	seen  map[Transfer]map[int]Place
-	half  map[Transfer]bool // those of which some records were seen, and not all
-	last  map[string]Piece  // by partition and producer
-	next  map[string]int64  // offset, by partition
-	sum   int64
-	wrong []string
-}
-
-// View returns the view of a reader that has read nothing yet.
-func (h *Transfers) View() *View {
-	return &View{of: h, seen: map[Transfer]map[int]Place{}, half: map[Transfer]bool{}, last: map[string]Piece{}, next: map[string]int64{}}
-}
-
-// Read notes that the reader read a record.
-func (v *View) Read(p Place, piece Piece) {
-	v.of.mu.Lock()
-	defer v.of.mu.Unlock()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	report := func(format string, args ...any) { v.wrong = append(v.wrong, fmt.Sprintf(format, args...)) }
-	if before, ok := v.of.at[p]; ok && before != piece {
-		report("changed: %v has %v and had %v", p, piece, before)
+// Problems judges the history. final has the committed records of each partition in the end, and
+// offsets those of the groups by transactional id, 0 for none.
+func (x *Transactions) Problems(final map[string][]Record, offsets map[string]int64) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	problems := slices.Clone(x.problems)
+	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	shown := map[*Transaction]map[string][]string{}
+	for partition, records := range final {
+		x.judgePartition(partition, records, shown, add)
 	}
-	v.of.at[p] = piece
-	if p.Offset < v.next[p.Partition] {
-		report("order: %v was read after offset %d", p, v.next[p.Partition]-1)
-	}
-	v.next[p.Partition] = p.Offset + 1
-	o := v.of.all[piece.Transfer]
-	if o == nil || piece.Index >= len(o.amounts) || o.amounts[piece.Index] != piece.Amount {
-		report("phantom: %v has %v, which was never sent", p, piece)
-		return
-	}
-	v.sum += piece.Amount
-	if other, twice := v.seen[piece.Transfer][piece.Index]; twice {
-		report("doubled: %v is at %v and at %v", piece, other, p)
-		return
-	}
-	by := p.Partition + " " + piece.Producer
-	if before, ok := v.last[by]; ok && (before.Number > piece.Number || before.Number == piece.Number && before.Index > piece.Index) {
-		report("order: %v has %v, after %v", p, piece, before)
-	}
-	v.last[by] = piece
-	if v.seen[piece.Transfer] == nil {
-		v.seen[piece.Transfer] = map[int]Place{}
-	}
-	v.seen[piece.Transfer][piece.Index] = p
-	v.half[piece.Transfer] = len(v.seen[piece.Transfer]) < len(o.amounts)
-	if !v.half[piece.Transfer] {
-		delete(v.half, piece.Transfer)
-	}
-	if len(v.half) == 0 && v.sum != 0 {
-		report("sum: it is %d when no transaction is half seen, at %v", v.sum, p)
-	}
-}
-
-// Problems returns what contradicts the promise so far:
-//
-//	shown    a record of an aborted transaction
-//	doubled  a record at two offsets
-//	phantom  a record that no producer sent
-//	order    a partition's offsets, or a producer's records in a partition, that decrease
-//	changed  an offset at which two readers saw different records
-//	sum      other than 0 when the reader had seen no transaction in part
-//	zombie   a commit that was acknowledged after the abort
-//
-// If the reader has read everything, and no transaction is open, also:
-//
-//	torn     a transaction of which the reader saw some records, and not all
-//	lost     an acknowledged commit of which it saw none
-func (v *View) Problems(everything bool) []string {
-	v.of.mu.Lock()
-	defer v.of.mu.Unlock()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	problems := slices.Concat(v.of.wrong, v.wrong)
-	for t, o := range v.of.all {
-		seen := len(v.seen[t])
-		switch {
-		case o.aborted && seen > 0:
-			problems = append(problems, fmt.Sprintf("shown: %d records of %v, which was aborted, at %v", seen, t, v.seen[t]))
-		case everything && seen > 0 && seen < len(o.amounts):
-			problems = append(problems, fmt.Sprintf("torn: %d of %d records of %v, at %v", seen, len(o.amounts), t, v.seen[t]))
-		case everything && o.committed && !o.aborted && seen == 0:
-			problems = append(problems, fmt.Sprintf("lost: %v, whose commit was acknowledged", t))
+	last := map[string]int64{} // the newest visible transaction of an id that commits an offset
+	for _, t := range x.all {
+		seen := shown[t]
+		if t.whole(seen) == visible && t.offset {
+			last[t.id] = max(last[t.id], t.number)
 		}
+		t.judge(seen, add)
 	}
-	slices.Sort(problems)
+	for _, id := range slices.Sorted(maps.Keys(offsets)) {
+		x.judgeOffset(id, offsets[id], last[id], add)
+	}
 	return problems
 }
 
-// Once compares the records that were written to a topic with those that transactions made of them:
-// each acknowledged one must be there once, each other one at most once.
-func Once(written map[string]bool, acknowledged, transformed []string) (problems []string) {
-	copies := map[string]int{}
-	for _, value := range transformed {
-		copies[value]++
-		if !written[value] {
-			problems = append(problems, fmt.Sprintf("phantom: %q was never written", value))
+// judgePartition compares what is committed in the end with what readers saw, and collects the
+// visible values of each transaction.
+func (x *Transactions) judgePartition(partition string, records []Record, shown map[*Transaction]map[string][]string,
+	add func(string, ...any)) {
+	at, once := map[int64]string{}, map[string]int64{}
+	for _, r := range records {
+		at[r.Offset] = r.Value
+		if first, twice := once[r.Value]; twice {
+			add("%s: %q is at offset %d and at %d", partition, r.Value, first, r.Offset)
+			continue
+		}
+		once[r.Value] = r.Offset
+		p, known := x.byValue[r.Value]
+		if !known || p.partition != partition {
+			add("%s: %q at offset %d was never written to it", partition, r.Value, r.Offset)
+			continue
+		}
+		if shown[p.t] == nil {
+			shown[p.t] = map[string][]string{}
+		}
+		shown[p.t][partition] = append(shown[p.t][partition], r.Value)
+	}
+	for offset, value := range x.read[partition] {
+		if at[offset] != value {
+			add("%s at offset %d: a reader saw %q, in the end it is %q", partition, offset, value, at[offset])
 		}
 	}
-	for value, n := range copies {
-		if n > 1 {
-			problems = append(problems, fmt.Sprintf("doubled: %q is there %d times", value, n))
+}
+
+// sight is how much of a transaction is visible.
+type sight uint8
+
+const (
+	nothing sight = iota // or it wrote nothing that was acknowledged
+	visible
+	torn
+)
+
+// whole reports how much of a transaction is visible.
+func (t *Transaction) whole(seen map[string][]string) sight {
+	missing, there := false, false
+	for partition, values := range t.values {
+		for _, v := range values {
+			if slices.Contains(seen[partition], v) {
+				there = true
+			} else {
+				missing = true
+			}
 		}
 	}
-	for _, value := range acknowledged {
-		if copies[value] == 0 {
-			problems = append(problems, fmt.Sprintf("lost: %q", value))
+	switch {
+	case there && missing:
+		return torn
+	case there:
+		return visible
+	}
+	return nothing
+}
+
+// judge judges the visible values of one transaction.
+func (t *Transaction) judge(seen map[string][]string, add func(string, ...any)) {
+	any := len(seen) > 0
+	switch how := t.whole(seen); {
+	case t.outcome == committed && how != visible && len(t.values) > 0:
+		add("transaction %d of %s was committed, and its records are not all there: %v of %v", t.number, t.id, seen, t.values)
+	case t.outcome == asked && how == torn:
+		add("transaction %d of %s is torn: %v of %v", t.number, t.id, seen, t.values)
+	case t.outcome == open && any:
+		add("transaction %d of %s was never committed, and %v are visible", t.number, t.id, seen)
+	case t.outcome == aborted && any:
+		add("transaction %d of %s was aborted, and %v are visible", t.number, t.id, seen)
+	}
+	for partition, values := range seen {
+		t.judgeOrder(partition, values, add)
+	}
+}
+
+// judgeOrder requires that acknowledged values are in the order of their acknowledgements. Those
+// without an answer may be among them.
+func (t *Transaction) judgeOrder(partition string, seen []string, add func(string, ...any)) {
+	known := slices.DeleteFunc(slices.Clone(seen), func(v string) bool { return t.lost[v] })
+	if len(known) == len(t.values[partition]) && !slices.Equal(known, t.values[partition]) {
+		add("%s: transaction %d of %s wrote %v, in the log is %v", partition, t.number, t.id, t.values[partition], known)
+	}
+}
+
+// judgeOffset judges the offset of a group in the end.
+func (x *Transactions) judgeOffset(id string, offset, last int64, add func(string, ...any)) {
+	if offset < last {
+		add("group of %s: offset %d, although transaction %d that commits its number is visible", id, offset, last)
+		return
+	}
+	for _, t := range x.all {
+		if t.id == id && t.number == offset && offset > 0 {
+			if !t.offset || t.outcome == open || t.outcome == aborted || offset > last && len(t.values) > 0 {
+				add("group of %s: offset %d is of a transaction that is not visible", id, offset)
+			}
+			return
 		}
 	}
-	slices.Sort(problems)
-	return problems
+	if offset != 0 {
+		add("group of %s: offset %d was never committed", id, offset)
+	}
 }

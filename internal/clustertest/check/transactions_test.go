@@ -5,114 +5,80 @@ import (
 	"testing"
 )
 
-// moved returns a history of a committed, an aborted and an open transaction, and a reader of the
-// first one.
-func moved() (*Transfers, *View) {
-	h := NewTransfers()
-	h.Begin(Transfer{"p", 1}, 5, -5)
-	h.Committed(Transfer{"p", 1})
-	h.Begin(Transfer{"p", 2}, 7, -7)
-	h.Aborted(Transfer{"p", 2})
-	h.Begin(Transfer{"p", 3}, 1, 2, -3)
-	v := h.View()
-	v.Read(Place{"a", 0}, Piece{Transfer{"p", 1}, 0, 5})
-	v.Read(Place{"b", 0}, Piece{Transfer{"p", 1}, 1, -5})
-	return h, v
-}
-
-func TestProblemsOfTransfers(t *testing.T) {
-	third := func(i int, amount int64) Piece { return Piece{Transfer{"p", 3}, i, amount} }
-	for want, change := range map[string]func(h *Transfers, v *View){
-		"": func(*Transfers, *View) {},
-		"shown: 1 records of p/2": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 2}, Piece{Transfer{"p", 2}, 0, 7})
-			v.Read(Place{"a", 3}, third(0, 1))
-			v.Read(Place{"a", 4}, third(1, 2))
-			v.Read(Place{"a", 5}, third(2, -3))
-		},
-		"doubled: {p/1 0 5}": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, Piece{Transfer{"p", 1}, 0, 5}) },
-		"phantom: {a 1} has {q/1 0 0}": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 1}, Piece{Transfer{"q", 1}, 0, 0})
-		},
-		"phantom: {a 1} has {p/3 3 0}": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, third(3, 0)) },
-		"phantom: {a 1} has {p/3 0 9}": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, third(0, 9)) },
-		"order: {a 0} was read after offset 1": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 1}, third(0, 1))
-			v.Read(Place{"a", 0}, Piece{Transfer{"p", 1}, 0, 5})
-		},
-		"order: {a 2} has {p/3 0 1}, after {p/3 1 2}": func(_ *Transfers, v *View) {
-			v.Read(Place{"a", 1}, third(1, 2))
-			v.Read(Place{"a", 2}, third(0, 1))
-			v.Read(Place{"b", 1}, third(2, -3))
-		},
-		"order: {a 3} has {p/3 2 -3}, after {p/4 0 0}": func(h *Transfers, v *View) {
-			h.Begin(Transfer{"p", 4}, 0)
-			v.Read(Place{"b", 1}, third(0, 1))
-			v.Read(Place{"b", 2}, third(1, 2))
-			v.Read(Place{"a", 2}, Piece{Transfer{"p", 4}, 0, 0})
-			v.Read(Place{"a", 3}, third(2, -3))
-		},
-		"changed: {a 0} has {p/3 0 1}": func(h *Transfers, v *View) {
-			other := h.View()
-			other.Read(Place{"a", 0}, third(0, 1))
-			v.wrong = other.wrong
-		},
-		"zombie: the commit of p/2":   func(h *Transfers, _ *View) { h.Committed(Transfer{"p", 2}) },
-		"torn: 1 of 3 records of p/3": func(_ *Transfers, v *View) { v.Read(Place{"a", 1}, third(0, 1)) },
-		"lost: p/4": func(h *Transfers, _ *View) {
-			h.Begin(Transfer{"p", 4}, 1, -1)
-			h.Committed(Transfer{"p", 4})
-		},
-		"bad test: transaction p/4": func(h *Transfers, _ *View) { h.Begin(Transfer{"p", 4}, 1) },
-	} {
-		h, v := moved()
-		change(h, v)
-		got := v.Problems(true)
-		if want == "" && len(got) > 0 || want != "" && !strings.Contains(strings.Join(got, "\n"), want) {
-			t.Errorf("expected %q, got %q", want, got)
+// txnHistory is two transactions of an id over two partitions: the first one is committed.
+func txnHistory() (*Transactions, *Transaction, *Transaction) {
+	x := NewTransactions()
+	write := func(t *Transaction, prefix string) {
+		for _, p := range []string{"a", "b"} {
+			for _, n := range []string{"1", "2"} {
+				t.Attempted(p, prefix+p+n)
+				t.Wrote(p, prefix+p+n)
+			}
 		}
+		t.CommitsOffset()
 	}
+	one, two := x.Begin("id", 1), x.Begin("id", 2)
+	write(one, "one-")
+	write(two, "two-")
+	one.Committing()
+	one.Committed()
+	return x, one, two
 }
 
-// The sum is judged at every boundary, also if a later record would make it right again.
-func TestSumOfTransfersAtABoundary(t *testing.T) {
-	h, v := moved()
-	v.Read(Place{"a", 1}, Piece{Transfer{"p", 1}, 0, 5}) // a copy: no transaction is half seen
-	v.Read(Place{"a", 2}, Piece{Transfer{"p", 3}, 0, 1})
-	v.Read(Place{"a", 3}, Piece{Transfer{"p", 3}, 1, 2})
-	v.Read(Place{"a", 4}, Piece{Transfer{"p", 3}, 2, -3})
-	if got := strings.Join(v.Problems(false), "\n"); !strings.Contains(got, "sum: it is 5 when no transaction is half seen, at {a 4}") {
-		t.Errorf("got %q", got)
+func recordsOf(values ...string) (list []Record) {
+	for i, v := range values {
+		list = append(list, Record{Offset: int64(i), Value: v})
 	}
-	if committed, aborted, unknown := h.Counts(); committed != 1 || aborted != 1 || unknown != 1 {
-		t.Errorf("%d committed, %d aborted, %d unknown", committed, aborted, unknown)
-	}
+	return list
 }
 
-// A reader that is still reading has seen parts of transactions, which is no problem yet.
-func TestUnfinishedViewIsNotTorn(t *testing.T) {
-	h, v := moved()
-	h.Begin(Transfer{"p", 4}, 1, -1)
-	h.Committed(Transfer{"p", 4})
-	v.Read(Place{"a", 1}, Piece{Transfer{"p", 3}, 0, 1})
-	if got := v.Problems(false); len(got) > 0 {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestOnce(t *testing.T) {
-	written := map[string]bool{"a": true, "b": true, "c": true}
-	acknowledged := []string{"a", "b"}
-	for want, got := range map[string][]string{
-		"":                               {"b", "a"},
-		" ":                              {"a", "c", "b"},
-		`lost: "b"`:                      {"a"},
-		`doubled: "a" is there 2 times`:  {"a", "b", "a"},
-		`doubled: "c" is there 2 times`:  {"a", "b", "c", "c"},
-		`phantom: "x" was never written`: {"a", "b", "x"},
+func TestTransactionsJudgesHistories(t *testing.T) {
+	a, b := []string{"one-a1", "one-a2"}, []string{"one-b1", "one-b2"}
+	for _, c := range []struct {
+		name   string
+		more   func(x *Transactions, two *Transaction)
+		a, b   []string
+		offset int64
+		want   string // "": no problem
+	}{
+		{name: "whole", a: a, b: b, offset: 1},
+		{name: "lost", a: a, offset: 1, want: "not all there"},
+		{name: "lost in both", offset: 1, want: "not all there"},
+		{name: "doubled", a: append(a[:2:2], "one-a1"), b: b, offset: 1, want: "at offset 0 and at 2"},
+		{name: "order", a: []string{"one-a2", "one-a1"}, b: b, offset: 1, want: "in the log is"},
+		{name: "open one shown", a: append(a[:2:2], "two-a1"), b: b, offset: 1, want: "was never committed, and"},
+		{name: "aborted one shown", a: append(a[:2:2], "two-a1"), b: b, offset: 1, want: "was aborted, and",
+			more: func(_ *Transactions, two *Transaction) { two.Aborted() }},
+		{name: "unknown, nothing", a: a, b: b, offset: 1, more: func(_ *Transactions, two *Transaction) { two.Committing() }},
+		{name: "unknown, whole", a: append(a[:2:2], "two-a1", "two-a2"), b: append(b[:2:2], "two-b1", "two-b2"), offset: 2,
+			more: func(_ *Transactions, two *Transaction) { two.Committing() }},
+		{name: "unknown, torn", a: append(a[:2:2], "two-a1", "two-a2"), b: b, offset: 1, want: "is torn",
+			more: func(_ *Transactions, two *Transaction) { two.Committing() }},
+		{name: "unknown, whole without its offset", a: append(a[:2:2], "two-a1", "two-a2"), b: append(b[:2:2], "two-b1", "two-b2"),
+			offset: 1, want: "although transaction 2", more: func(_ *Transactions, two *Transaction) { two.Committing() }},
+		{name: "offset without records", a: a, b: b, offset: 2, want: "not visible",
+			more: func(_ *Transactions, two *Transaction) { two.Committing() }},
+		{name: "offset of nothing", a: a, b: b, offset: 7, want: "never committed"},
+		{name: "another partition's", a: append(a[:2:2], "one-b1"), b: b, offset: 1, want: "never written to it"},
+		{name: "phantom", a: append(a[:2:2], "x"), b: b, offset: 1, want: "never written"},
+		{name: "read and gone", a: a, b: b, offset: 1, want: "a reader saw",
+			more: func(x *Transactions, _ *Transaction) { x.Read("a", 7, "one-a1") }},
+		{name: "read twice", a: a, b: b, offset: 1, want: "and then",
+			more: func(x *Transactions, _ *Transaction) { x.Read("a", 0, "one-a2"); x.Read("a", 0, "one-a1") }},
+		{name: "open one read", a: a, b: b, offset: 1, want: "never committed",
+			more: func(x *Transactions, _ *Transaction) { x.Read("a", 2, "two-a1") }},
+		{name: "unanswered record inside", a: []string{"one-a1", "lost", "one-a2"}, b: b, offset: 1,
+			more: func(x *Transactions, _ *Transaction) { x.all[0].Attempted("a", "lost") }},
 	} {
-		if problems := strings.Join(Once(written, acknowledged, got), "\n"); problems != strings.TrimSpace(want) {
-			t.Errorf("%v: %q, expected %q", got, problems, want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			x, _, two := txnHistory()
+			if c.more != nil {
+				c.more(x, two)
+			}
+			got := strings.Join(x.Problems(map[string][]Record{"a": recordsOf(c.a...), "b": recordsOf(c.b...)}, map[string]int64{"id": c.offset}), "\n")
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Fatalf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -14,8 +14,8 @@ type value interface{ Encode() []byte }
 // Apply implements coordinator.Machine. It skips records of unknown types, such as those of share
 // groups, as Kafka does after a downgrade.
 func (s *Shard) Apply(r coordinator.Record) error {
-	if r.Producer.Transactional {
-		return fmt.Errorf("a record is part of a transaction of producer %d, which this version can't read here", r.Producer.ID)
+	if r.Marker != nil {
+		return s.loadMarker(r)
 	}
 	k, err := format.DecodeKey(r.Key)
 	switch {
@@ -29,6 +29,14 @@ func (s *Shard) Apply(r coordinator.Record) error {
 		if v, err = decode(k.Type, r.Value); err != nil {
 			return fmt.Errorf("group %q: %w", k.Group, err)
 		}
+	}
+	if r.Producer.Transactional {
+		o, ok := v.(format.Offset)
+		if !ok {
+			return fmt.Errorf("group %q: a transaction of producer %d has a record that is not an offset", k.Group, r.Producer.ID)
+		}
+		s.applyPending(k, o, r.Producer)
+		return nil
 	}
 	s.apply(k, v)
 	s.finishEvent(k.Group)
@@ -53,12 +61,24 @@ func decode(t format.Type, p []byte) (value, error) {
 		return format.DecodeCurrent(p)
 	case format.TypeRegex:
 		return format.DecodeRegex(p)
+	case format.TypeStreams:
+		return format.DecodeStreams(p)
+	case format.TypeTopology:
+		return format.DecodeTopology(p)
+	case format.TypeStreamsMember:
+		return format.DecodeStreamsMember(p)
+	case format.TypeStreamsEpoch:
+		return format.DecodeTargetEpoch(p)
+	case format.TypeStreamsTarget:
+		return format.DecodeStreamsTarget(p)
+	case format.TypeStreamsCurrent:
+		return format.DecodeStreamsCurrent(p)
 	}
-	return nil, nil // TypeTopics: ignored
+	return nil, nil // TypeTopics, TypeStreamsTopics: ignored
 }
 
-// apply changes the state by one record. It is the only place that changes replicated state, both
-// for emitted records and during a load. v is nil for a tombstone. A tombstone for something
+// apply changes the state by one record outside of transactions. It, applyPending and applyMarker
+// are the only places that change replicated state, both for emitted records and during a load. v is nil for a tombstone. A tombstone for something
 // unknown changes nothing, because compaction may have removed the record that it deletes.
 func (s *Shard) apply(k format.Key, v value) {
 	if v == nil {
@@ -70,13 +90,8 @@ func (s *Shard) apply(k format.Key, v value) {
 	g := s.group(k.Group)
 	switch v := v.(type) {
 	case format.Offset:
-		if g.offsets == nil {
-			g.offsets = map[string]map[int32]format.Offset{}
-		}
-		if g.offsets[k.Item] == nil {
-			g.offsets[k.Item] = map[int32]format.Offset{}
-		}
-		g.offsets[k.Item][k.Partition] = v
+		s.transactions.writes++
+		g.setOffset(k.Item, k.Partition, v, s.transactions.writes)
 	case format.ClassicGroup:
 		if g.classic() == nil {
 			g.kind = newClassic()
@@ -84,6 +99,13 @@ func (s *Shard) apply(k format.Key, v value) {
 		g.classic().apply(v)
 	default:
 		// After compaction a group's records may be in any order, so each may be the first.
+		if k.Type.Streams() {
+			if g.streams() == nil {
+				g.kind = newStreams()
+			}
+			g.streams().apply(k.Item, v)
+			return
+		}
 		if g.consumer() == nil {
 			g.kind = newConsumer()
 		}
@@ -94,10 +116,8 @@ func (s *Shard) apply(k format.Key, v value) {
 func (s *Shard) applyTombstone(g *group, k format.Key) {
 	switch k.Type {
 	case format.TypeOffset:
-		delete(g.offsets[k.Item], k.Partition)
-		if len(g.offsets[k.Item]) == 0 {
-			delete(g.offsets, k.Item)
-		}
+		g.offsets.delete(k.Item, k.Partition)
+		g.pending.delete(k.Item, k.Partition) // written earlier; see dropDeleted
 	case format.TypeClassicGroup:
 		if g.classic() != nil {
 			g.kind = newClassic()
@@ -106,8 +126,15 @@ func (s *Shard) applyTombstone(g *group, k format.Key) {
 		if g.consumer() != nil {
 			g.kind = newClassic()
 		}
+	case format.TypeStreams:
+		if g.streams() != nil {
+			g.kind = newClassic()
+		}
 	default:
-		if c := g.consumer(); c != nil {
+		if c := g.streams(); c != nil && k.Type.Streams() {
+			c.applyTombstone(k)
+		}
+		if c := g.consumer(); c != nil && !k.Type.Streams() {
 			c.applyTombstone(k)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 type changes struct {
 	all     bool                // any topic may have changed
 	changed map[string]struct{} // names of changed topics
-	deleted map[string]struct{} // names of deleted topics; their committed offsets are deleted, too
+	deleted map[string]struct{} // names of deleted topics; their offsets are deleted, too
 }
 
 // topicsChanged stores the current topics. Affected groups update their targets when a member next
@@ -35,8 +35,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 // many groups there are.
 func (s *Shard) needsRecords(e TopicsChanged) bool {
 	for _, g := range s.groups {
-		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
-		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.usesRegex() {
+		if slices.ContainsFunc(e.Deleted, g.hasOffsets) || (e.All || len(e.Changed) > 0) && g.usesRegex() {
 			return true
 		}
 	}
@@ -93,7 +92,7 @@ func (s *Shard) receiveMatches(r topicMatches) {
 	s.setTimer(timerTopics, "", "", 0)
 }
 
-// groupsWithDeletedTopics returns the groups with committed offsets for deleted topics, sorted.
+// groupsWithDeletedTopics returns the groups with offsets for deleted topics, sorted.
 func (s *Shard) groupsWithDeletedTopics() (ids []string) {
 	if len(s.changes.deleted) == 0 {
 		return nil
@@ -114,13 +113,13 @@ const (
 	tombstoneDelay = 100 * time.Millisecond
 )
 
-// dropDeleted deletes at most limit offsets that a group has committed for deleted topics and
-// returns their number. It keeps offsets that are already committed for a new topic of the same
-// name.
+// dropDeleted deletes at most limit offsets that a group has for deleted topics, pending ones
+// included, and returns their number. It keeps those of partitions for which an offset is already
+// committed or pending for a new topic of the same name. The older ones are not shown then.
 func (s *Shard) dropDeleted(g *group, limit int) (n int) {
 	for _, topic := range deletedTopicsOf(g, s.changes.deleted) {
-		for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
-			if _, shown := s.offset(g, topic, p); shown {
+		for _, p := range g.partitionsOf(topic) {
+			if _, shown := s.offset(g, topic, p); shown || s.unstable(g, topic, p) {
 				continue
 			}
 			if n == limit {
@@ -133,10 +132,20 @@ func (s *Shard) dropDeleted(g *group, limit int) (n int) {
 	return n
 }
 
-// deletedTopicsOf returns those deleted topics for which a group has committed offsets, sorted.
+// partitionsOf returns the partitions of a topic that have committed or pending offsets, sorted.
+func (g *group) partitionsOf(topic string) []int32 {
+	list := slices.AppendSeq(slices.Collect(maps.Keys(g.offsets[topic])), maps.Keys(g.pending[topic]))
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// hasOffsets reports whether a group has committed or pending offsets for a topic.
+func (g *group) hasOffsets(topic string) bool { return len(g.offsets[topic])+len(g.pending[topic]) > 0 }
+
+// deletedTopicsOf returns those deleted topics for which a group has offsets, sorted.
 func deletedTopicsOf(g *group, deleted map[string]struct{}) (topics []string) {
 	for t := range deleted {
-		if _, has := g.offsets[t]; has {
+		if g.hasOffsets(t) {
 			topics = append(topics, t)
 		}
 	}

@@ -32,7 +32,7 @@ func TestOffsetsOfADeletedTopicAreDeletedInBatches(t *testing.T) {
 	key := coordinator.TimerKey{Kind: timerTopics}
 	all := kmsg.NewOffsetFetchRequestGroup()
 	all.Group = "g1"
-	if resp := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(resp.Topics) > 0 {
+	if resp := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{all}})[0]; len(resp.Topics) > 0 {
 		t.Error("deleted offsets are still shown")
 	}
 	left := groups * partitions

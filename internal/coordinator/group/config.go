@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
 // Config has the settings of a coordinator. It does not change after New.
@@ -23,10 +25,18 @@ type Config struct {
 	// group.consumer.migration.policy.
 	Upgrade, Downgrade bool
 
+	// Streams groups (KIP-1071).
+	Streams        StreamsConfig
+	StreamsMaxSize int // group.streams.max.size
+
 	// Offsets.
 	MaxMetadata    int           // offset.metadata.max.bytes
 	Retention      time.Duration // offsets.retention.minutes
 	RetentionCheck time.Duration // offsets.retention.check.interval.ms
+
+	// ProducerExpiry is how long an idle transactional producer is remembered
+	// (producer.id.expiration.ms).
+	ProducerExpiry time.Duration
 
 	// MaxRecord bounds a classic group's record, which holds the metadata of all members, and the
 	// offsets of one commit, in bytes. MaxRequest bounds the data of one member: the metadata of a
@@ -36,6 +46,18 @@ type Config struct {
 	MemberMemory *MemoryBudget
 	// NewID returns a new, unique member id.
 	NewID func() string
+	// Broken is for tests.
+	Broken Broken
+}
+
+// StreamsConfig has the settings of a streams group. The names are those of a group's configs.
+type StreamsConfig struct {
+	Session, Heartbeat time.Duration // streams.session.timeout.ms, streams.heartbeat.interval.ms
+	// InitialDelay is how long a group that was empty waits for more members:
+	// streams.initial.rebalance.delay.ms. Interval is the minimum time between two targets:
+	// streams.assignment.interval.ms.
+	InitialDelay, Interval time.Duration
+	Standbys               int // streams.num.standby.replicas
 }
 
 // DefaultConfig returns Kafka's defaults.
@@ -45,7 +67,10 @@ func DefaultConfig() Config {
 		NewMemberJoin:   5 * time.Minute,
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
-		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
+		Streams: StreamsConfig{Session: 45 * time.Second, Heartbeat: 5 * time.Second, InitialDelay: 3 * time.Second,
+			Interval: time.Second},
+		StreamsMaxSize: 1<<31 - 1,
+		MaxMetadata:    4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute, ProducerExpiry: producers.DefaultExpiry,
 		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }

@@ -188,7 +188,7 @@ func (c *consumer) removeRecords(s *Shard, g *group) {
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, nil)
 }
 
-// timesOf returns the timeouts in effect for a group.
+// timesOf returns the settings in effect for a group.
 func (s *Shard) timesOf(g *group) Times {
 	t := s.times(g.id)
 	if t.Session == 0 {
@@ -196,6 +196,9 @@ func (s *Shard) timesOf(g *group) Times {
 	}
 	if t.Heartbeat == 0 {
 		t.Heartbeat = s.cfg.ConsumerHeartbeat
+	}
+	if t.Streams == nil {
+		t.Streams = &s.cfg.Streams
 	}
 	return t
 }

@@ -201,7 +201,7 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 			return nil, s.groupFull()
 		}
 		return g, nil
-	case !joins:
+	case !joins || g.classic() == nil:
 		return nil, notFound
 	case !g.kind.empty():
 		if f := s.upgradable(g); f != nil {

@@ -8,7 +8,8 @@ import (
 // without members.
 type group struct {
 	id      string
-	offsets map[string]map[int32]format.Offset // by topic and partition
+	offsets partitions[format.Offset]
+	pending partitions[[]pendingOffset] // at most one of each producer
 	kind    kind
 	memory  int64 // bytes counted so far, see weigh
 }
@@ -22,6 +23,12 @@ func (g *group) classic() *classic {
 // consumer returns the group's kind if it is a consumer group, otherwise nil.
 func (g *group) consumer() *consumer {
 	c, _ := g.kind.(*consumer)
+	return c
+}
+
+// streams returns the group's kind if it is a streams group, otherwise nil.
+func (g *group) streams() *streams {
+	c, _ := g.kind.(*streams)
 	return c
 }
 
@@ -43,7 +50,7 @@ func (s *Shard) finishEvent(id string) {
 		return
 	}
 	s.weigh(g)
-	if len(g.offsets) == 0 && g.kind.forgettable() {
+	if len(g.offsets) == 0 && len(g.pending) == 0 && g.kind.forgettable() {
 		delete(s.groups, id)
 	}
 }

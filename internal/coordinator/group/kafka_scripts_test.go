@@ -12,6 +12,8 @@ func scripts() map[string]func(*play) {
 	return map[string]func(*play){
 		"consumer": playConsumer, "consumer errors": playConsumerErrors, "static consumer": playStaticConsumer,
 		"classic": playClassic, "classic errors": playClassicErrors, "static classic": playStaticClassic, "migration": playMigration,
+		"transaction": playTransaction, "transaction of members": playTransactionOfMembers,
+		"transaction of consumers": playTransactionOfConsumers,
 	}
 }
 

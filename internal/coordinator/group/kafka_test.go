@@ -75,8 +75,12 @@ func (w *world) ask(req kmsg.Request) (kmsg.Response, error) {
 	case *kmsg.OffsetFetchRequest:
 		resp := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 		for _, g := range r.Groups {
-			resp.Groups = append(resp.Groups, ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0])
+			e := FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{g}, RequireStable: r.RequireStable}
+			resp.Groups = append(resp.Groups, ask[[]kmsg.OffsetFetchResponseGroup](w, e)[0])
 		}
+		return resp, nil
+	}
+	if resp := w.askTxn(req); resp != nil {
 		return resp, nil
 	}
 	ticket := w.send(Request{ClientID: "c", ClientHost: "/127.0.0.1", Body: req})

@@ -6,8 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// kind is a group's protocol: what its members agree on, and how. The kinds are *classic and
-// *consumer. apply.go gives a group its kind with the first record of it. Methods with a Shard
+// kind is a group's protocol: what its members agree on, and how. The kinds are *classic, *consumer
+// and *streams. apply.go gives a group its kind with the first record of it. Methods with a Shard
 // argument are part of an event or timer, and may emit records, answer, and set timers.
 type kind interface {
 	// name, stateName and protocolName are shown by ListGroups.
@@ -45,9 +45,9 @@ type kind interface {
 	// emptySince returns when the last member left, in ms since 1970. It returns false if the
 	// retention of offsets starts at the commit.
 	emptySince() (ms int64, counts bool)
-	// checkCommit returns why a commit is refused. If allowed is not nil, it returns the same for
-	// one partition. checkFetch returns why a fetch of offsets is refused.
-	checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure)
+	// checkCommit returns why a commit is refused. checkFetch returns why a fetch of offsets is
+	// refused.
+	checkCommit(by committer) (partitionCheck, *failure)
 	checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure
 	// commitAllowed is called after a commit was allowed.
 	commitAllowed(s *Shard, g *group, member string)

@@ -11,7 +11,8 @@ import (
 
 // commit answers an OffsetCommit.
 func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
-	allowed, f := s.checkCommit(req)
+	allowed, f := s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
+		version: req.Version})
 	if f == nil && commitSize(req) > s.cfg.MaxRecord {
 		f = refuse(kerr.InvalidCommitOffsetSize)
 	}
@@ -30,11 +31,9 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 				result.ErrorCode = kerr.OffsetMetadataTooLarge.Code
 				continue
 			}
-			if allowed != nil {
-				if f := allowed(t.TopicID, p.Partition); f != nil {
-					result.ErrorCode = f.errorCode()
-					continue
-				}
+			if f := allowed.check(t.TopicID, p.Partition); f != nil {
+				result.ErrorCode = f.errorCode()
+				continue
 			}
 			s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition},
 				s.committedNow(req, t.TopicID, p))
@@ -43,17 +42,22 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 	s.out.Reply(to, resp)
 }
 
-// commitSize returns the approximate size of the records: each contains the names of the group and
-// the topic.
+// commitSize returns the approximate size of the records.
 func commitSize(req *kmsg.OffsetCommitRequest) int {
 	n := 0
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
-			n += 64 + len(req.Group) + len(t.Topic) + len(deref(t.Partitions[j].Metadata))
+			n += offsetSize(req.Group, t.Topic, t.Partitions[j].Metadata)
 		}
 	}
 	return n
+}
+
+// offsetSize returns the approximate size of an offset's record, which contains the names of the
+// group and the topic.
+func offsetSize(group, topic string, metadata *string) int {
+	return 64 + len(group) + len(topic) + len(deref(metadata))
 }
 
 func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p kmsg.OffsetCommitRequestTopicPartition) format.Offset {
@@ -85,42 +89,67 @@ func commitRefused(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommit
 	return resp
 }
 
-// checkCommit returns why a commit is refused, nil if it is allowed. If allowed is not nil, it
-// returns the same for one partition.
-func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure) {
-	g := s.groups[req.Group]
+// committer is who commits offsets.
+type committer struct {
+	group, member string
+	instance      *string
+	generation    int32 // or member epoch; negative: none
+	version       int16 // of the OffsetCommit
+	transactional bool  // a TxnOffsetCommit
+	topics        Topics
+}
+
+// anonymous reports whether the committer names no member: it assigns its partitions itself, is an
+// administrator, or speaks a version without members.
+func (c committer) anonymous() bool { return c.generation < 0 && c.member == "" && c.instance == nil }
+
+// partitionCheck returns why a commit for one partition is refused, nil if it is allowed. A nil
+// partitionCheck allows all.
+type partitionCheck func(topic [16]byte, partition int32) *failure
+
+func (c partitionCheck) check(topic [16]byte, partition int32) *failure {
+	if c == nil {
+		return nil
+	}
+	return c(topic, partition)
+}
+
+// checkCommit returns why a commit is refused, nil if it is allowed.
+func (s *Shard) checkCommit(by committer) (partitionCheck, *failure) {
+	g := s.groups[by.group]
 	switch {
-	case !fits(req.Group):
+	case !fits(by.group):
 		return nil, refuse(kerr.InvalidGroupID)
-	case g == nil && req.Generation < 0:
+	case g == nil && by.generation < 0:
 		return nil, nil // a consumer that assigns partitions itself, or an administrator
-	case g == nil && req.Version >= 9:
-		return nil, unknownGroup(req.Group)
+	case g == nil && by.version >= 9:
+		return nil, unknownGroup(by.group)
 	case g == nil:
 		return nil, refuse(kerr.IllegalGeneration)
 	}
-	return g.kind.checkCommit(req)
+	by.topics = s.topics
+	return g.kind.checkCommit(by)
 }
 
-func (c *classic) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]byte, int32) *failure, f *failure) {
-	return nil, c.mayCommit(req)
-}
+func (c *classic) checkCommit(by committer) (partitionCheck, *failure) { return nil, c.mayCommit(by) }
 
-func (c *classic) mayCommit(req *kmsg.OffsetCommitRequest) *failure {
+func (c *classic) mayCommit(by committer) *failure {
 	switch {
-	case req.Generation < 0 && c.state == empty:
+	case by.generation < 0 && c.state == empty:
 		return nil
-	case req.Generation >= 0 || req.MemberID != "" || req.InstanceID != nil:
-		if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
+	case !by.anonymous():
+		if f := c.checkMember(by.member, by.instance); f != nil {
 			return f
 		}
-		if req.Generation != c.generation {
+		if by.generation != c.generation {
 			return refuse(kerr.IllegalGeneration)
 		}
-	case c.state != empty:
+	case by.transactional:
+		return nil
+	default:
 		return refuse(kerr.UnknownMemberID)
 	}
-	if c.state == completing {
+	if c.state == completing && !by.transactional {
 		// The member has the new generation but not its assignment yet, so the commit is for the
 		// old one.
 		return refuse(kerr.RebalanceInProgress)
@@ -130,26 +159,31 @@ func (c *classic) mayCommit(req *kmsg.OffsetCommitRequest) *failure {
 
 // checkCommit lets a member commit in an earlier epoch than its own for partitions that it has
 // owned since then (KIP-1251).
-func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]byte, int32) *failure, f *failure) {
-	if req.Generation < 0 && len(c.members) == 0 {
+func (c *consumer) checkCommit(by committer) (partitionCheck, *failure) {
+	if by.generation < 0 && len(c.members) == 0 || by.transactional && by.anonymous() {
 		return nil, nil
 	}
-	m := c.members[req.MemberID]
+	m := c.members[by.member]
 	switch {
 	case m == nil:
 		return nil, refuse(kerr.UnknownMemberID)
-	case !m.classic() && req.Version < 9:
+	case !by.transactional && !m.classic() && by.version < 9:
 		return nil, refuse(kerr.UnsupportedVersion)
-	case req.Generation == m.epoch:
+	case by.generation == m.epoch:
 		return nil, nil
-	case req.Generation > m.epoch || req.Generation < 0:
-		return nil, m.stale()
+	}
+	stale := m.stale()
+	if by.transactional { // no version of TxnOffsetCommit knows the code
+		stale = refuse(kerr.IllegalGeneration)
+	}
+	if by.generation > m.epoch || by.generation < 0 {
+		return nil, stale
 	}
 	return func(topic [16]byte, partition int32) *failure {
-		if m.ownedSince(topic, partition, req.Generation) {
+		if m.ownedSince(topic, partition, by.generation) {
 			return nil
 		}
-		return m.stale()
+		return stale
 	}, nil
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// deleteOffsets answers an OffsetDelete.
+// deleteOffsets answers an OffsetDelete. While an offset is pending, the group counts as subscribed:
+// a transaction is using its offsets.
 func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteRequest) {
 	resp := kmsg.NewPtrOffsetDeleteResponse()
 	resp.Version = req.Version
@@ -34,7 +35,7 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 			for _, p := range t.Partitions {
 				q := kmsg.NewOffsetDeleteResponseTopicPartition()
 				q.Partition = p.Partition
-				if subscribed {
+				if subscribed || s.isPending(g, t.Topic, p.Partition) {
 					q.ErrorCode = kerr.GroupSubscribedToTopic.Code
 				} else if _, ok := g.offsets[t.Topic][p.Partition]; ok {
 					s.deleteOffset(g, t.Topic, p.Partition)
@@ -60,7 +61,7 @@ func (s *Shard) dropOffsets(g *group, topics []string) {
 	}
 }
 
-// Delete deletes groups without members, and their offsets. The response is a
+// Delete deletes groups without members and pending offsets, and their offsets. The response is a
 // []kmsg.DeleteGroupsResponseGroup.
 type Delete struct {
 	Groups []string
@@ -84,6 +85,8 @@ func (s *Shard) deleteGroup(id string) *failure {
 		return unknownGroup(id)
 	case !g.kind.empty():
 		return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id)
+	case s.hasPending(g):
+		return fail(kerr.NonEmptyGroup, "Offsets of group %s are part of an open transaction. Try again when it has ended.", id)
 	}
 	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
 	g.kind.removeRecords(s, g)
@@ -101,7 +104,7 @@ func (s *Shard) expireOffsets() {
 		g := s.groups[id]
 		n, all := s.expireGroup(g, left)
 		left -= n
-		if all && g.kind.idle() {
+		if all && !s.hasPending(g) && g.kind.idle() {
 			g.kind.removeRecords(s, g)
 		}
 		s.finishEvent(id)
@@ -125,7 +128,7 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 		}
 		var old []int32
 		for p, o := range g.offsets[topic] {
-			if s.expired(g, o) {
+			if s.expired(g, o) && !s.isPending(g, topic, p) {
 				old = append(old, p)
 			}
 		}

@@ -13,19 +13,24 @@ import (
 // FetchOffsets fetches committed offsets of groups, as OffsetFetch from version 8 on does. Topics
 // have names, and ids if those are known; nil Topics selects all. The response is a
 // []kmsg.OffsetFetchResponseGroup, with the topic ids that were recorded with the offsets.
+//
+// If RequireStable is set, partitions with pending offsets get UNSTABLE_OFFSET_COMMIT, and are part
+// of all offsets of a group: whoever reads on from there would read again what the transaction has
+// read.
 type FetchOffsets struct {
-	Groups []kmsg.OffsetFetchRequestGroup
+	Groups        []kmsg.OffsetFetchRequestGroup
+	RequireStable bool
 }
 
 func (s *Shard) fetchOffsets(e FetchOffsets) []kmsg.OffsetFetchResponseGroup {
 	list := make([]kmsg.OffsetFetchResponseGroup, len(e.Groups))
 	for i := range e.Groups {
-		list[i] = s.fetchGroup(&e.Groups[i])
+		list[i] = s.fetchGroup(&e.Groups[i], e.RequireStable && !s.cfg.Broken.has(ReadUnstable))
 	}
 	return list
 }
 
-func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup, stable bool) kmsg.OffsetFetchResponseGroup {
 	resp := kmsg.NewOffsetFetchResponseGroup()
 	resp.Group = want.Group
 	g := s.groups[want.Group]
@@ -37,28 +42,30 @@ func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchR
 	}
 	if want.Topics == nil {
 		if g != nil {
-			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
-				if shown := s.partitionsWithOffsets(g, name); len(shown) > 0 {
-					s.fetchTopic(&resp, g, name, [16]byte{}, shown)
+			for _, name := range s.topicsWithOffsets(g, stable) {
+				if shown := s.partitionsWithOffsets(g, name, stable); len(shown) > 0 {
+					s.fetchTopic(&resp, g, name, [16]byte{}, shown, stable)
 				}
 			}
 		}
 		return resp
 	}
 	for _, t := range want.Topics {
-		s.fetchTopic(&resp, g, t.Topic, t.TopicID, t.Partitions)
+		s.fetchTopic(&resp, g, t.Topic, t.TopicID, t.Partitions, stable)
 	}
 	return resp
 }
 
 // fetchTopic appends one topic. g may be nil.
-func (s *Shard) fetchTopic(resp *kmsg.OffsetFetchResponseGroup, g *group, name string, id [16]byte, partitions []int32) {
+func (s *Shard) fetchTopic(resp *kmsg.OffsetFetchResponseGroup, g *group, name string, id [16]byte, partitions []int32, stable bool) {
 	t := kmsg.NewOffsetFetchResponseGroupTopic()
 	t.Topic, t.TopicID = name, id
 	for _, i := range partitions {
 		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = i, -1, -1, kmsg.StringPtr("")
-		if o, ok := s.offset(g, name, i); ok {
+		if stable && s.unstable(g, name, i) {
+			p.ErrorCode = kerr.UnstableOffsetCommit.Code
+		} else if o, ok := s.offset(g, name, i); ok {
 			p.Offset, p.LeaderEpoch, p.Metadata = o.Offset, o.LeaderEpoch, kmsg.StringPtr(o.Metadata)
 			if t.TopicID == ([16]byte{}) {
 				t.TopicID = o.Topic
@@ -76,25 +83,45 @@ func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, 
 		return format.Offset{}, false
 	}
 	o, ok := g.offsets[topic][partition]
-	if !ok {
-		return o, false
-	}
-	now, exists := s.topics.ByName(topic)
-	if exists && o.Topic == now.ID {
-		return o, true
-	}
-	_, deleted := s.changes.deleted[topic] // its tombstones are pending
-	return o, !deleted && !(exists && o.Topic != [16]byte{})
+	return o, ok && s.shown(topic, o)
 }
 
-// partitionsWithOffsets returns the partitions of a topic that have committed offsets, sorted.
-func (s *Shard) partitionsWithOffsets(g *group, topic string) (partitions []int32) {
-	for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
+// shown reports whether an offset is one of the current topic of that name.
+func (s *Shard) shown(topic string, o format.Offset) bool {
+	now, exists := s.topics.ByName(topic)
+	if exists && o.Topic == now.ID {
+		return true
+	}
+	_, deleted := s.changes.deleted[topic] // its tombstones are not written yet
+	return !deleted && !(exists && o.Topic != [16]byte{})
+}
+
+// topicsWithOffsets returns the topics for which a group has committed offsets, sorted. With
+// pending set, also those for which it has only pending ones.
+func (s *Shard) topicsWithOffsets(g *group, pending bool) []string {
+	topics := slices.Collect(maps.Keys(g.offsets))
+	if pending {
+		topics = slices.AppendSeq(topics, maps.Keys(g.pending))
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// partitionsWithOffsets returns the partitions of a topic that have committed offsets, sorted. With
+// pending set, also those that have only pending ones.
+func (s *Shard) partitionsWithOffsets(g *group, topic string, pending bool) (partitions []int32) {
+	for p := range g.offsets[topic] {
 		if _, ok := s.offset(g, topic, p); ok {
 			partitions = append(partitions, p)
 		}
 	}
-	return partitions
+	for p := range g.pending[topic] {
+		if pending && s.unstable(g, topic, p) {
+			partitions = append(partitions, p)
+		}
+	}
+	slices.Sort(partitions)
+	return slices.Compact(partitions)
 }
 
 // checkFetch implements kind: any client may fetch the offsets of a classic group.

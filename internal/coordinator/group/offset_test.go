@@ -33,7 +33,7 @@ func (w *world) fetched(topic string) kmsg.OffsetFetchResponseGroupTopicPartitio
 	w.t.Helper()
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group, g.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic, Partitions: []int32{0}}}
-	return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0]
+	return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0]
 }
 
 func TestCommitWithoutAGroup(t *testing.T) {
@@ -48,7 +48,7 @@ func TestCommitWithoutAGroup(t *testing.T) {
 	}
 	all := kmsg.NewOffsetFetchRequestGroup()
 	all.Group = "g"
-	if g := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(g.Topics) != 1 ||
+	if g := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{all}})[0]; len(g.Topics) != 1 ||
 		g.Topics[0].Topic != "t" || g.Topics[0].TopicID != idOf("t") {
 		t.Errorf("%+v", g)
 	}
@@ -151,7 +151,7 @@ func TestCommitsOfAConsumerGroup(t *testing.T) {
 	fetch := func(member *string, epoch int32) int16 {
 		g := kmsg.NewOffsetFetchRequestGroup()
 		g.Group, g.MemberID, g.MemberEpoch = "g", member, epoch
-		return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].ErrorCode
+		return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{g}})[0].ErrorCode
 	}
 	is(t, fetch(nil, -1), nil)
 	is(t, fetch(kmsg.StringPtr("a"), a.epoch), nil)

@@ -162,7 +162,7 @@ func (c *chaos) stored(at spot) int64 {
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group, g.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic.Name, Partitions: []int32{at.partition}}}
 	return max(ask[[]kmsg.OffsetFetchResponseGroup](c.world,
-		FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
+		FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
 }
 
 // readOn lets a member read some more of all partitions that it believes it owns, and commit them.

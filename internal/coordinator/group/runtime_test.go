@@ -112,7 +112,7 @@ func TestCommittedOffsetsNeverDecrease(t *testing.T) {
 				mu.Unlock()
 				g := kmsg.NewOffsetFetchRequestGroup()
 				g.Group, g.Topics = name, []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: []int32{0}}}
-				if resp, err := submit(rt, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}}); err == nil {
+				if resp, err := submit(rt, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{g}}); err == nil {
 					see(i, resp.([]kmsg.OffsetFetchResponseGroup)[0].Topics[0].Partitions[0].Offset, from)
 				}
 			}

@@ -12,11 +12,13 @@ import (
 
 // Shard holds the groups of one partition of __consumer_offsets. It is a coordinator.Machine.
 type Shard struct {
-	cfg    Config
-	topics Topics
-	times  func(group string) Times
-	groups map[string]*group
-	memory int64 // bytes in use of cfg.MemberMemory
+	cfg          Config
+	topics       Topics
+	times        func(group string) Times
+	groups       map[string]*group
+	memory       int64 // bytes in use of cfg.MemberMemory
+	epoch        int32 // the leader epoch in which it runs
+	transactions transactions
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
 	// matched is the match that a resumed heartbeat waited for, while it is handled.
@@ -40,13 +42,13 @@ func New(cfg Config) *Shard {
 	// retry.
 	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.MemberMemory.size/shardShare/2))
 	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
-		pending: map[uint64][]pendingID{}}
+		pending: map[uint64][]pendingID{}, transactions: newTransactions()}
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
-// ConsumerGroupHeartbeat, OffsetCommit or OffsetDelete. The response is the kmsg.Response of its
-// version, or an error for any other request. Topics in an OffsetCommit must have both name and id,
-// whatever the version.
+// ConsumerGroupHeartbeat, StreamsGroupHeartbeat, OffsetCommit or OffsetDelete. The response is the
+// kmsg.Response of its version, or an error for any other request; that of a StreamsGroupHeartbeat
+// is a *StreamsHeartbeat. Topics in an OffsetCommit must have both name and id, whatever the version.
 type Request struct {
 	// Connection is the number of the client's connection, 0 if it is not known.
 	Connection           uint64
@@ -62,26 +64,28 @@ type TopicsChanged struct {
 	// may have changed, and Deleted may be incomplete.
 	Changed, Deleted []string
 	All              bool
-	// Times returns the timeouts that a consumer group has configured, by group id. Nil if none
-	// has, or if nothing has changed.
+	// Times returns the settings that a group has configured, by group id. Nil if none has, or if
+	// nothing has changed.
 	Times func(group string) Times
 }
 
-// Times are the timeouts that a consumer group (KIP-848) has configured, 0 for the coordinator's.
-// They apply from a member's next heartbeat on.
-type Times struct{ Session, Heartbeat time.Duration }
+// Times are the settings that a group has configured. They apply from a member's next heartbeat on.
+type Times struct {
+	Session, Heartbeat time.Duration  // of a consumer group (KIP-848), 0 for the coordinator's
+	Streams            *StreamsConfig // of a streams group (KIP-1071), nil for the coordinator's
+}
 
 // The kinds of timers. Owner is the group, Part the member.
 const (
 	timerSession    uint8 = iota + 1 // a member has not been heard from
 	timerJoin                        // classic group: the join phase ends
 	timerSync                        // classic group: the time to sync is over
-	timerRebalance                   // consumer group: a member has not revoked partitions
+	timerRebalance                   // consumer or streams group: a member has not revoked what it must
 	timerMemberJoin                  // consumer group, classic member: has not rejoined
 	timerMemberSync                  // consumer group, classic member: has not synced
 	timerRetention                   // the shard checks for expired offsets
 	timerTopics                      // the shard records the consequences of topic changes
-	timerTarget                      // consumer group: the next target may be computed
+	timerTarget                      // consumer or streams group: the next target may be computed
 )
 
 // Writes implements coordinator.Machine.
@@ -90,7 +94,7 @@ func (s *Shard) Writes(event any) bool {
 	switch event := event.(type) {
 	case Request:
 		e = event
-	case Delete, heartbeatMatch:
+	case Delete, heartbeatMatch, TxnCommit, Marker:
 		return true
 	default: // they only read, or have no response
 		return false
@@ -131,12 +135,18 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		out.Reply(to, s.describe(e))
 	case DescribeConsumers:
 		out.Reply(to, s.describeConsumers(e))
+	case DescribeStreams:
+		out.Reply(to, s.describeStreams(e))
 	case List:
 		out.Reply(to, s.list(e))
 	case Delete:
 		out.Reply(to, s.deleteGroups(e))
 	case Committed:
 		out.Reply(to, s.committed())
+	case TxnCommit:
+		s.commitPending(to, e)
+	case Marker:
+		out.Reply(to, Marked{s.mark(e)})
 	default:
 		out.Reply(to, fmt.Errorf("group coordinator: unknown event %T", event))
 	}
@@ -161,6 +171,9 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		id = req.Group
 		s.consumerHeartbeat(to, e, req)
+	case *kmsg.StreamsGroupHeartbeatRequest:
+		id = req.Group
+		s.streamsHeartbeat(to, e, req)
 	case *kmsg.OffsetCommitRequest:
 		id = req.Group
 		s.commit(to, req)
@@ -175,8 +188,9 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 
 // Loaded implements coordinator.Machine. Members get a full session, because requests sent during
 // the load are not known; the runtime shortens it for members of a predecessor on this broker.
-func (s *Shard) Loaded(now time.Time, _ int32, out *coordinator.Effects) {
-	s.now, s.out = now, out
+func (s *Shard) Loaded(now time.Time, epoch int32, out *coordinator.Effects) {
+	s.now, s.out, s.epoch = now, out, epoch
+	s.transactions.loaded(now)
 	for _, g := range s.groups {
 		g.kind.loaded(s, g)
 	}
@@ -189,6 +203,7 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	s.now, s.out = now, out
 	if key.Kind == timerRetention {
 		s.expireOffsets()
+		s.expireProducers()
 	} else if key.Kind == timerTopics {
 		s.applyTopicChanges()
 	} else if g := s.groups[key.Owner]; g != nil {

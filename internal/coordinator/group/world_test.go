@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -276,6 +277,15 @@ func (w *world) weighs() {
 				n += regexWeight(re, r)
 			}
 		}
+		if c := g.streams(); c != nil {
+			n = topologyWeight(c.topology)
+			for _, m := range c.members {
+				n += streamsWeight(m.id, &m.meta) + partitionWeight*(m.assigned.count()+m.revoking.count())
+			}
+			for _, t := range c.target {
+				n += taskWeight * t.Count()
+			}
+		}
 		if g.memory != int64(n) {
 			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.memory)
 		}
@@ -339,6 +349,18 @@ func replicated(s *Shard) map[string]any {
 			for _, m := range c.list() {
 				v["member "+m.id] = []any{m.meta, m.epoch, m.previous, m.state, m.assigned, m.revoking}
 			}
+		case g.streams() != nil:
+			c := g.streams()
+			v["epoch"], v["hash"], v["validated"], v["configs"], v["topology"], v["targetEpoch"], v["target"], v["active"] =
+				c.epoch, c.hash, c.validated, c.configs, c.topology, c.targetEpoch, c.target, c.active
+			standby := map[assign.Task][]string{}
+			for t, ids := range c.standby {
+				standby[t] = slices.Sorted(slices.Values(ids))
+			}
+			v["standby"] = standby
+			for _, m := range c.list() {
+				v["member "+m.id] = []any{m.meta, m.epoch, m.previous, m.state, m.assigned.recorded(), m.revoking.recorded()}
+			}
 		case g.classic().recorded:
 			v["recorded"] = true
 			if g.classic().state == stable || g.classic().state == empty {
@@ -356,7 +378,7 @@ func replicated(s *Shard) map[string]any {
 // the live one.
 func between(live *Shard, states ...map[string]any) {
 	for id, g := range live.groups {
-		if c := g.classic(); g.consumer() != nil || c.state == empty || c.state == stable {
+		if c := g.classic(); c == nil || c.state == empty || c.state == stable {
 			continue
 		}
 		for _, s := range states {

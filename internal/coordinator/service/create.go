@@ -70,10 +70,15 @@ func (s *Service) create() error {
 	defer cancel()
 	brokers := len(s.image.Load().Brokers())
 	segment, policy, profile, compression := strconv.Itoa(int(s.def.SegmentBytes)), "compact", durability.Default, "producer"
+	configs := map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
+		configdef.DurabilityProfile: &profile}
+	if s.def.MinISR > 0 {
+		minISR := strconv.Itoa(int(s.def.MinISR))
+		configs["min.insync.replicas"] = &minISR
+	}
 	_, err := s.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
 		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(min(int(s.def.ReplicationFactor), max(brokers, 1))),
-		Configs: map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
-			configdef.DurabilityProfile: &profile},
+		Configs: configs,
 	})
 	return err
 }

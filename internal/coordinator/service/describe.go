@@ -15,7 +15,7 @@ import (
 
 // GroupDescription is the current state of one group, with its members and offsets.
 type GroupDescription struct {
-	Kind, State, Assignor string // Kind: "classic" or "consumer"
+	Kind, State, Assignor string // Kind: "classic", "consumer" or "streams"
 	Members               []GroupMember
 	Offsets               []GroupOffset // sorted by topic and partition
 }
@@ -44,7 +44,7 @@ func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bo
 	}
 	d, found := &GroupDescription{}, false
 	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}},
-		group.Committed{}} {
+		group.DescribeStreams{Groups: []string{id}}, group.Committed{}} {
 		answer, err := c.ask(ctx, shard, event)
 		if err != nil {
 			return nil, false, err
@@ -54,6 +54,8 @@ func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bo
 			found = d.classic(list) || found
 		case []kmsg.ConsumerGroupDescribeResponseGroup:
 			found = d.consumer(list) || found
+		case []kmsg.StreamsGroupDescribeResponseGroup:
+			found = d.streams(list) || found
 		case []group.CommittedOffset:
 			d.Offsets = c.offsetsOf(id, list)
 		}
@@ -111,6 +113,35 @@ func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGro
 		member.Assigned = map[string][]int32{}
 		for _, t := range m.Assignment.TopicPartitions {
 			member.Assigned[t.Topic] = t.Partitions
+		}
+		d.Members = append(d.Members, member)
+	}
+	return true
+}
+
+// streams describes a streams group. A member is assigned the partitions that its active tasks read.
+func (d *GroupDescription) streams(list []kmsg.StreamsGroupDescribeResponseGroup) bool {
+	if len(list) != 1 || list[0].ErrorCode != 0 {
+		return false
+	}
+	g := &list[0]
+	d.Kind, d.State = "streams", g.State
+	sources := map[string][]string{}
+	for i := range g.Topology.Subtopologies {
+		s := &g.Topology.Subtopologies[i]
+		sources[s.SubtopologyID] = s.SourceTopics
+		for _, r := range s.RepartitionSourceTopics {
+			sources[s.SubtopologyID] = append(sources[s.SubtopologyID], r.Topic)
+		}
+	}
+	for i := range g.Members {
+		m := &g.Members[i]
+		member := newGroupMember(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
+		member.Assigned = map[string][]int32{}
+		for _, t := range m.Assignment.ActiveTasks {
+			for _, topic := range sources[t.SubtopologyID] {
+				member.Assigned[topic] = append(member.Assigned[topic], t.Partitions...)
+			}
 		}
 		d.Members = append(d.Members, member)
 	}

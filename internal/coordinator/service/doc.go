@@ -5,7 +5,7 @@
 // internal topic when a client first asks for a coordinator. It runs a shard for every
 // partition that this broker leads, in the leader epoch of the partition, and notifies
 // the shards of metadata changes. A Definition names the topic and makes the machines.
-// Consumer groups have one; transactions and share groups will.
+// Consumer groups have one, and transactions; share groups will.
 //
 // A partition is a shard's log: the package builds batches from records, appends them with
 // acks=all under the topic's durability profile, and reads up to the high watermark.
@@ -13,6 +13,11 @@
 // Groups is the Service for __consumer_offsets. It adds group configs, closed connections,
 // the memory limit for members, and each group's lag. The meaning of the records belongs
 // to coordinator/group.
+//
+// Transactions is the Service for __transaction_state. It adds the configs of transactions,
+// tells the shards which topics exist and which are weak, and asks for a higher leader epoch
+// if a partition knows a newer coordinator than there is. The records belong to
+// coordinator/txn; how the shards reach partitions belongs to txn/exchange.
 //
 // The daemon subscribes Apply to the metadata, so that it runs after the replicas' Apply.
 // It calls Stop before it drains connections, because a request may wait for minutes, and

@@ -75,11 +75,18 @@ func configOf(conf *configdef.Broker) group.Config {
 	cfg.MinSession, cfg.MaxSession, cfg.InitialDelay, cfg.MaxSize = g.MinSession, g.MaxSession, g.InitialDelay, int(g.MaxSize)
 	cfg.ConsumerSession, cfg.ConsumerHeartbeat, cfg.ConsumerMaxSize = g.ConsumerSession, g.ConsumerHeartbeat, int(g.ConsumerMaxSize)
 	cfg.Assignors, cfg.Upgrade, cfg.Downgrade = g.Assignors, g.Upgrade, g.Downgrade
+	cfg.ProducerExpiry = conf.ProducerExpiration
+	cfg.Streams, cfg.StreamsMaxSize = streamsOf(&g.Streams), int(g.StreamsMaxSize)
 	cfg.MaxMetadata, cfg.Retention, cfg.RetentionCheck = int(o.MaxMetadata), o.Retention, o.RetentionCheck
 	return cfg
 }
 
-// times returns a function with the timeouts that groups of an image have configured. A group whose
+func streamsOf(s *configdef.Streams) group.StreamsConfig {
+	return group.StreamsConfig{Session: s.Session, Heartbeat: s.Heartbeat, InitialDelay: s.InitialDelay, Interval: s.Interval,
+		Standbys: int(s.Standbys)}
+}
+
+// times returns a function with the settings that groups of an image have configured. A group whose
 // configs can't be resolved gets the broker's.
 func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	return func(id string) group.Times {
@@ -92,7 +99,8 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 			c.opt.Logger.Warn("invalid group configs, using the broker's", zap.String("group", id), zap.Error(err))
 			return group.Times{}
 		}
-		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat}
+		own := streamsOf(&g.Streams)
+		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat, Streams: &own}
 	}
 }
 
@@ -116,6 +124,25 @@ func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
 	}
 	e.Times = c.times(next)
 	return e
+}
+
+// WriteMarker ends the transaction of a producer in a partition of the offsets topic. It calls done
+// exactly once, from any goroutine and possibly before it returns; done must not block. done gets
+// nil when the marker and its effect on offsets are committed, or repeat what is. The errors of
+// Submit are temporary; the effect may follow nevertheless. Those of producers.CheckMarker are
+// final.
+func (c *Groups) WriteMarker(partition int32, m group.Marker, done func(error)) {
+	c.SubmitTo(partition, m, func(answer any, err error) {
+		marked, ok := answer.(group.Marked)
+		switch {
+		case err != nil:
+		case !ok:
+			err = fmt.Errorf("BUG: the answer to a marker is a %T", answer)
+		default:
+			err = marked.Err
+		}
+		done(err)
+	})
 }
 
 // MemberMemory returns the memory budget of group members.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // partitionLog implements coordinator.Log on a replicated partition. It knows nothing about the
@@ -25,7 +27,8 @@ func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory) *partit
 	return &partitionLog{part: part, purgatory: park}
 }
 
-// Append implements coordinator.Log with acks=all.
+// Append implements coordinator.Log with acks=all. A marker counts when it is durable, even if the
+// topic's profile promises less: its coordinator never sends it again.
 func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
 	batches, n, err := build(records, now)
 	if err != nil {
@@ -33,14 +36,20 @@ func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now tim
 		return
 	}
 	l.part.Append(&replica.Append{
-		LeaderEpoch: epoch, Acks: replica.AcksAll,
+		LeaderEpoch: epoch, Acks: replica.AcksAll, Kind: storage.Coordinator, Durable: ends(records),
 		Batches: record.Accepted{Bytes: batches, Batches: n, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
 		Done:    func(a *replica.Append) { done(elsewhere(a.Err)) },
 	}, nil)
 }
 
-// build returns the n batches of records: one for each run of records with the same producer. A
-// transactional batch has no sequence number, as in Kafka: the coordinator appends each once.
+// ends reports whether one of the records is a marker.
+func ends(records []coordinator.Record) bool {
+	return slices.ContainsFunc(records, func(r coordinator.Record) bool { return r.Marker != nil })
+}
+
+// build returns the n batches of records: one for each marker and each run of records with the same
+// producer. A transactional batch has no sequence number, as in Kafka: the coordinator appends each
+// once.
 func build(records []coordinator.Record, now time.Time) (batches []byte, n int, err error) {
 	for {
 		run := firstRun(records)
@@ -59,21 +68,28 @@ func build(records []coordinator.Record, now time.Time) (batches []byte, n int, 
 	}
 }
 
-// firstRun returns the records up to the first one with another producer.
+// firstRun returns the records up to the first one with another producer, or a single marker.
 func firstRun(records []coordinator.Record) []coordinator.Record {
 	for i := range records {
-		if records[i].Producer != records[0].Producer {
+		if i > 0 && (records[i-1].Marker != nil || records[i].Marker != nil) || records[i].Producer != records[0].Producer {
 			return records[:i]
 		}
 	}
 	return records
 }
 
-// buildOne builds a batch of records with the same producer.
+// buildOne builds a batch of records with the same producer, or of one marker.
 func buildOne(records []coordinator.Record, now time.Time) (record.Batch, error) {
 	var o record.BatchOptions
 	if len(records) > 0 && records[0].Producer.Transactional {
 		p := records[0].Producer
+		if m := records[0].Marker; m != nil {
+			kind := record.Abort
+			if m.Commit {
+				kind = record.Commit
+			}
+			return record.EndTxnMarker(p.ID, p.Epoch, kind, m.CoordinatorEpoch, now.UnixMilli()), nil
+		}
 		o.Transactional, o.Producer = true, &record.Producer{ID: p.ID, Epoch: p.Epoch, Sequence: -1}
 	}
 	b := record.NewBuilder(o)
@@ -147,14 +163,18 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 	return next, nil
 }
 
-// applyBatch applies the records of a batch that are in [from, end).
+// applyBatch applies the records of a batch that are in [from, end), or its marker.
 func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) error) (next int64, err error) {
-	if b.Control() {
-		return b.LastOffset() + 1, nil
-	}
 	var p coordinator.Producer
 	if b.Transactional() {
 		p = coordinator.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), Transactional: true}
+	}
+	if b.Control() {
+		m, err := marker(b)
+		if err == nil && m != nil && b.LastOffset() >= from && b.LastOffset() < end {
+			err = apply(coordinator.Record{Producer: p, Marker: m})
+		}
+		return b.LastOffset() + 1, err
 	}
 	err = b.Each(0, func(r record.Record) error {
 		if r.Offset < from || r.Offset >= end {
@@ -163,6 +183,15 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 		return apply(coordinator.Record{Key: r.Key, Value: r.Value, Producer: p})
 	})
 	return b.LastOffset() + 1, err
+}
+
+// marker returns the marker in a control batch, nil if it is not one.
+func marker(b record.Batch) (*coordinator.Marker, error) {
+	kind, epoch, err := b.EndTxn()
+	if err != nil || kind != record.Abort && kind != record.Commit && b.Records() > 0 {
+		return nil, err
+	}
+	return &coordinator.Marker{Commit: kind == record.Commit, CoordinatorEpoch: epoch, Emptied: kind == record.NoControl}, nil
 }
 
 // wait waits until the record at offset is committed, the role of the partition changes, waitTime

@@ -22,7 +22,6 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -299,8 +298,8 @@ func TestShardOverALog(t *testing.T) {
 	}
 }
 
-// Records of a transaction are in a batch of their producer, and never in one with other records.
-// All batches of an append are committed together.
+// Records of a transaction are in a batch of their producer, and never in one with other records. A
+// marker has its own. All batches of an append are committed together. The log asks for no permit.
 func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park)
@@ -309,6 +308,12 @@ func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 	for i, producer := range []coordinator.Producer{{}, one, one, {}, two, one} {
 		records = append(records, coordinator.Record{Key: []byte{byte(i)}, Value: []byte("v"), Producer: producer})
 	}
+	end := func(p coordinator.Producer, commit bool) coordinator.Record {
+		return coordinator.Record{Producer: p, Marker: &coordinator.Marker{Commit: commit, CoordinatorEpoch: 5}}
+	}
+	three := coordinator.Producer{ID: 9, Epoch: 1, Transactional: true} // has no records here
+	records = append(records, end(one, true), end(two, false), end(three, true),
+		coordinator.Record{Key: []byte("next"), Value: []byte("v"), Producer: three})
 	bytes, n, err := build(records, time.UnixMilli(1000))
 	must(t, err)
 	var got []string
@@ -316,48 +321,51 @@ func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 		var b record.Batch
 		b, rest, err = record.Next(rest)
 		must(t, err)
-		got = append(got, fmt.Sprint(b.Transactional(), b.ProducerID(), b.ProducerEpoch(), b.BaseSequence(), b.Records()))
+		kind, epoch, err := b.EndTxn()
+		must(t, err)
+		got = append(got, fmt.Sprint(b.Transactional(), b.ProducerID(), b.ProducerEpoch(), b.BaseSequence(), b.Records(), kind, epoch))
 	}
-	want := []string{"false -1 -1 -1 1", "true 7 3 -1 2", "false -1 -1 -1 1", "true 8 0 -1 1", "true 7 3 -1 1"}
+	want := []string{
+		"false -1 -1 -1 1 -1 -1", "true 7 3 -1 2 -1 -1", "false -1 -1 -1 1 -1 -1", "true 8 0 -1 1 -1 -1", "true 7 3 -1 1 -1 -1",
+		"true 7 3 -1 1 1 5", "true 8 0 -1 1 0 5", "true 9 1 -1 1 1 5", "true 9 1 -1 1 -1 -1",
+	}
 	if n != len(want) || !slices.Equal(got, want) {
 		t.Errorf("%d batches %q, want %q", n, got, want)
 	}
 	if _, _, err := build(nil, time.UnixMilli(1000)); err == nil {
 		t.Error("an empty batch was built")
 	}
-	// The log takes them only within a transaction that a permit began.
-	begun := []coordinator.Record{
-		{Key: []byte("one"), Value: []byte("v"), Producer: one},
-		{Key: []byte("two"), Value: []byte("v"), Producer: two},
-	}
-	for _, r := range begun {
-		begin(t, p, r)
-	}
 	ended := make(chan error, 1)
-	l.Append(0, records[:5], time.UnixMilli(1000), func(err error) { ended <- err })
+	l.Append(0, records, time.UnixMilli(1000), func(err error) { ended <- err })
 	must(t, <-ended)
 	var loaded []coordinator.Record
 	must(t, l.Load(t.Context(), 0, func(r coordinator.Record) error {
-		loaded = append(loaded, coordinator.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Producer: r.Producer})
+		loaded = append(loaded, coordinator.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Producer: r.Producer,
+			Marker: r.Marker})
 		return nil
 	}))
-	if d := cmp.Diff(append(begun, records[:5]...), loaded); d != "" {
+	if d := cmp.Diff(records, loaded); d != "" {
 		t.Error(d)
+	}
+	if e := p.Ends(); e.LastStable != 9 || e.HighWatermark != 10 {
+		t.Errorf("the last stable offset is %d of %d", e.LastStable, e.HighWatermark)
 	}
 }
 
-// begin appends the first record of a transaction, with a permit.
-func begin(t testing.TB, p *replica.Partition, r coordinator.Record) {
-	t.Helper()
-	batch, err := buildOne([]coordinator.Record{r}, time.UnixMilli(1000))
-	must(t, err)
-	guard := p.Log().Guard(r.Producer.ID)
-	outcome := make(assigned, 1)
-	p.Log().Append(&storage.Append{Batches: batch, Permit: producers.Permit{Guard: guard}, Sink: outcome}, nil)
-	must(t, <-outcome)
+// A marker that a compaction emptied still says whose transaction ended.
+func TestEmptiedMarkersAreLoaded(t *testing.T) {
+	whole := record.EndTxnMarker(7, 3, record.Commit, 5, 1000)
+	b := whole.Empty()
+	var loaded []coordinator.Record
+	next, err := applyBatch(b, 0, 1, func(r coordinator.Record) error {
+		loaded = append(loaded, r)
+		return nil
+	})
+	want := []coordinator.Record{{
+		Producer: coordinator.Producer{ID: 7, Epoch: 3, Transactional: true},
+		Marker:   &coordinator.Marker{CoordinatorEpoch: -1, Emptied: true},
+	}}
+	if d := cmp.Diff(want, loaded); d != "" || next != 1 || err != nil {
+		t.Errorf("%s, next %d, %v", d, next, err)
+	}
 }
-
-// assigned gets the error of an append when its offsets are assigned.
-type assigned chan error
-
-func (c assigned) OffsetsAssigned(a *storage.Append) { c <- a.Err }

@@ -32,10 +32,11 @@ type Options struct {
 type Definition struct {
 	// Topic is the topic's name. It is created with Partitions partitions, a number that must not
 	// change because it determines the partition of each key. It gets ReplicationFactor replicas,
-	// or as many as there are brokers.
+	// or as many as there are brokers. MinISR is its min.insync.replicas, 0 for the default.
 	Topic             string
 	Partitions        int32
 	ReplicationFactor int16
+	MinISR            int32
 	SegmentBytes      int32
 	// New makes an empty machine for a partition.
 	New func(partition int32) coordinator.Machine
@@ -151,6 +152,9 @@ func (s *Service) applyRole(t *metadata.Topic, index int32) {
 	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory()))
 }
 
+// Topic returns the name of the topic.
+func (s *Service) Topic() string { return s.def.Topic }
+
 // Image returns the metadata that the shards know, or are about to be notified of.
 func (s *Service) Image() *metadata.Image { return s.image.Load() }
 
@@ -203,6 +207,16 @@ func (s *Service) Partitions() []int32 { return s.rt.Partitions() }
 
 // Stats returns the current figures of all shards.
 func (s *Service) Stats() []coordinator.Stats { return s.rt.Stats() }
+
+// background runs f on a goroutine that Close waits for. It returns false after Stop.
+func (s *Service) background(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Go(f)
+	}
+	return !s.closed
+}
 
 // Stop answers all waiting and future requests with coordinator.ErrNotCoordinator. It does not
 // block.

@@ -59,6 +59,9 @@ func (m *words) End()                                                       {}
 // broker is one broker with services on it.
 type broker struct {
 	control  *controller.Controller
+	configs  *configdef.Registry
+	settings *replica.TopicSettings
+	replicas *replica.Manager
 	applier  *metadata.Applier
 	services []*Service
 	leaseEnd atomic.Bool
@@ -69,28 +72,36 @@ func (b *broker) lease() bool { return !b.leaseEnd.Load() }
 // start starts a broker on a file system; stop ends it.
 func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func()) {
 	t.Helper()
-	profiles, err := durability.NewSet()
-	must(t, err)
-	configs := configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	return startWith(t, fs, func(b *broker) {
+		for _, def := range defs {
+			b.add(New(Options{Self: 1, Replicas: b.replicas, Controller: b.control, Lease: b.lease, Logger: zap.NewNop()}, def))
+		}
+	})
+}
+
+func (b *broker) add(s *Service) {
+	b.services = append(b.services, s)
+	b.applier.Subscribe(s.def.Topic, s.Apply)
+}
+
+// startWith starts a broker with the services that add adds.
+func startWith(t testing.TB, fs vfs.FS, add func(*broker)) (b *broker, stop func()) {
+	t.Helper()
+	b = &broker{configs: registry(t), applier: metadata.NewApplier(zap.NewNop())}
 	store, err := filestore.Open(filestore.Options{FS: fs, Dir: "/metadata", Log: zap.NewNop()})
 	must(t, err)
-	b = &broker{control: controller.New(controller.Options{Store: store, Configs: configs, NumPartitions: 1, ReplicationFactor: 1}),
-		applier: metadata.NewApplier(zap.NewNop())}
+	b.control = controller.New(controller.Options{Store: store, Configs: b.configs, NumPartitions: 1, ReplicationFactor: 1})
 	_, err = b.control.Register(t.Context(), controller.BrokerSpec{ID: 1})
 	must(t, err)
-	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: configs, Logger: zap.NewNop()})
+	b.settings = replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: b.configs, Logger: zap.NewNop()})
 	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
-		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }})
+		Config: func(string, storage.ID) storage.Config { return b.settings.Of(metadata.Empty(), nil).Log }})
 	must(t, err)
 	park := purgatory.New()
-	replicas := replica.NewManager(replica.Options{Self: 1, Storage: logs, Cluster: b.control, Park: park, Logger: zap.NewNop(),
-		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return settings.Of(img, topic).Log }})
-	b.applier.Subscribe("replicas", replicas.Apply)
-	for _, def := range defs {
-		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Lease: b.lease, Logger: zap.NewNop()}, def)
-		b.services = append(b.services, h)
-		b.applier.Subscribe(def.Topic, h.Apply)
-	}
+	b.replicas = replica.NewManager(replica.Options{Self: 1, Storage: logs, Cluster: b.control, Park: park, Logger: zap.NewNop(),
+		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return b.settings.Of(img, topic).Log }})
+	b.applier.Subscribe("replicas", b.replicas.Apply)
+	add(b)
 	must(t, b.applier.Start(context.Background(), store))
 	return b, func() {
 		for _, h := range b.services {

@@ -25,13 +25,24 @@ const (
 	CompleteAbort
 )
 
+// stateNames are Kafka's names of the states.
+func stateNames() []string {
+	return []string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
+}
+
 // String returns Kafka's name of the state.
 func (s State) String() string {
-	names := [...]string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
+	names := stateNames()
 	if s < 0 || int(s) >= len(names) {
 		return fmt.Sprintf("state %d", int8(s))
 	}
 	return names[s]
+}
+
+// ParseState returns the state with one of Kafka's names; false if there is none.
+func ParseState(name string) (State, bool) {
+	i := slices.Index(stateNames(), name)
+	return State(i), i >= 0
 }
 
 // prepared reports whether the transaction is decided and its markers may be missing.

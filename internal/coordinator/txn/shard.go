@@ -181,6 +181,12 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.flushAnswered(e)
 	case TopicsChanged:
 		s.topicsChanged(e)
+	case Describe:
+		out.Reply(to, s.describe(e))
+	case List:
+		out.Reply(to, s.list(e))
+	case Survey:
+		out.Reply(to, s.survey())
 	case withProducerID:
 		s.resume(to, e)
 	default:

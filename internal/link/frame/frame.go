@@ -43,7 +43,7 @@ var (
 // Kind is the magic of a frame, two letters.
 type Kind uint16
 
-// The kinds of frames. HE to NO belong to the handshake, RQ to MS to the lane of metadata, SB to US
+// The kinds of frames. HE to NO belong to the handshake, RQ to MS to the lane of metadata, SB to SY
 // to the lane of data; PG belongs to all lanes.
 const (
 	HE Kind = 'H'<<8 | 'E' // hello of the end that accepted, with its proof
@@ -63,6 +63,7 @@ const (
 	OF Kind = 'O'<<8 | 'F' // Offline entries
 	LS Kind = 'L'<<8 | 'S' // Start entries
 	US Kind = 'U'<<8 | 'S' // End entries
+	SY Kind = 'S'<<8 | 'Y' // Sync entries
 
 	PG Kind = 'P'<<8 | 'G' // ping, without a payload
 )
@@ -95,7 +96,7 @@ func (k Kind) limit() int {
 		return maxHello
 	case RQ, RS, MS:
 		return MaxPiece + PieceSize
-	case SB, VD, HW, AK, OF, LS, US:
+	case SB, VD, HW, AK, OF, LS, US, SY:
 		return maxList
 	case DA:
 		return MaxData + DataSize
@@ -122,6 +123,8 @@ func (k Kind) EntrySize() int {
 		return StartSize
 	case US:
 		return EndSize
+	case SY:
+		return SyncSize
 	}
 	return 0
 }

@@ -12,7 +12,7 @@ import (
 
 // kinds are all kinds of frames.
 func kinds() []Kind {
-	return []Kind{HE, PF, RY, NO, RQ, RS, MS, SB, VD, DA, HW, AK, OF, LS, US, PG}
+	return []Kind{HE, PF, RY, NO, RQ, RS, MS, SB, VD, DA, HW, AK, OF, LS, US, SY, PG}
 }
 
 // The bytes of a frame are fixed: another release of the broker reads them.
@@ -128,6 +128,8 @@ func FuzzPayloads(f *testing.F) {
 		}
 		h, err := ParseHigh(p)
 		reparse(t, p, HighSize, h, err)
+		y, err := ParseSync(p)
+		reparse(t, p, SyncSize, y, err)
 		a, err := ParseAck(p)
 		reparse(t, p, AckSize, a, err)
 		o, err := ParseOffline(p)

@@ -15,6 +15,7 @@ const (
 	OfflineSize      = 8
 	StartSize        = 12
 	EndSize          = 8
+	SyncSize         = 16
 )
 
 // Subscription is an entry of SB: a follower subscribes to a partition. A slot is the number by
@@ -192,6 +193,31 @@ func ParseHigh(p []byte) (High, error) {
 		return h, fmt.Errorf("%w: high watermark %+v", ErrMalformed, h)
 	}
 	return h, nil
+}
+
+// Sync is an entry of SY: the follower makes the records below End durable soon, also those that
+// follow in later frames, although the profile of the topic may not ask for it.
+type Sync struct {
+	Slot        uint32
+	LeaderEpoch int32
+	End         int64
+}
+
+// AppendTo appends the entry to dst.
+func (s Sync) AppendTo(dst []byte) []byte {
+	return append64(append32(binary.BigEndian.AppendUint32(dst, s.Slot), s.LeaderEpoch), s.End)
+}
+
+// ParseSync reads the entry at the start of p. The error wraps ErrMalformed.
+func ParseSync(p []byte) (Sync, error) {
+	if len(p) < SyncSize {
+		return Sync{}, short("SY", p)
+	}
+	s := Sync{Slot: binary.BigEndian.Uint32(p), LeaderEpoch: get32(p[4:]), End: get64(p[8:])}
+	if s.LeaderEpoch < 0 || s.End < 0 {
+		return s, fmt.Errorf("%w: sync %+v", ErrMalformed, s)
+	}
+	return s, nil
 }
 
 // Ack is an entry of AK: how far a follower's log is written and durable.

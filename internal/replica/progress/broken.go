@@ -25,4 +25,5 @@ const (
 	KeepDamaged                          // a member whose log ends below the high watermark stays
 	HighBeyondEnd                        // a follower's high watermark exceeds its own end
 	CutBelowHigh                         // a truncation below the high watermark needs no unclean election
+	DurableWritten                       // a follower's written end counts as durable
 )

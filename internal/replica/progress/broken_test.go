@@ -30,6 +30,11 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		}
 	}
 
+	l = Lead(broken(DurableWritten), view(1, 2, []int32{1, 2}, nil), 0)
+	if l.Ends(subscribe(t, l, 2, 50), 90, 60); l.Durable(100) == 60 {
+		t.Error("DurableWritten: written records are not durable")
+	}
+
 	f := Follower{Broken: Broken{CutBelowHigh}, High: 10, Epoch: 4}
 	if _, ok := f.Truncate(9, 0); !ok {
 		t.Error("CutBelowHigh: a truncation below the high watermark is refused")

@@ -251,6 +251,28 @@ func (l *Leader) Own(end int64) Effect {
 	return l.advance()
 }
 
+// Durable returns the lowest durable end of the maximal ISR, where own is that of the own log. It
+// is -1 while the high watermark cannot move: then it is not known which replicas must have a
+// record. Records below both survive a loss of power of all replicas at once, and are committed.
+func (l *Leader) Durable(own int64) int64 {
+	if !l.counts || l.eligible > 0 {
+		return -1
+	}
+	for i := range l.members {
+		m := &l.members[i]
+		switch {
+		case m.Broker == l.cfg.Self || !l.maximal(m):
+		case !m.counts:
+			return -1
+		case l.cfg.Broken.has(DurableWritten):
+			own = min(own, m.written)
+		default:
+			own = min(own, m.durable)
+		}
+	}
+	return own
+}
+
 // Subscription is what a follower reports about its replica when it subscribes.
 type Subscription struct {
 	Broker      int32

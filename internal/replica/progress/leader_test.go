@@ -68,6 +68,33 @@ func TestHighIsTheLowestEndOfTheISR(t *testing.T) {
 	wantHigh(t, l, 110)
 }
 
+// The durable end of the ISR ignores the profile, and is unknown while the high watermark stands
+// still.
+func TestDurableIsTheLowestDurableEndOfTheISR(t *testing.T) {
+	v := view(1, 2, []int32{1, 2}, nil)
+	v.Written = true
+	l := led(50, v)
+	if d := l.Durable(100); d != -1 {
+		t.Errorf("%d without a subscription", d)
+	}
+	h := subscribe(t, l, 2, 60)
+	subscribe(t, l, 3, 10) // is not in sync
+	l.Ends(h, 90, 70)
+	for own, want := range map[int64]int64{100: 70, 65: 65} {
+		if d := l.Durable(own); d != want {
+			t.Errorf("%d with an own end of %d, want %d", d, own, want)
+		}
+	}
+	l.SetView(view(2, 2, []int32{1, 2, 3}, nil), 0)
+	if d := l.Durable(100); d != 10 {
+		t.Errorf("%d with a new member", d)
+	}
+	l.SetView(view(3, 2, []int32{1, 2}, []int32{3}), 0)
+	if d := l.Durable(100); d != -1 {
+		t.Errorf("%d while the high watermark stands still", d)
+	}
+}
+
 func TestAloneTheOwnEndIsTheHighWatermark(t *testing.T) {
 	v := view(1, 1, []int32{1}, nil)
 	v.Replicas = v.Replicas[:1]

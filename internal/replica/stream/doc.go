@@ -12,6 +12,7 @@
 //	◀─────────────────────────────── DA batches, high watermark, log start
 //	AK written and durable end ───────▶ progress: high watermark, ISR
 //	◀─────────────────────────────── HW high watermark and log start, without batches
+//	◀─────────────────────────────── SY the follower syncs although the profile does not ask for it
 //	LS durable log start ─────────────▶ DeleteRecords waits for it
 //	US, OF ◀──────────────────────────▶ the slot ends; the follower subscribes again, or can't
 //

@@ -43,6 +43,8 @@ func (f *follower) read(c Conn) error {
 			err = each(p, size, frame.ParseVerdict, f.answered)
 		case frame.HW:
 			err = each(p, size, frame.ParseHigh, f.high)
+		case frame.SY:
+			err = each(p, size, frame.ParseSync, f.sync)
 		case frame.US:
 			err = each(p, size, frame.ParseEnd, f.ended)
 		}
@@ -241,12 +243,23 @@ func (f *follower) high(h frame.High) {
 	if x == nil {
 		return
 	}
-	x.part.mu.Lock()
-	ok := x.state == live && x.slot == h.Slot && x.epoch == h.LeaderEpoch
-	x.part.mu.Unlock()
-	if ok {
+	if x.lives(h.Slot, h.LeaderEpoch) {
 		_ = x.part.p.LeaderHigh(h.LeaderEpoch, h.High) // a role that changed makes it irrelevant
 		x.moveStart(h.LogStart)
+	}
+}
+
+// lives reports whether an entry of a slot and an epoch is for the stream as it is.
+func (f *following) lives(slot uint32, epoch int32) bool {
+	f.part.mu.Lock()
+	defer f.part.mu.Unlock()
+	return f.state == live && f.slot == slot && f.epoch == epoch
+}
+
+// sync handles an entry of SY.
+func (f *follower) sync(s frame.Sync) {
+	if x := f.at(s.Slot); x != nil && x.lives(s.Slot, s.LeaderEpoch) {
+		x.part.log.Sync(s.End)
 	}
 }
 

@@ -57,6 +57,7 @@ type world struct {
 	paths     []string                         // of the log directories
 	isolated  bool
 	processes byte
+	keeps     crashfs.Mode // what a disk keeps without power
 }
 
 // node is one run of a broker.
@@ -73,7 +74,8 @@ type node struct {
 
 func newWorld(t testing.TB, parts int32) *world {
 	return &world{t: t, profile: "sync", keys: map[string]metadata.KV{}, nodes: map[int32]*node{}, disks: map[int32]*crashfs.FS{},
-		wires: map[*wire][2]int32{}, parts: parts, paths: []string{"/d"}}
+		wires: map[*wire][2]int32{}, parts: parts, paths: []string{"/d"},
+		keeps: crashfs.KeepSectors}
 }
 
 func (w *world) config() storage.Config {
@@ -190,7 +192,7 @@ func (w *world) stop(id int32, power bool) {
 	w.cutWires(id)
 	var image *crashfs.FS
 	if power {
-		image = w.disks[id].PowerLossImage(crashfs.KeepSectors, uint64(w.processes))
+		image = w.disks[id].PowerLossImage(w.keeps, uint64(w.processes))
 	}
 	must(w.t, n.streams.Close(context.Background()))
 	must(w.t, n.manager.Close(context.Background()))

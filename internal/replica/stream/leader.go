@@ -28,8 +28,9 @@ type outgoing struct {
 	verdicts []frame.Verdict
 	ends     []frame.End
 	highs    []frame.High // for the next HW frame
-	waiting  []*sub       // whose high watermark has moved since the last HW frame
-	highAt   time.Time    // of the last HW frame
+	syncs    []frame.Sync
+	waiting  []*sub    // whose high watermark has moved since the last HW frame
+	highAt   time.Time // of the last HW frame
 	highSoon *time.Timer
 	gone     []*sub         // for report
 	toRead   []*sub         // need the disk
@@ -51,7 +52,8 @@ type sub struct {
 	acked  int
 	high   int64 // the last high watermark and log start that were sent
 	start  int64
-	cold   bool // the goroutine that reads the disk has it
+	synced int64 // the follower is to sync up to there, or has
+	cold   bool  // the goroutine that reads the disk has it
 	span   *heldSpan
 	ended  bool
 	// damaged states that the log of this broker cannot be read for the follower.
@@ -307,7 +309,7 @@ func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verd
 		}
 		return frame.Verdict{Decision: frame.Busy}
 	}
-	b := &sub{out: o, part: t, slot: x.Slot, epoch: epoch, handle: h, next: x.LogEnd, high: -1}
+	b := &sub{out: o, part: t, slot: x.Slot, epoch: epoch, handle: h, next: x.LogEnd, high: -1, synced: x.Durable}
 	o.mu.Lock()
 	old := o.byPart[t]
 	if old != nil {

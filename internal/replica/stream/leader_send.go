@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Fill implements Source: verdicts first, then data of the subscriptions in turn, then high
-// watermarks.
+// Fill implements Source: verdicts first, then data of the subscriptions in turn, then what the
+// follower is to sync, and high watermarks.
 func (o *outgoing) Fill(v Vector) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -29,6 +29,7 @@ func (o *outgoing) Fill(v Vector) {
 	if o.window >= o.s.opt.Window {
 		o.s.count.waits.Add(1)
 	}
+	o.syncs = list(v, frame.SY, o.syncs)
 	o.ends = list(v, frame.US, o.ends)
 	o.sendHighs(v)
 }
@@ -44,6 +45,10 @@ func (o *outgoing) send(v Vector, b *sub) (more bool) {
 	}
 	if o.stale(b.part) {
 		return false
+	}
+	if to := b.part.p.SyncTo(); to > b.synced {
+		b.synced = to
+		o.syncs = append(o.syncs, frame.Sync{Slot: b.slot, LeaderEpoch: b.epoch, End: to})
 	}
 	span, cold := b.span, b.cold
 	if b.span, b.cold = nil, false; span == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -35,8 +36,9 @@ func full(n byte) Log {
 	l := Log{
 		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9,
 		Swapping: true, Swap: 8, High: 120, HighEpoch: 4, AcksWritten: true, Lossy: true,
-		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{0, 10}, {50, 20}}}, Producers: []byte("producers"),
+		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{Base: 0, Size: 10}, {Base: 50, Size: 20}}}, Producers: []byte("producers"),
 	}
+	l.Segments[1].Aborted = txnindex.Mark{Count: 1, Sum: 0xaabb}
 	l.Epochs.Assign(3, 0)
 	l.Epochs.Assign(4, 60)
 	return l
@@ -253,7 +255,10 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 		"a log and no producers": {snapshot: all(one.append([]byte{kindLog}, false), h)},
 		"a short log":            {snapshot: all(log[:len(log)-1], h)},
 		"a long log":             {snapshot: all(append(slices.Clone(log), 0), h)},
-		"an unknown flag":        {snapshot: all(slices.Concat(log[:21], []byte{log[21] | 32}, log[22:]), h)},
+		"an unknown flag":        {snapshot: all(slices.Concat(log[:21], []byte{log[21] | 64}, log[22:]), h)},
+		"an index of no segment": {snapshot: all(slices.Concat(log[:len(log)-9], []byte{2}, log[len(log)-8:]), h)},
+		"an empty index":         {snapshot: all(slices.Concat(log[:len(log)-8], make([]byte, 8)), h)},
+		"an index twice": {snapshot: all(slices.Concat(log[:len(log)-10], []byte{2}, log[len(log)-9:], log[len(log)-9:]), h)},
 		"a change without them":  {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, SameProducers: true}}}))},
 		"a count that lies":      {snapshot: all(h), changes: all(append(head.append(nil), 0xff, 0xff, 0xff, 0xff, 0x0f))},
 		"epochs that shrink": {snapshot: all([]byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)),
@@ -303,11 +308,12 @@ func TestBytesOfACheckpoint(t *testing.T) {
 		"0700000000000000" + "7800000000000000" + "04000000" + "0900000000000000" + "0800000000000000" +
 		"6400000000000000" + "0500000000000000" + "02" + "0000000000000000" + "0a00000000000000" + "3200000000000000" + "1400000000000000" +
 		"02" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"
+	aborted := "01" + "01" + "01000000" + "bbaa0000"
 	want := "1100000000000000" + "1200000000000000" + "1300000000000000" + "1400000000000000" +
 		"01000000000000000000000000000000" + "02000000000000000000000000000000" + "03000000000000000000000000000000" +
 		"1500000000000000" + "04000000000000000000000000000000" + "05000000000000000000000000000000" + "01" + "02" +
-		logID + "1f" + log + "09" + hex.EncodeToString([]byte("producers")) +
-		logID + "1b" + log
+		logID + "3f" + log + "09" + hex.EncodeToString([]byte("producers")) + aborted +
+		logID + "3b" + log + aborted
 	if got := hex.EncodeToString(c.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

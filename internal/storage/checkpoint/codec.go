@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 var le = binary.LittleEndian
@@ -58,12 +59,13 @@ const (
 	flagProducers // the record includes the producers
 	flagAcksWritten
 	flagLossy
+	flagAborted // segments have aborted transactions
 
 	flagsKnown = 1<<iota - 1
 )
 
 func (l *Log) flags(producers bool) (flags byte) {
-	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy} {
+	for i, set := range []bool{l.Deleted, l.Swapping, producers, l.AcksWritten, l.Lossy, l.aborted() > 0} {
 		if set {
 			flags |= 1 << i
 		}
@@ -88,6 +90,32 @@ func (l *Log) append(b []byte, producers bool) []byte {
 	}
 	if producers {
 		b = appendString(b, l.Producers)
+	}
+	return l.appendAborted(b)
+}
+
+// aborted returns the number of segments with aborted transactions.
+func (p *Point) aborted() (n int) {
+	for _, s := range p.Segments {
+		if s.Aborted != (txnindex.Mark{}) {
+			n++
+		}
+	}
+	return n
+}
+
+// appendAborted encodes what the indexes of aborted transactions must be, if there are any.
+func (p *Point) appendAborted(b []byte) []byte {
+	n := p.aborted()
+	if n == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	for i, s := range p.Segments {
+		if s.Aborted != (txnindex.Mark{}) {
+			b = binary.AppendUvarint(b, uint64(i))
+			b = le.AppendUint32(le.AppendUint32(b, s.Aborted.Count), s.Aborted.Sum)
+		}
 	}
 	return b
 }
@@ -188,7 +216,7 @@ func (c *cursor) header() (h Header) {
 func (c *cursor) point() (p Point) {
 	p.Offset, p.LSN = c.i64(), c.lsn()
 	for n := c.count(16); n > 0; n-- {
-		p.Segments = append(p.Segments, Extent{c.i64(), c.i64()})
+		p.Segments = append(p.Segments, Extent{Base: c.i64(), Size: c.i64()})
 	}
 	return p
 }
@@ -215,7 +243,25 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	} else {
 		c.fail(fmt.Errorf("the first record of log %x-%d has no producers", l.ID.Topic, l.ID.Partition))
 	}
+	if flags&flagAborted != 0 {
+		c.aborted(l.Segments)
+	}
 	return &l
+}
+
+// aborted reads what the indexes of aborted transactions of some segments must be.
+func (c *cursor) aborted(segments []Extent) {
+	for n := c.count(1 + 8); n > 0; n-- {
+		i, width := binary.Uvarint(c.b)
+		if width <= 0 || i >= uint64(len(segments)) || segments[i].Aborted != (txnindex.Mark{}) {
+			c.fail(errMalformed)
+			return
+		}
+		c.b = c.b[width:]
+		if segments[i].Aborted = (txnindex.Mark{Count: c.u32(), Sum: c.u32()}); segments[i].Aborted == (txnindex.Mark{}) {
+			c.fail(errMalformed)
+		}
+	}
 }
 
 func (c *cursor) epochs() epochs.Cache {

@@ -23,13 +23,17 @@
 //	            | base of the segment that replaces others i64 | recovery point
 //	            | count { leader epoch i32, its first offset i64 }
 //	            | producers, as producers.State.Append writes them, as a string, if flag 4 is set
+//	            | if flag 32 is set: count { position in the recovery point's list uvarint,
+//	              entries of the segment's index of aborted transactions u32, their CRC-32C u32 }
 //	recovery    offset i64 | LSN u64 | count { segment base i64, size i64 }
 //	point
 //	flags       1 deleted, 2 a swap is in progress, 4 with producers, 8 acknowledges written
-//	            records, 16 may have lost acknowledged records
+//	            records, 16 may have lost acknowledged records, 32 has aborted transactions
 //
 // If a record lacks producers, they are those of the log's previous record. The first record of
 // a log has them.
+//
+// 2^32 - 1 entries mean that the index must be built from the segment.
 //
 // # Commits
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // Header is the part of a checkpoint that describes the directory.
@@ -71,8 +72,12 @@ type Point struct {
 	Segments []Extent
 }
 
-// Extent is a listed segment and the number of its bytes that count.
-type Extent struct{ Base, Size int64 }
+// Extent is a listed segment, the number of its bytes that count, and what its index of aborted
+// transactions must be.
+type Extent struct {
+	Base, Size int64
+	Aborted    txnindex.Mark
+}
 
 // String returns topic-partition, which is also the directory's name.
 func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.ID.Partition) }

@@ -28,6 +28,9 @@ type Filter struct {
 
 	// Kept and Removed count records.
 	Kept, Removed int64
+	// Free says of the last batch that it has no effect: its transaction was aborted, or it is the
+	// marker of a transaction of which the pass has found no batch.
+	Free bool
 
 	stays []uint64 // bits: which records of the current batch are kept
 }
@@ -37,12 +40,14 @@ type Filter struct {
 func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err error) {
 	if b.BaseOffset() >= f.End {
 		f.Kept += int64(b.Records())
+		f.Free = false
 		return b, false, nil
 	}
 	free, err := f.free(b)
 	if err != nil {
 		return nil, false, err
 	}
+	f.Free = free
 	gone := free
 	if b.Control() {
 		at, set := b.DeleteHorizon()

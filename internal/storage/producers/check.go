@@ -129,20 +129,16 @@ func began(b record.Batch) error {
 		b.ProducerEpoch(), b.BaseSequence())
 }
 
-// mayBegin reports whether a transaction may begin. coordinator is the epoch of the producer's
-// coordinator that the log knows. A permit of an earlier one says nothing: that coordinator may not
-// know that the transaction has ended.
+// mayBegin returns why a transaction must not begin. coordinator is the epoch of the producer's
+// coordinator that the log knows.
 func (s *State) mayBegin(id int64, coordinator int32, permit Permit) error {
 	switch {
 	case s.opened >= MaxOpen:
 		return fmt.Errorf("%w: %d", ErrTooManyTransactions, s.opened)
 	case permit.Guard == nil || s.guards[id] != permit.Guard:
 		return fmt.Errorf("%w: producer %d", ErrUnverified, id)
-	case permit.CoordinatorEpoch < coordinator:
-		return fmt.Errorf("%w: producer %d, permitted by coordinator epoch %d, the log knows %d", ErrUnverified, id,
-			permit.CoordinatorEpoch, coordinator)
 	}
-	return nil
+	return Fence{Coordinator: coordinator}.CheckPermit(id, permit.CoordinatorEpoch)
 }
 
 // next returns the sequence number after seq. It wraps to 0 after 2^31-1.
@@ -172,28 +168,19 @@ func (s *State) CheckMarker(b record.Batch, from Origin) (d Duplicate, dup bool,
 	if kind != record.Abort && kind != record.Commit {
 		return d, false, fmt.Errorf("control record of type %d is not a transaction marker", kind)
 	}
-	id, epoch := b.ProducerID(), b.ProducerEpoch()
-	t, latest := noTransaction, int16(-1)
-	if p := s.ids[id]; p != nil {
-		t, latest = p.now(), p.epoch()
+	t, f := noTransaction, NoFence
+	if p := s.ids[b.ProducerID()]; p != nil {
+		t = p.now()
+		f = t.fence(p.epoch())
 	}
-	switch {
-	case from.Foreign && coordinator != max(t.coordinator, 0):
-		return d, false, fmt.Errorf("%w: the marker for producer %d has epoch %d, the log knows %d", ErrCoordinatorEpoch, id, coordinator,
-			t.coordinator)
-	case coordinator < t.coordinator:
-		return d, false, &CoordinatorFenced{Producer: id, Sent: coordinator, Epoch: t.coordinator}
-	case epoch < latest:
-		return d, false, fmt.Errorf("%w: a marker of producer %d has epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch,
-			latest)
-	case !from.Bumps || epoch > latest || t.marker < 0 && t.first < 0:
-		return d, false, nil
-	case t.first >= 0 || t.kind != kind && t.kind != record.NoControl:
-		// The epoch of an open transaction is below that of its marker: this one is a late copy of
-		// the marker before it (KAFKA-19446).
-		return d, false, fmt.Errorf("%w: a marker of producer %d repeats epoch %d", ErrInvalidProducerEpoch, id, epoch)
-	case coordinator > t.coordinator:
-		return d, false, nil // written again, so that the older coordinator is fenced from now on
+	m := Marker{Producer: b.ProducerID(), Epoch: b.ProducerEpoch(), Kind: kind, Coordinator: coordinator}
+	if dup, err = f.CheckMarker(m, from); !dup {
+		return d, false, err
 	}
 	return Duplicate{BaseOffset: t.marker, LastOffset: t.marker, Timestamp: b.MaxTimestamp()}, true, nil
+}
+
+// fence returns the Fence of a producer with this latest epoch.
+func (t transaction) fence(epoch int16) Fence {
+	return Fence{Epoch: epoch, Coordinator: t.coordinator, Open: t.first >= 0, Marked: t.marker >= 0, Last: t.kind}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // Window is how many batches of a producer are remembered. An idempotent producer has at most that
@@ -98,6 +99,7 @@ type State struct {
 	opened   int     // open transactions
 	changes  []change
 	unsynced []*producer
+	aborted  []txnindex.Entry // of the markers since the offset of MarkSynced
 	guards   map[int64]*Guard
 }
 

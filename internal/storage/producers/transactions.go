@@ -2,9 +2,12 @@ package producers
 
 import (
 	"math"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // A transaction of a producer begins in a log with its first transactional batch and ends with a
@@ -181,6 +184,39 @@ func (s *State) end(b record.Batch, now time.Time) {
 	x.last = b.LastOffset()
 	s.shut(x)
 	s.decided = append(s.decided, x)
+	if kind != record.Abort {
+		return
+	}
+	e := txnindex.Entry{Producer: p.id, First: x.first, Last: x.last, Stable: x.last + 1}
+	if open := s.spans[openSpan].oldest; open != nil {
+		e.Stable = open.first
+	}
+	s.aborted = append(s.aborted, e)
+}
+
+// Aborted returns the aborted transactions whose markers are in [from, end), in the order of the
+// markers. from must not be below the offset of MarkSynced, or that at which the state began. The
+// result must not be changed, and is valid until the next Cut.
+func (s *State) Aborted(from, end int64) []txnindex.Entry {
+	i := sort.Search(len(s.aborted), func(i int) bool { return s.aborted[i].Last >= from })
+	n := sort.Search(len(s.aborted), func(i int) bool { return s.aborted[i].Last >= end })
+	return s.aborted[min(i, n):n:n]
+}
+
+// LastAborted returns the offset of the last marker that Aborted may return, -1 if there is none.
+func (s *State) LastAborted() int64 {
+	if n := len(s.aborted); n > 0 {
+		return s.aborted[n-1].Last
+	}
+	return -1
+}
+
+// dropAborted forgets the aborted transactions whose markers are below an offset.
+func (s *State) dropAborted(end int64) {
+	n := sort.Search(len(s.aborted), func(i int) bool { return s.aborted[i].Last >= end })
+	if s.aborted = s.aborted[n:]; n > 0 {
+		s.aborted = slices.Clone(s.aborted) // readers may hold the array, and nothing else needs it
+	}
 }
 
 func (p *producer) span() *span {
@@ -218,6 +254,8 @@ func (s *State) change(p *producer, at int64, next transaction, x *span) {
 
 // undo returns to the transactions at an offset that is not below that of MarkDurable.
 func (s *State) undo(end int64) {
+	n := sort.Search(len(s.aborted), func(i int) bool { return s.aborted[i].Last >= end })
+	s.aborted = s.aborted[:n:n]
 	for n := len(s.changes); n > 0 && s.changes[n-1].at >= end; n-- {
 		c := &s.changes[n-1]
 		p, ended := c.p, c.before.first >= 0
@@ -268,6 +306,7 @@ func (s *State) MarkSynced() {
 		p.pin(-1)
 	}
 	s.unsynced = nil
+	s.dropAborted(s.durableEnd)
 }
 
 // transactions returns the transactions at an offset of the producers for which they differ from

@@ -106,6 +106,7 @@ func (s *Segment) dropIndexLocked() {
 // sealed ends the time in which the indexes stay in memory for the writer. It drops saved indexes
 // at once.
 func (s *Segment) sealed() {
+	s.aborted.drop()
 	s.mu.Lock()
 	s.appending = false
 	var victims []*Segment

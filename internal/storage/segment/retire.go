@@ -17,9 +17,12 @@ const DeletedSuffix = ".deleted"
 // indexes keeps it.
 const ProducersSuffix = ".producers"
 
+// AbortedSuffix ends the name of a segment's index of aborted transactions.
+const AbortedSuffix = ".txnindex"
+
 // suffixes are the suffixes of all files of a segment, indexSuffixes those of its indexes.
 var (
-	suffixes      = [...]string{LogSuffix, ".index", ".timeindex", ProducersSuffix}
+	suffixes      = [...]string{LogSuffix, ".index", ".timeindex", ProducersSuffix, AbortedSuffix}
 	indexSuffixes = suffixes[1:3]
 )
 

@@ -32,6 +32,15 @@ func ParseName(name string) (int64, bool) {
 	return base, err == nil && base >= 0
 }
 
+// ParseAborted returns the base offset in the name of an index of aborted transactions.
+func ParseAborted(name string) (int64, bool) {
+	stem, ok := strings.CutSuffix(name, AbortedSuffix)
+	if !ok {
+		return 0, false
+	}
+	return ParseName(stem + LogSuffix)
+}
+
 // Segment is one file of batches. One goroutine at a time may call the methods that change it;
 // readers may call ReadInto and the lookups at any time.
 type Segment struct {
@@ -62,6 +71,8 @@ type Segment struct {
 	since     int        // bytes appended since the last index entry
 	first     first
 	cached    cached // state in Files.indexes, which guards it
+
+	aborted aborted
 
 	allocated bool  // the file is longer than its batches
 	backed    int64 // end of the bytes sent to the disk; owned by the writer
@@ -155,6 +166,9 @@ func (s *Segment) Synced() int64 { return s.synced.Load() }
 // Path returns the path of the file of batches.
 func (s *Segment) Path() string { return s.stem() + stages[s.stage.Load()] }
 
+// AbortedPath returns the path of the index of aborted transactions.
+func (s *Segment) AbortedPath() string { return s.stem() + AbortedSuffix }
+
 // ProducersPath returns the path of the producer snapshot.
 func (s *Segment) ProducersPath() string { return s.stem() + ProducersSuffix }
 
@@ -240,6 +254,9 @@ func (s *Segment) Sync() error {
 // for each of 10,000 segments takes longer than their datasyncs.
 func (s *Segment) SyncBatches() error {
 	if err := s.Err(); err != nil {
+		return err
+	}
+	if err := s.SyncAborted(); err != nil {
 		return err
 	}
 	size := s.Size()

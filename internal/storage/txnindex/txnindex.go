@@ -4,15 +4,54 @@
 //
 // A reader of committed records gets batches that belong to transactions which are over, and with
 // them the list of the aborted ones, whose records it skips. The package encodes, decodes and
-// searches entries; it knows no files. The caller knows how many entries a segment has: the format
-// has neither a count nor a checksum, and entries that are missing at the end would show aborted
-// records.
+// searches entries; it knows no files. The format has neither a count nor a checksum, and entries
+// that are missing at the end would show aborted records. So the caller stores a Mark elsewhere.
 package txnindex
 
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"math"
+	"sort"
 )
+
+// Mark is what must be known of an index to trust it: the number of its entries, and their
+// checksum. The zero value is the mark of an index without entries, which needs no file.
+type Mark struct {
+	// Count is the number of entries; Unknown: the index must be built from the segment's batches.
+	Count uint32
+	// Sum is the CRC-32C of the encoded entries.
+	Sum uint32
+}
+
+// Unknown is the Count of an index that must be built from the batches.
+const Unknown = math.MaxUint32
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// MarkOf returns the mark of an index with these entries.
+func MarkOf(entries []Entry) (m Mark) {
+	m.Add(Encode(nil, entries), len(entries))
+	return m
+}
+
+// Add adds n encoded entries at the end of the index.
+func (m *Mark) Add(encoded []byte, n int) {
+	m.Count += uint32(n)
+	m.Sum = crc32.Update(m.Sum, castagnoli, encoded)
+}
+
+// Known reports whether the mark says which entries the index has.
+func (m Mark) Known() bool { return m.Count != Unknown }
+
+// Bytes returns the size of the index's file; 0 if it is unknown.
+func (m Mark) Bytes() int64 {
+	if !m.Known() {
+		return 0
+	}
+	return int64(m.Count) * Size
+}
 
 // Entry is an aborted transaction.
 type Entry struct {
@@ -39,23 +78,50 @@ func (e *Entry) Append(b []byte) []byte {
 	return be.AppendUint64(b, uint64(e.Stable))
 }
 
-// Decode returns the first n entries of a file. It fails if there are fewer, or if they cannot be
-// the index of one segment: then the index must be rebuilt from the segment's batches.
-func Decode(b []byte, n int) ([]Entry, error) {
-	if n < 0 || len(b)/Size < n {
-		return nil, fmt.Errorf("transaction index has %d bytes, %d entries are needed", len(b), n)
+// Encode appends encoded entries to b.
+func Encode(b []byte, entries []Entry) []byte {
+	for i := range entries {
+		b = entries[i].Append(b)
 	}
+	return b
+}
+
+// Decode returns the entries that the mark describes, which are the first of a file. It fails if
+// the file lacks them or has others: then the index must be built from the segment's batches.
+func Decode(b []byte, m Mark) ([]Entry, error) {
+	if !m.Known() {
+		return nil, fmt.Errorf("transaction index has %d bytes, and the number of its entries is unknown", len(b))
+	}
+	if int64(len(b)) < m.Bytes() {
+		return nil, fmt.Errorf("transaction index has %d bytes, %d entries are needed", len(b), m.Count)
+	}
+	b = b[:m.Bytes()]
+	if got := crc32.Checksum(b, castagnoli); got != m.Sum {
+		return nil, fmt.Errorf("transaction index with %d entries has checksum %08x, %08x is needed", m.Count, got, m.Sum)
+	}
+	return decode(b)
+}
+
+// Parse decodes whatever entries a file has, for tools. It stops at the first that is impossible.
+func Parse(b []byte) ([]Entry, error) {
+	entries, err := decode(b[:len(b)/Size*Size])
+	if rest := len(b) % Size; err == nil && rest != 0 {
+		err = fmt.Errorf("transaction index ends with %d bytes that are no entry", rest)
+	}
+	return entries, err
+}
+
+func decode(b []byte) ([]Entry, error) {
 	be := binary.BigEndian
-	entries := make([]Entry, 0, n)
-	for i := range n {
-		p := b[i*Size:]
-		if v := be.Uint16(p); v != version {
-			return nil, fmt.Errorf("entry %d of a transaction index has version %d, known is %d", i, v, version)
+	entries := make([]Entry, 0, len(b)/Size)
+	for i := 0; len(b) > 0; i, b = i+1, b[Size:] {
+		if v := be.Uint16(b); v != version {
+			return entries, fmt.Errorf("entry %d of a transaction index has version %d, known is %d", i, v, version)
 		}
-		e := Entry{Producer: int64(be.Uint64(p[2:])), First: int64(be.Uint64(p[10:])), Last: int64(be.Uint64(p[18:])),
-			Stable: int64(be.Uint64(p[26:]))}
+		e := Entry{Producer: int64(be.Uint64(b[2:])), First: int64(be.Uint64(b[10:])), Last: int64(be.Uint64(b[18:])),
+			Stable: int64(be.Uint64(b[26:]))}
 		if e.Producer < 0 || e.First < 0 || e.Last < e.First || e.Stable > e.Last+1 || i > 0 && e.Last <= entries[i-1].Last {
-			return nil, fmt.Errorf("entry %d of a transaction index is impossible: %+v", i, e)
+			return entries, fmt.Errorf("entry %d of a transaction index is impossible: %+v", i, e)
 		}
 		entries = append(entries, e)
 	}
@@ -66,9 +132,10 @@ func Decode(b []byte, n int) ([]Entry, error) {
 // markers. entries are those of one segment. It reports whether the indexes of later segments must
 // be searched, too: a transaction with records below limit may end there.
 func Search(found, entries []Entry, from, limit int64) (_ []Entry, more bool) {
-	for i := range entries {
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].Last >= from })
+	for i := at; i < len(entries); i++ {
 		e := &entries[i]
-		if e.Last >= from && e.First < limit {
+		if e.First < limit {
 			found = append(found, *e)
 		}
 		if e.Stable >= limit {

@@ -17,18 +17,35 @@ func TestEncoding(t *testing.T) {
 		t.Errorf("encoded as %s", got)
 	}
 	b, _ := hex.DecodeString(text)
-	if got, err := Decode(append(b, 1, 2, 3), 1); err != nil || !slices.Equal(got, []Entry{e}) {
+	mark := MarkOf([]Entry{e})
+	if got, err := Decode(append(b, 1, 2, 3), mark); err != nil || !slices.Equal(got, []Entry{e}) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if got, err := Decode(b, Mark{}); err != nil || len(got) != 0 || mark.Bytes() != Size || (Mark{}).Bytes() != 0 {
+		t.Errorf("without entries: %+v, %v", got, err)
+	}
+	if got, err := Decode(b, Mark{Count: Unknown}); err == nil || (Mark{Count: Unknown}).Bytes() != 0 {
+		t.Errorf("with an unknown mark: %+v", got)
+	}
+	if got, err := Decode(b[:Size-1], mark); err == nil {
+		t.Errorf("a short file: %+v", got)
+	}
+	if got, err := Decode(append(b[:Size-1:Size-1], 8), mark); err == nil {
+		t.Errorf("another entry: %+v", got)
+	}
 	for name, b := range map[string][]byte{
-		"a short file":        b[:Size-1],
 		"a later version":     append([]byte{0, 1}, b[2:]...),
 		"entries in disorder": append(slices.Clone(b), b...),
 		"a negative producer": append([]byte{0, 0, 255}, b[3:]...),
 	} {
-		if got, err := Decode(b, max(len(b)/Size, 1)); err == nil {
+		var m Mark
+		m.Add(b, len(b)/Size)
+		if got, err := Decode(b, m); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+	if got, err := Parse(append(slices.Clone(b), 1, 2)); err == nil || !slices.Equal(got, []Entry{e}) {
+		t.Errorf("parsed as %+v, %v", got, err)
 	}
 }
 
@@ -59,11 +76,7 @@ func TestSearchFindsEveryAbortedTransaction(t *testing.T) {
 			for _, s := range segments {
 				n += len(s)
 			}
-			b := []byte{}
-			for i := range h.all[n:] {
-				b = h.all[n+i].Append(b)
-			}
-			s, err := Decode(b, len(h.all)-n)
+			s, err := Decode(Encode(nil, h.all[n:]), MarkOf(h.all[n:]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,21 +134,19 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	e := Entry{Producer: 1, First: 2, Last: 3, Stable: 4}
-	f.Add(e.Append(nil), 1)
-	f.Add([]byte{}, 3)
-	f.Fuzz(func(t *testing.T, b []byte, n int) {
-		entries, err := Decode(b, n)
-		if err != nil {
-			return
+func FuzzParse(f *testing.F) {
+	f.Add(Encode(nil, []Entry{{Producer: 1, First: 2, Last: 3, Stable: 4}}))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		entries, err := Parse(b)
+		again := Encode(nil, entries)
+		if !bytes.HasPrefix(b, again) || err == nil && len(again) != len(b) {
+			t.Errorf("%d entries are %x, %v", len(entries), again, err)
 		}
-		var again []byte
-		for i := range entries {
-			again = entries[i].Append(again)
-		}
-		if !bytes.HasPrefix(b, again) || len(entries) != n {
-			t.Errorf("%d entries are %x", n, again)
+		var m Mark
+		m.Add(b, len(b)/Size)
+		if got, e := Decode(b, m); err == nil && (e != nil || !slices.Equal(got, entries)) {
+			t.Errorf("%+v, %v", got, e)
 		}
 	})
 }

@@ -1,10 +1,11 @@
-// Package assign computes which member of a consumer group gets which partitions: the server-side
-// assignors uniform and range of KIP-848.
+// Package assign computes which member of a group gets which partitions or tasks: the server-side
+// assignors uniform and range of consumer groups (KIP-848), and the sticky one of streams groups
+// (KIP-1071).
 //
-// It owns the two algorithms, as pure functions: the same input gives the same assignment. They
-// assign every partition of a subscribed topic to exactly one of its subscribers. The group
-// coordinator calls them. They know neither epochs nor how members get from one assignment to the
-// next.
+// It owns the algorithms, as pure functions: the same input gives the same assignment. Uniform and
+// range assign every partition of a subscribed topic to exactly one of its subscribers; Sticky
+// assigns every task to exactly one member. The group coordinator calls them. They know neither
+// epochs nor how members get from one assignment to the next.
 package assign
 
 import (

@@ -1,5 +1,6 @@
 // Package format encodes and decodes Kafka's record formats of __consumer_offsets: keys, and the
-// values of classic groups, consumer groups (KIP-848) and committed offsets.
+// values of classic groups, consumer groups (KIP-848), streams groups (KIP-1071) and committed
+// offsets.
 //
 // It writes the same bytes as Kafka 4.3, so that Kafka's own tools can read the topic, and reads
 // topics that Kafka wrote. Decoding never panics and never allocates more than a small multiple of
@@ -19,4 +20,11 @@
 //	7     group, member                Target                             yes
 //	8     group, member                Current                            yes
 //	16    group, regular expression    Regex                              yes
+//	17    group                        Streams                            yes
+//	18    group                        (written by Kafka before 4.1; ignored)
+//	19    group, member                StreamsMember                      yes
+//	20    group                        TargetEpoch, of a streams group    yes
+//	21    group, member                StreamsTarget                      yes
+//	22    group, member                StreamsCurrent                     yes
+//	23    group                        Topology                           yes
 package format

@@ -35,6 +35,13 @@ func TestKeysMatchKafka(t *testing.T) {
 		"000700016700016d":                 {Type: TypeTarget, Group: "g", Item: "m"},
 		"000800016700016d":                 {Type: TypeCurrent, Group: "g", Item: "m"},
 		"00100001670003782e2a":             {Type: TypeRegex, Group: "g", Item: "x.*"},
+		"0011000167":                       {Type: TypeStreams, Group: "g"},
+		"0012000167":                       {Type: TypeStreamsTopics, Group: "g"},
+		"001300016700016d":                 {Type: TypeStreamsMember, Group: "g", Item: "m"},
+		"0014000167":                       {Type: TypeStreamsEpoch, Group: "g"},
+		"001500016700016d":                 {Type: TypeStreamsTarget, Group: "g", Item: "m"},
+		"001600016700016d":                 {Type: TypeStreamsCurrent, Group: "g", Item: "m"},
+		"0017000167":                       {Type: TypeTopology, Group: "g"},
 	} {
 		if got := hex.EncodeToString(k.Encode()); got != want {
 			t.Errorf("%+v: %s, Kafka writes %s", k, got, want)
@@ -79,13 +86,18 @@ func classicOf(version int16) ClassicGroup {
 	return g
 }
 
-// golden has values as Kafka 4.3.1 writes them. encode is nil for versions that chronik only reads.
-func golden() []struct {
+// goldenValue is a value as Kafka 4.3.1 writes it. encode is nil for versions that chronik only
+// reads.
+type goldenValue struct {
 	name, bytes string
 	value       any
 	encode      func() []byte
 	decode      func([]byte) (any, error)
-} {
+}
+
+func golden() []goldenValue { return append(groupGolden(), streamsGolden()...) }
+
+func groupGolden() []goldenValue {
 	offset := func(p []byte) (any, error) { return DecodeOffset(p) }
 	classic := func(p []byte) (any, error) { return DecodeClassic(p) }
 	group := func(p []byte) (any, error) { return DecodeGroup(p) }
@@ -112,12 +124,7 @@ func golden() []struct {
 	cur := Current{Epoch: 9, Previous: 8, State: 1, Assigned: []Topic{{ID: topicID, Partitions: []int32{0, 1}, Epochs: []int32{7, 9}}},
 		Revoking: []Topic{{ID: topicID, Partitions: []int32{2}}}}
 	rx := Regex{Topics: []string{"xa", "xb"}, Version: 3, Time: 1000}
-	return []struct {
-		name, bytes string
-		value       any
-		encode      func() []byte
-		decode      func([]byte) (any, error)
-	}{
+	return []goldenValue{
 		{"offset v0", "0000000000000000002a00046d65746100000000000003e8", plain, nil, offset},
 		{"offset v1", "0001000000000000002a00046d65746100000000000003e800000000000007d0", expiring, expiring.Encode, offset},
 		{"offset v2", "0002000000000000002a00046d65746100000000000003e8", plain, nil, offset},
@@ -236,6 +243,7 @@ func FuzzValue(f *testing.F) {
 				t.Errorf("%x: %v\n%s", p, err, d)
 			}
 		}
+		fuzzStreams(t, p)
 		if o, err := DecodeOffset(p); err == nil && o.Expires < 0 {
 			if again, err := DecodeOffset(o.Encode()); err != nil || again != o {
 				t.Errorf("%x: %+v, then %+v, %v", p, o, again, err)

@@ -10,8 +10,8 @@ import (
 // Type is the type of a record: the first two bytes of its key.
 type Type int16
 
-// Record types of a group coordinator without share and streams groups. A commit's key of version 0
-// is decoded as TypeOffset, too.
+// Record types of a group coordinator without share groups. A commit's key of version 0 is decoded
+// as TypeOffset, too.
 const (
 	TypeOffset          Type = 1
 	TypeClassicGroup    Type = 2
@@ -22,6 +22,13 @@ const (
 	TypeTarget          Type = 7
 	TypeCurrent         Type = 8
 	TypeRegex           Type = 16
+	TypeStreams         Type = 17
+	TypeStreamsTopics   Type = 18
+	TypeStreamsMember   Type = 19
+	TypeStreamsEpoch    Type = 20
+	TypeStreamsTarget   Type = 21
+	TypeStreamsCurrent  Type = 22
+	TypeTopology        Type = 23
 	legacyOffset        Type = 0
 	MaxString                = math.MaxInt16 // bytes of a string in a key
 	maxOffsetVersion         = 4
@@ -29,6 +36,9 @@ const (
 	offsetVersion            = 4 // as Kafka 4.3 writes it
 	classicGroupVersion      = 3
 )
+
+// Streams reports whether the type is that of a streams group's record.
+func (t Type) Streams() bool { return t >= TypeStreams && t <= TypeTopology }
 
 // ErrUnknownType reports that this version does not know the type of a key, such as a share
 // group's.
@@ -53,7 +63,7 @@ func (k Key) Encode() []byte {
 	case TypeOffset:
 		p = appendString(p, k.Item)
 		p = appendInt32(p, k.Partition)
-	case TypeMember, TypeTarget, TypeCurrent, TypeRegex:
+	case TypeMember, TypeTarget, TypeCurrent, TypeRegex, TypeStreamsMember, TypeStreamsTarget, TypeStreamsCurrent:
 		p = appendString(p, k.Item)
 	}
 	return p
@@ -70,9 +80,9 @@ func DecodeKey(p []byte) (Key, error) {
 	switch k.Type {
 	case TypeOffset:
 		k.Group, k.Item, k.Partition = r.string(), r.string(), r.int32()
-	case TypeMember, TypeTarget, TypeCurrent, TypeRegex:
+	case TypeMember, TypeTarget, TypeCurrent, TypeRegex, TypeStreamsMember, TypeStreamsTarget, TypeStreamsCurrent:
 		k.Group, k.Item = r.string(), r.string()
-	case TypeClassicGroup, TypeGroup, TypeTopics, TypeTargetEpoch:
+	case TypeClassicGroup, TypeGroup, TypeTopics, TypeTargetEpoch, TypeStreams, TypeStreamsTopics, TypeStreamsEpoch, TypeTopology:
 		k.Group = r.string()
 	default:
 		if r.err == nil {

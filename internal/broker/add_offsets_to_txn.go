@@ -1,0 +1,46 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// AddOffsetsToTxn (key 25), versions 0 to 4: adds a group's offsets to a transaction, which are in
+// a partition of the groups' topic.
+func addOffsetsToTxnAPI() api {
+	return apiDef[*kmsg.AddOffsetsToTxnRequest]{
+		API: protocol.API{Key: int16(kmsg.AddOffsetsToTxn), Max: 4},
+		needs: func(req *kmsg.AddOffsetsToTxnRequest, n *needs) {
+			n.transaction(opWrite, req.TransactionalID)
+			n.group(opRead, req.Group)
+		},
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     addOffsetsToTxn,
+	}.api()
+}
+
+func addOffsetsToTxn(c call, req *kmsg.AddOffsetsToTxnRequest) {
+	answer := func(err *kerr.Error) {
+		resp := respondTo(c.r, kmsg.NewPtrAddOffsetsToTxnResponse())
+		setCode(c.r, &resp.ErrorCode, fencedBefore(2, req.Version, err))
+		c.respond(resp)
+	}
+	p, ok := c.b.opt.Groups.Partition(req.Group)
+	if !ok { // the first group of all, which has no coordinator yet
+		_ = c.b.opt.Groups.Ensure()
+		answer(kerr.CoordinatorNotAvailable)
+		return
+	}
+	e := txn.Add{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Version: 1,
+		Partitions: []txn.AddedPartition{{Partition: txn.Partition{Topic: service.OffsetsTopic, Index: p}}}}
+	askTransaction(c.b, e.ID, e, func(a txn.Added, err *kerr.Error) {
+		if err == nil {
+			err = a.Err
+		}
+		answer(err)
+	})
+}

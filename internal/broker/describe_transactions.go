@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// DescribeTransactions (key 65), version 0: the state of transactional ids that this broker
+// coordinates.
+func describeTransactionsAPI() api {
+	return apiDef[*kmsg.DescribeTransactionsRequest]{
+		API: protocol.API{Key: int16(kmsg.DescribeTransactions), Max: 0},
+		needs: func(req *kmsg.DescribeTransactionsRequest, n *needs) {
+			for _, id := range req.TransactionalIDs {
+				n.transaction(opDescribe, id)
+			}
+		},
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     describeTransactions,
+	}.api()
+}
+
+func describeTransactions(c call, req *kmsg.DescribeTransactionsRequest) {
+	failed := func(id string, err *kerr.Error) txn.Description { return txn.Description{ID: id, Err: err} }
+	event := func(ids []string) any { return txn.Describe{IDs: ids} }
+	perKey(c.b, c.b.opt.Transactions, req.TransactionalIDs, event, failed, func(list []txn.Description) {
+		resp := respondTo(c.r, kmsg.NewPtrDescribeTransactionsResponse())
+		for i := range list {
+			one := describedTransaction(&list[i])
+			if one.ErrorCode != 0 {
+				c.r.Code = one.ErrorCode
+			}
+			resp.TransactionStates = append(resp.TransactionStates, one)
+		}
+		c.respond(resp)
+	})
+}
+
+func describedTransaction(d *txn.Description) kmsg.DescribeTransactionsResponseTransactionState {
+	one := kmsg.NewDescribeTransactionsResponseTransactionState()
+	if one.TransactionalID = d.ID; d.Err != nil {
+		one.ErrorCode = d.Err.Code
+		return one
+	}
+	one.State, one.TimeoutMillis, one.StartTimestamp = d.State.String(), d.TimeoutMs, d.StartMs
+	one.ProducerID, one.ProducerEpoch = d.ProducerID, d.Epoch
+	for _, p := range d.Partitions { // sorted
+		if n := len(one.Topics); n == 0 || one.Topics[n-1].Topic != p.Topic {
+			t := kmsg.NewDescribeTransactionsResponseTransactionStateTopic()
+			t.Topic = p.Topic
+			one.Topics = append(one.Topics, t)
+		}
+		last := &one.Topics[len(one.Topics)-1]
+		last.Partitions = append(last.Partitions, p.Index)
+	}
+	return one
+}

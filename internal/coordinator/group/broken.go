@@ -1,0 +1,20 @@
+package group
+
+// Rule is a rule that a test can remove to prove that the walks detect its absence. Only a build
+// with the tag breakrules can remove rules.
+type Rule uint32
+
+// The rules, named after what happens without them.
+const (
+	OverwriteNewer    Rule = 1 << iota // a commit of a transaction replaces an offset written after its own
+	ReadUnstable                       // require_stable does not hide offsets of an open transaction
+	AnyEpoch                           // a producer's epoch is not compared with the latest one
+	NeverAsk                           // offsets begin a transaction without a permit
+	KeepGuards                         // a permit survives a marker
+	AnyPermit                          // a permit of a replaced coordinator counts
+	AnyCoordinator                     // a marker is accepted whatever its coordinator's epoch
+	ForgetMarkers                      // a marker of an unknown producer is not remembered
+	CheckOnce                          // the generation is not checked again after the permit
+	DeletePending                      // groups and offsets go although offsets are pending
+	ForgetTransaction                  // the transactions of an idle producer are forgotten while they are open
+)

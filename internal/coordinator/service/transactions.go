@@ -1,0 +1,188 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// TransactionsTopic holds transactional ids and their transactions.
+const TransactionsTopic = "__transaction_state"
+
+// TransactionsOptions configure Transactions.
+type TransactionsOptions struct {
+	Self       int32
+	Replicas   *replica.Manager
+	Controller *controller.Controller
+	Configs    *configdef.Registry
+	Settings   *replica.TopicSettings
+	// Static has the broker configs that the configuration file sets, by name.
+	Static map[string]string
+	// ProducerID returns an unused producer id. It may block until its context ends.
+	ProducerID func(context.Context) (int64, error)
+	// Version returns the cluster's transaction.version under an image.
+	Version func(*metadata.Image) int16
+	// Send is that of coordinator.Options: it carries out txn.WriteMarker and txn.Flush.
+	Send func(partition, epoch int32, request any, done func(result any))
+	// Lease and Brokers are those of Options.
+	Lease   func() bool
+	Brokers int
+	Logger  *zap.Logger
+}
+
+// Transactions is the transaction coordinator of this broker. Its methods may be called
+// concurrently, and only Close blocks.
+type Transactions struct {
+	*Service
+	opt    TransactionsOptions
+	tagged atomic.Bool // what the shards know, or are about to be notified of
+
+	raisingMu sync.Mutex
+	raising   map[int32]bool // partitions whose leader epoch is being raised
+}
+
+// NewTransactions returns a coordinator without partitions; Apply adds them.
+func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
+	conf, err := opt.Configs.ResolveBroker(opt.Static)
+	if err != nil {
+		return nil, fmt.Errorf("transaction configs: %w", err)
+	}
+	cfg := shardConfig(&conf.Transactions)
+	cfg.ProducerID = opt.ProducerID
+	t := &Transactions{opt: opt, raising: map[int32]bool{}}
+	c := &conf.Transactions
+	t.Service = New(Options{
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
+		Logger: opt.Logger,
+	}, Definition{
+		Topic: TransactionsTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
+		SegmentBytes: c.SegmentBytes, New: func(int32) coordinator.Machine { return txn.New(cfg) }, Send: opt.Send,
+		InitialEvent: func(img *metadata.Image) any { return t.topics(img) },
+		ChangeEvent:  t.changeEvent,
+	})
+	return t, nil
+}
+
+func shardConfig(c *configdef.Transactions) txn.Config {
+	cfg := txn.DefaultConfig()
+	cfg.MaxTimeout, cfg.Expiration, cfg.ExpirationCheck = c.MaxTimeout, c.Expiration, c.ExpirationCheck
+	return cfg
+}
+
+// topics returns the event that shows an image to a shard.
+func (t *Transactions) topics(img *metadata.Image) txn.TopicsChanged {
+	return txn.TopicsChanged{Topics: topicView{img, t.opt.Settings}, Tagged: t.opt.Version(img) >= 1}
+}
+
+// changeEvent returns the event that tells shards about a metadata change, nil if it affects no
+// transaction.
+func (t *Transactions) changeEvent(next *metadata.Image, d *metadata.Delta) any {
+	e := t.topics(next)
+	flips := t.tagged.Swap(e.Tagged) != e.Tagged
+	if !flips && len(d.Created)+len(d.Deleted)+len(d.Changed)+len(d.BrokerConfigs) == 0 {
+		return nil
+	}
+	for _, x := range d.Created {
+		e.Changed = append(e.Changed, x.Name)
+	}
+	for _, c := range d.Changed {
+		if newLeader(&c) {
+			e.Changed = append(e.Changed, c.Next.Name)
+		}
+	}
+	return e
+}
+
+// newLeader reports whether a topic has new partitions, or one of them has a new leader epoch.
+func newLeader(c *metadata.TopicChange) bool {
+	for _, i := range c.Partitions {
+		if i >= c.Prev.Partitions.Len() || c.Prev.Partitions.At(i).LeaderEpoch != c.Next.Partitions.At(i).LeaderEpoch {
+			return true
+		}
+	}
+	return false
+}
+
+// topicView shows an image's topics to the shards. It implements txn.Topics.
+type topicView struct {
+	img      *metadata.Image
+	settings *replica.TopicSettings
+}
+
+// Exists implements txn.Topics.
+func (v topicView) Exists(p txn.Partition) bool {
+	t := v.img.Topic(p.Topic)
+	return t != nil && p.Index >= 0 && p.Index < t.Partitions.Len()
+}
+
+// Weak implements txn.Topics.
+func (v topicView) Weak(topic string) bool {
+	t := v.img.Topic(topic)
+	return t != nil && v.settings.Of(v.img, t).Log.Profile.Ack == durability.Written
+}
+
+const (
+	// raiseTime bounds one request for a higher leader epoch, and raisePause is the pause after it.
+	raiseTime  = 30 * time.Second
+	raisePause = 5 * time.Second
+)
+
+// Fenced is called when a partition has refused a marker of the shard that runs in a partition's
+// leader epoch, because it has one of a higher coordinator epoch, known. If this broker is the
+// coordinator according to its metadata, no coordinator had that epoch: the metadata were restored
+// from a copy, or the topic was deleted by hand and created again. No marker would ever be accepted
+// then. So Fenced has the controller raise the leader epoch above known. It does not block.
+func (t *Transactions) Fenced(partition, epoch, known int32) {
+	topic := t.Image().Topic(TransactionsTopic)
+	if topic == nil || known <= epoch {
+		return
+	}
+	p := topic.Partitions.At(partition)
+	if p == nil || p.Leader != t.opt.Self || p.LeaderEpoch != epoch {
+		return // another coordinator leads, or is about to
+	}
+	t.raisingMu.Lock()
+	defer t.raisingMu.Unlock()
+	if t.raising[partition] {
+		return
+	}
+	t.raising[partition] = true
+	if !t.background(func() { t.raise(metadata.TopicPartition{Topic: topic.ID, Partition: partition}, epoch, known) }) {
+		delete(t.raising, partition)
+	}
+}
+
+// raise has a leader epoch raised, and pauses before the next attempt.
+func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
+	ctx, cancel := context.WithTimeout(t.ctx, raiseTime)
+	_, err := t.opt.Controller.RaiseEpochAbove(ctx, tp, epoch, known)
+	cancel()
+	fields := []zap.Field{zap.Int32("partition", tp.Partition), zap.Int32("epoch", epoch), zap.Int32("known", known), zap.Error(err)}
+	switch {
+	case err == nil:
+		t.opt.Logger.Warn("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
+			", for example because metadata were restored from a copy; the epoch was raised", fields...)
+	case t.ctx.Err() == nil:
+		t.opt.Logger.Error("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
+			", which could not be raised; its transactions do not end until it is, trying again", fields...)
+	}
+	select {
+	case <-time.After(raisePause):
+	case <-t.ctx.Done():
+	}
+	t.raisingMu.Lock()
+	defer t.raisingMu.Unlock()
+	delete(t.raising, tp.Partition)
+}

@@ -1,0 +1,105 @@
+package replica
+
+import "fmt"
+
+// A topic whose profile acknowledges written records promises less to its producers than a
+// transaction does: what was committed is there after a loss of power of all replicas. So the
+// markers of transactions, and the records before a commit, wait until every in-sync replica has
+// them durably. Nothing of such a topic waits otherwise, and its logs sync when they like; a waiter
+// has them all sync, see SyncTo.
+
+// durable reports whether an append waits for durable records.
+func (a *Append) durable() bool { return a.Durable && a.Acks == AcksAll }
+
+// DurableHigh returns the offset below which records are committed, and durable on every in-sync
+// replica, whatever the profile of the topic; -1 if this broker does not lead, or does not know.
+func (p *Partition) DurableHigh() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.durableHigh()
+}
+
+// durableHigh is DurableHigh for a caller that holds mu.
+func (p *Partition) durableHigh() int64 {
+	if p.lead == nil {
+		return -1
+	}
+	return min(p.high.Load(), p.lead.Durable(p.log.Ends().Durable))
+}
+
+// SyncTo returns the end of the records that the followers are to make durable soon, although the
+// profile of the topic may not ask for it. It grows during a leadership.
+func (p *Partition) SyncTo() int64 { return p.syncTo.Load() }
+
+// requestSync has all replicas make the records below end durable soon.
+func (p *Partition) requestSync(end int64) {
+	for now := p.syncTo.Load(); now < end; now = p.syncTo.Load() {
+		p.syncTo.CompareAndSwap(now, end)
+	}
+	p.log.Sync(end)
+}
+
+// Flush makes everything in the log at this moment durable on every in-sync replica, before the
+// commit of a transaction of a producer. A transaction may span several leaderships, and addEpoch
+// is the leader epoch when the partition was added to it, 0 if that is not known any longer. lost
+// reports that acknowledged records may have been lost since: the transaction must not be
+// committed, whatever is in the log. Flush does not block. done is called once, from any goroutine
+// and possibly before Flush returns. Its error matches those of Append; then nothing is known.
+func (p *Partition) Flush(addEpoch int32, producer int64, epoch int16, done func(lost bool, err error)) {
+	a := &Append{LeaderEpoch: -1, Acks: AcksAll, Durable: true, p: p}
+	a.Done = func(a *Append) {
+		if a.Err != nil {
+			done(false, fmt.Errorf("flush before a commit of producer %d, epoch %d: %w", producer, epoch, a.Err))
+			return
+		}
+		done(p.lostSince(addEpoch), nil)
+	}
+	role := p.role.Load()
+	if err := p.accepts(role, a); err != nil {
+		a.finish(fmt.Errorf("%s: %w", p, err))
+		return
+	}
+	a.inner.Next = p.log.Ends().LogEnd
+	p.requestSync(a.inner.Next)
+	p.moved() // the followers get no records with which they would learn SyncTo
+	a.await()
+}
+
+// lostSince reports whether acknowledged records may have been lost after an epoch: a later one
+// began with a leader that may lack some.
+func (p *Partition) lostSince(epoch int32) bool { return p.role.Load().unclean > epoch }
+
+// condition returns the end for which an append waits. The caller holds mu.
+func (p *Partition) condition(a *Append) int64 {
+	switch {
+	case a.durable():
+		return p.durableHigh()
+	case a.Acks == AcksAll:
+		return p.high.Load()
+	}
+	return p.log.AckEnd()
+}
+
+func (p *Partition) queueOf(a *Append) *fifo {
+	switch {
+	case a.durable():
+		return &p.waitDurable
+	case a.Acks == AcksAll:
+		return &p.waitISR
+	}
+	return &p.waitLeader
+}
+
+// discardAbove moves all appends that end beyond end to ready, with an error. The caller holds mu.
+func (p *Partition) discardAbove(end int64, err error, ready *decided) {
+	p.waitLeader.discardAbove(end, err, ready)
+	p.waitISR.discardAbove(end, err, ready)
+	p.waitDurable.discardAbove(end, err, ready)
+}
+
+// discardUncommitted moves the appends that wait for other replicas to ready, with an error. The
+// caller holds mu.
+func (p *Partition) discardUncommitted(err error, ready *decided) {
+	p.waitISR.discardAbove(p.high.Load(), err, ready)
+	p.waitDurable.discardAbove(p.durableHigh(), err, ready)
+}

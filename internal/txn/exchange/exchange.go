@@ -1,0 +1,267 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/txn/gate"
+)
+
+// Options configure an Exchange.
+type Options struct {
+	Self int32
+	// Image returns the metadata that the coordinators of this broker know.
+	Image func() *metadata.Image
+	// Topic is the topic of transactional ids, and Offsets that of groups, whose markers
+	// WriteOffsets takes.
+	Topic, Offsets string
+	// Submit hands an event to the coordinator of a transactional id on this broker, see
+	// coordinator.Runtime.Submit. It must not block.
+	Submit func(id string, event any, done func(answer any, err error))
+	// Partition returns a partition of this broker.
+	Partition func(topic [16]byte, index int32) (Partition, error)
+	// WriteOffsets appends a marker to a partition of Offsets. It must not block, and calls done
+	// once, when the marker and its effect on the offsets are committed.
+	WriteOffsets func(index int32, m Marker, done func(error))
+	// Fenced is called when a partition refuses a marker because it knows a higher coordinator
+	// epoch than that of the shard, which runs in a partition of Topic. It must not block.
+	Fenced func(partition, epoch, known int32)
+	// Call sends a request to another broker, whose Exchange handles it, and waits for the answer.
+	// nil without a cluster.
+	Call   func(ctx context.Context, broker int32, body []byte) ([]byte, error)
+	Logger *zap.Logger
+}
+
+// Partition is what an Exchange needs of a replica.Partition.
+type Partition interface {
+	Append(a *replica.Append, batch *groupcommit.Batch)
+	Flush(addEpoch int32, pid int64, epoch int16, done func(lost bool, err error))
+}
+
+// Marker is the end of a transaction.
+type Marker struct {
+	ProducerID       int64
+	Epoch            int16
+	CoordinatorEpoch int32
+	Commit           bool
+	// Bumps: the producer gets a new epoch with each transaction (transaction.version 2).
+	Bumps bool
+	// Foreign: a tool sent it, and no coordinator.
+	Foreign bool
+}
+
+// Exchange connects the coordinators and the partitions of this broker with each other and with
+// those of other brokers. Its methods may be called concurrently. It implements gate.Coordinators.
+type Exchange struct {
+	opt    Options
+	orders *queue[*job]      // to partitions of this broker
+	asks   *queue[*question] // to coordinators of this broker
+
+	ctx  context.Context // ends calls at Close
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	peers   map[int32]*peer
+	out     map[target]*holder // markers that have no result yet
+	senders map[int32]*sender  // brokers that have sent calls
+}
+
+// New returns an Exchange. The caller must call Close.
+func New(opt Options) *Exchange {
+	if opt.Logger == nil {
+		opt.Logger = zap.NewNop()
+	}
+	x := &Exchange{opt: opt, peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{}}
+	x.ctx, x.stop = context.WithCancel(context.Background())
+	x.orders = newQueue(x, 1, maxWaiting, x.carryOutHere)
+	x.asks = newQueue(x, 1, maxQuestions, x.askHere)
+	return x
+}
+
+// Close ends all calls and waits for them. Later requests get errors.
+func (x *Exchange) Close() {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.stop()
+	x.work.Wait()
+}
+
+// start runs f on a goroutine that Close waits for. It returns false after Close.
+func (x *Exchange) start(f func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.closed {
+		x.work.Go(f)
+	}
+	return !x.closed
+}
+
+// Ask implements gate.Coordinators.
+func (x *Exchange) Ask(q gate.Question, done func(gate.Answer)) {
+	img := x.opt.Image()
+	t := img.Topic(x.opt.Topic)
+	if t == nil {
+		done(gate.Answer{Err: kerr.CoordinatorNotAvailable})
+		return
+	}
+	leader := t.Partitions.At(coordinator.PartitionFor(q.ID, t.Partitions.Len())).Leader
+	ok := false
+	switch {
+	case leader == x.opt.Self:
+		ok = x.asks.add(&question{q, done})
+	case leader >= 0 && x.opt.Call != nil:
+		ok = x.peer(leader).asks.add(&question{q, done})
+	}
+	if !ok {
+		done(gate.Answer{Err: kerr.CoordinatorNotAvailable})
+	}
+}
+
+// Send carries out a request of the transaction coordinator, a txn.WriteMarker or txn.Flush. See
+// coordinator.Options.
+func (x *Exchange) Send(partition, epoch int32, request any, done func(result any)) {
+	switch q := request.(type) {
+	case txn.WriteMarker:
+		m := Marker{ProducerID: q.ProducerID, Epoch: q.Epoch, CoordinatorEpoch: q.CoordinatorEpoch, Commit: q.Commit, Bumps: q.Version >= 2}
+		x.mark(&job{order{Marker: m, partition: q.Partition}, func(v verdict) {
+			if v.err == kerr.TransactionCoordinatorFenced && x.opt.Fenced != nil {
+				x.opt.Fenced(partition, epoch, v.known)
+			}
+			done(txn.Marked{WriteMarker: q, Err: v.err})
+		}})
+	case txn.Flush:
+		o := order{flush: true, partition: q.Partition, leaderEpoch: q.LeaderEpoch}
+		o.ProducerID, o.Epoch = q.ProducerID, q.Epoch
+		x.dispatch(&job{o, func(v verdict) { done(txn.Flushed{Flush: q, Err: v.err, Lost: v.lost}) }})
+	default:
+		panic(fmt.Sprintf("exchange: a coordinator sends an unknown %T", request))
+	}
+}
+
+// target is what has at most one marker on the way.
+type target struct {
+	partition txn.Partition
+	producer  int64
+}
+
+// holder holds back the marker that follows one on the way.
+type holder struct{ next *job }
+
+// mark dispatches a marker, or holds it back while one of the same producer and partition is on the
+// way. If another one is held back already, a machine that no longer exists has sent that.
+func (x *Exchange) mark(j *job) {
+	at := target{j.partition, j.ProducerID}
+	x.mu.Lock()
+	h := x.out[at]
+	if h == nil {
+		x.out[at] = &holder{}
+		x.mu.Unlock()
+		x.dispatch(x.watched(at, j))
+		return
+	}
+	former := h.next
+	h.next = j
+	x.mu.Unlock()
+	if former != nil {
+		former.done(verdict{err: kerr.OperationNotAttempted})
+	}
+}
+
+// watched returns a job that dispatches, when it has its result, the marker that was held back.
+func (x *Exchange) watched(at target, j *job) *job {
+	return &job{j.order, func(v verdict) {
+		next := x.answered(at)
+		j.done(v)
+		if next != nil {
+			x.dispatch(x.watched(at, next))
+		}
+	}}
+}
+
+// answered returns the marker that was held back behind one that has its result.
+func (x *Exchange) answered(at target) *job {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.out[at]
+	next := h.next
+	if h.next = nil; next == nil {
+		delete(x.out, at)
+	}
+	return next
+}
+
+// dispatch sends an order to the leader of its partition.
+func (x *Exchange) dispatch(j *job) {
+	leader, err := x.leader(j.partition)
+	switch {
+	case err != nil:
+		j.done(verdict{err: err})
+	case leader == x.opt.Self:
+		if !x.orders.add(j) {
+			j.done(verdict{err: kerr.RequestTimedOut})
+		}
+	case x.opt.Call == nil:
+		j.done(verdict{err: kerr.LeaderNotAvailable})
+	default:
+		x.peer(leader).order(j)
+	}
+}
+
+// leader returns the leader of a partition. An unknown partition is an error as every other one:
+// the coordinator knows from its own metadata which are deleted.
+func (x *Exchange) leader(p txn.Partition) (int32, *kerr.Error) {
+	t := x.opt.Image().Topic(p.Topic)
+	if t == nil || p.Index < 0 || p.Index >= t.Partitions.Len() {
+		return -1, kerr.UnknownTopicOrPartition
+	}
+	if leader := t.Partitions.At(p.Index).Leader; leader >= 0 {
+		return leader, nil
+	}
+	return -1, kerr.LeaderNotAvailable
+}
+
+// WriteMarkers appends markers that a tool has sent to partitions that this broker leads. It waits
+// until all are durable, or ctx ends, and returns an error for each, nil for success.
+func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partitions []txn.Partition) []*kerr.Error {
+	list := make([]order, len(markers))
+	for i := range markers {
+		list[i] = order{Marker: markers[i], partition: partitions[i]}
+		list[i].Foreign = true
+	}
+	verdicts := newCollector[verdict](len(list))
+	expire := x.carryOut(list, verdicts.set)
+	verdicts.wait(ctx, 0)
+	expire()
+	errs := make([]*kerr.Error, len(list))
+	for i, v := range verdicts.take(verdict{err: kerr.RequestTimedOut}) {
+		errs[i] = v.err
+	}
+	return errs
+}
+
+// Waiting returns how many orders wait for each other broker, those on the way included.
+func (x *Exchange) Waiting() map[int32]int {
+	x.mu.Lock()
+	peers := make([]*peer, 0, len(x.peers))
+	for _, p := range x.peers {
+		peers = append(peers, p)
+	}
+	x.mu.Unlock()
+	n := make(map[int32]int, len(peers))
+	for _, p := range peers {
+		n[p.node] = p.orders.waiting() + p.slowOrders.waiting()
+	}
+	return n
+}

@@ -1,0 +1,155 @@
+package exchange
+
+import (
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+)
+
+// order is what a coordinator wants of the leader of a partition: to append a marker, or to make
+// the records of a producer durable.
+type order struct {
+	Marker // of a flush: only ProducerID and Epoch
+	flush  bool
+	// leaderEpoch is that in which the partition was added to the transaction, 0 if it is not
+	// known; for a flush only.
+	leaderEpoch int32
+	partition   txn.Partition
+}
+
+// verdict is the result of an order. err is nil for success. known is the coordinator epoch that
+// the partition knows, with TRANSACTION_COORDINATOR_FENCED. lost is set if a flush found that the
+// partition may have lost records.
+type verdict struct {
+	err   *kerr.Error
+	known int32
+	lost  bool
+}
+
+// job is an order on its way. done is called once and must not block.
+type job struct {
+	order
+	done func(verdict)
+}
+
+// carryOutHere carries out orders to partitions of this broker, and does not wait for the disk.
+func (x *Exchange) carryOutHere(list []*job) {
+	orders := make([]order, len(list))
+	for i, j := range list {
+		orders[i] = j.order
+	}
+	x.carryOut(orders, func(i int, v verdict) { list[i].done(v) })
+}
+
+// carryOut carries out orders to partitions of this broker, so that they share group commits. It
+// calls done once for each, from any goroutine. expire, which carryOut returns, takes back the
+// markers that are not appended yet, and stops waiting for the others; they get an error. Neither
+// waits for a disk.
+func (x *Exchange) carryOut(list []order, done func(i int, v verdict)) (expire func()) {
+	var batch groupcommit.Batch
+	expire = x.begin(list, &batch, done)
+	batch.HandOff()
+	return expire
+}
+
+// begin queues orders with their partitions' logs. The caller must run the batch afterwards.
+func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int, v verdict)) (expire func()) {
+	img := x.opt.Image()
+	appends := make([]*replica.Append, 0, len(list))
+	now := time.Now().UnixMilli()
+	for i := range list {
+		o := &list[i]
+		if o.partition.Topic == x.opt.Offsets && !o.flush {
+			x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(i, x.verdictOf(o, err)) })
+			continue
+		}
+		t := img.Topic(o.partition.Topic)
+		if t == nil {
+			done(i, verdict{err: kerr.UnknownTopicOrPartition})
+			continue
+		}
+		p, err := x.opt.Partition(t.ID, o.partition.Index)
+		switch {
+		case err != nil:
+			done(i, x.verdictOf(o, err))
+		case o.flush:
+			p.Flush(o.leaderEpoch, o.ProducerID, o.Epoch, func(lost bool, err error) {
+				v := x.verdictOf(o, err)
+				v.lost = lost
+				done(i, v)
+			})
+		default:
+			a := o.append(now)
+			a.Done = func(a *replica.Append) { done(i, x.verdictOf(o, a.Err)) }
+			appends = append(appends, a)
+			p.Append(a, batch)
+		}
+	}
+	return func() {
+		for _, a := range appends {
+			a.Expire()
+		}
+	}
+}
+
+// append returns the append of a marker. It has no leader epoch: whoever leads the partition now
+// decides, and the marker counts when every in-sync replica has it.
+func (o *order) append(now int64) *replica.Append {
+	kind := record.Abort
+	if o.Commit {
+		kind = record.Commit
+	}
+	b := record.EndTxnMarker(o.ProducerID, o.Epoch, kind, o.CoordinatorEpoch, now)
+	return &replica.Append{
+		LeaderEpoch: -1, Acks: replica.AcksAll, Kind: storage.Marker, Durable: true,
+		Origin:  producers.Origin{Bumps: o.Bumps, Foreign: o.Foreign},
+		Batches: record.Accepted{Bytes: b, Batches: 1, Records: 1, MaxTimestamp: now, AppendTime: -1},
+	}
+}
+
+// verdictOf returns the verdict for the error of a partition.
+func (x *Exchange) verdictOf(o *order, err error) verdict {
+	if err == nil {
+		return verdict{}
+	}
+	if f := (*producers.CoordinatorFenced)(nil); errors.As(err, &f) {
+		return verdict{err: kerr.TransactionCoordinatorFenced, known: f.Epoch}
+	}
+	for _, known := range [...]struct{ cause, is error }{
+		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
+		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it is also an ErrNotLeader
+		{replica.ErrNotLeader, kerr.NotLeaderForPartition},
+		{replica.ErrFencedEpoch, kerr.NotLeaderForPartition},
+		{replica.ErrUnknownEpoch, kerr.NotLeaderForPartition},
+		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
+		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
+		{replica.ErrTimedOut, kerr.RequestTimedOut},
+		{replica.ErrOffline, kerr.KafkaStorageError},
+		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
+		{storage.ErrCoordinatorEpoch, kerr.InvalidRequest},
+		{storage.ErrLowSpace, kerr.KafkaStorageError},
+		{storage.ErrFailed, kerr.KafkaStorageError},
+		{storage.ErrClosed, kerr.KafkaStorageError},
+		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
+		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
+		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress},
+		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
+	} {
+		if errors.Is(err, known.cause) {
+			return verdict{err: known.is.(*kerr.Error)}
+		}
+	}
+	x.opt.Logger.Error("transaction marker or flush failed for an unknown reason, its coordinator tries again",
+		zap.Any("partition", o.partition), zap.Int64("producer", o.ProducerID), zap.Error(err))
+	return verdict{err: kerr.UnknownServerError}
+}

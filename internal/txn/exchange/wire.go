@@ -1,0 +1,282 @@
+package exchange
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/txn/gate"
+)
+
+// A call begins with the version of the format and its kind. Numbers are varints, and texts are
+// their length and their bytes.
+//
+//	orders     version u8 | kind u8 | life | number | dead | topics | orders
+//	  order    flags u8 | producer id | producer epoch | coordinator epoch, or leader epoch |
+//	           index of the topic | partition
+//	  answer   version u8 | for each order: flags u8, error code, coordinator epoch
+//	questions  version u8 | kind u8 | topics | questions
+//	  question flags u8 | id | producer id | producer epoch | ms until the deadline | partitions:
+//	           index of the topic, partition, leader epoch
+//	  answer   version u8 | for each question: error code, coordinator epoch, error codes
+//
+// Lists begin with their length. topics are the names that the rest of the call uses.
+const (
+	wireVersion = 1
+
+	callOrders = 1
+	callAsks   = 2
+)
+
+// Flags of an order, a verdict, and a question.
+const (
+	flagFlush  = 1 << 0
+	flagCommit = 1 << 1
+	flagBumps  = 1 << 2
+
+	flagLost = 1 << 0
+
+	flagAdd = 1 << 0
+)
+
+// errWire: bytes are not a call or an answer.
+var errWire = errors.New("malformed message of another broker's transaction exchange")
+
+// orderCall is a call with orders. life is the registration of the sender's process.
+type orderCall struct {
+	life         int64
+	number, dead uint64
+	orders       []order
+}
+
+// askCall is a call with questions. now is the time of the sender, for the deadlines.
+type askCall struct {
+	now       time.Time
+	questions []gate.Question
+}
+
+// topicTable numbers the topics of a call.
+type topicTable struct {
+	names []string
+	index map[string]uint64
+}
+
+func (t *topicTable) add(name string) {
+	if _, has := t.index[name]; !has {
+		if t.index == nil {
+			t.index = map[string]uint64{}
+		}
+		t.index[name] = uint64(len(t.names))
+		t.names = append(t.names, name)
+	}
+}
+
+func (t *topicTable) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(t.names)))
+	for _, n := range t.names {
+		b = appendText(b, n)
+	}
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func flag(set bool, bit byte) byte {
+	if set {
+		return bit
+	}
+	return 0
+}
+
+func (c *orderCall) append(b []byte) []byte {
+	b = append(b, wireVersion, callOrders)
+	b = binary.AppendVarint(b, c.life)
+	b = binary.AppendUvarint(b, c.number)
+	b = binary.AppendUvarint(b, c.dead)
+	var topics topicTable
+	for i := range c.orders {
+		topics.add(c.orders[i].partition.Topic)
+	}
+	b = topics.append(b)
+	b = binary.AppendUvarint(b, uint64(len(c.orders)))
+	for i := range c.orders {
+		o := &c.orders[i]
+		b = append(b, flag(o.flush, flagFlush)|flag(o.Commit, flagCommit)|flag(o.Bumps, flagBumps))
+		b = binary.AppendVarint(b, o.ProducerID)
+		b = binary.AppendVarint(b, int64(o.Epoch))
+		epoch := o.CoordinatorEpoch
+		if o.flush {
+			epoch = o.leaderEpoch
+		}
+		b = binary.AppendVarint(b, int64(epoch))
+		b = binary.AppendUvarint(b, topics.index[o.partition.Topic])
+		b = binary.AppendVarint(b, int64(o.partition.Index))
+	}
+	return b
+}
+
+func (c *askCall) append(b []byte) []byte {
+	b = append(b, wireVersion, callAsks)
+	var topics topicTable
+	for i := range c.questions {
+		for _, p := range c.questions[i].Partitions {
+			topics.add(p.Topic)
+		}
+	}
+	b = topics.append(b)
+	b = binary.AppendUvarint(b, uint64(len(c.questions)))
+	for i := range c.questions {
+		q := &c.questions[i]
+		b = append(b, flag(q.Add, flagAdd))
+		b = appendText(b, q.ID)
+		b = binary.AppendVarint(b, q.ProducerID)
+		b = binary.AppendVarint(b, int64(q.Epoch))
+		b = binary.AppendUvarint(b, uint64(min(max(q.Deadline.Sub(c.now), 0), maxDeadline).Milliseconds()))
+		b = binary.AppendUvarint(b, uint64(len(q.Partitions)))
+		for _, p := range q.Partitions {
+			b = binary.AppendUvarint(b, topics.index[p.Topic])
+			b = binary.AppendVarint(b, int64(p.Index))
+			b = binary.AppendVarint(b, int64(p.LeaderEpoch))
+		}
+	}
+	return b
+}
+
+// kindOf returns the kind of a call.
+func kindOf(body []byte) (byte, error) {
+	switch {
+	case len(body) < 2:
+		return 0, errWire
+	case body[0] != wireVersion:
+		return 0, fmt.Errorf("%w: version %d, this broker knows %d; upgrade the older broker", errWire, body[0], wireVersion)
+	case body[1] != callOrders && body[1] != callAsks:
+		return 0, fmt.Errorf("%w: kind %d", errWire, body[1])
+	}
+	return body[1], nil
+}
+
+func decodeOrders(body []byte) (c orderCall, err error) {
+	r := reader{rest: body[2:]}
+	c.life, c.number, c.dead = r.int64(), r.uint(math.MaxUint64), r.uint(math.MaxUint64)
+	topics := r.topics()
+	n := r.count(maxCall, minOrder)
+	c.orders = make([]order, 0, n)
+	for range n {
+		flags := r.byte()
+		o := order{flush: flags&flagFlush != 0}
+		o.Commit, o.Bumps = flags&flagCommit != 0, flags&flagBumps != 0
+		o.ProducerID, o.Epoch = r.int64(), r.int16()
+		epoch := r.int32()
+		if o.flush {
+			o.leaderEpoch = epoch
+		} else {
+			o.CoordinatorEpoch = epoch
+		}
+		o.partition = txn.Partition{Topic: r.topic(topics), Index: r.int32()}
+		c.orders = append(c.orders, o)
+	}
+	return c, r.end()
+}
+
+func decodeAsks(body []byte) (c askCall, err error) {
+	r := reader{rest: body[2:]}
+	c.now = time.Now()
+	topics := r.topics()
+	n := r.count(maxCall, minQuestion)
+	c.questions = make([]gate.Question, 0, n)
+	for range n {
+		q := gate.Question{Add: r.byte()&flagAdd != 0, ID: r.text()}
+		q.ProducerID, q.Epoch = r.int64(), r.int16()
+		q.Deadline = c.now.Add(time.Duration(r.uint(uint64(maxDeadline/time.Millisecond))) * time.Millisecond)
+		partitions := r.count(math.MaxInt32, minPartition)
+		q.Partitions = make([]txn.AddedPartition, 0, partitions)
+		for range partitions {
+			p := txn.Partition{Topic: r.topic(topics), Index: r.int32()}
+			q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: p, LeaderEpoch: r.int32()})
+		}
+		c.questions = append(c.questions, q)
+	}
+	return c, r.end()
+}
+
+const (
+	// The least bytes of an order, a question and a partition of one.
+	minOrder, minQuestion, minPartition = 6, 6, 3
+	// maxDeadline is more than any deadline of a request: its field for ms has 31 bits.
+	maxDeadline = 60 * 24 * time.Hour
+)
+
+func codeOf(err *kerr.Error) int64 {
+	if err == nil {
+		return 0
+	}
+	return int64(err.Code)
+}
+
+func (r *reader) kerr() *kerr.Error { return kerr.TypedErrorForCode(r.int16()) }
+
+func appendVerdicts(b []byte, list []verdict) []byte {
+	b = append(b, wireVersion)
+	for _, v := range list {
+		b = append(b, flag(v.lost, flagLost))
+		b = binary.AppendVarint(b, codeOf(v.err))
+		b = binary.AppendVarint(b, int64(v.known))
+	}
+	return b
+}
+
+func decodeVerdicts(body []byte, n int) ([]verdict, error) {
+	r := reader{rest: body}
+	if v := r.byte(); v != wireVersion {
+		return nil, fmt.Errorf("%w: an answer of version %d", errWire, v)
+	}
+	list := make([]verdict, n)
+	for i := range list {
+		list[i].lost = r.byte()&flagLost != 0
+		list[i].err = r.kerr()
+		list[i].known = r.int32()
+	}
+	return list, r.end()
+}
+
+func appendAnswers(b []byte, list []gate.Answer) []byte {
+	b = append(b, wireVersion)
+	for _, a := range list {
+		b = binary.AppendVarint(b, codeOf(a.Err))
+		b = binary.AppendVarint(b, int64(a.CoordinatorEpoch))
+		b = binary.AppendUvarint(b, uint64(len(a.Partitions)))
+		for _, err := range a.Partitions {
+			b = binary.AppendVarint(b, codeOf(err))
+		}
+	}
+	return b
+}
+
+// decodeAnswers decodes the answers to questions. A yes to a question about several partitions
+// names all of them or none.
+func decodeAnswers(body []byte, questions []gate.Question) ([]gate.Answer, error) {
+	r := reader{rest: body}
+	if v := r.byte(); v != wireVersion {
+		return nil, fmt.Errorf("%w: an answer of version %d", errWire, v)
+	}
+	list := make([]gate.Answer, len(questions))
+	for i := range list {
+		a := &list[i]
+		a.Err, a.CoordinatorEpoch = r.kerr(), r.int32()
+		n := r.count(len(questions[i].Partitions), 1)
+		if n > 0 && n != len(questions[i].Partitions) {
+			return nil, fmt.Errorf("%w: an answer about %d of %d partitions", errWire, n, len(questions[i].Partitions))
+		}
+		for range n {
+			a.Partitions = append(a.Partitions, r.kerr())
+		}
+	}
+	return list, r.end()
+}

@@ -1,0 +1,86 @@
+package gate
+
+import (
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Client is who sent a request.
+type Client struct {
+	ID      string
+	Address fmt.Stringer
+}
+
+// Holder is who began a transaction in a partition.
+type Holder struct{ TransactionalID, ClientID, Address string }
+
+const (
+	// maxHolders bounds the transactions of a shard whose holders are known, at about 200 bytes
+	// each. Beyond, a quarter of them is forgotten.
+	maxHolders = 2048
+	// A shard looks for transactions that have ended when it knows twice as many holders as were
+	// left the last time, but not below minHolders.
+	minHolders = 64
+)
+
+// holders has the holders of transactions, of those that are open and of some that have ended. It
+// is guarded by the lock of its shard.
+type holders struct {
+	of    map[key]Holder
+	sweep int // the number of holders above which ended transactions are removed
+}
+
+// add notes who began a transaction.
+func (h *holders) add(k key, id string, by Client) {
+	if h.of == nil {
+		h.of, h.sweep = map[key]Holder{}, minHolders
+	}
+	who := Holder{TransactionalID: id, ClientID: by.ID}
+	if by.Address != nil {
+		who.Address = by.Address.String()
+	}
+	h.of[k] = who
+	if len(h.of) <= h.sweep {
+		return
+	}
+	for old := range h.of {
+		if old != k && !old.held() {
+			delete(h.of, old)
+		}
+	}
+	for old := range h.of {
+		if len(h.of) <= maxHolders*3/4 {
+			break
+		}
+		delete(h.of, old)
+	}
+	h.sweep = min(max(minHolders, 2*len(h.of)), maxHolders)
+}
+
+// allow reports whether a producer id may be that of a transactional id, as far as the gate knows: it
+// never becomes that of another one. The coordinator decides.
+func (h *holders) allow(k key, id string) bool {
+	who, ok := h.of[k]
+	return !ok || who.TransactionalID == id
+}
+
+// held reports whether the producer may have an open transaction in a partition that still exists.
+func (k key) held() bool {
+	p, ok := k.partition.Log().Producer(k.id)
+	leader, _ := k.partition.Leader()
+	return ok && p.First >= 0 && leader >= 0
+}
+
+// Holder returns who began the open transaction of a producer in a partition. False: no transaction
+// is open, or this broker does not know: it has started or become the leader since.
+func (g *Gate) Holder(p *replica.Partition, producer int64) (Holder, bool) {
+	s, k := g.shard(producer), key{p, producer}
+	if at, ok := p.Log().Producer(producer); !ok || at.First < 0 {
+		return Holder{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	who, ok := s.holders.of[k]
+	return who, ok
+}

@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
+)
+
+// round asks the coordinator for one producer in one or more partitions, until the answer is final
+// or no batch waits for it. A queue that has another round, or is closed, has left.
+type round struct {
+	gate   *Gate
+	from   Producer
+	queues []*queue
+	pause  time.Duration // before the last repetition
+}
+
+// after asks after a pause, on another goroutine.
+func (r *round) after(pause time.Duration) { time.AfterFunc(pause, r.ask) }
+
+// pauseAfter returns the pause after n outdated answers.
+func pauseAfter(n int) time.Duration {
+	if n < 2 {
+		return 0
+	}
+	return minPause << (n - 2)
+}
+
+// ask asks the coordinator. The guards are older than the question: nothing that happens in the log
+// between the answer and the append remains unnoticed.
+func (r *round) ask() {
+	q := Question{ID: r.from.TransactionalID, ProducerID: r.from.ID, Epoch: r.from.Epoch, Add: r.from.Bumps}
+	r.queues = slices.DeleteFunc(r.queues, func(x *queue) bool { return !x.guarded(r, &q) })
+	if len(r.queues) > 0 {
+		r.gate.coordinators.Ask(q, r.answered)
+	}
+}
+
+// guarded adds the queue to a question, with a new or the present guard, unless it has left.
+func (q *queue) guarded(r *round, to *Question) bool {
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	if q.round != r {
+		return false
+	}
+	for e := q.head; e != nil; e = e.next {
+		if e.deadline.After(to.Deadline) {
+			to.Deadline = e.deadline
+		}
+	}
+	p := q.partition
+	q.guard = p.Log().Guard(q.id)
+	to.Partitions = append(to.Partitions, txn.AddedPartition{Partition: q.name, LeaderEpoch: max(p.LeaderEpoch(), 0)})
+	return true
+}
+
+// isFinal reports whether asking again can't change an answer.
+func isFinal(err *kerr.Error) bool {
+	switch err {
+	case kerr.InvalidProducerIDMapping, kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidTxnState, kerr.TransactionAbortable:
+		return true
+	}
+	return false
+}
+
+// answered receives the answer for all queues. The first batches of those that are permitted share
+// their commits: a transaction that begins in many partitions is one write.
+func (r *round) answered(a Answer) {
+	r.pause = min(max(minPause, 2*r.pause), maxPause)
+	var decided, again []*queue
+	var alone []*round
+	var ended refused
+	for i, q := range r.queues {
+		err := a.of(i)
+		q.shard.mu.Lock()
+		switch {
+		case q.round != r:
+		case err == nil:
+			q.round, q.granted, q.coordinatorEpoch, q.advancing = nil, r.from, a.CoordinatorEpoch, true
+			decided = append(decided, q)
+		case isFinal(err):
+			q.refuse(r.from, err, &ended)
+			q.round, q.granted, q.advancing = nil, Producer{}, true
+			decided = append(decided, q) // those behind may be of another epoch
+		default:
+			q.giveUp(time.Now().Add(r.pause), err, &ended)
+			switch q.closeIfIdle(); {
+			case q.closed:
+			// A coordinator that knows no such partition has refused all of them.
+			case q.head.from != r.from, err == kerr.UnknownTopicOrPartition && len(r.queues) > 1:
+				alone = append(alone, q.ask(q.head.from))
+			default:
+				again = append(again, q)
+			}
+		}
+		q.shard.mu.Unlock()
+	}
+	advance(decided)
+	ended.finish()
+	for _, x := range alone {
+		x.after(r.pause)
+	}
+	if r.queues = again; len(again) > 0 {
+		r.after(r.pause)
+	}
+}
+
+// advance advances queues as far as they can.
+func advance(queues []*queue) {
+	var batch groupcommit.Batch
+	queues = slices.DeleteFunc(queues, func(q *queue) bool { return !q.advance(&batch) })
+	batch.HandOff()
+	for _, q := range queues {
+		q.run()
+	}
+}
+
+// refuse ends the batches at the head that are the producer's.
+func (q *queue) refuse(from Producer, err *kerr.Error, to *refused) {
+	for q.head != nil && q.head.from == from {
+		to.add(q.pop(), errRefused(from, err))
+	}
+}
+
+// giveUp ends the batches that can't wait until then.
+func (q *queue) giveUp(then time.Time, err *kerr.Error, to *refused) {
+	for e := q.head; e != nil; {
+		next := e.next
+		if !e.deadline.After(then) {
+			q.remove(e)
+			to.add(e, errUnanswered(e.from, err))
+		}
+		e = next
+	}
+}
