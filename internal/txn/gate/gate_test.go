@@ -268,9 +268,9 @@ func TestAnotherIDDoesNotPassWithAnOpenTransaction(t *testing.T) {
 func TestACoordinatorThatIsAlwaysOutdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.marker(0, tv1, record.Abort, 9)
+		w.marker(0, tv2, record.Abort, 9)
 		w.asked.answer = func(int, Question) Answer { return Answer{CoordinatorEpoch: 8} }
-		w.send(tv1, 0, 0).wants(t, kerr.NotEnoughReplicas)
+		w.send(tv2, 0, 0).wants(t, kerr.NotEnoughReplicas)
 		var pauses []time.Duration
 		for i, at := range w.asked.times[1:] {
 			pauses = append(pauses, at.Sub(w.asked.times[i]))
@@ -281,7 +281,7 @@ func TestACoordinatorThatIsAlwaysOutdated(t *testing.T) {
 		w.wantStored(0, 7)
 		w.wantEmpty()
 		w.asked.answer = func(int, Question) Answer { return Answer{CoordinatorEpoch: 9} }
-		w.send(tv1, 0, 0).wants(t, nil)
+		w.send(tv2, 0, 0).wants(t, nil)
 	})
 }
 
