@@ -12,11 +12,12 @@ import (
 // leaders of partitions talk to each other. Package txn/exchange defines the bodies.
 const methodTransactions uint16 = 64
 
-// TransactionsHandler handles a request of another broker about transactions. It must not keep body.
+// TransactionsHandler handles a request of another broker about transactions. It must not keep
+// body.
 type TransactionsHandler func(ctx context.Context, from int32, body []byte) ([]byte, error)
 
-// ServeTransactions sets what handles the requests of other brokers about transactions. Before that,
-// they are refused, and the others try again.
+// ServeTransactions sets what handles the requests of other brokers about transactions. Before
+// that, they are refused, and the others try again.
 func (c *Cluster) ServeTransactions(handle TransactionsHandler) { c.transactions.Store(&handle) }
 
 // AskTransactions sends a request about transactions to another broker, and waits for the answer

@@ -79,13 +79,19 @@ func TestMarkersOnThisBrokerShareACommit(t *testing.T) {
 		w := two(t)
 		defer w.close()
 		var r results
+		begun := make(chan struct{})
+		p := w.brokers[1].part("here")
+		p.set(func(int64) (error, bool) { <-begun; return nil, true })
+		w.send(&r, marker("here", 9))
+		synctest.Wait() // the next ones come while this one is appended
 		for i := range int32(4) {
 			m := marker("here", 1)
 			m.Partition.Index = i
 			w.send(&r, m)
 		}
+		close(begun)
 		synctest.Wait()
-		if n := len(w.brokers[1].part("here").batches); n != 1 || len(r.take()) != 4 {
+		if n := len(p.batches); n != 2 || len(r.take()) != 5 {
 			t.Errorf("%d batches", n)
 		}
 	})
@@ -164,8 +170,8 @@ func TestOneMarkerOfAProducerIsOnTheWay(t *testing.T) {
 	})
 }
 
-// A call whose link broke may still arrive. If the next one, with the same marker, has begun before,
-// it must append nothing: the producer's next transaction may be open.
+// A call whose link broke may still arrive. If the next one, with the same marker, has begun
+// before, it must append nothing: the producer's next transaction may be open.
 func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := two(t)
@@ -190,19 +196,20 @@ func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 		}
 		// Nor may a call of an earlier process of the sender.
 		old := orderCall{life: 6, number: 99, orders: []order{{partition: txn.Partition{Topic: "there"}}}}
-		if _, err := w.deliver(t.Context(), 1, 2, old.append(nil)); !errors.Is(err, errDead) {
+		if _, err := w.deliver(t.Context(), 1, 2, old.encode()); !errors.Is(err, errDead) {
 			t.Errorf("a call of an earlier process: %v", err)
 		}
 		equal(t, w.brokers[2].part("there").log(), "1 3 true ce5")
 		// A later process begins with the first number again.
 		next := orderCall{life: 8, number: 1, orders: []order{{partition: txn.Partition{Topic: "there"}}}}
-		if _, err := w.deliver(t.Context(), 1, 2, next.append(nil)); err != nil {
+		if _, err := w.deliver(t.Context(), 1, 2, next.encode()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A doubled call repeats its markers while the first copy is unanswered; the receiver's log decides.
+// A doubled call repeats its markers while the first copy is unanswered; the receiver's log
+// decides.
 func TestALostAnswerIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := two(t)
@@ -211,7 +218,6 @@ func TestALostAnswerIsAnError(t *testing.T) {
 		w.link = func(ctx context.Context, from, to int32, body []byte) ([]byte, error) {
 			answer, err := w.deliver(ctx, from, to, body)
 			if lost {
-				lost = false
 				return nil, errLink
 			}
 			return answer, err
@@ -220,6 +226,7 @@ func TestALostAnswerIsAnError(t *testing.T) {
 		w.send(&r, marker("there", 1), marker("there", 2))
 		synctest.Wait()
 		equal(t, r.marked(), "there-1: "+kerr.NetworkException.Error(), "there-2: "+kerr.NetworkException.Error())
+		lost = false
 		w.send(&r, marker("there", 1))
 		synctest.Wait()
 		equal(t, r.marked(), "there-1: <nil>")

@@ -54,7 +54,7 @@ func (x *Exchange) handleOrders(ctx context.Context, from int32, c *orderCall) (
 	}
 	verdicts.wait(ctx, orderTime)
 	expire()
-	return appendVerdicts(nil, verdicts.take(verdict{err: kerr.RequestTimedOut})), nil
+	return encodeVerdicts(verdicts.take(verdict{err: kerr.RequestTimedOut})), nil
 }
 
 // beginCall queues the orders of a call with their partitions, unless the call is dead. A call that
@@ -95,5 +95,5 @@ func (x *Exchange) handleAsks(ctx context.Context, questions []gate.Question) []
 	}
 	x.askHere(list)
 	answers.wait(ctx, askTime)
-	return appendAnswers(nil, answers.take(gate.Answer{Err: kerr.CoordinatorNotAvailable}))
+	return encodeAnswers(answers.take(gate.Answer{Err: kerr.CoordinatorNotAvailable}))
 }

@@ -51,7 +51,8 @@ type node struct {
 	pending []func(any, error)
 }
 
-// fakePartition collects what it is asked for. decide answers at once, or never if it returns false.
+// fakePartition collects what it is asked for. decide answers at once, or never if it returns
+// false.
 type fakePartition struct {
 	mu      sync.Mutex
 	got     []string

@@ -125,7 +125,10 @@ func (x *Exchange) verdictOf(o *order, err error) verdict {
 	if f := (*producers.CoordinatorFenced)(nil); errors.As(err, &f) {
 		return verdict{err: kerr.TransactionCoordinatorFenced, known: f.Epoch}
 	}
-	for _, known := range [...]struct{ cause, is error }{
+	for _, known := range [...]struct {
+		cause error
+		is    *kerr.Error
+	}{
 		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
 		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it is also an ErrNotLeader
 		{replica.ErrNotLeader, kerr.NotLeaderForPartition},
@@ -146,7 +149,7 @@ func (x *Exchange) verdictOf(o *order, err error) verdict {
 		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
 	} {
 		if errors.Is(err, known.cause) {
-			return verdict{err: known.is.(*kerr.Error)}
+			return verdict{err: known.is}
 		}
 	}
 	x.opt.Logger.Error("transaction marker or flush failed for an unknown reason, its coordinator tries again",

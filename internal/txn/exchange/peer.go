@@ -109,7 +109,7 @@ func (p *peer) callOrders(list []*job) ([]verdict, error) {
 	for _, j := range list {
 		c.orders = append(c.orders, j.order)
 	}
-	answer, err := p.call(c.append(nil))
+	answer, err := p.call(c.encode())
 	var verdicts []verdict
 	if err == nil {
 		verdicts, err = decodeVerdicts(answer, len(list))
@@ -146,7 +146,7 @@ func (p *peer) sendSome(list []*question) {
 	for _, q := range list {
 		c.questions = append(c.questions, q.Question)
 	}
-	answer, err := p.call(c.append(nil))
+	answer, err := p.call(c.encode())
 	var answers []gate.Answer
 	if err == nil {
 		answers, err = decodeAnswers(answer, c.questions)

@@ -120,36 +120,47 @@ func TestWithoutACoordinatorAQuestionIsAskedAgain(t *testing.T) {
 
 // The batches of a producer that begin its transaction in many partitions are one record.
 func TestAddsOfAProducerAreOneEvent(t *testing.T) {
-	both(t, func(t *testing.T, _ *world, from, coord *node, remote bool) {
+	both(t, func(t *testing.T, _ *world, from, coord *node, _ bool) {
+		asked := make(chan struct{})
+		coord.answers["first"] = func(any) (any, error) { <-asked; return txn.Added{CoordinatorEpoch: 8}, nil }
 		coord.answers["id"] = func(e any) (any, error) {
 			if slices.ContainsFunc(e.(txn.Add).Partitions, func(p txn.AddedPartition) bool { return p.Index == 3 }) {
 				return txn.Added{Err: kerr.UnknownTopicOrPartition}, nil
 			}
 			return txn.Added{CoordinatorEpoch: 9}, nil
 		}
-		var r results
-		ask := func(q gate.Question) { from.Ask(q, func(a gate.Answer) { r.add(a) }) }
-		for i := range int32(3) {
-			ask(inquiry("id", true, i))
+		// events returns how many events ask for partitions that are all asked for while all calls are
+		// on the way.
+		var r, first results
+		events := func(partitions int32) int {
+			asked, coord.events = make(chan struct{}), nil
+			for range askCalls {
+				from.Ask(inquiry("first", true, 0), func(a gate.Answer) { first.add(a) })
+				synctest.Wait()
+			}
+			before := len(coord.events)
+			for i := range partitions {
+				from.Ask(inquiry("id", true, i), func(a gate.Answer) { r.add(a) })
+			}
+			close(asked)
+			synctest.Wait()
+			n := 0
+			for _, e := range coord.events[before:] {
+				if e.(txn.Add).ID == "id" {
+					n++
+				}
+			}
+			return n
 		}
-		synctest.Wait()
+		if n := events(3); n != 1 {
+			t.Errorf("%d events", n)
+		}
 		equal(t, r.answers(), "<nil> [] ce9", "<nil> [] ce9", "<nil> [] ce9")
-		if n := len(coord.events); n != 1 && !remote || n > askCalls {
-			t.Errorf("%d events", n)
-		}
-		coord.events = nil
-		if remote { // what comes during the calls is the next one
-			return
-		}
 		// One that can't be added does not refuse the others.
-		for i := range int32(4) {
-			ask(inquiry("id", true, i))
-		}
-		synctest.Wait()
-		equal(t, r.answers(), "<nil> [] ce9", "<nil> [] ce9", "<nil> [] ce9", kerr.UnknownTopicOrPartition.Error()+" [] ce0")
-		if n := len(coord.events); n != 5 {
+		if n := events(4); n != 5 {
 			t.Errorf("%d events", n)
 		}
+		equal(t, r.answers(), "<nil> [] ce9", "<nil> [] ce9", "<nil> [] ce9", kerr.UnknownTopicOrPartition.Error()+" [] ce0")
 	})
 }
 

@@ -95,8 +95,8 @@ func flag(set bool, bit byte) byte {
 	return 0
 }
 
-func (c *orderCall) append(b []byte) []byte {
-	b = append(b, wireVersion, callOrders)
+func (c *orderCall) encode() []byte {
+	b := []byte{wireVersion, callOrders}
 	b = binary.AppendVarint(b, c.life)
 	b = binary.AppendUvarint(b, c.number)
 	b = binary.AppendUvarint(b, c.dead)
@@ -122,8 +122,8 @@ func (c *orderCall) append(b []byte) []byte {
 	return b
 }
 
-func (c *askCall) append(b []byte) []byte {
-	b = append(b, wireVersion, callAsks)
+func (c *askCall) encode() []byte {
+	b := []byte{wireVersion, callAsks}
 	var topics topicTable
 	for i := range c.questions {
 		for _, p := range c.questions[i].Partitions {
@@ -222,8 +222,8 @@ func codeOf(err *kerr.Error) int64 {
 
 func (r *reader) kerr() *kerr.Error { return kerr.TypedErrorForCode(r.int16()) }
 
-func appendVerdicts(b []byte, list []verdict) []byte {
-	b = append(b, wireVersion)
+func encodeVerdicts(list []verdict) []byte {
+	b := []byte{wireVersion}
 	for _, v := range list {
 		b = append(b, flag(v.lost, flagLost))
 		b = binary.AppendVarint(b, codeOf(v.err))
@@ -246,8 +246,8 @@ func decodeVerdicts(body []byte, n int) ([]verdict, error) {
 	return list, r.end()
 }
 
-func appendAnswers(b []byte, list []gate.Answer) []byte {
-	b = append(b, wireVersion)
+func encodeAnswers(list []gate.Answer) []byte {
+	b := []byte{wireVersion}
 	for _, a := range list {
 		b = binary.AppendVarint(b, codeOf(a.Err))
 		b = binary.AppendVarint(b, int64(a.CoordinatorEpoch))

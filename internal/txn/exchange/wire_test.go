@@ -36,26 +36,26 @@ func someAsks() askCall {
 func TestCallsAreDecodedAsTheyWereEncoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the time stands still
 		orders, asks := someOrders(), someAsks()
-		if got, err := decodeOrders(orders.append(nil)); err != nil || !reflect.DeepEqual(got, orders) {
+		if got, err := decodeOrders(orders.encode()); err != nil || !reflect.DeepEqual(got, orders) {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := decodeAsks(asks.append(nil)); err != nil || !reflect.DeepEqual(got, asks) {
+		if got, err := decodeAsks(asks.encode()); err != nil || !reflect.DeepEqual(got, asks) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		verdicts := []verdict{{}, {err: kerr.TransactionCoordinatorFenced, known: 12}, {err: kerr.UnknownServerError}, {lost: true}}
-		if got, err := decodeVerdicts(appendVerdicts(nil, verdicts), 4); err != nil || !reflect.DeepEqual(got, verdicts) {
+		if got, err := decodeVerdicts(encodeVerdicts(verdicts), 4); err != nil || !reflect.DeepEqual(got, verdicts) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		answers := []gate.Answer{{CoordinatorEpoch: 4}, {Err: kerr.ProducerFenced}}
-		if got, err := decodeAnswers(appendAnswers(nil, answers), asks.questions); err != nil || !reflect.DeepEqual(got, answers) {
+		if got, err := decodeAnswers(encodeAnswers(answers), asks.questions); err != nil || !reflect.DeepEqual(got, answers) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		answers[0].Partitions = []*kerr.Error{nil, kerr.TransactionAbortable}
-		if got, err := decodeAnswers(appendAnswers(nil, answers), asks.questions); err != nil || !reflect.DeepEqual(got, answers) {
+		if got, err := decodeAnswers(encodeAnswers(answers), asks.questions); err != nil || !reflect.DeepEqual(got, answers) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		answers[0].Partitions = answers[0].Partitions[:1]
-		if _, err := decodeAnswers(appendAnswers(nil, answers), asks.questions); !errors.Is(err, errWire) {
+		if _, err := decodeAnswers(encodeAnswers(answers), asks.questions); !errors.Is(err, errWire) {
 			t.Errorf("an answer about one of two partitions: %v", err)
 		}
 	})
@@ -72,7 +72,7 @@ func TestCallsOfOtherVersionsAreRefused(t *testing.T) {
 		func(b []byte) []byte { return b[:len(b)-1] },
 		func(b []byte) []byte { return append(b, 0) },
 	} {
-		if _, err := w.brokers[1].Handle(t.Context(), 2, change(orders.append(nil))); !errors.Is(err, errWire) {
+		if _, err := w.brokers[1].Handle(t.Context(), 2, change(orders.encode())); !errors.Is(err, errWire) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -81,8 +81,8 @@ func TestCallsOfOtherVersionsAreRefused(t *testing.T) {
 // Whatever arrives is an error, or a call that is encoded in the same way again.
 func FuzzCalls(f *testing.F) {
 	orders, asks := someOrders(), someAsks()
-	f.Add(orders.append(nil))
-	f.Add(asks.append(nil))
+	f.Add(orders.encode())
+	f.Add(asks.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kind, err := kindOf(b)
 		if err != nil {
@@ -90,15 +90,15 @@ func FuzzCalls(f *testing.F) {
 		}
 		if kind == callOrders {
 			if c, err := decodeOrders(b); err == nil {
-				again, err := decodeOrders(c.append(nil))
-				if err != nil || !bytes.Equal(c.append(nil), again.append(nil)) {
+				again, err := decodeOrders(c.encode())
+				if err != nil || !bytes.Equal(c.encode(), again.encode()) {
 					t.Errorf("%+v became %+v, %v", c, again, err)
 				}
 			}
 			return
 		}
 		if c, err := decodeAsks(b); err == nil {
-			if _, err := decodeAsks(c.append(nil)); err != nil {
+			if _, err := decodeAsks(c.encode()); err != nil {
 				t.Errorf("%+v: %v", c, err)
 			}
 		}
@@ -106,8 +106,8 @@ func FuzzCalls(f *testing.F) {
 }
 
 func FuzzAnswers(f *testing.F) {
-	f.Add(appendVerdicts(nil, []verdict{{}, {err: kerr.InvalidProducerEpoch, known: 3}}))
-	f.Add(appendAnswers(nil, []gate.Answer{{CoordinatorEpoch: 4}, {Err: kerr.ProducerFenced}}))
+	f.Add(encodeVerdicts([]verdict{{}, {err: kerr.InvalidProducerEpoch, known: 3}}))
+	f.Add(encodeAnswers([]gate.Answer{{CoordinatorEpoch: 4}, {Err: kerr.ProducerFenced}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if list, err := decodeVerdicts(b, 2); err == nil && len(list) != 2 {
 			t.Errorf("%+v", list)

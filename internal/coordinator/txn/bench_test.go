@@ -1,0 +1,108 @@
+package txn
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// everything is metadata in which every partition exists.
+type everything struct{}
+
+func (everything) Exists(Partition) bool { return true }
+func (everything) Weak(string) bool      { return false }
+
+// benchDesk drives a Shard as the runtime does, and answers its requests at once.
+type benchDesk struct {
+	s      *Shard
+	now    time.Time
+	events int
+	out    coordinator.Effects
+}
+
+func newBenchDesk() *benchDesk {
+	cfg := DefaultConfig()
+	last := int64(0)
+	cfg.ProducerID = func(context.Context) (int64, error) { last++; return last, nil }
+	d := &benchDesk{s: New(cfg), now: time.UnixMilli(1_700_000_000_000)}
+	d.s.Loaded(d.now, 1, &coordinator.Effects{})
+	d.handle(0, TopicsChanged{Topics: everything{}, Tagged: true})
+	return d
+}
+
+// handle hands an event to the Shard, and then those that follow from it. It returns the response to
+// the ticket.
+func (d *benchDesk) handle(to coordinator.Ticket, event any) (response any) {
+	type step struct {
+		to    coordinator.Ticket
+		event any
+	}
+	for queue := []step{{to, event}}; len(queue) > 0; queue = queue[1:] {
+		d.out = coordinator.Effects{}
+		d.events++
+		d.s.Handle(d.now, queue[0].to, queue[0].event, &d.out)
+		for _, r := range d.out.Replies {
+			response = r.Response
+		}
+		for _, c := range d.out.Calls {
+			queue = append(queue, step{c.To, c.Do(context.Background())})
+		}
+		for _, m := range d.out.Sends {
+			queue = append(queue, step{0, Marked{WriteMarker: m.(WriteMarker)}})
+		}
+		for _, e := range d.out.Deferred {
+			queue = append(queue, step{0, e})
+		}
+	}
+	return response
+}
+
+// BenchmarkTransaction is the work of the coordinator for one transaction: add, end, markers,
+// complete. It bounds the transactions per second of a partition of __transaction_state.
+func BenchmarkTransaction(b *testing.B) {
+	for _, partitions := range []int32{1, 10, 100} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			d := newBenchDesk()
+			p := d.handle(1, InitProducerID{ID: "id", Timeout: 60_000, ProducerID: none, Epoch: none}).(Identity)
+			var list []AddedPartition
+			for i := range partitions {
+				list = append(list, AddedPartition{Partition: Partition{"topic", i}})
+			}
+			d.events = 0
+			b.ReportAllocs()
+			for b.Loop() {
+				d.handle(1, Add{ID: "id", ProducerID: p.ProducerID, Epoch: p.Epoch, Version: 2, Partitions: list})
+				p = d.handle(2, End{ID: "id", ProducerID: p.ProducerID, Epoch: p.Epoch, Commit: true, Version: 2}).(Identity)
+				if p.Err != nil {
+					b.Fatal(p.Err)
+				}
+			}
+			b.ReportMetric(float64(d.events)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// A transactional id without a transaction costs little memory: a broker may have a million.
+func TestMemoryOfAnID(t *testing.T) {
+	const count = 100_000
+	d := newBenchDesk()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range count {
+		d.handle(1, InitProducerID{ID: fmt.Sprintf("application-%08d", i), Timeout: 60_000, ProducerID: none, Epoch: none})
+	}
+	d.out = coordinator.Effects{}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	n := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / count
+	t.Logf("%d bytes for each id", n)
+	if n > 250 {
+		t.Errorf("%d bytes for each id", n)
+	}
+	runtime.KeepAlive(d)
+}
