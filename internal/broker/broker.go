@@ -41,7 +41,7 @@ type Options struct {
 	Exchange *exchange.Exchange
 	// Coordinators asks whether a group's offsets may join a transaction. Nil: they are refused.
 	Coordinators gate.Coordinators
-	// Gate holds transactional batches until their coordinator permits them. Nil: they are refused.
+	// Gate holds transactional batches until their coordinator permits them.
 	Gate *gate.Gate
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string

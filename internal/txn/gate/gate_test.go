@@ -27,8 +27,9 @@ func TestOnlyTheFirstBatchOfATransactionIsAsked(t *testing.T) {
 					t.Errorf("batch %d has entry %v", seq, s.entry)
 				}
 			}
+			at := txn.AddedPartition{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch()}
 			want := Question{ID: "tx", ProducerID: 7, Add: from.Bumps, Deadline: w.asked.times[0].Add(patience),
-				Partitions: []txn.AddedPartition{{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch()}}}
+				Partitions: []txn.AddedPartition{at}}
 			if got := w.asked.questions; len(got) != 1 || !slices.Equal(got[0].Partitions, want.Partitions) {
 				t.Fatalf("questions %+v", got)
 			}
@@ -239,7 +240,7 @@ func TestAQueueIsBounded(t *testing.T) {
 	w.wantEmpty()
 }
 
-// Who does not lead asks nobody: the partition would be in the transaction for nothing.
+// Who does not lead does not ask: the partition would be in the transaction for nothing.
 func TestARefusedPartitionIsNotAsked(t *testing.T) {
 	w := newWorld(t, 1)
 	w.partitions[0].Delete()

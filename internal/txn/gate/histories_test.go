@@ -35,7 +35,7 @@ func TestHistory07NothingIsAppendedBeforeTheYes(t *testing.T) {
 }
 
 // 8: verified; the client gives up and aborts; the marker; then the append. The batch must not be
-// permitted once more: its sender may have begun the next transaction, with the same epoch.
+// permitted again: its sender may have begun the next transaction, with the same epoch.
 func TestHistory08AMarkerBetweenYesAndAppend(t *testing.T) {
 	w := newWorld(t, 1)
 	w.asked.answer = nil
@@ -307,7 +307,7 @@ func TestHistory40TenThousandTransactionsBegin(t *testing.T) {
 	})
 }
 
-// stick blocks the goroutine that commits to a partition until free is called, as a slow one would.
+// stick blocks the goroutine that commits to a partition until free is called.
 func (w *world) stick(partition int) (free func()) {
 	w.t.Helper()
 	stuck, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})

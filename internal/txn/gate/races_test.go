@@ -99,7 +99,8 @@ func TestExpiryInTheLogsQueue(t *testing.T) {
 	w.wantEmpty()
 }
 
-// An expiry that comes while a goroutine passes the batch to its partition has its effect after that.
+// An expiry that comes while a goroutine passes the batch to its partition has its effect
+// afterwards.
 func TestExpiryOnTheWayIntoThePartition(t *testing.T) {
 	w := newWorld(t, 1)
 	w.asked.answer = nil
