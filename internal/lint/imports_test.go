@@ -274,7 +274,7 @@ func healthRules() map[string]importRule {
 			"internal/coordinator/service", "internal/coordinator/txn", "internal/health", "internal/health/...", "internal/metadata",
 			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate", "internal/storage/producers",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",
-			"internal/vfs", "pkg/durability"},
+			"internal/txn/exchange", "internal/txn/gate", "internal/vfs", "pkg/durability"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg},
 			because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},

@@ -116,7 +116,7 @@ func TestAFencedCoordinatorGetsAHigherEpoch(t *testing.T) {
 	tr.Fenced(index, 42, 50)
 }
 
-// Shards are told of changes that matter to transactions, and of nothing else.
+// Shards are notified of changes that matter to transactions, and of nothing else.
 func TestMetadataChangesForTransactions(t *testing.T) {
 	version := int16(2)
 	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: registry(t), Logger: zap.NewNop()})

@@ -34,8 +34,8 @@ func newBenchDesk() *benchDesk {
 	return d
 }
 
-// handle hands an event to the Shard, and then those that follow from it. It returns the response to
-// the ticket.
+// handle hands an event to the Shard, and then those that follow from it. It returns the response
+// to the ticket.
 func (d *benchDesk) handle(to coordinator.Ticket, event any) (response any) {
 	type step struct {
 		to    coordinator.Ticket

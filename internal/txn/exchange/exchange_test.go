@@ -46,8 +46,11 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 		var r results
 		w.brokers[2].part("there").lost = true
 		w.send(&r, marker("here", 1), marker("there", 2), marker(offsets, 3), marker("none", 4), marker("gone", 5))
-		w.brokers[1].Send(9, 5, txn.Flush{ID: "id", ProducerID: 6, Epoch: 2, LeaderEpoch: 8, Partition: txn.Partition{Topic: "here"}}, r.add)
-		w.brokers[1].Send(9, 5, txn.Flush{ID: "id", ProducerID: 7, Epoch: 2, LeaderEpoch: 9, Partition: txn.Partition{Topic: "there"}}, r.add)
+		for i, topic := range []string{"here", "there"} {
+			n := int32(i)
+			f := txn.Flush{ID: "id", ProducerID: int64(6 + n), Epoch: 2, LeaderEpoch: 8 + n, Partition: txn.Partition{Topic: topic}}
+			w.brokers[1].Send(9, 5, f, r.add)
+		}
 		synctest.Wait()
 		var got []string
 		for _, x := range r.take() {
@@ -63,7 +66,8 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 			"6 <nil> false", "7 <nil> true")
 		equal(t, w.brokers[1].part("here").log(), "1 3 true ce5", "flush 6 2 since 8")
 		equal(t, w.brokers[2].part("there").log(), "2 3 true ce5", "flush 7 2 since 9")
-		if m := w.brokers[2].offsets; len(m) != 1 || m[0] != (Marker{ProducerID: 3, Epoch: 3, CoordinatorEpoch: 5, Commit: true, Bumps: true}) {
+		want := Marker{ProducerID: 3, Epoch: 3, CoordinatorEpoch: 5, Commit: true, Bumps: true}
+		if m := w.brokers[2].offsets; len(m) != 1 || m[0] != want {
 			t.Errorf("%+v", m)
 		}
 		a := w.brokers[2].part("there").appends[0]

@@ -129,8 +129,8 @@ func TestAddsOfAProducerAreOneEvent(t *testing.T) {
 			}
 			return txn.Added{CoordinatorEpoch: 9}, nil
 		}
-		// events returns how many events ask for partitions that are all asked for while all calls are
-		// on the way.
+		// events returns how many events ask for partitions that are all asked for while all calls
+		// are on the way.
 		var r, first results
 		events := func(partitions int32) int {
 			asked, coord.events = make(chan struct{}), nil

@@ -58,7 +58,7 @@ func (q *queue[T]) waiting() int {
 }
 
 func (q *queue[T]) run() {
-	runtime.Gosched() // whoever adds an item often adds the next ones now
+	runtime.Gosched() // the caller of add often adds the next ones now
 	served := 0
 	for {
 		q.mu.Lock()
