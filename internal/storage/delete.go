@@ -61,6 +61,9 @@ func (d *Dir) releaseLogs(logs []*Log) {
 		for _, s := range l.segments {
 			s.Forget()
 		}
+		l.producersMu.Lock()
+		l.countOpenLocked(0)
+		l.producersMu.Unlock()
 	}
 	d.memory.evictAll(logs)
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -71,6 +72,8 @@ type Options struct {
 	// recovery, and OpenDir returns it. The directory is then in the state that a kill at that
 	// moment would leave: the next start recovers.
 	Interrupted func() error
+	// open is the number of open transactions in all directories that Open opens together.
+	open *atomic.Int64
 	// openTick fires after openPatience; tests replace it.
 	openTick func() <-chan time.Time
 
@@ -86,6 +89,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewStorage(nil)
+	}
+	if o.open == nil {
+		o.open = new(atomic.Int64)
 	}
 	if o.Boot == nil {
 		o.Boot = func() [16]byte { return vfs.BootIDOf(o.FS) }

@@ -13,6 +13,7 @@ type unstable struct {
 	first   atomic.Int64 // producers.State.FirstUnstable
 	decided atomic.Int64 // producers.State.NextDecided
 	aborted atomic.Int64 // no marker of an aborted transaction is beyond it; -1: there is none
+	open    int          // of producers.State.Open, what Options.open includes
 }
 
 // noteUnstableLocked must be called after each change of the producer state. The caller holds
@@ -24,9 +25,49 @@ func (l *Log) noteUnstableLocked() {
 	if decided := l.producers.NextDecided(); decided != l.unstable.decided.Load() {
 		l.unstable.decided.Store(decided)
 	}
+	l.countOpenLocked(l.producers.Open())
 	if last := l.producers.LastAborted(); last > l.unstable.aborted.Load() {
 		l.unstable.aborted.Store(last)
 	}
+}
+
+// countOpenLocked counts the open transactions of the log among those of all logs. The caller holds
+// producersMu.
+func (l *Log) countOpenLocked(n int) {
+	if was := l.unstable.open; n != was {
+		l.dir.opt.open.Add(int64(n - was))
+		l.unstable.open = n
+	}
+}
+
+// OpenTransactions returns the number of open transactions in all logs, and their bound. At the
+// bound, a batch that would begin another is refused with ErrTooManyTransactions.
+func (m *Manager) OpenTransactions() (n, bound int64) {
+	if len(m.dirs) == 0 {
+		return 0, producers.MaxOpenEverywhere
+	}
+	return m.dirs[0].opt.open.Load(), producers.MaxOpenEverywhere
+}
+
+// OpenTransactions returns the producers with an open transaction, in the order of first offsets.
+func (l *Log) OpenTransactions() []producers.Producer {
+	if l.unstable.first.Load() == math.MaxInt64 {
+		return nil
+	}
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.producers.OpenTransactions()
+}
+
+// OldestTransaction returns the producer whose open transaction has the lowest first offset; false
+// if none is open.
+func (l *Log) OldestTransaction() (producers.Producer, bool) {
+	if l.unstable.first.Load() == math.MaxInt64 {
+		return producers.Producer{}, false
+	}
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.producers.OldestOpen()
 }
 
 // FirstUnstable returns the first offset of the oldest transaction that is open, or whose marker is

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -346,7 +348,7 @@ func TestAFollowerKnowsTheTransactions(t *testing.T) {
 		t.Helper()
 		want, got := l.Producers(), l2.Producers()
 		for i := range want {
-			want[i].Seen, got[i].Seen = 0, 0
+			want[i].Seen, got[i].Seen, want[i].Since, got[i].Since = 0, 0, 0, 0
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || l2.FirstUnstable(math.MaxInt64) != l.FirstUnstable(math.MaxInt64) {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
@@ -413,7 +415,7 @@ func TestACompactedLogShowsItsProducers(t *testing.T) {
 	}
 	for _, want := range l.Producers() {
 		got, _ := known.Producer(want.ID)
-		if got.Seen, want.Seen = 0, 0; got != want {
+		if got.Seen, want.Seen, got.Since, want.Since = 0, 0, 0, 0; got != want {
 			t.Errorf("the log shows %+v, want %+v", got, want)
 		}
 	}
@@ -511,7 +513,7 @@ func batchesSay(image vfs.FS) (why string) {
 	}
 	for _, got := range l.Producers() {
 		want, known := said.Producer(got.ID)
-		if want.Seen, got.Seen = 0, 0; got != want {
+		if want.Seen, got.Seen, want.Since, got.Since = 0, 0, 0, 0; got != want {
 			return fmt.Sprintf("the log knows %+v, its batches say %+v (%v)", got, want, known)
 		}
 	}
@@ -520,4 +522,67 @@ func batchesSay(image vfs.FS) (why string) {
 			said.Len(), said.FirstUnstable())
 	}
 	return ""
+}
+
+// The open transactions of all logs together are bounded, and those of a deleted log count no
+// longer (S4).
+func TestOpenTransactionsOfAllLogsAreBounded(t *testing.T) {
+	d := mustOpen(t, vfs.Memory(), "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	open := func() int64 { return d.opt.open.Load() }
+	ok(t, transact(logs[0], inTxn(t, 7, 0, 0, 10)))
+	ok(t, transact(logs[1], inTxn(t, 7, 0, 0, 10)))
+	ok(t, transact(logs[1], inTxn(t, 8, 0, 0, 10)))
+	if open() != 3 {
+		t.Fatalf("%d are open", open())
+	}
+	d.opt.open.Add(producers.MaxOpenEverywhere - 3)
+	if a := transact(logs[0], inTxn(t, 9, 0, 0, 10)); !errors.Is(a.Err, ErrTooManyTransactions) {
+		t.Errorf("one too many: %v", a.Err)
+	}
+	ok(t, send(logs[0], inTxn(t, 7, 0, 1, 10))) // continues one
+	ok(t, endTxn(logs[0], 7, 1, record.Commit, producers.Origin{}))
+	ok(t, transact(logs[0], inTxn(t, 9, 0, 0, 10)))
+	if err := d.Delete(logs[1]); err != nil {
+		t.Fatal(err)
+	}
+	if n := open() - (producers.MaxOpenEverywhere - 3); n != 1 {
+		t.Errorf("%d are open after the deletion of a log", n)
+	}
+}
+
+// The oldest open transaction is that with the lowest first offset, and began when its first batch
+// arrived. After a start it is as old as the last activity of its producer.
+func TestTheOldestTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		if p, open := l.OldestTransaction(); open || l.OpenTransactions() != nil {
+			t.Errorf("%+v", p)
+		}
+		begin := time.Now().UnixMilli()
+		ok(t, transact(l, inTxn(t, 8, 0, 0, 10)))
+		time.Sleep(time.Second)
+		ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+		time.Sleep(time.Second)
+		ok(t, send(l, inTxn(t, 8, 0, 1, 10)))
+		want := func(l *Log, since ...int64) {
+			t.Helper()
+			p, open := l.OldestTransaction()
+			if all := l.OpenTransactions(); !open || p.ID != 8 || p.First != 0 || p.Since != begin+since[0] || len(all) != 2 ||
+				all[0] != p || all[1].ID != 7 || all[1].Since != begin+since[1] {
+				t.Errorf("%+v of %+v", p, all)
+			}
+		}
+		want(l, 0, 1000)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = mustOpen(t, disk, "sync")
+		want(d.Logs()[0], 2000, 1000)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

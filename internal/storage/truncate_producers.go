@@ -34,7 +34,7 @@ const (
 
 // noProducers returns an empty producer state with the log's bounds.
 func (l *Log) noProducers() producers.State {
-	return producers.State{Expiry: l.dir.opt.ProducerExpiry, Limit: l.dir.opt.ProducersPerLog}
+	return producers.State{Expiry: l.dir.opt.ProducerExpiry, Limit: l.dir.opt.ProducersPerLog, Everywhere: l.dir.opt.open}
 }
 
 // saveProducers writes the producer state next to a new segment. The first segment of a log without

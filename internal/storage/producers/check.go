@@ -17,7 +17,8 @@ var (
 	// ErrUnverified: the batch would begin a transaction, and the coordinator has not permitted it
 	// since the last marker. The caller asks the coordinator again.
 	ErrUnverified = errors.New("the transaction is not known to be ongoing")
-	// ErrTooManyTransactions: the log has MaxOpen open transactions.
+	// ErrTooManyTransactions: the log has MaxOpen open transactions, or all logs together have
+	// MaxOpenEverywhere.
 	ErrTooManyTransactions = errors.New("too many transactions are open")
 	// ErrCoordinatorFenced: a marker of a coordinator that has a successor. The error is a
 	// *CoordinatorFenced.
@@ -41,8 +42,12 @@ func (e *CoordinatorFenced) Error() string {
 // Unwrap makes the error match ErrCoordinatorFenced.
 func (e *CoordinatorFenced) Unwrap() error { return ErrCoordinatorFenced }
 
-// MaxOpen bounds the open transactions of a log. Each takes about 200 bytes.
-const MaxOpen = 10_000
+const (
+	// MaxOpen bounds the open transactions of a log. Each takes about 200 bytes.
+	MaxOpen = 10_000
+	// MaxOpenEverywhere bounds those of all logs of a broker, to 64 MiB.
+	MaxOpenEverywhere = 64 << 20 / 200
+)
 
 // Duplicate describes the batch that a retry repeats.
 type Duplicate struct {
@@ -134,7 +139,9 @@ func began(b record.Batch) error {
 func (s *State) mayBegin(id int64, coordinator int32, permit Permit) error {
 	switch {
 	case s.opened >= MaxOpen:
-		return fmt.Errorf("%w: %d", ErrTooManyTransactions, s.opened)
+		return fmt.Errorf("%w: %d in this partition", ErrTooManyTransactions, s.opened)
+	case s.Everywhere != nil && s.Everywhere.Load() >= MaxOpenEverywhere:
+		return fmt.Errorf("%w: %d in the partitions of this broker", ErrTooManyTransactions, s.Everywhere.Load())
 	case permit.Guard == nil || s.guards[id] != permit.Guard:
 		return fmt.Errorf("%w: producer %d", ErrUnverified, id)
 	}

@@ -135,7 +135,7 @@ func (s *State) Decode(b []byte) ([]byte, error) {
 
 // clear forgets everything but the bounds.
 func (s *State) clear() {
-	*s = State{Expiry: s.Expiry, Limit: s.Limit, durableEnd: s.durableEnd, tracksDurable: s.tracksDurable}
+	*s = State{Expiry: s.Expiry, Limit: s.Limit, Everywhere: s.Everywhere, durableEnd: s.durableEnd, tracksDurable: s.tracksDurable}
 }
 
 func (s *State) decodeProducer(b []byte) ([]byte, error) {

@@ -10,6 +10,7 @@ package producers
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -90,6 +91,9 @@ type State struct {
 	// Producers with batches that are not durable are remembered beyond Limit, up to twice as many,
 	// because such a batch may be in flight and be sent again.
 	Limit int
+	// Everywhere is the number of open transactions in all logs of the broker; nil: not counted.
+	// The owner of the logs keeps it. At MaxOpenEverywhere no transaction begins.
+	Everywhere *atomic.Int64
 
 	durableEnd    int64
 	tracksDurable bool // otherwise every batch counts as durable when it is added

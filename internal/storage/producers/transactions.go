@@ -61,6 +61,7 @@ func (p *producer) pin(n int) { p.txn.pins += n }
 type span struct {
 	p           *producer
 	first, last int64 // last: the offset of the marker, -1 while it is open
+	since       int64 // wall clock, ms, when it began; see Producer.Since
 	in          [2]links
 }
 
@@ -136,7 +137,7 @@ func (s *State) begin(p *producer, b record.Batch) {
 	}
 	next.first = b.BaseOffset()
 	delete(s.guards, p.id)
-	x := &span{p: p, first: next.first, last: -1}
+	x := &span{p: p, first: next.first, last: -1, since: p.seen}
 	s.change(p, b.LastOffset(), next, x)
 	s.open(x)
 }
@@ -236,7 +237,7 @@ func (s *State) adopt(p *producer, t transaction) {
 	}
 	p.txn = &transactional{now: t}
 	if t.first >= 0 {
-		s.open(&span{p: p, first: t.first, last: -1})
+		s.open(&span{p: p, first: t.first, last: -1, since: p.seen})
 	}
 }
 
@@ -340,6 +341,31 @@ func (s *State) Advance(high int64) {
 	}
 }
 
+// Open returns the number of open transactions.
+func (s *State) Open() int { return s.opened }
+
+// OldestOpen returns the producer whose open transaction has the lowest first offset; false if none
+// is open.
+func (s *State) OldestOpen() (Producer, bool) {
+	x := s.spans[openSpan].oldest
+	if x == nil {
+		return Producer{}, false
+	}
+	return x.p.describe(), true
+}
+
+// OpenTransactions returns the producers with an open transaction, in the order of first offsets.
+func (s *State) OpenTransactions() []Producer {
+	if s.opened == 0 {
+		return nil
+	}
+	list := make([]Producer, 0, s.opened)
+	for x := s.spans[openSpan].oldest; x != nil; x = x.in[openSpan].newer {
+		list = append(list, x.p.describe())
+	}
+	return list
+}
+
 // FirstUnstable returns the first offset of the oldest transaction that is open, or whose marker is
 // not below the high watermark of the last Advance; MaxInt64 if there is none.
 func (s *State) FirstUnstable() int64 {
@@ -403,6 +429,9 @@ type Producer struct {
 	Seen             int64 // wall clock, ms, of its latest batch or marker
 	CoordinatorEpoch int32 // of the coordinator of its last marker; -1: none
 	First            int64 // first offset of its open transaction; -1: none is open
+	// Since is when the open transaction began, ms of the wall clock: when its first batch arrived,
+	// or, if the log was opened since, when the producer had been active last. 0: none is open.
+	Since int64
 }
 
 // Producer returns what is known of a producer id; false if nothing is.
@@ -428,5 +457,10 @@ func (p *producer) describe() Producer {
 	if m := p.last(); m != nil && m.epoch >= t.epoch {
 		last = m.lastSeq
 	}
-	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Seen: p.seen, CoordinatorEpoch: t.coordinator, First: t.first}
+	since := int64(0)
+	if x := p.span(); x != nil {
+		since = x.since
+	}
+	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Seen: p.seen, CoordinatorEpoch: t.coordinator, First: t.first,
+		Since: since}
 }

@@ -408,7 +408,7 @@ func TestCompleteTransactions(t *testing.T) {
 		3: {ID: 3, Epoch: 7, LastSequence: 0, CoordinatorEpoch: 4, First: 3},
 	} {
 		got, ok := part.Producer(id)
-		if got.Seen = 0; !ok || got != want {
+		if got.Seen, got.Since = 0, 0; !ok || got != want {
 			t.Errorf("producer %d: %+v, want %+v", id, got, want)
 		}
 	}
