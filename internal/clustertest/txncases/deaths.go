@@ -7,7 +7,9 @@ import (
 // manyPartitions are enough that a commit is half written when the broker dies.
 const manyPartitions = 30
 
-// deaths are the cases about a coordinator that dies.
+// deaths are the cases about a coordinator that dies. Kafka 4.3.1 sometimes fails those in which
+// markers are missing at the death. A partition that is not led yet gets none after the start, and
+// its transaction remains open.
 func deaths() []kase {
 	var list []kase
 	for _, commit := range []bool{true, false} {
