@@ -33,7 +33,7 @@ func NewDoctor(a *app.App) *cobra.Command {
 		Use: "doctor", Short: "Find problems, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
 		Long: "doctor runs the checks of cluster health and more. It checks from this machine whether each advertised address can be\n" +
-			"reached and whether the clocks agree, and it finds configs that contradict each other, groups that are stuck and transactions that hang. It\n" +
+			"reached and whether the clocks agree. It finds configs that contradict each other, groups that are stuck and transactions that hang. It\n" +
 			"also prints the measurements of a chronik broker's checks (docs/operations.md lists them). Each finding has a remedy.\n" +
 			"bad: some records cannot be written or read. warn: a guarantee is not met, or the problem becomes\n" +
 			"bad if it grows or if something else fails. note: everything works as configured, but the operator should know. It\n" +
