@@ -32,5 +32,5 @@ const (
 	liveStable                           // a marker counts before it is below the high watermark
 	retainOpen                           // retention removes records of open transactions
 	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
-	uncountedIndex                       // a start takes what is there for a segment's index of aborted transactions
+	uncountedIndex                       // a start trusts any index of aborted transactions
 )
