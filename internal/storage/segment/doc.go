@@ -10,8 +10,8 @@
 //
 // A Segment whose write or datasync failed is never written or synced again (Err). Bytes read from
 // the disk are returned only after their checksum was verified. The indexes by offset and by time
-// are caches: they are not synced, and a lookup verifies each entry against the batch that it points
-// to.
+// are caches: they are not synced, and a lookup verifies each entry against the batch that it
+// points to.
 //
 // The package knows nothing of journals, replicas or retention. A Segment has one writer at a time;
 // readers may run concurrently.
