@@ -63,8 +63,8 @@ func committed(t testing.TB, w *wire, version int16, offset int64, rt kmsg.Fetch
 	return text + fmt.Sprint(" ", offsets(t, p.RecordBatches))
 }
 
-// In every version, a consumer of committed records gets those below the last stable offset, and the
-// aborted transactions among them. Its offsets end there, too.
+// In every version, a consumer of committed records gets those below the last stable offset, and
+// the aborted transactions among them. Its offsets end there, too.
 func TestAConsumerGetsCommittedRecords(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)

@@ -241,8 +241,8 @@ func (rd *fetchRead) read(memory bool) bool {
 	return true
 }
 
-// abortedCost is the memory that an aborted transaction takes in an answer: until it is encoded, and
-// in its bytes.
+// abortedCost is the memory that an aborted transaction takes in an answer: until it is encoded,
+// and in its bytes.
 const abortedCost = 32 + 16 + 16
 
 // release releases what read took.

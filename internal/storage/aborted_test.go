@@ -237,10 +237,12 @@ func TestMemoryHasTheRecentAbortedTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, ok, err := l.AbortedInMemory(0, &s, math.MaxInt)
-		if want, e := l.AbortedIn(0, &s, math.MaxInt); what == "unflushed" && !ok || err != nil || e != nil || ok && !slices.Equal(list, want) {
+		want, e := l.AbortedIn(0, &s, math.MaxInt)
+		if what == "unflushed" && !ok || err != nil || e != nil || ok && !slices.Equal(list, want) {
 			t.Errorf("%s: %+v, %v, %v; want %+v, %v", what, list, ok, err, want, e)
 		}
-		if list, ok, err = l.AbortedInMemory(0, &s, math.MaxInt); !ok || len(list) == 0 || err != nil { // the active segment keeps its index
+		// The active segment keeps its index.
+		if list, ok, err = l.AbortedInMemory(0, &s, math.MaxInt); !ok || len(list) == 0 || err != nil {
 			t.Errorf("%s, after it was read: %+v, %v, %v", what, list, ok, err)
 		}
 		s.Release()
@@ -452,8 +454,8 @@ func indexAfterPowerLoss(t testing.TB, disk *crashfs.FS, fsys vfs.FS, mode crash
 	return err
 }
 
-// Compaction keeps the entry of an aborted transaction with its marker, in the pass that removes the
-// records: a reader may have read them. A later pass removes the entry, except that of a producer's
+// Compaction keeps the entry of an aborted transaction with its marker, in the pass that removes
+// the records: a reader may have read them. A later pass removes the entry, except that of a producer's
 // last batch, which stays without records.
 func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 	fsys := vfs.Memory()

@@ -33,5 +33,5 @@ const (
 	markersWait                          // markers wait for memory that the records of clients use up
 	retainOpen                           // retention removes records of open transactions
 	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
-	uncountedIndex                       // a start takes what is there for a segment's index of aborted transactions
+	uncountedIndex                       // a start trusts any index of aborted transactions
 )

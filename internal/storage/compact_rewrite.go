@@ -80,8 +80,8 @@ func (w *rewriting) take(group []*segment.Segment) error {
 			for len(aborted) > 0 && aborted[0].Last < b.LastOffset() {
 				aborted = aborted[1:]
 			}
-			// A reader may have read records that this pass removes, and looks for their entry next. So
-			// the entry goes with a later pass, which finds none of them.
+			// A reader may have read records that this pass removes, and looks for their entry
+			// next. So the entry goes with a later pass, which finds none of them.
 			if len(aborted) > 0 && aborted[0].Last == b.LastOffset() && !w.p.filter.Free {
 				w.aborted = append(w.aborted, aborted[0])
 			}

@@ -48,6 +48,7 @@
 //	flush               from memory to segments: writes, rolls, the sweep that releases the
 //	                    journal; tasks runs them
 //	read                reads and lookups by offset and by time
+//	aborted             the indexes of aborted transactions, for readers of committed records
 //	checkpoint          commits everything but batches
 //	create delete       creates and deletes logs
 //	truncate            truncates a log, with the state of its producers

@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
-// unstable repeats some offsets of the producer state, so that readers of a log without transactions
-// need no lock. Written with producersMu held.
+// unstable repeats some offsets of the producer state, so that readers of a log without
+// transactions need no lock. Written with producersMu held.
 type unstable struct {
 	first   atomic.Int64 // producers.State.FirstUnstable
 	decided atomic.Int64 // producers.State.NextDecided

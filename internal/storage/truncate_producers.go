@@ -39,8 +39,9 @@ func (l *Log) noProducers() producers.State {
 
 // saveProducers writes the producer state next to a new segment. The first segment of a log without
 // producers needs none. Those to which a replay of quarantined frames rolls have none, because the
-// state is known only for the recovery point, where the replay begins, and for the end of the log. An error matters only if the state has
-// transactions; otherwise it makes the next truncation slower. It needs flushMu.
+// state is known only for the recovery point, where the replay begins, and for the end of the log.
+// An error matters only if the state has transactions; otherwise it makes the next truncation
+// slower. It needs flushMu.
 func (l *Log) saveProducers(s *segment.Segment) error {
 	l.mu.RLock()
 	first, replaying := len(l.segments) == 0, l.life.replaying
