@@ -33,6 +33,7 @@ func everyAPI() []api {
 		addPartitionsToTxnAPI(),
 		addOffsetsToTxnAPI(),
 		endTxnAPI(),
+		writeTxnMarkersAPI(),
 		txnOffsetCommitAPI(),
 		describeConfigsAPI(),
 		alterConfigsAPI(),

@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// exchange sends a frame and reads an answer of size bytes, n times, with up to window requests in
+// roundTrip sends a frame and reads an answer of size bytes, n times, with up to window requests in
 // flight.
-func exchange(b *testing.B, w *wire, frame []byte, answer, window int) {
+func roundTrip(b *testing.B, w *wire, frame []byte, answer, window int) {
 	b.Helper()
 	in := make([]byte, answer)
 	b.ReportAllocs()
@@ -41,7 +41,7 @@ func BenchmarkProduce(b *testing.B) {
 			answer, err := w.body()
 			must(b, err)
 			w.correlation++
-			exchange(b, w, w.format.AppendRequest(nil, req, w.correlation), len(answer)+8, window)
+			roundTrip(b, w, w.format.AppendRequest(nil, req, w.correlation), len(answer)+8, window)
 		})
 	}
 }
@@ -60,7 +60,7 @@ func BenchmarkFetch(b *testing.B) {
 		b.Fatal("nothing is there")
 	}
 	w.correlation++
-	exchange(b, w, w.format.AppendRequest(nil, req, w.correlation), len(answer)+8, 1)
+	roundTrip(b, w, w.format.AppendRequest(nil, req, w.correlation), len(answer)+8, 1)
 	b.StopTimer()
 	_ = ask[*kmsg.FetchResponse](b, n.dial(b), 13, req)
 }

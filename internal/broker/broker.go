@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
@@ -36,9 +37,11 @@ type Options struct {
 	Groups   *service.Groups
 	// Transactions coordinates transactions.
 	Transactions *service.Service
+	// Exchange appends the markers that tools send.
+	Exchange *exchange.Exchange
 	// Coordinators asks whether a group's offsets may join a transaction. Nil: they are refused.
 	Coordinators gate.Coordinators
-	// Gate holds transactional batches until their coordinator permits them. Nil: they are refused.
+	// Gate holds transactional batches until their coordinator permits them.
 	Gate *gate.Gate
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string

@@ -49,7 +49,12 @@ func TestAGroupHasConfigsOfItsOwn(t *testing.T) {
 		wantConfigs(t, w, describing(groupType, odd),
 			"consumer.heartbeat.interval.ms=7000 GROUP_CONFIG {GROUP_CONFIG:consumer.heartbeat.interval.ms=7000} "+
 				"{STATIC_BROKER_CONFIG:group.consumer.heartbeat.interval.ms=5500} {DEFAULT_CONFIG:group.consumer.heartbeat.interval.ms=5000}",
-			"consumer.session.timeout.ms=50000 GROUP_CONFIG {GROUP_CONFIG:consumer.session.timeout.ms=50000} {DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}")
+			"consumer.session.timeout.ms=50000 GROUP_CONFIG {GROUP_CONFIG:consumer.session.timeout.ms=50000} {DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}",
+			"streams.assignment.interval.ms=1000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.assignment.interval.ms=1000}",
+			"streams.heartbeat.interval.ms=5000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.heartbeat.interval.ms=5000}",
+			"streams.initial.rebalance.delay.ms=3000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.initial.rebalance.delay.ms=3000}",
+			"streams.num.standby.replicas=0 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.num.standby.replicas=0}",
+			"streams.session.timeout.ms=45000 DEFAULT_CONFIG {DEFAULT_CONFIG:group.streams.session.timeout.ms=45000}")
 		mustAlter(t, w, incremental(groupType, "later", "consumer.heartbeat.interval.ms", unset, "null"))
 		if got := beatInterval(t, w, "later", "b"); got != 5500 {
 			t.Errorf("after it was taken away: %d", got)

@@ -357,9 +357,9 @@ func TestANewEpochReadsEverythingAgain(t *testing.T) {
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0)
 	topic := n.image().Topic(service.OffsetsTopic)
-	var all []metadata.TopicPartition
+	all := map[metadata.TopicPartition]bool{}
 	for i := range topic.Partitions.All() {
-		all = append(all, metadata.TopicPartition{Topic: topic.ID, Partition: i})
+		all[metadata.TopicPartition{Topic: topic.ID, Partition: i}] = false
 	}
 	revision, err := n.control.RaiseEpochs(t.Context(), all)
 	must(t, err)

@@ -41,9 +41,6 @@ func (op *produceOp) beginTurn() error {
 	switch id := op.view.TransactionalID; {
 	case !found:
 		return nil
-	case op.b.opt.Gate == nil:
-		return protocolErrorf(kerr.TransactionalIDAuthorizationFailed,
-			"transactions are not available on this broker; remove transactional.id from the producer's configuration")
 	case op.view.Acks != int16(replica.AcksAll):
 		return protocolErrorf(kerr.InvalidRequiredAcks,
 			"acks is %d: transactional batches need acks=all, since a committed transaction must be whole", op.view.Acks)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -87,15 +88,20 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 	return spec.Assignments, nil
 }
 
-// RaiseEpochs raises the leader epochs of partitions in one transaction (I9). A broker calls it
-// after an unclean stop, before the first append. It omits partitions that no longer exist. The
-// Image at the returned revision shows the new epochs.
-func (c *Controller) RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error) {
-	return c.changePartitions(ctx, "raise leader epochs", partitions, func(_ metadata.TopicPartition, p *metadata.Partition) error {
+// RaiseEpochs raises the leader epochs of partitions in one transaction (I9). A broker without a
+// cluster calls it after an unclean stop, before the first append. The value of a partition is
+// whether acknowledged records may be lost: then the epoch begins as after an unclean election.
+// RaiseEpochs omits partitions that no longer exist. The Image at the returned revision shows the
+// new epochs.
+func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]bool) (revision int64, err error) {
+	list := slices.Collect(maps.Keys(partitions))
+	return c.changePartitions(ctx, "raise leader epochs", list, func(tp metadata.TopicPartition, p *metadata.Partition) error {
 		if p.LeaderEpoch == math.MaxInt32 {
 			return refuse(InvalidRequest, "the leader epoch cannot be raised any more")
 		}
-		p.LeaderEpoch++
+		if p.LeaderEpoch++; partitions[tp] {
+			p.Unclean = p.LeaderEpoch
+		}
 		return nil
 	})
 }

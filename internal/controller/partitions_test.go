@@ -68,14 +68,17 @@ func TestEpochsAreRaisedTogether(t *testing.T) {
 	x, y := mustCreate(t, c, "x", 3), mustCreate(t, c, "y", 1)
 	before := image(t, s)
 	tp := metadata.TopicPartition{Topic: x.ID, Partition: 2}
-	rev, err := c.RaiseEpochs(ctx, []metadata.TopicPartition{{Topic: x.ID}, tp, {Topic: y.ID}, {Topic: [16]byte{9}},
-		{Topic: x.ID, Partition: 7}})
+	rev, err := c.RaiseEpochs(ctx, map[metadata.TopicPartition]bool{{Topic: x.ID}: true, tp: false, {Topic: y.ID}: false,
+		{Topic: [16]byte{9}}: false, {Topic: x.ID, Partition: 7}: true})
 	m := image(t, s)
 	if err != nil || rev != before.Version()+1 || m.Version() != rev {
 		t.Fatalf("revision %d after %d, %v", rev, before.Version(), err)
 	}
 	p := m.Partition(tp)
-	if p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || m.Topic("x").Partitions.At(1).LeaderEpoch != 0 ||
+	if lost := m.Topic("x").Partitions.At(0); lost.LeaderEpoch != 1 || lost.Unclean != 1 {
+		t.Errorf("with lost records: %+v", lost)
+	}
+	if p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || p.Unclean != 0 || m.Topic("x").Partitions.At(1).LeaderEpoch != 0 ||
 		m.Topic("y").Partitions.At(0).LeaderEpoch != 1 {
 		t.Errorf("%+v", p)
 	}

@@ -58,6 +58,16 @@ func TestTheOnlyReplicaStays(t *testing.T) {
 	w.step()
 	w.step()
 	w.want("lossy and damaged at a start", "1@2 isr [1] elr []")
+	if p := w.applier.Image().Partition(tpA); p.Unclean != 1 { // transactions of epoch 0 have lost records
+		t.Errorf("unclean epoch %d", p.Unclean)
+	}
+	w.start(1)
+	w.step()
+	w.step()
+	w.want("a start that lost nothing", "1@4 isr [1] elr []")
+	if p := w.applier.Image().Partition(tpA); p.Unclean != 1 {
+		t.Errorf("unclean epoch %d", p.Unclean)
+	}
 }
 
 // hook is a store that runs a function before the next transaction.

@@ -195,8 +195,8 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 }
 
 // condition compares a replica with what was known of it. dir is its recorded log directory, zero
-// if there is none: then none of its records was counted. The only replica of a partition counts as
-// whole if its directory is there: no other replica has what it lacks.
+// if there is none: then none of its records was counted. The only replica of a partition
+// stays if its directory is there: no other replica has what it lacks.
 func condition(former *metadata.Broker, q *RegisterRequest, tp metadata.TopicPartition, dir [16]byte, replicas int) election.Condition {
 	if dir == [16]byte{} {
 		return election.Whole
@@ -205,17 +205,17 @@ func condition(former *metadata.Broker, q *RegisterRequest, tp metadata.TopicPar
 	if i < 0 {
 		return election.Missing
 	}
-	if replicas == 1 {
-		return election.Whole
-	}
 	if former.Incarnation == q.Incarnation { // its first registration has compared what the start found
-		if slices.Contains(q.Damaged, tp) {
+		if slices.Contains(q.Damaged, tp) && replicas > 1 {
 			return election.Lossy
 		}
 		return election.Whole
 	}
 	known, _ := former.Dir(dir)
 	if q.Dirs[i].Found < known.CheckpointSequence || slices.Contains(q.Lossy, tp) || slices.Contains(q.Damaged, tp) {
+		if replicas == 1 {
+			return election.LossySole
+		}
 		return election.Lossy
 	}
 	return election.Whole

@@ -1,8 +1,10 @@
 package ctl_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -63,13 +65,31 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker,
-			"snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples},
+			"snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples, "open": open},
 	})
 }
 
 // unusedAddress is an address without a listener: no service uses this port, and the kernel does
 // not assign it to a broker that asks for any free port.
 const unusedAddress = "127.0.0.1:71"
+
+// open ID PARTITIONS waits until a transactional id has an open transaction in so many partitions.
+func open(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: open ID PARTITIONS")
+	}
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(10 * time.Millisecond) {
+		var out bytes.Buffer
+		ctl.Main(context.Background(), []string{"txn", "list", "--state", "Ongoing"}, version, ctl.Streams{Out: &out, Err: io.Discard,
+			Getenv: ts.Getenv})
+		for _, line := range strings.Split(out.String(), "\n") {
+			if f := strings.Fields(line); len(f) > 4 && f[0] == args[0] && f[4] == args[1] {
+				return
+			}
+		}
+	}
+	ts.Fatalf("%s never has an open transaction in %s partitions", args[0], args[1])
+}
 
 // until FILE TEXT waits until a background command has written TEXT to a file.
 func until(ts *testscript.TestScript, neg bool, args []string) {

@@ -313,7 +313,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
-		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange, Gate: r.gate,
+		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
+		Exchange: r.exchange, Gate: r.gate,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -362,6 +363,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		)
 	}
 	r.fenced = true
+	if r.file != nil {
+		b.forgetLosses(r.storage.Dirs())
+	}
 	done := make(chan struct{})
 	go func() {
 		select {

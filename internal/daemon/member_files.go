@@ -67,24 +67,33 @@ func (b *Broker) requireOwner(o owners) error {
 }
 
 // ownDirs makes log directories those of a broker without a cluster. It rejects directories that a
-// cluster has registered. Losses are reported in the log only, and then forgotten.
+// cluster has registered, and logs losses.
 func (b *Broker) ownDirs(dirs []*storage.Dir) error {
 	for _, d := range dirs {
 		if o := d.Owner(); o != (checkpoint.Owner{}) {
 			return &ExitError{ExitData, fmt.Errorf("log directory %s holds records of the cluster %s; "+
 				"set cluster.name and cluster.seeds, or use an empty log directory", d.Path(), metadata.FormatID(o.Cluster))}
 		}
-		if !d.Lossy() {
-			continue
-		}
-		b.log.Warn("records that were acknowledged before they were synced may be lost: the machine stopped and the last stop was not clean",
-			zap.String("dir", d.Path()), zap.Int("partitions", len(d.LossyLogs())))
-		if err := d.Registered(checkpoint.Owner{}); err != nil {
-			b.log.Warn("log directory does not remember that this was reported; the next start reports it again",
-				zap.String("dir", d.Path()), zap.Error(err))
+		if d.Lossy() {
+			b.log.Warn("records that were acknowledged before they were synced may be lost: the machine stopped and the last stop was not clean",
+				zap.String("dir", d.Path()), zap.Int("partitions", len(d.LossyLogs())))
 		}
 	}
 	return nil
+}
+
+// forgetLosses makes log directories forget losses that the metadata of a broker without a cluster
+// has recorded. Until then each start reports them again.
+func (b *Broker) forgetLosses(dirs []*storage.Dir) {
+	for _, d := range dirs {
+		if !d.Lossy() {
+			continue
+		}
+		if err := d.Registered(checkpoint.Owner{}); err != nil {
+			b.log.Warn("log directory does not remember that its losses are recorded; the next start reports them again",
+				zap.String("dir", d.Path()), zap.Error(err))
+		}
+	}
 }
 
 // readSecret returns the content of cluster.secret.file without surrounding white space.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
@@ -37,12 +38,14 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 	r.exchange = exchange.New(opt)
 	b.stack.push("transaction exchange", func(context.Context) error { r.exchange.Close(); return nil })
 	r.gate = gate.New(gate.Options{Coordinators: r.exchange})
+	ends := metrics.NewTransactionEnds(b.reg)
 	var err error
 	r.transactions, err = service.NewTransactions(service.TransactionsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Settings: r.settings, Static: r.static,
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Version:    (*metadata.Image).TransactionVersion, Send: r.exchange.Send,
 		Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Logger: b.log.Named("transactions"),
+		Decided: observe.Decided(ends), Marked: observe.Marked(ends),
 	})
 	if err != nil {
 		return err
@@ -52,5 +55,9 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 	if r.member != nil {
 		r.member.ServeTransactions(r.exchange.Handle)
 	}
-	return metrics.RegisterTransactions(b.reg, observe.Transactions(r.transactions, r.exchange, r.gate))
+	open := &observe.OpenTransactions{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Gate: r.gate,
+		Limit: r.transactions.MaxTimeout()}
+	b.health.Add(open.Facts)
+	return errors.Join(metrics.RegisterTransactions(b.reg, observe.Transactions(r.transactions, r.exchange, r.gate)),
+		metrics.RegisterOpenTransactions(b.reg, b.cfg.MetricsPartitions, open.Metrics))
 }

@@ -3,7 +3,9 @@ package inspect
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -344,5 +347,38 @@ func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, n
 			err = d.emit(it)
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return d.aborted(topic, id, path.Join(dir, segment.Name(base)+segment.AbortedSuffix))
+}
+
+// aborted shows a segment's index of aborted transactions, if it has one.
+func (d *dumper) aborted(topic string, id storage.ID, name string) error {
+	b, err := vfs.ReadFile(d.fs, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, damage := txnindex.Parse(b)
+	for i, e := range entries {
+		if !d.o.within(e.First, e.Last+1) {
+			continue
+		}
+		it := &Item{What: "aborted", File: name, Position: int64(i) * txnindex.Size, Bytes: txnindex.Size,
+			Aborted: &ItemAborted{Producer: e.Producer, Stable: e.Stable}}
+		d.of(it, topic, id, e.First, e.Last+1)
+		if err := d.emit(it); err != nil {
+			return err
+		}
+	}
+	if damage != nil {
+		it := &Item{What: "damage", File: name, Position: int64(len(entries)) * txnindex.Size, Damage: damage.Error()}
+		d.of(it, topic, id, 0, 0)
+		it.Offset, it.Next = nil, nil
+		return d.emit(it)
+	}
+	return nil
 }

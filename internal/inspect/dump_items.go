@@ -7,7 +7,7 @@ import (
 
 // Item is one element of a dump. What determines which other fields are set.
 type Item struct {
-	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, damage
+	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, aborted, damage
 	File string `json:"file,omitempty"`
 	// Position is the offset in the file, Bytes the size.
 	Position int64 `json:"position"`
@@ -26,7 +26,16 @@ type Item struct {
 	Frame      *ItemFrame      `json:"frame,omitempty"`
 	Batch      *ItemBatch      `json:"batch,omitempty"`
 	Record     *ItemRecord     `json:"record,omitempty"`
+	Aborted    *ItemAborted    `json:"aborted,omitempty"`
 	Damage     string          `json:"damage,omitempty"`
+}
+
+// ItemAborted is an entry of a segment's index of aborted transactions: the transaction of a
+// producer in [Offset, Next), the last batch of which is its marker.
+type ItemAborted struct {
+	Producer int64 `json:"producerId"`
+	// Stable is the last stable offset after the marker.
+	Stable int64 `json:"lastStableOffset"`
 }
 
 // ItemCheckpoint describes a checkpoint.

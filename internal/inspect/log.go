@@ -12,6 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // log holds the facts about one log.
@@ -260,6 +262,26 @@ func (l *log) segment(i int) error {
 		l.flaw(name, e.Base, w)
 	}
 	l.indexes(e.Base, x)
+	return l.aborted(e)
+}
+
+// aborted compares the index of aborted transactions of a segment with the checkpoint.
+func (l *log) aborted(e checkpoint.Extent) error {
+	if !e.Aborted.Known() || e.Aborted.Count == 0 {
+		return nil
+	}
+	name := path.Join(l.path, segment.Name(e.Base)+segment.AbortedSuffix)
+	b, err := vfs.ReadFile(l.dir.fs, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		l.dir.find(IndexMissing, l, name, -1, "the file is missing; it had %d aborted transactions", e.Aborted.Count)
+	case err != nil:
+		return l.unreadable(name, err)
+	default:
+		if _, err := txnindex.Decode(b, e.Aborted); err != nil {
+			l.dir.find(IndexDamaged, l, name, 0, "%v", err)
+		}
+	}
 	return nil
 }
 

@@ -240,7 +240,7 @@ func (m *apply) segments(l *log, s *checkpoint.Log) bool {
 		case short && size == 0:
 			m.spent = append(m.spent, l.segmentFiles(e.Base)...)
 		case short:
-			list = append(list, checkpoint.Extent{Base: e.Base, Size: size})
+			list = append(list, checkpoint.Extent{Base: e.Base, Size: size, Aborted: unknown})
 		default:
 			list = append(list, e)
 		}

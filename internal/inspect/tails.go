@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // tail is the part of a log's segments beyond the recovery point. Bytes reach a segment only after
@@ -27,6 +28,9 @@ type tail struct {
 	epochs    epochs.Cache
 	producers []byte
 }
+
+// unknown says of a segment that the broker must build its index of aborted transactions.
+var unknown = txnindex.Mark{Count: txnindex.Unknown} //nolint:gochecknoglobals // a constant
 
 // findTail finds the tail: contiguous whole batches with leader epochs that never decrease. These
 // conditions exclude batches of an earlier history that was truncated.
@@ -68,7 +72,7 @@ func (l *log) findTail() error {
 		if err != nil {
 			return l.unreadableTail(l.segmentPath(last.Base), err)
 		}
-		last.Size = pos
+		last.Size, last.Aborted = pos, unknown
 	}
 	for size, ok := files[t.end]; ok && size > 0; size, ok = files[t.end] {
 		base := t.end
@@ -79,7 +83,7 @@ func (l *log) findTail() error {
 		if t.end == base {
 			break
 		}
-		t.segments = append(t.segments, checkpoint.Extent{Base: base, Size: pos})
+		t.segments = append(t.segments, checkpoint.Extent{Base: base, Size: pos, Aborted: unknown})
 	}
 	if t.end > l.st.Offset {
 		t.producers = known.Append(nil, t.end)

@@ -192,7 +192,8 @@ type Partition struct {
 	// Replicas contains both.
 	Adding, Removing []int32
 	// Unclean is the newest leader epoch that began with an unclean election: records that were
-	// acknowledged may be missing in it. 0 if there was none; epoch 0 always begins cleanly.
+	// acknowledged may be missing in it. An epoch of the only replica, which may have lost such
+	// records at a start, counts too. 0 if there was none; epoch 0 always begins cleanly.
 	Unclean int32
 	// AckRule is the rule by which appends with acks=all are acknowledged.
 	AckRule AckRule

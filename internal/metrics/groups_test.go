@@ -29,6 +29,25 @@ func TestLagIsBounded(t *testing.T) {
 	}
 }
 
+// Without series of each partition, the largest age of a last stable offset remains, from the
+// partition that has been held for the longest time.
+func TestTheLargestAgeRemains(t *testing.T) {
+	reg := NewRegistry()
+	open := func() []OpenTransactions {
+		return []OpenTransactions{{"t", 0, 1, 7, 8.5}, {"u", 3, 1, 9, 61}, {"t", 1, 1, 0, 0}}
+	}
+	if err := RegisterOpenTransactions(reg, false, open); err != nil {
+		t.Fatal(err)
+	}
+	m := gather(t, reg)
+	if m[nameLSOAge] != nil || m[nameLSOLag] != nil || m[nameTxnOpen] != nil {
+		t.Error("there are series of partitions")
+	}
+	if got := m[nameLSOAgeMax].GetMetric()[0].GetGauge().GetValue(); got != 61 {
+		t.Errorf("the largest age is %v", got)
+	}
+}
+
 // Without series of each partition, the sums remain.
 func TestSumsRemainWithoutPartitions(t *testing.T) {
 	reg := NewRegistry()

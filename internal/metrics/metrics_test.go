@@ -50,10 +50,17 @@ func everything(t *testing.T) *prometheus.Registry {
 	}
 	if err := RegisterTransactions(reg, func() Transactions {
 		return Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[string]int{"2": 7},
-			Parked: 4, Undone: 5, Gate: 6}
+			Parked: 4, Undone: 5, UndoneSeconds: 31, Gate: 6, Raised: 8, MaxTimeoutSeconds: 900}
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterOpenTransactions(reg, true, func() []OpenTransactions { return []OpenTransactions{{"t", 0, 2, 7, 8.5}} }); err != nil {
+		t.Fatal(err)
+	}
+	ends := NewTransactionEnds(reg)
+	ends.Ended.WithLabelValues("commit", "client").Inc()
+	ends.Duration.WithLabelValues("commit").Observe(1)
+	ends.Marker.WithLabelValues("commit").Observe(1)
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,17 @@ const (
 	nameTxnMarkersWaiting = "chronik_txn_markers_waiting"
 	nameTxnParked         = "chronik_txn_parked_requests"
 	nameTxnUndone         = "chronik_txn_undone"
+	nameTxnUndoneSeconds  = "chronik_txn_undone_seconds"
 	nameTxnGateWaiting    = "chronik_txn_gate_waiting"
+	nameTxnEnded          = "chronik_txn_ended_total"
+	nameTxnDuration       = "chronik_txn_duration_seconds"
+	nameTxnMarkerSeconds  = "chronik_txn_marker_seconds"
+	nameTxnRaised         = "chronik_txn_coordinator_raised_total"
+	nameTxnMaxTimeout     = "chronik_txn_max_timeout_seconds"
+	nameTxnOpen           = "chronik_txn_open"
+	nameLSOLag            = "chronik_partition_lso_lag_records"
+	nameLSOAge            = "chronik_partition_lso_age_seconds"
+	nameLSOAgeMax         = "chronik_lso_age_max_seconds"
 
 	// The process
 	nameBuild    = "chronik_build_info"

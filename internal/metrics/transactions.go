@@ -1,6 +1,13 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Transactions describes the transactions that this broker coordinates, for one scrape.
 type Transactions struct {
@@ -11,7 +18,12 @@ type Transactions struct {
 	Waiting map[string]int
 	Parked  int // requests that wait for the end of a transaction
 	Undone  int // transactions that were decided long ago and lack markers
-	Gate    int // batches that wait for a coordinator
+	// UndoneSeconds is the time since the oldest of them was decided, 0 without one.
+	UndoneSeconds float64
+	Gate          int    // batches that wait for a coordinator
+	Raised        uint64 // how often a leader epoch of __transaction_state had to be raised
+	// MaxTimeoutSeconds is transaction.max.timeout.ms.
+	MaxTimeoutSeconds float64
 }
 
 // RegisterTransactions registers the figures of transactions. Every scrape calls source.
@@ -23,6 +35,9 @@ func RegisterTransactions(reg prometheus.Registerer, source func() Transactions)
 	parked := s.gauge(nameTxnParked, "Requests that wait for the end of a transaction.")
 	undone := s.gauge(nameTxnUndone, "Transactions that were decided at least 30 seconds ago and lack markers, at most 100 of a shard.")
 	gate := s.gauge(nameTxnGateWaiting, "Batches that wait until the transaction coordinator permits them.")
+	undoneFor := s.gauge(nameTxnUndoneSeconds, "Time since the oldest of these transactions was decided; 0 without one.")
+	raised := s.counter(nameTxnRaised, "Leader epochs of __transaction_state that were raised because a partition knew a later one.")
+	limit := s.gauge(nameTxnMaxTimeout, "The broker's transaction.max.timeout.ms.")
 	s.read = func(send sendFunc) {
 		now := source()
 		for state, n := range now.IDs {
@@ -37,6 +52,65 @@ func RegisterTransactions(reg prometheus.Registerer, source func() Transactions)
 		send(parked, float64(now.Parked))
 		send(undone, float64(now.Undone))
 		send(gate, float64(now.Gate))
+		send(undoneFor, now.UndoneSeconds)
+		send(raised, float64(now.Raised))
+		send(limit, now.MaxTimeoutSeconds)
 	}
 	return reg.Register(&s)
+}
+
+// OpenTransactions describes a partition with open transactions.
+type OpenTransactions struct {
+	Topic      string
+	Partition  int32
+	Count      int     // open transactions
+	LagRecords int64   // offsets from the last stable offset up to the high watermark
+	AgeSeconds float64 // for how long the last stable offset has been held there
+}
+
+// RegisterOpenTransactions registers the open transactions of the partitions that this broker leads.
+// Every scrape calls source. It exports the first MaxLags partitions by age. If each is false, it
+// exports only the largest age.
+func RegisterOpenTransactions(reg prometheus.Registerer, each bool, source func() []OpenTransactions) error {
+	var s scraped
+	open := s.gauge(nameTxnOpen, "Open transactions of a partition that this broker leads.", "topic", "partition")
+	lag := s.gauge(nameLSOLag, "Offsets that open transactions keep from readers of committed records.", "topic", "partition")
+	age := s.gauge(nameLSOAge, "For how long an open transaction has held the last stable offset.", "topic", "partition")
+	oldest := s.gauge(nameLSOAgeMax, "The longest time for which an open transaction has held a last stable offset; 0 without one.")
+	s.read = func(send sendFunc) {
+		all := source()
+		slices.SortFunc(all, func(a, b OpenTransactions) int { return cmp.Compare(b.AgeSeconds, a.AgeSeconds) })
+		most := 0.0
+		for i := range all {
+			p := &all[i]
+			most = max(most, p.AgeSeconds)
+			if each && i < MaxLags {
+				partition := strconv.Itoa(int(p.Partition))
+				send(open, float64(p.Count), p.Topic, partition)
+				send(lag, float64(p.LagRecords), p.Topic, partition)
+				send(age, p.AgeSeconds, p.Topic, partition)
+			}
+		}
+		send(oldest, most)
+	}
+	return reg.Register(&s)
+}
+
+// TransactionEnds counts and measures the transactions that this broker's coordinator ends.
+type TransactionEnds struct {
+	Ended    *prometheus.CounterVec   // result, reason
+	Duration *prometheus.HistogramVec // result
+	Marker   *prometheus.HistogramVec // result
+}
+
+// NewTransactionEnds registers the metrics of a coordinator.
+func NewTransactionEnds(reg prometheus.Registerer) *TransactionEnds {
+	f := promauto.With(reg)
+	return &TransactionEnds{
+		Ended: counter(f, nameTxnEnded, "Transactions that were decided, by result and by what decided them.", "result", "reason"),
+		Duration: histogram(f, nameTxnDuration, "Time from the first partition of a transaction to its decision.",
+			[]float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 900}, "result"),
+		Marker: histogram(f, nameTxnMarkerSeconds, "Time from the decision of a transaction until all its markers are durable.",
+			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1, 5, 30}, "result"),
+	}
 }

@@ -187,7 +187,7 @@ type cluster struct {
 	revision int64
 	image    *metadata.Image
 	assigned []map[metadata.TopicPartition][16]byte
-	raised   [][]metadata.TopicPartition
+	raised   []map[metadata.TopicPartition]bool
 	fail     error // returned by every call
 	altered  []metadata.ISRChange
 }
@@ -336,15 +336,18 @@ func (c *cluster) placed(id [16]byte, partition int32) [16]byte {
 	return dir
 }
 
-func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition) (int64, error) {
+func (c *cluster) RaiseEpochs(_ context.Context, list map[metadata.TopicPartition]bool) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raised = append(c.raised, list)
 	errs := []error{c.fail}
-	for _, tp := range list {
+	for tp, lossy := range list {
 		errs = append(errs, c.edit(tp, func(p *metadata.Partition) {
-			if c.fail == nil {
-				p.LeaderEpoch++
+			if c.fail != nil {
+				return
+			}
+			if p.LeaderEpoch++; lossy {
+				p.Unclean = p.LeaderEpoch
 			}
 		}))
 	}

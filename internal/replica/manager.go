@@ -20,8 +20,9 @@ import (
 type Cluster interface {
 	// AssignDirs records in which log directories this broker's replicas are, in one transaction.
 	AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error)
-	// RaiseEpochs raises the leader epochs of partitions, in one transaction.
-	RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error)
+	// RaiseEpochs raises the leader epochs of partitions, in one transaction. The value of a
+	// partition is whether acknowledged records may be lost.
+	RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]bool) (revision int64, err error)
 	// ForgetDeleted records that a broker has no logs of deleted topics left, in one transaction.
 	ForgetDeleted(ctx context.Context, broker int32, topics ...[16]byte) (revision int64, err error)
 	// AlterISR requests changes of ISRs, each in a transaction of its own, and returns an error for

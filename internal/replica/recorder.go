@@ -24,8 +24,10 @@ const loudTries = 5
 type changes struct {
 	// dirs are the log directories of replicas. A zero one means that there is no log any longer.
 	dirs   map[metadata.TopicPartition][16]byte
-	forget map[[16]byte]bool                // deleted topics without logs on this broker
-	raise  map[metadata.TopicPartition]bool // partitions that need a higher leader epoch
+	forget map[[16]byte]bool // deleted topics without logs on this broker
+	// raise are the partitions that need a higher leader epoch, and whether they may have lost
+	// acknowledged records.
+	raise map[metadata.TopicPartition]bool
 }
 
 func newChanges() changes {
@@ -100,7 +102,7 @@ func (r *recorder) run() {
 func (r *recorder) record(c changes) (failed changes, err error) {
 	failed = newChanges()
 	raised := r.try(len(c.raise), "raise the leader epochs of %d partitions after an unclean stop", func(ctx context.Context) error {
-		_, err := r.m.opt.Cluster.RaiseEpochs(ctx, slices.Collect(maps.Keys(c.raise)))
+		_, err := r.m.opt.Cluster.RaiseEpochs(ctx, c.raise)
 		return err
 	})
 	if raised != nil {
@@ -164,7 +166,7 @@ func (r *recorder) outcome(failed changes, err error) bool {
 	}
 	for tp := range failed.raise {
 		if _, fenced := m.fence[tp]; fenced {
-			r.raise[tp] = true
+			r.raise[tp] = failed.raise[tp]
 		}
 	}
 	maps.Copy(r.forget, failed.forget)

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Each segment with aborted transactions has an index of them, in Kafka's format. The entries of
@@ -115,7 +115,17 @@ func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex
 }
 
 // segmentAborted returns the index of a segment.
-func (l *Log) segmentAborted(s *segment.Segment) ([]txnindex.Entry, error) { return s.Aborted(s == l.active()) }
+func (l *Log) segmentAborted(s *segment.Segment) ([]txnindex.Entry, error) {
+	return s.Aborted(s == l.active())
+}
+
+// markFound returns the mark of the index that a segment happens to have. Only tests use it, which
+// show that the mark must come from the checkpoint.
+func markFound(fsys vfs.FS, s *segment.Segment) txnindex.Mark {
+	b, _ := vfs.ReadFile(fsys, s.AbortedPath())
+	entries, _ := txnindex.Parse(b)
+	return txnindex.MarkOf(entries)
+}
 
 // abortedOf returns the index of a segment below the recovery point, and builds it first if it
 // cannot be used. The caller holds no lock.
@@ -166,18 +176,8 @@ func (l *Log) usableAborted(s *segment.Segment) ([]txnindex.Entry, error) {
 func (l *Log) buildAborted(segments []*segment.Segment) error {
 	s := segments[len(segments)-1]
 	known, from := l.recall(segments)
-	known.Expiry = math.MaxInt64 // batches may have any timestamps
-	for _, x := range segments[from:] {
-		var fault error
-		err := x.Headers(0, func(b record.Batch) bool {
-			if b, fault = withRecords(x, b); fault == nil {
-				known.Add(b, l.dir.now())
-			}
-			return fault == nil
-		})
-		if err := cmp.Or(err, fault); err != nil {
-			return err
-		}
+	if err := l.replayHeaders(&known, segments[from:]); err != nil {
+		return err
 	}
 	l.mu.RLock()
 	rp := l.rp.Offset

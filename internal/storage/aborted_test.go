@@ -118,7 +118,7 @@ func readsCommitted(l *Log, whole bool) error {
 		return fmt.Errorf("the first unstable offset is %d, the batches say %d", limit, want.unstable)
 	}
 	for i, first := range all {
-		from := first.BaseOffset()
+		from := max(first.BaseOffset(), l.logStart.Load())
 		for _, size := range []int{1, 4 << 10, 1 << 20} {
 			s, err := l.Read(from, limit, size, true)
 			if err != nil {
@@ -190,8 +190,18 @@ func TestReadersLearnOfAbortedTransactions(t *testing.T) {
 	steps := map[string]func() error{
 		"flushed": l.flush, "synced": l.flushAndSync, "rolled": l.roll,
 		"dropped from memory": func() error { d.memory.evict(l, math.MaxInt64, 0); return nil },
+		// As if a part of a carried frame were not in a segment yet.
+		"synced above the recovery point": func() error {
+			for id := range int64(3) {
+				p, _ := l.Producer(id)
+				ok(t, endTxn(l, id, p.Epoch+1, record.Abort, producers.Origin{}))
+			}
+			put(t, l, 1, 10)
+			return errors.Join(l.flush(), l.active().Sync())
+		},
 	}
-	for _, what := range []string{"", "flushed", "synced", "rolled", "dropped from memory", "flushed", "synced", "dropped from memory"} {
+	for _, what := range []string{"", "flushed", "synced", "rolled", "dropped from memory", "synced above the recovery point", "synced",
+		"dropped from memory"} {
 		if step := steps[what]; step != nil {
 			if err := step(); err != nil {
 				t.Fatal(err)
@@ -475,9 +485,13 @@ func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, entries())
+		old := l.segments[0]
 		compactAll(t, d)
 		if err := readsCommitted(l, false); err != nil {
 			t.Error(err)
+		}
+		if list, err := old.Aborted(false); l.segments[0] != old && !errors.Is(err, segment.ErrReplaced) {
+			t.Errorf("the index of a replaced segment: %+v, %v", list, err)
 		}
 	}
 	if got = append(got, entries()); !slices.Equal(got, []int{6, 6, 2, 2}) {

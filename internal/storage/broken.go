@@ -30,5 +30,8 @@ const (
 	aheadTransactions                    // a checkpoint stores the transactions at the end of the segments
 	unsyncedSnapshots                    // a roll does not sync the producer snapshot of a log with transactions
 	liveStable                           // a marker counts before it is below the high watermark
+	markersWait                          // markers wait for memory that the records of clients use up
 	retainOpen                           // retention removes records of open transactions
+	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
+	uncountedIndex                       // a start takes what is there for a segment's index of aborted transactions
 )

@@ -10,7 +10,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // liar is a file system that reports success for some syncs without doing them.
@@ -209,8 +211,24 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if truncatedOpen(t, broken{rules: unsyncedSnapshots}) == 0 {
 		t.Error("a producer snapshot need not be synced")
 	}
+	if truncatedWithoutSnapshot(t, broken{rules: skipKeptSnapshot}) == 0 {
+		t.Error("the first segment may go without the producer snapshot of the next")
+	}
+	if err := damagedIndex(t, broken{rules: uncountedIndex}, removeIndex); err == nil {
+		t.Error("an index may be taken for what is there")
+	} else {
+		t.Logf("found: %v", err)
+	}
+	disk := crashfs.New(1)
+	lazy := liar{disk, func(call, name string) bool { return strings.HasSuffix(name, segment.AbortedSuffix) }}
+	if err := indexAfterPowerLoss(t, disk, lazy, crashfs.DropUnsynced); err == nil {
+		t.Error("an index need not be synced")
+	}
 	if retainedOpen(t, broken{rules: retainOpen}) == 3 {
 		t.Error("retention may remove open transactions")
+	}
+	if markerInAFullMemory(t, broken{rules: markersWait}) {
+		t.Error("a marker need not overtake the records of clients")
 	}
 	for name, wrong := range map[string]string{
 		"a frame follows the log end":                  losesFrame(t, broken{rules: skipPrevEnd}),

@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -93,6 +92,7 @@ type queueState struct {
 	spare      []*Append // the previous group's slice, for reuse
 	committing bool
 	waiters    int // goroutines that wait in acquireCommit
+	markers    int // queued appends of kind Marker
 }
 
 func (q *queueState) init() { q.freed = sync.NewCond(&q.queueMu) }
@@ -104,6 +104,9 @@ func (q *queueState) init() { q.freed = sync.NewCond(&q.queueMu) }
 func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 	l.queueMu.Lock()
 	l.queue = append(l.queue, a)
+	if a.Kind == Marker {
+		l.markers++
+	}
 	l.queueMu.Unlock()
 	if batch != nil {
 		batch.Add(l)
@@ -165,12 +168,18 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 			return
 		}
 		// An append that is going to be refused needs no memory and must not wait for it.
-		if len(l.queue) == 0 || l.Refusal() == nil && !l.dir.memory.admit(l) {
+		next := everything
+		if len(l.queue) == 0 {
+			next = nothing
+		} else if l.Refusal() == nil {
+			next = l.admittedLocked()
+		}
+		if next == nothing {
 			l.committing = false
 			l.queueMu.Unlock()
 			return
 		}
-		group, size := l.takeLocked()
+		group, size := l.takeLocked(next)
 		l.queueMu.Unlock()
 
 		take, err := group, l.Refusal()
@@ -186,27 +195,6 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		l.spare = group[:0]
 		l.queueMu.Unlock()
 	}
-}
-
-// takeLocked removes the next group from the queue and returns it with its size in bytes. A group
-// is the whole queue, but at most one chunk, because memory is admitted per chunk. A gap is a chunk
-// of its own. The caller holds queueMu.
-func (l *Log) takeLocked() (group []*Append, size int) {
-	n := 0
-	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget && !l.queue[n].isGap()) {
-		size += len(l.queue[n].Batches)
-		if n++; l.queue[n-1].isGap() {
-			break
-		}
-	}
-	group = l.queue
-	if n == len(group) {
-		l.queue, l.spare = l.spare[:0], nil
-		return group, size
-	}
-	group = slices.Clone(group[:n])
-	l.queue = slices.Delete(l.queue, 0, n)
-	return group, size
 }
 
 // refuse ends appends with an error. None of their offsets was assigned. It returns those that are
@@ -495,17 +483,4 @@ func (l *Log) durableAdvanced(flush bool) {
 	if flush || l.dir.memory.nearLimit() {
 		l.dir.schedule(l)
 	}
-}
-
-// Cancel removes an append that is still queued, and reports whether it did. Then no offsets are
-// assigned to it, and its bytes are no longer needed.
-func (l *Log) Cancel(a *Append) bool {
-	l.queueMu.Lock()
-	defer l.queueMu.Unlock()
-	i := slices.Index(l.queue, a)
-	if i < 0 {
-		return false
-	}
-	l.queue = slices.Delete(l.queue, i, i+1)
-	return true
 }

@@ -13,8 +13,8 @@ const flushAt = 64 << 10
 
 // memory accounts for the chunks of a directory. One limit covers the deferred chunks (in the
 // journal, not yet in segments) and the cached ones. At the limit appends wait in their logs'
-// queues, whose size is limited by the requests' memory budget. Internal topics have a reserve
-// above the limit (I13), so that clients' bulk loads do not delay the broker's own records.
+// queues, whose size is limited by the requests' memory budget. Internal topics and markers have a
+// reserve above the limit (I13), so that clients' bulk loads do not delay the broker's own records.
 type memory struct {
 	pool   bufpool.Pool
 	chunks sync.Pool // of *chunk
@@ -70,7 +70,7 @@ func (m *memory) release(c *chunk) {
 // The kinds of logs, as an index of memory.stalled.
 const (
 	ofClients = iota
-	ofBroker  // internal topics
+	ofBroker  // internal topics, and markers in any topic
 )
 
 // kindOf returns the kind of a log.
@@ -90,13 +90,12 @@ func (m *memory) hasSpace(kind int) bool {
 	return m.deferred.Load() < bound
 }
 
-// admit reports whether a log may commit another group. If not, resume commits the log's queue when
-// memory is free. One group may exceed the limit.
-func (m *memory) admit(l *Log) bool {
+// admit reports whether a log may commit another group with the memory of a kind of logs. If not,
+// resume commits the log's queue when that is free. One group may exceed the limit.
+func (m *memory) admit(l *Log, kind int) bool {
 	if m.underPressure() {
 		m.requestFlush()
 	}
-	kind := kindOf(l)
 	if m.hasSpace(kind) {
 		return true
 	}

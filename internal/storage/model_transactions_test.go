@@ -56,6 +56,9 @@ func (w *world) sameTransactions(m *mlog) {
 	if w.disk.Crashed() {
 		return
 	}
+	if err := readsCommitted(m.l, m.l.logStart.Load() == 0); err != nil && !w.disk.Crashed() {
+		failf("%s: %v", m.topic, err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	want := map[int64]producers.Producer{}

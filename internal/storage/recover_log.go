@@ -129,6 +129,9 @@ func (r *recovery) openListed(f *found) error {
 			}
 		}
 		s.Expect(e.Aborted)
+		if r.d.opt.broken.has(uncountedIndex) {
+			s.Expect(markFound(r.d.opt.FS, s))
+		}
 		if err := s.TrimAborted(f.aborted[e.Base]); err != nil {
 			return err
 		}

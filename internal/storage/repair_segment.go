@@ -151,8 +151,11 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		}
 		old = old[:len(old)-1]
 	}
-	s, err := segment.Create(l.dir.files, l.path, at, 0) // without producer state, which may be known only for a later end
+	s, err := segment.Create(l.dir.files, l.path, at, 0)
 	if err != nil {
+		return false, err
+	}
+	if err := l.saveProducers(s); err != nil {
 		return false, err
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {

@@ -160,6 +160,12 @@ func (l *Log) dropBelow(m *StartMove) {
 		l.startSynced.Store(max(l.startSynced.Load(), m.To))
 	}
 	gone, end := l.unlistBelow(m.To)
+	if len(gone) > 0 {
+		if err := l.keepProducers(gone); err != nil {
+			l.dir.logOnce(l, "files of segments below the log start stay until the next start", err)
+			return
+		}
+	}
 	for i, s := range gone {
 		next := end
 		if i+1 < len(gone) {

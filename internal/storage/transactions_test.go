@@ -253,6 +253,43 @@ func truncatedOpen(t *testing.T, b broken) int64 {
 	return -1
 }
 
+// truncatedWithoutSnapshot is truncatedOpen without the snapshot of the segment that stays, which
+// was lost before the others went.
+func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
+	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.broken = b })
+	l := makeLogs(t, d, 1, "sync")[0]
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	for range 2 {
+		put(t, l, 1, 10)
+		if err := l.roll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, l, 1, 10)
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Origin{}))
+	synced(t, l)
+	for _, s := range l.segments[1:] {
+		if err := d.opt.FS.Remove(s.ProducersPath()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(l.flushAndSync(), l.SetLogStart(l.active().Base()), l.Truncate(l.Ends().LogEnd-1)); err != nil {
+		t.Fatal(err)
+	}
+	if p, known := l.Producer(7); known {
+		return p.First
+	}
+	return -1
+}
+
+// Before the records go in which a transaction began, the segment that stays gets a snapshot, if it
+// has none that can be read.
+func TestASnapshotStaysWithoutTheRecords(t *testing.T) {
+	if first := truncatedWithoutSnapshot(t, broken{}); first != 0 {
+		t.Errorf("open since %d", first)
+	}
+}
+
 // A truncation finds an open transaction although its first records were deleted and the power was
 // lost.
 func TestATruncationReopensATransaction(t *testing.T) {

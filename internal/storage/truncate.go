@@ -121,10 +121,10 @@ type cutting struct {
 	size       int64 // of the last remaining segment
 	end        int64
 	reset      bool
-	producers  producers.State // of the remaining batches
+	producers  producers.State  // of the remaining batches
 	aborted    []txnindex.Entry // of the last remaining segment, if trims is set
 	trims      bool
-	restarts   bool            // the log start moves, too
+	restarts   bool // the log start moves, too
 }
 
 // planCut determines the remaining segments, the size of the last of them, the end, and the

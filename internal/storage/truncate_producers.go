@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -36,8 +38,8 @@ func (l *Log) noProducers() producers.State {
 }
 
 // saveProducers writes the producer state next to a new segment. The first segment of a log without
-// producers needs none, and those that a replay of quarantined frames creates have none, because
-// the state is known only for the end of the log. An error matters only if the state has
+// producers needs none. Those to which a replay of quarantined frames rolls have none, because the
+// state is known only for the recovery point, where the replay begins, and for the end of the log. An error matters only if the state has
 // transactions; otherwise it makes the next truncation slower. It needs flushMu.
 func (l *Log) saveProducers(s *segment.Segment) error {
 	l.mu.RLock()
@@ -48,14 +50,60 @@ func (l *Log) saveProducers(s *segment.Segment) error {
 		l.producersMu.Unlock()
 		return nil
 	}
-	b := binary.LittleEndian.AppendUint64(nil, uint64(s.Base()))
-	b = l.producers.Append(b, s.Base())
+	b := snapshotOf(&l.producers, s)
 	transactions := l.producers.Transactional()
 	l.producersMu.Unlock()
 	if transactions && !l.dir.opt.broken.has(unsyncedSnapshots) {
 		return statefile.Write(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
 	}
 	_ = statefile.WriteCache(l.dir.opt.FS, s.ProducersPath(), producersKind, producersVersion, b)
+	return nil
+}
+
+// snapshotOf encodes a producer state for the file of a segment.
+func snapshotOf(known *producers.State, s *segment.Segment) []byte {
+	return known.Append(binary.LittleEndian.AppendUint64(nil, uint64(s.Base())), s.Base())
+}
+
+// keepProducers makes sure that the first segment that stays has a snapshot, before those below it
+// go: no other file would say which transactions were open there. Only a log with transactions
+// needs that. The caller holds flushMu.
+func (l *Log) keepProducers(gone []*segment.Segment) error {
+	l.mu.RLock()
+	segments := l.segments
+	l.mu.RUnlock()
+	l.producersMu.Lock()
+	transactions := l.producers.Transactional()
+	l.producersMu.Unlock()
+	if len(segments) == 0 || !transactions || l.dir.opt.broken.has(skipKeptSnapshot) {
+		return nil
+	}
+	first := segments[0]
+	if _, err := l.loadProducers(first); err == nil {
+		return nil
+	}
+	known, from := l.recall(gone)
+	if err := l.replayHeaders(&known, gone[from:]); err != nil {
+		return fmt.Errorf("build the producer snapshot %s: %w", first.ProducersPath(), err)
+	}
+	return statefile.Write(l.dir.opt.FS, first.ProducersPath(), producersKind, producersVersion, snapshotOf(&known, first))
+}
+
+// replayHeaders adds the batches of some segments to a state.
+func (l *Log) replayHeaders(known *producers.State, segments []*segment.Segment) error {
+	known.Expiry = math.MaxInt64 // batches may have any timestamps
+	for _, s := range segments {
+		var fault error
+		err := s.Headers(0, func(b record.Batch) bool {
+			if b, fault = withRecords(s, b); fault == nil {
+				known.Add(b, seenAt(b, l.dir.now()))
+			}
+			return fault == nil
+		})
+		if err := cmp.Or(err, fault); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Kafka Connect copies a growing file to a topic, and the topic to a file. Standalone with Connect's
-# defaults; distributed with an idempotent producer, and the worker is restarted in between. The topic
-# must have every line in order, with the idempotent producer once. The sink's file has every line
-# once, or at least once if brokers are restarted meanwhile. No worker may log an error.
+# defaults; distributed with an idempotent producer, with CHRONIK_TXN=1 a transactional one
+# (exactly-once sources), and the worker is restarted in between. The topic must have every line in
+# order, without Connect's defaults once. The sink's file has every line once, or at least once if
+# brokers are restarted meanwhile. No worker may log an error.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
 [ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
@@ -42,6 +43,7 @@ copied() {
 # right WHAT IN TOPIC OUT LOG DUPLICATES   checks topic and sink.
 right() {
   "$kt" console-consumer --bootstrap-server "$BOOTSTRAP" --topic "$3" --partition 0 --offset earliest --timeout-ms 10000 \
+    --isolation-level read_committed \
     >"$dir/topic" 2>"$dir/console"
   local twice again
   twice=$(($(wc -l <"$dir/topic") - $(sort -u "$dir/topic" | wc -l)))
@@ -115,11 +117,13 @@ config.storage.replication.factor=-1
 status.storage.replication.factor=-1
 scheduled.rebalance.max.delay.ms=0
 producer.enable.idempotence=true
+consumer.isolation.level=read_committed
 CONFIG
+    [ -z "${CHRONIK_TXN:-}" ] || echo exactly.once.source.support=enabled
   } >"$dir/distributed.properties"
   : >"$in"
   start
-  rest 201 PUT "/connectors/source/config" "{\"connector.class\":\"FileStreamSource\",\"tasks.max\":\"1\",\"file\":\"$in\",\"topic\":\"$t-topic\"}"
+  rest 201 PUT "/connectors/source/config" "{\"connector.class\":\"FileStreamSource\",\"tasks.max\":\"1\",\"file\":\"$in\",\"topic\":\"$t-topic\"${CHRONIK_TXN:+,\"exactly.once.support\":\"required\"}}"
   rest 201 PUT "/connectors/sink/config" "{\"connector.class\":\"FileStreamSink\",\"tasks.max\":\"1\",\"file\":\"$out\",\"topics\":\"$t-topic\"}"
   feed "$in" &
   feeder=$!

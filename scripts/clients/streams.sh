@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Kafka Streams: a stateful word count, at least once, whose broker is killed. It
-# has a broker of its own; BOOTSTRAP is not used. With NODES=3 the brokers of run.sh
-# are restarted, one after the other.
+# Kafka Streams: a stateful word count, at least once and with CHRONIK_TXN=1 exactly
+# once, whose broker is killed. It has a broker of its own; BOOTSTRAP is not used.
+# With NODES=3 the brokers of run.sh are restarted, one after the other.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
 [ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
@@ -32,26 +32,30 @@ if [ -n "${BROKERS:-}" ]; then
 else
   start
 fi
-mkfifo "$dir/in"
-"$kt" class "$here/streams/WordCount.java" "$listen" 2000 <"$dir/in" >"$dir/out" 2>&1 &
-app=$!
-exec 3>"$dir/in"
-until grep -qx KILL "$dir/out"; do
-  kill -0 "$app" 2>/dev/null || { cat "$dir/out"; exit 1; }
-  sleep 0.2
-done
-if [ -n "${BROKERS:-}" ]; then
-  restart_node 1 KILL
-  restart_node 2 TERM
-  restart_node 3 KILL
-else
-  kill -9 "$broker"
-  wait "$broker" 2>/dev/null || true
-  start
-fi
-echo >&3
-rc=0
-wait "$app" || rc=$?
-app=''
-grep -v '^KILL$' "$dir/out"
-exit $rc
+# count GUARANTEE   runs the program, and kills brokers when it asks for it.
+count() {
+  local in="$dir/in-$1" out="$dir/out-$1" rc=0
+  mkfifo "$in"
+  "$kt" class "$here/streams/WordCount.java" "$listen" 2000 "$1" <"$in" >"$out" 2>&1 &
+  app=$!
+  exec 3>"$in"
+  until grep -qx KILL "$out"; do
+    kill -0 "$app" 2>/dev/null || { cat "$out"; exit 1; }
+    sleep 0.2
+  done
+  if [ -n "${BROKERS:-}" ]; then
+    restart_node 1 KILL
+    restart_node 2 TERM
+    restart_node 3 KILL
+  else
+    kill -9 "$broker"
+    wait "$broker" 2>/dev/null || true
+    start
+  fi
+  echo >&3
+  wait "$app" || rc=$?
+  app=''
+  sed "/^KILL$/d; s/^/$1: /" "$out"
+  [ "$rc" = 0 ] || exit $rc
+}
+for guarantee in at_least_once ${CHRONIK_TXN:+exactly_once_v2}; do count "$guarantee"; done

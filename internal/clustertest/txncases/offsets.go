@@ -112,7 +112,7 @@ func markers(w *world) {
 }
 
 // foreign returns a coordinator epoch for a marker that is refused for its producer epoch. chronik
-// looks at the coordinator epoch of a tool first.
+// checks the coordinator epoch of a tool first.
 func (w *world) foreign(epoch int32) int32 {
 	if w.peer.Kafka {
 		return epoch

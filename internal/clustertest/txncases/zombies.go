@@ -148,7 +148,7 @@ func markerTwice(w *world, version int16) {
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
 	w.decided(p.id)
 	coordinator := w.producing(topic, p.at(1)).coordinator
-	// The marker of the commit once more, and when the next transaction is open.
+	// The marker of the commit again, and when the next transaction is open.
 	again := w.marker(version, p.at(1), true, coordinator, topic, 0)
 	w.is("the same marker again", again, none)
 	w.oneOf("offsets", w.offsets(topic), "end 2 stable 2", "end 3 stable 3") // it may be stored again

@@ -68,13 +68,17 @@ const (
 	// lost power while records were acknowledged unsynced, the log is damaged, or an older copy of
 	// the directory was put back.
 	Lossy
+	// LossySole: as Lossy, but no other replica has what it lacks.
+	LossySole
 )
 
 // Return adjusts the record before a broker registers a new process, where dir is the recorded log
 // directory of its replica. A leadership of the former process ends, since a leader epoch belongs
 // to one process: what that process sent and lost must not be followed by other records with the
 // same epoch. A replica that is not whole leaves the ISR and the ELR. A whole one stays: without
-// it, the failure of the others would lose records that it has.
+// it, the failure of the others would lose records that it has. The only
+// replica stays as well, but if it lost records, those of earlier epochs count as after an unclean
+// election.
 func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Condition) (metadata.Partition, bool) {
 	next := p
 	if is == Whole && d.Broken.has(ReturnLeaves) {
@@ -85,6 +89,9 @@ func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Con
 	}
 	if next.Leader == broker && !d.Broken.has(ResumeEpoch) {
 		d.resign(&next, broker)
+	}
+	if is == LossySole {
+		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
 	}
 	return finish(p, next)
 }

@@ -26,15 +26,14 @@ func (s *Shard) initTopology(g *group, req *kmsg.StreamsGroupHeartbeatRequest) {
 // checkTopology returns why a member may not join with a topology.
 func (c *streams) checkTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) *failure {
 	sent := recordedTopology(t)
-	switch {
-	case c == nil || c.topology == nil:
-		if err := topology.Check(&sent); err != nil {
-			return fail(kerr.StreamsInvalidTopology, "%s", err)
-		}
-	case t.Epoch > c.topology.Epoch, t.Epoch == c.topology.Epoch && !slices.Equal(sent.Encode(), c.topology.Encode()):
-		return fail(kerr.InvalidRequest, "Topology updates are not supported yet.")
+	if err := topology.Check(&sent); err != nil {
+		return fail(kerr.StreamsInvalidTopology, "%s", err)
 	}
-	return nil
+	if c == nil || c.topology == nil || t.Epoch < c.topology.Epoch ||
+		t.Epoch == c.topology.Epoch && slices.Equal(sent.Encode(), c.topology.Encode()) {
+		return nil
+	}
+	return fail(kerr.InvalidRequest, "Topology updates are not supported yet.") // nor in Kafka 4.3
 }
 
 // recordedTopology returns a topology with all lists sorted, because clients that run the same

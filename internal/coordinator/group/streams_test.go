@@ -385,3 +385,212 @@ func ownTasks(r *kmsg.StreamsGroupHeartbeatRequest, sub string, partitions ...in
 	r.ActiveTasks, r.StandbyTasks, r.WarmupTasks = []kmsg.TaskIDs{{SubtopologyID: sub, Partitions: partitions}}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
 	return r
 }
+
+func TestStreamsShutdownIsToldToAll(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a, b := w.newStreamsClient("a", simple("in")), w.newStreamsClient("b", simple("in"))
+	req := streamsBeatOf("a", a.epoch)
+	req.ShutdownApplication = true
+	is(t, a.take(w.streamsBeat(req)), nil)
+	is(t, b.idle(), nil)
+	for _, c := range []*streamsClient{a, b} {
+		if s := c.last.Response.Status; len(s) != 1 || s[0].StatusCode != 4 || s[0].StatusDetail !=
+			"Streams group member a encountered a fatal error and requested a shutdown for the entire application." {
+			t.Errorf("%s: %+v", c.id, s)
+		}
+	}
+	for _, id := range []string{"a", "b"} {
+		is(t, w.streamsBeat(streamsBeatOf(id, -1)).Response.ErrorCode, nil)
+	}
+	if c := w.newStreamsClient("c", simple("in")); len(c.last.Response.Status) != 0 {
+		t.Errorf("the application can't be started again: %s", c.shown())
+	}
+}
+
+func TestStreamsMemberWithAnOlderTopologyIsTold(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	newer := simple("in")
+	newer.Epoch = 5
+	w.newStreamsClient("a", newer)
+	b := w.newStreamsClient("b", simple("in"))
+	if got := b.shown(); !strings.HasSuffix(got, "(0 The member's topology epoch 0 is behind the group's topology epoch 5.)") {
+		t.Error(got)
+	}
+}
+
+// Clients that run the same topology may send its lists in any order.
+func TestStreamsTopologyInAnotherOrder(t *testing.T) {
+	build := func(order ...int) *sentTopology {
+		top := &sentTopology{}
+		names := []string{"x", "y", "z"}
+		s := sentSubtopology{SubtopologyID: "0"}
+		group := kmsg.StreamsGroupHeartbeatRequestTopologySubtopologyCopartitionGroup{}
+		for place, i := range order {
+			s.SourceTopics = append(s.SourceTopics, names[i])
+			if names[i] != "y" {
+				group.SourceTopics = append(group.SourceTopics, int16(place))
+			}
+		}
+		s.CopartitionGroups = append(s.CopartitionGroups, group)
+		top.Subtopologies = append(top.Subtopologies, s)
+		return top
+	}
+	w := newWorld(t, quick())
+	for name, n := range map[string]int32{"x": 2, "y": 5, "z": 2} {
+		w.topic(name, n)
+	}
+	w.newStreamsClient("a", build(0, 1, 2)).expect("epoch 2: 0_0 0_1 0_2 0_3 0_4")
+	w.newStreamsClient("b", build(2, 0, 1))
+	if f := w.streamsBeat(streamsJoin("c", build(1, 2))).Response; f.ErrorCode != kerr.InvalidRequest.Code {
+		t.Error(f.ErrorCode)
+	}
+}
+
+func TestStreamsMemberTimesOut(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a, b := w.newStreamsClient("a", simple("in")), w.newStreamsClient("b", simple("in"))
+	is(t, a.idle(), nil) // must revoke one task, and does not
+	w.advance(29 * time.Second)
+	is(t, a.idle(), nil)
+	is(t, b.idle(), nil)
+	w.advance(2 * time.Second) // its rebalance timeout is 30 s
+	is(t, a.idle(), kerr.UnknownMemberID)
+	is(t, b.idle(), nil)
+	b.expect("epoch 4: 0_0 0_1")
+	w.start()
+	w.advance(44 * time.Second)
+	is(t, b.idle(), nil)
+	w.advance(46 * time.Second) // the session ends
+	is(t, b.idle(), kerr.UnknownMemberID)
+	if s := w.state("g"); s != "Empty" {
+		t.Error(s)
+	}
+	w.replays()
+}
+
+func TestStreamsOffsets(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a, b := w.newStreamsClient("a", simple("in")), w.newStreamsClient("b", simple("in"))
+	is(t, a.beat(), nil)
+	is(t, a.beat(), nil)
+	is(t, b.beat(), nil)
+	if a.epoch != 3 || b.epoch != 3 || a.has.Count() != 1 || b.has.Count() != 1 {
+		t.Fatalf("%s, %s", a.shown(), b.shown())
+	}
+	p := a.has.Active[0].Partition
+	commit := func(member string, epoch, partition int32, version int16) int16 {
+		req := kmsg.NewPtrOffsetCommitRequest()
+		req.Version, req.Group, req.MemberID, req.Generation = version, "g", member, epoch
+		req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "in", TopicID: idOf("in"),
+			Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: partition, Offset: 7}}}}
+		return ask[*kmsg.OffsetCommitResponse](w, request(req)).Topics[0].Partitions[0].ErrorCode
+	}
+	is(t, commit("a", 3, p, 9), nil)
+	is(t, commit("a", 2, p, 9), nil) // it has had the task since epoch 2
+	is(t, commit("a", 2, 1-p, 9), kerr.StaleMemberEpoch)
+	is(t, commit("a", 1, p, 9), kerr.StaleMemberEpoch)
+	is(t, commit("a", 4, p, 9), kerr.StaleMemberEpoch)
+	is(t, commit("a", -1, p, 9), kerr.StaleMemberEpoch)
+	is(t, commit("a", 3, p, 8), kerr.UnsupportedVersion)
+	is(t, commit("z", 3, p, 9), kerr.UnknownMemberID)
+	is(t, commit("", -1, p, 9), kerr.UnknownMemberID)
+	fetch := func(member *string, epoch int32) int16 {
+		return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{Groups: []kmsg.OffsetFetchRequestGroup{
+			{Group: "g", MemberID: member, MemberEpoch: epoch}}})[0].ErrorCode
+	}
+	is(t, fetch(nil, -1), nil)
+	is(t, fetch(kmsg.StringPtr("a"), 3), nil)
+	is(t, fetch(kmsg.StringPtr("a"), 2), kerr.StaleMemberEpoch)
+	is(t, fetch(kmsg.StringPtr("z"), 3), kerr.UnknownMemberID)
+	remove := kmsg.NewPtrOffsetDeleteRequest()
+	remove.Group = "g"
+	remove.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "in", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: p}}}}
+	is(t, ask[*kmsg.OffsetDeleteResponse](w, request(remove)).Topics[0].Partitions[0].ErrorCode, kerr.GroupSubscribedToTopic)
+	w.advance(8 * 24 * time.Hour) // without members the offsets expire, and then the group
+	w.advance(20 * time.Minute)
+	if len(w.shard.groups) != 0 {
+		t.Errorf("the group is still there: %s", w.state("g"))
+	}
+	w.replays()
+}
+
+// Requests of other protocols to a streams group, and the other way round.
+func TestStreamsGroupAndOtherProtocols(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a := w.newStreamsClient("a", simple("in"))
+	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(""))).ErrorCode, kerr.InconsistentGroupProtocol)
+	is(t, ask[*kmsg.SyncGroupResponse](w, request(syncOf("a", 2))).ErrorCode, kerr.InconsistentGroupProtocol)
+	beat := kmsg.NewPtrHeartbeatRequest()
+	beat.Group, beat.MemberID, beat.Generation = "g", "a", 2
+	is(t, ask[*kmsg.HeartbeatResponse](w, request(beat)).ErrorCode, kerr.UnknownMemberID)
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Version, leave.Group, leave.Members = 3, "g", []kmsg.LeaveGroupRequestMember{{MemberID: "a"}}
+	is(t, ask[*kmsg.LeaveGroupResponse](w, request(leave)).Members[0].ErrorCode, kerr.UnknownMemberID)
+	is(t, w.consumerBeat(full("x", "in")).ErrorCode, kerr.GroupIDNotFound)
+	is(t, ask[[]kmsg.DeleteGroupsResponseGroup](w, Delete{Groups: []string{"g"}})[0].ErrorCode, kerr.NonEmptyGroup)
+	list := ask[[]kmsg.ListGroupsResponseGroup](w, List{Types: []string{"Streams"}})
+	if len(list) != 1 || list[0].GroupType != "streams" || list[0].ProtocolType != "streams" {
+		t.Errorf("%+v", list)
+	}
+	is(t, w.streamsBeat(streamsBeatOf("a", -1)).Response.ErrorCode, nil)
+	is(t, w.consumerBeat(full("x", "in")).ErrorCode, kerr.GroupIDNotFound) // even without members, as in Kafka
+	is(t, a.join(), nil)
+	is(t, w.streamsBeat(streamsBeatOf("a", -1)).Response.ErrorCode, nil)
+	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(""))).ErrorCode, kerr.MemberIDRequired) // a classic group now
+	w.replays()
+	is(t, a.join(), nil) // and a streams group again
+	is(t, w.streamsBeat(streamsBeatOf("a", -1)).Response.ErrorCode, nil)
+	is(t, ask[[]kmsg.DeleteGroupsResponseGroup](w, Delete{Groups: []string{"g"}})[0].ErrorCode, nil)
+	if len(w.shard.groups) != 0 {
+		t.Error("the deleted group is still there")
+	}
+	w.replays()
+}
+
+func TestStreamsEndpoints(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a := &streamsClient{w: w, id: "a", request: func(req *kmsg.StreamsGroupHeartbeatRequest) {
+		req.Topology = simple("in")
+		req.UserEndpoint = &kmsg.StreamsGroupHeartbeatRequestUserEndpoint{Host: "h", Port: 77}
+	}}
+	is(t, a.join(), nil)
+	r := a.last.Response
+	if p := r.PartitionsByUserEndpoint; len(p) != 1 || p[0].UserEndpoint.Port != 77 || len(p[0].ActivePartitions) != 1 ||
+		!slices.Equal(p[0].ActivePartitions[0].Partitions, []int32{0, 1}) {
+		t.Errorf("%+v", p)
+	}
+	req := streamsBeatOf("a", a.epoch)
+	req.EndpointInformationEpoch = r.EndpointInformationEpoch
+	is(t, a.take(w.streamsBeat(req)), nil)
+	if p := a.last.Response.PartitionsByUserEndpoint; p != nil {
+		t.Errorf("told again: %+v", p)
+	}
+	w.start() // what it knows may be old
+	is(t, a.take(w.streamsBeat(req)), nil)
+	if p := a.last.Response.PartitionsByUserEndpoint; len(p) != 1 {
+		t.Errorf("not told after a move of the coordinator: %+v", a.last.Response)
+	}
+}
+
+func TestStreamsMembersAreBoundedByMemory(t *testing.T) {
+	w := newWorld(t, quick(), func(c *Config) { c.MemberMemory = NewMemoryBudget(16 << 10) })
+	w.topic("in", 2)
+	n := 0
+	for ; n < 100; n++ {
+		r := w.streamsBeat(streamsJoin(fmt.Sprint("m", n), simple("in"))).Response
+		if r.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
+			break
+		}
+		is(t, r.ErrorCode, nil)
+	}
+	if n == 0 || n == 100 {
+		t.Errorf("%d members joined", n)
+	}
+	w.replays()
+}

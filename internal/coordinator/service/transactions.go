@@ -40,15 +40,21 @@ type TransactionsOptions struct {
 	Lease   func() bool
 	Brokers int
 	Logger  *zap.Logger
+	// Decided and Marked are those of txn.Config.
+	Decided func(commit bool, reason txn.Reason, open time.Duration)
+	Marked  func(commit bool, took time.Duration)
 }
 
 // Transactions is the transaction coordinator of this broker. Its methods may be called
 // concurrently, and only Close blocks.
 type Transactions struct {
 	*Service
-	opt    TransactionsOptions
-	tagged atomic.Bool // what the shards know, or are about to be notified of
+	opt TransactionsOptions
 
+	maxTimeout time.Duration
+	tagged     atomic.Bool // what the shards know, or are about to be notified of
+
+	raised    atomic.Uint64
 	raisingMu sync.Mutex
 	raising   map[int32]bool // partitions whose leader epoch is being raised
 }
@@ -60,8 +66,8 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 		return nil, fmt.Errorf("transaction configs: %w", err)
 	}
 	cfg := shardConfig(&conf.Transactions)
-	cfg.ProducerID = opt.ProducerID
-	t := &Transactions{opt: opt, raising: map[int32]bool{}}
+	cfg.ProducerID, cfg.Decided, cfg.Marked = opt.ProducerID, opt.Decided, opt.Marked
+	t := &Transactions{opt: opt, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
 	c := &conf.Transactions
 	t.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
@@ -164,6 +170,13 @@ func (t *Transactions) Fenced(partition, epoch, known int32) {
 	}
 }
 
+// MaxTimeout returns transaction.max.timeout.ms as the coordinator applies it.
+func (t *Transactions) MaxTimeout() time.Duration { return t.maxTimeout }
+
+// Raised returns how often the leader epoch of a partition was raised since the broker has started,
+// because a partition of a transaction knew a later coordinator.
+func (t *Transactions) Raised() uint64 { return t.raised.Load() }
+
 // raise has a leader epoch raised, and pauses before the next attempt.
 func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
 	ctx, cancel := context.WithTimeout(t.ctx, raiseTime)
@@ -172,6 +185,7 @@ func (t *Transactions) raise(tp metadata.TopicPartition, epoch, known int32) {
 	fields := []zap.Field{zap.Int32("partition", tp.Partition), zap.Int32("epoch", epoch), zap.Int32("known", known), zap.Error(err)}
 	switch {
 	case err == nil:
+		t.raised.Add(1)
 		t.opt.Logger.Warn("a partition knows a later coordinator epoch than that of "+TransactionsTopic+
 			", for example because metadata were restored from a copy; the epoch was raised", fields...)
 	case t.ctx.Err() == nil:

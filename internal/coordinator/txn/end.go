@@ -124,6 +124,7 @@ func (s *Shard) decide(to coordinator.Ticket, e End, t *transaction, pid int64) 
 		v.start = s.now.UnixMilli()
 	}
 	raises := e.Version >= 2 && !s.cfg.Broken.has(KeepEpoch)
+	s.observeEnd(t, e.Commit, ByClient)
 	s.prepare(e.ID, t, v, e.Commit, raises, pid)
 	s.answer(to, t)
 }
@@ -147,7 +148,8 @@ func (s *Shard) prepare(id string, t *transaction, v value, commit, raises bool,
 
 // fence aborts an open transaction for anyone but its producer, which loses its epoch. The new
 // epoch may be the one after maxEpoch: no producer gets it.
-func (s *Shard) fence(id string, t *transaction) {
+func (s *Shard) fence(id string, t *transaction, reason Reason) {
+	s.observeEnd(t, false, reason)
 	if w := t.live.end; w != nil {
 		s.out.Reply(w.to, s.refusal(w.end, kerr.ProducerFenced))
 	}
@@ -163,5 +165,5 @@ func (s *Shard) timeOut(id string, t *transaction) {
 		s.prepare(id, t, t.value, false, false, none)
 		return
 	}
-	s.fence(id, t)
+	s.fence(id, t, ByTimeout)
 }

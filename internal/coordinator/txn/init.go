@@ -81,7 +81,7 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 	case c == stale:
 		refuse(kerr.ProducerFenced)
 	case t.state == Ongoing && !s.cfg.Broken.has(FenceWithoutEnd):
-		s.fence(e.ID, t)
+		s.fence(e.ID, t, ByFence)
 		s.parkInit(to, e, t)
 	case c == former && t.epoch <= maxEpoch:
 		s.answer(to, t)

@@ -169,6 +169,9 @@ func (s *Shard) complete(e complete) {
 	if t == nil || t.live == nil || t.live.token != e.token || !t.state.prepared() {
 		return
 	}
+	if observe := s.cfg.Marked; observe != nil {
+		observe(t.state.commits(), max(0, s.now.Sub(time.UnixMilli(t.update))))
+	}
 	v := t.value
 	v.state += CompleteCommit - PrepareCommit
 	v.partitions = nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
@@ -16,6 +17,7 @@ type examination struct {
 	doctorFlags
 	a    *app.App
 	adm  *kadm.Client
+	cl   *kgo.Client
 	port *app.AdminPort // nil for none
 }
 
@@ -31,7 +33,7 @@ func NewDoctor(a *app.App) *cobra.Command {
 		Use: "doctor", Short: "Find problems, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
 		Long: "doctor runs the checks of cluster health and more. It checks from this machine whether each advertised address can be\n" +
-			"reached and whether the clocks agree, and it finds configs that contradict each other and groups that are stuck. It\n" +
+			"reached and whether the clocks agree, and it finds configs that contradict each other, groups that are stuck and transactions that hang. It\n" +
 			"also prints the measurements of a chronik broker's checks (docs/operations.md lists them). Each finding has a remedy.\n" +
 			"bad: some records cannot be written or read. warn: a guarantee is not met, or the problem becomes\n" +
 			"bad if it grows or if something else fails. note: everything works as configured, but the operator should know. It\n" +
@@ -43,8 +45,8 @@ func NewDoctor(a *app.App) *cobra.Command {
 			if f.probe && app.AdminPortOf(a) == nil {
 				return app.Usage("--probe-disk needs the broker's admin port; give it with --admin HOST:PORT")
 			}
-			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				return examine(ctx, a, adm, f)
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				return examine(ctx, a, adm, cl, f)
 			})(cmd, args)
 		},
 	}
@@ -54,12 +56,12 @@ func NewDoctor(a *app.App) *cobra.Command {
 	return c
 }
 
-func examine(ctx context.Context, a *app.App, adm *kadm.Client, f doctorFlags) error {
+func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, f doctorFlags) error {
 	c, err := NewCheckup(ctx, adm)
 	if err != nil {
 		return err
 	}
-	x := &examination{Checkup: c, a: a, adm: adm, port: app.AdminPortOf(a), doctorFlags: f}
+	x := &examination{Checkup: c, a: a, adm: adm, cl: cl, port: app.AdminPortOf(a), doctorFlags: f}
 	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
 		return err
 	}
@@ -76,5 +78,6 @@ func (x *examination) everything(ctx context.Context) error {
 	if err := x.configs(ctx); err != nil {
 		return err
 	}
+	x.transactions(ctx)
 	return x.groups(ctx)
 }

@@ -175,6 +175,8 @@ func line(it *inspect.Item) string {
 			text += fmt.Sprintf(" producer %d epoch %d sequence %d", x.Producer, x.ProducerEp, x.Sequence)
 		}
 		return text + at
+	case it.Aborted != nil:
+		return fmt.Sprintf("aborted%s producer %d last stable offset %d", log, it.Aborted.Producer, it.Aborted.Stable) + at
 	case it.Record != nil:
 		return fmt.Sprintf("record %s-%d %d time %d key %s value %s", it.Topic, *it.Partition, *it.Offset, it.Record.Timestamp,
 			shown(it.Record.Key), shown(it.Record.Value))

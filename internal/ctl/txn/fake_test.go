@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
@@ -240,11 +243,40 @@ func (f *fake) markers(req *kmsg.WriteTxnMarkersRequest) kmsg.Response {
 	return resp
 }
 
+// connected is an App with the clients of a command.
+type connected struct {
+	*app.App
+	adm *kadm.Client
+	cl  *kgo.Client
+}
+
+// app returns an App that is connected to the broker.
+func (f *fake) app(t *testing.T) (c *connected, done func()) {
+	t.Helper()
+	c = &connected{}
+	root := &cobra.Command{Use: "x"}
+	c.App = app.New("v1", app.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }})
+	root.AddCommand(&cobra.Command{Use: "y", RunE: func(cmd *cobra.Command, _ []string) error {
+		var err error
+		c.cl, err = c.Client(cmd.Context())
+		return err
+	}})
+	c.Prepare(root)
+	root.SetArgs([]string{"y", "--brokers", f.address()})
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.adm = kadm.NewClient(c.cl)
+	return c, c.cl.Close
+}
+
+func (f *fake) address() string { return net.JoinHostPort(f.host, strconv.Itoa(int(f.port))) }
+
 // run runs a command line below txn and returns what it prints, its exit code and its error.
 func (f *fake) run(t *testing.T, args ...string) (out string, code int, err error) {
 	t.Helper()
 	var b bytes.Buffer
-	env := map[string]string{"HOME": t.TempDir(), "CHRONIKCTL_BROKERS": (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(f.port)}).String()}
+	env := map[string]string{"HOME": t.TempDir(), "CHRONIKCTL_BROKERS": f.address()}
 	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &b, Err: io.Discard, Getenv: func(name string) string { return env[name] }})
 	root := &cobra.Command{Use: "chronikctl", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(New(a))

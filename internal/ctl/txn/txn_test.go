@@ -250,3 +250,21 @@ func TestHeldOffsets(t *testing.T) {
 		t.Error("the second open transaction holds the last stable offset")
 	}
 }
+
+// The doctor's finding has the command that ends the transaction.
+func TestTheDoctorFindsHangingTransactions(t *testing.T) {
+	f := newFake(t)
+	f.opens(42, 10, time.Hour)
+	f.knows("billing", "Empty", 42)
+	a, done := f.app(t)
+	defer done()
+	d, err := Diagnose(t.Context(), a.App, a.adm, a.cl)
+	if err != nil || len(d.Findings) != 1 || d.Examined != "1 open transaction" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	x := d.Findings[0]
+	if x.Subject != "partition orders-0" || !strings.Contains(x.Problem, "transactional id billing) hangs there, open since offset 10") ||
+		x.Remedy != "`chronikctl txn abort --topic orders --partition 0 --start-offset 10` aborts it" {
+		t.Errorf("%+v", x)
+	}
+}

@@ -19,7 +19,10 @@ func Transactions(c *service.Transactions, x *exchange.Exchange, g *gate.Gate) f
 		defer cancel()
 		f := c.Survey(ctx)
 		shown := metrics.Transactions{IDs: map[string]int{}, Shards: map[string]int{}, Waiting: map[string]int{}, Parked: f.Parked,
-			Undone: len(f.Undone), Gate: g.Waiting()}
+			Undone: len(f.Undone), Gate: g.Waiting(), Raised: c.Raised(), MaxTimeoutSeconds: c.MaxTimeout().Seconds()}
+		for i := range f.Undone {
+			shown.UndoneSeconds = max(shown.UndoneSeconds, time.Since(time.UnixMilli(f.Undone[i].SinceMs)).Seconds())
+		}
 		for state, n := range f.IDs {
 			shown.IDs[state.String()] = n
 		}

@@ -520,3 +520,34 @@ func TestConnectionsGetWhatSegmentsLeave(t *testing.T) {
 		}
 	}
 }
+
+// A transaction is reported when it is open for longer than any timeout and a minute, with the
+// commands that show and end it.
+func TestTransactionsThatStayOpen(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	open := func(age time.Duration) Held {
+		return Held{Topic: "orders", Index: 3, Since: now.Add(-age), Limit: 15 * time.Minute, First: 120, ProducerID: 42, Epoch: 5}
+	}
+	known := open(16*time.Minute + 1)
+	known.TransactionalID, known.Client, known.Host = "billing", "app", "10.0.0.7:1234"
+	examine(t, "transaction", []patient{
+		{"within its timeout and a minute", Facts{Now: now, Held: []Held{open(16 * time.Minute)}}, nil},
+		{"too long", Facts{Now: now, Held: []Held{open(time.Minute), open(16*time.Minute + 1)}}, []string{
+			"warn partition orders-3: a transaction of producer 42 (epoch 5) has been open since offset 120 for more than 16m0s"}},
+		{"its client is known", Facts{Now: now, Held: []Held{known}}, []string{
+			"warn partition orders-3: a transaction of producer 42 (epoch 5, transactional id billing, client app at 10.0.0.7:1234)"}},
+	})
+	many := Facts{Now: now}
+	for range mostTransactions + 2 {
+		many.Held = append(many.Held, open(time.Hour))
+	}
+	found, _ := findingsOf(t, "transaction", many)
+	if len(found) != mostTransactions+1 || found[mostTransactions] != "warn transactions: 2 more partitions with a transaction that is open for too long" {
+		t.Errorf("%q", found)
+	}
+	findings, _ := Examine(Checks(), &many)
+	want := "`chronikctl txn abort --start-offset 120 --topic orders --partition 3` ends it"
+	if !strings.Contains(findings[0].Remedy, want) {
+		t.Errorf("no %s in %s", want, findings[0].Remedy)
+	}
+}

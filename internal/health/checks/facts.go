@@ -29,6 +29,8 @@ type Facts struct {
 	Partitions []Partition
 	// Coordinators are the partitions of coordinators' topics that are not served.
 	Coordinators []Coordinator
+	// Held are the partitions whose last stable offset an open transaction holds.
+	Held []Held
 	// Metadata is the state of the files with topics and configs.
 	Metadata Metadata
 	// Cluster is what a member of a cluster knows of it, nil for a broker without one.
@@ -224,6 +226,20 @@ type Undone struct {
 	Missing   int    // partitions that lack the marker
 	Partition string // the first of them
 	Error     string // its last error, empty if it has not answered
+}
+
+// Held is a partition whose last stable offset an open transaction holds.
+type Held struct {
+	Topic string
+	Index int32
+	Since time.Time     // when the transaction was first seen to hold it
+	Limit time.Duration // the longest timeout that a producer may ask for
+	First int64         // first offset of the transaction
+	// ProducerID and Epoch are those of the transaction. TransactionalID, Client and Host are empty
+	// if this broker was not the leader when it began.
+	ProducerID                    int64
+	Epoch                         int16
+	TransactionalID, Client, Host string
 }
 
 // Rebalancing is a group that does not finish a rebalance.

@@ -210,6 +210,7 @@ func checkCoordinators(f *Facts, n *notes, of coordinated) {
 
 func checkTransactions(f *Facts, n *notes) {
 	checkCoordinators(f, n, coordinated{"__transaction_state", "transactional ids", "states", "docs/transactions.md"})
+	checkHeld(f, n)
 	for i, u := range f.Undone {
 		if i == mostGroups {
 			n.add(health.Bad, "transactions", fmt.Sprintf("%d more do not end", len(f.Undone)-i),

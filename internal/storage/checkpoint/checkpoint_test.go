@@ -258,7 +258,7 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 		"an unknown flag":        {snapshot: all(slices.Concat(log[:21], []byte{log[21] | 64}, log[22:]), h)},
 		"an index of no segment": {snapshot: all(slices.Concat(log[:len(log)-9], []byte{2}, log[len(log)-8:]), h)},
 		"an empty index":         {snapshot: all(slices.Concat(log[:len(log)-8], make([]byte, 8)), h)},
-		"an index twice": {snapshot: all(slices.Concat(log[:len(log)-10], []byte{2}, log[len(log)-9:], log[len(log)-9:]), h)},
+		"an index twice":         {snapshot: all(slices.Concat(log[:len(log)-10], []byte{2}, log[len(log)-9:], log[len(log)-9:]), h)},
 		"a change without them":  {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, SameProducers: true}}}))},
 		"a count that lies":      {snapshot: all(h), changes: all(append(head.append(nil), 0xff, 0xff, 0xff, 0xff, 0x0f))},
 		"epochs that shrink": {snapshot: all([]byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)),

@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // in returns a batch of one record in a transaction.
@@ -439,5 +441,49 @@ func TestEncodingOfTransactions(t *testing.T) {
 		if rest, err := c.Decode(b[:cut]); err == nil || c.Len() != 0 || c.FirstUnstable() != math.MaxInt64 {
 			t.Fatalf("%d bytes are enough: %d left", cut, len(rest))
 		}
+	}
+}
+
+// The state has the aborted transactions since the recovery point, without those whose markers were
+// discarded.
+func TestAbortedTransactions(t *testing.T) {
+	var s State
+	s.MarkDurable(0)
+	s.Add(in(t, 0, 1, 0, 0), now)
+	s.Add(in(t, 1, 2, 0, 0), now)
+	s.Add(in(t, 2, 3, 0, 0), now)
+	s.Add(marker(3, 2, 1, record.Abort, 0), now)
+	s.Add(marker(4, 1, 1, record.Commit, 0), now)
+	s.Add(marker(5, 4, 1, record.Abort, 0), now) // of a producer without a transaction
+	s.MarkDurable(6)
+	s.Add(marker(6, 3, 1, record.Abort, 0), now)
+	first := txnindex.Entry{Producer: 2, First: 1, Last: 3, Stable: 0}
+	second := txnindex.Entry{Producer: 3, First: 2, Last: 6, Stable: 7}
+	check := func(what string, from, end int64, want ...txnindex.Entry) {
+		t.Helper()
+		if got := s.Aborted(from, end); !slices.Equal(got, want) {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	check("all", 0, 9, first, second)
+	check("a part", 0, 6, first)
+	check("the rest", 4, 9, second)
+	s.Cut(6)
+	check("a discarded marker", 0, 9, first)
+	held := s.Aborted(0, 9)
+	s.Add(marker(6, 3, 1, record.Commit, 0), now)
+	s.Add(in(t, 7, 3, 1, 0), now)
+	s.Add(marker(8, 3, 2, record.Abort, 0), now)
+	if check("another marker in its place", 0, 9, first, txnindex.Entry{Producer: 3, First: 7, Last: 8, Stable: 9}); held[0] != first {
+		t.Errorf("what a reader holds became %+v", held)
+	}
+	if s.MarkSynced(); s.LastAborted() != 8 {
+		t.Errorf("the last one ends at %d", s.LastAborted())
+	}
+	check("those below the recovery point are in the segments", 0, 9, txnindex.Entry{Producer: 3, First: 7, Last: 8, Stable: 9})
+	s.MarkDurable(9)
+	s.MarkSynced()
+	if check("all of them", 0, 9); s.LastAborted() != -1 {
+		t.Errorf("the last one ends at %d", s.LastAborted())
 	}
 }

@@ -9,7 +9,8 @@
 //	asking   the log has a guard for the producer, and the coordinator has a Question. A temporary
 //	         answer is followed by a pause and the Question again.
 //	opening  the answer was yes: the oldest batch is in the log's queue with guard and coordinator
-//	         epoch. The log refuses it if the answer may be outdated, and the gate asks again.
+//	         epoch. The log refuses it if the answer may be outdated, and the gate asks again, or
+//	         lets the sender repeat it (transaction.version 0 and 1).
 //	passing  the transaction is open: the rest is passed on, in order.
 //
 // The queue ends when it is empty. A batch that arrives before lines up behind the others, so that

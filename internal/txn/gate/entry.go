@@ -91,18 +91,25 @@ func (t *try) assigned(*replica.Append) {
 
 // done receives the outcome. A batch that was to begin the transaction, and met an outdated answer
 // of the coordinator, returns to its place.
+//
+// Without an epoch for each transaction it must not: its transaction may have ended, and the
+// coordinator would then permit it in the next one. The sender repeats it if it still wants it.
 func (t *try) done(*replica.Append) {
 	e, q := t.entry, t.entry.queue
 	err := t.Err
 	q.shard.mu.Lock()
 	opening := q.opening == t
 	outdated := opening && errors.Is(err, storage.ErrUnverified)
+	var stale refused
 	switch {
 	case !outdated:
 	case q.shard.gate.closed.Load():
 		err = errClosed()
 	case e.overdue || e.expired:
 		err = replica.ErrTimedOut
+	case !e.from.Bumps:
+		err = errOutdated(e.from, err)
+		q.refuse(e.from, err, &stale)
 	case e.tries+1 >= maxTries:
 		err = errOutdated(e.from, err)
 	default:
@@ -122,6 +129,7 @@ func (t *try) done(*replica.Append) {
 	if again {
 		return
 	}
+	stale.finish()
 	if err != nil {
 		fail(e.to, err)
 		return

@@ -32,7 +32,7 @@ func (p Producer) String() string {
 func errRefused(p Producer, err *kerr.Error) error {
 	switch err {
 	case kerr.InvalidProducerIDMapping:
-		return refusal(err, "%s: the transactional id has another producer id, or is unknown or expired; start the producer anew", p)
+		return refusal(err, "%s: the transactional id has another producer id, or is unknown or expired; start the producer again", p)
 	case kerr.ProducerFenced, kerr.InvalidProducerEpoch:
 		return refusal(err, "%s is fenced: a newer producer has the id, or the transaction took longer than its timeout", p)
 	}

@@ -27,8 +27,9 @@ func TestOnlyTheFirstBatchOfATransactionIsAsked(t *testing.T) {
 					t.Errorf("batch %d has entry %v", seq, s.entry)
 				}
 			}
+			at := txn.AddedPartition{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch()}
 			want := Question{ID: "tx", ProducerID: 7, Add: from.Bumps, Deadline: w.asked.times[0].Add(patience),
-				Partitions: []txn.AddedPartition{{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch()}}}
+				Partitions: []txn.AddedPartition{at}}
 			if got := w.asked.questions; len(got) != 1 || !slices.Equal(got[0].Partitions, want.Partitions) {
 				t.Fatalf("questions %+v", got)
 			}
@@ -239,7 +240,7 @@ func TestAQueueIsBounded(t *testing.T) {
 	w.wantEmpty()
 }
 
-// Who does not lead asks nobody: the partition would be in the transaction for nothing.
+// Who does not lead does not ask: the partition would be in the transaction for nothing.
 func TestARefusedPartitionIsNotAsked(t *testing.T) {
 	w := newWorld(t, 1)
 	w.partitions[0].Delete()
@@ -268,9 +269,9 @@ func TestAnotherIDDoesNotPassWithAnOpenTransaction(t *testing.T) {
 func TestACoordinatorThatIsAlwaysOutdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.marker(0, tv1, record.Abort, 9)
+		w.marker(0, tv2, record.Abort, 9)
 		w.asked.answer = func(int, Question) Answer { return Answer{CoordinatorEpoch: 8} }
-		w.send(tv1, 0, 0).wants(t, kerr.NotEnoughReplicas)
+		w.send(tv2, 0, 0).wants(t, kerr.NotEnoughReplicas)
 		var pauses []time.Duration
 		for i, at := range w.asked.times[1:] {
 			pauses = append(pauses, at.Sub(w.asked.times[i]))
@@ -281,7 +282,7 @@ func TestACoordinatorThatIsAlwaysOutdated(t *testing.T) {
 		w.wantStored(0, 7)
 		w.wantEmpty()
 		w.asked.answer = func(int, Question) Answer { return Answer{CoordinatorEpoch: 9} }
-		w.send(tv1, 0, 0).wants(t, nil)
+		w.send(tv2, 0, 0).wants(t, nil)
 	})
 }
 

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,38 +34,55 @@ func TestHistory07NothingIsAppendedBeforeTheYes(t *testing.T) {
 	})
 }
 
-// 8: verified; the client gives up and aborts; the marker; then the append.
+// 8: verified; the client gives up and aborts; the marker; then the append. The batch must not be
+// permitted again: its sender may have begun the next transaction, with the same epoch.
 func TestHistory08AMarkerBetweenYesAndAppend(t *testing.T) {
 	w := newWorld(t, 1)
-	w.asked.answer = func(n int, _ Question) Answer {
-		if n == 0 {
-			w.marker(0, tv1, record.Abort, 0) // after the coordinator's yes
-			return Answer{}
-		}
-		return Answer{Err: kerr.TransactionAbortable}
-	}
+	w.asked.answer = nil
 	a, b := w.send(tv1, 0, 0), w.send(tv1, 0, 1)
-	a.wants(t, kerr.TransactionAbortable)
-	b.wants(t, kerr.TransactionAbortable)
+	w.marker(0, tv1, record.Abort, 0)
+	w.asked.answer = yes // for the next transaction
+	w.reply(Answer{})    // for the one before
+	a.wants(t, kerr.NotEnoughReplicas)
+	b.wants(t, kerr.NotEnoughReplicas)
 	w.wantStored(0, 7)
 	w.wantEmpty()
+	w.send(tv1, 0, 0).wants(t, nil)
+	if n := w.asked.count(); n != 2 {
+		t.Errorf("%d questions", n)
+	}
 }
 
-// 8, while a second batch lines up: both are asked about again, and keep their order.
+// 8, with a coordinator that could not answer at first.
+func TestHistory08AMarkerWhileTheGatePauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.asked.answer = refuses(kerr.CoordinatorLoadInProgress)
+		a, b := w.send(tv1, 0, 0), w.send(tv1.at(1), 0, 0)
+		w.marker(0, tv1, record.Abort, 0)
+		w.asked.answer = yes // for the next transaction
+		a.wants(t, kerr.NotEnoughReplicas)
+		b.wants(t, nil) // a newer producer
+		w.wantStored(0, 7, 0)
+		w.wantEmpty()
+	})
+}
+
+// With an epoch for each transaction the batches are asked about again, and keep their order.
 func TestHistory08TheOrderIsKeptWhenAskedAgain(t *testing.T) {
 	w := newWorld(t, 1)
+	w.marker(0, tv2.at(4), record.Commit, 5)
 	w.asked.answer = nil
-	w.send(tv1.at(3), 0, 0)
+	w.send(tv2.at(3), 0, 0)
 	var all []*sent
 	for seq := range int32(5) {
-		all = append(all, w.send(tv1.at(4), 0, seq))
+		all = append(all, w.send(tv2.at(4), 0, seq))
 	}
 	w.reply(Answer{Err: kerr.ProducerFenced})
 	w.awaitQuestions(2)
-	w.marker(0, tv1.at(4), record.Abort, 0)
-	w.reply(Answer{})
+	w.reply(Answer{CoordinatorEpoch: 4})
 	w.awaitQuestions(3)
-	w.reply(Answer{})
+	w.reply(Answer{CoordinatorEpoch: 5})
 	for _, s := range all {
 		s.wants(t, nil)
 	}
@@ -119,10 +135,8 @@ func TestHistory12AMarkerBeforeTheFirstBatch(t *testing.T) {
 	early, late := w.send(tv1, 0, 0), w.send(tv1, 0, 1)
 	w.marker(0, tv1, record.Abort, 3)
 	w.reply(Answer{CoordinatorEpoch: 3}) // from before the marker
-	w.awaitQuestions(2)
-	w.reply(Answer{Err: kerr.TransactionAbortable})
-	early.wants(t, kerr.TransactionAbortable)
-	late.wants(t, kerr.TransactionAbortable)
+	early.wants(t, kerr.NotEnoughReplicas)
+	late.wants(t, kerr.NotEnoughReplicas)
 	w.wantStored(0, 7)
 	w.asked.answer = func(int, Question) Answer { return Answer{CoordinatorEpoch: 3} }
 	w.send(tv1, 0, 0).wants(t, nil) // in the next transaction
@@ -141,12 +155,19 @@ func TestHistory13AnEndedTransactionIsNoProof(t *testing.T) {
 
 // 21: a cut-off coordinator permits from memory; its successor has written a marker.
 func TestHistory21APermitOfAnEarlierCoordinator(t *testing.T) {
-	w := newWorld(t, 1)
-	w.marker(0, tv1, record.Commit, 5)
-	w.asked.answer = func(n int, _ Question) Answer { return Answer{CoordinatorEpoch: int32(4 + n)} }
-	w.send(tv1, 0, 0).wants(t, nil)
-	if n := w.asked.count(); n != 2 {
-		t.Errorf("%d questions", n)
+	for _, from := range []Producer{tv1, tv2} {
+		w := newWorld(t, 1)
+		w.marker(0, from, record.Commit, 5)
+		w.asked.answer = func(n int, _ Question) Answer { return Answer{CoordinatorEpoch: int32(4 + n)} }
+		if s := w.send(from, 0, 0); from.Bumps {
+			s.wants(t, nil)
+		} else {
+			s.wants(t, kerr.NotEnoughReplicas)
+			w.send(from, 0, 0).wants(t, nil)
+		}
+		if n := w.asked.count(); n != 2 {
+			t.Errorf("%d questions", n)
+		}
 	}
 }
 
@@ -166,32 +187,32 @@ func TestHistory36ADoubledFirstBatch(t *testing.T) {
 func TestHistory37NoBatchOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
+		w.marker(0, tv2, record.Commit, 5)
 		w.asked.answer = func(n int, _ Question) Answer {
 			switch n % 3 {
 			case 0:
 				return Answer{Err: kerr.ConcurrentTransactions}
 			case 1:
-				w.marker(0, tv1, record.Abort, 0) // the yes is outdated
+				return Answer{CoordinatorEpoch: 4} // outdated
 			}
-			return Answer{}
+			return Answer{CoordinatorEpoch: 5}
 		}
-		var all []*sent
-		for seq := range int32(40) {
-			s := w.send(tv1, 0, seq)
-			all = append(all, s)
-			if seq >= 4 {
-				all[seq-4].wants(t, nil)
-			}
-			if seq%10 == 9 { // the next transaction
-				for _, s := range all {
-					s.wants(t, nil)
+		var want []int32
+		for epoch := range int16(4) {
+			from := tv2.at(epoch)
+			var all []*sent
+			for seq := range int32(10) {
+				want, all = append(want, seq), append(all, w.send(from, 0, seq))
+				if seq >= 4 {
+					all[seq-4].wants(t, nil)
 				}
-				w.marker(0, tv1, record.Commit, 0)
 			}
+			for _, s := range all {
+				s.wants(t, nil)
+			}
+			w.marker(0, from.at(epoch+1), record.Commit, 5)
 		}
-		if got := w.stored(0, 7); len(got) != 40 || !slices.IsSorted(got) {
-			t.Fatalf("stored %v", got)
-		}
+		w.wantStored(0, 7, want...)
 		w.wantEmpty()
 	})
 }
@@ -286,7 +307,7 @@ func TestHistory40TenThousandTransactionsBegin(t *testing.T) {
 	})
 }
 
-// stick blocks the goroutine that commits to a partition until free is called, as a slow one would.
+// stick blocks the goroutine that commits to a partition until free is called.
 func (w *world) stick(partition int) (free func()) {
 	w.t.Helper()
 	stuck, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -309,4 +330,37 @@ func plainBatch(t testing.TB) record.Accepted {
 	bytes, err := b.Build()
 	must(t, err)
 	return record.Accepted{Bytes: bytes, Batches: 1, Records: 1}
+}
+
+// 37: the transaction is open, but a batch that lined up before is not yet in the log's queue: the
+// next one lines up behind it.
+func TestHistory37TheRestIsNotPassedOnYet(t *testing.T) {
+	w := newWorld(t, 2)
+	w.asked.answer = nil
+	turn := w.turn(tv2)
+	var batch groupcommit.Batch
+	first := []*sent{w.add(turn, 0, 0, &batch), w.add(turn, 1, 0, &batch)}
+	turn.Ask()
+	second := w.send(tv2, 1, 1)
+	// The goroutine with the answer gets stuck in partition 0, before it comes to partition 1 again.
+	stuck, release := make(chan struct{}), make(chan struct{})
+	bad := w.send(tv2, 0, 5)
+	done := bad.append.Done
+	bad.append.Done = func(a *replica.Append) { close(stuck); <-release; done(a) }
+	answered := make(chan struct{})
+	go func() { w.reply(Answer{}); close(answered) }()
+	<-stuck
+	first[1].wants(t, nil)
+	third := w.send(tv2, 1, 2)
+	if third.entry == nil || !second.waits() || !third.waits() {
+		t.Error("the third one passes")
+	}
+	close(release)
+	<-answered
+	for _, s := range []*sent{first[0], second, third} {
+		s.wants(t, nil)
+	}
+	bad.wants(t, storage.ErrOutOfOrderSequence)
+	w.wantStored(1, 7, 0, 1, 2)
+	w.wantEmpty()
 }

@@ -58,8 +58,8 @@ func (h *holders) add(k key, id string, by Client) {
 	h.sweep = min(max(minHolders, 2*len(h.of)), maxHolders)
 }
 
-// allow reports whether a producer id may be that of a transactional id, as far as the gate knows: it
-// never becomes that of another one. The coordinator decides.
+// allow reports whether a producer id may be that of a transactional id, as far as the gate knows:
+// it never becomes that of another one. The coordinator decides.
 func (h *holders) allow(k key, id string) bool {
 	who, ok := h.of[k]
 	return !ok || who.TransactionalID == id

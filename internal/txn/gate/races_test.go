@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/replica/replicatest"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
 // An expiry ends a batch at every stage, once.
@@ -98,14 +99,37 @@ func TestExpiryInTheLogsQueue(t *testing.T) {
 	w.wantEmpty()
 }
 
+// An expiry that comes while a goroutine passes the batch to its partition has its effect
+// afterwards.
+func TestExpiryOnTheWayIntoThePartition(t *testing.T) {
+	w := newWorld(t, 1)
+	w.asked.answer = nil
+	s := w.send(tv2, 0, 0)
+	free := w.stick(0)
+	q := s.entry.queue
+	q.shard.mu.Lock()
+	q.round, q.opening = nil, q.pop().attempt(producers.Permit{})
+	try := q.opening
+	q.shard.mu.Unlock()
+	s.entry.Expire()
+	if !s.waits() {
+		t.Fatal("expired before the partition had it")
+	}
+	try.enter(nil)
+	s.wants(t, replica.ErrTimedOut)
+	free()
+	w.wantStored(0, 7)
+	w.wantEmpty()
+}
+
 // The mark of an expiry that comes while a batch is on its way is kept: the batch is not asked
 // about again.
 func TestExpiryMeetsAnOutdatedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.marker(0, tv1, record.Abort, 5)
+		w.marker(0, tv2, record.Abort, 5)
 		free := w.stick(0)
-		s := w.send(tv1, 0, 0) // permitted by coordinator epoch 0
+		s := w.send(tv2, 0, 0) // permitted by coordinator epoch 0
 		s.entry.Overdue()
 		free()
 		s.wants(t, replica.ErrTimedOut)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // round asks the coordinator for one producer in one or more partitions, until the answer is final
@@ -34,17 +35,31 @@ func pauseAfter(n int) time.Duration {
 // between the answer and the append remains unnoticed.
 func (r *round) ask() {
 	q := Question{ID: r.from.TransactionalID, ProducerID: r.from.ID, Epoch: r.from.Epoch, Add: r.from.Bumps}
-	r.queues = slices.DeleteFunc(r.queues, func(x *queue) bool { return !x.guarded(r, &q) })
+	var ended refused
+	r.queues = slices.DeleteFunc(r.queues, func(x *queue) bool { return !x.guarded(r, &q, &ended) })
+	ended.finish()
 	if len(r.queues) > 0 {
 		r.gate.coordinators.Ask(q, r.answered)
 	}
 }
 
-// guarded adds the queue to a question, with a new or the present guard, unless it has left.
-func (q *queue) guarded(r *round, to *Question) bool {
+// guarded adds the queue to a question, with a new or the present guard, unless it has left. If the
+// guard of an earlier question is destroyed, its batches may be of a transaction that has ended;
+// their epoch tells if they have one of their own. Otherwise they end.
+func (q *queue) guarded(r *round, to *Question, ended *refused) bool {
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	if q.round != r {
+		return false
+	}
+	p := q.partition
+	before := q.guard
+	q.guard = p.Log().Guard(q.id)
+	if before != nil && before != q.guard && !r.from.Bumps {
+		q.refuse(r.from, errOutdated(r.from, storage.ErrUnverified), ended)
+		if q.closeIfIdle(); !q.closed {
+			q.ask(q.head.from).after(0)
+		}
 		return false
 	}
 	for e := q.head; e != nil; e = e.next {
@@ -52,8 +67,6 @@ func (q *queue) guarded(r *round, to *Question) bool {
 			to.Deadline = e.deadline
 		}
 	}
-	p := q.partition
-	q.guard = p.Log().Guard(q.id)
 	to.Partitions = append(to.Partitions, txn.AddedPartition{Partition: q.name, LeaderEpoch: max(p.LeaderEpoch(), 0)})
 	return true
 }
@@ -83,7 +96,7 @@ func (r *round) answered(a Answer) {
 			q.round, q.granted, q.coordinatorEpoch, q.advancing = nil, r.from, a.CoordinatorEpoch, true
 			decided = append(decided, q)
 		case isFinal(err):
-			q.refuse(r.from, err, &ended)
+			q.refuse(r.from, errRefused(r.from, err), &ended)
 			q.round, q.granted, q.advancing = nil, Producer{}, true
 			decided = append(decided, q) // those behind may be of another epoch
 		default:
@@ -120,9 +133,9 @@ func advance(queues []*queue) {
 }
 
 // refuse ends the batches at the head that are the producer's.
-func (q *queue) refuse(from Producer, err *kerr.Error, to *refused) {
+func (q *queue) refuse(from Producer, err error, to *refused) {
 	for q.head != nil && q.head.from == from {
-		to.add(q.pop(), errRefused(from, err))
+		to.add(q.pop(), err)
 	}
 }
 

@@ -32,18 +32,18 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * WordCount BOOTSTRAP LINES: a stateful word count, at least once. One instance, then two, then the second alone,
+ * WordCount BOOTSTRAP LINES [exactly_once_v2]: a stateful word count, at least once by default. One instance, then two, then the second alone,
  * which gets the state of the first from the changelog; up to here the counts must be exact, for nothing crashed.
  * Then it prints KILL and reads a line from its input: the broker was killed meanwhile. Nothing may be lost by
- * that, though it may count twice. The repartition topic must have been purged and the changelog be compacted.
+ * that, though it may count twice unless it is exactly once. The repartition topic must have been purged and the changelog be compacted.
  */
 public class WordCount {
-    static final String ID = "words", IN = "words-in", OUT = "words-out";
-    static final String REPARTITION = ID + "-counts-repartition", CHANGELOG = ID + "-counts-changelog";
     static final int PARTITIONS = 3;
     static final String[] WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split(" ");
 
-    final String bootstrap;
+    final String bootstrap, guarantee;
+    final String ID, IN, OUT, REPARTITION, CHANGELOG;
+    final boolean exact;
     final Admin admin;
     final KafkaProducer<String, String> producer;
     final KafkaConsumer<String, Long> reader;
@@ -51,9 +51,16 @@ public class WordCount {
     final Map<String, Long> got = new TreeMap<>();
     final Random random = new Random(4);
 
-    WordCount(String bootstrap) {
+    WordCount(String bootstrap, String guarantee) {
         this.bootstrap = bootstrap;
-        Map<String, Object> at = Map.of("bootstrap.servers", bootstrap);
+        this.guarantee = guarantee;
+        exact = !guarantee.equals(StreamsConfig.AT_LEAST_ONCE);
+        ID = exact ? "words-exactly-once" : "words";
+        IN = ID + "-in";
+        OUT = ID + "-out";
+        REPARTITION = ID + "-counts-repartition";
+        CHANGELOG = ID + "-counts-changelog";
+        Map<String, Object> at = Map.of("bootstrap.servers", bootstrap, "isolation.level", exact ? "read_committed" : "read_uncommitted");
         admin = Admin.create(at);
         producer = new KafkaProducer<>(at, new StringSerializer(), new StringSerializer());
         reader = new KafkaConsumer<>(at, new StringDeserializer(), new LongDeserializer());
@@ -63,7 +70,7 @@ public class WordCount {
         Properties c = new Properties();
         c.put(StreamsConfig.APPLICATION_ID_CONFIG, ID);
         c.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
-        c.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+        c.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
         c.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         c.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 1000);
         c.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, -1);
@@ -162,13 +169,13 @@ public class WordCount {
         System.out.println("KILL");
         if (System.in.read() < 0) throw new IllegalStateException("nobody killed the broker");
         write(lines);
-        expect("after the broker was killed", false);
+        expect("after the broker was killed", exact);
         KafkaStreams third = start(one);
         write(lines);
         second.close(Duration.ofSeconds(60));
         Utils.delete(two.toFile());
         write(lines);
-        expect("another, with the state of the second", false);
+        expect("another, with the state of the second", exact);
         third.close(Duration.ofSeconds(60));
         Utils.delete(one.toFile());
     }
@@ -176,7 +183,7 @@ public class WordCount {
     public static void main(String[] args) {
         int code = 0;
         try {
-            new WordCount(args[0]).run(Integer.parseInt(args[1]));
+            new WordCount(args[0], args.length > 2 ? args[2] : StreamsConfig.AT_LEAST_ONCE).run(Integer.parseInt(args[1]));
         } catch (Throwable e) {
             e.printStackTrace(System.out);
             code = 1;

@@ -24,7 +24,7 @@ type Subtopology struct {
 type InternalTopic struct {
 	Name              string
 	Partitions        int32 // 0: computed
-	ReplicationFactor int16 // 0: the broker's default
+	ReplicationFactor int16 // 0 or -1: the broker's default
 	Configs           []KeyValue
 }
 

@@ -109,7 +109,7 @@ func checkSubtopology(s *format.Subtopology) error {
 		}
 	}
 	for _, x := range slices.Concat(s.Changelogs, s.RepartitionSources) {
-		if x.Partitions < 0 || x.ReplicationFactor < 0 {
+		if x.Partitions < 0 || x.ReplicationFactor < -1 { // Kafka Streams sends -1 for the broker's default
 			return invalid("Topic %s has a negative number of partitions or replicas.", x.Name)
 		}
 	}

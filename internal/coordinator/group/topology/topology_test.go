@@ -149,7 +149,7 @@ func TestInvalidTopologies(t *testing.T) {
 	bare.Subtopologies[0].SourceTopics = nil
 	changelog, replicas, group := of("in *c"), of("in *c"), of("in")
 	changelog.Subtopologies[0].Changelogs[0].Partitions = 2
-	replicas.Subtopologies[0].Changelogs[0].ReplicationFactor = -1
+	replicas.Subtopologies[0].Changelogs[0].ReplicationFactor = -2
 	group.Subtopologies[0].Copartitioned = []format.CopartitionGroup{{SourceTopics: []int16{7}}}
 	for _, c := range []struct {
 		topology *format.Topology
@@ -170,6 +170,15 @@ func TestInvalidTopologies(t *testing.T) {
 		if err := Check(c.topology); err == nil || err.Error() != c.want {
 			t.Errorf("%v\nwant %s", err, c.want)
 		}
+	}
+}
+
+// Kafka Streams sends a replication factor of -1 by default.
+func TestDefaultReplicationFactorIsValid(t *testing.T) {
+	top := of("in *c")
+	top.Subtopologies[0].Changelogs[0].ReplicationFactor = -1
+	if err := Check(top); err != nil {
+		t.Error(err)
 	}
 }
 

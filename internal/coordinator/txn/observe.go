@@ -1,0 +1,20 @@
+package txn
+
+import "time"
+
+// Reason is what decided the end of a transaction.
+type Reason string
+
+// The reasons.
+const (
+	ByClient  Reason = "client"  // its producer
+	ByTimeout Reason = "timeout" // it was open for longer than its timeout
+	ByFence   Reason = "fenced"  // another producer has taken its transactional id
+)
+
+// observeEnd reports that an open transaction is about to be decided.
+func (s *Shard) observeEnd(t *transaction, commit bool, reason Reason) {
+	if s.cfg.Decided != nil && t.state == Ongoing {
+		s.cfg.Decided(commit, reason, max(0, s.now.Sub(time.UnixMilli(t.start))))
+	}
+}

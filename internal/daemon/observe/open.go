@@ -1,0 +1,138 @@
+package observe
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/txn/gate"
+)
+
+// OpenTransactions reports on the transactions that are open in the partitions that this broker
+// leads.
+type OpenTransactions struct {
+	Self     int32
+	Image    func() *metadata.Image
+	Replicas *replica.Manager
+	Gate     *gate.Gate
+	Limit    time.Duration // transaction.max.timeout.ms
+
+	mu   sync.Mutex
+	held map[metadata.TopicPartition]hold
+}
+
+// hold is the first offset of the transaction that holds a last stable offset, and since when it was
+// seen to. No record says when a transaction began: a record's timestamp is its producer's.
+type hold struct {
+	first int64
+	since time.Time
+}
+
+// opened is a partition with an open transaction.
+type opened struct {
+	hold
+	topic     string
+	index     int32
+	partition *replica.Partition
+	lag       int64
+}
+
+// open returns the led partitions with a transaction that is open, or whose marker is not below the
+// high watermark.
+func (r *OpenTransactions) open(now time.Time) (all []opened) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := map[metadata.TopicPartition]hold{}
+	for t := range r.Image().Topics() {
+		for i, at := range t.Partitions.All() {
+			if at.Leader != r.Self {
+				continue
+			}
+			p, err := r.Replicas.Partition(t.ID, i)
+			if err != nil {
+				continue // its log is not open yet
+			}
+			high := p.Ends().HighWatermark
+			first := p.Log().FirstUnstable(high)
+			if first == math.MaxInt64 {
+				continue
+			}
+			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
+			h, known := r.held[tp]
+			if !known || h.first != first {
+				h = hold{first, now}
+			}
+			held[tp] = h
+			all = append(all, opened{h, t.Name, i, p, max(0, high-first)})
+		}
+	}
+	r.held = held
+	return all
+}
+
+// producers returns the producers with an open transaction.
+func (x *opened) producers() (all []producers.Producer) {
+	for _, p := range x.partition.Log().Producers() {
+		if p.First >= 0 {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Metrics returns what a scrape shows.
+func (r *OpenTransactions) Metrics() (shown []metrics.OpenTransactions) {
+	now := time.Now()
+	for _, x := range r.open(now) {
+		shown = append(shown, metrics.OpenTransactions{Topic: x.topic, Partition: x.index, Count: len(x.producers()), LagRecords: x.lag,
+			AgeSeconds: now.Sub(x.since).Seconds()})
+	}
+	return shown
+}
+
+// Facts is a checks.Source: the partitions with an open transaction.
+func (r *OpenTransactions) Facts(f *checks.Facts) {
+	if !f.Serving {
+		return
+	}
+	for _, x := range r.open(f.Now) {
+		for _, p := range x.producers() {
+			if p.First != x.first {
+				continue // another one holds the last stable offset
+			}
+			h := checks.Held{Topic: x.topic, Index: x.index, Since: x.since, Limit: r.Limit, First: x.first, ProducerID: p.ID, Epoch: p.Epoch}
+			if who, ok := r.Gate.Holder(x.partition, p.ID); ok {
+				h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
+			}
+			f.Held = append(f.Held, h)
+		}
+	}
+}
+
+// Decided returns the function that counts and measures the transactions that end.
+func Decided(m *metrics.TransactionEnds) func(commit bool, reason txn.Reason, open time.Duration) {
+	return func(commit bool, reason txn.Reason, open time.Duration) {
+		m.Ended.WithLabelValues(resultOf(commit), string(reason)).Inc()
+		m.Duration.WithLabelValues(resultOf(commit)).Observe(open.Seconds())
+	}
+}
+
+// Marked returns the function that measures how long the markers of a transaction take.
+func Marked(m *metrics.TransactionEnds) func(commit bool, took time.Duration) {
+	return func(commit bool, took time.Duration) {
+		m.Marker.WithLabelValues(resultOf(commit)).Observe(took.Seconds())
+	}
+}
+
+func resultOf(commit bool) string {
+	if commit {
+		return "commit"
+	}
+	return "abort"
+}
