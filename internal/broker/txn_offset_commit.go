@@ -44,7 +44,7 @@ const (
 // transaction's coordinator, and gets the request again with it:
 //
 //	group ──NeedsPermit──▶ coordinator ──yes──▶ group, with the permit ──▶ answer
-//	  ▲────────────────────── a marker came meanwhile ───────┘
+//	  ▲──────────────── version 5: a marker came meanwhile ──┘
 type txnCommitOp struct {
 	c        call
 	resp     *kmsg.TxnOffsetCommitResponse

@@ -29,7 +29,8 @@ type Permit struct {
 
 // NeedsPermit tells the caller of a TxnCommit to ask the transaction's coordinator for the shard's
 // partition, which the broker leads in LeaderEpoch, and then to submit the event again with a
-// Permit of this Guard. A marker may arrive meanwhile; the response is then a NeedsPermit again.
+// Permit of this Guard. If a marker arrives meanwhile, the response is a NeedsPermit again, or an
+// error after which clients retry.
 type NeedsPermit struct {
 	Guard       Guard
 	LeaderEpoch int32
@@ -64,6 +65,9 @@ func (s *Shard) commitPending(to coordinator.Ticket, e TxnCommit) {
 		switch {
 		case f != nil:
 			s.out.Reply(to, TxnRefused(req, f.errorCode()))
+			return
+		case s.outlived(e):
+			s.out.Reply(to, TxnRefused(req, kerr.CoordinatorLoadInProgress.Code))
 			return
 		case begins && !s.permits(e):
 			s.out.Reply(to, NeedsPermit{s.transactions.guard(), s.epoch})
@@ -122,6 +126,15 @@ func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 		return false, refuse(kerr.CoordinatorLoadInProgress) // clients retry; transactions end meanwhile
 	}
 	return !joins, nil
+}
+
+// outlived reports whether a marker came while a TxnCommit before version 5 waited for its permit. The
+// marker has ended the transaction that it belongs to. The producer has the same epoch in the next
+// one, so the offsets would become part of that, and the coordinator could not tell. A producer that
+// still waits sends them again. From version 5 on, the epoch says to which transaction they belong.
+func (s *Shard) outlived(e TxnCommit) bool {
+	return e.Body.Version < 5 && e.Permit.Guard.life != nil && !s.transactions.holds(e.Body.ProducerID, e.Permit.Guard) &&
+		!s.cfg.Broken.has(AskAgain)
 }
 
 // permits reports whether a TxnCommit has a permit to begin a transaction.
