@@ -143,6 +143,8 @@ func (w *walk) step() {
 		w.forgetGone()
 	case x < 95:
 		w.replays()
+	case x < 99:
+		w.lateCopy(p)
 	}
 	for at := range w.writes {
 		w.read(at)
@@ -215,6 +217,26 @@ func (w *walk) submit(p *walker, c walkClient, at place, e TxnCommit) {
 			}
 		}
 		w.net = append(w.net, message{ask, 0})
+	}
+}
+
+// lateCopy is a late request of a complete transaction before version 5. The replaced coordinator,
+// which has not noticed the end, permits it.
+func (w *walk) lateCopy(p *walker) {
+	f := p.former
+	if p.version >= 5 || f == nil || f.epoch != p.epoch || !f.txn.added || p.txn.state != 2 || !p.txn.added {
+		return
+	}
+	w.value++
+	at, x := w.place(), transact{id: "x", pid: p.id, epoch: p.epoch}
+	req := x.commit(at.group, "", -1, at.topic, at.partition, w.value)
+	req.Version = p.version
+	e := txnCommitOf(req)
+	if need, ok := ask[any](w.world, e).(NeedsPermit); ok {
+		e.Permit = Permit{need.Guard, f.ce}
+		if r, ok := ask[any](w.world, e).(*kmsg.TxnOffsetCommitResponse); ok && r.Topics[0].Partitions[0].ErrorCode == 0 {
+			w.fail("offsets of a complete transaction of producer %d begin another one", p.id)
+		}
 	}
 }
 
