@@ -15,7 +15,6 @@ const (
 	AnyCoordinator                     // a marker is accepted whatever its coordinator's epoch
 	ForgetMarkers                      // a marker of an unknown producer is not remembered
 	AskAgain                           // offsets before version 5 outlive a marker while they wait for a permit
-	CheckOnce                          // the generation is not checked again after the permit
 	DeletePending                      // groups and offsets go although offsets are pending
 	ForgetTransaction                  // the transactions of an idle producer are forgotten while they are open
 )

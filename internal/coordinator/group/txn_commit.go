@@ -101,8 +101,6 @@ func (s *Shard) checkTxnCommit(e TxnCommit) (partitionCheck, *failure) {
 		return nil, refuse(kerr.InvalidGroupID)
 	case size > s.cfg.MaxRecord:
 		return nil, refuse(kerr.InvalidCommitOffsetSize)
-	case s.cfg.Broken.has(CheckOnce) && e.Permit != Permit{}:
-		return nil, nil
 	}
 	return s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
 		transactional: true})
