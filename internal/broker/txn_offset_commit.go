@@ -137,8 +137,8 @@ func (op *txnCommitOp) ask(need group.NeedsPermit) {
 	})
 }
 
-// offsetsRefused returns the error for an answer of the transaction's coordinator. After a temporary
-// one, clients send the request again without looking for another coordinator of the group.
+// offsetsRefused returns the error for an answer of the transaction's coordinator. After a
+// temporary one, clients send the request again without looking for another group coordinator.
 func offsetsRefused(version int16, err *kerr.Error) *kerr.Error {
 	switch err {
 	case kerr.InvalidProducerIDMapping, kerr.InvalidProducerEpoch, kerr.InvalidTxnState:

@@ -190,7 +190,13 @@ func TestAMarkerDuringTheQuestionMakesTheGroupAskAgain(t *testing.T) {
 		markers, asked int
 		version        int16
 		want           *kerr.Error
-	}{{1, 1, 2, 5, nil}, {2, 2, 3, 5, nil}, {3, 100, 3, 5, kerr.CoordinatorLoadInProgress}, {4, 1, 1, 1, kerr.CoordinatorNotAvailable}, {5, 1, 1, 4, kerr.CoordinatorLoadInProgress}} {
+	}{
+		{1, 1, 2, 5, nil},
+		{2, 2, 3, 5, nil},
+		{3, 100, 3, 5, kerr.CoordinatorLoadInProgress},
+		{4, 1, 1, 1, kerr.CoordinatorNotAvailable},
+		{5, 1, 1, 4, kerr.CoordinatorLoadInProgress},
+	} {
 		p.asked = nil
 		p.answer = func(gate.Question) gate.Answer {
 			if len(p.asked) <= c.markers {

@@ -106,8 +106,8 @@ func (s *Shard) checkTxnCommit(e TxnCommit) (partitionCheck, *failure) {
 		transactional: true})
 }
 
-// checkProducer reports whether offsets would begin a transaction of their producer, or why they are
-// refused.
+// checkProducer reports whether offsets would begin a transaction of their producer, or why they
+// are refused.
 func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 	req, t := e.Body, &s.transactions
 	fence := t.fence(req.ProducerID)
@@ -126,10 +126,10 @@ func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 	return !joins, nil
 }
 
-// outlived reports whether a marker came while a TxnCommit before version 5 waited for its permit. The
-// marker has ended the transaction that it belongs to. The producer has the same epoch in the next
-// one, so the offsets would become part of that, and the coordinator could not tell. A producer that
-// still waits sends them again. From version 5 on, the epoch says to which transaction they belong.
+// outlived reports whether a marker came while a TxnCommit before version 5 waited for its permit.
+// The marker has ended the transaction that it belongs to. The producer has the same epoch in the
+// next one, so the offsets would become part of that, and the coordinator could not tell. A
+// producer that still waits sends them again. From version 5 on, the epoch names the transaction.
 func (s *Shard) outlived(e TxnCommit) bool {
 	return e.Body.Version < 5 && e.Permit.Guard.life != nil && !s.transactions.holds(e.Body.ProducerID, e.Permit.Guard) &&
 		!s.cfg.Broken.has(AskAgain)

@@ -45,7 +45,8 @@ func TestG1OffsetsAreRecordsOfTheirTransaction(t *testing.T) {
 	w.decide(true)
 	n := len(w.log)
 	by := coordinator.Producer{ID: 7, Epoch: 3, Transactional: true}
-	if n != 2 || w.log[0].Producer != by || w.log[1].Producer != by || *w.log[1].Marker != (coordinator.Marker{Commit: true, CoordinatorEpoch: 5}) {
+	want := coordinator.Marker{Commit: true, CoordinatorEpoch: 5}
+	if n != 2 || w.log[0].Producer != by || w.log[1].Producer != by || *w.log[1].Marker != want {
 		t.Errorf("%+v", w.log)
 	}
 	w.replays()

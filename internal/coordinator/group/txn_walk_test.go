@@ -176,8 +176,8 @@ func (w *walk) send(p *walker, c walkClient) {
 	w.submit(p, c, at, txnCommitOf(req))
 }
 
-// begin lets a client begin its next transaction if the last one is decided. It returns false if the
-// client must wait: before version 5, it has to add the group first.
+// begin lets a client begin its next transaction if the last one is decided. It returns false if
+// the client must wait: before version 5, it has to add the group first.
 func (p *walker) begin(c *walkClient) bool {
 	switch {
 	case p.txn.state == 1 && p.version < 5:
