@@ -400,7 +400,8 @@ func (w *walk) run(steps int) (bad []string) {
 		switch r := recover().(type) {
 		case nil:
 		case fault:
-			bad = append(w.bad, string(r))
+			w.fail("%s", r)
+			bad = w.bad
 		default:
 			panic(r)
 		}
