@@ -118,8 +118,10 @@ func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 	switch {
 	case errors.Is(err, producers.ErrInvalidProducerEpoch):
 		return false, refuse(kerr.InvalidProducerEpoch)
+	case err != nil && e.Permit == Permit{}:
+		return true, nil // a later epoch than that of the open transaction: the coordinator knows it, or refuses it
 	case err != nil:
-		return false, refuse(kerr.InvalidTxnState)
+		return false, refuse(kerr.CoordinatorLoadInProgress) // the marker of the open transaction is missing still
 	case !joins && t.open >= producers.MaxOpen:
 		return false, refuse(kerr.CoordinatorLoadInProgress) // clients retry; transactions end meanwhile
 	}

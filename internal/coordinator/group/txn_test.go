@@ -81,6 +81,24 @@ func TestG2ZombiesAreRefusedWithoutARecord(t *testing.T) {
 	w.replays()
 }
 
+// Offsets of a later epoch than that of the open transaction: the coordinator judges the epoch, and
+// the offsets never join that transaction.
+func TestG2ALaterEpochDoesNotJoinTheOpenTransaction(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1)
+	is(t, w.in("", -1, 5), nil)
+	n := len(w.log)
+	later := *producer7
+	later.epoch++
+	e := txnCommitOf(later.commit("g", "", -1, "t", 0, 6))
+	need := ask[NeedsPermit](w, e)
+	e.Permit = Permit{Guard: need.Guard, CoordinatorEpoch: 9}
+	is(t, ask[*kmsg.TxnOffsetCommitResponse](w, e).Topics[0].Partitions[0].ErrorCode, kerr.CoordinatorLoadInProgress)
+	if len(w.log) != n {
+		t.Error("a record was written")
+	}
+}
+
 // mark3 sends an abort and returns 0 for success.
 func (w *world) mark3(epoch int16, coordinator int32) int16 {
 	if w.mark(Marker{ProducerID: 7, Epoch: epoch, CoordinatorEpoch: coordinator, Bumps: true}) != nil {
