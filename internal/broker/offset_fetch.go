@@ -13,8 +13,8 @@ import (
 )
 
 // OffsetFetch (key 9), versions 1 to 10: the committed offsets of one group, or of several from
-// version 8 on. Version 10 names topics by id. With require_stable (version 7), partitions whose offset
-// is part of an open transaction get UNSTABLE_OFFSET_COMMIT.
+// version 8 on. Version 10 names topics by id. With require_stable (version 7), partitions whose
+// offset is part of an open transaction get UNSTABLE_OFFSET_COMMIT.
 func offsetFetchAPI() api {
 	return apiDef[*kmsg.OffsetFetchRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10, MaxCost: maxOffsetFetch},

@@ -44,7 +44,7 @@ const (
 // transaction's coordinator, and gets the request again with it:
 //
 //	group ──NeedsPermit──▶ coordinator ──yes──▶ group, with the permit ──▶ answer
-//	  ▲────────────────────── a marker came meanwhile ───────┘
+//	  ▲──────────────── version 5: a marker came meanwhile ──┘
 type txnCommitOp struct {
 	c        call
 	resp     *kmsg.TxnOffsetCommitResponse
@@ -137,8 +137,8 @@ func (op *txnCommitOp) ask(need group.NeedsPermit) {
 	})
 }
 
-// offsetsRefused returns the error for an answer of the transaction's coordinator. After a temporary
-// one, clients send the request again without looking for another coordinator of the group.
+// offsetsRefused returns the error for an answer of the transaction's coordinator. After a
+// temporary one, clients send the request again without looking for another group coordinator.
 func offsetsRefused(version int16, err *kerr.Error) *kerr.Error {
 	switch err {
 	case kerr.InvalidProducerIDMapping, kerr.InvalidProducerEpoch, kerr.InvalidTxnState:

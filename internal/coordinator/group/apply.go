@@ -78,8 +78,9 @@ func decode(t format.Type, p []byte) (value, error) {
 }
 
 // apply changes the state by one record outside of transactions. It, applyPending and applyMarker
-// are the only places that change replicated state, both for emitted records and during a load. v is nil for a tombstone. A tombstone for something
-// unknown changes nothing, because compaction may have removed the record that it deletes.
+// are the only places that change replicated state, both for emitted records and during a load. v
+// is nil for a tombstone. A tombstone for something unknown changes nothing, because compaction may
+// have removed the record that it deletes.
 func (s *Shard) apply(k format.Key, v value) {
 	if v == nil {
 		if g := s.groups[k.Group]; g != nil {

@@ -14,7 +14,7 @@ const (
 	AnyPermit                          // a permit of a replaced coordinator counts
 	AnyCoordinator                     // a marker is accepted whatever its coordinator's epoch
 	ForgetMarkers                      // a marker of an unknown producer is not remembered
-	CheckOnce                          // the generation is not checked again after the permit
+	AskAgain                           // offsets before version 5 outlive a marker while they wait for a permit
 	DeletePending                      // groups and offsets go although offsets are pending
 	ForgetTransaction                  // the transactions of an idle producer are forgotten while they are open
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// deleteOffsets answers an OffsetDelete. While an offset is pending, the group counts as subscribed:
-// a transaction is using its offsets.
+// deleteOffsets answers an OffsetDelete. While an offset is pending, the group counts as
+// subscribed: a transaction is using its offsets.
 func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteRequest) {
 	resp := kmsg.NewPtrOffsetDeleteResponse()
 	resp.Version = req.Version

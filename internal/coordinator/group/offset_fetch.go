@@ -15,7 +15,7 @@ import (
 // []kmsg.OffsetFetchResponseGroup, with the topic ids that were recorded with the offsets.
 //
 // If RequireStable is set, partitions with pending offsets get UNSTABLE_OFFSET_COMMIT, and are part
-// of all offsets of a group: whoever reads on from there would read again what the transaction has
+// of all offsets of a group: a consumer that begins there would read again what the transaction has
 // read.
 type FetchOffsets struct {
 	Groups        []kmsg.OffsetFetchRequestGroup

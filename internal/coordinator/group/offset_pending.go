@@ -10,10 +10,11 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
-// A pending offset was written in a transaction that is open. The marker of the transaction makes it
-// the committed one, or discards it. It belongs to the group's id, whatever the group's kind. A
-// group or an offset does not expire, and can't be deleted, while an offset is pending; a deletion
-// would otherwise be undone by the marker, or take an offset away that was committed.
+// pendingOffset is an offset of a transaction that is open. The transaction's marker makes it the
+// committed one, or discards it. It belongs to the group's id, whatever the group's kind.
+//
+// While an offset is pending, the group and the committed offset do not expire and can't be
+// deleted: the marker would otherwise undo the deletion, or a successful commit bring no offset.
 type pendingOffset struct {
 	format.Offset
 	producer int64

@@ -29,7 +29,8 @@ type Permit struct {
 
 // NeedsPermit tells the caller of a TxnCommit to ask the transaction's coordinator for the shard's
 // partition, which the broker leads in LeaderEpoch, and then to submit the event again with a
-// Permit of this Guard. A marker may arrive meanwhile; the response is then a NeedsPermit again.
+// Permit of this Guard. If a marker arrives meanwhile, the response is a NeedsPermit again, or an
+// error after which clients retry.
 type NeedsPermit struct {
 	Guard       Guard
 	LeaderEpoch int32
@@ -65,6 +66,9 @@ func (s *Shard) commitPending(to coordinator.Ticket, e TxnCommit) {
 		case f != nil:
 			s.out.Reply(to, TxnRefused(req, f.errorCode()))
 			return
+		case s.outlived(e):
+			s.out.Reply(to, TxnRefused(req, kerr.CoordinatorLoadInProgress.Code))
+			return
 		case begins && !s.permits(e):
 			s.out.Reply(to, NeedsPermit{s.transactions.guard(), s.epoch})
 			return
@@ -97,15 +101,13 @@ func (s *Shard) checkTxnCommit(e TxnCommit) (partitionCheck, *failure) {
 		return nil, refuse(kerr.InvalidGroupID)
 	case size > s.cfg.MaxRecord:
 		return nil, refuse(kerr.InvalidCommitOffsetSize)
-	case s.cfg.Broken.has(CheckOnce) && e.Permit != Permit{}:
-		return nil, nil
 	}
 	return s.checkCommit(committer{group: req.Group, member: req.MemberID, instance: req.InstanceID, generation: req.Generation,
 		transactional: true})
 }
 
-// checkProducer reports whether offsets would begin a transaction of their producer, or why they are
-// refused.
+// checkProducer reports whether offsets would begin a transaction of their producer, or why they
+// are refused.
 func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 	req, t := e.Body, &s.transactions
 	fence := t.fence(req.ProducerID)
@@ -116,12 +118,23 @@ func (s *Shard) checkProducer(e TxnCommit) (begins bool, f *failure) {
 	switch {
 	case errors.Is(err, producers.ErrInvalidProducerEpoch):
 		return false, refuse(kerr.InvalidProducerEpoch)
+	case err != nil && e.Permit == Permit{}:
+		return true, nil // a later epoch than that of the open transaction: the coordinator knows it, or refuses it
 	case err != nil:
-		return false, refuse(kerr.InvalidTxnState)
+		return false, refuse(kerr.CoordinatorLoadInProgress) // the marker of the open transaction is missing still
 	case !joins && t.open >= producers.MaxOpen:
 		return false, refuse(kerr.CoordinatorLoadInProgress) // clients retry; transactions end meanwhile
 	}
 	return !joins, nil
+}
+
+// outlived reports whether a marker came while a TxnCommit before version 5 waited for its permit.
+// The marker has ended the transaction that it belongs to. The producer has the same epoch in the
+// next one, so the offsets would become part of that, and the coordinator could not tell. A
+// producer that still waits sends them again. From version 5 on, the epoch names the transaction.
+func (s *Shard) outlived(e TxnCommit) bool {
+	return e.Body.Version < 5 && e.Permit.Guard.life != nil && !s.transactions.holds(e.Body.ProducerID, e.Permit.Guard) &&
+		!s.cfg.Broken.has(AskAgain)
 }
 
 // permits reports whether a TxnCommit has a permit to begin a transaction.

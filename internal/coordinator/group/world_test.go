@@ -1,6 +1,7 @@
 package group
 
 import (
+	order "cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
 // world is a shard and a simulation of its runtime, in simulated time.
@@ -245,6 +247,12 @@ func (w *world) replays() {
 	if d := cmp.Diff(live, loaded, cmpopts.EquateEmpty()); d != "" {
 		w.t.Fatalf("the live state differs from a load of the log:\n%s", d)
 	}
+	inLog := fences(again, false)
+	for id, f := range fences(w.shard, false) { // others have expired, perhaps also before they were used again
+		if inLog[id] != f && (w.shard.transactions.forgot == 0 || inLog[id].Open != f.Open) {
+			w.t.Fatalf("producer %d is %+v in the live state, and %+v in a load of the log", id, f, inLog[id])
+		}
+	}
 	compacted := New(w.cfg)
 	defer compacted.End()
 	for _, r := range compact(w.log) {
@@ -255,6 +263,42 @@ func (w *world) replays() {
 	if d := cmp.Diff(replicated(again), replicated(compacted), cmpopts.EquateEmpty()); d != "" {
 		w.t.Fatalf("a load of the compacted log differs:\n%s", d)
 	}
+	if d := cmp.Diff(fences(again, true), fences(compacted, true)); d != "" {
+		w.t.Fatalf("the producers after a load of the compacted log differ:\n%s", d)
+	}
+}
+
+// fences returns what a shard knows of its producers; without what a compaction takes from markers,
+// if emptied is set.
+func fences(s *Shard, emptied bool) map[int64]producers.Fence {
+	all := map[int64]producers.Fence{}
+	for id, p := range s.transactions.ids {
+		f := p.Fence
+		if emptied {
+			f.Coordinator, f.Last, f.Marked = 0, 0, false
+		}
+		all[id] = f
+	}
+	return all
+}
+
+// pendingIn returns the pending offsets of a group in the order in which they were written.
+func pendingIn(g *group) []string {
+	var all []pendingOffset
+	at := map[uint64]string{}
+	for topic, partitions := range g.pending {
+		for p, list := range partitions {
+			for _, x := range list {
+				all, at[x.order] = append(all, x), fmt.Sprint(topic, "/", p)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pendingOffset) int { return order.Compare(a.order, b.order) })
+	var list []string
+	for _, x := range all {
+		list = append(list, fmt.Sprint(at[x.order], " ", x.producer, " ", x.Offset, " ", x.late))
+	}
+	return list
 }
 
 // weighs checks that the memory accounting was updated with every change.
@@ -318,19 +362,47 @@ func (w *world) weighs() {
 	}
 }
 
-// compact keeps the last record of every key, without tombstones.
+// compact does what a compaction does. Below the first record of an open transaction, it keeps the
+// last committed record of every key, without tombstones. It keeps a marker while a record of its
+// transaction is left, and the newest one of each producer, emptied.
 func compact(log []coordinator.Record) []coordinator.Record {
-	last := map[string]int{}
-	for i, r := range log {
-		last[string(r.Key)] = i
+	marker, newest := map[int64]int{}, map[int64]int{} // index of the next marker of a producer, and of its last
+	ends := make([]int, len(log))                      // marker of a record's transaction; -1: none
+	stable := len(log)
+	for i := len(log) - 1; i >= 0; i-- {
+		r := log[i]
+		ends[i] = -1
+		if r.Marker != nil {
+			if marker[r.Producer.ID] = i; newest[r.Producer.ID] == 0 {
+				newest[r.Producer.ID] = i
+			}
+		} else if end, decided := marker[r.Producer.ID]; r.Producer.Transactional && decided {
+			ends[i] = end
+		} else if r.Producer.Transactional {
+			stable = i
+		}
+	}
+	committed := func(i int) bool { return log[i].Marker == nil && (ends[i] < 0 || log[ends[i]].Marker.Commit) }
+	last, used := map[string]int{}, map[int]bool{}
+	for i, r := range log[:stable] {
+		if committed(i) {
+			last[string(r.Key)] = i
+		}
 	}
 	var out []coordinator.Record
-	for i, r := range log {
-		if last[string(r.Key)] == i && r.Value != nil {
+	for i, r := range log[:stable] {
+		switch {
+		case r.Marker == nil && committed(i) && last[string(r.Key)] == i && r.Value != nil:
+			out, used[ends[i]] = append(out, r), true
+		case r.Marker == nil:
+		case used[i]:
+			out = append(out, r)
+		case newest[r.Producer.ID] == i:
+			r.Marker = &coordinator.Marker{CoordinatorEpoch: -1, Emptied: true}
 			out = append(out, r)
 		}
 	}
-	return out
+	return append(out, log[stable:]...)
 }
 
 // replicated returns a shard's replicated state in a comparable form. A classic group is shown as
@@ -341,6 +413,9 @@ func replicated(s *Shard) map[string]any {
 		v := map[string]any{}
 		if len(g.offsets) > 0 {
 			v["offsets"] = g.offsets
+		}
+		if len(g.pending) > 0 {
+			v["pending"] = pendingIn(g)
 		}
 		switch c := g.consumer(); {
 		case c != nil:
