@@ -24,8 +24,9 @@ const (
 	transformParts = 3
 )
 
-// The real binary is killed with SIGKILL under a group that reads a topic, writes to another one and
-// commits its offsets, all in one transaction. Members die, too. Each input is in the output once.
+// The real binary is killed with SIGKILL under a group that reads a topic, writes to another one
+// and commits its offsets, all in one transaction. Members die, too. Each input is in the output
+// once.
 func TestKillTransformsEachInputOnce(t *testing.T) {
 	kills, seed := txnKillCount(t), rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -1,8 +1,8 @@
 // Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
 // protocol, from a shell.
 //
-// It builds the command tree. The commands are in topic, config, group, records (produce and
-// consume), cluster, logs and top; they share app, contexts, output and parse. Standard output
+// It builds the command tree. The commands are in topic, config, group, txn, records (produce
+// and consume), cluster, logs and top; they share app, contexts, output and parse. Standard output
 // carries only the answer, everything else goes to standard error. The exit code is 0 only if
 // everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
@@ -29,6 +29,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/records"
 	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
+	"github.com/chronik-io/chronik/internal/ctl/txn"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -64,29 +65,28 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 // Root returns the command tree.
 func Root(a *app.App) *cobra.Command {
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), records.NewProduce(a), records.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
+		topic.New(a), config.New(a), group.New(a), txn.New(a), records.NewProduce(a), records.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
 		contextCommand(a), versionCommand(a))
-	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol.\n\n" +
+	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol. " +
 		"The broker's address comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context in the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cli.Instead(root, map[string]string{
-		"info":        "chronikctl cluster describe shows the cluster",
-		"bundle":      "chronikctl debug bundle writes it",
-		"status":      "chronikctl cluster health lists what is wrong",
-		"health":      "chronikctl cluster health lists what is wrong",
-		"list":        "chronikctl topic list and group list do that",
-		"ls":          "chronikctl topic list and group list do that",
-		"lag":         "chronikctl group list shows each group's lag",
-		"acl":         notYet,
-		"user":        notYet,
-		"role":        notYet,
-		"quota":       notYet,
-		"schema":      notYet,
-		"transaction": notYet,
-		"connect":     notYet,
+		"info":    "chronikctl cluster describe shows the cluster",
+		"bundle":  "chronikctl debug bundle writes it",
+		"status":  "chronikctl cluster health lists what is wrong",
+		"health":  "chronikctl cluster health lists what is wrong",
+		"list":    "chronikctl topic list and group list do that",
+		"ls":      "chronikctl topic list and group list do that",
+		"lag":     "chronikctl group list shows each group's lag",
+		"acl":     notYet,
+		"user":    notYet,
+		"role":    notYet,
+		"quota":   notYet,
+		"schema":  notYet,
+		"connect": notYet,
 	})
 	root.SetFlagErrorFunc(app.FlagError)
 	a.Prepare(root)

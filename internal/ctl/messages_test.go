@@ -19,7 +19,7 @@ import (
 
 // mistakes are wrong command lines with their standard input.
 func mistakes() [][]string {
-	return slices.Concat(elsewhere(), misspelt(), misset(), unanswered(), refused())
+	return slices.Concat(elsewhere(), misspelt(), transactions(), misset(), unanswered(), refused())
 }
 
 // elsewhere are commands and flags of other tools that this one has under another name or lacks.
@@ -133,6 +133,23 @@ func misspelt() [][]string {
 		{"", "log", "dump", "--dir", "EMPTYDIR", "--partition", "-2"},
 		{"", "log", "repair", "--dir", "EMPTYDIR"},
 		{"", "log", "repair", "--dir", "/nowhere/at/all", "--dry-run"},
+	}
+}
+
+// transactions are wrong command lines about transactions.
+func transactions() [][]string {
+	return [][]string{
+		{"", "txn", "fence", "x"},
+		{"", "txn", "list", "--state", "Open"},
+		{"", "txn", "abort"},
+		{"", "txn", "abort", "x", "--topic", "a"},
+		{"", "txn", "abort", "--topic", "a", "--partition", "0"},
+		{"", "txn", "find-hanging", "--partition", "0"},
+		{"", "consume", "a", "--read-committed"},
+		{"", "consume", "a", "--isolation", "committed"},
+		{"", "produce", "a", "--transaction-records", "10"},
+		{"", "produce", "a", "--transactional-id", "x", "--acks", "1"},
+		{"", "produce", "a", "--transactional-id", ""},
 	}
 }
 

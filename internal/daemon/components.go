@@ -25,6 +25,8 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/txn/exchange"
+	"github.com/chronik-io/chronik/internal/txn/gate"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -37,25 +39,28 @@ const (
 
 // components holds what open has built so far; each step uses the results of the steps before it.
 type components struct {
-	static   map[string]string
-	conf     configdef.Broker
-	places   []storage.Place // of the log directories
-	settings *replica.TopicSettings
-	store    metadata.Store
-	file     *filestore.Store // the same as store; nil in a cluster
-	member   *member          // nil without a cluster
-	begins   bool             // this broker is to become the first member of a cluster
-	control  *controller.Controller
-	storage  *storage.Manager
-	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
-	measured *metrics.Storage
-	network  *metrics.Network
-	requests *metrics.Requests
-	park     *purgatory.Purgatory
-	replicas *replica.Manager
-	applier  *metadata.Applier
-	groups   *service.Groups
-	handlers *broker.Broker
+	static       map[string]string
+	conf         configdef.Broker
+	places       []storage.Place // of the log directories
+	settings     *replica.TopicSettings
+	store        metadata.Store
+	file         *filestore.Store // the same as store; nil in a cluster
+	member       *member          // nil without a cluster
+	begins       bool             // this broker is to become the first member of a cluster
+	control      *controller.Controller
+	storage      *storage.Manager
+	fenced       bool // no partition is led in a leader epoch of an unclean stop (I9)
+	measured     *metrics.Storage
+	network      *metrics.Network
+	requests     *metrics.Requests
+	park         *purgatory.Purgatory
+	replicas     *replica.Manager
+	applier      *metadata.Applier
+	groups       *service.Groups
+	transactions *service.Transactions
+	exchange     *exchange.Exchange
+	gate         *gate.Gate
+	handlers     *broker.Broker
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
@@ -246,7 +251,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs(), unopened))
 }
 
-// openPartitions subscribes the replicas and the group coordinator to the metadata: its content and
+// openPartitions subscribes the replicas and the coordinators to the metadata: its content and
 // changes create, open and remove logs and give partitions their roles. That begins when
 // openHandlers starts the applier.
 func (b *Broker) openPartitions(_ context.Context, r *components) error {
@@ -292,7 +297,10 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	}
 	r.applier.Subscribe("groups", r.groups.Apply)
 	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
-	return metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups))
+	if err := metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups)); err != nil {
+		return err
+	}
+	return b.openTransactions(r, lease)
 }
 
 // openHandlers connects the handlers to the components and starts the flow of metadata.
@@ -305,7 +313,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
-		Configs: b.configs, Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
+		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange, Gate: r.gate,
+		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
 		return err
@@ -342,8 +351,10 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.health.Add(partitions.Facts)
-	b.health.Add(observe.Coordinators(r.groups))
+	b.health.Add(observe.Coordinators(service.OffsetsTopic, r.groups.Service))
+	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
+	b.health.AddSlow(observe.Undone(r.transactions))
 	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf(
 			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",

@@ -154,6 +154,8 @@ func testRules() map[string]importRule {
 		"internal/clustertest/sim":     {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/clustertest/check":   {never: noProtocol, because: leafReason},
 		"internal/clustertest/removed": {because: "no code of its own: its tests remove rules from other packages"},
+		"internal/clustertest/txncases": {never: []string{osPkg, unixPkg, cobraPkg, koanfPkg},
+			because: "the cases ask a broker over the protocol and must not know its insides: they run against Kafka, too"},
 		"internal/clustertest/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
 		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},
@@ -247,6 +249,8 @@ func benchRules() map[string]importRule {
 			"internal/bench/report"),
 		"internal/bench/grouping": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
 			"internal/bench/meter", "internal/bench/report"),
+		"internal/bench/transact": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report", "internal/bench/compare"),
 		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
 	}
 }

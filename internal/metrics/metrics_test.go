@@ -48,6 +48,12 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterTransactions(reg, func() Transactions {
+		return Transactions{IDs: map[string]int{"Ongoing": 2}, Shards: map[string]int{"active": 3}, Waiting: map[string]int{"2": 7},
+			Parked: 4, Undone: 5, Gate: 6}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}

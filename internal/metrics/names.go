@@ -118,6 +118,14 @@ const (
 	nameGroupTopicLag   = "chronik_group_topic_lag_records"
 	nameGroupLagOmitted = "chronik_group_lag_omitted"
 
+	// Transactions
+	nameTxnIDs            = "chronik_txn_ids"
+	nameTxnShards         = "chronik_txn_coordinator_shards"
+	nameTxnMarkersWaiting = "chronik_txn_markers_waiting"
+	nameTxnParked         = "chronik_txn_parked_requests"
+	nameTxnUndone         = "chronik_txn_undone"
+	nameTxnGateWaiting    = "chronik_txn_gate_waiting"
+
 	// The process
 	nameBuild    = "chronik_build_info"
 	nameReady    = "chronik_ready"

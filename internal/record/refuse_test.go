@@ -60,10 +60,20 @@ func TestAcceptRefusesHeaders(t *testing.T) {
 	} {
 		wantKind(t, c.name, &Rules{}, foreignBatch(t, None, sample(), c.change), c.want, -1)
 	}
-	mustAccept(t, &Rules{}, foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) {
-		idempotent(1, 0, 0)(b)
+	transactional := foreignBatch(t, None, sample(), func(b *kmsg.RecordBatch) {
+		idempotent(1, 2, 0)(b)
 		b.Attributes = 0x10
-	}))
+	})
+	mustAccept(t, &Rules{}, transactional)
+	if id, epoch, ok := Transaction(transactional); !ok || id != 1 || epoch != 2 {
+		t.Errorf("producer %d, epoch %d, %v", id, epoch, ok)
+	}
+	for name, p := range map[string][]byte{"nothing": nil, "cut": transactional[:HeaderSize-1],
+		"outside of transactions": foreignBatch(t, None, sample(), idempotent(1, 2, 0))} {
+		if _, _, ok := Transaction(p); ok {
+			t.Errorf("%s is taken for a transactional batch", name)
+		}
+	}
 }
 
 func TestAcceptRejectsOtherThanOneBatch(t *testing.T) {

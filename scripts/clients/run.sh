@@ -10,7 +10,8 @@
 #         of docs/clients.md, which have brokers of their own, too. kafkajs: an
 #         idempotent producer. connect: Kafka Connect. tools: Kafka's performance
 #         and verifiable clients. cli: all of Kafka's tools (scripts/cli-smoke.sh).
-#         all: each of these, but not ctl, which is for a single broker.
+#         all: each of these, but not ctl, which is for a single broker. txn:
+#         transactions of all libraries; it is part of all with CHRONIK_TXN=1.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
 # NODES=3               three brokers that form a cluster (scripts/cluster-up.sh);
@@ -91,6 +92,7 @@ count() { # count CLIENT RC SECONDS
 clients=() running=()
 everything="kgo kcat confluent java perf tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
 everything+=" java-group simple-group tools-group streams snippets cli"
+[ -z "${CHRONIK_TXN:-}" ] || everything+=" txn"
 for client in "${@:-kgo kcat confluent java perf ctl}"; do
   [ "$client" != all ] || client="$everything"
   for c in $client; do

@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/grouping"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
+	"github.com/chronik-io/chronik/internal/bench/transact"
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
@@ -83,7 +84,7 @@ func New(version string) *cobra.Command {
 		text, _ := cli.FlagError(cmd, err)
 		return cli.Usage("%s", text)
 	})
-	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command())
+	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command())
 	cli.RejectUnknownHelp(root, cli.NoArgs)
 	return root
 }

@@ -137,7 +137,7 @@ func TestSpread(t *testing.T) {
 		values []float64
 		want   Spread
 	}{{[]float64{3}, Spread{3, 3, 3}}, {[]float64{4, 1}, Spread{2.5, 1, 4}}, {[]float64{9, 1, 2}, Spread{2, 1, 9}}} {
-		if got := spread(tc.values); got != tc.want {
+		if got := SpreadOf(tc.values); got != tc.want {
 			t.Errorf("%v: %+v, not %+v", tc.values, got, tc.want)
 		}
 	}

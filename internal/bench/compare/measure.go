@@ -93,9 +93,9 @@ func measure(rounds []Round, flow string, by figure) (Measure, bool) {
 	if !positive(a) || !positive(b) {
 		return Measure{}, false
 	}
-	m := Measure{Flow: flow, Name: by.name, A: spread(a), B: spread(b), Ratio: spread(over(a, b))}
+	m := Measure{Flow: flow, Name: by.name, A: SpreadOf(a), B: SpreadOf(b), Ratio: SpreadOf(Over(a, b))}
 	if len(echo) == len(rounds) && positive(echo) {
-		e, ae, be := spread(echo), spread(over(a, echo)), spread(over(b, echo))
+		e, ae, be := SpreadOf(echo), SpreadOf(Over(a, echo)), SpreadOf(Over(b, echo))
 		m.Echo, m.AEcho, m.BEcho = &e, &ae, &be
 	}
 	return m, true
@@ -105,8 +105,8 @@ func positive(values []float64) bool {
 	return !slices.ContainsFunc(values, func(v float64) bool { return !(v > 0) })
 }
 
-// over divides pairwise.
-func over(a, b []float64) []float64 {
+// Over divides pairwise.
+func Over(a, b []float64) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {
 		out[i] = a[i] / b[i]
@@ -114,9 +114,9 @@ func over(a, b []float64) []float64 {
 	return out
 }
 
-// spread returns the spread of at least one value; the median of an even number is the mean of the
-// middle two.
-func spread(values []float64) Spread {
+// SpreadOf returns the spread of at least one value; the median of an even number is the mean of
+// the middle two.
+func SpreadOf(values []float64) Spread {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
 	return Spread{Median: (s[(n-1)/2] + s[n/2]) / 2, Min: s[0], Max: s[n-1]}

@@ -24,7 +24,7 @@ const (
 func answers() []kase {
 	return []kase{
 		{"EndTxn without a transaction", endEmpty},
-		{"EndTxn of somebody else", endOthers},
+		{"EndTxn of another client", endOthers},
 		{"EndTxn of version 4 repeated", endRepeated},
 		{"EndTxn of version 5 repeated", endRepeatedBumped},
 		{"InitProducerId refused", initRefused},
@@ -55,13 +55,13 @@ func endEmpty(w *world) {
 	w.is("EndTxn v4 commit", w.end(4, p, true).code, badState)
 	w.is("EndTxn v4 abort", w.end(4, p, false).code, badState)
 	w.is("EndTxn v5 abort", w.end(5, p, false), p.at(1).success())
-	w.is("state", w.settled(p.id), fmt.Sprintf("NONE CompleteAbort pid %d epoch %d topics 0", p.pid, p.epoch+1))
+	w.is("state", w.decided(p.id), fmt.Sprintf("NONE CompleteAbort pid %d epoch %d topics 0", p.pid, p.epoch+1))
 	w.is("EndTxn v5 abort, the retry", w.endSoon(5, p, false), p.at(1).success())
-	w.is("state", w.settled(p.id), fmt.Sprintf("NONE CompleteAbort pid %d epoch %d topics 0", p.pid, p.epoch+1))
+	w.is("state", w.decided(p.id), fmt.Sprintf("NONE CompleteAbort pid %d epoch %d topics 0", p.pid, p.epoch+1))
 	w.is("EndTxn v5 commit in CompleteAbort", w.end(5, p.at(1), true), refused(badState))
 	w.is("EndTxn v5 abort in CompleteAbort", w.end(5, p.at(1), false), p.at(2).success())
 	w.is("InitProducerId", w.again(producer{p.id, -1, -1}, 60_000), p.at(3))
-	w.is("state", w.settled(p.id), fmt.Sprintf("NONE Empty pid %d epoch %d topics 0", p.pid, p.epoch+3))
+	w.is("state", w.decided(p.id), fmt.Sprintf("NONE Empty pid %d epoch %d topics 0", p.pid, p.epoch+3))
 }
 
 func endOthers(w *world) {
@@ -95,7 +95,7 @@ func endRepeated(w *world) {
 		if commit {
 			state = "CompleteCommit"
 		}
-		w.is("state", w.settled(p.id), fmt.Sprintf("NONE %s pid %d epoch %d topics 0", state, p.pid, p.epoch))
+		w.is("state", w.decided(p.id), fmt.Sprintf("NONE %s pid %d epoch %d topics 0", state, p.pid, p.epoch))
 		w.is("EndTxn v4, a late retry", w.end(4, p, commit).code, none)
 		w.is("EndTxn v4 of the other kind", w.end(4, p, !commit).code, badState)
 	}
@@ -109,7 +109,7 @@ func endRepeatedBumped(w *world) {
 		w.is("EndTxn v5", w.end(5, p, commit), p.at(1).success())
 		w.oneOf("EndTxn v5 of the other kind, at once", w.end(5, p, !commit).code, badState, concurrent)
 		w.oneOf("EndTxn v5, the retry at once", w.end(5, p, commit), refused(concurrent).String(), p.at(1).success().String())
-		w.settled(p.id)
+		w.decided(p.id)
 		w.is("EndTxn v5, a late retry", w.end(5, p, commit), p.at(1).success())
 		w.is("EndTxn v5 of the other kind", w.end(5, p, !commit), refused(badState))
 		p = p.at(1)
@@ -139,7 +139,7 @@ func initRefused(w *world) {
 	w.is("timeout 0", w.init(5, producer{w.prefix + "y", -1, -1}, 0).code, badTimeout)
 	w.is("pid without epoch", w.init(5, producer{p.id, p.pid, -1}, 60_000).code, badRequest)
 	w.is("empty id", w.init(5, producer{"", -1, -1}, 60_000).code, badRequest)
-	w.is("state", w.settled(p.id), fmt.Sprintf("NONE Empty pid %d epoch %d topics 0", p.pid, p.epoch))
+	w.is("state", w.decided(p.id), fmt.Sprintf("NONE Empty pid %d epoch %d topics 0", p.pid, p.epoch))
 }
 
 func initUnknown(w *world) {
@@ -165,7 +165,7 @@ func initOngoing(w *world) {
 	w.is("InitProducerId again", w.again(p, 60_000), p.at(1))
 	w.is("Produce of the old epoch", w.produceAs(12, p.id, topic, 0, batch(p, 1, true, "late")), badEpoch)
 	w.is("EndTxn of the old epoch", w.end(5, p, true), refused(fenced))
-	w.is("state", w.settled(p.id), fmt.Sprintf("NONE Empty pid %d epoch %d topics 0", p.pid, p.epoch+1))
+	w.is("state", w.decided(p.id), fmt.Sprintf("NONE Empty pid %d epoch %d topics 0", p.pid, p.epoch+1))
 	w.is("records that are shown", w.shown(topic, 0), 0)
 }
 
@@ -254,7 +254,7 @@ func addPartitions(w *world) {
 	w.is("state", w.describe(p.id), fmt.Sprintf("NONE Ongoing pid %d epoch %d topics 2", p.pid, p.epoch))
 	w.is("no topics", w.add(3, p), "")
 	w.is("EndTxn", w.end(4, p, true).code, none)
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("end of a partition without records", w.offsets(a), "end 1 stable 1")
 }
 
@@ -269,7 +269,7 @@ func addByBroker(w *world) {
 	w.is("verifies", w.addAsBroker(5, p, true, topic), none)
 	w.is("adds, lower epoch", w.addAsBroker(5, p.at(-1), false, topic), fenced)
 	w.is("EndTxn", w.end(4, p, true).code, none)
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("verifies after the end", w.addAsBroker(5, p, true, topic), abortable)
 }
 
@@ -292,7 +292,7 @@ func addOffsets(w *world) {
 		w.is(fmt.Sprintf("TxnOffsetCommit v%d", v), w.offset(v, p, group, outsider, topic, int64(v)), none)
 	}
 	w.is("EndTxn", w.end(4, p, true).code, none)
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("OffsetFetch", w.committed(group, topic, true), "NONE 4")
 }
 
@@ -312,7 +312,7 @@ func deleteRecords(w *world) {
 	w.is("DeleteRecords", fmt.Sprint(code(got.ErrorCode), got.LowWatermark), "NONE1")
 	w.is("offsets", w.offsets(topic), "end 2 stable 1")
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("offsets", w.offsets(topic), "end 3 stable 3")
 }
 
@@ -327,7 +327,7 @@ func deleteTopic(w *world) {
 	r.Topics, r.TimeoutMillis = append(r.Topics, t), 60_000
 	w.is("DeleteTopics", code(ask[*kmsg.DeleteTopicsResponse](w, r, 6).Topics[0].ErrorCode), none)
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.is("state", w.settled(p.id), fmt.Sprintf("NONE CompleteCommit pid %d epoch %d topics 0", p.pid, p.epoch+1))
+	w.is("state", w.decided(p.id), fmt.Sprintf("NONE CompleteCommit pid %d epoch %d topics 0", p.pid, p.epoch+1))
 	w.is("offsets", w.offsets(a), "end 2 stable 2")
 }
 
@@ -375,7 +375,7 @@ func abortedIsHidden(w *world) {
 	}
 	w.is("offsets", w.offsets(topic), "end 10 stable 0")
 	w.is("EndTxn", w.end(5, q, true), q.at(1).success())
-	w.settled(q.id)
+	w.decided(q.id)
 	w.is("offsets", w.offsets(topic), "end 11 stable 0")
 	w.is("EndTxn", w.end(5, p, false), p.at(1).success())
 	w.is("records that are shown", w.shown(topic, 0), 5)

@@ -109,7 +109,7 @@ func (d death) asked(w *world) {
 	w.kill()
 	w.coordinator(1, p.id)
 	p = d.finish(w, p) // it came, or it did not
-	w.settled(p.id)
+	w.decided(p.id)
 	d.whole(w, topic, 1)
 	d.begin2(w, p, topic)
 }
@@ -131,7 +131,7 @@ func (d death) complete(w *world) {
 	p := w.start("x")
 	d.begin(w, p, topic)
 	w.is("EndTxn", w.end(d.end, p, d.commit).code, none)
-	w.settled(p.id)
+	w.decided(p.id)
 	w.kill()
 	w.coordinator(1, p.id)
 	p = d.finish(w, p) // the repetition of a request that was answered

@@ -20,7 +20,7 @@ func offsetsNotAdded(w *world) {
 	w.is("v5 adds", w.offset(5, p, group, outsider, topic, 5), none)
 	w.is("v4 to another group", w.offset(4, p, w.prefix+"h", outsider, topic, 5), abortable)
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("OffsetFetch", w.committed(group, topic, true), "NONE 5")
 }
 
@@ -35,7 +35,7 @@ func offsetsRefused(w *world) {
 	w.is("lower epoch", w.offset(5, p.at(-1), group, outsider, topic, 6), badEpoch)
 	w.is("higher epoch", w.offset(5, p.at(1), group, outsider, topic, 6), badEpoch)
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("OffsetFetch", w.committed(group, topic, true), "NONE 5")
 }
 
@@ -57,7 +57,7 @@ func offsetsPending(w *world) {
 		w.is("OffsetFetch, not stable", w.committed(group, topic, false), before)
 		w.is("OffsetFetch, stable", w.committed(group, topic, true)[:len("UNSTABLE_OFFSET_COMMIT")], "UNSTABLE_OFFSET_COMMIT")
 		w.is("EndTxn", w.end(5, p, commit), p.at(1).success())
-		w.settled(p.id)
+		w.decided(p.id)
 		after := before
 		if commit {
 			after = fmt.Sprintf("NONE %d", i+1)
@@ -87,7 +87,7 @@ func offsetsDeleted(w *world) {
 	g.Groups = []string{group}
 	w.is("DeleteGroups", code(ask[*kmsg.DeleteGroupsResponse](w, g, 2).Groups[0].ErrorCode), w.differs(none, "NON_EMPTY_GROUP"))
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("OffsetFetch", w.committed(group, topic, true), w.differs("NONE -1", "NONE 5"))
 }
 
@@ -107,7 +107,7 @@ func markers(w *world) {
 		return
 	}
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("records that are shown", w.shown(topic, 0), 1)
 }
 

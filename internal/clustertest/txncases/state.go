@@ -30,8 +30,8 @@ func (w *world) describe(id string) described {
 		topics: len(got.Topics)}
 }
 
-// settled waits until no marker of an id's last transaction is missing, and describes it.
-func (w *world) settled(id string) (d described) {
+// decided waits until no marker of an id's last transaction is missing, and describes it.
+func (w *world) decided(id string) (d described) {
 	w.Helper()
 	w.until("the transaction of "+id+" is complete", func() bool {
 		d = w.describe(id)

@@ -1,5 +1,5 @@
-// Package txncases has the answers of Kafka 4.3 to transactional requests, as cases that run against
-// any broker. Where chronik differs on purpose, a case has both answers.
+// Package txncases has the answers of Kafka 4.3 to transactional requests, as cases that run
+// against any broker. Where chronik differs on purpose, a case has both answers.
 //
 // It speaks the protocol with bytes of its own, so that it can send what no client library sends:
 // late requests, those of an older instance, requests of every version. It belongs to tests only.
@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Peer is a broker to ask. It must be the only one of its cluster and refuse nobody anything.
+// Peer is a broker to ask. It must be the only one of its cluster and refuse no client anything.
 type Peer struct {
 	Address string // HOST:PORT
 	// Kafka: it is Apache Kafka, which answers some requests otherwise than chronik on purpose.
@@ -139,7 +139,8 @@ func (w *world) send(req kmsg.Request, version int16) {
 	if err := w.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		w.Fatal(err)
 	}
-	if _, err := w.conn.Write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("cases")).AppendRequest(nil, req, w.correlation)); err != nil {
+	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("cases")).AppendRequest(nil, req, w.correlation)
+	if _, err := w.conn.Write(frame); err != nil {
 		w.Fatalf("%s v%d: %v", kmsg.NameForKey(req.Key()), version, err)
 	}
 }

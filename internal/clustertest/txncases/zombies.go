@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// zombies are the cases about requests that come too late, and about transactions that nobody ends.
+// zombies are the cases about requests that come too late, and about transactions that no client ends.
 func zombies() []kase {
 	return []kase{
 		{"late produce after an abort, TV2", lateAfterAbort},
@@ -34,7 +34,7 @@ func lateAfterAbort(w *world) {
 	// Before the marker it joins the transaction that is aborted.
 	w.oneOf("late to the same partition", w.produceAs(12, p.id, topic, 0, batch(p, 1, true, "late")), none, badEpoch)
 	w.is("late to another one", w.produceAs(12, p.id, other, 0, batch(p, 0, true, "late")), badEpoch)
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("late after the marker", w.produceAs(12, p.id, topic, 0, batch(p, 1, true, "late")), badEpoch)
 	w.is("late as the first batch", w.produceAs(12, p.id, topic, 0, batch(p, 0, true, "late")), badEpoch)
 	w.is("late offsets", w.offset(5, p, w.prefix+"g", outsider, topic, 1), badEpoch)
@@ -47,7 +47,7 @@ func lateAfterAbortOld(w *world) {
 	w.is("AddPartitionsToTxn", w.add(3, p, topic), none)
 	w.is("Produce", w.produceAs(11, p.id, topic, 0, batch(p, 0, true, "v")), none)
 	w.is("EndTxn", w.end(4, p, false).code, none)
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("late", w.produceAs(11, p.id, topic, 0, batch(p, 1, true, "late")), abortable)
 	w.is("late, by an old client", w.produceAs(10, p.id, topic, 0, batch(p, 1, true, "late")), badState)
 	w.is("state", w.describe(p.id).state, "CompleteAbort")
@@ -146,7 +146,7 @@ func markerTwice(w *world, version int16) {
 	p := w.start("x")
 	w.is("Produce", w.write(12, p, topic, 0, 0), none)
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
-	w.settled(p.id)
+	w.decided(p.id)
 	coordinator := w.producing(topic, p.at(1)).coordinator
 	// The marker of the commit once more, and when the next transaction is open.
 	again := w.marker(version, p.at(1), true, coordinator, topic, 0)
@@ -236,7 +236,7 @@ func wrap(w *world) {
 		w.Errorf("after epoch %d of pid %d the producer is pid %d epoch %d", p.epoch, p.pid, ended.pid, ended.epoch)
 	}
 	next := producer{p.id, ended.pid, ended.epoch}
-	w.settled(p.id)
+	w.decided(p.id)
 	w.is("the retry of EndTxn", w.endSoon(5, p, true), next.success())
 	w.is("late Produce", w.produceAs(12, p.id, topic, 0, batch(p, 1, true, "late")), badEpoch)
 	w.is("late TxnOffsetCommit", w.offset(5, p, w.prefix+"g", outsider, topic, 1), badMapping)

@@ -132,7 +132,9 @@ func (s *Shard) unstable(g *group, topic string, partition int32) bool {
 }
 
 // hasPending reports whether a group must stay because an offset is pending.
-func (s *Shard) hasPending(g *group) bool { return len(g.pending) > 0 && !s.cfg.Broken.has(DeletePending) }
+func (s *Shard) hasPending(g *group) bool {
+	return len(g.pending) > 0 && !s.cfg.Broken.has(DeletePending)
+}
 
 // isPending reports whether a committed offset must stay because another one is pending.
 func (s *Shard) isPending(g *group, topic string, partition int32) bool {

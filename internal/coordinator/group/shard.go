@@ -12,12 +12,12 @@ import (
 
 // Shard holds the groups of one partition of __consumer_offsets. It is a coordinator.Machine.
 type Shard struct {
-	cfg    Config
-	topics Topics
-	times  func(group string) Times
-	groups map[string]*group
-	memory int64 // bytes in use of cfg.MemberMemory
-	epoch  int32 // the leader epoch in which it runs
+	cfg          Config
+	topics       Topics
+	times        func(group string) Times
+	groups       map[string]*group
+	memory       int64 // bytes in use of cfg.MemberMemory
+	epoch        int32 // the leader epoch in which it runs
 	transactions transactions
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID

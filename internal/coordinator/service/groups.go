@@ -75,8 +75,8 @@ func configOf(conf *configdef.Broker) group.Config {
 	cfg.MinSession, cfg.MaxSession, cfg.InitialDelay, cfg.MaxSize = g.MinSession, g.MaxSession, g.InitialDelay, int(g.MaxSize)
 	cfg.ConsumerSession, cfg.ConsumerHeartbeat, cfg.ConsumerMaxSize = g.ConsumerSession, g.ConsumerHeartbeat, int(g.ConsumerMaxSize)
 	cfg.Assignors, cfg.Upgrade, cfg.Downgrade = g.Assignors, g.Upgrade, g.Downgrade
-	cfg.Streams, cfg.StreamsMaxSize = streamsOf(&g.Streams), int(g.StreamsMaxSize)
 	cfg.ProducerExpiry = conf.ProducerExpiration
+	cfg.Streams, cfg.StreamsMaxSize = streamsOf(&g.Streams), int(g.StreamsMaxSize)
 	cfg.MaxMetadata, cfg.Retention, cfg.RetentionCheck = int(o.MaxMetadata), o.Retention, o.RetentionCheck
 	return cfg
 }

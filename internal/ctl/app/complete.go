@@ -19,7 +19,7 @@ type Completion = func(cmd *cobra.Command, args []string, toComplete string) ([]
 
 // Topics suggests the broker's topics for the first most arguments; 0 means all arguments.
 func (a *App) Topics(most int) Completion {
-	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
+	return a.Names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
 		topics, err := adm.ListTopics(ctx)
 		return slices.Sorted(maps.Keys(topics)), err
 	})
@@ -27,7 +27,7 @@ func (a *App) Topics(most int) Completion {
 
 // Groups suggests the broker's groups.
 func (a *App) Groups(most int) Completion {
-	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
+	return a.Names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
 		groups, err := adm.ListGroups(ctx)
 		return groups.Groups(), err
 	})
@@ -35,7 +35,7 @@ func (a *App) Groups(most int) Completion {
 
 // Brokers suggests the ids of the brokers.
 func (a *App) Brokers(most int) Completion {
-	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
+	return a.Names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
 		brokers, err := adm.ListBrokers(ctx)
 		var ids []string
 		for _, id := range brokers.NodeIDs() {
@@ -45,9 +45,9 @@ func (a *App) Brokers(most int) Completion {
 	})
 }
 
-// names suggests what list returns. It suggests nothing after an error, because a shell cannot show
-// it.
-func (a *App) names(most int, list func(context.Context, *kadm.Client) ([]string, error)) Completion {
+// Names suggests what list returns for the first most arguments; 0 means all. It suggests nothing
+// after an error, because a shell cannot show it.
+func (a *App) Names(most int, list func(context.Context, *kadm.Client) ([]string, error)) Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most || a.Resolve(cmd) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -186,13 +186,20 @@ func withoutGuess(err error) error {
 // retryGap is the wait before a coordinator is asked again.
 const retryGap = 100 * time.Millisecond
 
-// WhenReady retries ask while the coordinator of a group is being found or loaded, up to --timeout.
+// WhenReady retries ask while the coordinator of a group or of a transaction is being found or
+// loaded, up to --timeout.
 func (a *App) WhenReady(ctx context.Context, ask func() error) error {
+	return a.While(ctx, NotReady, ask)
+}
+
+// While retries ask while it returns an error for which again reports true, up to --timeout. Then
+// it returns the last error.
+func (a *App) While(ctx context.Context, again func(error) bool, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout())
 	defer cancel()
 	for {
 		err := ask()
-		if !NotReady(err) {
+		if !again(err) {
 			return err
 		}
 		if pause(ctx, retryGap) != nil {
@@ -201,7 +208,7 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 	}
 }
 
-// NotReady reports whether an error means that a group's coordinator is being found or loaded.
+// NotReady reports whether an error means that a coordinator is being found or loaded.
 func NotReady(err error) bool {
 	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) ||
 		errors.Is(err, kerr.NotCoordinator)

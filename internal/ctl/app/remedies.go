@@ -100,6 +100,8 @@ func remedies() map[int16]string {
 	)
 	const coordinator = "the group's coordinator is loading its offsets, or cannot write them: try again; if it persists, chronikctl " +
 		"cluster health shows the cause"
+	const fenced = "another producer has taken the transactional id, or the transaction was open for longer than its timeout: " +
+		"chronikctl txn describe shows the id"
 	const user = "ask for the permission, or use another user (--sasl-user)"
 	return map[int16]string{
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
@@ -134,6 +136,12 @@ func remedies() map[int16]string {
 		kerr.UnstableOffsetCommit.Code:               "a transaction has not ended yet: try again",
 		kerr.BrokerIDNotRegistered.Code:              "chronikctl broker list shows the brokers",
 		kerr.TransactionalIDAuthorizationFailed.Code: user,
+		kerr.ProducerFenced.Code:                     fenced,
+		kerr.InvalidProducerEpoch.Code:               fenced,
+		kerr.InvalidTxnState.Code:                    fenced,
+		kerr.ConcurrentTransactions.Code:             "the transaction before has not ended: try again; chronikctl txn describe shows which markers are missing",
+		kerr.InvalidTransactionTimeout.Code:          "choose a shorter timeout; the broker's transaction.max.timeout.ms bounds it",
+		kerr.TransactionCoordinatorFenced.Code:       "the partition knows a later coordinator: run chronikctl txn find-hanging again",
 	}
 }
 

@@ -30,12 +30,13 @@ func NewConsume(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "consume TOPIC...", Short: "Print the records of topics",
 		Long: "consume prints the records that topics hold when the command starts. With --follow it\n" +
-			"continues until it is interrupted. Records of one partition come in order. If consume reads several topics, each line\n" +
+			"continues until it is interrupted. Records of one partition come in order. With several topics, each line\n" +
 			"starts with its topic. With --group it reads as a member of that group and commits the offsets of the records that it\n" +
-			"printed. If a partition cannot be read, consume reads the others, reports the partition at the end, and exits with 1.\n\n" +
+			"printed. With --isolation read-committed it leaves out the records of aborted transactions and stops before the first\n" +
+			"open one. If a partition cannot be read, consume reads the others, reports the partition at the end, and exits with 1.\n\n" +
 			formatHelp,
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
-			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume --regex 'orders-.*' --follow\n" +
+			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n" +
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
 		Args: app.Args(1, -1, "the names of topics"), ValidArgsFunction: a.Topics(-1),
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // Compaction leaves offsets without records, even just before the end of the log, and the client
-// does not report them. A reader that waits for the record before the end may wait for one that is
+// does not report them; nor does it report aborted records to a reader of committed ones. A reader that waits for the record before the end may wait for one that is
 // gone. So after a poll without records the reader asks each partition that is not finished for its
 // next record.
 
@@ -66,6 +66,9 @@ func (r *reader) probe(ctx context.Context, at partition) (*probe, error) {
 	}
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = -1, 0, 0, probeBytes // no wait for more data
+	if r.committed() {
+		req.IsolationLevel = 1
+	}
 	t, p := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
 	t.Topic, t.TopicID = at.topic, topics[at.topic].ID
 	p.Partition, p.PartitionMaxBytes = at.index, probeBytes
@@ -92,10 +95,10 @@ func (p *probe) next(ctx context.Context, from int64) (int64, error) {
 		if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 			return from, err
 		}
-		next, full := after(answer.RecordBatches, from)
+		next, full := after(answer.RecordBatches, from, answer.AbortedTransactions)
 		if full || next == from {
 			if len(answer.RecordBatches) == 0 {
-				return max(from, answer.HighWatermark), nil
+				return max(from, p.end(answer)), nil
 			}
 			return next, nil
 		}
@@ -103,12 +106,21 @@ func (p *probe) next(ctx context.Context, from int64) (int64, error) {
 	}
 }
 
+// end returns the offset at which readers of the probe's isolation level stop.
+func (p *probe) end(answer *kmsg.FetchResponseTopicPartition) int64 {
+	if p.req.IsolationLevel == 1 && answer.LastStableOffset >= 0 {
+		return answer.LastStableOffset
+	}
+	return answer.HighWatermark
+}
+
 // after reads the headers of complete batches. It returns the first offset at or after from in a
-// batch with records, or the offset after the last batch. full reports whether it found a batch
-// with records, or one that it cannot read.
-func after(batches []byte, from int64) (next int64, full bool) {
+// batch with records that are not aborted, or the offset after the last batch. full reports whether
+// it found such a batch, or one that it cannot read.
+func after(batches []byte, from int64, aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction) (next int64, full bool) {
 	const baseOffset, lengthAt, countAt, header = 8, 12, 57, 61
 	next = from
+	ends := outcomes{left: aborted, open: map[int64]bool{}}
 	for len(batches) >= header {
 		var b kmsg.RecordBatch
 		size := lengthAt + int(int32(uint32(batches[baseOffset])<<24|uint32(batches[9])<<16|uint32(batches[10])<<8|uint32(batches[11])))
@@ -116,10 +128,31 @@ func after(batches []byte, from int64) (next int64, full bool) {
 			return next, true
 		}
 		last := b.FirstOffset + int64(b.LastOffsetDelta)
-		if b.NumRecords > 0 && last >= from {
+		if !ends.aborted(&b) && b.NumRecords > 0 && last >= from {
 			return max(from, b.FirstOffset), true
 		}
 		next, batches = max(next, last+1), batches[size:]
 	}
 	return next, len(batches) > 0
+}
+
+// outcomes finds the batches of aborted transactions in a response, which lists the transactions by
+// first offset.
+type outcomes struct {
+	left []kmsg.FetchResponseTopicPartitionAbortedTransaction
+	open map[int64]bool // producers whose aborted transaction has begun
+}
+
+// aborted reports whether the next batch has records of an aborted transaction. Its marker ends it.
+func (o *outcomes) aborted(b *kmsg.RecordBatch) bool {
+	const transactional, control = 1 << 4, 1 << 5
+	for len(o.left) > 0 && o.left[0].FirstOffset <= b.FirstOffset+int64(b.LastOffsetDelta) {
+		o.open[o.left[0].ProducerID] = true
+		o.left = o.left[1:]
+	}
+	if b.Attributes&control != 0 {
+		delete(o.open, b.ProducerID)
+		return false
+	}
+	return b.Attributes&transactional != 0 && o.open[b.ProducerID]
 }

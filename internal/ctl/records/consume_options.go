@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,12 @@ const (
 	nextGen = "consumer" // KIP-848
 )
 
+// The isolation levels.
+const (
+	readUncommitted = "read-uncommitted"
+	readCommitted   = "read-committed"
+)
+
 // consumeOptions holds the flags of consume.
 type consumeOptions struct {
 	from, until string
@@ -33,7 +40,7 @@ type consumeOptions struct {
 	separator   string
 	headers     bool
 	offsets     bool
-	committed   bool
+	isolation   string
 	format      string
 	group       string
 	protocol    string
@@ -58,15 +65,17 @@ func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 	f.BoolVar(&o.offsets, "offsets", false, "print PARTITION:OFFSET and a tab before the record")
 	f.StringVar(&o.format, "format", "", "how to print a record, see above; not with -o json or yaml")
 	f.StringVarP(&o.group, "group", "g", "", "read as a member of this group and commit")
-	f.BoolVar(&o.committed, "read-committed", false, "leave out records of open and aborted transactions")
+	f.StringVar(&o.isolation, "isolation", readUncommitted, readUncommitted+" or "+readCommitted)
 	f.BoolVar(&o.skipDamaged, "skip-damaged", false, "skip damaged records and report their offsets; not with --group")
 	f.StringVar(&o.protocol, "group-protocol", classic, "classic or consumer (KIP-848)")
 	f.BoolVarP(&o.regex, "regex", "r", false, app.RegexHelp)
 	app.CompleteFlag(c, "group", a.Groups(0))
+	app.CompleteFlag(c, "isolation", app.OneOf(readUncommitted, readCommitted))
 	app.CompleteFlag(c, "group-protocol", app.OneOf(classic, nextGen))
 	cli.Instead(c, map[string]string{
 		"--offset":         "--from sets the first record: earliest, latest, an offset, or a time",
 		"--from-beginning": "that is the default, --from earliest",
+		"--read-committed": "--isolation read-committed leaves out records of open and aborted transactions",
 		"--tail":           "--from -N prints the last N records",
 		"--last":           "--from -N prints the last N records",
 		"--num":            "--count stops after that many records",
@@ -75,6 +84,9 @@ func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 	})
 	app.CompleteFlag(c, "from", app.OneOf("earliest", "latest"))
 }
+
+// committed reports whether only records of committed transactions are read.
+func (o *consumeOptions) committed() bool { return o.isolation == readCommitted }
 
 // check parses and validates the flags. It sends nothing.
 func (o *consumeOptions) check(f output.Format) error {
@@ -94,9 +106,12 @@ func (o *consumeOptions) check(f output.Format) error {
 	if o.separator, err = parse.Escapes(o.separator); err != nil {
 		return app.Usage("--key-separator %w", err)
 	}
+	o.isolation = strings.ReplaceAll(o.isolation, "_", "-") // as Kafka spells it
 	switch {
 	case o.count < 0:
 		return app.Usage("--count %d is negative", o.count)
+	case o.isolation != readUncommitted && o.isolation != readCommitted:
+		return app.Usage("--isolation %q is neither %s nor %s", o.isolation, readUncommitted, readCommitted)
 	case o.protocol != classic && o.protocol != nextGen:
 		return app.Usage("--group-protocol %q is none of %s, %s", o.protocol, classic, nextGen)
 	case o.protocol != classic && o.group == "":
@@ -122,7 +137,7 @@ func (o *consumeOptions) check(f output.Format) error {
 func (o *consumeOptions) client(r *reader) []kgo.Opt {
 	opts := []kgo.Opt{kgo.WithHooks(&r.contact), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(),
 		kgo.FetchMaxWait(500 * time.Millisecond)}
-	if o.committed {
+	if o.committed() {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
 	if o.group == "" {

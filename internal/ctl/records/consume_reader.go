@@ -104,7 +104,7 @@ func (r *reader) partitions(ranges app.OffsetRanges) (all []partition) {
 // plan determines where to start in each partition and fills r.left. It calls lose for partitions
 // whose offsets the broker does not return.
 func (r *reader) plan(ctx context.Context) (map[string]map[int32]kgo.Offset, error) {
-	ranges, failed, err := app.AskOffsets(ctx, r.admin, r.committed, r.wanted())
+	ranges, failed, err := app.AskOffsets(ctx, r.admin, r.committed(), r.wanted())
 	if err != nil {
 		return nil, err
 	}

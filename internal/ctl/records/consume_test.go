@@ -25,7 +25,7 @@ func rec(partition int32, offset int64) *kgo.Record {
 
 func aReader(t *testing.T, o consumeOptions, f output.Format, out *bytes.Buffer) *reader {
 	t.Helper()
-	o.from, o.protocol = "earliest", classic
+	o.from, o.protocol, o.isolation = "earliest", classic, readUncommitted
 	if err := o.check(f); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +164,43 @@ func TestGapsBelowTheEnd(t *testing.T) {
 		"records before, emptied": {join(batch(0, 4, 2), batch(5, 9, 0)), 5, 10, false},
 		"cut at the limit":        {join(batch(5, 9, 0), batch(10, 11, 1)[:40]), 5, 10, true},
 	} {
-		if next, full := after(c.batches, c.from); next != c.next || full != c.full {
+		if next, full := after(c.batches, c.from, nil); next != c.next || full != c.full {
 			t.Errorf("%s: %d %v, want %d %v", name, next, full, c.next, c.full)
+		}
+	}
+}
+
+// Records of aborted transactions are no records, until the marker of their producer. Only the
+// producer of an aborted transaction is concerned, from the transaction's first offset on.
+func TestAbortedRecordsAreGaps(t *testing.T) {
+	const data, marker = 1 << 4, 1<<4 | 1<<5
+	of := func(pid, base int64, attributes int16) []byte {
+		b := kmsg.RecordBatch{FirstOffset: base, Length: 49, Magic: 2, Attributes: attributes, ProducerID: pid, NumRecords: 1}
+		return b.AppendTo(nil)
+	}
+	aborted := []kmsg.FetchResponseTopicPartitionAbortedTransaction{{ProducerID: 1, FirstOffset: 2}}
+	for name, c := range map[string]struct {
+		batches [][]byte
+		next    int64
+		full    bool
+	}{
+		"aborted":                     {[][]byte{of(1, 2, data), of(1, 3, data)}, 4, false},
+		"another producer":            {[][]byte{of(1, 2, data), of(2, 3, data)}, 3, true},
+		"its marker":                  {[][]byte{of(1, 2, data), of(1, 3, marker)}, 3, true},
+		"after another marker":        {[][]byte{of(1, 2, data), of(2, 3, marker)}, 3, true},
+		"an earlier transaction":      {[][]byte{of(1, 1, data), of(1, 2, data)}, 1, true},
+		"the same one, from its rest": {[][]byte{of(1, 5, data)}, 6, false},
+	} {
+		if next, full := after(bytes.Join(c.batches, nil), 0, aborted); next != c.next || full != c.full {
+			t.Errorf("%s: %d %v, want %d %v", name, next, full, c.next, c.full)
+		}
+	}
+	// The marker ends it: what the producer writes next is another transaction.
+	o := outcomes{left: aborted, open: map[int64]bool{}}
+	for i, want := range []bool{true, false, false} {
+		b := kmsg.RecordBatch{FirstOffset: int64(2 + i), Attributes: []int16{data, marker, data}[i], ProducerID: 1, NumRecords: 1}
+		if o.aborted(&b) != want {
+			t.Errorf("batch %d: aborted %v", i, !want)
 		}
 	}
 }
@@ -174,7 +209,7 @@ func FuzzAfter(f *testing.F) {
 	f.Add(batch(5, 9, 0), int64(5))
 	f.Add(bytes.Join([][]byte{batch(0, 4, 2), batch(5, 9, 0)}, nil), int64(5))
 	f.Fuzz(func(t *testing.T, batches []byte, from int64) {
-		if next, _ := after(batches, from); next < from {
+		if next, _ := after(batches, from, nil); next < from {
 			t.Errorf("went back from %d to %d", from, next)
 		}
 	})

@@ -28,13 +28,19 @@ func NewProduce(a *app.App) *cobra.Command {
 		Use: "produce TOPIC", Short: "Write each line of standard input or a file as a record",
 		Long: "produce writes each line as a record, in order. It exits with 0 if all of them are acknowledged. With -k the part before\n" +
 			"the first separator is the record's key. With --input json a line is a record as consume -o json prints it: the record\n" +
-			"keeps its timestamp and, with --same-partition, its partition.",
+			"keeps its timestamp and, with --same-partition, its partition. " +
+			"With --transactional-id, readers of committed records see all records or none. An error or an interrupt aborts the open\n" +
+			"transaction. A producer that already uses the id is fenced.",
 		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
-			"  chronikctl consume orders -o json | chronikctl produce copy --input json",
+			"  chronikctl consume orders -o json | chronikctl produce copy --input json\n" +
+			"  chronikctl produce orders --file orders.txt --transactional-id import --transaction-records 1000",
 		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := o.check(); err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("transactional-id") && o.transactionalID == "" {
+				return app.Usage("--transactional-id is empty; is a variable not set?")
 			}
 			o.chosen = cmd.Flags().Changed("input")
 			return runProduce(cmd, a, &o, names[0])
@@ -65,8 +71,13 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 	bar := output.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, lastErrors: said, timeout: max(a.Settings.Timeout(), time.Second),
 		broken: make(chan struct{})}
+	w.txn = transaction{client: cl, id: o.transactionalID, size: o.perTransaction, wait: w.timeout}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
+	if o.transactionalID != "" {
+		a.Note("%s", w.txn.summary(topic))
+		return err
+	}
 	a.Note("%s written to %s", text.Count(n, "record"), topic)
 	return err
 }

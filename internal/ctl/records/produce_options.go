@@ -34,6 +34,10 @@ type produceOptions struct {
 	tombstone     bool
 	timestamp     string
 
+	transactionalID    string
+	perTransaction     int // records; 0: all
+	transactionTimeout parse.DurationFlag
+
 	at     time.Time          // parsed timestamp; zero for the time of writing
 	common []kgo.RecordHeader // headers of every record
 	chosen bool               // --input was given
@@ -43,21 +47,25 @@ func (o *produceOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
 	f.StringVar(&o.input, "input", "lines",
-		"lines: each line is a value (with -k a key and a value); json: a record as consume -o json prints it")
-	f.StringVarP(&o.separator, "key-separator", "k", "", "separator between key and value of a line; \\t is a tab, \\xHH a byte")
-	f.BoolVar(&o.tombstone, "tombstone", false, "each line is a key, and the value is null, which deletes the key in a compacted topic")
+		"lines, or json: records as consume -o json prints them")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "separator of key and value in a line: \\t is a tab, \\xHH a byte")
+	f.BoolVar(&o.tombstone, "tombstone", false, "each line is a key; a null value deletes it if compacted")
 	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that "+
-		"long ago; default: the time of writing")
-	f.BoolVar(&o.emptyNull, "empty-is-null", false, "write null for an empty value, which deletes the key in a compacted topic")
-	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value of every record, with the escapes of -k; repeatable")
+		"long ago")
+	f.BoolVar(&o.emptyNull, "empty-is-null", false, "write null for an empty value, which deletes a compacted key")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value of every record, escapes as -k; repeatable")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1: a record's key determines it, and records without a key "+
 		"are spread in batches")
-	f.BoolVar(&o.samePartition, "same-partition", false, "with --input json, write each record to the partition that it names")
-	f.StringVar(&o.acks, "acks", "all", "replicas that must have a record before it is acknowledged: all, 1 (the leader) or 0 (none)")
+	f.BoolVar(&o.samePartition, "same-partition", false, "with --input json, write to the partition that a record names")
+	f.StringVar(&o.acks, "acks", "all", "replicas to wait for: all, 1 (leader) or 0 (none)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
 	o.batchBytes = 1_000_000
 	f.Var(&o.batchBytes, "max-batch-bytes", "largest batch to send; a longer line also needs a larger max.message.bytes of the topic")
 	f.Float64Var(&o.rate, "rate", 0, "records per second; 0 is no limit")
+	f.StringVar(&o.transactionalID, "transactional-id", "", "write in a transaction of this `ID`")
+	f.IntVar(&o.perTransaction, "transaction-records", 0, "`N` records in each transaction; 0: all")
+	o.transactionTimeout = parse.DurationFlag(time.Minute)
+	f.Var(&o.transactionTimeout, "transaction-timeout", "`TIME` after which the broker aborts a transaction")
 	app.CompleteFlag(c, "acks", app.OneOf("all", "1", "0"))
 	app.CompleteFlag(c, "compression", app.OneOf(codecs()...))
 	app.CompleteFlag(c, "input", app.OneOf("lines", "json"))
@@ -107,6 +115,14 @@ func (o *produceOptions) check() error {
 		return app.Usage("--timestamp needs --input lines: a JSON record has a timestamp field")
 	case o.input == "json" && o.separator != "":
 		return app.Usage("--key-separator needs --input lines: a JSON record has a key field")
+	case o.transactionalID == "" && o.perTransaction != 0:
+		return app.Usage("--transaction-records needs --transactional-id")
+	case o.perTransaction < 0:
+		return app.Usage("--transaction-records %d is negative", o.perTransaction)
+	case o.transactionalID != "" && (o.acks == "1" || o.acks == "0"):
+		return app.Usage("--transactional-id needs --acks all: a record that is lost after its acknowledgement would be missing in a committed transaction")
+	case o.transactionTimeout < parse.DurationFlag(time.Millisecond) || o.transactionTimeout.Value() > math.MaxInt32*time.Millisecond:
+		return app.Usage("--transaction-timeout %v is not between 1ms and %v", o.transactionTimeout.Value(), math.MaxInt32*time.Millisecond)
 	}
 	var err error
 	if o.separator, err = parse.Escapes(o.separator); err != nil {
@@ -141,16 +157,19 @@ func (o *produceOptions) client(topic string) []kgo.Opt {
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
 	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
 		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge)}
-	switch o.acks {
+	switch {
+	case o.transactionalID != "":
+		// The client gives up on records of a transaction too, because it ends the transaction.
+		opts = append(opts, kgo.TransactionalID(o.transactionalID), kgo.TransactionTimeout(o.transactionTimeout.Value()))
+	case o.acks == "1":
+		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	case o.acks == "0":
+		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
 	default:
 		// A record that may or may not be written is given up after --timeout. The run ends there,
 		// so no later record can overtake it, and the error says that the line may be written
 		// twice.
 		opts = append(opts, kgo.AllowIdempotentProduceCancellation())
-	case "1":
-		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
-	case "0":
-		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
 	}
 	if o.input == "json" || !o.at.IsZero() {
 		// The client would count from the record's own timestamp, and old records would time out

@@ -25,6 +25,7 @@ type writer struct {
 	lastErrors *lastErrors
 	// timeout is how long the broker may acknowledge nothing while records are in flight.
 	timeout time.Duration
+	txn     transaction
 
 	broken chan struct{} // closed by the first failure
 
@@ -37,8 +38,8 @@ type writer struct {
 // errUnanswered is the error of a record that was not acknowledged in time.
 var errUnanswered = errors.New("it was not acknowledged in time, and may or may not be written")
 
-// lines writes until the input ends, a record fails or ctx ends. It waits for all answers and
-// returns the number of acknowledged records.
+// lines writes until the input ends, a record fails or ctx ends. It waits for all answers, ends the
+// open transaction, and returns the number of acknowledged records.
 func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 	// An interrupt stops reading; records that were read get their time to be acknowledged.
 	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -59,13 +60,15 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 	case <-ctx.Done():
 		w.fail(errors.New("interrupted before the end of the input"))
 	}
-	// Flush returns: every record is acknowledged or fails when its context ends.
-	if err := w.client.Flush(context.WithoutCancel(ctx)); err != nil {
-		w.fail(fmt.Errorf("wait for acknowledgements: %w", err))
+	// Flush returns: every record is acknowledged or fails when its context ends. The client does
+	// not let records of a transaction fail, so there the wait itself ends.
+	if err := w.client.Flush(w.txn.limit(sending)); err != nil {
+		w.fail(w.txn.unanswered(err))
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.acked, w.err
+	acked, err := w.acked, w.err
+	w.mu.Unlock()
+	return acked, w.txn.end(ctx, err)
 }
 
 // read passes each line to the client until the input ends, a line is invalid, or a record has
@@ -90,15 +93,24 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 			return // interrupted
 		}
 		size := int64(len(scan.Bytes())) + 1
-		if !w.sent(ctx) {
+		more, err := w.txn.send(sending, line, func() bool {
+			if !w.sent(ctx) {
+				return false
+			}
+			w.client.Produce(sending, rec, func(_ *kgo.Record, err error) {
+				if errors.Is(err, context.Canceled) {
+					err = context.Cause(sending)
+				}
+				w.done(line, size, rec, err)
+			})
+			return true
+		}, w.failed)
+		if err != nil {
+			w.fail(err)
+		}
+		if err != nil || !more {
 			return
 		}
-		w.client.Produce(sending, rec, func(_ *kgo.Record, err error) {
-			if errors.Is(err, context.Canceled) {
-				err = context.Cause(sending)
-			}
-			w.done(line, size, rec, err)
-		})
 	}
 	if err := scan.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
@@ -165,6 +177,13 @@ func (w *writer) done(line int, size int64, rec *kgo.Record, err error) {
 	w.mu.Lock()
 	w.acked++
 	w.mu.Unlock()
+}
+
+// failed reports whether a record or the input has failed.
+func (w *writer) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil
 }
 
 // fail stores the first error.

@@ -68,13 +68,14 @@ type Cluster struct {
 	serve *membership.Server
 	began time.Time
 
-	seen     atomic.Pointer[string]           // see membership.State
-	record   atomic.Pointer[metadata.Cluster] // nil until the node has metadata
-	control  atomic.Pointer[controller.Loop]  // since Control
-	agent    atomic.Pointer[membership.Agent] // since Register
-	reporter atomic.Pointer[reporter]         // since Register
-	streams  atomic.Pointer[func(*link.Conn)] // since ServeStreams
-	watched  atomic.Pointer[Watched]
+	seen         atomic.Pointer[string]              // see membership.State
+	record       atomic.Pointer[metadata.Cluster]    // nil until the node has metadata
+	control      atomic.Pointer[controller.Loop]     // since Control
+	agent        atomic.Pointer[membership.Agent]    // since Register
+	reporter     atomic.Pointer[reporter]            // since Register
+	streams      atomic.Pointer[func(*link.Conn)]    // since ServeStreams
+	transactions atomic.Pointer[TransactionsHandler] // since ServeTransactions
+	watched      atomic.Pointer[Watched]
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -118,7 +119,7 @@ func Open(o Options) (*Cluster, error) {
 		},
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
-			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) },
+			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
 		}, Data: c.data, Check: c.admit,
 	})
 	if err != nil {

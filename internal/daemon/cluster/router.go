@@ -21,12 +21,13 @@ const (
 
 // router hands what other brokers send on the metadata lane to the component that it is for.
 type router struct {
-	operator *Operator
-	store    *raftstore.Store
-	server   *membership.Server
-	reports  func(body []byte) ([]byte, error)
-	heard    func(node int32) // of each heartbeat
-	log      *zap.Logger
+	operator     *Operator
+	store        *raftstore.Store
+	server       *membership.Server
+	reports      func(body []byte) ([]byte, error)
+	transactions TransactionsHandler
+	heard        func(node int32) // of each heartbeat
+	log          *zap.Logger
 }
 
 // Message implements link.Handler.
@@ -46,6 +47,9 @@ func (r *router) Request(ctx context.Context, from link.Hello, method uint16, bo
 	}
 	if method == methodReports {
 		return r.reports(body)
+	}
+	if method == methodTransactions {
+		return r.transactions(ctx, from.Node, body)
 	}
 	if method >= methodQuorum {
 		return r.operator.handle(ctx, method, body)

@@ -14,8 +14,8 @@ import (
 // censusTime bounds how long a scrape waits for the group coordinator.
 const censusTime = time.Second
 
-// Coordinators returns the source of coordinators that do not serve their groups.
-func Coordinators(c *service.Groups) checks.Source {
+// Coordinators returns the source of coordinators of a topic that do not serve their clients.
+func Coordinators(topic string, c *service.Service) checks.Source {
 	since := map[int32]time.Time{}
 	return func(f *checks.Facts) {
 		if !f.Serving {
@@ -31,7 +31,7 @@ func Coordinators(c *service.Groups) checks.Source {
 			}
 			f.Coordinators = append(
 				f.Coordinators,
-				checks.Coordinator{Index: s.Partition, Since: since[s.Partition], Failed: s.Failures > 0},
+				checks.Coordinator{Topic: topic, Index: s.Partition, Since: since[s.Partition], Failed: s.Failures > 0},
 			)
 		}
 	}

@@ -329,8 +329,40 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	loading := func(age time.Duration, failed bool, broken ...Partition) Facts {
-		return Facts{Now: now, Coordinators: []Coordinator{{Index: 3, Since: now.Add(-age), Failed: failed}}, Partitions: broken}
+		return Facts{Now: now, Coordinators: []Coordinator{{Topic: "__consumer_offsets", Index: 3, Since: now.Add(-age), Failed: failed}}, Partitions: broken}
 	}
+	begun := func(age time.Duration) Facts {
+		return Facts{Now: now, Coordinators: []Coordinator{{Topic: "__transaction_state", Index: 4, Since: now.Add(-age)}}}
+	}
+	undone := Undone{ID: "payments", Commit: true, Since: now, Missing: 2, Partition: "a-1", Error: "NOT_ENOUGH_REPLICAS"}
+	examine(t, "transaction", []patient{
+		{"loads", begun(time.Second), nil},
+		{
+			"loads for long",
+			begun(loadedAfter),
+			[]string{
+				"warn transactional ids of __transaction_state-4: they are not served: their states have been loading since 2026-01-02T03:04:02Z",
+			},
+		},
+		{"groups load", loading(loadedAfter, true), nil},
+		{
+			"does not end",
+			Facts{Slow: Slow{Undone: []Undone{undone}}},
+			[]string{
+				"bad transaction of payments: it was committed at 2026-01-02T03:04:05Z, and 2 partitions lack the marker: a-1 answers NOT_ENOUGH_REPLICAS",
+			},
+		},
+		{
+			"is unanswered",
+			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Since: now, Missing: 1, Partition: "b-0"}}}},
+			[]string{"bad transaction of x: it was aborted at 2026-01-02T03:04:05Z, and 1 partitions lack the marker: b-0 has not answered"},
+		},
+		{
+			"many do not end",
+			Facts{Slow: Slow{Undone: slices.Repeat([]Undone{undone}, mostGroups+3)}},
+			append(slices.Repeat([]string{"bad transaction of payments: it was committed"}, mostGroups), "bad transactions: 3 more do not end"),
+		},
+	})
 	examine(t, "group", []patient{
 		{"loads", loading(time.Second, true), nil},
 		{

@@ -27,7 +27,7 @@ type Facts struct {
 	Settings Settings
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []Partition
-	// Coordinators are the partitions of __consumer_offsets whose groups are not served.
+	// Coordinators are the partitions of coordinators' topics that are not served.
 	Coordinators []Coordinator
 	// Metadata is the state of the files with topics and configs.
 	Metadata Metadata
@@ -44,6 +44,8 @@ type Slow struct {
 	Places []Place
 	// Rebalancing are the groups that have been rebalancing for a minute or more.
 	Rebalancing []Rebalancing
+	// Undone are transactions that are decided and do not end.
+	Undone []Undone
 	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
 	JournalTotals map[string]int64
 }
@@ -205,11 +207,23 @@ type Metadata struct {
 // String returns the partition as Kafka names it.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
-// Coordinator is a partition of __consumer_offsets whose groups are not served.
+// Coordinator is a partition of a coordinators' topic whose groups, or transactional ids, are not
+// served.
 type Coordinator struct {
+	Topic  string
 	Index  int32
 	Since  time.Time
 	Failed bool // loading it has failed and is retried
+}
+
+// Undone is a transaction that was decided long ago, although partitions lack its marker.
+type Undone struct {
+	ID        string // transactional id
+	Commit    bool
+	Since     time.Time
+	Missing   int    // partitions that lack the marker
+	Partition string // the first of them
+	Error     string // its last error, empty if it has not answered
 }
 
 // Rebalancing is a group that does not finish a rebalance.

@@ -34,6 +34,8 @@ func servingChecks() []Check {
 			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,
 			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and groups that do not finish a rebalance."},
+		{Name: "transaction", run: checkTransactions,
+			Doc: "Transactional ids that are not served because they cannot be loaded, and transactions that do not end because partitions do not take their markers."},
 	}
 }
 
@@ -180,26 +182,61 @@ func checkStuckDisks(f *Facts, n *notes) {
 	}
 }
 
-func checkGroups(f *Facts, n *notes) {
+// coordinated is what the coordinators of a topic serve.
+type coordinated struct{ topic, what, state, doc string }
+
+// checkCoordinators notes the coordinators of a topic that do not serve what they should.
+func checkCoordinators(f *Facts, n *notes, of coordinated) {
 	for _, c := range f.Coordinators {
-		name := fmt.Sprintf("__consumer_offsets-%d", c.Index)
+		name := fmt.Sprintf("%s-%d", c.Topic, c.Index)
 		reported := slices.ContainsFunc(f.Partitions, func(p Partition) bool { return p.Offline != "" && p.String() == name })
-		if reported || f.Now.Sub(c.Since) < loadedAfter {
+		if c.Topic != of.topic || reported || f.Now.Sub(c.Since) < loadedAfter {
 			continue
 		}
 		x := health.Finding{
 			Severity: health.Warn,
-			Subject:  "groups of " + name,
-			Problem:  "they are not served: their offsets have been loading since " + c.Since.UTC().Format(time.RFC3339),
-			Works:    "other groups are served",
+			Subject:  of.what + " of " + name,
+			Problem:  "they are not served: their " + of.state + " have been loading since " + c.Since.UTC().Format(time.RFC3339),
+			Works:    "other " + of.what + " are served",
 			Remedy:   "wait: a load takes as long as the disk needs to read the partition",
 		}
 		if c.Failed {
 			x.Severity = health.Bad
-			x.Remedy = "remove the cause, which is in the broker's log; the broker retries the load automatically (docs/groups.md)"
+			x.Remedy = "remove the cause, which is in the broker's log; the broker retries the load automatically (" + of.doc + ")"
 		}
 		n.addFinding(x)
 	}
+}
+
+func checkTransactions(f *Facts, n *notes) {
+	checkCoordinators(f, n, coordinated{"__transaction_state", "transactional ids", "states", "docs/transactions.md"})
+	for i, u := range f.Undone {
+		if i == mostGroups {
+			n.add(health.Bad, "transactions", fmt.Sprintf("%d more do not end", len(f.Undone)-i),
+				health.Command("chronikctl", "cluster", "health")+" names them when the first ones have ended")
+			return
+		}
+		decision := "aborted"
+		if u.Commit {
+			decision = "committed"
+		}
+		cause := "has not answered"
+		if u.Error != "" {
+			cause = "answers " + u.Error
+		}
+		n.addFinding(health.Finding{
+			Severity: health.Bad,
+			Subject:  "transaction of " + u.ID,
+			Problem: fmt.Sprintf("it was %s at %s, and %d partitions lack the marker: %s %s", decision,
+				u.Since.UTC().Format(time.RFC3339), u.Missing, u.Partition, cause),
+			Works:  "the decision is final; consumers with read_committed wait in these partitions, and the producer cannot begin another transaction",
+			Remedy: "bring the leaders of these partitions back; the markers follow automatically (docs/transactions.md)",
+		})
+	}
+}
+
+func checkGroups(f *Facts, n *notes) {
+	checkCoordinators(f, n, coordinated{"__consumer_offsets", "groups", "offsets", "docs/groups.md"})
 	for i, g := range f.Rebalancing {
 		if i == mostGroups {
 			n.add(

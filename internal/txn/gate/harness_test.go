@@ -287,18 +287,24 @@ func (w *world) wantStored(partition int, id int64, want ...int32) {
 	}
 }
 
-// wantEmpty fails unless the gate holds nothing.
+// wantEmpty waits until the gate holds nothing: the last batch of a queue ends before the queue.
 func (w *world) wantEmpty() {
 	w.t.Helper()
-	queues := 0
-	for i := range w.gate.shards {
-		s := &w.gate.shards[i]
-		s.mu.Lock()
-		queues += len(s.queues)
-		s.mu.Unlock()
-	}
-	if n := w.gate.Waiting(); n != 0 || queues != 0 {
-		w.t.Fatalf("%d batches in %d queues are left", n, queues)
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		queues := 0
+		for i := range w.gate.shards {
+			s := &w.gate.shards[i]
+			s.mu.Lock()
+			queues += len(s.queues)
+			s.mu.Unlock()
+		}
+		n := w.gate.Waiting()
+		if n == 0 && queues == 0 {
+			return
+		}
+		if time.Since(begun) > patience {
+			w.t.Fatalf("%d batches in %d queues are left", n, queues)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ ctl consume "$a" -k = -p 1 --from -2
 ctl consume "$a" -p 0 --from 1 --until 3 --format '%t %p %o %k=%v %h{%k:%v}\n'
 ctl consume "$a" -p 1 --from 3 -o json
 ctl consume "$a" -p 0 --from 9
-ctl consume "$a" -p 0 --count 2 --read-committed
+ctl consume "$a" -p 0 --count 2 --isolation read-committed
 ctl consume "$a" -p 0 --from 1h --until 0s
 "$CTL" consume "$a" -p 0 -o json >ctl.json
 ctl produce "$b" --input json --file ctl.json
