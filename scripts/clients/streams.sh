@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Kafka Streams: a stateful word count, at least once, whose broker is killed. It
-# has a broker of its own; BOOTSTRAP is not used. With NODES=3 the brokers of run.sh
+# has a broker of its own; BOOTSTRAP is not used. PROTOCOL=streams uses a streams
+# group (KIP-1071). With NODES=3 the brokers of run.sh
 # are restarted, one after the other.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
@@ -33,7 +34,7 @@ else
   start
 fi
 mkfifo "$dir/in"
-"$kt" class "$here/streams/WordCount.java" "$listen" 2000 <"$dir/in" >"$dir/out" 2>&1 &
+"$kt" class "$here/streams/WordCount.java" "$listen" 2000 "${PROTOCOL:-classic}" <"$dir/in" >"$dir/out" 2>&1 &
 app=$!
 exec 3>"$dir/in"
 until grep -qx KILL "$dir/out"; do
