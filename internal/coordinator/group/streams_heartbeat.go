@@ -258,7 +258,7 @@ func (s *Shard) checkTasks(c *streams, req *kmsg.StreamsGroupHeartbeatRequest) *
 // checkTasksEpoch fences a member with the wrong epoch. The previous epoch is accepted if the
 // member's tasks match, because the response with the new epoch may have been lost.
 func (m *streamsMember) checkTasksEpoch(req *kmsg.StreamsGroupHeartbeatRequest) *failure {
-	size := ""
+	var size string
 	switch {
 	case req.MemberEpoch > m.epoch:
 		size = "greater"
