@@ -13,8 +13,6 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/coordinator/group/format"
-	"github.com/chronik-io/chronik/internal/coordinator/group/topology"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -115,11 +113,11 @@ func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat
 		names, specs[t.Name] = append(names, t.Name), internalSpec(t)
 	}
 	if len(denied) > 0 {
-		addDetail(beat, "Unauthorized to CREATE on topics "+strings.Join(denied, ", ")+".")
+		beat.MissingBecause("Unauthorized to CREATE on topics " + strings.Join(denied, ", ") + ".")
 		return // as in Kafka, all or none
 	}
 	if err := b.opt.Replicas.CanCreate(); err != nil {
-		addDetail(beat, fmt.Sprintf("Creation failed: %s.", err))
+		beat.MissingBecause(fmt.Sprintf("Creation failed: %s.", err))
 		return
 	}
 	fresh, failed := b.internal.begin(names)
@@ -135,21 +133,12 @@ func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat
 		for _, name := range slices.Sorted(maps.Keys(failed)) {
 			why = append(why, fmt.Sprintf("%s (%s)", name, failed[name]))
 		}
-		addDetail(beat, "Creation failed: "+strings.Join(why, ", ")+".")
-	}
-}
-
-// addDetail adds a reason to the status that internal topics are missing.
-func addDetail(beat *group.StreamsHeartbeat, why string) {
-	for i := range beat.Response.Status {
-		if s := &beat.Response.Status[i]; s.StatusCode == topology.MissingInternal {
-			s.StatusDetail += "; " + why
-		}
+		beat.MissingBecause("Creation failed: " + strings.Join(why, ", ") + ".")
 	}
 }
 
 // internalSpec returns the topic to create for an internal topic of a topology.
-func internalSpec(t format.InternalTopic) controller.TopicSpec {
+func internalSpec(t group.InternalTopic) controller.TopicSpec {
 	s := controller.TopicSpec{Name: t.Name, Partitions: t.Partitions, ReplicationFactor: t.ReplicationFactor,
 		Configs: make(map[string]*string, len(t.Configs))}
 	if s.ReplicationFactor == 0 {

@@ -102,6 +102,8 @@ func importRules() map[string]importRule {
 			"pkg/durability"},
 			never: append([]string{netPkg}, noDisk...), because: serviceReason},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
+			never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
 		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef"},

@@ -17,7 +17,7 @@ type Groups struct {
 	Lags   []Lag
 }
 
-// GroupState is a type of group, "classic" or "consumer", and its state.
+// GroupState is a type of group, "classic", "consumer" or "streams", and its state.
 type GroupState struct{ Type, State string }
 
 // Lag is the number of records in a partition that a group has not committed.

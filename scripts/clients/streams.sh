@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kafka Streams: a stateful word count, at least once and with CHRONIK_TXN=1 exactly
-# once, whose broker is killed. It has a broker of its own; BOOTSTRAP is not used.
+# Kafka Streams: a stateful word count, at least once in a classic group and exactly once in
+# a streams group (KIP-1071), whose broker is killed. It has a broker of its own.
 # With NODES=3 the brokers of run.sh are restarted, one after the other.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
@@ -32,11 +32,11 @@ if [ -n "${BROKERS:-}" ]; then
 else
   start
 fi
-# count GUARANTEE   runs the program, and kills brokers when it asks for it.
+# count PROTOCOL GUARANTEE   runs the program, and kills brokers when it asks for it.
 count() {
-  local in="$dir/in-$1" out="$dir/out-$1" rc=0
+  local in="$dir/in-$2" out="$dir/out-$2" rc=0
   mkfifo "$in"
-  "$kt" class "$here/streams/WordCount.java" "$listen" 2000 "$1" <"$in" >"$out" 2>&1 &
+  "$kt" class "$here/streams/WordCount.java" "$listen" 2000 "$1" "$2" <"$in" >"$out" 2>&1 &
   app=$!
   exec 3>"$in"
   until grep -qx KILL "$out"; do
@@ -55,7 +55,8 @@ count() {
   echo >&3
   wait "$app" || rc=$?
   app=''
-  sed "/^KILL$/d; s/^/$1: /" "$out"
+  sed "/^KILL$/d; s/^/$1 $2: /" "$out"
   [ "$rc" = 0 ] || exit $rc
 }
-for guarantee in at_least_once ${CHRONIK_TXN:+exactly_once_v2}; do count "$guarantee"; done
+count classic at_least_once
+count streams exactly_once_v2

@@ -47,7 +47,7 @@ type kind interface {
 	emptySince() (ms int64, counts bool)
 	// checkCommit returns why a commit is refused. checkFetch returns why a fetch of offsets is
 	// refused.
-	checkCommit(s *Shard, by committer) (partitionCheck, *failure)
+	checkCommit(by committer) (partitionCheck, *failure)
 	checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure
 	// commitAllowed is called after a commit was allowed.
 	commitAllowed(s *Shard, g *group, member string)

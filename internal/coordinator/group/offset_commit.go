@@ -96,6 +96,7 @@ type committer struct {
 	generation    int32 // or member epoch; negative: none
 	version       int16 // of the OffsetCommit
 	transactional bool  // a TxnOffsetCommit
+	topics        Topics
 }
 
 // anonymous reports whether the committer names no member: it assigns its partitions itself, is an
@@ -126,12 +127,11 @@ func (s *Shard) checkCommit(by committer) (partitionCheck, *failure) {
 	case g == nil:
 		return nil, refuse(kerr.IllegalGeneration)
 	}
-	return g.kind.checkCommit(s, by)
+	by.topics = s.topics
+	return g.kind.checkCommit(by)
 }
 
-func (c *classic) checkCommit(_ *Shard, by committer) (partitionCheck, *failure) {
-	return nil, c.mayCommit(by)
-}
+func (c *classic) checkCommit(by committer) (partitionCheck, *failure) { return nil, c.mayCommit(by) }
 
 func (c *classic) mayCommit(by committer) *failure {
 	switch {
@@ -159,7 +159,7 @@ func (c *classic) mayCommit(by committer) *failure {
 
 // checkCommit lets a member commit in an earlier epoch than its own for partitions that it has
 // owned since then (KIP-1251).
-func (c *consumer) checkCommit(_ *Shard, by committer) (partitionCheck, *failure) {
+func (c *consumer) checkCommit(by committer) (partitionCheck, *failure) {
 	if by.generation < 0 && len(c.members) == 0 || by.transactional && by.anonymous() {
 		return nil, nil
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // initTopology records the topology of a group's first member. Later members must have the same
-// one; a member with an older epoch is told so (status STALE_TOPOLOGY).
+// one; a member with an older epoch gets the status STALE_TOPOLOGY.
 func (s *Shard) initTopology(g *group, req *kmsg.StreamsGroupHeartbeatRequest) {
 	if c := g.streams(); req.Topology != nil && c.topology == nil {
 		s.emit(format.Key{Type: format.TypeTopology, Group: g.id}, recordedTopology(req.Topology))

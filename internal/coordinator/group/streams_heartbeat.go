@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/coordinator/group/topology"
 )
 
 // StreamsHeartbeat is the response to a StreamsGroupHeartbeat.
@@ -16,7 +17,19 @@ type StreamsHeartbeat struct {
 	Response *kmsg.StreamsGroupHeartbeatResponse
 	// Create are internal topics of the application that do not exist. The broker creates them if
 	// the member may; members get their tasks when all exist.
-	Create []format.InternalTopic
+	Create []InternalTopic
+}
+
+// InternalTopic is a topic that the broker creates for an application.
+type InternalTopic = format.InternalTopic
+
+// MissingBecause adds to the status that internal topics are missing why they were not created.
+func (b *StreamsHeartbeat) MissingBecause(why string) {
+	for i := range b.Response.Status {
+		if s := &b.Response.Status[i]; s.StatusCode == topology.MissingInternal {
+			s.StatusDetail += "; " + why
+		}
+	}
 }
 
 // The status codes of StreamsGroupHeartbeat that topology.Problem does not have.
@@ -245,7 +258,7 @@ func (s *Shard) checkTasks(c *streams, req *kmsg.StreamsGroupHeartbeatRequest) *
 // checkTasksEpoch fences a member with the wrong epoch. The previous epoch is accepted if the
 // member's tasks match, because the response with the new epoch may have been lost.
 func (m *streamsMember) checkTasksEpoch(req *kmsg.StreamsGroupHeartbeatRequest) *failure {
-	size := ""
+	var size string
 	switch {
 	case req.MemberEpoch > m.epoch:
 		size = "greater"

@@ -105,11 +105,12 @@ func (c *streams) emptySince() (ms int64, counts bool) { return 0, false }
 
 // checkCommit lets a member commit in an earlier epoch than its own for partitions whose task it
 // has owned since then.
-func (c *streams) checkCommit(s *Shard, by committer) (partitionCheck, *failure) {
+func (c *streams) checkCommit(by committer) (partitionCheck, *failure) {
 	if by.generation < 0 && c.empty() || by.transactional && by.anonymous() {
 		return nil, nil
 	}
-	m, stale := c.members[by.member], refuse(kerr.StaleMemberEpoch)
+	m := c.members[by.member]
+	stale := refuse(kerr.StaleMemberEpoch)
 	if by.transactional { // no version of TxnOffsetCommit knows the code
 		stale = refuse(kerr.IllegalGeneration)
 	}
@@ -123,8 +124,8 @@ func (c *streams) checkCommit(s *Shard, by committer) (partitionCheck, *failure)
 	case by.generation > m.epoch || by.generation < 0:
 		return nil, stale
 	}
-	return func(id [16]byte, partition int32) *failure {
-		if topic, exists := s.topics.ByID(id); exists && c.ownedSince(m, topic.Name, partition, by.generation) {
+	return func(topic [16]byte, partition int32) *failure {
+		if t, ok := by.topics.ByID(topic); ok && c.ownedSince(m, t.Name, partition, by.generation) {
 			return nil
 		}
 		return stale

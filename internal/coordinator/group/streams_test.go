@@ -108,7 +108,7 @@ func sentTasks(list []kmsg.TaskIDs) (tasks []assign.Task) {
 	return tasks
 }
 
-// shown writes what a client has and was told: "epoch 2: 0_0 0_1 | 1_0 (5 text)".
+// shown writes what a client has, and the statuses that it received: "epoch 2: 0_0 0_1 | 1_0 (5 text)".
 func (c *streamsClient) shown() string {
 	words := []string{fmt.Sprintf("epoch %d:", c.epoch)}
 	for _, t := range c.has.Active {
@@ -126,7 +126,7 @@ func (c *streamsClient) shown() string {
 	return strings.Join(words, " ")
 }
 
-// expect checks what a client has and was told.
+// expect checks what shown writes.
 func (c *streamsClient) expect(want string) {
 	c.w.t.Helper()
 	if got := c.shown(); got != want {

@@ -17,7 +17,7 @@ import (
 type described struct {
 	Group       string      `json:"group"`
 	State       string      `json:"state"`
-	Type        string      `json:"type"` // classic or consumer
+	Type        string      `json:"type"` // classic, consumer or streams
 	Assignor    string      `json:"assignor"`
 	Epoch       *int32      `json:"epoch,omitempty"` // of a consumer group
 	Coordinator int32       `json:"coordinator"`
@@ -64,7 +64,7 @@ func loadAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) 
 	found, failed = map[string]*described{}, map[string]error{}
 	left := names
 	_ = a.WhenReady(ctx, func() (again error) { // failed has the error
-		now, errs := once(ctx, adm, left)
+		now, errs := once(ctx, a, adm, left)
 		left = nil
 		for name, d := range now {
 			found[name] = d
@@ -122,8 +122,9 @@ func (d *described) standing() Progress {
 }
 
 // once describes groups without retrying.
-func once(ctx context.Context, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
+func once(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
 	found, failed = members(ctx, adm, names)
+	streams(ctx, a, found, failed)
 	offsets := adm.FetchManyOffsets(ctx, slices.Sorted(maps.Keys(found))...)
 	topics := map[string]bool{}
 	for name, d := range found {

@@ -32,7 +32,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * WordCount BOOTSTRAP LINES [exactly_once_v2]: a stateful word count, at least once by default. One instance, then two, then the second alone,
+ * WordCount BOOTSTRAP LINES PROTOCOL GUARANTEE: a stateful word count. One instance, then two, then the second alone,
  * which gets the state of the first from the changelog; up to here the counts must be exact, for nothing crashed.
  * Then it prints KILL and reads a line from its input: the broker was killed meanwhile. Nothing may be lost by
  * that, though it may count twice unless it is exactly once. The repartition topic must have been purged and the changelog be compacted.
@@ -51,8 +51,11 @@ public class WordCount {
     final Map<String, Long> got = new TreeMap<>();
     final Random random = new Random(4);
 
-    WordCount(String bootstrap, String guarantee) {
+    final String protocol; // classic or streams (KIP-1071)
+
+    WordCount(String bootstrap, String protocol, String guarantee) {
         this.bootstrap = bootstrap;
+        this.protocol = protocol;
         this.guarantee = guarantee;
         exact = !guarantee.equals(StreamsConfig.AT_LEAST_ONCE);
         ID = exact ? "words-exactly-once" : "words";
@@ -78,7 +81,8 @@ public class WordCount {
         c.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         c.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         // It does not leave its group when it is closed: whoever takes over waits for this.
-        c.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+        if (protocol.equals("classic")) c.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+        c.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, protocol);
         c.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         StreamsBuilder b = new StreamsBuilder();
         b.<String, String>stream(IN).flatMapValues(v -> Arrays.asList(v.split(" "))).groupBy((k, w) -> w)
@@ -183,7 +187,7 @@ public class WordCount {
     public static void main(String[] args) {
         int code = 0;
         try {
-            new WordCount(args[0], args.length > 2 ? args[2] : StreamsConfig.AT_LEAST_ONCE).run(Integer.parseInt(args[1]));
+            new WordCount(args[0], args[2], args[3]).run(Integer.parseInt(args[1]));
         } catch (Throwable e) {
             e.printStackTrace(System.out);
             code = 1;
