@@ -455,8 +455,8 @@ func indexAfterPowerLoss(t testing.TB, disk *crashfs.FS, fsys vfs.FS, mode crash
 }
 
 // Compaction keeps the entry of an aborted transaction with its marker, in the pass that removes
-// the records: a reader may have read them. A later pass removes the entry, except that of a producer's
-// last batch, which stays without records.
+// the records: a reader may have read them. A later pass removes the entry, except that of a
+// producer's last batch, which stays without records.
 func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 	fsys := vfs.Memory()
 	d, l := compactLog(t, fsys, "sync")
