@@ -28,7 +28,7 @@ func TestEndsAreObserved(t *testing.T) {
 	a := Partition{"a", 0}
 	d.add(2, a)
 	d.advance(3 * time.Second)
-	x = d.end(2, x.ProducerID, x.Epoch, true)
+	d.end(2, x.ProducerID, x.Epoch, true)
 	want("decided true client 3s")
 	d.advance(time.Second)
 	d.answer(nil)

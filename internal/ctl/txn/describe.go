@@ -40,7 +40,7 @@ func describe(a *app.App) *cobra.Command {
 		ValidArgsFunction: transactionalIDs(a, 0),
 		Example:           "  chronikctl txn describe billing-1\n  chronikctl txn describe billing-1 billing-2 -o json",
 		Long: "describe shows the state of transactional ids, and the partitions of an open transaction: the first offset of the\n" +
-			"transaction, and the offset at which readers of committed records stop (LSO). In the states PrepareCommit and\n" +
+			"transaction. LSO is the offset at which readers of committed records stop. In the states PrepareCommit and\n" +
 			"PrepareAbort the outcome is decided, and MARKER shows which partitions still wait for it.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, ids []string) error { return runDescribe(ctx, a, adm, ids) }),
 	}
