@@ -156,7 +156,8 @@ func TestARepairKeepsTheIndexOfAbortedTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := l.AbortedIn(first, &slice, math.MaxInt)
-	if want := (txnindex.Entry{Producer: 9, First: first, Last: last, Stable: last + 1}); err != nil || !slices.Equal(list, []txnindex.Entry{want}) {
+	want := []txnindex.Entry{{Producer: 9, First: first, Last: last, Stable: last + 1}}
+	if err != nil || !slices.Equal(list, want) {
 		t.Errorf("aborted are %+v, %v; want %+v", list, err, want)
 	}
 }
