@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/clustertest/check"
 )
 
-// refunds is a topic that is deleted and made anew again and again while transactions write to it.
+// refunds is a topic that is deleted and created again all the time while transactions write to it.
 // What they wrote goes with it. But none may stay open in it, and what readers see of it was
 // committed.
 const refunds = "refunds"

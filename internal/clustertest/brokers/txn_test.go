@@ -106,11 +106,11 @@ func (t *transactor) ask(req kmsg.Request, code func(kmsg.Response) int16) verdi
 		if v.err = err; err == nil {
 			return v
 		}
-		again := !isAnswer(err) || kerr.IsRetriable(err) || err == kerr.ConcurrentTransactions
+		again := !isAnswer(err) || kerr.IsRetriable(err) || err == kerr.ConcurrentTransactions //nolint:errorlint // of ErrorForCode
 		if !again || time.Now().After(end) {
 			return v
 		}
-		v.unsure = v.unsure || err != kerr.ConcurrentTransactions
+		v.unsure = v.unsure || err != kerr.ConcurrentTransactions //nolint:errorlint // of ErrorForCode
 		time.Sleep(100 * time.Millisecond)
 	}
 }

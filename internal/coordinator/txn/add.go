@@ -134,7 +134,7 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	reply(nil)
 }
 
-// note notes what is known of partitions when they are added. A topic that was made anew since has
+// note notes what is known of partitions when they are added. A topic that was created again since has
 // lost nothing before.
 func (s *Shard) note(t *transaction, list []AddedPartition) {
 	for _, p := range list {

@@ -263,7 +263,7 @@ func (s *Shard) flushed(e flushed) {
 
 // topicsChanged applies new metadata: partitions of a deleted topic leave their transactions, and
 // partitions that may have a new leader are asked at once. A marker on the way has a result first:
-// without an epoch for each transaction it would end the next one if the topic was made anew.
+// without an epoch for each transaction it would end the next one if the topic was created again.
 func (s *Shard) topicsChanged(e TopicsChanged) {
 	s.topics, s.tagged = e.Topics, e.Tagged
 	for _, id := range slices.Sorted(maps.Keys(s.asking)) {

@@ -380,7 +380,7 @@ func TestDeletedTopics(t *testing.T) {
 }
 
 // Before KIP-890, the next transaction has the same epoch. A marker on the way would end it in a
-// topic that was made anew.
+// topic that was created again.
 func TestAMarkerOnTheWayToADeletedTopicHasAResultFirst(t *testing.T) {
 	for _, result := range []*kerr.Error{nil, kerr.NetworkException} {
 		d := newDesk(t)
@@ -398,7 +398,7 @@ func TestAMarkerOnTheWayToADeletedTopicHasAResultFirst(t *testing.T) {
 }
 
 // The metadata of the coordinator are behind those of a partition's leader, which has a topic that
-// was made anew: to them, its records would be those of a deleted topic, which need no marker.
+// was created again: to them, its records would be those of a deleted topic, which need no marker.
 func TestOfATopicThatWasMadeAnew(t *testing.T) {
 	for version := int16(1); version <= 2; version++ {
 		for _, behind := range []int32{0, 3} { // the topic is away, or the former one is there
