@@ -35,7 +35,7 @@ var (
 	ErrUnverified          = producers.ErrUnverified
 	ErrTooManyTransactions = producers.ErrTooManyTransactions
 	ErrCoordinatorFenced   = producers.ErrCoordinatorFenced
-	ErrForeignMarker    = producers.ErrForeignMarker
+	ErrForeignMarker       = producers.ErrForeignMarker
 	// ErrFencedEpoch: the append was accepted under a leader epoch or a role that the log does not
 	// have, or not any longer. No offset was assigned. See Log.SetLeaderEpoch.
 	ErrFencedEpoch = errors.New("leader epoch is fenced")

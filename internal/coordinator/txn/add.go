@@ -93,22 +93,19 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	v, begins := t.value, t.state != Ongoing
 	if begins {
 		v.state, v.start, v.partitions = Ongoing, s.now.UnixMilli(), nil
-	} else {
-		v.partitions = slices.Clone(v.partitions)
 	}
-	before := len(v.partitions)
+	var more []Partition
 	for _, p := range e.Partitions {
-		i, has := slices.BinarySearchFunc(v.partitions, p.Partition, comparePartitions)
-		if has {
+		if v.has(p.Partition) {
 			continue
 		}
 		if !s.exists(p.Partition) {
 			reply(kerr.UnknownTopicOrPartition)
 			return
 		}
-		v.partitions = slices.Insert(v.partitions, i, p.Partition)
+		more = append(more, p.Partition)
 	}
-	if len(v.partitions) == before { // nothing is new
+	if len(more) == 0 { // nothing is new
 		if e.Version < 2 && !begins && !s.cfg.Broken.has(AddFromCache) {
 			s.write(e.ID, t.value)
 		}
@@ -116,6 +113,9 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		return
 	}
 	v.version = e.Version
+	v.partitions = slices.Concat(v.partitions, more)
+	slices.SortFunc(v.partitions, comparePartitions)
+	v.partitions = slices.Compact(v.partitions)
 	s.emit(e.ID, v)
 	if begins {
 		s.begin(t)
