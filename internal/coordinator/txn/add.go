@@ -99,22 +99,19 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	v, begins := t.value, t.state != Ongoing
 	if begins {
 		v.state, v.start, v.partitions = Ongoing, s.now.UnixMilli(), nil
-	} else {
-		v.partitions = slices.Clone(v.partitions)
 	}
-	before := len(v.partitions)
+	var more []Partition
 	for _, p := range e.Partitions {
-		i, has := slices.BinarySearchFunc(v.partitions, p.Partition, comparePartitions)
+		has := v.has(p.Partition)
 		if !s.isCurrent(p) || !has && !s.exists(p.Partition) {
 			reply(kerr.UnknownTopicOrPartition)
 			return
 		}
-		if has {
-			continue
+		if !has {
+			more = append(more, p.Partition)
 		}
-		v.partitions = slices.Insert(v.partitions, i, p.Partition)
 	}
-	if len(v.partitions) == before { // nothing is new
+	if len(more) == 0 { // nothing is new
 		if e.Version < 2 && !begins && !s.cfg.Broken.has(AddFromCache) {
 			s.write(e.ID, t.value)
 		}
@@ -125,6 +122,9 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		return
 	}
 	v.version = e.Version
+	v.partitions = slices.Concat(v.partitions, more)
+	slices.SortFunc(v.partitions, comparePartitions)
+	v.partitions = slices.Compact(v.partitions)
 	s.emit(e.ID, v)
 	if begins {
 		s.begin(t)

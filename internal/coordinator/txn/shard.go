@@ -309,8 +309,23 @@ func (s *Shard) begin(t *transaction) {
 	t.live = &live{token: s.tokens, added: map[Partition]added{}}
 }
 
+const (
+	// maxParked bounds the requests that wait for the end of one transaction: a client has a few, and
+	// those of one id must not use up the requests that may wait in a shard.
+	maxParked = 100
+	// maxPark bounds how long a request waits, whatever its deadline: its sender may have gone.
+	maxPark = 5 * time.Second
+)
+
 // park lets a request wait until the transaction ends, at most until the deadline.
 func (s *Shard) park(t *transaction, id string, p parked) {
+	if len(t.parked) >= maxParked {
+		s.out.Reply(p.to, s.refusal(p.event, kerr.ConcurrentTransactions))
+		return
+	}
+	if last := s.now.Add(maxPark); p.deadline.After(last) {
+		p.deadline = last
+	}
 	t.parked = append(t.parked, p)
 	s.setParkedTimer(id, t)
 }

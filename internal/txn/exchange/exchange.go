@@ -236,21 +236,28 @@ func (x *Exchange) leader(p txn.Partition) (topic [16]byte, leader int32, err *k
 // WriteMarkers appends markers that a tool has sent to partitions that this broker leads. It waits
 // until all are durable, or ctx ends, and returns an error for each, nil for success.
 func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partitions []txn.Partition) []*kerr.Error {
-	list, img := make([]order, len(markers)), x.opt.Image()
+	errs, img := make([]*kerr.Error, len(markers)), x.opt.Image()
+	var list []order
+	var places []int // of the orders in errs
 	for i := range markers {
-		list[i] = order{Marker: markers[i], partition: partitions[i]}
-		list[i].Foreign = true
-		if t := img.Topic(partitions[i].Topic); t != nil {
-			list[i].topic = t.ID
+		topic := partitions[i].Topic
+		if metadata.IsInternal(topic) && topic != x.opt.Offsets {
+			errs[i] = kerr.InvalidTopicException // a marker has no place between the records of a coordinator
+			continue
 		}
+		o := order{Marker: markers[i], partition: partitions[i]}
+		o.Foreign = true
+		if t := img.Topic(topic); t != nil {
+			o.topic = t.ID
+		}
+		list, places = append(list, o), append(places, i)
 	}
 	verdicts := newCollector[verdict](len(list))
 	expire := x.carryOut(list, verdicts.set)
 	verdicts.wait(ctx, 0)
 	expire()
-	errs := make([]*kerr.Error, len(list))
-	for i, v := range verdicts.take(verdict{err: kerr.RequestTimedOut}) {
-		errs[i] = v.err
+	for k, v := range verdicts.take(verdict{err: kerr.RequestTimedOut}) {
+		errs[places[k]] = v.err
 	}
 	return errs
 }

@@ -372,14 +372,16 @@ func TestMarkersOfATool(t *testing.T) {
 		w := two(t)
 		defer w.close()
 		w.brokers[1].part("here").set(func(pid int64) (error, bool) {
-			return map[int64]error{2: storage.ErrCoordinatorEpoch}[pid], pid != 3
+			return map[int64]error{2: storage.ErrForeignMarker}[pid], pid != 3
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		at := txn.Partition{Topic: "here"}
-		errs := w.brokers[1].WriteMarkers(ctx, []Marker{{ProducerID: 1}, {ProducerID: 2}, {ProducerID: 3}, {ProducerID: 4}},
-			[]txn.Partition{at, at, at, {Topic: "gone"}})
-		if !slices.Equal(errs, []*kerr.Error{nil, kerr.InvalidRequest, kerr.RequestTimedOut, kerr.UnknownTopicOrPartition}) {
+		// Its topic of transactional ids is refused: a marker there would keep the coordinator from loading.
+		errs := w.brokers[1].WriteMarkers(ctx, []Marker{{ProducerID: 1}, {ProducerID: 5}, {ProducerID: 2}, {ProducerID: 3}, {ProducerID: 4}},
+			[]txn.Partition{at, {Topic: states}, at, at, {Topic: "gone"}})
+		want := []*kerr.Error{nil, kerr.InvalidTopicException, kerr.InvalidRequest, kerr.RequestTimedOut, kerr.UnknownTopicOrPartition}
+		if !slices.Equal(errs, want) {
 			t.Errorf("%v", errs)
 		}
 		if a := w.brokers[1].part("here").appends[0]; !a.Origin.Foreign {

@@ -136,7 +136,7 @@ func (x *Exchange) verdictOf(o *order, err error) verdict {
 		{replica.ErrTimedOut, kerr.RequestTimedOut},
 		{replica.ErrOffline, kerr.KafkaStorageError},
 		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
-		{storage.ErrCoordinatorEpoch, kerr.InvalidRequest},
+		{storage.ErrForeignMarker, kerr.InvalidRequest},
 		{storage.ErrLowSpace, kerr.KafkaStorageError},
 		{storage.ErrFailed, kerr.KafkaStorageError},
 		{storage.ErrClosed, kerr.KafkaStorageError},
