@@ -75,7 +75,7 @@ func (s *Shard) updateTarget(g *group) {
 	if s.topicsUnknown() || c.epoch <= c.targetEpoch {
 		return
 	}
-	if wait := time.UnixMilli(c.targetTime).Add(c.targetInterval()).Sub(s.now); wait > 0 {
+	if wait := s.untilNext(c.targetTime, c.targetInterval()); wait > 0 {
 		s.setTimer(timerTarget, g.id, "", wait)
 		return
 	}
@@ -88,6 +88,16 @@ func (s *Shard) updateTarget(g *group) {
 		}
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch, Time: s.nowMillis()})
+}
+
+// untilNext returns how long a target must wait, 0 if it need not. A last target in the future does
+// not count: the clock has been set back, or that of the last coordinator was ahead.
+func (s *Shard) untilNext(lastTarget int64, interval time.Duration) time.Duration {
+	since := s.now.Sub(time.UnixMilli(lastTarget))
+	if since < 0 {
+		return 0
+	}
+	return max(interval-since, 0)
 }
 
 // targetInterval returns the minimum time between two targets of a group. A target costs about 0.3

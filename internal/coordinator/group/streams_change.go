@@ -45,7 +45,7 @@ func recordedTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) format.Topol
 		s := format.Subtopology{ID: q.SubtopologyID, Changelogs: recordedTopics(q.StateChangelogTopics),
 			RepartitionSources: recordedTopics(q.RepartitionSourceTopics),
 			RepartitionSinks:   slices.Sorted(slices.Values(q.RepartitionSinkTopics))}
-		var sources, regexes, repartitions []int16
+		var sources, regexes, repartitions []int
 		s.SourceTopics, sources = sortedWithPlaces(q.SourceTopics, strings.Compare)
 		s.SourceRegexes, regexes = sortedWithPlaces(q.SourceTopicRegex, strings.Compare)
 		slices.SortFunc(s.Changelogs, byName)
@@ -67,26 +67,27 @@ func recordedTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) format.Topol
 func byName(a, b format.InternalTopic) int { return strings.Compare(a.Name, b.Name) }
 
 // sortedWithPlaces returns a sorted list, and the place of each element of the original one in it.
-func sortedWithPlaces[E any](list []E, compare func(a, b E) int) (sorted []E, places []int16) {
-	order := make([]int16, len(list))
+// The list may have more elements than an int16 can number; topology.Check refuses it later.
+func sortedWithPlaces[E any](list []E, compare func(a, b E) int) (sorted []E, places []int) {
+	order := make([]int, len(list))
 	for i := range order {
-		order[i] = int16(i)
+		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int16) int { return compare(list[a], list[b]) })
-	places = make([]int16, len(list))
+	slices.SortStableFunc(order, func(a, b int) int { return compare(list[a], list[b]) })
+	places = make([]int, len(list))
 	for to, from := range order {
-		sorted, places[from] = append(sorted, list[from]), int16(to)
+		sorted, places[from] = append(sorted, list[from]), to
 	}
 	return sorted, places
 }
 
 // moved returns the indexes of elements after they were moved to places, sorted. An index out of
 // range stays: topology.Check refuses it.
-func moved(indexes, places []int16) []int16 {
+func moved(indexes []int16, places []int) []int16 {
 	list := make([]int16, 0, len(indexes))
 	for _, i := range indexes {
 		if i >= 0 && int(i) < len(places) {
-			i = places[i]
+			i = int16(places[i])
 		}
 		list = append(list, i)
 	}
@@ -146,7 +147,7 @@ func (s *Shard) delayed(g *group) (detail string, wait time.Duration) {
 	if c.waiting {
 		return "Assignment delayed due to the configured initial rebalance delay.", -1 // the timer is set
 	}
-	if wait := time.UnixMilli(c.targetTime).Add(times.Interval).Sub(s.now); wait > 0 {
+	if wait := s.untilNext(c.targetTime, times.Interval); wait > 0 {
 		return "Assignment delayed due to the configured assignment interval.", wait
 	}
 	return "", 0

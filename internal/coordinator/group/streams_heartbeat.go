@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 	"github.com/chronik-io/chronik/internal/coordinator/group/topology"
 )
@@ -160,7 +161,7 @@ func (s *Shard) acceptStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	if c.topology == nil && req.Topology == nil { // its record is missing; the member joins again and sends it
 		return fail(kerr.UnknownMemberID, "The topology of group %s is not known.", req.Group)
 	}
-	if f := s.checkTasks(c, req); f != nil {
+	if f := s.checkTasks(c, &was, req); f != nil {
 		return f
 	}
 	s.initTopology(g, req)
@@ -176,7 +177,7 @@ func (s *Shard) acceptStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	if req.ShutdownApplication {
 		c.shutdown = m.id
 	}
-	s.respondStreams(g, m, req, answer.Response, joins || !was.assigned.equal(m.assigned))
+	s.respondStreams(g, m, req, answer.Response, joins || !was.assigned.equal(m.assigned) || m.mayNotKnow(req))
 	answer.Response.Status = append(answer.Response.Status, c.statuses(m, delayed, s.configure(c).Problem)...)
 	answer.Create = s.configure(c).Create
 	return nil
@@ -229,8 +230,9 @@ func (s *Shard) streamsFor(req *kmsg.StreamsGroupHeartbeatRequest) (*group, *fai
 	return g, nil
 }
 
-// checkTasks checks that the tasks that a member reports exist.
-func (s *Shard) checkTasks(c *streams, req *kmsg.StreamsGroupHeartbeatRequest) *failure {
+// checkTasks checks that the tasks that a member reports exist. Those that it was given may have
+// gone with a topic that was deleted and created with fewer partitions.
+func (s *Shard) checkTasks(c *streams, m *streamsMember, req *kmsg.StreamsGroupHeartbeatRequest) *failure {
 	if c.topology == nil || s.configure(c).Problem != nil {
 		return nil
 	}
@@ -245,7 +247,7 @@ func (s *Shard) checkTasks(c *streams, req *kmsg.StreamsGroupHeartbeatRequest) *
 				return fail(kerr.InvalidRequest, "Subtopology %s does not exist in the topology.", t.SubtopologyID)
 			}
 			for _, p := range t.Partitions {
-				if p < 0 || p >= n {
+				if (p < 0 || p >= n) && !m.given(assign.Task{Subtopology: t.SubtopologyID, Partition: p}) {
 					return fail(kerr.InvalidRequest, "Task %d for subtopology %s is invalid. Number of tasks for this subtopology: %d",
 						p, t.SubtopologyID, n)
 				}

@@ -155,6 +155,34 @@ func (m *streamsMember) has(req *kmsg.StreamsGroupHeartbeatRequest) bool {
 	return all(req.ActiveTasks, m.assigned.hasActive) && all(req.StandbyTasks, m.assigned.hasStandby)
 }
 
+// mayNotKnow reports whether a member lacks tasks, according to its request: the response that had
+// them may have been lost.
+func (m *streamsMember) mayNotKnow(req *kmsg.StreamsGroupHeartbeatRequest) bool {
+	if req.ActiveTasks == nil {
+		return false
+	}
+	return !includes(req.ActiveTasks, m.assigned.active) || !includes(req.StandbyTasks, m.assigned.standby)
+}
+
+// includes reports whether a list of tasks has all tasks of a set.
+func includes[V any](list []kmsg.TaskIDs, all map[assign.Task]V) bool {
+	has := map[assign.Task]struct{}{}
+	for _, g := range list {
+		for _, p := range g.Partitions {
+			t := assign.Task{Subtopology: g.SubtopologyID, Partition: p}
+			if _, is := all[t]; is {
+				has[t] = struct{}{}
+			}
+		}
+	}
+	return len(has) == len(all)
+}
+
+// given reports whether a member owns a task, or is revoking it, in whatever role.
+func (m *streamsMember) given(t assign.Task) bool {
+	return m.assigned.hasActive(t) || m.assigned.hasStandby(t) || m.revoking.hasActive(t) || m.revoking.hasStandby(t)
+}
+
 // joinedMeta returns a member's metadata after a heartbeat: null fields stay unchanged.
 func joinedMeta(m format.StreamsMember, e Request, req *kmsg.StreamsGroupHeartbeatRequest) format.StreamsMember {
 	m.ClientID, m.ClientHost = e.ClientID, e.ClientHost
