@@ -117,8 +117,8 @@ const (
 	waitTime = time.Second
 )
 
-// Load implements coordinator.Log. It reads at least once: a log that is offline may have no ends, and
-// must not be taken for an empty one.
+// Load implements coordinator.Log. It reads at least once: a log that is offline may have no ends,
+// and must not be taken for an empty one.
 func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
 	ends := l.part.Ends()
 	for offset := ends.LogStart; ; {

@@ -234,8 +234,8 @@ func TestMachineErrorEndsTheLoad(t *testing.T) {
 	}
 }
 
-// A log that can't be read is not taken for an empty one: the coordinator would answer that it knows
-// no transactional id and no offset.
+// A log that can't be read is not taken for an empty one: the coordinator would answer that it
+// knows no transactional id and no offset.
 func TestAnOfflineLogIsNotLoadedAsEmpty(t *testing.T) {
 	fs, c := vfs.Memory(), &cluster{}
 	t.Run("before", func(t *testing.T) { open(t, fs, c) })
