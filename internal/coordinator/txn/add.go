@@ -99,6 +99,7 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	v, begins := t.value, t.state != Ongoing
 	if begins {
 		v.state, v.start, v.partitions = Ongoing, s.now.UnixMilli(), nil
+		v.previous = none // the producer uses its new id; what comes with the one before is late
 	}
 	var more []Partition
 	for _, p := range e.Partitions {

@@ -251,6 +251,21 @@ func TestARefusedPartitionIsNotAsked(t *testing.T) {
 	}
 }
 
+// A batch of an epoch that a marker has ended here is late, whatever the coordinator knows. It may
+// know the producer by another id by now, and would not say that this one is fenced.
+func TestALateBatchIsRefusedWithoutAQuestion(t *testing.T) {
+	w := newWorld(t, 1)
+	w.marker(0, tv2.at(1), record.Commit, 0)
+	w.asked.answer = refuses(kerr.InvalidProducerIDMapping)
+	w.send(tv2, 0, 0).wants(t, storage.ErrInvalidProducerEpoch)
+	w.send(tv2, 0, 1).wants(t, storage.ErrInvalidProducerEpoch)
+	if n := w.asked.count(); n != 0 {
+		t.Fatalf("%d questions", n)
+	}
+	w.wantStored(0, 7)
+	w.wantEmpty()
+}
+
 func TestAnotherIDDoesNotPassWithAnOpenTransaction(t *testing.T) {
 	w := newWorld(t, 1)
 	w.send(tv2, 0, 0).wants(t, nil)
