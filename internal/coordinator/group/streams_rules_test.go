@@ -2,6 +2,10 @@ package group
 
 import (
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
@@ -77,4 +81,103 @@ func TestStreamsTaskMovesWithinAProcess(t *testing.T) {
 	if next := k.step(k.members["a"], 7, none); next.state != tasksStable || next.assigned.active[task] != 7 {
 		t.Errorf("state %d, %v", next.state, next.assigned)
 	}
+}
+
+// A member whose response with a new epoch was lost may continue in the previous epoch, if it runs
+// only tasks that it has.
+func TestStreamsPreviousEpoch(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 3)
+	a := w.newStreamsClient("a", simple("in"))
+	w.newStreamsClient("b", simple("in"))
+	is(t, a.beat(), nil)
+	is(t, a.beat(), nil)
+	a.expect("epoch 3: 0_0 0_1")
+	standby := ownTasks(streamsBeatOf("a", 2), "0", 0)
+	standby.StandbyTasks = taskIDs([]assign.Task{{Subtopology: "0", Partition: 1}})
+	for _, c := range []struct {
+		what string
+		req  *kmsg.StreamsGroupHeartbeatRequest
+		code *kerr.Error
+	}{
+		{"no report", streamsBeatOf("a", 2), kerr.FencedMemberEpoch},
+		{"a task of another member", ownTasks(streamsBeatOf("a", 2), "0", 0, 2), kerr.FencedMemberEpoch},
+		{"a standby task", standby, kerr.FencedMemberEpoch},
+		{"an earlier epoch", ownTasks(streamsBeatOf("a", 1), "0", 0, 1), kerr.FencedMemberEpoch},
+		{"its tasks", ownTasks(streamsBeatOf("a", 2), "0", 0, 1), nil},
+		{"one of its tasks", ownTasks(streamsBeatOf("a", 2), "0", 0), nil},
+	} {
+		resp := w.streamsBeat(c.req).Response
+		if c.code == nil && (resp.ErrorCode != 0 || resp.MemberEpoch != 3) || c.code != nil && resp.ErrorCode != c.code.Code {
+			t.Errorf("%s: epoch %d, %v, want %v", c.what, resp.MemberEpoch, kerr.ErrorForCode(resp.ErrorCode), c.code)
+		}
+	}
+}
+
+// Each revocation gets an epoch of its own, though a newer target requires another one.
+func TestStreamsRevocationsFollowEachOther(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 6)
+	a := w.newStreamsClient("a", simple("in"))
+	w.newStreamsClient("b", simple("in"))
+	is(t, a.idle(), nil)
+	a.expect("epoch 2: 0_0 0_1 0_2")
+	w.newStreamsClient("c", simple("in"))
+	is(t, a.beat(), nil)
+	a.expect("epoch 3: 0_0 0_1")
+	is(t, a.beat(), nil)
+	a.expect("epoch 4: 0_0 0_1")
+	w.replays()
+}
+
+// A member that must revoke a standby task stays in its epoch while it reports that task.
+func TestStreamsStandbyIsRevokedFirst(t *testing.T) {
+	w := newWorld(t, quick(func(c *StreamsConfig) { c.Standbys = 1 }))
+	for _, name := range []string{"in", "r", "c"} {
+		w.topic(name, 2)
+	}
+	a, b := w.newStreamsClient("a", wordCount()), w.newStreamsClient("b", wordCount())
+	for range 3 {
+		is(t, a.beat(), nil)
+		is(t, b.beat(), nil)
+	}
+	had := b.has
+	is(t, w.streamsBeat(streamsBeatOf("a", -1)).Response.ErrorCode, nil)
+	for range 2 { // it has not closed the standby task yet
+		is(t, b.beat(), nil)
+		if b.epoch != 3 || w.state("g") != "Reconciling" {
+			t.Errorf("%s, %s", b.shown(), w.state("g"))
+		}
+		b.has = had
+	}
+	b.has.Standby = nil
+	is(t, b.beat(), nil)
+	b.expect("epoch 4: 0_0 0_1 1_0 1_1")
+}
+
+// The time to revoke tasks ends with the revocation, and starts again when the coordinator moves.
+func TestStreamsTimeToRevoke(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a, b := w.newStreamsClient("a", simple("in")), w.newStreamsClient("b", simple("in"))
+	is(t, a.idle(), nil)
+	w.advance(29 * time.Second)
+	is(t, a.beat(), nil)
+	w.advance(2 * time.Second)
+	is(t, a.idle(), nil)
+	is(t, b.idle(), nil)
+	w.newStreamsClient("c", simple("in"))
+	is(t, w.streamsBeat(streamsBeatOf("c", -1)).Response.ErrorCode, nil)
+	is(t, w.streamsBeat(streamsBeatOf("b", -1)).Response.ErrorCode, nil)
+	is(t, a.beat(), nil)
+	a.expect("epoch 6: 0_0 0_1")
+	w.newStreamsClient("b", simple("in"))
+	is(t, a.idle(), nil) // must revoke
+	w.advance(20 * time.Second)
+	w.start()
+	w.advance(29 * time.Second)
+	is(t, a.idle(), nil)
+	w.advance(2 * time.Second)
+	is(t, a.idle(), kerr.UnknownMemberID)
+	w.replays()
 }
