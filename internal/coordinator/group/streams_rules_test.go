@@ -1,6 +1,8 @@
 package group
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,4 +182,174 @@ func TestStreamsTimeToRevoke(t *testing.T) {
 	w.advance(2 * time.Second)
 	is(t, a.idle(), kerr.UnknownMemberID)
 	w.replays()
+}
+
+// A commit in an earlier epoch counts if the member has had the partition's task since then, also
+// while it revokes the task.
+func TestStreamsCommitOfATaskOwnedSince(t *testing.T) {
+	k := newStreams()
+	k.apply("", recordedTopology(wordCount()))
+	list := func(partition, since int32) format.TaskLists {
+		return format.TaskLists{Active: []format.Tasks{{Subtopology: "1", Partitions: []int32{partition}, Epochs: []int32{since}}}}
+	}
+	k.apply("a", format.StreamsCurrent{Epoch: 9, State: tasksUnrevoked, Assigned: list(0, 5), Revoking: list(1, 7)})
+	for _, c := range []struct {
+		topic            string
+		partition, epoch int32
+		want             bool
+	}{
+		{"r", 0, 5, true}, {"r", 0, 8, true}, {"r", 0, 4, false},
+		{"r", 1, 7, true}, {"r", 1, 6, false},
+		{"r", 2, 8, false}, {"in", 0, 8, false}, {"c", 0, 8, false},
+	} {
+		if got := k.ownedSince(k.members["a"], c.topic, c.partition, c.epoch); got != c.want {
+			t.Errorf("%s-%d in epoch %d: %v", c.topic, c.partition, c.epoch, got)
+		}
+	}
+}
+
+// A member that starts again in another process, or with another version of the topology, is a
+// reason for a new target.
+func TestStreamsMemberStartsAgainElsewhere(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	newer := simple("in")
+	newer.Epoch = 1
+	a := w.newStreamsClient("a", newer)
+	is(t, a.join(), nil)
+	a.expect("epoch 2: 0_0 0_1")
+	a.request = func(req *kmsg.StreamsGroupHeartbeatRequest) {
+		req.Topology, req.ProcessID = newer, kmsg.StringPtr("elsewhere")
+	}
+	is(t, a.join(), nil)
+	a.expect("epoch 3: 0_0 0_1")
+	a.request = func(req *kmsg.StreamsGroupHeartbeatRequest) {
+		req.Topology, req.ProcessID = simple("in"), kmsg.StringPtr("elsewhere")
+	}
+	is(t, a.join(), nil)
+	if a.epoch != 4 {
+		t.Error(a.shown())
+	}
+}
+
+// Every member learns of a new endpoint, of tasks that move between endpoints, and of an endpoint
+// that has gone.
+func TestStreamsEndpointsChange(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	at := func(id string) *streamsClient {
+		c := &streamsClient{w: w, id: id, request: func(req *kmsg.StreamsGroupHeartbeatRequest) {
+			req.Topology, req.UserEndpoint = simple("in"), &kmsg.StreamsGroupHeartbeatRequestUserEndpoint{Host: id, Port: 7}
+		}}
+		is(t, c.join(), nil)
+		return c
+	}
+	a, b, watcher := at("a"), at("b"), w.newStreamsClient("w", simple("in"))
+	known := int32(-1)
+	look := func() string { // "" if it knows all
+		req := streamsBeatOf("w", watcher.epoch)
+		req.EndpointInformationEpoch = known
+		is(t, watcher.take(w.streamsBeat(req)), nil)
+		known = watcher.last.Response.EndpointInformationEpoch
+		var words []string
+		for _, e := range watcher.last.Response.PartitionsByUserEndpoint {
+			n := 0
+			for _, topic := range e.ActivePartitions {
+				n += len(topic.Partitions)
+			}
+			words = append(words, fmt.Sprintf("%s:%d", e.UserEndpoint.Host, n))
+		}
+		return strings.Join(words, " ")
+	}
+	expect := func(want string) {
+		t.Helper()
+		if got := look(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if again := look(); again != "" {
+			t.Errorf("told again: %s", again)
+		}
+	}
+	expect("a:2 b:0")
+	is(t, a.beat(), nil)
+	expect("a:1 b:0")
+	is(t, a.beat(), nil)
+	expect("")
+	is(t, b.beat(), nil)
+	expect("a:1 b:1")
+	moved := streamsBeatOf("a", a.epoch)
+	moved.UserEndpoint = &kmsg.StreamsGroupHeartbeatRequestUserEndpoint{Host: "elsewhere", Port: 7}
+	is(t, a.take(w.streamsBeat(moved)), nil)
+	expect("elsewhere:1 b:1")
+	is(t, w.streamsBeat(streamsBeatOf("b", -1)).Response.ErrorCode, nil)
+	expect("elsewhere:1")
+}
+
+// A report of tasks whose topic is missing now is valid: the next response takes them away.
+func TestStreamsReportWithoutTheSource(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	a := w.newStreamsClient("a", simple("in"))
+	w.topic("in", 0)
+	is(t, a.beat(), nil)
+	a.expect("epoch 2: (1 Source topics in are missing.)")
+	w.replays()
+}
+
+// A member that shuts the application down may leave with the same request.
+func TestStreamsMemberLeavesAndShutsDown(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	w.newStreamsClient("a", simple("in"))
+	b := w.newStreamsClient("b", simple("in"))
+	req := streamsBeatOf("a", -1)
+	req.ShutdownApplication = true
+	is(t, w.streamsBeat(req).Response.ErrorCode, nil)
+	is(t, b.idle(), nil)
+	if s := b.last.Response.Status; len(s) != 1 || s[0].StatusCode != statusShutdown {
+		t.Error(b.shown())
+	}
+}
+
+// A classic group becomes a streams group when it has no members, and leaves no record behind.
+func TestStreamsGroupReplacesAClassicOne(t *testing.T) {
+	w := newWorld(t, quick())
+	w.topic("in", 2)
+	one, two, _ := w.two()
+	is(t, w.streamsBeat(streamsJoin("a", simple("in"))).Response.ErrorCode, kerr.GroupIDNotFound)
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Version, leave.Group, leave.Members = 3, "g", []kmsg.LeaveGroupRequestMember{{MemberID: one}, {MemberID: two}}
+	is(t, ask[*kmsg.LeaveGroupResponse](w, request(leave)).Members[0].ErrorCode, nil)
+	w.newStreamsClient("a", simple("in"))
+	is(t, w.streamsBeat(streamsBeatOf("a", -1)).Response.ErrorCode, nil)
+	is(t, ask[[]kmsg.DeleteGroupsResponseGroup](w, Delete{Groups: []string{"g"}})[0].ErrorCode, nil)
+	if left := compact(w.log); len(left) != 0 {
+		t.Errorf("%d records are left", len(left))
+	}
+}
+
+// The codes with which a commit in another epoch is refused are those that its protocol knows.
+func TestStreamsStaleCommits(t *testing.T) {
+	k := newStreams()
+	k.apply("", recordedTopology(simple("in")))
+	k.apply("a", format.StreamsCurrent{Epoch: 9, State: tasksStable})
+	for transactional, want := range map[bool]*kerr.Error{false: kerr.StaleMemberEpoch, true: kerr.IllegalGeneration} {
+		by := committer{member: "a", generation: 10, version: 9, transactional: transactional, topics: fakeTopics{}}
+		if _, f := k.checkCommit(by); f.errorCode() != want.Code {
+			t.Errorf("transactional %v, later epoch: %d", transactional, f.errorCode())
+		}
+		by.generation = 8
+		if check, f := k.checkCommit(by); f != nil || check(idOf("in"), 0).errorCode() != want.Code {
+			t.Errorf("transactional %v, earlier epoch: %v", transactional, f)
+		}
+	}
+}
+
+// Without members allowed, there are no streams groups.
+func TestStreamsGroupsWithoutMembers(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.StreamsMaxSize = 0 })
+	is(t, w.streamsBeat(streamsJoin("a", simple("in"))).Response.ErrorCode, kerr.GroupMaxSizeReached)
+	if len(w.shard.groups)+len(w.log) > 0 {
+		t.Error("a refused member made a group")
+	}
 }
