@@ -1,5 +1,3 @@
-//go:build txn
-
 package main
 
 import (
@@ -22,6 +20,7 @@ type transfers struct {
 	addr    string
 	topics  []string
 	history *judge.Transfers
+	spoke   spoken
 	hold    sync.RWMutex // producers hold it for reading from a transaction's begin to its end
 	ending  atomic.Bool
 }
@@ -62,6 +61,7 @@ func (l *transfers) move(ctx context.Context, t *testing.T, id int, random *rand
 	name := uniqueName("mover")
 	m := &mover{transfers: l, id: name, random: random, opts: []kgo.Opt{kgo.TransactionalID(name),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(moverTimeout)}}
+	m.opts = append(m.opts, l.spoke.hook(id%2 == 1))
 	if id%2 == 1 {
 		m.opts = append(m.opts, tv1())
 	}

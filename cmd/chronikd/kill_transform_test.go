@@ -1,5 +1,3 @@
-//go:build txn
-
 package main
 
 import (
@@ -28,9 +26,14 @@ const (
 // and commits its offsets, all in one transaction. Members die, too. Each input is in the output
 // once.
 func TestKillTransformsEachInputOnce(t *testing.T) {
-	kills, seed := txnKillCount(t), rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	m := newMortal(t, random, "--set", "group.initial.rebalance.delay.ms=0")
+	seed := rand.Uint64()
+	transformsEachInputOnce(t, seed, newMortal(t, rand.New(rand.NewPCG(seed, 0)), "--set", "group.initial.rebalance.delay.ms=0"))
+}
+
+// transformsEachInputOnce kills m again and again.
+func transformsEachInputOnce(t *testing.T, seed uint64, m *mortal) {
+	t.Helper()
+	kills, random := txnKillCount(t), m.random
 	x := &transform{addr: m.addr, in: uniqueName("in"), out: uniqueName("out"), group: uniqueName("transform"),
 		written: map[string]bool{}}
 	txnTopics(t, m.addr, transformParts, x.in, x.out)
@@ -60,12 +63,14 @@ func TestKillTransformsEachInputOnce(t *testing.T) {
 	}
 	t.Logf("%d kills: %d records, read and written in %d transactions by %d members; seed %d", kills, len(x.acknowledged), x.commits,
 		x.members, seed)
+	x.spoke.both(t)
 	m.end(t)
 }
 
 // transform is a group that copies a topic by transactions.
 type transform struct {
 	addr, in, out, group string
+	spoke                spoken
 
 	written      map[string]bool
 	acknowledged []string
@@ -98,7 +103,7 @@ func (x *transform) feed(t *testing.T, n int) {
 
 // run is one member after the other, until ctx ends.
 func (x *transform) run(ctx context.Context, t *testing.T, id int, random *rand.Rand) {
-	opts := []kgo.Opt{kgo.SeedBrokers(x.addr), kgo.TransactionalID(fmt.Sprintf("%s-%d", x.group, id)), kgo.ConsumerGroup(x.group),
+	opts := []kgo.Opt{kgo.SeedBrokers(strings.Split(x.addr, ",")...), x.spoke.hook(id == 0), kgo.TransactionalID(fmt.Sprintf("%s-%d", x.group, id)), kgo.ConsumerGroup(x.group),
 		kgo.ConsumeTopics(x.in), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.TransactionTimeout(moverTimeout), kgo.HeartbeatInterval(50 * time.Millisecond), kgo.SessionTimeout(10 * time.Second),
 		kgo.FetchMaxWait(50 * time.Millisecond), kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),

@@ -1,5 +1,3 @@
-//go:build txn
-
 package main
 
 import (
@@ -12,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
@@ -33,7 +33,7 @@ const (
 // it may be Apache Kafka: CHRONIK_TXN_KAFKA is its address, and CHRONIK_TXN_RESTART a command that
 // ends it as SIGKILL does and starts it again. This shows that the test judges rightly.
 type mortal struct {
-	addr   string
+	addr   string // of its brokers, separated by commas
 	kill   func(testing.TB)
 	end    func(testing.TB)
 	random *rand.Rand
@@ -115,9 +115,14 @@ func txnKillCount(t *testing.T) int {
 // whenever it has seen no transfer in part. Between kills, and in the end, it has seen each
 // committed transfer once and whole, and nothing of an aborted one.
 func TestKillKeepsTransfersWhole(t *testing.T) {
-	kills, seed := txnKillCount(t), rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	m := newMortal(t, random)
+	seed := rand.Uint64()
+	keepsTransfersWhole(t, seed, newMortal(t, rand.New(rand.NewPCG(seed, 0))))
+}
+
+// keepsTransfersWhole kills m again and again.
+func keepsTransfersWhole(t *testing.T, seed uint64, m *mortal) {
+	t.Helper()
+	kills, random := txnKillCount(t), m.random
 	l := newTransfers(t, m.addr)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -152,6 +157,7 @@ func TestKillKeepsTransfersWhole(t *testing.T) {
 	}
 	committed, aborted, unknown := l.history.Counts()
 	t.Logf("%d kills: %d transfers committed, %d aborted, %d without an answer; seed %d", kills, committed, aborted, unknown, seed)
+	l.spoke.both(t)
 	stop()
 	live.done.Wait()
 	fresh.done.Wait()
@@ -162,9 +168,38 @@ func TestKillKeepsTransfersWhole(t *testing.T) {
 // by requests.
 func tv1() kgo.Opt { return kgo.MaxVersions(kversion.V3_8_0()) }
 
+// spoken counts what clients asked for, to show which protocols they really used. Only clients of the
+// one before KIP-890 ask for partitions to be added.
+type spoken struct{ added [2]atomic.Int64 } // by protocol: transaction.version 2, and before
+
+// hook counts the requests of one client.
+func (s *spoken) hook(old bool) kgo.Opt {
+	n := &s.added[0]
+	if old {
+		n = &s.added[1]
+	}
+	return kgo.WithHooks(&adds{n})
+}
+
+// both fails the test unless each client used the protocol that it was made for.
+func (s *spoken) both(t *testing.T) {
+	t.Helper()
+	if now, before := s.added[0].Load(), s.added[1].Load(); now > 0 || before == 0 {
+		t.Errorf("clients of transaction.version 2 added partitions %d times, want 0; older ones %d times, want more than 0", now, before)
+	}
+}
+
+type adds struct{ n *atomic.Int64 }
+
+func (a *adds) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == kmsg.AddPartitionsToTxn.Int16() || key == kmsg.AddOffsetsToTxn.Int16() {
+		a.n.Add(1)
+	}
+}
+
 // txnClient returns a client that comes back soon after its broker was killed.
 func txnClient(addr string, opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(addr, ",")...), kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)...)
 }
 
@@ -177,7 +212,7 @@ func txnTopics(t *testing.T, addr string, partitions int32, names ...string) {
 	}
 	defer cl.Close()
 	for _, name := range names {
-		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 1, nil, name); err != nil {
+		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, -1, nil, name); err != nil {
 			t.Fatal(err)
 		}
 	}

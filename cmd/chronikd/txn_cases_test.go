@@ -1,5 +1,3 @@
-//go:build txn
-
 package main
 
 import (
@@ -10,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/clustertest/txncases"
 )
 
-// The built binary answers transactional requests as Kafka does, or otherwise on purpose, also those
-// of zombies; and it ends each transaction as a whole when it dies in any phase.
+// The built binary answers transactional requests as Kafka does, or otherwise on purpose, also
+// those of zombies; and it ends each transaction as a whole when it dies in any phase.
 func TestKillLeavesTransactionsAsKafkaDoes(t *testing.T) {
 	m := newMortal(t, rand.New(rand.NewPCG(rand.Uint64(), 0)))
 	txncases.Run(t, txncases.Peer{Address: m.addr, Kill: m.kill, Long: os.Getenv("CHRONIK_KILLS") != ""})

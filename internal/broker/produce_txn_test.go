@@ -257,8 +257,8 @@ func TestATransactionOverManyPartitionsAsksOnce(t *testing.T) {
 	}
 }
 
-// History 39: the coordinator is down. Plain batches on the same connection are stored at once, only
-// the order of answers waits. Then the request times out.
+// History 39: the coordinator is down. Plain batches on the same connection are stored at once,
+// only the order of answers waits. Then the request times out.
 func TestHistory39PlainBatchesDoNotWaitForTheCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, func(o *nodeOptions) { o.pipe = true })
@@ -430,7 +430,8 @@ func TestATimeoutAfterTheGate(t *testing.T) {
 			t.Fatalf("%v", got)
 		}
 		f.acknowledge(1)
-		if p := produced(t, w, 12, txnRequest(kmsg.StringPtr("tx"), inTransaction(t, 7, 0, 0, "a"))); p.ErrorCode != 0 || p.BaseOffset != 0 {
+		p := produced(t, w, 12, txnRequest(kmsg.StringPtr("tx"), inTransaction(t, 7, 0, 0, "a")))
+		if p.ErrorCode != 0 || p.BaseOffset != 0 {
 			t.Fatalf("the repetition: %+v", p)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// streamsBeat returns the heartbeat of a member that joins with a topology of one subtopology, which
-// reads "in" and has a changelog.
+// streamsBeat returns the heartbeat of a member that joins with a topology of one subtopology,
+// which reads "in" and has a changelog.
 func streamsBeat(source, changelog string, configs ...kmsg.TopicInfoConfig) *kmsg.StreamsGroupHeartbeatRequest {
 	req := kmsg.NewPtrStreamsGroupHeartbeatRequest()
 	req.Group, req.MemberID, req.RebalanceTimeoutMillis, req.ProcessID = "g", "m", 10_000, kmsg.StringPtr("p")
@@ -43,7 +43,8 @@ func TestStreamsGroupGetsItsInternalTopics(t *testing.T) {
 		t.Fatalf("%+v", resp)
 	}
 	for len(resp.ActiveTasks) == 0 { // until the topic exists
-		if resp = ask[*kmsg.StreamsGroupHeartbeatResponse](t, w, 0, again(resp.MemberEpoch)); resp.ErrorCode != 0 || t.Context().Err() != nil {
+		resp = ask[*kmsg.StreamsGroupHeartbeatResponse](t, w, 0, again(resp.MemberEpoch))
+		if resp.ErrorCode != 0 || t.Context().Err() != nil {
 			t.Fatalf("%+v", resp)
 		}
 	}

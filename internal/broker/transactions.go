@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"errors"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
@@ -71,13 +69,4 @@ func errorCode(err *kerr.Error) int16 {
 		return 0
 	}
 	return err.Code
-}
-
-// kafkaCode returns the protocol error of an error, never nil.
-func kafkaCode(err error) *kerr.Error {
-	var direct *kerr.Error
-	if errors.As(err, &direct) {
-		return direct
-	}
-	return kerr.TypedErrorForCode(code(err))
 }

@@ -97,12 +97,14 @@ func checkFeature(img *metadata.Image, version int16, u *kmsg.UpdateFeaturesRequ
 		}
 		switch {
 		case version > 0 && (u.UpgradeType < upgradeOnly || u.UpgradeType > unsafeDowngrade):
-			return protocolErrorf(kerr.InvalidRequest, "upgrade type %d of %s: use 1 to upgrade, 2 or 3 to downgrade", u.UpgradeType, f.name)
+			return protocolErrorf(kerr.InvalidRequest, "upgrade type %d of %s: use 1 to upgrade, 2 or 3 to downgrade",
+				u.UpgradeType, f.name)
 		case u.MaxVersionLevel < f.lowest || u.MaxVersionLevel > f.highest:
 			return protocolErrorf(kerr.InvalidUpdateVersion, "%s does not support level %d: its levels are %d to %d", f.name,
 				u.MaxVersionLevel, f.lowest, f.highest)
 		case u.MaxVersionLevel < f.level && f.name != transactionVersion:
-			return protocolErrorf(kerr.InvalidUpdateVersion, "%s can't be set to %d: it has no level but %d", f.name, u.MaxVersionLevel, f.level)
+			return protocolErrorf(kerr.InvalidUpdateVersion, "%s can't be set to %d: it has no level but %d",
+				f.name, u.MaxVersionLevel, f.level)
 		case u.MaxVersionLevel < f.level && !down:
 			return protocolErrorf(kerr.InvalidUpdateVersion, "%s is at level %d: use a downgrade to set it to %d", f.name, f.level,
 				u.MaxVersionLevel)

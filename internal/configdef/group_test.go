@@ -82,7 +82,8 @@ func TestGroupsInheritFromTheBroker(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 	own := Layers{Group: map[string]string{streamsStandbys: "2"}, Static: map[string]string{"group.streams.session.timeout.ms": "46000"}}
-	want1 := Streams{Session: 46 * time.Second, Heartbeat: 5 * time.Second, Interval: time.Second, InitialDelay: 3 * time.Second, Standbys: 2}
+	want1 := Streams{Session: 46 * time.Second, Heartbeat: 5 * time.Second, Interval: time.Second,
+		InitialDelay: 3 * time.Second, Standbys: 2}
 	if g, err := r.ResolveGroup(own); err != nil || g.Streams != want1 {
 		t.Errorf("%+v, %v", g, err)
 	}

@@ -105,7 +105,7 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 		}
 		for i, p := range t.Partitions.All() {
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			target := raised(img, p, i, l.opt.InternalReplicas)
+			target := raised(img, p, i, l.opt.InternalReplicas[t.Name])
 			if target == nil || len(changes) == balanceStep {
 				continue
 			}

@@ -64,9 +64,9 @@ type LoopOptions struct {
 	Timeout, Interval, DrainTime time.Duration
 	// Balance elects preferred leaders at intervals (auto.leader.rebalance.enable).
 	Balance bool
-	// InternalReplicas is the number of replicas of internal topics, as soon as there are so many
-	// active brokers.
-	InternalReplicas int
+	// InternalReplicas is the number of replicas of each internal topic, by name, as soon as there
+	// are so many active brokers.
+	InternalReplicas map[string]int
 	Log              *zap.Logger
 }
 

@@ -228,7 +228,7 @@ func TestLeadersAreBalancedInSteps(t *testing.T) {
 // other topics do not.
 func TestInternalTopicsAreRaised(t *testing.T) {
 	w := newWorld(t)
-	w.loop.opt.InternalReplicas = 3
+	w.loop.opt.InternalReplicas = map[string]int{"__consumer_offsets": 3}
 	w.lead()
 	w.start(1)
 	w.start(2)

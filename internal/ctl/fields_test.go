@@ -39,7 +39,8 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	for _, line := range []string{
 		"topic list", "topic describe orders", "topic create payments", "topic trim orders --before earliest --dry-run", "group list",
 		"group describe audit",
-		"group reset audit --to-latest --dry-run", "config get topic orders retention.ms", "consume orders", "txn list", "txn describe import", "broker list",
+		"group reset audit --to-latest --dry-run", "config get topic orders retention.ms", "consume orders",
+		"txn list", "txn describe import", "broker list",
 		"broker describe 1", "cluster describe", "cluster health", "api-versions",
 		"profile list", "profile explain orders", "context list", "context show", "top --interval 100ms", "version",
 	} {

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -74,8 +75,11 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	}
 	c, err := cluster.Open(cluster.Options{
 		FS: b.fs, Dial: b.net.DialContext, Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
-		InternalReplicas: min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
-		Listener:         interListener(b.cfg, &r.conf), Secret: secret, Logs: func() string { return logs }, Origin: origin,
+		InternalReplicas: map[string]int{
+			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
+			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), len(r.conf.Cluster.Seeds)),
+		},
+		Listener: interListener(b.cfg, &r.conf), Secret: secret, Logs: func() string { return logs }, Origin: origin,
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
 	})
 	if err != nil {

@@ -81,31 +81,6 @@ func importRules() map[string]importRule {
 		"internal/replica/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 
-		"internal/coordinator": {never: noProtocol,
-			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
-		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
-			"internal/record", "internal/storage/producers"},
-			never: noDisk, because: machineReason},
-		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
-			because: machineReason},
-		"internal/txn/gate": {may: []string{"internal/coordinator/txn", "internal/replica", "internal/storage",
-			"internal/storage/producers", "internal/groupcommit"}, never: append([]string{netPkg}, noDisk...),
-			because: serviceReason},
-		"internal/txn/exchange": {may: []string{"internal/coordinator", "internal/coordinator/txn", "internal/txn/gate",
-			"internal/metadata", "internal/replica", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/groupcommit"},
-			never:   append([]string{netPkg}, noDisk...),
-			because: "it connects coordinators and partitions; the daemon provides the calls between brokers"},
-		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
-			"internal/coordinator/txn", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record", "internal/storage",
-			"pkg/durability"},
-			never: append([]string{netPkg}, noDisk...), because: serviceReason},
-		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
-		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
-			never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
-		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
-
 		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef"},
 			never: noProtocol, because: clusterReason},
 
@@ -115,7 +90,7 @@ func importRules() map[string]importRule {
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
 			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/bufpool", "internal/configdef", "internal/txn/gate"},
+			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate"},
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
@@ -148,6 +123,7 @@ func importRules() map[string]importRule {
 	maps.Copy(all, healthRules())
 	maps.Copy(all, ctlRules())
 	maps.Copy(all, clusterRules())
+	maps.Copy(all, coordinatorRules())
 	return all
 }
 
@@ -233,6 +209,36 @@ func clusterRules() map[string]importRule {
 			because: "it connects the parts of a cluster's member, and decides nothing"},
 		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
 			because: "it decides from answers of other brokers; the daemon connects it to links and to the metadata"},
+	}
+}
+
+// coordinatorRules returns the rules of the coordinators and of what connects them with logs.
+func coordinatorRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/coordinator": {never: noProtocol,
+			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
+		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
+			"internal/record", "internal/storage/producers"},
+			never: noDisk, because: machineReason},
+		"internal/coordinator/txn": {may: []string{"internal/coordinator"}, never: append([]string{netPkg}, noDisk...),
+			because: machineReason},
+		"internal/txn/gate": {may: []string{"internal/coordinator/txn", "internal/replica", "internal/storage",
+			"internal/storage/producers", "internal/groupcommit"}, never: append([]string{netPkg}, noDisk...),
+			because: serviceReason},
+		"internal/txn/exchange": {may: []string{"internal/coordinator", "internal/coordinator/txn", "internal/txn/gate",
+			"internal/metadata", "internal/replica", "internal/storage", "internal/storage/producers", "internal/record",
+			"internal/groupcommit"},
+			never:   append([]string{netPkg}, noDisk...),
+			because: "it connects coordinators and partitions; the daemon provides the calls between brokers"},
+		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
+			"internal/coordinator/txn", "internal/controller", "internal/metadata",
+			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record", "internal/storage",
+			"pkg/durability"},
+			never: append([]string{netPkg}, noDisk...), because: serviceReason},
+		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
+			never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 	}
 }
 

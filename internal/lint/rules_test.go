@@ -30,8 +30,9 @@ func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
 			found++
 		}
 	}
-	if found != 8 {
-		t.Errorf("%d packages have a broken_off.go, want 8: storage, journal, progress, stream, controller, election, raftstore and txn", found)
+	if found != 9 {
+		t.Errorf("%d packages have a broken_off.go, want 9: storage, journal, progress, stream, controller, election, raftstore, txn and group",
+			found)
 	}
 }
 
@@ -39,7 +40,8 @@ func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
 var ruleFiles = []string{
 	"replica/progress/broken.go", "controller/election/broken.go", "controller/broken.go", "clustertest/sim/rules_test.go",
 	"replica/stream/broken.go",
-	"metadata/raftstore/broken.go", "coordinator/txn/broken.go", "storage/broken.go", "storage/journal/broken.go",
+	"metadata/raftstore/broken.go", "coordinator/txn/broken.go", "coordinator/group/broken.go",
+	"storage/broken.go", "storage/journal/broken.go",
 }
 
 // removable is a rule that tests remove.

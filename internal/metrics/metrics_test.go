@@ -54,7 +54,8 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterOpenTransactions(reg, true, func() []OpenTransactions { return []OpenTransactions{{"t", 0, 2, 7, 8.5}} }); err != nil {
+	open := func() []OpenTransactions { return []OpenTransactions{{"t", 0, 2, 7, 8.5}} }
+	if err := RegisterOpenTransactions(reg, true, open); err != nil {
 		t.Fatal(err)
 	}
 	ends := NewTransactionEnds(reg)

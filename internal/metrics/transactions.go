@@ -68,9 +68,9 @@ type OpenTransactions struct {
 	AgeSeconds float64 // for how long the last stable offset has been held there
 }
 
-// RegisterOpenTransactions registers the open transactions of the partitions that this broker leads.
-// Every scrape calls source. It exports the first MaxLags partitions by age. If each is false, it
-// exports only the largest age.
+// RegisterOpenTransactions registers the open transactions of the partitions that this broker
+// leads. Every scrape calls source. It exports the first MaxLags partitions by age. If each is
+// false, it exports only the largest age.
 func RegisterOpenTransactions(reg prometheus.Registerer, each bool, source func() []OpenTransactions) error {
 	var s scraped
 	open := s.gauge(nameTxnOpen, "Open transactions of a partition that this broker leads.", "topic", "partition")

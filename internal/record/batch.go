@@ -121,8 +121,8 @@ func (b Batch) i16(at int) int16 { return int16(binary.BigEndian.Uint16(b[at:]))
 func (b Batch) i32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func (b Batch) i64(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// Transaction returns the producer of the batch at the start of p; false unless it is transactional.
-// Nothing is verified.
+// Transaction returns the producer of the batch at the start of p; false unless it is
+// transactional. Nothing is verified.
 func Transaction(p []byte) (producer int64, epoch int16, ok bool) {
 	if b := Batch(p); len(b) >= HeaderSize && b[atMagic] == magicV2 && b.Transactional() {
 		return b.ProducerID(), b.ProducerEpoch(), true

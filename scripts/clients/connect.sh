@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Kafka Connect copies a growing file to a topic, and the topic to a file. Standalone with Connect's
-# defaults; distributed with an idempotent producer, with CHRONIK_TXN=1 a transactional one
-# (exactly-once sources), and the worker is restarted in between. The topic must have every line in
-# order, without Connect's defaults once. The sink's file has every line once, or at least once if
+# defaults; distributed with exactly-once sources, and the worker is restarted in between. The topic
+# must have every line in order, from exactly-once sources once. The sink's file has every line once, or at least once if
 # brokers are restarted meanwhile. No worker may log an error.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
@@ -116,14 +115,13 @@ offset.storage.replication.factor=-1
 config.storage.replication.factor=-1
 status.storage.replication.factor=-1
 scheduled.rebalance.max.delay.ms=0
-producer.enable.idempotence=true
+exactly.once.source.support=enabled
 consumer.isolation.level=read_committed
 CONFIG
-    [ -z "${CHRONIK_TXN:-}" ] || echo exactly.once.source.support=enabled
   } >"$dir/distributed.properties"
   : >"$in"
   start
-  rest 201 PUT "/connectors/source/config" "{\"connector.class\":\"FileStreamSource\",\"tasks.max\":\"1\",\"file\":\"$in\",\"topic\":\"$t-topic\"${CHRONIK_TXN:+,\"exactly.once.support\":\"required\"}}"
+  rest 201 PUT "/connectors/source/config" "{\"connector.class\":\"FileStreamSource\",\"tasks.max\":\"1\",\"file\":\"$in\",\"topic\":\"$t-topic\",\"exactly.once.support\":\"required\"}"
   rest 201 PUT "/connectors/sink/config" "{\"connector.class\":\"FileStreamSink\",\"tasks.max\":\"1\",\"file\":\"$out\",\"topics\":\"$t-topic\"}"
   feed "$in" &
   feeder=$!

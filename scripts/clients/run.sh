@@ -2,16 +2,15 @@
 # run.sh [CLIENT...]   real Kafka clients write and read back records with keys,
 # headers and every codec; content and order are checked.
 #
-# CLIENT: kgo kcat confluent java perf ctl (default: these), and whole lives of
-#         consumer groups: kgo-group confluent-group kafka-python-group
+# CLIENT: kgo kcat confluent java perf ctl txn (default: these; txn: transactions of all
+#         libraries), and whole lives of consumer groups: kgo-group confluent-group kafka-python-group
 #         sarama-group kafkajs-group java-group streams. These have
 #         brokers of their own, because they kill them. simple-group and tools-group:
 #         consumers without a group, kafka-consumer-groups. snippets: the programs
 #         of docs/clients.md, which have brokers of their own, too. kafkajs: an
 #         idempotent producer. connect: Kafka Connect. tools: Kafka's performance
 #         and verifiable clients. cli: all of Kafka's tools (scripts/cli-smoke.sh).
-#         all: each of these, but not ctl, which is for a single broker. txn:
-#         transactions of all libraries; it is part of all with CHRONIK_TXN=1.
+#         all: each of these, but not ctl, which is for a single broker.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
 # NODES=3               three brokers that form a cluster (scripts/cluster-up.sh);
@@ -90,10 +89,9 @@ count() { # count CLIENT RC SECONDS
   esac
 }
 clients=() running=()
-everything="kgo kcat confluent java perf tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
+everything="kgo kcat confluent java perf txn tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
 everything+=" java-group simple-group tools-group streams snippets cli"
-[ -z "${CHRONIK_TXN:-}" ] || everything+=" txn"
-for client in "${@:-kgo kcat confluent java perf ctl}"; do
+for client in "${@:-kgo kcat confluent java perf ctl txn}"; do
   [ "$client" != all ] || client="$everything"
   for c in $client; do
     [ -x "$here/$c.sh" ] || { echo "clients: there is no client $c"; exit 2; }

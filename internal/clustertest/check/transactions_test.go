@@ -75,7 +75,8 @@ func TestTransactionsJudgesHistories(t *testing.T) {
 			if c.more != nil {
 				c.more(x, two)
 			}
-			got := strings.Join(x.Problems(map[string][]Record{"a": recordsOf(c.a...), "b": recordsOf(c.b...)}, map[string]int64{"id": c.offset}), "\n")
+			read := map[string][]Record{"a": recordsOf(c.a...), "b": recordsOf(c.b...)}
+			got := strings.Join(x.Problems(read, map[string]int64{"id": c.offset}), "\n")
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Fatalf("%q, want %q", got, c.want)
 			}

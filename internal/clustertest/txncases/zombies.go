@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// zombies are the cases about requests that come too late, and about transactions that no client ends.
+// zombies are the cases about requests that come too late and transactions that no client ends.
 func zombies() []kase {
 	return []kase{
 		{"late produce after an abort, TV2", lateAfterAbort},

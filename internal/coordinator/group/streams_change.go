@@ -43,7 +43,8 @@ func recordedTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) format.Topol
 	for i := range t.Subtopologies {
 		q := &t.Subtopologies[i]
 		s := format.Subtopology{ID: q.SubtopologyID, Changelogs: recordedTopics(q.StateChangelogTopics),
-			RepartitionSources: recordedTopics(q.RepartitionSourceTopics), RepartitionSinks: slices.Sorted(slices.Values(q.RepartitionSinkTopics))}
+			RepartitionSources: recordedTopics(q.RepartitionSourceTopics),
+			RepartitionSinks:   slices.Sorted(slices.Values(q.RepartitionSinkTopics))}
 		var sources, regexes, repartitions []int
 		s.SourceTopics, sources = sortedWithPlaces(q.SourceTopics, strings.Compare)
 		s.SourceRegexes, regexes = sortedWithPlaces(q.SourceTopicRegex, strings.Compare)

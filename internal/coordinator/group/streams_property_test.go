@@ -24,7 +24,8 @@ type streamsChaos struct {
 }
 
 func (c *streamsChaos) act() {
-	switch rapid.SampledFrom([]string{"join", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload"}).Draw(c.t, "act") {
+	acts := []string{"join", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload"}
+	switch rapid.SampledFrom(acts).Draw(c.t, "act") {
 	case "join":
 		c.created++
 		n := &streamsClient{w: c.world, id: fmt.Sprint("m", c.created)}

@@ -39,7 +39,8 @@ func wordCount() *sentTopology {
 	return &sentTopology{Subtopologies: []sentSubtopology{
 		{SubtopologyID: "0", SourceTopics: []string{"in"}, RepartitionSinkTopics: []string{"r"}},
 		{SubtopologyID: "1", RepartitionSourceTopics: []kmsg.TopicInfo{{Topic: "r"}},
-			StateChangelogTopics: []kmsg.TopicInfo{{Topic: "c", Configs: []kmsg.TopicInfoConfig{{Key: "cleanup.policy", Value: "compact"}}}}},
+			StateChangelogTopics: []kmsg.TopicInfo{{Topic: "c",
+				Configs: []kmsg.TopicInfoConfig{{Key: "cleanup.policy", Value: "compact"}}}}},
 	}}
 }
 
@@ -108,7 +109,8 @@ func sentTasks(list []kmsg.TaskIDs) (tasks []assign.Task) {
 	return tasks
 }
 
-// shown writes what a client has, and the statuses that it received: "epoch 2: 0_0 0_1 | 1_0 (5 text)".
+// shown writes what a client has and the statuses that it received, as in
+// "epoch 2: 0_0 0_1 | 1_0 (5 text)".
 func (c *streamsClient) shown() string {
 	words := []string{fmt.Sprintf("epoch %d:", c.epoch)}
 	for _, t := range c.has.Active {
@@ -322,7 +324,8 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 	}{
 		{"no group", join(func(r *req) { r.Group = "" }), kerr.InvalidRequest, "GroupId can't be empty."},
 		{"no member id", join(func(r *req) { r.MemberID = " " }), kerr.InvalidRequest, "MemberId can't be empty."},
-		{"static", join(func(r *req) { r.InstanceID = kmsg.StringPtr("i") }), kerr.InvalidRequest, "Static membership is not yet supported."},
+		{"static", join(func(r *req) { r.InstanceID = kmsg.StringPtr("i") }), kerr.InvalidRequest,
+			"Static membership is not yet supported."},
 		{"rack", join(func(r *req) { r.RackID = kmsg.StringPtr("") }), kerr.InvalidRequest, "RackId can't be empty."},
 		{"epoch -2", beat("a", -2, none), kerr.InvalidRequest, "InstanceId can't be null."},
 		{"epoch -3", beat("a", -3, none), kerr.InvalidRequest, "MemberEpoch is -3, but must be greater than or equal to -2."},
@@ -338,7 +341,8 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 			"No source topics found for subtopology 0"},
 		{"large topology", join(func(r *req) { r.Topology = simple(strings.Repeat("t", 1000)) }), kerr.InvalidRequest,
 			"The topology and the tags have more than 1000 bytes in all."},
-		{"another topology", join(func(r *req) { r.Topology = simple("other") }), kerr.InvalidRequest, "Topology updates are not supported yet."},
+		{"another topology", join(func(r *req) { r.Topology = simple("other") }), kerr.InvalidRequest,
+			"Topology updates are not supported yet."},
 		{"newer topology", join(func(r *req) { r.Topology.Epoch = 1 }), kerr.InvalidRequest, "Topology updates are not supported yet."},
 		{"topology later", beat("a", 2, func(r *req) { r.Topology = simple("in") }), kerr.InvalidRequest,
 			"Topology can only be provided when (re-)joining."},
@@ -359,10 +363,12 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 		{"unknown group left", beat("a", -1, func(r *req) { r.Group = "none" }), kerr.GroupIDNotFound, "Streams group none not found."},
 		{"consumer group", join(func(r *req) { r.Group = "cg" }), kerr.GroupIDNotFound, "Group cg is not a streams group."},
 		{"consumer group left", beat("a", -1, func(r *req) { r.Group = "cg" }), kerr.GroupIDNotFound, "Group cg is not a streams group."},
-		{"greater epoch", beat("a", 99, none), kerr.FencedMemberEpoch, "The streams group member has a greater member epoch (99) than the one " +
-			"known by the group coordinator (2). The member must abandon all its partitions and rejoin."},
-		{"smaller epoch", beat("a", 1, none), kerr.FencedMemberEpoch, "The streams group member has a smaller member epoch (1) than the one " +
-			"known by the group coordinator (2). The member must abandon all its partitions and rejoin."},
+		{"greater epoch", beat("a", 99, none), kerr.FencedMemberEpoch,
+			"The streams group member has a greater member epoch (99) than the one " +
+				"known by the group coordinator (2). The member must abandon all its partitions and rejoin."},
+		{"smaller epoch", beat("a", 1, none), kerr.FencedMemberEpoch,
+			"The streams group member has a smaller member epoch (1) than the one " +
+				"known by the group coordinator (2). The member must abandon all its partitions and rejoin."},
 	} {
 		n := len(w.log)
 		resp := w.streamsBeat(c.req).Response
@@ -382,7 +388,8 @@ func TestStreamsHeartbeatRefused(t *testing.T) {
 }
 
 func ownTasks(r *kmsg.StreamsGroupHeartbeatRequest, sub string, partitions ...int32) *kmsg.StreamsGroupHeartbeatRequest {
-	r.ActiveTasks, r.StandbyTasks, r.WarmupTasks = []kmsg.TaskIDs{{SubtopologyID: sub, Partitions: partitions}}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
+	r.ActiveTasks = []kmsg.TaskIDs{{SubtopologyID: sub, Partitions: partitions}}
+	r.StandbyTasks, r.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
 	return r
 }
 

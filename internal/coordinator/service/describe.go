@@ -119,7 +119,8 @@ func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGro
 	return true
 }
 
-// streams describes a streams group. A member is assigned the partitions that its active tasks read.
+// streams describes a streams group. A member is assigned the partitions that its active tasks
+// read.
 func (d *GroupDescription) streams(list []kmsg.StreamsGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false

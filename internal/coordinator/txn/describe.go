@@ -43,8 +43,8 @@ type Survey struct{}
 type Figures struct {
 	IDs    map[State]int
 	Parked int // requests that wait for the end of a transaction
-	// Undone are transactions that were decided at least UndoneAfter ago and still lack markers, the
-	// oldest first, at most maxUndone.
+	// Undone are transactions that were decided at least UndoneAfter ago and still lack markers,
+	// the oldest first, at most maxUndone.
 	Undone []Undone
 }
 

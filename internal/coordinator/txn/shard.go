@@ -27,8 +27,8 @@ type Config struct {
 	// its context ends.
 	ProducerID func(context.Context) (int64, error)
 	// Decided is called when a transaction is committed or aborted, with the time since its start,
-	// and Marked when all its markers are durable, with the time since the decision. Nil: nothing is
-	// called. They must not block.
+	// and Marked when all its markers are durable, with the time since the decision. Nil: nothing
+	// is called. They must not block.
 	Decided func(commit bool, reason Reason, open time.Duration)
 	Marked  func(commit bool, took time.Duration)
 	// Broken is for tests.

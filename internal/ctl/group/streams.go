@@ -42,7 +42,8 @@ func streams(ctx context.Context, a *app.App, found map[string]*described, faile
 	}
 }
 
-// streamsOf returns a streams group. A member is assigned the partitions that its active tasks read.
+// streamsOf returns a streams group. A member is assigned the partitions that its active tasks
+// read.
 func streamsOf(g *kmsg.StreamsGroupDescribeResponseGroup, coordinator int32) *described {
 	d := &described{Group: g.Group, State: g.State, Type: "streams", Epoch: &g.Epoch, Coordinator: coordinator, Members: []member{}}
 	sources := map[string][]string{}

@@ -11,9 +11,9 @@ import (
 )
 
 // Compaction leaves offsets without records, even just before the end of the log, and the client
-// does not report them; nor does it report aborted records to a reader of committed ones. A reader that waits for the record before the end may wait for one that is
-// gone. So after a poll without records the reader asks each partition that is not finished for its
-// next record.
+// does not report them; nor does it report aborted records to a reader of committed ones. A reader
+// that waits for the record before the end may wait for one that is gone. So after a poll without
+// records the reader asks each partition that is not finished for its next record.
 
 // probeBytes bounds the answer to a probe: only the headers of batches matter.
 const probeBytes = 64 << 10

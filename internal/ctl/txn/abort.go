@@ -28,7 +28,8 @@ func abort(a *app.App) *cobra.Command {
 	t := target{partition: -1, first: -1}
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "abort [ID...]", Short: "Abort transactions, or one that hangs in a partition", Args: app.Args(0, -1, "transactional ids, or none"),
+		Use: "abort [ID...]", Short: "Abort transactions, or one that hangs in a partition",
+		Args:              app.Args(0, -1, "transactional ids, or none"),
 		ValidArgsFunction: transactionalIDs(a, 0),
 		Long: "abort ID ends the open transaction of a transactional id: its records stay invisible for readers of committed records. It\n" +
 			"fences the producer that has the id, so an application that still runs must be restarted. A transaction whose outcome is\n" +
@@ -157,7 +158,8 @@ func (t *target) run(ctx context.Context, a *app.App, adm *kadm.Client, out *app
 	if unowned(owner, w) == "" {
 		return fmt.Errorf("%s: transactional id %s has it (%s): %s", what, owner.ID, owner.State, owner.end())
 	}
-	done := fmt.Sprintf("aborted: the transaction of producer %d with epoch %d that began at offset %d", p.ProducerID, p.ProducerEpoch, t.first)
+	done := fmt.Sprintf("aborted: the transaction of producer %d with epoch %d that began at offset %d",
+		p.ProducerID, p.ProducerEpoch, t.first)
 	if dryRun {
 		out.Done(name, "would be %s", done)
 		return nil

@@ -120,8 +120,9 @@ func (d *detail) table(leaders map[where]*view) *output.Table {
 	if d.AgeMs != nil {
 		head = append(head, "started "+started(d.transaction), "age "+d.age())
 	}
-	t := &output.Table{Title: strings.Join(head, "  "), Columns: []string{"TOPIC", "PARTITION#", "FIRST#", "LSO#", "END#", "MARKER", "+LEADER#",
-		"+ERROR"}, Empty: "no open transaction"}
+	t := &output.Table{Title: strings.Join(head, "  "),
+		Columns: []string{"TOPIC", "PARTITION#", "FIRST#", "LSO#", "END#", "MARKER", "+LEADER#",
+			"+ERROR"}, Empty: "no open transaction"}
 	if d.AgeMs != nil {
 		t.Empty = "no partitions"
 	}

@@ -114,7 +114,8 @@ func (f *fake) answer(req kmsg.Request) kmsg.Response {
 	switch req := req.(type) {
 	case *kmsg.ApiVersionsRequest:
 		resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-		for _, k := range []kmsg.Key{kmsg.ApiVersions, kmsg.Metadata, kmsg.FindCoordinator, kmsg.ListTransactions, kmsg.DescribeTransactions,
+		for _, k := range []kmsg.Key{kmsg.ApiVersions, kmsg.Metadata, kmsg.FindCoordinator, kmsg.ListTransactions,
+			kmsg.DescribeTransactions,
 			kmsg.DescribeProducers, kmsg.InitProducerID, kmsg.WriteTxnMarkers, kmsg.ListOffsets, kmsg.Fetch, kmsg.DescribeConfigs} {
 			most := map[kmsg.Key]int16{kmsg.Metadata: 9, kmsg.Fetch: 11, kmsg.WriteTxnMarkers: 1}[k]
 			if most == 0 {
@@ -166,7 +167,8 @@ func (f *fake) answer(req kmsg.Request) kmsg.Response {
 		for _, t := range req.Topics {
 			x := kmsg.ListOffsetsResponseTopic{Topic: t.Topic}
 			for _, p := range t.Partitions {
-				x.Partitions = append(x.Partitions, kmsg.ListOffsetsResponseTopicPartition{Partition: p.Partition, Offset: at, LeaderEpoch: -1})
+				x.Partitions = append(x.Partitions,
+					kmsg.ListOffsetsResponseTopicPartition{Partition: p.Partition, Offset: at, LeaderEpoch: -1})
 			}
 			resp.Topics = append(resp.Topics, x)
 		}
@@ -255,7 +257,8 @@ func (f *fake) app(t *testing.T) (c *connected, done func()) {
 	t.Helper()
 	c = &connected{}
 	root := &cobra.Command{Use: "x"}
-	c.App = app.New("v1", app.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }})
+	c.App = app.New("v1", app.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard,
+		Getenv: func(string) string { return "" }})
 	root.AddCommand(&cobra.Command{Use: "y", RunE: func(cmd *cobra.Command, _ []string) error {
 		var err error
 		c.cl, err = c.Client(cmd.Context())
@@ -277,7 +280,8 @@ func (f *fake) run(t *testing.T, args ...string) (out string, code int, err erro
 	t.Helper()
 	var b bytes.Buffer
 	env := map[string]string{"HOME": t.TempDir(), "CHRONIKCTL_BROKERS": f.address()}
-	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &b, Err: io.Discard, Getenv: func(name string) string { return env[name] }})
+	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &b, Err: io.Discard,
+		Getenv: func(name string) string { return env[name] }})
 	root := &cobra.Command{Use: "chronikctl", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(New(a))
 	a.Prepare(root)

@@ -126,7 +126,8 @@ func runFind(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 	}
 	wrong := append([]error{a.Print(f.found, tables...)}, f.failed...)
 	if n := len(f.found); n > 0 {
-		wrong = append(wrong, app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s, see above", text.Plural(n, "transaction hangs", "transactions hang"))))
+		hang := text.Plural(n, "transaction hangs", "transactions hang")
+		wrong = append(wrong, app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s, see above", hang)))
 	}
 	return errors.Join(wrong...)
 }

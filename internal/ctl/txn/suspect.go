@@ -25,8 +25,8 @@ type limits struct {
 	unknown time.Duration // the timeout of a transaction that no coordinator knows
 }
 
-// unowned returns why no coordinator will end a transaction in a partition, or "" if one will. owner
-// is the transactional id with its producer id, or nil.
+// unowned returns why no coordinator will end a transaction in a partition, or "" if one will.
+// owner is the transactional id with its producer id, or nil.
 func unowned(owner *transaction, w where) string {
 	switch {
 	case owner == nil:

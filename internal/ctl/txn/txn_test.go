@@ -86,7 +86,8 @@ func TestOnlyWhatIsKnownHangs(t *testing.T) {
 	f = newFake(t)
 	f.opens(42, 10, time.Hour)
 	f.stateOff = true
-	if out, code, err := f.run(t, "find-hanging"); code != 1 || !strings.Contains(err.Error(), "__transaction_state partition 0 has no leader") {
+	out, code, err := f.run(t, "find-hanging")
+	if code != 1 || !strings.Contains(err.Error(), "__transaction_state partition 0 has no leader") {
 		t.Errorf("without a coordinator: %d %v\n%s", code, err, out)
 	}
 	if _, code, err := f.run(t, "abort", "--topic", fakeTopic, "-p", "0", "--start-offset", "10", "--yes"); code != 1 || len(f.marked) > 0 {
@@ -99,7 +100,8 @@ func TestAbortInAPartition(t *testing.T) {
 	f := newFake(t)
 	f.opens(42, 10, time.Hour)
 	f.knows("billing", "CompleteCommit", 42)
-	if out, _, err := f.run(t, append(line, "--dry-run")...); err != nil || !strings.Contains(out, "would be aborted") || len(f.marked) > 0 {
+	if out, _, err := f.run(t, append(line, "--dry-run")...); err != nil || !strings.Contains(out, "would be aborted") ||
+		len(f.marked) > 0 {
 		t.Errorf("dry run: %v, markers %v\n%s", err, f.marked, out)
 	}
 	if _, code, err := f.run(t, line...); code != 5 || len(f.marked) > 0 {
@@ -219,7 +221,8 @@ func TestCommandLines(t *testing.T) {
 		"find-hanging --topic orders -p 7": "partitions 0 to 1",
 		"find-hanging --topic none":        "UNKNOWN_TOPIC_OR_PARTITION",
 	} {
-		if _, code, err := f.run(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) || !slices.Contains([]int{1, 2}, code) {
+		_, code, err := f.run(t, strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), want) || !slices.Contains([]int{1, 2}, code) {
 			t.Errorf("%s: %d %v, want %s", line, code, err, want)
 		}
 	}

@@ -37,8 +37,8 @@ type Options struct {
 	Conf configdef.Cluster
 	Node int32
 	Rack string
-	// InternalReplicas is the number of replicas of internal topics.
-	InternalReplicas int
+	// InternalReplicas is the number of replicas of each internal topic, by name.
+	InternalReplicas map[string]int
 	// Endpoints are the addresses that this broker registers, one for each listener; Listener is
 	// the name of the one for brokers.
 	Endpoints []metadata.Endpoint

@@ -27,8 +27,8 @@ type OpenTransactions struct {
 	held map[metadata.TopicPartition]hold
 }
 
-// hold is the first offset of the transaction that holds a last stable offset, and since when it was
-// seen to. No record says when a transaction began: a record's timestamp is its producer's.
+// hold is the first offset of the transaction that holds a last stable offset, and since when it
+// was seen to. No record says when a transaction began: a record's timestamp is its producer's.
 type hold struct {
 	first int64
 	since time.Time
@@ -106,7 +106,8 @@ func (r *OpenTransactions) Facts(f *checks.Facts) {
 			if p.First != x.first {
 				continue // another one holds the last stable offset
 			}
-			h := checks.Held{Topic: x.topic, Index: x.index, Since: x.since, Limit: r.Limit, First: x.first, ProducerID: p.ID, Epoch: p.Epoch}
+			h := checks.Held{Topic: x.topic, Index: x.index, Since: x.since, Limit: r.Limit,
+				First: x.first, ProducerID: p.ID, Epoch: p.Epoch}
 			if who, ok := r.Gate.Holder(x.partition, p.ID); ok {
 				h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
 			}

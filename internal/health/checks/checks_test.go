@@ -542,7 +542,8 @@ func TestTransactionsThatStayOpen(t *testing.T) {
 		many.Held = append(many.Held, open(time.Hour))
 	}
 	found, _ := findingsOf(t, "transaction", many)
-	if len(found) != mostTransactions+1 || found[mostTransactions] != "warn transactions: 2 more partitions with a transaction that is open for too long" {
+	if len(found) != mostTransactions+1 ||
+		found[mostTransactions] != "warn transactions: 2 more partitions with a transaction that is open for too long" {
 		t.Errorf("%q", found)
 	}
 	findings, _ := Examine(Checks(), &many)

@@ -102,8 +102,8 @@ func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int
 	}
 }
 
-// append returns the append of a marker. It has no leader epoch: the present leader of the partition
-// decides, and the marker counts when every in-sync replica has it.
+// append returns the append of a marker. It has no leader epoch: the present leader of the
+// partition decides, and the marker counts when every in-sync replica has it.
 func (o *order) append(now int64) *replica.Append {
 	kind := record.Abort
 	if o.Commit {

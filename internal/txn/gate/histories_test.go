@@ -342,7 +342,8 @@ func TestHistory37TheRestIsNotPassedOnYet(t *testing.T) {
 	first := []*sent{w.add(turn, 0, 0, &batch), w.add(turn, 1, 0, &batch)}
 	turn.Ask()
 	second := w.send(tv2, 1, 1)
-	// The goroutine with the answer gets stuck in partition 0, before it comes to partition 1 again.
+	// The goroutine with the answer gets stuck in partition 0, before it comes to partition 1
+	// again.
 	stuck, release := make(chan struct{}), make(chan struct{})
 	bad := w.send(tv2, 0, 5)
 	done := bad.append.Done

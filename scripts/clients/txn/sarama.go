@@ -50,7 +50,8 @@ func producer() sarama.SyncProducer {
 func write(p sarama.SyncProducer, what string) {
 	must("begin", p.BeginTxn())
 	for i := range 10 {
-		_, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: topic, Partition: int32(i % 2), Value: sarama.StringEncoder(fmt.Sprint(what, i))})
+		_, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: topic, Partition: int32(i % 2),
+			Value: sarama.StringEncoder(fmt.Sprint(what, i))})
 		must("send", err)
 	}
 }

@@ -86,7 +86,8 @@ func TestStickyTasksProperties(t *testing.T) {
 		})
 		for i := range rapid.IntRange(1, 6).Draw(t, "members") {
 			in.Members = append(in.Members, TaskMember{ID: fmt.Sprint("m", i), Process: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "process")),
-				Previous: Tasks{Active: rapid.SliceOfN(task, 0, 8).Draw(t, "active"), Standby: rapid.SliceOfN(task, 0, 8).Draw(t, "standby")}})
+				Previous: Tasks{Active: rapid.SliceOfN(task, 0, 8).Draw(t, "active"),
+					Standby: rapid.SliceOfN(task, 0, 8).Draw(t, "standby")}})
 		}
 		got := Sticky(in)
 		checkTasks(t, in, got)

@@ -103,7 +103,8 @@ func (r *reader) strings() (list []string) {
 
 func (r *reader) internal() (list []InternalTopic) {
 	for range r.count(9) {
-		list = append(list, InternalTopic{Name: r.compactString(), Partitions: r.int32(), ReplicationFactor: r.int16(), Configs: r.keyValues()})
+		list = append(list, InternalTopic{Name: r.compactString(), Partitions: r.int32(), ReplicationFactor: r.int16(),
+			Configs: r.keyValues()})
 		r.tags(nil)
 	}
 	return list
