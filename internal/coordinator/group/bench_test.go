@@ -56,9 +56,9 @@ func manyStreams(t fataler, members int, partitions int32) (*world, []*streamsCl
 	return w, all
 }
 
-// BenchmarkBigStreamsGroup measures a rebalance of 100 members over 1,000 tasks with as many standby
-// tasks: the shard's total time from the first join until the group is stable, and after a member
-// has left.
+// BenchmarkBigStreamsGroup measures a rebalance of 100 members over 1,000 tasks, of which half have
+// a standby task: the shard's total time from the first join until the group is stable, and after a
+// member has left.
 func BenchmarkBigStreamsGroup(b *testing.B) {
 	for b.Loop() {
 		w, all := manyStreams(b, 100, 500)
