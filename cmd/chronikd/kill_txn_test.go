@@ -168,8 +168,8 @@ func keepsTransfersWhole(t *testing.T, seed uint64, m *mortal) {
 // by requests.
 func tv1() kgo.Opt { return kgo.MaxVersions(kversion.V3_8_0()) }
 
-// spoken counts what clients asked for, to show which protocols they really used. Only clients of the
-// one before KIP-890 ask for partitions to be added.
+// spoken counts what clients asked for, to show which protocols they really used. Only clients of
+// the one before KIP-890 ask for partitions to be added.
 type spoken struct{ added [2]atomic.Int64 } // by protocol: transaction.version 2, and before
 
 // hook counts the requests of one client.
@@ -199,7 +199,8 @@ func (a *adds) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 
 // txnClient returns a client that comes back soon after its broker was killed.
 func txnClient(addr string, opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(addr, ",")...), kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(addr, ",")...),
+		kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)...)
 }
 
