@@ -136,8 +136,7 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		r.Group, r.MemberID, r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = fmt.Sprint("consumers-", r.Version), "m", 10_000,
-			[]string{name},
-			[]kmsg.ConsumerGroupHeartbeatRequestTopic{}
+			[]string{name}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	case *kmsg.InitProducerIDRequest:
 		r.ProducerID, r.ProducerEpoch = -1, -1
 	case *kmsg.StreamsGroupHeartbeatRequest:
