@@ -168,8 +168,8 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	must(t, n.applier.WaitFor(t.Context(), revision))
 }
 
-// openTransactions starts the transaction coordinator, and returns what connects it with partitions.
-// The gate does not ask it: tests set the answers that it gets.
+// openTransactions starts the transaction coordinator, and returns what connects it with
+// partitions. The gate does not ask it: tests set the answers that it gets.
 func (n *node) openTransactions(t testing.TB, o nodeOptions, replicas *replica.Manager,
 	settings *replica.TopicSettings) *exchange.Exchange {
 	t.Helper()

@@ -136,10 +136,32 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		r.Group, r.MemberID, r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = fmt.Sprint("consumers-", r.Version), "m", 10_000,
-			[]string{name},
-			[]kmsg.ConsumerGroupHeartbeatRequestTopic{}
+			[]string{name}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	case *kmsg.InitProducerIDRequest:
 		r.ProducerID, r.ProducerEpoch = -1, -1
+	case *kmsg.StreamsGroupHeartbeatRequest:
+		r.Group, r.MemberID = "streams", "unknown"
+	case *kmsg.StreamsGroupDescribeRequest:
+		r.Groups = []string{"g", "h"}
+	case *kmsg.DescribeConfigsRequest:
+		r.IncludeDocumentation, r.IncludeSynonyms = true, true
+		r.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name},
+			{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}, {ResourceType: kmsg.ConfigResourceTypeBroker}}
+	case *kmsg.AlterConfigsRequest:
+		r.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
+			Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("1000")}}}}
+	case *kmsg.IncrementalAlterConfigsRequest:
+		r.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
+			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: kmsg.IncrementalAlterConfigOpDelete}}}}
+	default:
+		fillTransactional(r)
+	}
+}
+
+// fillTransactional is fillRequest for the requests of transactions.
+func fillTransactional(r kmsg.Request) {
+	name := "t"
+	switch r := r.(type) {
 	case *kmsg.AddPartitionsToTxnRequest:
 		r.TransactionalID, r.ProducerID = "tx", 7
 		r.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
@@ -160,20 +182,6 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 		r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
 	case *kmsg.DescribeTransactionsRequest:
 		r.TransactionalIDs = []string{"tx", "ty"}
-	case *kmsg.StreamsGroupHeartbeatRequest:
-		r.Group, r.MemberID = "streams", "unknown"
-	case *kmsg.StreamsGroupDescribeRequest:
-		r.Groups = []string{"g", "h"}
-	case *kmsg.DescribeConfigsRequest:
-		r.IncludeDocumentation, r.IncludeSynonyms = true, true
-		r.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name},
-			{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}, {ResourceType: kmsg.ConfigResourceTypeBroker}}
-	case *kmsg.AlterConfigsRequest:
-		r.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
-			Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("1000")}}}}
-	case *kmsg.IncrementalAlterConfigsRequest:
-		r.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
-			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: kmsg.IncrementalAlterConfigOpDelete}}}}
 	}
 }
 

@@ -310,8 +310,8 @@ func (s *Shard) begin(t *transaction) {
 }
 
 const (
-	// maxParked bounds the requests that wait for the end of one transaction: a client has a few, and
-	// those of one id must not use up the requests that may wait in a shard.
+	// maxParked bounds the requests that wait for the end of one transaction: a client has a few,
+	// and those of one id must not use up the requests that may wait in a shard.
 	maxParked = 100
 	// maxPark bounds how long a request waits, whatever its deadline: its sender may have gone.
 	maxPark = 5 * time.Second

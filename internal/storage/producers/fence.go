@@ -67,8 +67,8 @@ func (f Fence) CheckPermit(id int64, coordinator int32) error {
 func (f Fence) CheckMarker(m Marker, from Origin) (repeats bool, err error) {
 	switch {
 	case from.Foreign && (m.Coordinator != max(f.Coordinator, 0) || m.Epoch > max(f.Epoch, 0)):
-		// It must fence nothing: no marker of the real coordinator would be accepted after it, and the
-		// transaction would never end.
+		// It must fence nothing: no marker of the real coordinator would be accepted after it, and
+		// the transaction would never end.
 		return false, fmt.Errorf("%w: the marker for producer %d has epoch %d of coordinator epoch %d, the log knows %d of %d",
 			ErrForeignMarker, m.Producer, m.Epoch, m.Coordinator, f.Epoch, f.Coordinator)
 	case m.Coordinator < f.Coordinator:

@@ -213,7 +213,8 @@ func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 	})
 }
 
-// A topic is deleted and created again while an order is on the way. The order was not for that one.
+// A topic is deleted and created again while an order is on the way. The order was not for that
+// one.
 func TestAnOrderIsForOneTopicOfAName(t *testing.T) {
 	for _, topic := range []string{"here", "there"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -377,7 +378,8 @@ func TestMarkersOfATool(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		at := txn.Partition{Topic: "here"}
-		// Its topic of transactional ids is refused: a marker there would keep the coordinator from loading.
+		// Its topic of transactional ids is refused: a marker there would keep the coordinator from
+		// loading.
 		errs := w.brokers[1].WriteMarkers(ctx, []Marker{{ProducerID: 1}, {ProducerID: 5}, {ProducerID: 2}, {ProducerID: 3}, {ProducerID: 4}},
 			[]txn.Partition{at, {Topic: states}, at, at, {Topic: "gone"}})
 		want := []*kerr.Error{nil, kerr.InvalidTopicException, kerr.InvalidRequest, kerr.RequestTimedOut, kerr.UnknownTopicOrPartition}
