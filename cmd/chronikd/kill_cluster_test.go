@@ -1,5 +1,3 @@
-//go:build txn
-
 package main
 
 import (

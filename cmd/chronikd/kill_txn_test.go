@@ -168,8 +168,8 @@ func keepsTransfersWhole(t *testing.T, seed uint64, m *mortal) {
 // by requests.
 func tv1() kgo.Opt { return kgo.MaxVersions(kversion.V3_8_0()) }
 
-// spoken counts what clients asked for, to show which protocols they really used. Only clients of the
-// one before KIP-890 ask for partitions to be added.
+// spoken counts what clients asked for, to show which protocols they really used. Only clients of
+// the one before KIP-890 ask for partitions to be added.
 type spoken struct{ added [2]atomic.Int64 } // by protocol: transaction.version 2, and before
 
 // hook counts the requests of one client.
@@ -185,7 +185,8 @@ func (s *spoken) hook(old bool) kgo.Opt {
 func (s *spoken) both(t *testing.T) {
 	t.Helper()
 	if now, before := s.added[0].Load(), s.added[1].Load(); now > 0 || before == 0 {
-		t.Errorf("clients of transaction.version 2 added partitions %d times, want 0; older ones %d times, want more than 0", now, before)
+		t.Errorf("clients of transaction.version 2 added partitions %d times, want 0; older ones %d times, want more than 0",
+			now, before)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -18,23 +19,48 @@ func describeProducersAPI() api {
 				n.topic(opRead, req.Topics[i].Topic)
 			}
 		},
-		overloaded: kerr.LeaderNotAvailable,
-		handle:     answering(describeProducers),
+		overloaded:    kerr.LeaderNotAvailable,
+		answerEntries: knownProducers,
+		handle:        answering(describeProducers),
 	}.api()
 }
 
+// describeProducers answers for a repeated partition once, at its first occurrence: its answer may
+// be a million times as large as the request for it.
 func describeProducers(b *Broker, r *network.Request, req *kmsg.DescribeProducersRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeProducersResponse())
+	seen := map[txn.Partition]bool{}
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		out := kmsg.NewDescribeProducersResponseTopic()
 		out.Topic = t.Topic
 		for _, p := range t.Partitions {
+			at := txn.Partition{Topic: t.Topic, Index: p}
+			if seen[at] {
+				continue
+			}
+			seen[at] = true
 			out.Partitions = append(out.Partitions, b.describeProducersOf(r, t.Topic, p))
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
 	return resp
+}
+
+// knownProducers returns how many producers an answer lists.
+func knownProducers(b *Broker, req *kmsg.DescribeProducersRequest) int {
+	n := 0
+	for i := range req.Topics {
+		for _, p := range req.Topics[i].Partitions {
+			if part, err := b.partitionByName(req.Topics[i].Topic, p); err == nil {
+				n += part.Log().ProducerCount()
+			}
+			if n > manyEntries {
+				return n
+			}
+		}
+	}
+	return n
 }
 
 func (b *Broker) describeProducersOf(r *network.Request, topic string, partition int32) kmsg.DescribeProducersResponseTopicPartition {

@@ -61,7 +61,7 @@ func codes() []struct {
 		{storage.ErrUnverified, kerr.InvalidTxnState},
 		{storage.ErrTooManyTransactions, kerr.NotEnoughReplicas}, // clients retry; other transactions end meanwhile
 		{storage.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
-		{storage.ErrCoordinatorEpoch, kerr.InvalidRequest}, // no coordinator would send it
+		{storage.ErrForeignMarker, kerr.InvalidRequest}, // no coordinator would send it
 		{metadata.ErrClosed, kerr.NotLeaderForPartition},
 		{metadata.ErrUnavailable, kerr.RequestTimedOut},
 		{metadata.ErrUnknown, kerr.RequestTimedOut},

@@ -71,12 +71,12 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"storage.ErrUnverified":             storage.ErrUnverified,
 		"storage.ErrTooManyTransactions":    storage.ErrTooManyTransactions,
 		"storage.ErrCoordinatorFenced":      storage.ErrCoordinatorFenced,
-		"storage.ErrCoordinatorEpoch":       storage.ErrCoordinatorEpoch,
+		"storage.ErrForeignMarker":          storage.ErrForeignMarker,
 		"producers.ErrTransactionOpen":      producers.ErrTransactionOpen,
 		"producers.ErrUnverified":           producers.ErrUnverified,
 		"producers.ErrTooManyTransactions":  producers.ErrTooManyTransactions,
 		"producers.ErrCoordinatorFenced":    producers.ErrCoordinatorFenced,
-		"producers.ErrCoordinatorEpoch":     producers.ErrCoordinatorEpoch,
+		"producers.ErrForeignMarker":        producers.ErrForeignMarker,
 	}
 	never := map[string]string{ // no request causes them
 		"storage.ErrExists": "Create",

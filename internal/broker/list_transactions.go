@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -24,56 +27,89 @@ func listTransactionsAPI() api {
 		API:        protocol.API{Key: int16(kmsg.ListTransactions), Max: 2},
 		needs:      func(_ *kmsg.ListTransactionsRequest, n *needs) { n.cluster(opDescribe) },
 		overloaded: kerr.CoordinatorNotAvailable,
-		handle:     listTransactions,
+		handle:     inBackground(listTransactions),
 	}.api()
 }
 
-func listTransactions(c call, req *kmsg.ListTransactionsRequest) {
-	resp := respondTo(c.r, kmsg.NewPtrListTransactionsResponse())
+func listTransactions(ctx context.Context, b *Broker, r *network.Request, req *kmsg.ListTransactionsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrListTransactionsResponse())
 	resp.TransactionStates = []kmsg.ListTransactionsResponseTransactionState{}
-	filter, unknown, err := transactionFilter(req)
+	filter, unknown := transactionFilter(req)
 	resp.UnknownStateFilters = unknown
+	pattern, err := transactionPattern(req.TransactionalIDPattern)
 	if err != nil || len(unknown) > 0 && len(filter.States) == 0 { // unknown states match nothing
-		setCode(c.r, &resp.ErrorCode, err)
-		c.respond(resp)
-		return
+		setCode(r, &resp.ErrorCode, err)
+		return resp
 	}
+	list, err := allTransactions(ctx, b, filter)
+	if err == nil {
+		list, err = matchingTransactions(ctx, list, pattern)
+	}
+	if err != nil {
+		setCode(r, &resp.ErrorCode, err)
+		resp.TransactionStates = nil
+		return resp
+	}
+	slices.SortFunc(list, func(a, b txn.Description) int { return strings.Compare(a.ID, b.ID) })
+	for i := range list {
+		one := kmsg.NewListTransactionsResponseTransactionState()
+		one.TransactionalID, one.ProducerID, one.TransactionState = list[i].ID, list[i].ProducerID, list[i].State.String()
+		resp.TransactionStates = append(resp.TransactionStates, one)
+	}
+	return resp
+}
+
+// allTransactions asks all shards of this broker.
+func allTransactions(ctx context.Context, b *Broker, filter txn.List) (list []txn.Description, failed *kerr.Error) {
 	var mu sync.Mutex
-	shards := c.b.opt.Transactions.Partitions()
-	all := newGather(len(shards), func() {
-		if resp.ErrorCode != 0 {
-			resp.TransactionStates = nil
-		}
-		slices.SortFunc(resp.TransactionStates, func(a, b kmsg.ListTransactionsResponseTransactionState) int {
-			return strings.Compare(a.TransactionalID, b.TransactionalID)
-		})
-		c.r.Code = resp.ErrorCode
-		c.respond(resp)
-	})
+	shards := b.opt.Transactions.Partitions()
+	done := make(chan struct{})
+	all := newGather(len(shards), func() { close(done) })
 	for _, p := range shards {
-		c.b.opt.Transactions.SubmitTo(p, filter, func(answer any, err error) {
-			list, ok := answer.([]txn.Description)
+		b.opt.Transactions.SubmitTo(p, filter, func(answer any, err error) {
+			some, ok := answer.([]txn.Description)
 			mu.Lock()
 			if errors.Is(err, coordinator.ErrNotCoordinator) {
 				// Another broker lists them.
-			} else if failed := c.b.coordinatorError(answer, ok, err); failed != nil {
-				resp.ErrorCode = failed.Code
+			} else if code := b.coordinatorError(answer, ok, err); code != nil {
+				failed = code
 			}
-			for i := range list {
-				one := kmsg.NewListTransactionsResponseTransactionState()
-				one.TransactionalID, one.ProducerID, one.TransactionState = list[i].ID, list[i].ProducerID, list[i].State.String()
-				resp.TransactionStates = append(resp.TransactionStates, one)
-			}
+			list = append(list, some...)
 			mu.Unlock()
 			all.finish()
 		})
 	}
 	all.finish()
+	select {
+	case <-done:
+		return list, failed
+	case <-ctx.Done():
+		return nil, kerr.CoordinatorNotAvailable
+	}
 }
 
-// transactionFilter returns the filters of a request, and the states that it names and that do not
-// exist.
-func transactionFilter(req *kmsg.ListTransactionsRequest) (f txn.List, unknown []string, err *kerr.Error) {
+// matchTime bounds how long a pattern is compared with transactional ids: an expensive one may take
+// seconds for an id of 32 KiB.
+const matchTime = 5 * time.Second
+
+// matchingTransactions returns those whose ids match a pattern; nil matches any. It is not called on
+// a shard's goroutine, where it would keep transactions from ending.
+func matchingTransactions(ctx context.Context, list []txn.Description, pattern *regexp.Regexp) ([]txn.Description, *kerr.Error) {
+	if pattern == nil {
+		return list, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, matchTime)
+	defer cancel()
+	list = slices.DeleteFunc(list, func(d txn.Description) bool { return ctx.Err() != nil || !pattern.MatchString(d.ID) })
+	if ctx.Err() != nil { // the list may lack some
+		return nil, kerr.InvalidRegularExpression
+	}
+	return list, nil
+}
+
+// transactionFilter returns the filters of a request that shards apply, and the states that it names
+// and that do not exist.
+func transactionFilter(req *kmsg.ListTransactionsRequest) (f txn.List, unknown []string) {
 	f = txn.List{ProducerIDs: req.ProducerIDFilters, Longer: -1}
 	for _, name := range req.StateFilters {
 		if s, ok := txn.ParseState(name); ok {
@@ -88,14 +124,19 @@ func transactionFilter(req *kmsg.ListTransactionsRequest) (f txn.List, unknown [
 	if req.DurationFilterMillis >= 0 {
 		f.Longer = time.Duration(min(req.DurationFilterMillis, maxMillis)) * time.Millisecond
 	}
-	if p := req.TransactionalIDPattern; p != nil && *p != "" {
-		re, bad := regexp.Compile("^(?:" + *p + ")$")
-		if bad != nil {
-			return f, unknown, kerr.InvalidRegularExpression
-		}
-		f.Pattern = re
+	return f, unknown
+}
+
+// transactionPattern compiles the pattern of a request, nil if it has none.
+func transactionPattern(p *string) (*regexp.Regexp, *kerr.Error) {
+	if p == nil || *p == "" {
+		return nil, nil
 	}
-	return f, unknown, nil
+	re, err := group.Compile(*p)
+	if err != nil {
+		return nil, kerr.InvalidRegularExpression
+	}
+	return re, nil
 }
 
 // maxMillis is the longest duration in ms that a time.Duration can hold.

@@ -29,13 +29,13 @@ var (
 	ErrOutOfOrderSequence   = producers.ErrOutOfOrderSequence
 	ErrInvalidProducerEpoch = producers.ErrInvalidProducerEpoch
 	// ErrTransactionOpen, ErrUnverified and ErrTooManyTransactions: a batch does not fit the
-	// transactions of its producer. ErrCoordinatorFenced and ErrCoordinatorEpoch: a marker does not
+	// transactions of its producer. ErrCoordinatorFenced and ErrForeignMarker: a marker does not
 	// come from the transaction's coordinator.
 	ErrTransactionOpen     = producers.ErrTransactionOpen
 	ErrUnverified          = producers.ErrUnverified
 	ErrTooManyTransactions = producers.ErrTooManyTransactions
 	ErrCoordinatorFenced   = producers.ErrCoordinatorFenced
-	ErrCoordinatorEpoch    = producers.ErrCoordinatorEpoch
+	ErrForeignMarker       = producers.ErrForeignMarker
 	// ErrFencedEpoch: the append was accepted under a leader epoch or a role that the log does not
 	// have, or not any longer. No offset was assigned. See Log.SetLeaderEpoch.
 	ErrFencedEpoch = errors.New("leader epoch is fenced")

@@ -106,6 +106,13 @@ func (l *Log) Producers() []producers.Producer {
 	return l.producers.Producers()
 }
 
+// ProducerCount returns how many producers Producers returns.
+func (l *Log) ProducerCount() int {
+	l.producersMu.Lock()
+	defer l.producersMu.Unlock()
+	return l.producers.Len()
+}
+
 // Guard returns the guard of a producer id, for the batch that is to begin its next transaction.
 // The caller asks the transaction's coordinator afterwards, and then appends the batch with the
 // guard. In between, a marker for the producer, a discarded record and a change of the role destroy

@@ -106,6 +106,11 @@ func markers(w *world) {
 		w.is("older coordinator", w.marker(1, p, false, 4, topic, 0), "TRANSACTION_COORDINATOR_FENCED")
 		return
 	}
+	// One of a later epoch would fence the producer, and then the coordinator's own marker.
+	w.is("an epoch that no producer has", w.marker(1, p.at(2), false, 0, topic, 0), badRequest)
+	// Control batches between the records of the coordinator would keep it from loading them.
+	w.is("a marker for the coordinator's topic", w.marker(1, p, false, 0, "__transaction_state", 0), "INVALID_TOPIC_EXCEPTION")
+	w.is("the coordinator's topic in a transaction", w.addAsBroker(4, p, false, "__transaction_state"), unknown)
 	w.is("EndTxn", w.end(5, p, true), p.at(1).success())
 	w.decided(p.id)
 	w.is("records that are shown", w.shown(topic, 0), 1)

@@ -29,6 +29,46 @@ func BenchmarkHeartbeat(b *testing.B) {
 		stabilize(w, all...)
 		handle(b, w, heartbeatOf("m3", all[3].epoch))
 	})
+	b.Run("streams", func(b *testing.B) {
+		w, all := manyStreams(b, 100, 1000)
+		handle(b, w, streamsBeatOf("m3", all[3].epoch))
+	})
+}
+
+// manyStreams makes a stable streams group whose members have the tasks of a word count.
+func manyStreams(t fataler, members int, partitions int32) (*world, []*streamsClient) {
+	w := newWorld(t, quick(func(c *StreamsConfig) { c.InitialDelay, c.Standbys = 3*time.Second, 1 }))
+	for _, name := range []string{"in", "r", "c"} {
+		w.topic(name, partitions)
+	}
+	var all []*streamsClient
+	for i := range members {
+		all = append(all, w.newStreamsClient(fmt.Sprint("m", i), wordCount()))
+	}
+	w.advance(3 * time.Second)
+	for round := 1; w.state("g") != "Stable"; round++ {
+		for _, c := range all {
+			if code := c.beat(); code != 0 || round > 5 {
+				t.Fatalf("round %d: code %d, %s", round, code, w.state("g"))
+			}
+		}
+	}
+	return w, all
+}
+
+// BenchmarkBigStreamsGroup measures a rebalance of 100 members over 1,000 tasks, of which half have
+// a standby task: the shard's total time from the first join until the group is stable, and after a
+// member has left.
+func BenchmarkBigStreamsGroup(b *testing.B) {
+	for b.Loop() {
+		w, all := manyStreams(b, 100, 500)
+		is(b, w.streamsBeat(streamsBeatOf("m99", -1)).Response.ErrorCode, nil)
+		for round := 0; round == 0 || w.state("g") != "Stable"; round++ {
+			for _, c := range all[:99] {
+				is(b, c.beat(), nil)
+			}
+		}
+	}
 }
 
 func BenchmarkCommit(b *testing.B) {

@@ -50,7 +50,7 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 	topics := s.topics
 	s.out.Call(to, func(ctx context.Context) any {
 		m := heartbeatMatch{request: e, expression: expression, topics: topics}
-		re, err := compile(expression)
+		re, err := Compile(expression)
 		if m.err = err; err == nil {
 			m.matches = matching(ctx, re, topics)
 		}
@@ -156,7 +156,7 @@ func (s *Shard) rematch() {
 	s.rematching = true
 	s.out.Call(0, func(ctx context.Context) any {
 		for expression := range r.matches {
-			if re, err := compile(expression); err != nil {
+			if re, err := Compile(expression); err != nil {
 				continue
 			} else if r.all {
 				r.matches[expression] = matching(ctx, re, r.topics)

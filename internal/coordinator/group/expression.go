@@ -15,9 +15,9 @@ const maxInstructions = 10_000
 
 var errTooLarge = errors.New("expression too large")
 
-// compile compiles a regular expression (RE2) that must match a whole name. It bounds the program
-// before it builds anything: three kilobytes can ask for three million instructions.
-func compile(expression string) (*regexp.Regexp, error) {
+// Compile compiles a client's regular expression (RE2) that must match a whole name. It bounds the
+// program before it builds anything: three kilobytes can ask for three million instructions.
+func Compile(expression string) (*regexp.Regexp, error) {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return nil, err // refers to the member's own expression

@@ -22,7 +22,7 @@ func TestLargeExpressionIsCheapToRefuse(t *testing.T) {
 		strings.Repeat("(ab?){900}", 20), "(x{2,}){900}y{900,}(a|b|c|d|e|f|g|h|i){800}", strings.Repeat(`[\pL\pN_-]`, 300),
 	} {
 		if used := allocated(func() {
-			if _, err := compile(expression); err == nil {
+			if _, err := Compile(expression); err == nil {
 				t.Errorf("%.40s is accepted", expression)
 			}
 		}); used > 8<<20 {

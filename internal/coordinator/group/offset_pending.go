@@ -153,7 +153,7 @@ type Marker struct {
 }
 
 // Marked is the response to a Marker. Err is nil also for the repetition of a marker. Otherwise it
-// matches producers.ErrInvalidProducerEpoch, ErrCoordinatorFenced or ErrCoordinatorEpoch.
+// matches producers.ErrInvalidProducerEpoch, ErrCoordinatorFenced or ErrForeignMarker.
 type Marked struct{ Err error }
 
 // mark judges a marker, applies it and emits its record.

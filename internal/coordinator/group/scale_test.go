@@ -57,6 +57,21 @@ func TestHundredsOfConsumers(t *testing.T) {
 	w.replays()
 }
 
+func TestHundredsOfStreamsMembers(t *testing.T) {
+	w, all := manyStreams(t, 200, 300)
+	running, following := 0, 0
+	for _, c := range all {
+		running, following = running+len(c.has.Active), following+len(c.has.Standby)
+		if len(c.has.Active) != 3 {
+			t.Errorf("%s", c.shown())
+		}
+	}
+	if running != 600 || following != 300 {
+		t.Errorf("%d tasks run, %d are followed", running, following)
+	}
+	w.replays()
+}
+
 // In a large group, members that join together share one target, computed after a short delay. All
 // of them get their partitions.
 func TestLargeGroupSharesTargets(t *testing.T) {

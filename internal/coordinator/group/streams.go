@@ -34,8 +34,9 @@ type streams struct {
 
 	bytes int // memory for members, targets and the topology
 	// configured is the topology applied to the topics; nil: topics or the topology may have
-	// changed.
+	// changed. topicsHash is the hash of these topics.
 	configured *topology.Configured
+	topicsHash int64
 	// waiting: the group was empty, and waits for more members before it computes a target.
 	waiting bool
 	// shutdown is the member that asked to shut the application down, "" if none did.

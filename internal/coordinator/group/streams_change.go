@@ -107,14 +107,18 @@ func recordedTopics(list []kmsg.TopicInfo) (topics []format.InternalTopic) {
 	return topics
 }
 
-// configure applies the group's topology to the current topics.
+// configure applies the group's topology to the current topics, and computes their hash.
 func (s *Shard) configure(c *streams) *topology.Configured {
 	if c.configured == nil {
 		t := topology.Configure(c.topology, func(name string) (int32, bool) {
 			t, exists := s.topics.ByName(name)
 			return t.Partitions, exists
 		})
-		c.configured = &t
+		names := map[string]struct{}{}
+		for _, name := range topology.Names(c.topology) {
+			names[name] = struct{}{}
+		}
+		c.configured, c.topicsHash = &t, hashTopics(s.topics, names)
 	}
 	return c.configured
 }
@@ -128,11 +132,7 @@ func (s *Shard) bumpStreams(g *group, anyway bool) {
 	if s.configure(c).Problem == nil {
 		next.Validated = c.topology.Epoch
 	}
-	names := map[string]struct{}{}
-	for _, name := range topology.Names(c.topology) {
-		names[name] = struct{}{}
-	}
-	next.Hash = hashTopics(s.topics, names)
+	next.Hash = c.topicsHash
 	if anyway || c.epoch == 0 || next.Hash != c.hash || next.Validated != c.validated || !slices.Equal(next.Configs, c.configs) {
 		s.emit(format.Key{Type: format.TypeStreams, Group: g.id}, next)
 	}

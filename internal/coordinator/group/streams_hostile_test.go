@@ -26,7 +26,7 @@ func TestStreamsTopologyWithMoreTopicsThanIndexes(t *testing.T) {
 }
 
 // The response that has a member's new tasks may be lost. The member reports then what it runs, and
-// is told again.
+// receives them again.
 func TestStreamsTasksAreToldAgain(t *testing.T) {
 	w := newWorld(t, quick())
 	w.topic("in", 2)

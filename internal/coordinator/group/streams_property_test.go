@@ -173,7 +173,9 @@ func TestStreamsGroupInChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		standbys := rapid.IntRange(0, 2).Draw(t, "standbys")
 		c := &streamsChaos{t: t, world: newWorld(t, func(cfg *Config) { cfg.Streams.Standbys = standbys })}
-		c.topic("in", 2)
+		for _, name := range []string{"in", "r", "c"} {
+			c.topic(name, rapid.Int32Range(0, 2).Draw(t, "partitions"))
+		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			c.act()
 			c.check()

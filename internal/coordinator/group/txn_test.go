@@ -68,7 +68,7 @@ func TestG2ZombiesAreRefusedWithoutARecord(t *testing.T) {
 	if err := w.mark(Marker{ProducerID: 7, Epoch: 3, CoordinatorEpoch: 6}); !errors.Is(err, producers.ErrInvalidProducerEpoch) {
 		t.Errorf("a marker of an old epoch: %v", err)
 	}
-	if err := w.mark(Marker{ProducerID: 7, Epoch: 4, CoordinatorEpoch: 9, Foreign: true}); !errors.Is(err, producers.ErrCoordinatorEpoch) {
+	if err := w.mark(Marker{ProducerID: 7, Epoch: 4, CoordinatorEpoch: 9, Foreign: true}); !errors.Is(err, producers.ErrForeignMarker) {
 		t.Errorf("a marker of a tool: %v", err)
 	}
 	if len(w.log) != n {

@@ -117,10 +117,11 @@ const (
 	waitTime = time.Second
 )
 
-// Load implements coordinator.Log.
+// Load implements coordinator.Log. It reads at least once: a log that is offline may have no ends,
+// and must not be taken for an empty one.
 func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
 	ends := l.part.Ends()
-	for offset := ends.LogStart; offset < ends.LogEnd; {
+	for offset := ends.LogStart; ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -128,12 +129,14 @@ func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordin
 		if err != nil {
 			return fmt.Errorf("load %s at offset %d: %w", l.part, offset, elsewhere(err))
 		}
+		if next >= ends.LogEnd {
+			return nil
+		}
 		if next == offset {
 			l.wait(ctx, offset, epoch)
 		}
 		offset = next
 	}
-	return nil
 }
 
 // read applies the committed records from offset up to end that a single read returns. It returns

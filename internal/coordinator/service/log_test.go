@@ -234,6 +234,25 @@ func TestMachineErrorEndsTheLoad(t *testing.T) {
 	}
 }
 
+// A log that can't be read is not taken for an empty one: the coordinator would answer that it
+// knows no transactional id and no offset.
+func TestAnOfflineLogIsNotLoadedAsEmpty(t *testing.T) {
+	fs, c := vfs.Memory(), &cluster{}
+	t.Run("before", func(t *testing.T) { open(t, fs, c) })
+	dirs, err := fs.List("/d")
+	must(t, err)
+	for _, d := range dirs {
+		if strings.HasSuffix(d.Name, "-0") { // the partition's
+			must(t, fs.RemoveAll("/d/"+d.Name))
+		}
+	}
+	p, park := open(t, fs, c)
+	_, epoch := p.Leader()
+	if got, err := get(t.Context(), newPartitionLog(p, park), epoch); !errors.Is(err, storage.ErrFailed) {
+		t.Errorf("loaded %q, %v", got, err)
+	}
+}
+
 // Ready refuses, before anything is applied, exactly those appends that would fail.
 func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})

@@ -127,10 +127,19 @@ type topicView struct {
 	settings *replica.TopicSettings
 }
 
-// Exists implements txn.Topics.
+// Exists implements txn.Topics. For transactions, no internal topic but that of offsets exists: a
+// marker has no place between the records of a coordinator.
 func (v topicView) Exists(p txn.Partition) bool {
 	t := v.img.Topic(p.Topic)
-	return t != nil && p.Index >= 0 && p.Index < t.Partitions.Len()
+	return t != nil && (!t.Internal || p.Topic == OffsetsTopic) && p.Index >= 0 && p.Index < t.Partitions.Len()
+}
+
+// ID implements txn.Topics.
+func (v topicView) ID(topic string) [16]byte {
+	if t := v.img.Topic(topic); t != nil {
+		return t.ID
+	}
+	return [16]byte{}
 }
 
 // Weak implements txn.Topics.

@@ -154,6 +154,16 @@ func TestMetadataChangesForTransactions(t *testing.T) {
 	}
 }
 
+// A marker in a topic of a coordinator would keep it from loading; only groups have markers.
+func TestTransactionsHaveNoPartitionsOfInternalTopics(t *testing.T) {
+	b, tr := withTransactions(t)
+	initialize(t, tr, "id")
+	view := tr.topics(b.applier.Image()).Topics
+	if b.applier.Image().Topic(TransactionsTopic) == nil || view.Exists(txn.Partition{Topic: TransactionsTopic}) {
+		t.Error("a transaction may have a partition of " + TransactionsTopic)
+	}
+}
+
 // A commit must flush the topics whose profile acknowledges records before they are durable.
 func TestWeakTopicsAreThoseThatAcknowledgeEarly(t *testing.T) {
 	b, tr := withTransactions(t)

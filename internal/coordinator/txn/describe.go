@@ -3,7 +3,6 @@ package txn
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 
@@ -30,10 +29,9 @@ type Description struct {
 // List asks for the transactional ids that match all filters. The response is a []Description
 // without partitions, in the order of the ids.
 type List struct {
-	States      []State        // empty: any
-	ProducerIDs []int64        // empty: any
-	Longer      time.Duration  // since the start of the transaction; negative: any
-	Pattern     *regexp.Regexp // of the id; nil: any
+	States      []State       // empty: any
+	ProducerIDs []int64       // empty: any
+	Longer      time.Duration // since the start of the transaction; negative: any
 }
 
 // Survey asks for figures of all transactional ids. The response is a Figures.
@@ -92,7 +90,6 @@ func (s *Shard) list(e List) []Description {
 		case len(e.States) > 0 && !slices.Contains(e.States, t.state):
 		case len(e.ProducerIDs) > 0 && !slices.Contains(e.ProducerIDs, t.pid):
 		case e.Longer >= 0 && s.now.UnixMilli()-t.start <= e.Longer.Milliseconds():
-		case e.Pattern != nil && !e.Pattern.MatchString(id):
 		default:
 			list = append(list, t.describe(id))
 		}

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -47,7 +46,6 @@ func TestListFilters(t *testing.T) {
 		{"producer and state", List{Longer: -1, ProducerIDs: []int64{x}, States: []State{Empty}}, nil},
 		{"longer than 9 s", List{Longer: 9 * time.Second, States: []State{Ongoing}}, []string{"x"}},
 		{"longer than 10 s", List{Longer: 10 * time.Second, States: []State{Ongoing}}, nil},
-		{"pattern", List{Longer: -1, Pattern: regexp.MustCompile("^(?:y.*)$")}, []string{"y-1"}},
 	} {
 		var ids []string
 		for _, x := range ask[[]Description](d, c.list) {

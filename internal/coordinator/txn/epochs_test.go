@@ -67,9 +67,19 @@ func TestEndOfTheLastEpoch(t *testing.T) {
 			}
 			d.reload()
 		}
+		// The next transaction shows that the answer has arrived. What comes now is late.
 		d.add(2, a(1))
-		if got := d.end(2, 100, maxEpoch, commit).Err; got != kerr.ProducerFenced {
-			t.Error(got)
+		for range 2 {
+			if got := d.end(2, 100, maxEpoch, commit).Err; got != kerr.InvalidProducerIDMapping {
+				t.Error(got)
+			}
+			if got := d.init(100, maxEpoch).Err; got != kerr.ProducerFenced {
+				t.Error(got)
+			}
+			if v := d.state(); v.state != Ongoing || v.previous != none {
+				t.Errorf("%+v", v)
+			}
+			d.reload()
 		}
 	}
 }

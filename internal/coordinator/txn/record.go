@@ -178,6 +178,9 @@ func decodeValue(p []byte) (value, error) {
 
 // Apply implements coordinator.Machine.
 func (s *Shard) Apply(r coordinator.Record) error {
+	if r.Marker != nil {
+		return nil // it has no meaning here: a tool sent it to a broker that did not refuse it
+	}
 	id, err := decodeKey(r.Key)
 	if err != nil {
 		return err

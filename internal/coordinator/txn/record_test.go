@@ -102,6 +102,19 @@ func TestUnreadableRecordsEndTheLoad(t *testing.T) {
 	}
 }
 
+// A tool's marker that got into the topic keeps no shard from loading.
+func TestAMarkerInTheLogIsNoRecord(t *testing.T) {
+	s := New(DefaultConfig())
+	for _, marker := range []coordinator.Marker{{}, {Commit: true}} {
+		if err := s.Apply(coordinator.Record{Key: unhex(t, "00000001"), Value: unhex(t, "000000000000"), Marker: &marker}); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(s.ids) > 0 {
+		t.Error("a marker has become a transactional id")
+	}
+}
+
 func FuzzRecord(f *testing.F) {
 	for _, c := range golden() {
 		f.Add(unhex(f, c.bytes))

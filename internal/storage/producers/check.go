@@ -23,9 +23,9 @@ var (
 	// ErrCoordinatorFenced: a marker of a coordinator that has a successor. The error is a
 	// *CoordinatorFenced.
 	ErrCoordinatorFenced = errors.New("coordinator epoch is fenced")
-	// ErrCoordinatorEpoch: a tool sent a marker with another epoch than that of the last
-	// coordinator.
-	ErrCoordinatorEpoch = errors.New("coordinator epoch of a marker that no coordinator sent")
+	// ErrForeignMarker: a tool sent a marker with another coordinator epoch than that of the last
+	// marker, or with a later producer epoch than the log knows.
+	ErrForeignMarker = errors.New("a marker that no coordinator sent must have the epochs that DescribeProducers shows")
 )
 
 // CoordinatorFenced is an ErrCoordinatorFenced with the coordinator epoch that the log knows.

@@ -66,9 +66,11 @@ func (f Fence) CheckPermit(id int64, coordinator int32) error {
 // marker of its producer, and nothing must be appended.
 func (f Fence) CheckMarker(m Marker, from Origin) (repeats bool, err error) {
 	switch {
-	case from.Foreign && m.Coordinator != max(f.Coordinator, 0):
-		return false, fmt.Errorf("%w: the marker for producer %d has epoch %d, the log knows %d", ErrCoordinatorEpoch, m.Producer,
-			m.Coordinator, f.Coordinator)
+	case from.Foreign && (m.Coordinator != max(f.Coordinator, 0) || m.Epoch > max(f.Epoch, 0)):
+		// It must fence nothing: no marker of the real coordinator would be accepted after it, and the
+		// transaction would never end.
+		return false, fmt.Errorf("%w: the marker for producer %d has epoch %d of coordinator epoch %d, the log knows %d of %d",
+			ErrForeignMarker, m.Producer, m.Epoch, m.Coordinator, f.Epoch, f.Coordinator)
 	case m.Coordinator < f.Coordinator:
 		return false, &CoordinatorFenced{Producer: m.Producer, Sent: m.Coordinator, Epoch: f.Coordinator}
 	case m.Epoch < f.Epoch:

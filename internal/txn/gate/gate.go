@@ -122,7 +122,8 @@ func (t *Turn) Append(p *replica.Partition, topic string, a *replica.Append, bat
 	if q == nil {
 		knows := s.holders.allow(k, t.From.TransactionalID)
 		s.mu.Unlock()
-		if knows && k.open(t.From.Epoch) || p.Refusal(a.LeaderEpoch) != nil { // then the partition refuses it itself
+		// What is late, or not for this leader, the partition refuses itself.
+		if knows && k.open(t.From.Epoch) || k.late(t.From.Epoch) || p.Refusal(a.LeaderEpoch) != nil {
 			a.Permit = producers.Permit{Bumps: t.From.Bumps}
 			p.Append(a, batch)
 			return nil
@@ -178,4 +179,10 @@ func (t *Turn) Ask() {
 func (k key) open(epoch int16) bool {
 	p, ok := k.partition.Log().Producer(k.id)
 	return ok && p.First >= 0 && p.Epoch == epoch
+}
+
+// late reports whether the partition knows a later epoch of the producer.
+func (k key) late(epoch int16) bool {
+	p, ok := k.partition.Log().Producer(k.id)
+	return ok && p.Epoch > epoch
 }

@@ -27,7 +27,8 @@ func TestOnlyTheFirstBatchOfATransactionIsAsked(t *testing.T) {
 					t.Errorf("batch %d has entry %v", seq, s.entry)
 				}
 			}
-			at := txn.AddedPartition{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch()}
+			at := txn.AddedPartition{Partition: txn.Partition{Topic: "t", Index: 1}, LeaderEpoch: w.partitions[1].LeaderEpoch(),
+				TopicID: topicID}
 			want := Question{ID: "tx", ProducerID: 7, Add: from.Bumps, Deadline: w.asked.times[0].Add(patience),
 				Partitions: []txn.AddedPartition{at}}
 			if got := w.asked.questions; len(got) != 1 || !slices.Equal(got[0].Partitions, want.Partitions) {
@@ -248,6 +249,21 @@ func TestARefusedPartitionIsNotAsked(t *testing.T) {
 	if n := w.asked.count(); n != 0 {
 		t.Fatalf("%d questions", n)
 	}
+}
+
+// A batch of an epoch that a marker has ended here is late, whatever the coordinator knows. It may
+// know the producer by another id by now, and would not say that this one is fenced.
+func TestALateBatchIsRefusedWithoutAQuestion(t *testing.T) {
+	w := newWorld(t, 1)
+	w.marker(0, tv2.at(1), record.Commit, 0)
+	w.asked.answer = refuses(kerr.InvalidProducerIDMapping)
+	w.send(tv2, 0, 0).wants(t, storage.ErrInvalidProducerEpoch)
+	w.send(tv2, 0, 1).wants(t, storage.ErrInvalidProducerEpoch)
+	if n := w.asked.count(); n != 0 {
+		t.Fatalf("%d questions", n)
+	}
+	w.wantStored(0, 7)
+	w.wantEmpty()
 }
 
 func TestAnotherIDDoesNotPassWithAnOpenTransaction(t *testing.T) {

@@ -73,7 +73,7 @@ func TestHistory08TheOrderIsKeptWhenAskedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	w.marker(0, tv2.at(4), record.Commit, 5)
 	w.asked.answer = nil
-	w.send(tv2.at(3), 0, 0)
+	w.send(tv2.at(5), 0, 0) // the batches line up behind it
 	var all []*sent
 	for seq := range int32(5) {
 		all = append(all, w.send(tv2.at(4), 0, seq))

@@ -73,7 +73,8 @@ func TestStickyTasks(t *testing.T) {
 }
 
 // Whatever was assigned before: every task is active once, members are balanced, copies of a task
-// are in different processes, and there are as many as possible. Assigning again changes nothing.
+// are in different processes, and there are as many as possible. Assigning again moves no active
+// task.
 func TestStickyTasksProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := TaskInput{Standbys: rapid.IntRange(0, 3).Draw(t, "standbys")}

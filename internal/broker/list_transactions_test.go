@@ -1,0 +1,52 @@
+package broker
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/txn"
+)
+
+// A pattern that asks for millions of instructions is refused, and a list that is incomplete because
+// the comparison was ended is an error.
+func TestPatternsOfTransactionalIDs(t *testing.T) {
+	for pattern, want := range map[string]*kerr.Error{"": nil, "a.*": nil, "(": kerr.InvalidRegularExpression,
+		"(" + strings.Repeat("x", 300) + "){1000}": kerr.InvalidRegularExpression} {
+		if _, err := transactionPattern(&pattern); err != want {
+			t.Errorf("%.20q: %v", pattern, err)
+		}
+	}
+	all := func() []txn.Description { return []txn.Description{{ID: "ab"}, {ID: "b"}, {ID: "ba"}} }
+	re, _ := transactionPattern(kmsg.StringPtr("b|a."))
+	if got, err := matchingTransactions(t.Context(), all(), re); err != nil || len(got) != 2 || got[0].ID != "ab" || got[1].ID != "b" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := matchingTransactions(t.Context(), all(), nil); err != nil || len(got) != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := matchingTransactions(ended, all(), re); err == nil {
+		t.Errorf("an incomplete list: %+v", got)
+	}
+}
+
+// The answer for a partition may be a million times as large as its place in the request.
+func TestDescribeProducersAnswersOnceForARepeatedPartition(t *testing.T) {
+	n := newNode(t)
+	n.topic(t, "t", 2)
+	req := kmsg.NewPtrDescribeProducersRequest()
+	for range 2 {
+		one := kmsg.NewDescribeProducersRequestTopic()
+		one.Topic, one.Partitions = "t", []int32{1, 0, 1, 0}
+		req.Topics = append(req.Topics, one)
+	}
+	resp := ask[*kmsg.DescribeProducersResponse](t, n.dial(t), 0, req)
+	if len(resp.Topics) != 2 || len(resp.Topics[0].Partitions) != 2 || len(resp.Topics[1].Partitions) != 0 {
+		t.Errorf("%+v", resp.Topics)
+	}
+}
