@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -102,11 +101,15 @@ func (d *dir) reopened() error {
 		}
 		return d.ctx.Err()
 	}
-	for _, l := range d.logs { // what verify has found out must stay
-		defer func(follow *storage.Follower, end int64, seen journal.LSN) {
-			l.follow, l.end, l.seen = follow, end, seen
-		}(l.follow, l.end, l.seen)
+	saved := make([]log, len(d.logs))
+	for i, l := range d.logs {
+		saved[i] = *l
 	}
+	defer func() { // what verify has found out must stay
+		for i, l := range d.logs {
+			l.follow, l.end, l.seen = saved[i].follow, saved[i].end, saved[i].seen
+		}
+	}()
 	if err := d.eachKept(d.fs, add); err != nil {
 		return err
 	}

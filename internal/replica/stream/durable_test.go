@@ -40,11 +40,14 @@ func (w *world) losePower() map[int32]int64 {
 	return ends
 }
 
-// mark appends a marker.
-func (n *node) mark() *outcome {
+// mark appends a marker that commits the transaction of producer 7, and abort one that aborts it.
+func (n *node) mark() *outcome  { return n.endTransaction(record.Commit) }
+func (n *node) abort() *outcome { return n.endTransaction(record.Abort) }
+
+func (n *node) endTransaction(kind record.ControlType) *outcome {
 	d := &outcome{ended: make(chan struct{})}
 	d.LeaderEpoch, d.Acks, d.Kind, d.Durable = -1, replica.AcksAll, storage.Marker, true
-	d.Batches = record.Accepted{Bytes: record.EndTxnMarker(7, 1, record.Commit, 0, 1), Batches: 1, Records: 1}
+	d.Batches = record.Accepted{Bytes: record.EndTxnMarker(7, 1, kind, 0, 1), Batches: 1, Records: 1}
 	d.Done = func(*replica.Append) { close(d.ended) }
 	n.partition(0).Append(&d.Append, nil)
 	return d

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // transact appends a batch in a transaction with a guard.
@@ -79,5 +81,47 @@ func TestTransactionsOutliveALeader(t *testing.T) {
 		if p, known := w.nodes[1].partition(0).Log().Producer(7); !known || p.Epoch != 1 || p.CoordinatorEpoch != 0 {
 			t.Errorf("the former leader knows %+v", p)
 		}
+	})
+}
+
+// A follower serves readers of committed records up to its own last stable offset, with the aborted
+// transactions of its own log: a marker that only the leader has counts at the leader alone.
+func TestAFollowerServesCommittedRecords(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, l := three(t, 1)
+		defer w.close()
+		must(t, l.produce(0, replica.AcksAll, 1, 10).wait(t))
+		must(t, l.transact(7, l.partition(0).Log().Guard(7)).wait(t))
+		w.converge(1, 2, 3)
+		read := func(when string, end int64, aborted ...txnindex.Entry) {
+			t.Helper()
+			res, err := w.nodes[2].partition(0).Read(replica.ReadRequest{MaxBytes: 1 << 20, Committed: true, AnyReplica: true,
+				CurrentEpoch: -1, FetchedEpoch: -1})
+			must(t, err)
+			defer res.Release()
+			next := int64(0)
+			for _, p := range res.Parts {
+				for len(p) > 0 {
+					b, rest, err := record.Next(p)
+					must(t, err)
+					next, p = b.LastOffset()+1, rest
+				}
+			}
+			if next != end || res.LastStable != end || !slices.Equal(res.Aborted, aborted) {
+				t.Errorf("%s: records up to %d, last stable offset %d, aborted %+v", when, next, res.LastStable, res.Aborted)
+			}
+		}
+		read("while it is open", 1)
+		w.isolate(true)
+		ended := l.abort()
+		synctest.Wait()
+		if p, _ := l.partition(0).Log().Producer(7); p.First >= 0 {
+			t.Fatalf("%+v", p)
+		}
+		read("when only the leader has the marker", 1)
+		w.isolate(false)
+		must(t, ended.wait(t))
+		w.converge(1, 2, 3)
+		read("when it is over", 3, txnindex.Entry{Producer: 7, First: 1, Last: 2, Stable: 3})
 	})
 }
