@@ -134,8 +134,8 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	reply(nil)
 }
 
-// note notes what is known of partitions when they are added. A topic that was created again since has
-// lost nothing before.
+// note notes what is known of partitions when they are added. A topic that was created again since
+// has lost nothing before.
 func (s *Shard) note(t *transaction, list []AddedPartition) {
 	for _, p := range list {
 		if was, known := t.live.added[p.Partition]; !known || p.TopicID != [16]byte{} && p.TopicID != was.topic {

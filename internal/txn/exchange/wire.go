@@ -25,8 +25,8 @@ import (
 //	           index of the topic, partition, leader epoch
 //	  answer   version u8 | for each question: error code, coordinator epoch, error codes
 //
-// Lists begin with their length. topics are those that the rest of the call uses, each with its name
-// and its id of 16 bytes.
+// Lists begin with their length. topics are those that the rest of the call uses, each with its
+// name and its id of 16 bytes.
 const (
 	wireVersion = 1
 
