@@ -124,7 +124,7 @@ func newClients(w *world) *clients {
 		c.work.Go(func() { c.transact(i) })
 	}
 	c.work.Go(c.readCommitted)
-	c.work.Go(c.makeRefundsAnew)
+	c.work.Go(c.renewRefunds)
 	c.work.Go(c.configure)
 	c.work.Go(c.makeTopics)
 	return c

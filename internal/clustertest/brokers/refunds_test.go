@@ -34,8 +34,8 @@ func (r *refundTopic) set(p *partition) {
 	r.now = p
 }
 
-// makeRefundsAnew deletes the topic and creates it again.
-func (c *clients) makeRefundsAnew() {
+// renewRefunds deletes the topic and creates it again.
+func (c *clients) renewRefunds() {
 	random := c.random(860)
 	a := kadm.NewClient(c.admin)
 	for {

@@ -431,8 +431,9 @@ func (p *part) produce(b *batch) {
 			})
 			return
 		}
-		e := Add{ID: b.id, ProducerID: b.pid, Epoch: b.epoch, Version: 2, Partitions: []AddedPartition{{Partition: p.name, LeaderEpoch: epoch}},
-			Deadline: p.w.now.Add(time.Duration(p.w.roll(50)) * time.Millisecond)}
+		e := Add{ID: b.id, ProducerID: b.pid, Epoch: b.epoch, Version: 2,
+			Partitions: []AddedPartition{{Partition: p.name, LeaderEpoch: epoch}},
+			Deadline:   p.w.now.Add(time.Duration(p.w.roll(50)) * time.Millisecond)}
 		at.ask(e, func(r any) {
 			a := r.(Added)
 			p.w.post(func() { answered(a.Err, a.CoordinatorEpoch) })

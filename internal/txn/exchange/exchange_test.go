@@ -213,8 +213,7 @@ func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 	})
 }
 
-// A topic is deleted and created again while an order is on the way. The order was not for that
-// one.
+// A topic is deleted and created again while an order is on the way, which was not for that one.
 func TestAnOrderIsForOneTopicOfAName(t *testing.T) {
 	for _, topic := range []string{"here", "there"} {
 		synctest.Test(t, func(t *testing.T) {
