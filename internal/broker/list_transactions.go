@@ -92,8 +92,8 @@ func allTransactions(ctx context.Context, b *Broker, filter txn.List) (list []tx
 // seconds for an id of 32 KiB.
 const matchTime = 5 * time.Second
 
-// matchingTransactions returns those whose ids match a pattern; nil matches any. It is not called on
-// a shard's goroutine, where it would keep transactions from ending.
+// matchingTransactions returns those whose ids match a pattern; nil matches any. It is not called
+// on a shard's goroutine, where it would keep transactions from ending.
 func matchingTransactions(ctx context.Context, list []txn.Description, pattern *regexp.Regexp) ([]txn.Description, *kerr.Error) {
 	if pattern == nil {
 		return list, nil
@@ -107,8 +107,8 @@ func matchingTransactions(ctx context.Context, list []txn.Description, pattern *
 	return list, nil
 }
 
-// transactionFilter returns the filters of a request that shards apply, and the states that it names
-// and that do not exist.
+// transactionFilter returns the filters of a request that shards apply, and the states that it
+// names and that do not exist.
 func transactionFilter(req *kmsg.ListTransactionsRequest) (f txn.List, unknown []string) {
 	f = txn.List{ProducerIDs: req.ProducerIDFilters, Longer: -1}
 	for _, name := range req.StateFilters {

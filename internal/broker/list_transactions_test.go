@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 )
 
-// A pattern that asks for millions of instructions is refused, and a list that is incomplete because
-// the comparison was ended is an error.
+// A pattern that asks for millions of instructions is refused, and a list that is incomplete
+// because the comparison was ended is an error.
 func TestPatternsOfTransactionalIDs(t *testing.T) {
 	for pattern, want := range map[string]*kerr.Error{"": nil, "a.*": nil, "(": kerr.InvalidRegularExpression,
 		"(" + strings.Repeat("x", 300) + "){1000}": kerr.InvalidRegularExpression} {

@@ -57,7 +57,7 @@ type Undone struct {
 	LastError  *kerr.Error // of the first missing partition; nil: none was answered
 }
 
-// UndoneAfter is how long the markers of a transaction may take before operators are told.
+// UndoneAfter is how long the markers of a transaction may take before operators are notified.
 const UndoneAfter = 30 * time.Second
 
 const maxUndone = 100
