@@ -29,18 +29,21 @@ func addOffsetsToTxn(c call, req *kmsg.AddOffsetsToTxnRequest) {
 		setCode(c.r, &resp.ErrorCode, fencedBefore(2, req.Version, err))
 		c.respond(resp)
 	}
-	p, ok := c.b.opt.Groups.Partition(req.Group)
-	if !ok { // the first group of all, which has no coordinator yet
-		_ = c.b.opt.Groups.Ensure()
-		answer(kerr.CoordinatorNotAvailable)
-		return
-	}
-	e := txn.Add{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Version: 1,
-		Partitions: []txn.AddedPartition{{Partition: txn.Partition{Topic: service.OffsetsTopic, Index: p}}}}
-	askTransaction(c.b, e.ID, e, func(a txn.Added, err *kerr.Error) {
-		if err == nil {
-			err = a.Err
+	// The first group has no partition yet. Kafka answers success, and kafkajs does not repeat the
+	// request, so it waits.
+	c.b.opt.Groups.WhenCreated(func(err error) {
+		p, ok := c.b.opt.Groups.Partition(req.Group)
+		if err != nil || !ok {
+			answer(kerr.CoordinatorNotAvailable)
+			return
 		}
-		answer(err)
+		e := txn.Add{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Version: 1,
+			Partitions: []txn.AddedPartition{{Partition: txn.Partition{Topic: service.OffsetsTopic, Index: p}}}}
+		askTransaction(c.b, e.ID, e, func(a txn.Added, err *kerr.Error) {
+			if err == nil {
+				err = a.Err
+			}
+			answer(err)
+		})
 	})
 }

@@ -156,19 +156,21 @@ func addedTopics(x *kmsg.AddPartitionsToTxnRequestTransaction, errs []*kerr.Erro
 // addOrVerify asks the coordinator of one transaction. done gets an error, or nil, for each
 // partition.
 func (c call) addOrVerify(x *kmsg.AddPartitionsToTxnRequestTransaction, done func([]*kerr.Error)) {
-	var list []txn.Partition
+	var added []txn.AddedPartition
 	for _, t := range x.Topics {
-		list = append(list, partitionsOf(t.Topic, t.Partitions)...)
+		for _, p := range partitionsOf(t.Topic, t.Partitions) {
+			added = append(added, txn.AddedPartition{Partition: p})
+		}
 	}
 	each := func(err *kerr.Error) []*kerr.Error {
-		errs := make([]*kerr.Error, len(list))
+		errs := make([]*kerr.Error, len(added))
 		for i := range errs {
 			errs[i] = err
 		}
 		return errs
 	}
 	if x.VerifyOnly {
-		e := txn.Verify{ID: x.TransactionalID, ProducerID: x.ProducerID, Epoch: x.ProducerEpoch, Partitions: list}
+		e := txn.Verify{ID: x.TransactionalID, ProducerID: x.ProducerID, Epoch: x.ProducerEpoch, Partitions: added}
 		askTransaction(c.b, e.ID, e, func(v txn.Verified, err *kerr.Error) {
 			if err != nil {
 				v.Errs = each(err)
@@ -177,14 +179,12 @@ func (c call) addOrVerify(x *kmsg.AddPartitionsToTxnRequestTransaction, done fun
 		})
 		return
 	}
-	if len(list) == 0 {
+	if len(added) == 0 {
 		done(nil)
 		return
 	}
-	e := txn.Add{ID: x.TransactionalID, ProducerID: x.ProducerID, Epoch: x.ProducerEpoch, Version: 2}
-	for _, p := range list {
-		e.Partitions = append(e.Partitions, txn.AddedPartition{Partition: p})
-	}
+	e := txn.Add{ID: x.TransactionalID, ProducerID: x.ProducerID, Epoch: x.ProducerEpoch, Version: 2,
+		Partitions: added}
 	askTransaction(c.b, e.ID, e, func(a txn.Added, err *kerr.Error) {
 		if err == nil {
 			err = a.Err

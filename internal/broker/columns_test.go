@@ -96,7 +96,8 @@ func TestEveryAPIIsRefusedWithoutItsRights(t *testing.T) {
 		asked = nil
 		return list
 	}
-	denied := []int16{kerr.TopicAuthorizationFailed.Code, kerr.GroupAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code}
+	denied := []int16{kerr.TopicAuthorizationFailed.Code, kerr.GroupAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code,
+		kerr.TransactionalIDAuthorizationFailed.Code}
 	for _, allowed := range []bool{false, true} {
 		allows.Store(allowed)
 		take()

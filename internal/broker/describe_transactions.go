@@ -18,6 +18,13 @@ func describeTransactionsAPI() api {
 				n.transaction(opDescribe, id)
 			}
 		},
+		refuse: func(c call, req *kmsg.DescribeTransactionsRequest, code *kerr.Error) {
+			resp := respondTo(c.r, kmsg.NewPtrDescribeTransactionsResponse())
+			for _, id := range req.TransactionalIDs {
+				resp.TransactionStates = append(resp.TransactionStates, describedTransaction(&txn.Description{ID: id, Err: code}))
+			}
+			c.respond(resp)
+		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     describeTransactions,
 	}.api()

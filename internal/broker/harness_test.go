@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -28,6 +29,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -62,6 +64,7 @@ type node struct {
 	server  atomic.Pointer[network.Server] // storage calls its Producers before it exists
 	configs *configdef.Registry
 	groups  *service.Groups
+	txns    *service.Transactions
 	static  map[string]string
 	level   zap.AtomicLevel
 	pipe    *pipeListener // nil if clients connect by a socket
@@ -147,10 +150,11 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)
+	markers := n.openTransactions(t, o, replicas, settings)
 	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings,
 		Configs: n.configs,
 		Groups:  n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
-		Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
+		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
 	o.broker(&handlers)
 	n.Broker, err = New(handlers)
 	must(t, err)
@@ -162,6 +166,32 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	_, revision, err := n.store.Range(t.Context(), metadata.ClusterKey)
 	must(t, err)
 	must(t, n.applier.WaitFor(t.Context(), revision))
+}
+
+// openTransactions starts the transaction coordinator, and returns what connects it with partitions.
+// The gate does not ask it: tests set the answers that it gets.
+func (n *node) openTransactions(t testing.TB, o nodeOptions, replicas *replica.Manager,
+	settings *replica.TopicSettings) *exchange.Exchange {
+	t.Helper()
+	x := exchange.New(exchange.Options{Self: o.self, Topic: service.TransactionsTopic, Offsets: service.OffsetsTopic, Logger: zap.NewNop(),
+		Image:  func() *metadata.Image { return n.txns.Image() },
+		Submit: func(id string, event any, done func(any, error)) { n.txns.Submit(id, event, done) },
+		Partition: func(topic [16]byte, index int32) (exchange.Partition, error) {
+			return replicas.Partition(topic, index)
+		},
+		WriteOffsets: func(index int32, m exchange.Marker, done func(error)) {
+			n.groups.WriteMarker(index, group.Marker(m), done)
+		},
+		Fenced: func(partition, epoch, known int32) { n.txns.Fenced(partition, epoch, known) }})
+	t.Cleanup(x.Close)
+	var err error
+	n.txns, err = service.NewTransactions(service.TransactionsOptions{Self: o.self, Replicas: replicas, Controller: n.control,
+		Configs: n.configs, Settings: settings, Static: n.static, Version: (*metadata.Image).TransactionVersion, Send: x.Send,
+		ProducerID: func(ctx context.Context) (int64, error) { return n.ProducerID(ctx) }, Logger: zap.NewNop()})
+	must(t, err)
+	n.applier.Subscribe("transactions", n.txns.Apply)
+	t.Cleanup(n.txns.Close)
+	return x
 }
 
 func (n *node) serve(t testing.TB, o nodeOptions) {
@@ -183,6 +213,7 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 	must(t, server.Serve(&o.listener, ln))
 	t.Cleanup(func() {
 		n.groups.Close()
+		n.txns.Close()
 		n.park.Close()
 		must(t, server.Close())
 	})

@@ -51,15 +51,42 @@ func TestInitProducerIdRefusals(t *testing.T) {
 		{"an idempotent producer that had an id gets a new one", 3, producerIDRequest(nil, 5, 7), nil},
 		{"an id without an epoch", 3, producerIDRequest(nil, 5, -1), kerr.InvalidRequest},
 		{"an epoch without an id", 5, producerIDRequest(nil, -1, 0), kerr.InvalidRequest},
-		{"an empty transactional id", 0, producerIDRequest(kmsg.StringPtr(""), -1, -1), kerr.InvalidRequest},
-		{"transactions", 0, producerIDRequest(kmsg.StringPtr("tx"), -1, -1), kerr.TransactionalIDAuthorizationFailed},
-		{"transactions", 5, producerIDRequest(kmsg.StringPtr("tx"), -1, -1), kerr.TransactionalIDAuthorizationFailed},
+		{"another broker's transactional id", 0, producerIDRequest(kmsg.StringPtr("tx"), -1, -1), kerr.NotCoordinator},
+		{"another broker's transactional id", 5, producerIDRequest(kmsg.StringPtr("tx"), -1, -1), kerr.NotCoordinator},
 	} {
 		resp := ask[*kmsg.InitProducerIDResponse](t, w, c.version, c.req)
 		if kerr.TypedErrorForCode(resp.ErrorCode) != c.want || c.want != nil && (resp.ProducerID != -1 || resp.ProducerEpoch != -1) ||
 			c.want == nil && (resp.ProducerEpoch != 0 || resp.ProducerID == 5) {
 			t.Errorf("%s, version %d: %+v", c.name, c.version, resp)
 		}
+	}
+}
+
+// A transactional producer keeps its id, and every call of InitProducerId raises its epoch.
+func TestATransactionalProducerKeepsItsID(t *testing.T) {
+	n := newNode(t)
+	w := n.dial(t)
+	eventually(t, "transactions have a coordinator", func() bool {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorType, req.CoordinatorKeys = transactionCoordinator, []string{"tx"}
+		found := ask[*kmsg.FindCoordinatorResponse](t, w, 4, req).Coordinators[0]
+		describe := kmsg.NewPtrDescribeTransactionsRequest()
+		describe.TransactionalIDs = []string{"tx", ""}
+		states := ask[*kmsg.DescribeTransactionsResponse](t, w, 0, describe).TransactionStates
+		return found.ErrorCode == 0 && found.NodeID == 1 && states[0].ErrorCode == kerr.TransactionalIDNotFound.Code &&
+			!kerr.IsRetriable(kerr.ErrorForCode(states[1].ErrorCode))
+	})
+	id := int64(-1)
+	for v := int16(0); v <= 5; v++ {
+		resp := ask[*kmsg.InitProducerIDResponse](t, w, v, producerIDRequest(kmsg.StringPtr("tx"), -1, -1))
+		if v > 0 && resp.ProducerID != id || resp.ErrorCode != 0 || resp.ProducerID < 0 || resp.ProducerEpoch != v {
+			t.Fatalf("version %d: %+v, the id was %d", v, resp, id)
+		}
+		id = resp.ProducerID
+	}
+	resp := ask[*kmsg.InitProducerIDResponse](t, w, 5, producerIDRequest(kmsg.StringPtr(""), -1, -1))
+	if resp.ErrorCode != kerr.InvalidRequest.Code || resp.ProducerID != -1 {
+		t.Errorf("without a name: %+v", resp)
 	}
 }
 

@@ -40,7 +40,7 @@ func offsetFetchAPI() api {
 
 // maxOffsetFetch bounds how many groups one request may name: each takes a µs of its shard and an
 // entry in the answer. A request may name 80,000 groups, or 300,000 partitions.
-const maxOffsetFetch = 12 << 20
+const maxOffsetFetch = 14 << 20
 
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	b, r := c.b, c.r

@@ -377,8 +377,6 @@ func TestThereAreNoOtherCoordinators(t *testing.T) {
 		version int16
 		want    *kerr.Error
 	}{
-		{transactionCoordinator, 2, kerr.TransactionalIDAuthorizationFailed},
-		{transactionCoordinator, 6, kerr.TransactionalIDAuthorizationFailed},
 		{shareCoordinator, 6, kerr.InvalidRequest}, {shareCoordinator, 5, kerr.InvalidRequest}, {7, 4, kerr.InvalidRequest},
 	} {
 		req := kmsg.NewPtrFindCoordinatorRequest()

@@ -140,6 +140,30 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 			[]kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	case *kmsg.InitProducerIDRequest:
 		r.ProducerID, r.ProducerEpoch = -1, -1
+	case *kmsg.AddPartitionsToTxnRequest:
+		r.TransactionalID, r.ProducerID = "tx", 7
+		r.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
+		r.Transactions = []kmsg.AddPartitionsToTxnRequestTransaction{{TransactionalID: "tx", ProducerID: 7,
+			Topics: []kmsg.AddPartitionsToTxnRequestTransactionTopic{{Topic: name, Partitions: []int32{0, 100}}}}}
+	case *kmsg.AddOffsetsToTxnRequest:
+		r.TransactionalID, r.ProducerID, r.Group = "tx", 7, "g"
+	case *kmsg.EndTxnRequest:
+		r.TransactionalID, r.ProducerID = "tx", 7
+	case *kmsg.WriteTxnMarkersRequest:
+		r.Markers = []kmsg.WriteTxnMarkersRequestMarker{{ProducerID: 7,
+			Topics: []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: name, Partitions: []int32{0, 100}}}}}
+	case *kmsg.TxnOffsetCommitRequest:
+		r.TransactionalID, r.ProducerID, r.Group = "tx", 7, "g"
+		r.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: name,
+			Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{{Offset: 5}, {Partition: 100}}}}
+	case *kmsg.DescribeProducersRequest:
+		r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
+	case *kmsg.DescribeTransactionsRequest:
+		r.TransactionalIDs = []string{"tx", "ty"}
+	case *kmsg.StreamsGroupHeartbeatRequest:
+		r.Group, r.MemberID = "streams", "unknown"
+	case *kmsg.StreamsGroupDescribeRequest:
+		r.Groups = []string{"g", "h"}
 	case *kmsg.DescribeConfigsRequest:
 		r.IncludeDocumentation, r.IncludeSynonyms = true, true
 		r.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name},
@@ -178,7 +202,7 @@ func errorCodes(v reflect.Value, f func(int16)) {
 func TestWhatIsNotInTheTableClosesTheConnection(t *testing.T) {
 	n := newNode(t)
 	for _, c := range []struct{ key, version int16 }{
-		{int16(kmsg.AddPartitionsToTxn), 0}, {int16(kmsg.Metadata), 14}, {int16(kmsg.CreateTopics), 1}, {math.MaxInt16, 0}, {-1, 0},
+		{int16(kmsg.CreateDelegationToken), 1}, {int16(kmsg.Metadata), 14}, {int16(kmsg.CreateTopics), 1}, {math.MaxInt16, 0}, {-1, 0},
 	} {
 		w := n.dial(t)
 		frame := []byte{0, 0, 0, 12, byte(c.key >> 8), byte(c.key), byte(c.version >> 8), byte(c.version), 0, 0, 0, 1, 0xff, 0xff, 0, 0}

@@ -106,7 +106,10 @@ func (d *dir) read() error {
 			return err
 		}
 	}
-	return d.leftovers()
+	if err := d.leftovers(); err != nil {
+		return err
+	}
+	return d.reopened()
 }
 
 // identities reads the identities of the directory and its journal, and the checkpoint.

@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -43,7 +45,9 @@ type log struct {
 	ends           map[int64]Loss   // losses of the missing and the short segments
 	flaws          map[int64][]flaw // listed segments that must be rewritten
 	recovered      []string         // quarantine files that the log can replay
-	reset          bool             // the producer state must be reset
+	reset          bool             // the producer state cannot be decoded
+	rebuilt        producers.State  // if reset is set: that of the segments
+	open           []Transaction    // see Plan.Reopened
 	quarantineLost bool             // the quarantine file is removed or rewritten
 	unlistable     bool             // its directory could not be read, so a repair skips it
 	quarantineLoss []Loss
@@ -242,6 +246,9 @@ func (l *log) segment(i int) error {
 		l.bytes += int64(len(b))
 		l.dir.opt.Progress(int64(len(b)))
 		l.epoch(name, e.Base, pos, b)
+		if l.reset {
+			l.rebuilt.Add(b, time.Now())
+		}
 		return l.dir.ctx.Err()
 	})
 	if err != nil {

@@ -29,6 +29,9 @@ type Act struct {
 // Plan lists the steps of a repair.
 type Plan struct {
 	Acts []Act `json:"acts"`
+	// Reopened lists the transactions that are open at the end of the partitions that lose records.
+	// Their markers may be lost, and then no coordinator ends them.
+	Reopened []Transaction `json:"reopened,omitempty"`
 	// Left lists the findings that neither the repair nor startup resolves.
 	Left []Finding `json:"left"`
 	// Blocked says why no repair is possible; empty if one is.
@@ -66,6 +69,9 @@ func (r *Report) Plan() *Plan {
 	for _, d := range r.dirs {
 		if d.state != nil && !blocked[d.place.Path] {
 			p.Acts = append(p.Acts, d.acts()...)
+			for _, l := range d.logs {
+				p.Reopened = append(p.Reopened, l.open...)
+			}
 		}
 	}
 	for _, b := range r.rebuilds {
@@ -160,7 +166,7 @@ func (l *log) acts() []Act {
 		add("write partition.metadata", nil, path.Join(l.path, storage.PartitionFile))
 	}
 	if l.reset {
-		add("reset the state of idempotent producers: a retry of an earlier batch is stored twice", nil)
+		add("rebuild the state of producers and transactions from the segments", nil)
 	}
 	for _, base := range slices.Sorted(maps.Keys(l.gone)) {
 		add(fmt.Sprintf("continue without segment %d", base), l.lostIn(base))

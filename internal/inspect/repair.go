@@ -190,7 +190,7 @@ func (m *apply) commit() error {
 		}
 		changed = m.segments(l, s) || changed
 		if l.reset {
-			s.Producers, changed = make([]byte, 4), true // no producers
+			s.Producers, changed = l.producers(), true
 		}
 		if l.st.Offline != "" {
 			s.Offline, s.LSN, changed = "", above-1, true
@@ -271,46 +271,17 @@ func (m *apply) frames() error {
 		return err
 	}
 	for i, l := range d.logs {
-		l.begin()
-		if l.quarantineLost || d.newJournal && l.st.QuarantineFile != "" {
-			m.state.Logs[i].QuarantineFile = ""
-			m.spent = append(m.spent, d.path(l.st.QuarantineFile))
-			if err := m.copyQuarantine(l, d.path(l.st.QuarantineFile), add); err != nil {
-				return errors.Join(err, kept.Close())
+		if names := l.kept(); len(names) > 0 {
+			if l.replacesQuarantine() {
+				m.state.Logs[i].QuarantineFile = ""
 			}
-		}
-		for _, name := range l.recovered {
-			m.spent = append(m.spent, name)
-			if err := m.copyQuarantine(l, name, add); err != nil {
-				return errors.Join(err, kept.Close())
-			}
+			m.spent = append(m.spent, names...)
 		}
 	}
-	if d.newJournal {
-		s := salvage{d: d, lost: map[*log][]Loss{}}
-		if err := s.run(add); err != nil {
-			return errors.Join(err, kept.Close())
-		}
+	if err := d.eachKept(m.fs, add); err != nil {
+		return errors.Join(err, kept.Close())
 	}
 	return kept.Close()
-}
-
-// copyQuarantine copies the valid frames of a quarantine file to a new one.
-func (m *apply) copyQuarantine(l *log, name string, add func(*log, *journal.Frame) error) error {
-	err := journal.ReadQuarantine(m.fs, name, func(f journal.Frame) error {
-		if f.Stream != l.st.ID {
-			return nil
-		}
-		takes, _, err := l.join(&f)
-		if err != nil || !takes {
-			return err
-		}
-		return add(l, &f)
-	})
-	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-		return nil // the plan has announced the loss
-	}
-	return err
 }
 
 // removeUnneeded removes the files that are no longer needed.

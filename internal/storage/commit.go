@@ -390,7 +390,7 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 	c.buf.Retain()
 	if err := l.dir.journal.Submit(batch, &c.entry); err != nil {
 		// The journal has failed. The directory is about to revert every log, including this chunk,
-		// to its durable end.
+		// to its acknowledged end.
 		c.buf.Release()
 	}
 }

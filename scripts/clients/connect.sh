@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Kafka Connect copies a growing file to a topic, and the topic to a file. Standalone with Connect's
 # defaults; distributed with exactly-once sources, and the worker is restarted in between. The topic
-# must have every line in order, from exactly-once sources once. The sink's file has every line once, or at least once if
-# brokers are restarted meanwhile. No worker may log an error.
+# must have every line in order, from exactly-once sources once. The sink's file has every line
+# once, or at least once if brokers are restarted meanwhile. No worker may log an error.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kt="$KAFKA_TOOLS/kt"
 [ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"

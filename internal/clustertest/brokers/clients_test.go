@@ -48,6 +48,7 @@ type clients struct {
 
 	paid     []*partition // those of payments
 	payments *check.Transactions
+	refunds  refundTopic
 
 	offset, config check.Register // of the group; of the topic's setting
 	leaders        check.Leaders
@@ -123,6 +124,7 @@ func newClients(w *world) *clients {
 		c.work.Go(func() { c.transact(i) })
 	}
 	c.work.Go(c.readCommitted)
+	c.work.Go(c.makeRefundsAnew)
 	c.work.Go(c.configure)
 	c.work.Go(c.makeTopics)
 	return c
@@ -155,7 +157,7 @@ func (c *clients) create(name string, partitions int32, replicas int16) (parts [
 func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
 	c.mu.Lock()
 	c.unclean++
-	c.torn = c.torn || topic == payments || topic == "__transaction_state" || topic == "__consumer_offsets"
+	c.torn = c.torn || topic == payments || topic == refunds || topic == "__transaction_state" || topic == "__consumer_offsets"
 	c.mu.Unlock()
 	if topic == "__consumer_offsets" {
 		c.offset.Lose()

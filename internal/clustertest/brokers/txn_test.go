@@ -22,7 +22,9 @@ import (
 const payments = "payments"
 
 const (
-	payers     = 3 // transactional ids; those with an odd number use the protocol before KIP-890
+	// payers is the number of transactional ids. Those with an odd number use the protocol before
+	// KIP-890, the last one only in some transactions.
+	payers     = 4
 	payTimeout = 10 * time.Second
 	// payPatience bounds the repetitions of one request, so that a producer gives up and another
 	// instance begins.
@@ -37,8 +39,9 @@ type transactor struct {
 	c       *clients
 	id      string
 	version int16 // 1 or 2, as txn.Add
+	both    bool  // the version of each transaction is random
 	random  *rand.Rand
-	cl      *kgo.Client
+	cl      [3]*kgo.Client // by version
 	pid     int64
 	epoch   int16
 	next    map[*partition]int32 // sequence numbers
@@ -53,26 +56,29 @@ func (c *clients) transact(i int) {
 	random := c.random(uint64(800 + i))
 	var number int64
 	for c.pace(random, time.Second) {
-		t := &transactor{c: c, id: payer(i), version: 2 - int16(i%2), random: random}
-		t.cl = c.w.client(kgo.RequestRetries(0), kgo.MaxVersions(t.versions()))
+		t := &transactor{c: c, id: payer(i), version: 2 - int16(i%2), both: i == payers-1, random: random}
+		for v := int16(1); v <= 2; v++ {
+			t.cl[v] = c.w.client(kgo.RequestRetries(0), kgo.MaxVersions(versions(v)))
+		}
 		if t.init() {
 			for t.transaction(&number) && c.pace(random, 500*time.Millisecond) {
 			}
 		}
 		c.work.Go(func() { // what it has sent may still arrive
 			time.Sleep(2 * payPatience)
-			t.cl.Close()
+			t.cl[1].Close()
+			t.cl[2].Close()
 		})
 	}
 }
 
-// versions are those of a client with the transactor's protocol.
-func (t *transactor) versions() *kversion.Versions {
+// versions are those of a client with one of the two protocols.
+func versions(version int16) *kversion.Versions {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.AddPartitionsToTxn), 3) // later ones are for brokers
-	v.SetMaxKeyVersion(int16(kmsg.Produce), 10+t.version)
-	v.SetMaxKeyVersion(int16(kmsg.EndTxn), 3+t.version)
-	v.SetMaxKeyVersion(int16(kmsg.TxnOffsetCommit), 3+t.version)
+	v.SetMaxKeyVersion(int16(kmsg.Produce), 10+version)
+	v.SetMaxKeyVersion(int16(kmsg.EndTxn), 3+version)
+	v.SetMaxKeyVersion(int16(kmsg.TxnOffsetCommit), 3+version)
 	return v
 }
 
@@ -89,7 +95,7 @@ func (t *transactor) ask(req kmsg.Request, code func(kmsg.Response) int16) verdi
 	var v verdict
 	for end := time.Now().Add(payPatience); ; {
 		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		resp, err := t.cl.Request(within, req)
+		resp, err := t.cl[t.version].Request(within, req)
 		cancel()
 		v.tries++
 		if err == nil {
@@ -100,11 +106,11 @@ func (t *transactor) ask(req kmsg.Request, code func(kmsg.Response) int16) verdi
 		if v.err = err; err == nil {
 			return v
 		}
-		again := !isAnswer(err) || kerr.IsRetriable(err) || err == kerr.ConcurrentTransactions
+		again := !isAnswer(err) || kerr.IsRetriable(err) || err == kerr.ConcurrentTransactions //nolint:errorlint // of ErrorForCode
 		if !again || time.Now().After(end) {
 			return v
 		}
-		v.unsure = v.unsure || err != kerr.ConcurrentTransactions
+		v.unsure = v.unsure || err != kerr.ConcurrentTransactions //nolint:errorlint // of ErrorForCode
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -128,6 +134,9 @@ func (t *transactor) init() bool {
 func (t *transactor) transaction(number *int64) bool {
 	*number++
 	n := *number
+	if t.both {
+		t.version = 1 + int16(t.random.IntN(2))
+	}
 	x := t.c.payments.Begin(t.id, n)
 	parts := t.c.paid
 	first, many := t.random.IntN(len(parts)), 1+t.random.IntN(len(parts))
@@ -136,6 +145,9 @@ func (t *transactor) transaction(number *int64) bool {
 			return t.end(x, false)
 		}
 		time.Sleep(time.Duration(t.random.Int64N(int64(300 * time.Millisecond))))
+	}
+	if t.random.IntN(4) == 0 && !t.refund(x, n) {
+		return t.end(x, false)
 	}
 	if t.random.IntN(3) == 0 && !t.commitOffset(x, n) {
 		return t.end(x, false)
@@ -165,6 +177,27 @@ func (t *transactor) transaction(number *int64) bool {
 // write adds a partition to the transaction, if the client must, and sends records to it one by
 // one.
 func (t *transactor) write(x *check.Transaction, n int64, p *partition, records int) bool {
+	if !t.add(p) {
+		return false
+	}
+	for range records {
+		value := t.value(n, p)
+		x.Attempted(p.String(), value)
+		if t.send(p, value) != nil {
+			return false
+		}
+		x.Wrote(p.String(), value)
+		t.next[p]++
+	}
+	return true
+}
+
+func (t *transactor) value(n int64, p *partition) string {
+	return fmt.Sprintf("%s/%d/%d.%d/%v/%d", t.id, n, t.pid, t.epoch, p, t.next[p])
+}
+
+// add adds a partition to the transaction, if the client must.
+func (t *transactor) add(p *partition) bool {
 	if t.version < 2 {
 		q := kmsg.NewPtrAddPartitionsToTxnRequest()
 		q.TransactionalID, q.ProducerID, q.ProducerEpoch = t.id, t.pid, t.epoch
@@ -174,15 +207,6 @@ func (t *transactor) write(x *check.Transaction, n int64, p *partition, records 
 		}).err != nil {
 			return false
 		}
-	}
-	for range records {
-		value := fmt.Sprintf("%s/%d/%d.%d/%v/%d", t.id, n, t.pid, t.epoch, p, t.next[p])
-		x.Attempted(p.String(), value)
-		if t.send(p, value) != nil {
-			return false
-		}
-		x.Wrote(p.String(), value)
-		t.next[p]++
 	}
 	return true
 }
@@ -278,6 +302,7 @@ func (c *clients) judgePayments() {
 	if c.mayTear() {
 		return
 	}
+	c.judgeRefunds()
 	final := map[string][]check.Record{}
 	why := ""
 	for _, p := range c.paid {

@@ -84,6 +84,12 @@ func (t *Transaction) Committing() { t.set(func() { t.outcome = asked }) }
 // Committed notes that the commit was acknowledged.
 func (t *Transaction) Committed() { t.set(func() { t.outcome = committed }) }
 
+// MayShow reports whether readers may see its records.
+func (t *Transaction) MayShow() (ok bool) {
+	t.set(func() { ok = t.outcome == asked || t.outcome == committed })
+	return ok
+}
+
 // Refused notes that the only request for a commit was refused.
 func (t *Transaction) Refused() { t.set(func() { t.outcome = open }) }
 

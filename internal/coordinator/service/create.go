@@ -11,12 +11,50 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // createTimeout bounds one attempt to create the topic.
 const createTimeout = 30 * time.Second
+
+// WhenCreated calls done when this broker knows the topic, and creates it as Ensure does if it does
+// not exist. done gets an error if the topic cannot be created now, if this broker does not know it
+// after two times createTimeout, or after Stop. It is called exactly once, from any goroutine and
+// possibly before WhenCreated returns. Neither blocks.
+func (s *Service) WhenCreated(done func(error)) {
+	if s.known() {
+		done(nil)
+		return
+	}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, done)
+	s.mu.Unlock()
+	err := s.Ensure()
+	s.mu.Lock()
+	if s.closed {
+		err = coordinator.ErrNotCoordinator
+	}
+	s.mu.Unlock()
+	if err != nil || s.known() { // it may have come before done was in the list
+		s.release(err)
+	}
+}
+
+// known reports whether this broker knows the topic.
+func (s *Service) known() bool { return s.image.Load().Topic(s.def.Topic) != nil }
+
+// release answers all who wait for the topic.
+func (s *Service) release(err error) {
+	s.mu.Lock()
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	for _, done := range waiting {
+		done(err)
+	}
+}
 
 // Ensure creates the topic in the background if it does not exist. If the last attempt failed, a
 // further call tries again. The error states that too few brokers are active, see Options.Brokers.
@@ -25,7 +63,7 @@ func (s *Service) Ensure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	img := s.image.Load()
-	if s.closed || s.creating || img.Topic(s.def.Topic) != nil {
+	if s.closed || s.creating || s.known() {
 		return nil
 	}
 	if err := s.enough(img); err != nil {
@@ -45,6 +83,13 @@ func (s *Service) Ensure() error {
 		s.mu.Lock()
 		s.creating = false
 		s.mu.Unlock()
+		if err != nil {
+			s.release(err)
+			return
+		}
+		time.AfterFunc(createTimeout, func() { // Apply comes first, unless this broker is cut off
+			s.release(errors.New("this broker does not know the topic yet"))
+		})
 	})
 	return nil
 }

@@ -68,6 +68,7 @@ type Service struct {
 	mu       sync.Mutex
 	closed   bool
 	creating bool
+	waiting  []func(error) // see WhenCreated
 }
 
 // New returns a service without partitions; Apply adds them.
@@ -90,6 +91,9 @@ func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.
 	// First, because a shard that finishes loading meanwhile reads it.
 	s.image.Store(next)
 	s.applyTopicChanges(d)
+	if s.known() {
+		s.release(nil)
+	}
 	if s.def.ChangeEvent != nil {
 		if e := s.def.ChangeEvent(next, d); e != nil {
 			s.rt.Broadcast(e)
@@ -226,6 +230,7 @@ func (s *Service) Stop() {
 	s.mu.Unlock()
 	s.stop()
 	s.rt.Stop()
+	s.release(coordinator.ErrNotCoordinator)
 }
 
 // Close stops the service and waits for loads and for the creation of the topic, which may be

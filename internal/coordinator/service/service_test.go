@@ -272,3 +272,40 @@ func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
 		t.Errorf("with three brokers: %+v", topic)
 	}
 }
+
+// The first request that needs the topic waits for it, and is answered when the topic cannot come.
+func TestARequestWaitsUntilTheTopicIsCreated(t *testing.T) {
+	def := definition("a")
+	def.ReplicationFactor = 2
+	b, stop := start(t, vfs.Memory(), def)
+	defer stop()
+	h := b.services[0]
+	created := func() error {
+		answered := make(chan error, 2)
+		h.WhenCreated(func(err error) {
+			if _, known := h.Partition("key"); err == nil && !known {
+				err = errors.New("there is no topic")
+			}
+			answered <- err
+		})
+		err := <-answered
+		if len(answered) != 0 {
+			t.Error("answered twice")
+		}
+		return err
+	}
+	h.opt.Brokers = 2
+	if err := created(); err == nil {
+		t.Error("the topic is created with fewer replicas")
+	}
+	h.opt.Brokers = 1
+	for range 2 {
+		must(t, created())
+	}
+	closed := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, def)
+	closed.Close()
+	h = closed
+	if err := created(); !errors.Is(err, coordinator.ErrNotCoordinator) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -134,6 +134,14 @@ func (v topicView) Exists(p txn.Partition) bool {
 	return t != nil && (!t.Internal || p.Topic == OffsetsTopic) && p.Index >= 0 && p.Index < t.Partitions.Len()
 }
 
+// ID implements txn.Topics.
+func (v topicView) ID(topic string) [16]byte {
+	if t := v.img.Topic(topic); t != nil {
+		return t.ID
+	}
+	return [16]byte{}
+}
+
 // Weak implements txn.Topics.
 func (v topicView) Weak(topic string) bool {
 	t := v.img.Topic(topic)

@@ -32,9 +32,15 @@ type Add struct {
 
 // AddedPartition is a partition with the leader epoch in which its leader asked, 0 if it is not
 // known.
+//
+// TopicID is the id of the topic whose records shall join the transaction; zero: not known. While
+// the metadata of this broker have another topic of the name, or none, the answer is
+// UNKNOWN_TOPIC_OR_PARTITION, even for a partition that is in the transaction already: it would be
+// taken for a deleted one when these metadata follow, and never get its marker.
 type AddedPartition struct {
 	Partition
 	LeaderEpoch int32
+	TopicID     [16]byte
 }
 
 // Added is the response to Add. A partition must refuse the answer of a coordinator epoch below
@@ -50,7 +56,7 @@ type Verify struct {
 	ID         string
 	ProducerID int64
 	Epoch      int16
-	Partitions []Partition
+	Partitions []AddedPartition
 }
 
 // Verified is the response to Verify: one error for each partition, nil for those that are in the
@@ -96,18 +102,21 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 	}
 	var more []Partition
 	for _, p := range e.Partitions {
-		if v.has(p.Partition) {
-			continue
-		}
-		if !s.exists(p.Partition) {
+		has := v.has(p.Partition)
+		if !s.isCurrent(p) || !has && !s.exists(p.Partition) {
 			reply(kerr.UnknownTopicOrPartition)
 			return
 		}
-		more = append(more, p.Partition)
+		if !has {
+			more = append(more, p.Partition)
+		}
 	}
 	if len(more) == 0 { // nothing is new
 		if e.Version < 2 && !begins && !s.cfg.Broken.has(AddFromCache) {
 			s.write(e.ID, t.value)
+		}
+		if !begins {
+			s.note(t, e.Partitions)
 		}
 		reply(nil)
 		return
@@ -121,12 +130,23 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		s.begin(t)
 		s.setTimeout(e.ID, t.timeLimit())
 	}
-	for _, p := range e.Partitions {
-		if _, known := t.live.added[p.Partition]; !known {
-			t.live.added[p.Partition] = added{p.LeaderEpoch, s.topics != nil && s.topics.Weak(p.Topic)}
+	s.note(t, e.Partitions)
+	reply(nil)
+}
+
+// note notes what is known of partitions when they are added. A topic that was created again since has
+// lost nothing before.
+func (s *Shard) note(t *transaction, list []AddedPartition) {
+	for _, p := range list {
+		if was, known := t.live.added[p.Partition]; !known || p.TopicID != [16]byte{} && p.TopicID != was.topic {
+			t.live.added[p.Partition] = added{p.LeaderEpoch, p.TopicID, s.topics != nil && s.topics.Weak(p.Topic)}
 		}
 	}
-	reply(nil)
+}
+
+// isCurrent reports whether a partition is of the topic that the metadata have, or does not say.
+func (s *Shard) isCurrent(p AddedPartition) bool {
+	return p.TopicID == [16]byte{} || s.topics != nil && s.topics.ID(p.Topic) == p.TopicID
 }
 
 // exists reports whether a partition can be added.
@@ -139,8 +159,12 @@ func (s *Shard) verify(e Verify) Verified {
 	v := Verified{Errs: make([]*kerr.Error, len(e.Partitions)), CoordinatorEpoch: s.epoch}
 	err := s.check(t, e.ProducerID, e.Epoch)
 	for i, p := range e.Partitions {
-		if v.Errs[i] = err; err == nil && (t.state != Ongoing || !t.has(p)) {
+		switch v.Errs[i] = err; {
+		case err != nil:
+		case t.state != Ongoing || !t.has(p.Partition):
 			v.Errs[i] = kerr.TransactionAbortable
+		case !s.isCurrent(p):
+			v.Errs[i] = kerr.UnknownTopicOrPartition
 		}
 	}
 	return v

@@ -21,12 +21,19 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// fakeTopics are the partitions 0 to n-1 of topics by name. Topics whose name begins with w are
+// fakeTopics are the partitions 0 to n-1 of topics by name; n is the value modulo 100, the rest of
+// which names one of several topics of the same name. Topics whose name begins with w are
 // weak.
 type fakeTopics map[string]int32
 
-func (f fakeTopics) Exists(p Partition) bool { return p.Index < f[p.Topic] }
-func (f fakeTopics) Weak(topic string) bool  { return topic[0] == 'w' }
+func (f fakeTopics) Exists(p Partition) bool { return p.Index < f[p.Topic]%100 }
+func (f fakeTopics) ID(topic string) [16]byte {
+	if f[topic] == 0 {
+		return [16]byte{}
+	}
+	return [16]byte{topic[0], byte(1 + f[topic]/100)}
+}
+func (f fakeTopics) Weak(topic string) bool { return topic[0] == 'w' }
 
 // desk is a shard with a runtime whose appends are committed at once. Requests to partitions wait
 // for the test.
@@ -249,7 +256,7 @@ func (d *desk) addOf(version int16, partitions ...Partition) Add {
 	pid, epoch := d.shard.ids["x"].identity()
 	a := Add{ID: "x", ProducerID: pid, Epoch: epoch, Version: version}
 	for _, p := range partitions {
-		a.Partitions = append(a.Partitions, AddedPartition{p, 4})
+		a.Partitions = append(a.Partitions, AddedPartition{Partition: p, LeaderEpoch: 4, TopicID: d.topics.ID(p.Topic)})
 	}
 	return a
 }

@@ -103,6 +103,9 @@ func (s *Shard) marked(e Marked) {
 	case e.Err == nil, e.Err == kerr.UnknownTopicOrPartition && s.cfg.Broken.has(UnknownIsDone):
 		delete(t.live.missing, e.Partition)
 		s.checkDone(e.ID, t)
+	case a.deleted:
+		delete(t.live.missing, e.Partition)
+		s.checkDone(e.ID, t)
 	default:
 		s.failed(e.ID, t, a, e.Err)
 	}
@@ -259,7 +262,8 @@ func (s *Shard) flushed(e flushed) {
 }
 
 // topicsChanged applies new metadata: partitions of a deleted topic leave their transactions, and
-// partitions that may have a new leader are asked at once.
+// partitions that may have a new leader are asked at once. A marker on the way has a result first:
+// without an epoch for each transaction it would end the next one if the topic was created again.
 func (s *Shard) topicsChanged(e TopicsChanged) {
 	s.topics, s.tagged = e.Topics, e.Tagged
 	for _, id := range slices.Sorted(maps.Keys(s.asking)) {
@@ -269,6 +273,8 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 			a := t.live.missing[p]
 			switch {
 			case a == nil:
+			case !e.Topics.Exists(p) && a.out && t.state.prepared():
+				a.deleted = true
 			case !e.Topics.Exists(p):
 				delete(t.live.missing, p)
 			case !a.out && slices.Contains(e.Changed, p.Topic):

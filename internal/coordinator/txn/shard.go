@@ -44,6 +44,8 @@ func DefaultConfig() Config {
 type Topics interface {
 	// Exists reports whether a partition exists. Partitions of a topic never disappear one by one.
 	Exists(p Partition) bool
+	// ID returns the id of a topic, zero if there is none.
+	ID(topic string) [16]byte
 	// Weak reports whether a topic acknowledges records before they are durable.
 	Weak(topic string) bool
 }
@@ -94,6 +96,7 @@ type live struct {
 
 type added struct {
 	leaderEpoch int32
+	topic       [16]byte // zero: not known
 	weak        bool
 }
 
@@ -106,6 +109,7 @@ type waitingEnd struct {
 // attempt is a request to a partition.
 type attempt struct {
 	out      bool          // on the way
+	deleted  bool          // its topic was deleted while it was on the way
 	pause    time.Duration // before the next repetition
 	at       time.Time     // when to repeat it; zero while it is on the way
 	lastFail *kerr.Error   // nil: none

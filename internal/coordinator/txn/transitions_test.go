@@ -66,9 +66,9 @@ func (d *desk) perform(request string, version int16) *kerr.Error {
 	case endOtherID:
 		return d.end(version, pid+5, epoch, false).Err
 	case verifyIn:
-		return ask[Verified](d, Verify{"x", pid, epoch, []Partition{a(1)}}).Errs[0]
+		return ask[Verified](d, Verify{"x", pid, epoch, []AddedPartition{{Partition: a(1)}}}).Errs[0]
 	case verifyNotIn:
-		return ask[Verified](d, Verify{"x", pid, epoch, []Partition{a(2)}}).Errs[0]
+		return ask[Verified](d, Verify{"x", pid, epoch, []AddedPartition{{Partition: a(2)}}}).Errs[0]
 	case addAgain:
 		e.Partitions = e.Partitions[:1]
 	case addOld:
@@ -159,11 +159,11 @@ func TestUnknownIDs(t *testing.T) {
 	if e := d.end(2, 7, 0, true).Err; e != kerr.InvalidProducerIDMapping {
 		t.Error(e)
 	}
-	unknown := Add{ID: "x", ProducerID: 7, Version: 2, Partitions: []AddedPartition{{a(0), 0}}}
+	unknown := Add{ID: "x", ProducerID: 7, Version: 2, Partitions: []AddedPartition{{Partition: a(0)}}}
 	if e := ask[Added](d, unknown).Err; e != kerr.InvalidProducerIDMapping {
 		t.Error(e)
 	}
-	if e := ask[Verified](d, Verify{"x", 7, 0, []Partition{a(0)}}).Errs[0]; e != kerr.InvalidProducerIDMapping {
+	if e := ask[Verified](d, Verify{"x", 7, 0, []AddedPartition{{Partition: a(0)}}}).Errs[0]; e != kerr.InvalidProducerIDMapping {
 		t.Error(e)
 	}
 	if e := ask[Identity](d, End{Version: 2}).Err; e != kerr.InvalidRequest {
@@ -368,10 +368,71 @@ func TestDeletedTopics(t *testing.T) {
 	d.bring(PrepareAbort, 2)
 	delete(d.topics, "a")
 	d.change() // while the markers are on the way
+	if d.state().state != PrepareAbort {
+		t.Error(d.state().state)
+	}
+	d.topics["a"] = 102
+	d.change()
+	d.answer(kerr.UnknownTopicOrPartition)
 	if d.state().state != CompleteAbort {
 		t.Error(d.state().state)
 	}
-	d.answer(nil)
+}
+
+// Before KIP-890, the next transaction has the same epoch. A marker on the way would end it in a
+// topic that was created again.
+func TestAMarkerOnTheWayToADeletedTopicHasAResultFirst(t *testing.T) {
+	for _, result := range []*kerr.Error{nil, kerr.NetworkException} {
+		d := newDesk(t)
+		d.bring(PrepareCommit, 1)
+		delete(d.topics, "a")
+		d.change()
+		d.topics["a"] = 102
+		d.change("a")
+		if got := ask[Added](d, d.addOf(1, a(0))).Err; got != kerr.ConcurrentTransactions || len(d.sent) != 2 {
+			t.Errorf("the next transaction begins while the marker is on the way: %v", got)
+		}
+		d.answer(result)
+		d.add(1, a(0))
+	}
+}
+
+// The metadata of the coordinator are behind those of a partition's leader, which has a topic that
+// was created again: to them, its records would be those of a deleted topic, which need no marker.
+func TestOfATopicThatWasMadeAnew(t *testing.T) {
+	for version := int16(1); version <= 2; version++ {
+		for _, behind := range []int32{0, 3} { // the topic is away, or the former one is there
+			d := newDesk(t)
+			d.bring(Ongoing, version)
+			d.topics["a"] = 103
+			add := d.addOf(version, a(0))
+			add.Partitions[0].LeaderEpoch = 1
+			verify := Verify{"x", add.ProducerID, add.Epoch, add.Partitions}
+			d.topics["a"] = behind
+			d.change()
+			if got := ask[Added](d, add).Err; got != kerr.UnknownTopicOrPartition {
+				t.Errorf("version %d, %d: a partition of an unknown topic joins: %v", version, behind, got)
+			}
+			if got := ask[Verified](d, verify).Errs[0]; got != kerr.UnknownTopicOrPartition {
+				t.Errorf("version %d, %d: a partition of an unknown topic was verified: %v", version, behind, got)
+			}
+			d.topics["a"] = 103
+			d.change()
+			if got := ask[Added](d, add).Err; got != nil {
+				t.Errorf("version %d: %v", version, got)
+			}
+			if got := ask[Verified](d, verify).Errs[0]; got != nil {
+				t.Errorf("version %d: %v", version, got)
+			}
+			if got := d.shard.ids["x"].live.added[a(0)]; got.leaderEpoch != 1 {
+				t.Errorf("version %d: %+v is of the former topic", version, got)
+			}
+			d.end(version, 100, 3, true)
+			if len(d.sent) != 2 {
+				t.Errorf("version %d: %v", version, sentMarkers(d))
+			}
+		}
+	}
 }
 
 // A commit waits until the records of weak topics are durable, and other partitions are not asked.
@@ -540,6 +601,7 @@ func TestLoadOfATransactionWithoutMarkers(t *testing.T) {
 	d.bring(PrepareCommit, 2)
 	d.topics = fakeTopics{}
 	d.reload()
+	d.answer(kerr.UnknownTopicOrPartition) // they left before the metadata came
 	if d.state().state != CompleteCommit {
 		t.Error(d.state().state)
 	}
@@ -549,7 +611,7 @@ func TestOldestTransactionFirst(t *testing.T) {
 	d := newDesk(t)
 	for _, id := range []string{"b", "c", "a"} {
 		pid := ask[Identity](d, InitProducerID{ID: id, Timeout: 60_000, ProducerID: none, Epoch: none}).ProducerID
-		ask[Added](d, Add{ID: id, ProducerID: pid, Version: 2, Partitions: []AddedPartition{{a(0), 1}}})
+		ask[Added](d, Add{ID: id, ProducerID: pid, Version: 2, Partitions: []AddedPartition{{Partition: a(0), LeaderEpoch: 1}}})
 		d.advance(time.Second)
 		ask[Identity](d, End{ID: id, ProducerID: pid, Version: 2, Commit: true})
 	}

@@ -159,7 +159,7 @@ func (c *client) write() {
 		return
 	}
 	if c.version == 1 && !c.confirmed[p] {
-		e := Add{ID: c.id, ProducerID: c.pid, Epoch: c.epoch, Version: 1, Partitions: []AddedPartition{{p.name, 0}}}
+		e := Add{ID: c.id, ProducerID: c.pid, Epoch: c.epoch, Version: 1, Partitions: []AddedPartition{{Partition: p.name}}}
 		c.request(e, func(r any) {
 			switch r.(Added).Err {
 			case nil:

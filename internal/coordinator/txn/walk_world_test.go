@@ -425,13 +425,13 @@ func (p *part) produce(b *batch) {
 	p.w.post(func() {
 		at := p.w.anySeat()
 		if b.version == 1 {
-			at.ask(Verify{b.id, b.pid, b.epoch, []Partition{p.name}}, func(r any) {
+			at.ask(Verify{b.id, b.pid, b.epoch, []AddedPartition{{Partition: p.name}}}, func(r any) {
 				v := r.(Verified)
 				p.w.post(func() { answered(v.Errs[0], v.CoordinatorEpoch) })
 			})
 			return
 		}
-		e := Add{ID: b.id, ProducerID: b.pid, Epoch: b.epoch, Version: 2, Partitions: []AddedPartition{{p.name, epoch}},
+		e := Add{ID: b.id, ProducerID: b.pid, Epoch: b.epoch, Version: 2, Partitions: []AddedPartition{{Partition: p.name, LeaderEpoch: epoch}},
 			Deadline: p.w.now.Add(time.Duration(p.w.roll(50)) * time.Millisecond)}
 		at.ask(e, func(r any) {
 			a := r.(Added)

@@ -233,6 +233,9 @@ func plan(a *app.App, out repaired) error {
 		}
 		tables = append(tables, left)
 	}
+	if t := reopened(out.Reopened); t != nil {
+		tables = append(tables, t)
+	}
 	if out.Backup != "" {
 		tables = append(tables, &output.Table{Title: "copies of all changed files are in " + out.Backup +
 			"; its manifest.json says how to undo the repair"})
@@ -245,4 +248,19 @@ func plan(a *app.App, out repaired) error {
 			fmt.Errorf("%s not repaired, see above", text.Plural(len(out.Left), "thing is", "things are")))
 	}
 	return nil
+}
+
+// reopened lists the transactions whose markers may be lost, nil if there are none. Only the leader
+// of a partition may end one: another replica may have the marker.
+func reopened(list []inspect.Transaction) *output.Table {
+	if len(list) == 0 {
+		return nil
+	}
+	t := &output.Table{Title: "open transactions whose markers may be lost; readers of committed records wait for their end",
+		Columns: []string{"PARTITION", "PRODUCER", "EPOCH", "FIRST OFFSET", "AFTER A START, IF TXN FIND-HANGING SHOWS IT"}}
+	for _, x := range list {
+		t.Add(fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Producer, x.Epoch, x.First,
+			fmt.Sprintf("chronikctl txn abort --topic %s --partition %d --start-offset %d", x.Topic, x.Partition, x.First))
+	}
+	return t
 }

@@ -202,9 +202,10 @@ func (x *Exchange) answered(at target) *job {
 	return next
 }
 
-// dispatch sends an order to the leader of its partition.
+// dispatch sends an order to the leader of its partition, which is that of the metadata now.
 func (x *Exchange) dispatch(j *job) {
-	leader, err := x.leader(j.partition)
+	topic, leader, err := x.leader(j.partition)
+	j.topic = topic
 	switch {
 	case err != nil:
 		j.done(verdict{err: err})
@@ -219,32 +220,36 @@ func (x *Exchange) dispatch(j *job) {
 	}
 }
 
-// leader returns the leader of a partition. An unknown partition is an error as every other one:
-// the coordinator knows from its own metadata which are deleted.
-func (x *Exchange) leader(p txn.Partition) (int32, *kerr.Error) {
+// leader returns the topic and the leader of a partition. An unknown partition is an error as every
+// other one: the coordinator knows from its own metadata which are deleted.
+func (x *Exchange) leader(p txn.Partition) (topic [16]byte, leader int32, err *kerr.Error) {
 	t := x.opt.Image().Topic(p.Topic)
 	if t == nil || p.Index < 0 || p.Index >= t.Partitions.Len() {
-		return -1, kerr.UnknownTopicOrPartition
+		return topic, -1, kerr.UnknownTopicOrPartition
 	}
 	if leader := t.Partitions.At(p.Index).Leader; leader >= 0 {
-		return leader, nil
+		return t.ID, leader, nil
 	}
-	return -1, kerr.LeaderNotAvailable
+	return t.ID, -1, kerr.LeaderNotAvailable
 }
 
 // WriteMarkers appends markers that a tool has sent to partitions that this broker leads. It waits
 // until all are durable, or ctx ends, and returns an error for each, nil for success.
 func (x *Exchange) WriteMarkers(ctx context.Context, markers []Marker, partitions []txn.Partition) []*kerr.Error {
-	errs := make([]*kerr.Error, len(markers))
+	errs, img := make([]*kerr.Error, len(markers)), x.opt.Image()
 	var list []order
 	var places []int // of the orders in errs
 	for i := range markers {
-		if topic := partitions[i].Topic; metadata.IsInternal(topic) && topic != x.opt.Offsets {
+		topic := partitions[i].Topic
+		if metadata.IsInternal(topic) && topic != x.opt.Offsets {
 			errs[i] = kerr.InvalidTopicException // a marker has no place between the records of a coordinator
 			continue
 		}
 		o := order{Marker: markers[i], partition: partitions[i]}
 		o.Foreign = true
+		if t := img.Topic(topic); t != nil {
+			o.topic = t.ID
+		}
 		list, places = append(list, o), append(places, i)
 	}
 	verdicts := newCollector[verdict](len(list))

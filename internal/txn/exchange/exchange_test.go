@@ -199,17 +199,40 @@ func TestACallThatWasGivenUpIsNotBegun(t *testing.T) {
 			t.Errorf("a dead call: %v", err)
 		}
 		// Nor may a call of an earlier process of the sender.
-		old := orderCall{life: 6, number: 99, orders: []order{{partition: txn.Partition{Topic: "there"}}}}
+		there := w.image.Topic("there").ID
+		old := orderCall{life: 6, number: 99, orders: []order{{partition: txn.Partition{Topic: "there"}, topic: there}}}
 		if _, err := w.deliver(t.Context(), 1, 2, old.encode()); !errors.Is(err, errDead) {
 			t.Errorf("a call of an earlier process: %v", err)
 		}
 		equal(t, w.brokers[2].part("there").log(), "1 3 true ce5")
 		// A later process begins with the first number again.
-		next := orderCall{life: 8, number: 1, orders: []order{{partition: txn.Partition{Topic: "there"}}}}
+		next := orderCall{life: 8, number: 1, orders: []order{{partition: txn.Partition{Topic: "there"}, topic: there}}}
 		if _, err := w.deliver(t.Context(), 1, 2, next.encode()); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// A topic is deleted and created again while an order is on the way. The order was not for that one.
+func TestAnOrderIsForOneTopicOfAName(t *testing.T) {
+	for _, topic := range []string{"here", "there"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := two(t)
+			defer w.close()
+			first := w.image
+			w.incarnation = 1
+			w.setLeaders(map[string]int32{states: 1, "here": 1, "there": 2}, 1, 2)
+			var r results
+			w.see(1, first) // broker 1 sends what it knows
+			w.send(&r, marker(topic, 1))
+			w.see(1, nil)
+			synctest.Wait()
+			w.send(&r, marker(topic, 2))
+			synctest.Wait()
+			equal(t, r.marked(), topic+"-1: "+kerr.UnknownTopicOrPartition.Error(), topic+"-2: <nil>")
+			equal(t, w.brokers[w.image.Topic(topic).Partitions.At(0).Leader].part(topic).log(), "2 3 true ce5")
+		})
+	}
 }
 
 // A doubled call repeats its markers while the first copy is unanswered; the receiver's log

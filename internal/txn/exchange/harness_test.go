@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,10 @@ type world struct {
 	t       testing.TB
 	mu      sync.Mutex
 	image   *metadata.Image
+	views   map[int32]*metadata.Image // of brokers that know older metadata
 	brokers map[int32]*node
+	// incarnation makes topics of the same names other ones.
+	incarnation byte
 	// link carries a call. The default one handles it.
 	link func(ctx context.Context, from, to int32, body []byte) ([]byte, error)
 }
@@ -64,14 +68,14 @@ type fakePartition struct {
 
 // newWorld returns a cluster. leaders has the leader of every topic, which has four partitions.
 func newWorld(t testing.TB, leaders map[string]int32, ids ...int32) *world {
-	w := &world{t: t, brokers: map[int32]*node{}}
+	w := &world{t: t, brokers: map[int32]*node{}, views: map[int32]*metadata.Image{}}
 	w.setLeaders(leaders, ids...)
 	w.link = w.deliver
 	for _, id := range ids {
 		n := &node{w: w, parts: map[string]*fakePartition{}, answers: map[string]func(any) (any, error){}}
 		opt := Options{
 			Self: id, Topic: states, Offsets: offsets, Submit: n.submit, Partition: n.partition,
-			Image: func() *metadata.Image { w.mu.Lock(); defer w.mu.Unlock(); return w.image },
+			Image: func() *metadata.Image { w.mu.Lock(); defer w.mu.Unlock(); return cmp.Or(w.views[id], w.image) },
 			WriteOffsets: func(_ int32, m Marker, done func(error)) {
 				n.mu.Lock()
 				n.offsets = append(n.offsets, m)
@@ -116,7 +120,7 @@ func (w *world) setLeaders(leaders map[string]int32, ids ...int32) {
 		put(metadata.BrokerKey(id), metadata.Broker{ID: id, Member: uint64(id), Incarnation: [16]byte{byte(id)}}.Encode())
 	}
 	for _, name := range slices.Sorted(maps.Keys(leaders)) {
-		id := [16]byte{name[0], name[len(name)-1], 1}
+		id := [16]byte{name[0], name[len(name)-1], 1 + w.incarnation}
 		put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
 		put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: 4}.Encode())
 		for i := range int32(4) {
@@ -134,6 +138,13 @@ func (w *world) setLeaders(leaders map[string]int32, ids ...int32) {
 	w.mu.Lock()
 	w.image = img
 	w.mu.Unlock()
+}
+
+// see lets a broker know older metadata than the others, or the same again with nil.
+func (w *world) see(id int32, img *metadata.Image) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.views[id] = img
 }
 
 func (n *node) submit(id string, event any, done func(any, error)) {
@@ -165,7 +176,7 @@ func (n *node) partition(topic [16]byte, _ int32) (Partition, error) {
 	n.w.mu.Lock()
 	t := n.w.image.TopicByID(topic)
 	n.w.mu.Unlock()
-	if t.Partitions.At(0).Leader != n.opt.Self {
+	if t == nil || t.Partitions.At(0).Leader != n.opt.Self {
 		return nil, replica.ErrUnknownPartition
 	}
 	return n.part(t.Name), nil

@@ -25,6 +25,9 @@ type order struct {
 	// known; for a flush only.
 	leaderEpoch int32
 	partition   txn.Partition
+	// topic is the id of the partition's topic. A broker that knows another one of the name refuses
+	// the order, so that it concerns no partition that the sender did not mean.
+	topic [16]byte
 }
 
 // verdict is the result of an order. err is nil for success. known is the coordinator epoch that
@@ -64,7 +67,6 @@ func (x *Exchange) carryOut(list []order, done func(i int, v verdict)) (expire f
 
 // begin queues orders with their partitions' logs. The caller must run the batch afterwards.
 func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int, v verdict)) (expire func()) {
-	img := x.opt.Image()
 	appends := make([]*replica.Append, 0, len(list))
 	now := time.Now().UnixMilli()
 	for i := range list {
@@ -73,12 +75,7 @@ func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int
 			x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(i, x.verdictOf(o, err)) })
 			continue
 		}
-		t := img.Topic(o.partition.Topic)
-		if t == nil {
-			done(i, verdict{err: kerr.UnknownTopicOrPartition})
-			continue
-		}
-		p, err := x.opt.Partition(t.ID, o.partition.Index)
+		p, err := x.opt.Partition(o.topic, o.partition.Index)
 		switch {
 		case err != nil:
 			done(i, x.verdictOf(o, err))

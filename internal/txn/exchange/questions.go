@@ -74,10 +74,7 @@ func (x *Exchange) add(list []*question) {
 
 // verify asks whether the partitions of a question are in the transaction.
 func (x *Exchange) verify(q *question) {
-	e := txn.Verify{ID: q.ID, ProducerID: q.ProducerID, Epoch: q.Epoch}
-	for _, p := range q.Partitions {
-		e.Partitions = append(e.Partitions, p.Partition)
-	}
+	e := txn.Verify{ID: q.ID, ProducerID: q.ProducerID, Epoch: q.Epoch, Partitions: q.Partitions}
 	x.opt.Submit(e.ID, e, func(answer any, err error) {
 		if err != nil {
 			q.done(gate.Answer{Err: refusalOf(err)})

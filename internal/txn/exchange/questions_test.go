@@ -80,7 +80,8 @@ func TestQuestionsReachTheCoordinator(t *testing.T) {
 			t.Errorf("%+v", add)
 		}
 		if verify.ID != "id" || verify.ProducerID != 7 || verify.Epoch != 2 || !slices.Equal(verify.Partitions,
-			[]txn.Partition{{Topic: "data", Index: 1}, {Topic: "data", Index: 2}}) {
+			[]txn.AddedPartition{{Partition: txn.Partition{Topic: "data", Index: 1}, LeaderEpoch: 4},
+				{Partition: txn.Partition{Topic: "data", Index: 2}, LeaderEpoch: 4}}) {
 			t.Errorf("%+v", verify)
 		}
 	})

@@ -77,22 +77,32 @@ func (r *reader) text() string {
 	return s
 }
 
-// topics reads the names of the topics of a call.
-func (r *reader) topics() []string {
-	n := r.count(len(r.rest), 1)
-	names := make([]string, 0, n)
-	for range n {
-		names = append(names, r.text())
+// id reads the id of a topic.
+func (r *reader) id() (id [16]byte) {
+	if len(r.rest) < len(id) {
+		r.fail()
+		return id
 	}
-	return names
+	r.rest = r.rest[copy(id[:], r.rest):]
+	return id
+}
+
+// topics reads the topics of a call.
+func (r *reader) topics() []topic {
+	n := r.count(len(r.rest), minTopic)
+	list := make([]topic, 0, n)
+	for range n {
+		list = append(list, topic{r.text(), r.id()})
+	}
+	return list
 }
 
 // topic reads the index of one of the topics.
-func (r *reader) topic(names []string) string {
-	i := r.uint(uint64(len(r.rest)) + uint64(len(names)))
-	if i >= uint64(len(names)) {
+func (r *reader) topic(list []topic) topic {
+	i := r.uint(uint64(len(r.rest)) + uint64(len(list)))
+	if i >= uint64(len(list)) {
 		r.fail()
-		return ""
+		return topic{}
 	}
-	return names[i]
+	return list[i]
 }

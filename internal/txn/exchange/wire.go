@@ -25,7 +25,8 @@ import (
 //	           index of the topic, partition, leader epoch
 //	  answer   version u8 | for each question: error code, coordinator epoch, error codes
 //
-// Lists begin with their length. topics are the names that the rest of the call uses.
+// Lists begin with their length. topics are those that the rest of the call uses, each with its name
+// and its id of 16 bytes.
 const (
 	wireVersion = 1
 
@@ -60,26 +61,32 @@ type askCall struct {
 	questions []gate.Question
 }
 
-// topicTable numbers the topics of a call.
-type topicTable struct {
-	names []string
-	index map[string]uint64
+// topic is a topic of a call; a zero id: not known.
+type topic struct {
+	name string
+	id   [16]byte
 }
 
-func (t *topicTable) add(name string) {
-	if _, has := t.index[name]; !has {
+// topicTable numbers the topics of a call.
+type topicTable struct {
+	list  []topic
+	index map[topic]uint64
+}
+
+func (t *topicTable) add(one topic) {
+	if _, has := t.index[one]; !has {
 		if t.index == nil {
-			t.index = map[string]uint64{}
+			t.index = map[topic]uint64{}
 		}
-		t.index[name] = uint64(len(t.names))
-		t.names = append(t.names, name)
+		t.index[one] = uint64(len(t.list))
+		t.list = append(t.list, one)
 	}
 }
 
 func (t *topicTable) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(t.names)))
-	for _, n := range t.names {
-		b = appendText(b, n)
+	b = binary.AppendUvarint(b, uint64(len(t.list)))
+	for _, one := range t.list {
+		b = append(appendText(b, one.name), one.id[:]...)
 	}
 	return b
 }
@@ -102,7 +109,7 @@ func (c *orderCall) encode() []byte {
 	b = binary.AppendUvarint(b, c.dead)
 	var topics topicTable
 	for i := range c.orders {
-		topics.add(c.orders[i].partition.Topic)
+		topics.add(topic{c.orders[i].partition.Topic, c.orders[i].topic})
 	}
 	b = topics.append(b)
 	b = binary.AppendUvarint(b, uint64(len(c.orders)))
@@ -116,7 +123,7 @@ func (c *orderCall) encode() []byte {
 			epoch = o.leaderEpoch
 		}
 		b = binary.AppendVarint(b, int64(epoch))
-		b = binary.AppendUvarint(b, topics.index[o.partition.Topic])
+		b = binary.AppendUvarint(b, topics.index[topic{o.partition.Topic, o.topic}])
 		b = binary.AppendVarint(b, int64(o.partition.Index))
 	}
 	return b
@@ -127,7 +134,7 @@ func (c *askCall) encode() []byte {
 	var topics topicTable
 	for i := range c.questions {
 		for _, p := range c.questions[i].Partitions {
-			topics.add(p.Topic)
+			topics.add(topic{p.Topic, p.TopicID})
 		}
 	}
 	b = topics.append(b)
@@ -141,7 +148,7 @@ func (c *askCall) encode() []byte {
 		b = binary.AppendUvarint(b, uint64(min(max(q.Deadline.Sub(c.now), 0), maxDeadline).Milliseconds()))
 		b = binary.AppendUvarint(b, uint64(len(q.Partitions)))
 		for _, p := range q.Partitions {
-			b = binary.AppendUvarint(b, topics.index[p.Topic])
+			b = binary.AppendUvarint(b, topics.index[topic{p.Topic, p.TopicID}])
 			b = binary.AppendVarint(b, int64(p.Index))
 			b = binary.AppendVarint(b, int64(p.LeaderEpoch))
 		}
@@ -179,7 +186,8 @@ func decodeOrders(body []byte) (c orderCall, err error) {
 		} else {
 			o.CoordinatorEpoch = epoch
 		}
-		o.partition = txn.Partition{Topic: r.topic(topics), Index: r.int32()}
+		at := r.topic(topics)
+		o.topic, o.partition = at.id, txn.Partition{Topic: at.name, Index: r.int32()}
 		c.orders = append(c.orders, o)
 	}
 	return c, r.end()
@@ -198,8 +206,9 @@ func decodeAsks(body []byte) (c askCall, err error) {
 		partitions := r.count(math.MaxInt32, minPartition)
 		q.Partitions = make([]txn.AddedPartition, 0, partitions)
 		for range partitions {
-			p := txn.Partition{Topic: r.topic(topics), Index: r.int32()}
-			q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: p, LeaderEpoch: r.int32()})
+			at := r.topic(topics)
+			p := txn.Partition{Topic: at.name, Index: r.int32()}
+			q.Partitions = append(q.Partitions, txn.AddedPartition{Partition: p, LeaderEpoch: r.int32(), TopicID: at.id})
 		}
 		c.questions = append(c.questions, q)
 	}
@@ -207,8 +216,8 @@ func decodeAsks(body []byte) (c askCall, err error) {
 }
 
 const (
-	// The least bytes of an order, a question and a partition of one.
-	minOrder, minQuestion, minPartition = 6, 6, 3
+	// The least bytes of a topic, an order, a question and a partition of one.
+	minTopic, minOrder, minQuestion, minPartition = 17, 6, 6, 3
 	// maxDeadline is more than any deadline of a request: its field for ms has 31 bits.
 	maxDeadline = 60 * 24 * time.Hour
 )

@@ -18,7 +18,7 @@ import (
 func someOrders() orderCall {
 	return orderCall{life: 17, number: 300, dead: 299, orders: []order{
 		{Marker: Marker{ProducerID: 1, Epoch: math.MaxInt16, CoordinatorEpoch: 7, Commit: true, Bumps: true},
-			partition: txn.Partition{Topic: "a", Index: 3}},
+			partition: txn.Partition{Topic: "a", Index: 3}, topic: [16]byte{1, 15: 2}},
 		{Marker: Marker{ProducerID: math.MaxInt64, Epoch: 0, CoordinatorEpoch: math.MaxInt32}, partition: txn.Partition{Topic: "b"}},
 		{Marker: Marker{ProducerID: 2, Epoch: 5}, flush: true, leaderEpoch: 9, partition: txn.Partition{Topic: "a", Index: math.MaxInt32}},
 	}}
@@ -28,7 +28,8 @@ func someAsks() askCall {
 	now := time.Now()
 	return askCall{now: now, questions: []gate.Question{
 		{ID: "x", ProducerID: 1, Epoch: 2, Add: true, Deadline: now.Add(time.Second), Partitions: []txn.AddedPartition{
-			{Partition: txn.Partition{Topic: "a", Index: 3}, LeaderEpoch: 4}, {Partition: txn.Partition{Topic: "b"}, LeaderEpoch: -1}}},
+			{Partition: txn.Partition{Topic: "a", Index: 3}, LeaderEpoch: 4, TopicID: [16]byte{7}},
+			{Partition: txn.Partition{Topic: "b"}, LeaderEpoch: -1}}},
 		{ID: "", ProducerID: -1, Epoch: -1, Deadline: now, Partitions: []txn.AddedPartition{{}}},
 	}}
 }

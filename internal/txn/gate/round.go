@@ -67,7 +67,8 @@ func (q *queue) guarded(r *round, to *Question, ended *refused) bool {
 			to.Deadline = e.deadline
 		}
 	}
-	to.Partitions = append(to.Partitions, txn.AddedPartition{Partition: q.name, LeaderEpoch: max(p.LeaderEpoch(), 0)})
+	to.Partitions = append(to.Partitions, txn.AddedPartition{Partition: q.name, LeaderEpoch: max(p.LeaderEpoch(), 0),
+		TopicID: p.Log().ID().Topic})
 	return true
 }
 

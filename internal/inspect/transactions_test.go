@@ -1,0 +1,163 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// appended appends and waits for the acknowledgement.
+func appended(t testing.TB, l *storage.Log, a *storage.Append) {
+	t.Helper()
+	l.SetLeaderEpoch(3, true)
+	a.LeaderEpoch, a.Sink = 3, make(sink, 1)
+	l.Append(a, nil)
+	if <-a.Sink.(sink); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	eventually(t, "it counts", func() bool { return l.AckEnd() >= a.Next })
+}
+
+// inTransaction appends a record of a transaction and returns its offset.
+func inTransaction(t testing.TB, l *storage.Log, id int64, sequence int32) int64 {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Sequence: sequence}, Transactional: true})
+	b.Append(1, nil, []byte("value"), nil)
+	data, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetLeaderEpoch(3, true) // it destroys guards
+	a := &storage.Append{Batches: data, Permit: producers.Permit{Guard: l.Guard(id), CoordinatorEpoch: math.MaxInt32}}
+	appended(t, l, a)
+	return a.Base
+}
+
+// ended appends the marker of a transaction and returns its offset.
+func ended(t testing.TB, l *storage.Log, id int64, kind record.ControlType) int64 {
+	t.Helper()
+	a := &storage.Append{Kind: storage.Marker, Batches: record.EndTxnMarker(id, 0, kind, 0, 1)}
+	appended(t, l, a)
+	return a.Base
+}
+
+// openIn returns the first offsets of the open transactions, by producer.
+func openIn(l *storage.Log) map[int64]int64 {
+	m := map[int64]int64{}
+	for _, p := range l.OpenTransactions() {
+		m[p.ID] = p.First
+	}
+	return m
+}
+
+// repaired carries out a repair and returns its plan and the log of a topic after the next start.
+func repaired(t *testing.T, fsys *crashfs.FS, topic string) (*inspect.Plan, *storage.Log) {
+	t.Helper()
+	r := begin(t, fsys)
+	plan := r.Plan()
+	if err := r.Do(context.Background(), "/backup"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := logsOf(opened(t, fsys))[topic]
+	if l == nil || l.Offline() != nil {
+		t.Fatalf("%s is gone or offline", topic)
+	}
+	return plan, l
+}
+
+// A repair that gives up the marker of a transaction says which transaction that reopens, and no
+// other one.
+func TestARepairSaysWhichTransactionsItReopens(t *testing.T) {
+	t.Parallel()
+	disk := crashfs.New(1)
+	d := open(t, disk)
+	l := create(t, d)["a"]
+	inTransaction(t, l, 8, 0)
+	ended(t, l, 8, record.Commit)
+	first := inTransaction(t, l, 9, 0)
+	marker := ended(t, l, 9, record.Commit)
+	put(t, l, 3) // shows that the marker was synced
+	s := &site{TB: t, fs: disk.KillImage(2)}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range s.frames() {
+		if f.at.Stream == l.ID() && f.at.PrevEnd == marker {
+			s.flip(f.file, f.at.Pos+60)
+		}
+	}
+	plan, l := repaired(t, s.fs, "a")
+	want := []inspect.Transaction{{Topic: "a", Producer: 9, First: first}}
+	if !slices.Equal(plan.Reopened, want) {
+		t.Errorf("the plan says that %+v are reopened, want %+v", plan.Reopened, want)
+	}
+	if got := fmt.Sprint(openIn(l)); got != fmt.Sprint(map[int64]int64{9: first}) {
+		t.Errorf("after the start %s are open", got)
+	}
+}
+
+// A producer state that cannot be decoded is built from the segments: an open transaction stays
+// open, and an ended one has ended.
+func TestARepairKeepsOpenTransactions(t *testing.T) {
+	t.Parallel()
+	disk := crashfs.New(1)
+	d := open(t, disk)
+	l := create(t, d)["a"]
+	inTransaction(t, l, 8, 0)
+	first := inTransaction(t, l, 9, 0)
+	ended(t, l, 8, record.Abort)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{TB: t, fs: disk}
+	s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Producers = []byte{1, 2} })
+	plan, l := repaired(t, disk, "a")
+	if len(plan.Reopened) > 0 {
+		t.Errorf("nothing was lost, and %+v are reopened", plan.Reopened)
+	}
+	if got := fmt.Sprint(openIn(l)); got != fmt.Sprint(map[int64]int64{9: first}) || l.FirstUnstable(l.Ends().LogEnd) != first {
+		t.Errorf("after the start %s are open", got)
+	}
+}
+
+// A transaction whose abort marker a repair leaves out of a segment stays aborted: the index has
+// it.
+func TestARepairKeepsTheIndexOfAbortedTransactions(t *testing.T) {
+	t.Parallel()
+	disk := crashfs.New(1)
+	d := open(t, disk)
+	l := create(t, d)["a"]
+	first := inTransaction(t, l, 9, 0)
+	last := ended(t, l, 9, record.Abort)
+	put(t, l, 3)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{TB: t, fs: disk}
+	_, at := s.batch(path.Join("a-0", "00000000000000000000.log"), 1)
+	s.flip("a-0/00000000000000000000.log", at+30)
+	_, l = repaired(t, disk, "a")
+	slice, err := l.Read(first, l.Ends().LogEnd, math.MaxInt, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := l.AbortedIn(first, &slice, math.MaxInt)
+	want := []txnindex.Entry{{Producer: 9, First: first, Last: last, Stable: last + 1}}
+	if err != nil || !slices.Equal(list, want) {
+		t.Errorf("aborted are %+v, %v; want %+v", list, err, want)
+	}
+}
