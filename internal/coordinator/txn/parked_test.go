@@ -42,12 +42,11 @@ func TestAnAddOfManyPartitionsInAnyOrder(t *testing.T) {
 	const n = 100_000
 	d := newDesk(t)
 	d.trusts = true
-	d.topics["wide"] = n
-	d.change()
 	d.bring(Empty, 2)
+	d.handle(0, TopicsChanged{Topics: wideTopics{d.topics}, Tagged: true}, false)
 	e := d.addOf(2)
 	for i := range n {
-		e.Partitions = append(e.Partitions, AddedPartition{Partition: Partition{"wide", int32(n - 1 - i)}})
+		e.Partitions = append(e.Partitions, AddedPartition{Partition: Partition{"wide", int32(n - 1 - i)}, TopicID: d.topics.ID("wide")})
 	}
 	e.Partitions = append(e.Partitions, e.Partitions...)
 	if got := ask[Added](d, e); got.Err != nil {
@@ -62,3 +61,8 @@ func TestAnAddOfManyPartitionsInAnyOrder(t *testing.T) {
 		t.Errorf("%d partitions", len(d.state().partitions))
 	}
 }
+
+// wideTopics are topics with any number of partitions.
+type wideTopics struct{ fakeTopics }
+
+func (wideTopics) Exists(Partition) bool { return true }

@@ -377,8 +377,7 @@ func TestMarkersOfATool(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		at := txn.Partition{Topic: "here"}
-		// Its topic of transactional ids is refused: a marker there would keep the coordinator from
-		// loading.
+		// A marker in the topic of transactional ids would keep the coordinator from loading.
 		errs := w.brokers[1].WriteMarkers(ctx, []Marker{{ProducerID: 1}, {ProducerID: 5}, {ProducerID: 2}, {ProducerID: 3}, {ProducerID: 4}},
 			[]txn.Partition{at, {Topic: states}, at, at, {Topic: "gone"}})
 		want := []*kerr.Error{nil, kerr.InvalidTopicException, kerr.InvalidRequest, kerr.RequestTimedOut, kerr.UnknownTopicOrPartition}
