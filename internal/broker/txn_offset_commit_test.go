@@ -40,7 +40,8 @@ func permitted(t *testing.T, p *permitter) (*node, *wire) {
 	n := newNode(t, quick, func(o *nodeOptions) { o.broker = func(o *Options) { o.Coordinators = p } })
 	n.topic(t, "t", 2)
 	n.coordinates(t)
-	return n, n.dial(t)
+	c := n.dial(t)
+	return n, c
 }
 
 // commitInTxn commits offset 7 for partitions of "t" in a transaction of a producer.

@@ -378,7 +378,8 @@ func TestMarkersOfATool(t *testing.T) {
 		defer cancel()
 		at := txn.Partition{Topic: "here"}
 		// A marker in the topic of transactional ids would keep the coordinator from loading.
-		errs := w.brokers[1].WriteMarkers(ctx, []Marker{{ProducerID: 1}, {ProducerID: 5}, {ProducerID: 2}, {ProducerID: 3}, {ProducerID: 4}},
+		errs := w.brokers[1].WriteMarkers(ctx,
+			[]Marker{{ProducerID: 1}, {ProducerID: 5}, {ProducerID: 2}, {ProducerID: 3}, {ProducerID: 4}},
 			[]txn.Partition{at, {Topic: states}, at, at, {Topic: "gone"}})
 		want := []*kerr.Error{nil, kerr.InvalidTopicException, kerr.InvalidRequest, kerr.RequestTimedOut, kerr.UnknownTopicOrPartition}
 		if !slices.Equal(errs, want) {
