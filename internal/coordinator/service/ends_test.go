@@ -174,8 +174,9 @@ func TestTheEndOfATransactionSharesSyncs(t *testing.T) {
 		t.Errorf("%+v", next)
 	}
 	l.completed()
+	// Mostly 3 or 4. How many share one depends on the scheduler; without sharing there are over 100.
 	n := fs.Calls(errfs.Datasync) - before
-	if n < 3 || n > 8 {
+	if n < 3 || n > 50 {
 		t.Errorf("%d syncs", n)
 	}
 }
