@@ -25,7 +25,7 @@ const (
 	movers       = 6  // producers of transfers, half of them with the protocol before KIP-890
 	moverBatch   = 60 // committed transfers between two kills
 	accounts     = 4  // partitions of each topic
-	txnKills     = 3  // CHRONIK_KILLS sets another number
+	txnKills     = 1  // CHRONIK_KILLS sets another number
 	moverTimeout = 20 * time.Second
 )
 
