@@ -174,7 +174,8 @@ func TestTheEndOfATransactionSharesSyncs(t *testing.T) {
 		t.Errorf("%+v", next)
 	}
 	l.completed()
-	// Mostly 3 or 4. How many share one depends on the scheduler; without sharing there are over 100.
+	// Mostly 3 or 4; how many share one depends on the scheduler. Without sharing, there are over
+	// 100.
 	n := fs.Calls(errfs.Datasync) - before
 	if n < 3 || n > 50 {
 		t.Errorf("%d syncs", n)
