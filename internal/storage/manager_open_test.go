@@ -217,7 +217,7 @@ func TestReopenWaitsOutAShortage(t *testing.T) {
 			When: func(c errfs.Call) bool { return !strings.HasSuffix(c.Path, ".journal") }, Err: short})
 		errs.Add(inJournal(d, errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached}))
 		_ = send(logs[1], testBatch(t, 10, nil))
-		eventually(t, "several attempts", func() bool { return lack.Hits() > 20 })
+		eventually(t, "several attempts", func() bool { return lack.Hits() > 5 })
 		if logs[0].Offline() != nil || d.Err() == nil {
 			t.Errorf("%v: log %v, directory %v", short, logs[0].Offline(), d.Err())
 		}
