@@ -34,6 +34,20 @@ func (p *permitter) Ask(q gate.Question, done func(gate.Answer)) {
 	}()
 }
 
+// questions returns the questions so far.
+func (p *permitter) questions() []gate.Question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// forget forgets the questions so far.
+func (p *permitter) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = nil
+}
+
 // permitted returns a node whose transactions p permits, with topic "t" of two partitions.
 func permitted(t *testing.T, p *permitter) (*node, *wire) {
 	t.Helper()
@@ -107,14 +121,15 @@ func TestOffsetsAreCommittedWithTheirTransaction(t *testing.T) {
 			t.Fatalf("version %d: %d", v, got)
 		}
 		shard, _ := n.groups.Partition(g)
-		q := p.asked[len(p.asked)-1]
-		if len(p.asked) != int(v)+1 || q.ID != "x" || q.ProducerID != int64(v) || q.Epoch != 4 || q.Add != (v == 5) ||
+		asked := p.questions()
+		q := asked[len(asked)-1]
+		if len(p.questions()) != int(v)+1 || q.ID != "x" || q.ProducerID != int64(v) || q.Epoch != 4 || q.Add != (v == 5) ||
 			len(q.Partitions) != 1 || q.Partitions[0].Topic != "__consumer_offsets" || q.Partitions[0].Index != shard ||
 			q.Deadline.IsZero() {
 			t.Errorf("version %d: asked %+v", v, q)
 		}
 		commitInTxn(t, w, v, g, int64(v), 0) // the open transaction needs no further permit
-		if len(p.asked) != int(v)+1 {
+		if len(p.questions()) != int(v)+1 {
 			t.Errorf("version %d asks again", v)
 		}
 		for f := int16(1); f <= 10; f++ {
@@ -137,7 +152,7 @@ func TestOffsetsAreCommittedWithTheirTransaction(t *testing.T) {
 			}
 		}
 	}
-	if got := commitInTxn(t, w, 5, "g", 1, 9); got[0] != unknown || len(p.asked) != 6 {
+	if got := commitInTxn(t, w, 5, "g", 1, 9); got[0] != unknown || len(p.questions()) != 6 {
 		t.Errorf("no partition exists: %d", got)
 	}
 }
@@ -160,7 +175,9 @@ func TestOffsetsThatMayNotJoinATransaction(t *testing.T) {
 	} {
 		for v := int16(0); v <= 5; v++ {
 			for place, a := range map[string]gate.Answer{"whole": {Err: answer}, "partition": {Partitions: []*kerr.Error{answer}}} {
+				p.mu.Lock()
 				p.answer = func(gate.Question) gate.Answer { return a }
+				p.mu.Unlock()
 				if got := commitInTxn(t, w, v, "g", 1, 0, 1); !slices.Equal(got, []int16{want[v].Code, want[v].Code}) {
 					t.Errorf("%s of the %s in version %d: %d", answer.Message, place, v, got)
 				}
@@ -198,9 +215,10 @@ func TestAMarkerDuringTheQuestionMakesTheGroupAskAgain(t *testing.T) {
 		{4, 1, 1, 1, kerr.CoordinatorNotAvailable},
 		{5, 1, 1, 4, kerr.CoordinatorLoadInProgress},
 	} {
-		p.asked = nil
+		p.forget()
+		p.mu.Lock()
 		p.answer = func(gate.Question) gate.Answer {
-			if len(p.asked) <= c.markers {
+			if len(p.questions()) <= c.markers {
 				done := make(chan error, 1)
 				n.groups.WriteMarker(shard, group.Marker{ProducerID: c.producer, Epoch: 4, CoordinatorEpoch: 3},
 					func(err error) { done <- err })
@@ -208,11 +226,14 @@ func TestAMarkerDuringTheQuestionMakesTheGroupAskAgain(t *testing.T) {
 			}
 			return gate.Answer{CoordinatorEpoch: 3}
 		}
-		if got := commitInTxn(t, w, c.version, "g", c.producer, 0); got[0] != errorCode(c.want) || len(p.asked) != c.asked {
-			t.Errorf("%d markers: %d after %d questions", c.markers, got, len(p.asked))
+		p.mu.Unlock()
+		if got := commitInTxn(t, w, c.version, "g", c.producer, 0); got[0] != errorCode(c.want) || len(p.questions()) != c.asked {
+			t.Errorf("%d markers: %d after %d questions", c.markers, got, len(p.questions()))
 		}
 	}
+	p.mu.Lock()
 	p.answer = func(gate.Question) gate.Answer { return gate.Answer{CoordinatorEpoch: 2} }
+	p.mu.Unlock()
 	if got := commitInTxn(t, w, 5, "g", 3, 0); got[0] != kerr.CoordinatorLoadInProgress.Code {
 		t.Errorf("permitted by a coordinator that the marker's has replaced: %d", got)
 	}
