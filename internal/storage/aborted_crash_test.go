@@ -141,13 +141,13 @@ func (s *abortScript) check(image *crashfs.FS) error {
 	return readsCommitted(l, !s.cut)
 }
 
-// TestFault01PowerLossWithTransactions kills the process or cuts the power at every call of a run
+// TestFault01PowerLossWithTransactions kills the process or cuts the power at calls of a run
 // with transactions. After a start, a reader of committed records gets exactly those, and the last
 // stable offset is what the batches say.
 func TestFault01PowerLossWithTransactions(t *testing.T) {
-	step := 7
+	step := 13
 	if raceDetector {
-		step = 29
+		step = 61
 	}
 	for _, compacts := range []bool{false, true} {
 		t.Run(fmt.Sprint("compacts ", compacts), func(t *testing.T) {

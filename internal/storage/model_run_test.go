@@ -12,9 +12,9 @@ import (
 //	CHRONIK_MODEL_SEED=n   run only the history with this seed
 //	CHRONIK_MODEL_RUNS=n   run this many histories
 func TestModel(t *testing.T) {
-	runs, first := 250, uint64(1)
+	runs, first := 120, uint64(1)
 	if raceDetector {
-		runs = 60
+		runs = 20
 	}
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
