@@ -238,7 +238,7 @@ func TestMemoryHasTheRecentAbortedTransactions(t *testing.T) {
 		}
 		list, ok, err := l.AbortedInMemory(0, &s, math.MaxInt)
 		want, e := l.AbortedIn(0, &s, math.MaxInt)
-		// A checkpoint in the background may have flushed the segment, and then the file has the list.
+		// A checkpoint in the background may have flushed the segment; then the file has the list.
 		if err != nil || e != nil || ok && !slices.Equal(list, want) {
 			t.Errorf("%s: %+v, %v, %v; want %+v, %v", what, list, ok, err, want, e)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
-// TestFault01PowerLossInATruncation kills the process or cuts the power at every second call of a run in
-// which a log is cut twice, and other batches follow where segments began before. After a restart,
-// no producer file is of an earlier history.
+// TestFault01PowerLossInATruncation kills the process or cuts the power at every second call of a
+// run in which a log is cut twice, and other batches follow where segments began before. After a
+// restart, no producer file is of an earlier history.
 func TestFault01PowerLossInATruncation(t *testing.T) {
 	step := 2
 	if raceDetector {
