@@ -60,7 +60,9 @@ func TestHistory08AMarkerWhileTheGatePauses(t *testing.T) {
 		w.asked.answer = refuses(kerr.CoordinatorLoadInProgress)
 		a, b := w.send(tv1, 0, 0), w.send(tv1.at(1), 0, 0)
 		w.marker(0, tv1, record.Abort, 0)
+		w.asked.mu.Lock()    // the gate is asking again
 		w.asked.answer = yes // for the next transaction
+		w.asked.mu.Unlock()
 		a.wants(t, kerr.NotEnoughReplicas)
 		b.wants(t, nil) // a newer producer
 		w.wantStored(0, 7, 0)
