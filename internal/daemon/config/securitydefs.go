@@ -59,9 +59,9 @@ func securityDefs() []Def {
 		{Name: KeyAdminSecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS), Check: oneOf([]string{Plaintext, WithTLS}),
 			Doc: "Whether the admin port uses TLS, with the certificate of tls.certificate."},
 		{Name: KeyAdminTokenFile, Default: "", Type: "string", Bounds: "file of at least 32 characters",
-			Doc: "A token that opens the admin port for other machines: Authorization: Bearer TOKEN. Only the broker's user may be able to read the file."},
+			Doc: "A token that other machines send to the admin port (Authorization: Bearer TOKEN, or as a password). With it, they may do everything; without it, they get only metrics and health. Only the broker's user may be able to read the file."},
 		{Name: KeyAdminClientCA, Default: "", Type: "string", Bounds: "PEM file",
-			Doc: "The authorities whose client certificates open the admin port for other machines."},
+			Doc: "The authorities whose client certificates do the same as the token."},
 	}...)
 }
 
