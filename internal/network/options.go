@@ -33,9 +33,6 @@ type Options struct {
 	// at least 8 MiB for Produce and 4 MiB for others. One request must not exhaust a broker with
 	// little memory.
 	MaxFrame int
-	// MaxFrameUnauthenticated is the same for clients that have not authenticated yet (Kafka's
-	// sasl.server.max.receive.size). Default 512 KiB.
-	MaxFrameUnauthenticated int
 	// ProduceBytes bounds the unanswered Produce requests of all connections, in bytes; at the
 	// limit the server does not read from producers. Another half of it is for requests that are
 	// still arriving; see admission. Default 32 MiB.
@@ -99,7 +96,6 @@ func (o *Options) complete() error {
 		o.Pool = new(bufpool.Pool)
 	}
 	orDefault(&o.MaxFrame, 100<<20)
-	orDefault(&o.MaxFrameUnauthenticated, 512<<10)
 	orDefault(&o.ProduceBytes, 32<<20)
 	orDefault(&o.OtherBytes, 64<<20)
 	orDefault(&o.AnswerBytes, o.OtherBytes/2)
@@ -131,8 +127,6 @@ type Listener struct {
 	// and 0 stand for the address that the client dialed.
 	AdvertisedHost string
 	AdvertisedPort int32
-	// Authenticate requires clients to authenticate before they are served.
-	Authenticate bool
 	// Brokers allows other brokers to connect: see Options.Link.
 	Brokers bool
 }
@@ -171,6 +165,8 @@ const (
 	ClosedError    CloseReason = "error"
 	// ClosedLink is the end of a connection that was hijacked for another broker.
 	ClosedLink CloseReason = "link"
+	// ClosedSession is the end of a session: it expired, or Session.End was called.
+	ClosedSession CloseReason = "session"
 	// ClosedLimit is the end of a connection above the limits that was not another broker's.
 	ClosedLimit CloseReason = "limit"
 )
