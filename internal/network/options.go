@@ -15,6 +15,8 @@ type Options struct {
 	// Link handles the requests of API key protocol.KeyLink, version 0, on listeners with Brokers
 	// set. It calls Request.Hijack or Request.Abort. Default: such a request is an unknown one.
 	Link Handler
+	// Authenticator logs clients in on listeners with SASL. Required if there is one.
+	Authenticator Authenticator
 	// Table lists the requests that are dispatched; any other closes the connection.
 	Table *protocol.Table
 	// Log receives a line if a connection is closed against its client's will: at most one per
@@ -127,6 +129,11 @@ type Listener struct {
 	// and 0 stand for the address that the client dialed.
 	AdvertisedHost string
 	AdvertisedPort int32
+	// TLS is nil for plain text.
+	TLS *TLSOptions
+	// SASL requires clients to log in with SASL before they are served. Then a client certificate
+	// is only another condition: the principal is the user's.
+	SASL bool
 	// Brokers allows other brokers to connect: see Options.Link.
 	Brokers bool
 }
