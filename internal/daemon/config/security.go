@@ -115,6 +115,11 @@ type AdminSecurity struct {
 	TokenFile string
 }
 
+// HasTLS reports whether any port uses TLS.
+func (c *Config) HasTLS() bool {
+	return c.AdminSecurity.TLS != nil || slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.TLS != nil })
+}
+
 // mechanisms returns the SASL mechanisms in the order in which clients prefer them.
 func mechanisms() []string { return []string{"SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "PLAIN"} }
 
