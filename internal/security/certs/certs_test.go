@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -67,6 +68,7 @@ func handshake(s *Store, roots []byte, serverName string, client ...tls.Certific
 		<-done
 		return nil, err
 	}
+	go func() { _, _ = io.Copy(io.Discard, c) }() // the server's refusal of the client comes after the client's handshake (TLS 1.3)
 	if err := <-done; err != nil {
 		return nil, err
 	}

@@ -1,0 +1,264 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/security/certs"
+)
+
+// Names and defaults of what secure init writes.
+const (
+	adminUser     = "admin"
+	secretBytes   = 24 // of passwords and of the cluster's secret, random
+	securedPort   = "9093"
+	peersPort     = "9095"
+	brokerSubject = "chronik-broker" // of all brokers: their own subject is whom they accept as another broker
+)
+
+// nodePlan is one broker of a secured installation.
+type nodePlan struct {
+	dir       string
+	id        int
+	advertise []string // HOST:PORT, one for each listener; empty: only this machine
+	peer      string   // HOST:PORT for the other brokers; empty without a cluster
+}
+
+// plan returns the brokers that the flags describe.
+func plan(dir string, f *secureFlags) ([]nodePlan, error) {
+	ports := make(map[string]string)
+	for _, at := range f.advertise {
+		host, port, err := net.SplitHostPort(at)
+		n, bad := strconv.Atoi(port)
+		if _, addr := netip.ParseAddr(host); err != nil || bad != nil || n < 1 || n > 65535 || addr != nil && !hostName(host) {
+			return nil, fmt.Errorf("--advertise %q is not HOST:PORT; write for example broker.example.com:9093", at)
+		}
+		if ports[port] != "" {
+			return nil, fmt.Errorf("--advertise %s and %s have the same port; each is a listener of its own and needs its own port", ports[port], at)
+		}
+		ports[port] = at
+	}
+	if len(f.nodes) == 0 {
+		return []nodePlan{{dir: dir, id: 1, advertise: f.advertise}}, nil
+	}
+	if n := len(f.nodes); n != 1 && n != 3 && n != 5 {
+		return nil, fmt.Errorf("--nodes has %d names; write 1, 3 or 5: an even number tolerates no more failures than one less", n)
+	}
+	if len(f.advertise) > 0 {
+		return nil, errors.New("--nodes and --advertise exclude each other: each node is advertised under its own name")
+	}
+	plans := make([]nodePlan, 0, len(f.nodes))
+	for i, host := range f.nodes {
+		host = strings.TrimSpace(host)
+		if _, err := netip.ParseAddr(host); err != nil && !hostName(host) || slices.Contains(f.nodes[:i], host) {
+			return nil, fmt.Errorf("--nodes: %q is not a host name, or is there twice; write for example a.example.com,b.example.com,c.example.com", host)
+		}
+		plans = append(plans, nodePlan{dir: filepath.Join(dir, fmt.Sprintf("node-%d", i+1)), id: i + 1,
+			advertise: []string{net.JoinHostPort(host, securedPort)}, peer: net.JoinHostPort(host, peersPort)})
+	}
+	return plans, nil
+}
+
+// hostName reports whether a text can be a name in a certificate (RFC 1123), without wildcards.
+func hostName(s string) bool {
+	return s != "" && len(s) <= 253 && !strings.HasPrefix(s, ".") && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '.' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}
+
+// names returns the names of a broker's certificate.
+func (p *nodePlan) names() []string {
+	all := []string{"localhost", "127.0.0.1", "::1"}
+	for _, at := range append(slices.Clone(p.advertise), p.peer) {
+		if host, _, err := net.SplitHostPort(at); err == nil && !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return all
+}
+
+// bootstrap returns the addresses that clients connect to first.
+func bootstrap(plans []nodePlan) string {
+	var all []string
+	for _, p := range plans {
+		if len(p.advertise) > 0 {
+			all = append(all, p.advertise[0])
+		}
+	}
+	if len(all) == 0 {
+		return net.JoinHostPort(config.Localhost, securedPort)
+	}
+	return strings.Join(all, ",")
+}
+
+// defaultAdminOf returns the admin port in the context: one broker's own machine has it.
+func defaultAdminOf(plans []nodePlan) string {
+	if len(plans) > 1 {
+		return "off"
+	}
+	return config.DefaultAdminListen
+}
+
+// makeSecured returns the files of an installation by path.
+func makeSecured(dir string, plans []nodePlan, now time.Time) (map[string][]byte, error) {
+	var names []string
+	for i := range plans {
+		names = append(names, plans[i].names()...)
+	}
+	slices.Sort(names)
+	ca, err := certs.NewAuthority("chronik private CA", slices.Compact(names), now)
+	if err != nil {
+		return nil, err
+	}
+	password, secret := random(), random()
+	made := map[string][]byte{
+		filepath.Join(dir, "ca.pem"): ca.CertificatePEM, filepath.Join(dir, "ca-key.pem"): ca.KeyPEM,
+		filepath.Join(dir, "admin.password"):   []byte(password + "\n"),
+		filepath.Join(dir, "admin.properties"): []byte(clientProperties(dir, plans, password)),
+	}
+	for i := range plans {
+		p := &plans[i]
+		leaf, err := ca.Leaf(brokerSubject, p.names(), now)
+		if err != nil {
+			return nil, err
+		}
+		at := func(name string) string { return filepath.Join(p.dir, name) }
+		made[at("ca.pem")], made[at("server.pem")], made[at("server-key.pem")] = ca.CertificatePEM, leaf.Certificate, leaf.Key
+		made[at("users")] = []byte(adminUser + ":SCRAM-SHA-512:" + password + "\n")
+		made[at("cluster.secret")] = []byte(secret + "\n")
+		made[at("chronikd.yaml")] = []byte(p.configuration(plans))
+	}
+	return made, nil
+}
+
+// random returns a secret of secretBytes bytes as text without characters that need escapes.
+func random() string {
+	b := make([]byte, secretBytes)
+	_, _ = rand.Read(b) // it never fails: crypto/rand
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// clientProperties returns a file for the clients and tools of Kafka.
+func clientProperties(dir string, plans []nodePlan, password string) string {
+	return "# For Kafka's clients and tools: --command-config, --consumer.config, --producer.config.\n" +
+		"bootstrap.servers=" + bootstrap(plans) + "\n" +
+		"security.protocol=SASL_SSL\n" +
+		"sasl.mechanism=SCRAM-SHA-512\n" +
+		"sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=\"" + adminUser +
+		"\" password=\"" + password + "\";\n" +
+		"ssl.truststore.type=PEM\n" +
+		"ssl.truststore.location=" + escapeProperty(filepath.Join(dir, "ca.pem")) + "\n"
+}
+
+// escapeProperty escapes a value for java.util.Properties.
+func escapeProperty(v string) string { return strings.ReplaceAll(v, `\`, `\\`) }
+
+// configuration returns a broker's chronikd.yaml.
+func (p *nodePlan) configuration(plans []nodePlan) string {
+	at := func(name string) string { return strconv.Quote(filepath.Join(p.dir, name)) }
+	var b strings.Builder
+	b.WriteString("# Made by `chronikd secure init`. Every setting: `chronikd config print-defaults`.\n" +
+		"data.dir: " + at("data") + "\n\nlisteners:\n")
+	listener := func(name, listen, advertise, rest string) {
+		fmt.Fprintf(&b, "  - {name: %s, listen: %q", name, listen)
+		if advertise != "" {
+			fmt.Fprintf(&b, ", advertise: %q", advertise)
+		}
+		b.WriteString(", security: tls, " + rest + "}\n")
+	}
+	const login = "sasl: [SCRAM-SHA-512, SCRAM-SHA-256]"
+	if len(p.advertise) == 0 {
+		listener("clients", net.JoinHostPort(config.Localhost, securedPort), "", login)
+	}
+	for i, address := range p.advertise {
+		name := "clients"
+		if i > 0 {
+			name = fmt.Sprintf("clients-%d", i+1)
+		}
+		_, port, _ := net.SplitHostPort(address) // plan has checked it
+		listener(name, ":"+port, address, login)
+	}
+	if p.peer != "" {
+		listener("peers", ":"+peersPort, p.peer, "client-certificates: require")
+	}
+	b.WriteString("\ntls: {certificate: " + at("server.pem") + ", key: " + at("server-key.pem") + ", client-ca: " + at("ca.pem") + "}\n" +
+		"authorization: acl\n" +
+		"super-users: [\"User:" + adminUser + "\"]\n" +
+		"bootstrap.users: " + at("users") + "\n" +
+		"connections.max.reauth.ms: 1h\n" +
+		"cluster.secret.file: " + at("cluster.secret") + "\n")
+	if p.peer != "" {
+		var seeds []string
+		for _, other := range plans {
+			seeds = append(seeds, strconv.Quote(other.peer))
+		}
+		b.WriteString("\nnode.id: " + strconv.Itoa(p.id) + "\ncluster.name: chronik\ncluster.seeds: [" + strings.Join(seeds, ", ") + "]\n" +
+			"inter.broker.listener.name: peers\n")
+	}
+	return b.String()
+}
+
+// renewLeaves replaces the server certificates below dir, and returns their paths. It changes
+// nothing before all of them are made.
+func renewLeaves(dir string, now time.Time) ([]string, error) {
+	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
+	certificate, err := read("ca.pem")
+	if err != nil {
+		return nil, err
+	}
+	key, err := read("ca-key.pem")
+	if err != nil {
+		return nil, fmt.Errorf("%w; put the authority's key back for as long as --renew runs", err)
+	}
+	ca, err := certs.LoadAuthority(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("ca.pem and ca-key.pem: %w", err)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "node-*", "server.pem"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "server.pem")); err == nil {
+		paths = append(paths, filepath.Join(dir, "server.pem"))
+	}
+	if len(paths) == 0 {
+		return nil, errors.New("there is no server.pem to renew")
+	}
+	made := make([]certs.Pair, len(paths))
+	for i, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		old, err := certs.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		names := slices.Clone(old[0].DNSNames)
+		for _, ip := range old[0].IPAddresses {
+			names = append(names, ip.String())
+		}
+		if made[i], err = ca.Leaf(old[0].Subject.CommonName, names, now); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for i, path := range paths {
+		// The broker takes the pair when both are there: until then the key does not fit.
+		keyPath := filepath.Join(filepath.Dir(path), "server-key.pem")
+		if err := errors.Join(replaceFile(keyPath, made[i].Key), replaceFile(path, made[i].Certificate)); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
