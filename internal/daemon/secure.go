@@ -173,8 +173,8 @@ func replaceFile(path string, text []byte) error {
 	return os.Rename(temporary, path)
 }
 
-// saveContext adds the context to chronikctl's file and returns the file's path. It never replaces
-// a context of the same name that leads elsewhere.
+// saveContext adds the context to chronikctl's file and returns the file's path. A context of the
+// same name that leads elsewhere is kept under another name.
 func (c *commandLine) saveContext(dir string, plans []nodePlan) (string, error) {
 	file, err := contexts.Load(contexts.Path(c.getenv))
 	if err != nil {
@@ -182,10 +182,12 @@ func (c *commandLine) saveContext(dir string, plans []nodePlan) (string, error) 
 	}
 	ca := filepath.Join(dir, "ca.pem")
 	if old, ok := file.Contexts[securedContext]; ok && old[contexts.TLSCA] != ca {
-		if _, err := os.Stat(old[contexts.TLSCA]); err == nil {
-			return "", fmt.Errorf("%s has a context %s already, of %s; delete it with chronikctl context delete %s", file.Path, securedContext,
-				old[contexts.TLSCA], securedContext)
+		n := 1
+		for file.Contexts[fmt.Sprintf("%s-%d", securedContext, n)] != nil {
+			n++
 		}
+		file.Contexts[fmt.Sprintf("%s-%d", securedContext, n)] = old
+		fmt.Fprintf(c.Err, "the former context %s is now %s-%d\n", securedContext, securedContext, n)
 	}
 	delete(file.Contexts, securedContext)
 	settings := map[string]string{
