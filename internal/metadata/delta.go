@@ -27,6 +27,10 @@ type Delta struct {
 	BrokerConfigs []int32
 	// GroupConfigs lists the groups whose configs changed, sorted.
 	GroupConfigs []string
+	// Users lists the users that were added, changed or removed, sorted.
+	Users []string
+	// Logins is set if Image.Logins changed.
+	Logins bool
 	// Brokers is set if a broker registered, changed or left.
 	Brokers bool
 	// Cluster is set if the cluster's own data changed.
@@ -48,7 +52,7 @@ type TopicChange struct {
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
 		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 &&
-		len(d.Placements) == 0 && len(d.Liveness) == 0 && !d.Brokers && !d.Cluster
+		len(d.Placements) == 0 && len(d.Liveness) == 0 && len(d.Users) == 0 && !d.Logins && !d.Brokers && !d.Cluster
 }
 
 // sort puts the lists that the builder filled in the order of events into their own order. Topics
@@ -60,6 +64,7 @@ func (d *Delta) sort() {
 	slices.Sort(d.BrokerConfigs)
 	slices.Sort(d.GroupConfigs)
 	slices.Sort(d.Liveness)
+	slices.Sort(d.Users)
 	slices.SortFunc(d.Placements, compareBrokerTopics)
 }
 
@@ -106,6 +111,7 @@ func Diff(prev, next *Image) *Delta {
 	}
 	d.GroupConfigs = slices.Sorted(maps.Keys(groups))
 	d.diffBrokers(prev, next)
+	d.diffUsers(prev, next)
 	return d
 }
 

@@ -27,11 +27,14 @@ import (
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
 //	                            the key when it has
+//	/users/<name>               User: the credentials of a user; its name escaped as in a URL path
+//	/logins                     Logins: what all brokers must agree on to check logins
 //	/gone/<member>              Gone: a member that was unregistered and must not come back;
 //	                            16 hexadecimal digits
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"
+	LoginsKey      = "/logins"
 
 	BrokerPrefix       = "/brokers/"
 	LivenessPrefix     = "/liveness/"
@@ -44,6 +47,7 @@ const (
 	BrokerConfigPrefix = "/configs/brokers/"
 	GroupConfigPrefix  = "/configs/groups/"
 	DeletingPrefix     = "/deleting/"
+	UserPrefix         = "/users/"
 
 	defaultBroker = "default"
 )
@@ -92,6 +96,9 @@ func BrokerConfigKey(id int32) string {
 // GroupConfigKey returns the key of the configs of a consumer group. The name may have any bytes.
 func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
 
+// UserKey returns the key of a user. The name may have any bytes.
+func UserKey(name string) string { return UserPrefix + url.PathEscape(name) }
+
 // DeletingKey returns the key of a deleted topic's tombstone.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
@@ -120,6 +127,8 @@ const (
 	KindPlacement
 	KindDeletingBroker
 	KindGone
+	KindUser
+	KindLogins
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -129,7 +138,7 @@ type Key struct {
 	Partition int32
 	Broker    int32
 	Member    uint64
-	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group
+	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group; KindUser: the user
 }
 
 // ParseKey parses a key. A key of an unknown family, or not in the form that the functions above
@@ -173,6 +182,10 @@ func (k Key) String() string {
 		return DeletingBrokerKey(k.ID, k.Broker)
 	case KindGone:
 		return GoneKey(k.Member)
+	case KindUser:
+		return UserKey(k.Name)
+	case KindLogins:
+		return LoginsKey
 	}
 	return ""
 }
@@ -183,6 +196,8 @@ func parseKey(s string) (Key, bool) {
 		return Key{Kind: KindCluster}, true
 	case ProducerIDsKey:
 		return Key{Kind: KindProducerIDs}, true
+	case LoginsKey:
+		return Key{Kind: KindLogins}, true
 	case BrokerConfigPrefix + defaultBroker:
 		return Key{Kind: KindBrokerConfig, Broker: DefaultBroker}, true
 	}
@@ -205,6 +220,10 @@ func parseKey(s string) (Key, bool) {
 	if rest, ok := strings.CutPrefix(s, GroupConfigPrefix); ok {
 		group, err := url.PathUnescape(rest)
 		return Key{Kind: KindGroupConfig, Name: group}, err == nil && group != ""
+	}
+	if rest, ok := strings.CutPrefix(s, UserPrefix); ok {
+		name, err := url.PathUnescape(rest)
+		return Key{Kind: KindUser, Name: name}, err == nil && name != ""
 	}
 	if rest, ok := strings.CutPrefix(s, NamePrefix); ok {
 		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")
