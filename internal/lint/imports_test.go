@@ -124,7 +124,16 @@ func importRules() map[string]importRule {
 	maps.Copy(all, ctlRules())
 	maps.Copy(all, clusterRules())
 	maps.Copy(all, coordinatorRules())
+	maps.Copy(all, securityRules())
 	return all
+}
+
+// securityRules returns the rules of the packages that decide who a client is and what it may do.
+func securityRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/security/acl": {never: noProtocol,
+			because: "rules are data and decisions are pure; the broker joins them with sessions, and the daemon with metadata"},
+	}
 }
 
 // testRules returns the rules of the packages that only tests use.
