@@ -24,6 +24,7 @@ import (
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
+//	/acls/<id>                  ACL: an access rule; the id is made of its contents
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
 //	                            the key when it has
@@ -44,6 +45,7 @@ const (
 	BrokerConfigPrefix = "/configs/brokers/"
 	GroupConfigPrefix  = "/configs/groups/"
 	DeletingPrefix     = "/deleting/"
+	ACLPrefix          = "/acls/"
 
 	defaultBroker = "default"
 )
@@ -92,6 +94,9 @@ func BrokerConfigKey(id int32) string {
 // GroupConfigKey returns the key of the configs of a consumer group. The name may have any bytes.
 func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
 
+// ACLKey returns the key of an access rule with this id.
+func ACLKey(id [16]byte) string { return ACLPrefix + FormatID(id) }
+
 // DeletingKey returns the key of a deleted topic's tombstone.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
@@ -120,12 +125,13 @@ const (
 	KindPlacement
 	KindDeletingBroker
 	KindGone
+	KindACL
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
 type Key struct {
 	Kind      KeyKind
-	ID        [16]byte // topic
+	ID        [16]byte // topic, or KindACL: the access rule
 	Partition int32
 	Broker    int32
 	Member    uint64
@@ -173,6 +179,8 @@ func (k Key) String() string {
 		return DeletingBrokerKey(k.ID, k.Broker)
 	case KindGone:
 		return GoneKey(k.Member)
+	case KindACL:
+		return ACLKey(k.ID)
 	}
 	return ""
 }
@@ -237,10 +245,10 @@ func parseIDAndNumber(s string) (id [16]byte, n int32, ok bool) {
 	return id, n, ok && err == nil
 }
 
-// parseIDKey parses keys that end with a topic id.
+// parseIDKey parses keys that end with an id.
 func parseIDKey(s string) (Key, bool) {
 	for prefix, kind := range map[string]KeyKind{
-		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting,
+		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting, ACLPrefix: KindACL,
 	} {
 		if rest, ok := strings.CutPrefix(s, prefix); ok {
 			id, err := ParseID(rest)
