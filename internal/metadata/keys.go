@@ -24,6 +24,7 @@ import (
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
+//	/acls/<id>                  ACL: an access rule; the id is made of its contents
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
 //	                            the key when it has
@@ -47,6 +48,7 @@ const (
 	BrokerConfigPrefix = "/configs/brokers/"
 	GroupConfigPrefix  = "/configs/groups/"
 	DeletingPrefix     = "/deleting/"
+	ACLPrefix          = "/acls/"
 	UserPrefix         = "/users/"
 
 	defaultBroker = "default"
@@ -99,6 +101,9 @@ func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEs
 // UserKey returns the key of a user. The name may have any bytes.
 func UserKey(name string) string { return UserPrefix + url.PathEscape(name) }
 
+// ACLKey returns the key of an access rule with this id.
+func ACLKey(id [16]byte) string { return ACLPrefix + FormatID(id) }
+
 // DeletingKey returns the key of a deleted topic's tombstone.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
@@ -127,6 +132,7 @@ const (
 	KindPlacement
 	KindDeletingBroker
 	KindGone
+	KindACL
 	KindUser
 	KindLogins
 )
@@ -134,7 +140,7 @@ const (
 // Key is a parsed key. Fields that a family does not have are zero.
 type Key struct {
 	Kind      KeyKind
-	ID        [16]byte // topic
+	ID        [16]byte // topic, or KindACL: the access rule
 	Partition int32
 	Broker    int32
 	Member    uint64
@@ -182,6 +188,8 @@ func (k Key) String() string {
 		return DeletingBrokerKey(k.ID, k.Broker)
 	case KindGone:
 		return GoneKey(k.Member)
+	case KindACL:
+		return ACLKey(k.ID)
 	case KindUser:
 		return UserKey(k.Name)
 	case KindLogins:
@@ -256,10 +264,10 @@ func parseIDAndNumber(s string) (id [16]byte, n int32, ok bool) {
 	return id, n, ok && err == nil
 }
 
-// parseIDKey parses keys that end with a topic id.
+// parseIDKey parses keys that end with an id.
 func parseIDKey(s string) (Key, bool) {
 	for prefix, kind := range map[string]KeyKind{
-		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting,
+		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting, ACLPrefix: KindACL,
 	} {
 		if rest, ok := strings.CutPrefix(s, prefix); ok {
 			id, err := ParseID(rest)

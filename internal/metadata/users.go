@@ -57,8 +57,9 @@ type User struct {
 	Revision int64
 }
 
-// Credential is what is stored of a password for one mechanism. The password can't be computed from
-// it, but whoever has the stored key can try passwords, and with both keys pretend to be the server.
+// Credential is what is stored of a password for one mechanism. The password can't be computed
+// from it, but whoever has the stored key can try passwords, and with both keys pretend to be the
+// server.
 type Credential struct {
 	Mechanism  ScramMechanism
 	Iterations int32 // of PBKDF2
@@ -128,6 +129,26 @@ func (m *Image) Users() iter.Seq[*User] {
 // Logins returns what brokers need to check logins.
 func (m *Image) Logins() Logins { return m.logins }
 
+// putUser adds or changes a user.
+func (b *builder) putUser(kv KV) error {
+	u, err := DecodeUser(kv)
+	if err != nil {
+		return err
+	}
+	b.users.set(u.Name, &u)
+	b.delta.Users = append(b.delta.Users, u.Name)
+	return nil
+}
+
+// removeUser removes a user; a missing one is no change.
+func (b *builder) removeUser(name string) {
+	if b.prev.User(name) == nil {
+		return
+	}
+	b.users.delete(name)
+	b.delta.Users = append(b.delta.Users, name)
+}
+
 // diffUsers adds the differences of users.
 func (d *Delta) diffUsers(prev, next *Image) {
 	names := map[string]bool{}
@@ -174,7 +195,9 @@ func (u User) Encode() []byte {
 }
 
 // keySize returns the size of a mechanism's keys in bytes.
-func (m ScramMechanism) keySize() int { return map[ScramMechanism]int{ScramSHA256: 32, ScramSHA512: 64}[m] }
+func (m ScramMechanism) keySize() int {
+	return map[ScramMechanism]int{ScramSHA256: 32, ScramSHA512: 64}[m]
+}
 
 // DecodeUser is the inverse of User.Encode. The name is that of the key.
 func DecodeUser(kv KV) (User, error) {

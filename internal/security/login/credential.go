@@ -41,7 +41,8 @@ func NewCredential(m metadata.ScramMechanism, password secret.Secret, iterations
 // CredentialOf computes what is stored of a password that was salted and hashed already (RFC 5802).
 func CredentialOf(m metadata.ScramMechanism, salt, salted secret.Secret, iterations int32) metadata.Credential {
 	stored, server := keys(m, salted.Bytes())
-	return metadata.Credential{Mechanism: m, Iterations: iterations, Salt: salt, StoredKey: secret.New(stored), ServerKey: secret.New(server)}
+	return metadata.Credential{Mechanism: m, Iterations: iterations, Salt: salt, StoredKey: secret.New(stored),
+		ServerKey: secret.New(server)}
 }
 
 // keys returns StoredKey and ServerKey of RFC 5802.

@@ -24,7 +24,7 @@ const (
 
 // KeysOptions say from where keys come.
 type KeysOptions struct {
-	// Fetch reads a JSON web key set (RFC 7517), from a file or with FetchURL. It gets five seconds.
+	// Fetch reads a JSON web key set (RFC 7517), from a file or with FetchURL, within 5 seconds.
 	Fetch func(context.Context) ([]byte, error)
 	// Every is how often the set is read again. Default 5 minutes.
 	Every time.Duration
@@ -64,8 +64,8 @@ func NewKeys(o KeysOptions) *Keys {
 // State returns what the last fetch showed, for a finding.
 func (k *Keys) State() KeysState { return *k.state.Load() }
 
-// Run reads the keys at once and then at intervals, until the context ends. It reads them earlier if
-// a token names an unknown key, or after a failure, but not twice in ten seconds.
+// Run reads the keys at once and then at intervals, until the context ends. It reads them earlier
+// if a token names an unknown key, or after a failure, but not twice in ten seconds.
 func (k *Keys) Run(ctx context.Context) {
 	for {
 		every := k.opt.Every

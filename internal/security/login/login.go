@@ -87,7 +87,9 @@ type Failure struct {
 }
 
 // Error returns the reason, for the log.
-func (f *Failure) Error() string { return fmt.Sprintf("%s login as %q: %s", f.Mechanism, f.User, f.Reason) }
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s login as %q: %s", f.Mechanism, f.User, f.Reason)
+}
 
 // Delay is how long the answer waits: it doubles with each failure from one address.
 func (f *Failure) Delay() time.Duration { return f.delay }

@@ -50,8 +50,8 @@ func (p *plain) Step(in []byte) (out []byte, who *Identity, err error) {
 const memoSize = 10_000
 
 // memo remembers passwords that were checked, so that a client that connects again costs
-// microseconds instead of milliseconds. It holds no password: a proof is a keyed hash, of a key that
-// only this process has, and it includes the stored key, so that a new password makes it worthless.
+// microseconds instead of milliseconds. It holds no password: a proof is a hash with a key that
+// only this process has. It includes the stored key, so that a new password makes it worthless.
 type memo struct {
 	key [32]byte
 

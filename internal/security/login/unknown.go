@@ -123,8 +123,7 @@ func (l *Logins) fake(user string, of []shapeCount, m metadata.ScramMechanism) *
 			salt[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[b%36]
 		}
 	}
-	// Nothing is known whose hash these keys are, and each broker may use other ones: they are never
-	// shown.
+	// No password is known that has these keys. They are never shown.
 	size := hashOf(s.mechanism)().Size()
 	key := slices.Repeat(derive(image, "key", user), size/sha256.Size)
 	return &metadata.Credential{Mechanism: s.mechanism, Iterations: s.iterations, Salt: secret.New(salt), StoredKey: secret.New(key),
