@@ -46,6 +46,8 @@ func everyAPI() []api {
 		listPartitionReassignmentsAPI(),
 		offsetDeleteAPI(),
 		describeQuorumAPI(),
+		describeUserScramCredentialsAPI(),
+		alterUserScramCredentialsAPI(),
 		updateFeaturesAPI(),
 		describeClusterAPI(),
 		describeProducersAPI(),

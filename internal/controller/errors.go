@@ -28,6 +28,7 @@ const (
 	EligibleLeadersNotAvailable
 	NoReassignmentInProgress
 	InvalidFeature // no such level of a feature
+	ResourceNotFound
 )
 
 // Error is a refusal: nothing was changed, and retrying will not help.

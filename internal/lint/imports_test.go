@@ -81,7 +81,8 @@ func importRules() map[string]importRule {
 		"internal/replica/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 
-		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef"},
+		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
+			"internal/security/secret"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
@@ -90,7 +91,8 @@ func importRules() map[string]importRule {
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
 			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate"},
+			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate", "internal/security/login",
+			"internal/security/secret"},
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},

@@ -194,8 +194,8 @@ func (u User) Encode() []byte {
 	return encode(w)
 }
 
-// keySize returns the size of a mechanism's keys in bytes.
-func (m ScramMechanism) keySize() int {
+// KeySize returns the size of a mechanism's keys in bytes.
+func (m ScramMechanism) KeySize() int {
 	return map[ScramMechanism]int{ScramSHA256: 32, ScramSHA512: 64}[m]
 }
 
@@ -219,7 +219,7 @@ func DecodeUser(kv KV) (User, error) {
 			return User{}, invalid(kv, "a mechanism is unknown or appears twice")
 		}
 		if c.Iterations < MinScramIterations || c.Iterations > MaxScramIterations || len(c.Salt) == 0 ||
-			len(c.StoredKey) != m.keySize() || len(c.ServerKey) != m.keySize() {
+			len(c.StoredKey) != m.KeySize() || len(c.ServerKey) != m.KeySize() {
 			return User{}, invalid(kv, "a credential has iterations, a salt or keys that its mechanism does not allow")
 		}
 		u.Credentials = append(u.Credentials, Credential{Mechanism: m, Iterations: c.Iterations, Salt: secret.New(c.Salt),

@@ -12,7 +12,7 @@ import (
 )
 
 func someCredential(m ScramMechanism, fill byte) Credential {
-	key := func(b byte) secret.Secret { return secret.New(bytes.Repeat([]byte{b}, m.keySize())) }
+	key := func(b byte) secret.Secret { return secret.New(bytes.Repeat([]byte{b}, m.KeySize())) }
 	return Credential{Mechanism: m, Iterations: 8192, Salt: secret.Of("some salt"), StoredKey: key(fill), ServerKey: key(fill + 1)}
 }
 

@@ -44,7 +44,7 @@ func FuzzScramClient(f *testing.F) {
 	f.Add("bob", "right", byte(0), uint16(0), byte(0))
 	f.Add("b=o,b", "p", byte(1), uint16(9), byte(1))
 	f.Fuzz(func(t *testing.T, user, password string, which byte, at uint16, xor byte) {
-		if !valid(user) || password == "" {
+		if !ValidName(user) || password == "" {
 			return
 		}
 		w := newWorld(t, Options{})

@@ -221,8 +221,8 @@ func derive(image *metadata.Image, purpose, user string) []byte {
 	return mac.Sum(nil)
 }
 
-// valid reports whether a name may be that of a principal: short, not empty, without control bytes.
-func valid(user string) bool {
+// ValidName reports whether a name may be that of a principal: short, not empty, without control bytes.
+func ValidName(user string) bool {
 	if user == "" || len(user) > metadata.MaxUserName {
 		return false
 	}

@@ -25,7 +25,7 @@ func (p *plain) Step(in []byte) (out []byte, who *Identity, err error) {
 	}
 	as, user, password := string(parts[0]), string(parts[1]), parts[2]
 	switch {
-	case !valid(user) || len(password) == 0:
+	case !ValidName(user) || len(password) == 0:
 		return nil, nil, p.fail(user, "the name of the user or the password is empty, too long, or has control bytes")
 	case as != "" && as != user:
 		return nil, nil, p.fail(user, "the client wants to act as another user")

@@ -35,7 +35,7 @@ func newScram(a attempt) *scramServer {
 
 // lookUp returns the credential of a user, or one that no password fits.
 func (s *scramServer) lookUp(user string) (scram.StoredCredentials, error) {
-	if !valid(user) {
+	if !ValidName(user) {
 		return scram.StoredCredentials{}, errTooLong
 	}
 	m, _ := metadata.ParseScramMechanism(s.mechanism)

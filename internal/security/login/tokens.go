@@ -76,7 +76,7 @@ func (t *Tokens) check(raw string, now time.Time) (user string, expires time.Tim
 // checkClaims checks the claims of a token whose signature is right.
 func (t *Tokens) checkClaims(user string, c *jwt.Claims, now time.Time) (string, time.Time, error) {
 	switch {
-	case !valid(user):
+	case !ValidName(user):
 		return "", noEnd, fmt.Errorf("the claim %q of the token is no name: it is missing, empty, too long, or has control bytes",
 			t.opt.PrincipalClaim)
 	case c.Expiry == nil:
