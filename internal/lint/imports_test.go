@@ -81,7 +81,8 @@ func importRules() map[string]importRule {
 		"internal/replica/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 
-		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef"},
+		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
+			"internal/security/acl"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
