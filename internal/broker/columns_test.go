@@ -78,8 +78,8 @@ func TestEveryAPIIsRefusedWithoutItsRights(t *testing.T) {
 			b.Authorize = func(r *network.Request, a Access) bool {
 				mu.Lock()
 				defer mu.Unlock()
-				if r.Principal == "" || a.Operation == 0 || a.Kind == 0 || a.Name == "" {
-					t.Errorf("%s asks for %+v for %q", kmsg.NameForKey(r.Key), a, r.Principal)
+				if r.Session.Principal == "" || a.Operation == 0 || a.Kind == 0 || a.Name == "" {
+					t.Errorf("%s asks for %+v for %q", kmsg.NameForKey(r.Key), a, r.Session.Principal)
 				}
 				asked = append(asked, a)
 				return allows.Load()
