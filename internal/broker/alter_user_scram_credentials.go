@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/login"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
@@ -19,8 +20,10 @@ import (
 // addition to what Kafka refuses, it refuses what no client could log in with.
 func alterUserScramCredentialsAPI() api {
 	return apiDef[*kmsg.AlterUserSCRAMCredentialsRequest]{
-		API:        protocol.API{Key: int16(kmsg.AlterUserSCRAMCredentials), Max: 0},
-		needs:      func(_ *kmsg.AlterUserSCRAMCredentialsRequest, n *needs) { n.cluster(opAlter) },
+		API: protocol.API{Key: int16(kmsg.AlterUserSCRAMCredentials), Max: 0},
+		asks: asks[*kmsg.AlterUserSCRAMCredentialsRequest]{whole: func(m rights, _ *kmsg.AlterUserSCRAMCredentialsRequest) *kerr.Error {
+			return m.cluster(acl.Alter)
+		}},
 		refuse:     refuseAlterUsers,
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(alterUserScramCredentials),
@@ -132,12 +135,12 @@ func alterUserScramCredentials(ctx context.Context, b *Broker, r *network.Reques
 
 // refuseAlterUsers answers with an error for each user: the lists of the request have other names
 // than that of the answer.
-func refuseAlterUsers(c call, req *kmsg.AlterUserSCRAMCredentialsRequest, code *kerr.Error) {
-	resp := respondTo(c.r, kmsg.NewPtrAlterUserSCRAMCredentialsResponse())
+func refuseAlterUsers(r *network.Request, req *kmsg.AlterUserSCRAMCredentialsRequest, code *kerr.Error) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrAlterUserSCRAMCredentialsResponse())
 	for _, x := range userChanges(req) {
 		one := kmsg.NewAlterUserSCRAMCredentialsResponseResult()
 		one.User, one.ErrorCode = x.User, code.Code
 		resp.Results = append(resp.Results, one)
 	}
-	c.respond(resp)
+	return resp
 }

@@ -10,14 +10,17 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeUserScramCredentials (key 50), version 0 (KIP-554): for which mechanisms users have a
 // password. Keys and salts are never in an answer.
 func describeUserScramCredentialsAPI() api {
 	return apiDef[*kmsg.DescribeUserSCRAMCredentialsRequest]{
-		API:    protocol.API{Key: int16(kmsg.DescribeUserSCRAMCredentials), Max: 0},
-		needs:  func(_ *kmsg.DescribeUserSCRAMCredentialsRequest, n *needs) { n.cluster(opDescribe) },
+		API: protocol.API{Key: int16(kmsg.DescribeUserSCRAMCredentials), Max: 0},
+		asks: asks[*kmsg.DescribeUserSCRAMCredentialsRequest]{whole: func(m rights, _ *kmsg.DescribeUserSCRAMCredentialsRequest) *kerr.Error {
+			return m.cluster(acl.Describe)
+		}},
 		handle: answering(describeUserScramCredentials),
 		answerEntries: func(b *Broker, req *kmsg.DescribeUserSCRAMCredentialsRequest) int {
 			if len(req.Users) == 0 {

@@ -82,7 +82,7 @@ func importRules() map[string]importRule {
 			because: "tests of the packages above give partitions a role without metadata"},
 
 		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
-			"internal/security/secret"},
+			"internal/security/acl", "internal/security/secret"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
@@ -91,8 +91,7 @@ func importRules() map[string]importRule {
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
 			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate", "internal/security/login",
-			"internal/security/secret"},
+			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate", "internal/security/..."},
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},

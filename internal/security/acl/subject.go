@@ -34,6 +34,9 @@ func (r *Rules) Subject(principal, host string) *Subject {
 	return s
 }
 
+// Super reports whether the principal is one of Options.SuperUsers. A nil Subject is none.
+func (s *Subject) Super() bool { return s != nil && s.super }
+
 // Operations returns the operations that the subject may perform on the resource with a name. It
 // does not allocate.
 func (s *Subject) Operations(t ResourceType, name string) Mask {
