@@ -135,7 +135,7 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 	case *kmsg.AlterUserSCRAMCredentialsRequest:
 		one := kmsg.NewAlterUserSCRAMCredentialsRequestDeletion()
 		one.Name, one.Mechanism = "u", 1
-		req.Deletions = append(req.Deletions, one)
+		r.Deletions = append(r.Deletions, one)
 	case *kmsg.DeleteGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:
