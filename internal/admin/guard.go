@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
 	"fmt"
 	"maps"
 	"net"
@@ -31,18 +33,26 @@ type Access struct {
 	Addresses, Names []string
 	// Remote allows other machines requests that change something or cost much.
 	Remote bool
+	// Token is the SHA-256 of the token that identifies a request from another machine; nil for
+	// none. Certificates reports whether a client certificate, which the listener has verified,
+	// does. If either is set, other machines without one get only metrics and health.
+	Token        *[sha256.Size]byte
+	Certificates bool
 	// NamesSetting and RemoteSetting are the settings that errors name as the remedy.
 	NamesSetting, RemoteSetting string
 }
 
-// guard rejects requests that must not use a port without authentication, from a browser on the
-// operator's machine or from another machine:
+// guard rejects requests from a browser on the operator's machine or from another machine that must
+// not use the port:
 //
 //	open     /metrics, /healthz, /readyz   every client that reaches the port
 //	named    /v1/…, /, GET /loglevel       under a name of this broker, so that no web page reads
 //	                                       them through a name of its own (DNS rebinding)
 //	control  profiles and changes          named, from this machine or with Access.Remote, and
 //	                                       never from a page of another site
+//
+// With Access.Token or Access.Certificates, other machines have to identify themselves for named,
+// and may then do everything.
 type guard struct {
 	Access
 	hosts                  map[string]bool // lower case
@@ -111,8 +121,28 @@ func (g *guard) named(h http.Handler) http.Handler {
 			)
 			return
 		}
+		if (g.Token != nil || g.Certificates) && !local(r) && !g.identified(r) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="chronik"`) // browsers send the token as a password
+			g.refuse(w, r, http.StatusUnauthorized,
+				"other machines need the token of the admin port (Authorization: Bearer TOKEN, or as a password) or a client certificate")
+			return
+		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// identified reports whether a request carries the token or a verified certificate. The hash makes
+// the comparison take the same time for every wrong token.
+func (g *guard) identified(r *http.Request) bool {
+	if g.Certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return true
+	}
+	given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer {
+		_, given, _ = r.BasicAuth()
+	}
+	sum := sha256.Sum256([]byte(given))
+	return g.Token != nil && subtle.ConstantTimeCompare(sum[:], g.Token[:]) == 1
 }
 
 // fromThisMachine allows requests from the broker's own machine, for data that is not public and
@@ -122,7 +152,7 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 		switch {
 		case foreignPage(r):
 			g.forbid(w, r, "a page of another site may not do this")
-		case !g.Remote && !local(r):
+		case !g.Remote && !local(r) && !g.identified(r):
 			g.forbid(
 				w,
 				r,

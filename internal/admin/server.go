@@ -2,13 +2,14 @@
 // profiles, and JSON about state that Kafka's protocol does not cover.
 //
 // It shows the components in Options and changes nothing except the log level. docs/admin.md
-// promises the form of its JSON. Access restricts requests, because the port has no authentication.
+// promises the form of its JSON. Access restricts requests.
 // The daemon starts it.
 package admin
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -50,7 +51,9 @@ type Health interface {
 
 // Options hold what the port shows.
 type Options struct {
-	Access   Access
+	Access Access
+	// TLS, if set, returns the configuration for each handshake.
+	TLS      func() *tls.Config
 	Registry *prometheus.Registry
 	Level    zap.AtomicLevel
 	Health   Health
@@ -96,6 +99,10 @@ func Start(l net.Listener, o Options) (*Server, error) {
 			ConnState:         conns.changed,
 			ErrorLog:          zap.NewStdLog(o.Log),
 		},
+	}
+	if o.TLS != nil {
+		l = tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.TLS(), nil }})
 	}
 	s.running.Go(func() { history.Run(ctx, src.totals) })
 	s.running.Go(func() {

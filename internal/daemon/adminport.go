@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 
 	"github.com/chronik-io/chronik/internal/admin"
@@ -14,8 +15,9 @@ import (
 )
 
 // access returns the addresses and names that may use the admin port.
-func access(cfg *config.Config) admin.Access {
-	a := admin.Access{Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
+func access(cfg *config.Config, token *[sha256.Size]byte) admin.Access {
+	a := admin.Access{Token: token, Certificates: cfg.AdminSecurity.TLS != nil && cfg.AdminSecurity.TLS.ClientCA != "",
+		Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
 		NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote}
 	for _, l := range cfg.Listeners {
 		a.Addresses = append(a.Addresses, l.Listen, l.Advertise)

@@ -104,8 +104,8 @@ func ignoreClosed(err error) error {
 }
 
 // listenerOf converts a listener to network's type.
-func listenerOf(l config.Listener) (*network.Listener, error) {
-	n := &network.Listener{Name: l.Name}
+func listenerOf(l config.Listener, c *certificates) (*network.Listener, error) {
+	n := &network.Listener{Name: l.Name, TLS: c.tlsOf(l.Name), SASL: len(l.SASL) > 0}
 	if l.Advertise == "" {
 		return n, nil
 	}

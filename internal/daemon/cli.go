@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -181,7 +182,11 @@ func (c *commandLine) serve(ctx context.Context) error {
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
 	limitMemory(log)
 	c.signals.log.Store(log)
-	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version})
+	reload := make(chan struct{}, 1)
+	if cfg.HasTLS() { // otherwise a terminal that closes ends the broker, as it always did
+		c.signals.reload.Store(&reload)
+	}
+	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version, Reload: reload})
 }
 
 // configError holds one or more lines about the configuration.
@@ -222,6 +227,12 @@ func (c *commandLine) check() error {
 	}
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.Err, "warning: %s\n", w)
+	}
+	if _, err := openCertificates(cfg, zap.NewNop()); err != nil {
+		return err
+	}
+	if _, err := adminToken(cfg); err != nil {
+		return err
 	}
 	var errs []error
 	for _, s := range cfg.Settings {

@@ -433,7 +433,7 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 		if !chosen(l.Name) {
 			continue
 		}
-		listener, err := listenerOf(l)
+		listener, err := listenerOf(l, b.certs)
 		if err != nil {
 			return err
 		}

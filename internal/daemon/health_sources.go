@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"errors"
 	"path/filepath"
 
 	"go.uber.org/zap"
@@ -38,14 +39,15 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.sum(len(dirs)), wanted.sum(len(dirs))
-	}}
+	}, b.certs.facts}
 	if b.fs == vfs.OS() { // a broker in memory does not depend on the machine
 		m := observe.NewMachine(b.cfg.DataDir, dirs, int(broker.MaxConnections))
 		o.Slow = []checks.SlowSource{m.Slow}
 		o.Sources = append(o.Sources, m.Quick)
 	}
 	b.health = checks.Start(o)
-	return metrics.RegisterFindings(b.reg, observe.Findings(b.health, o.Checks))
+	return errors.Join(metrics.RegisterFindings(b.reg, observe.Findings(b.health, o.Checks)),
+		metrics.RegisterCertificates(b.reg, b.certs.expiries))
 }
 
 // settingsOf returns what was configured. It does not change while the broker runs.
@@ -58,9 +60,13 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 		Admin:      checks.Listener{Name: "admin", Listen: cfg.AdminListen},
 	}
 	s.Secret = b.Cluster.SecretFile != ""
+	s.ACL = cfg.Security.ACL
+	s.Admin.TLS = cfg.AdminSecurity.TLS != nil
+	s.Admin.Login = cfg.AdminSecurity.TokenFile != "" || s.Admin.TLS && cfg.AdminSecurity.TLS.ClientCA != ""
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
+			TLS: l.TLS != nil, Login: len(l.SASL) > 0 || l.ClientCertificates == config.CertificatesRequire,
 			Brokers: b.Cluster.Name != "" && l.Name == interListener(cfg, b),
 			Open:    !config.Loopback(l.Listen), AdvertisesLoopback: l.Advertise != "" && config.Loopback(l.Advertise)})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -101,7 +101,7 @@ func readSecret(name string) ([]byte, error) {
 	if name == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(name)
+	text, _, err := files.ReadSecret(name)
 	if text = bytes.TrimSpace(text); err == nil && len(text) < link.MinSecret {
 		err = fmt.Errorf("it has %d characters, at least %d are needed", len(text), link.MinSecret)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,6 +21,21 @@ type signals struct {
 	ch   <-chan os.Signal
 	exit func(code int)
 	log  atomic.Pointer[zap.Logger] // of a broker; nil before it has one, and for other commands
+	// reload, if set, receives each SIGHUP, which then does not end the process.
+	reload atomic.Pointer[chan struct{}]
+}
+
+// reloads reports whether sig asks to reload files, and passes that on.
+func (s *signals) reloads(sig os.Signal) bool {
+	ch := s.reload.Load()
+	if sig != syscall.SIGHUP || ch == nil {
+		return false
+	}
+	select {
+	case *ch <- struct{}{}:
+	default: // one is waiting already
+	}
+	return true
 }
 
 // watch returns a context that ends with the first signal or with parent. It handles signals until
@@ -28,13 +44,20 @@ func (s *signals) watch(parent context.Context) (ctx context.Context, end func()
 	ctx, cancel := context.WithCancel(parent)
 	over := make(chan struct{})
 	go func() {
-		select {
-		case sig := <-s.ch:
-			first := time.Now()
-			s.first(sig)
-			cancel()
-			s.later(over, first)
-		case <-over:
+		for {
+			select {
+			case sig := <-s.ch:
+				if s.reloads(sig) {
+					continue
+				}
+				first := time.Now()
+				s.first(sig)
+				cancel()
+				s.later(over, first)
+				return
+			case <-over:
+				return
+			}
 		}
 	}()
 	return ctx, func() {
@@ -57,7 +80,7 @@ func (s *signals) later(over <-chan struct{}, first time.Time) {
 	for {
 		select {
 		case sig := <-s.ch:
-			if time.Since(first) < signalsMerge {
+			if s.reloads(sig) || time.Since(first) < signalsMerge {
 				continue
 			}
 			if log := s.log.Load(); log != nil {

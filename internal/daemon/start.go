@@ -50,6 +50,9 @@ type Options struct {
 	// A broker in memory needs small values.
 	JournalFileSize, JournalBytes int64
 
+	// Reload, if set, delivers requests to look at the files of certificates at once.
+	Reload <-chan struct{}
+
 	// begun, if set, receives the broker before its components are opened, which can take as long
 	// as a recovery.
 	begun func(*Broker)
@@ -74,6 +77,7 @@ type Broker struct {
 	health     *checks.Monitor
 	probes     *observe.Probes
 	bound      *bound
+	certs      *certificates
 	stack      *stack
 	ended      sync.Once
 	endErr     error // of the stop, set in ended
@@ -113,10 +117,18 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Level == (zap.AtomicLevel{}) {
 		o.Level = zap.NewAtomicLevel()
 	}
+	opened, err := openCertificates(o.Config, o.Log.Named("certificates"))
+	if err != nil {
+		return nil, errors.Join(err, addresses.close())
+	}
+	token, err := adminToken(o.Config)
+	if err != nil {
+		return nil, errors.Join(err, addresses.close())
+	}
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
-		bound: addresses, times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
+		bound: addresses, certs: opened, times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, diskPatience),
 		version:      o.Version}
@@ -124,8 +136,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
+	b.watchCertificates(o.Reload)
 	if addresses.admin != nil {
-		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token), TLS: opened.adminTLS(), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
@@ -146,6 +159,21 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
 		zap.String("data", o.Config.DataDir), zap.String("profile", o.Config.WALProfile), zap.Duration("took", time.Since(begin)))
 	return b, nil
+}
+
+// watchCertificates takes changed files until the broker has stopped.
+func (b *Broker) watchCertificates(now <-chan struct{}) {
+	if len(b.certs.all) == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { b.certs.run(ctx, now) })
+	b.stack.push("certificates", func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	})
 }
 
 // Addrs returns the addresses for clients, in the order of the configured listeners, with the

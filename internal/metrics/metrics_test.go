@@ -66,6 +66,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterPartitions(reg, func() Partitions {
 		return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 2, Damaged: 5, Failed: 1}
 	}); err != nil {

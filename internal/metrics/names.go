@@ -145,4 +145,5 @@ const (
 	nameBuild    = "chronik_build_info"
 	nameReady    = "chronik_ready"
 	nameFindings = "chronik_findings"
+	nameExpiry   = "chronik_certificate_expiry_seconds"
 )

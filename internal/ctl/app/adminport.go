@@ -35,6 +35,9 @@ type AdminPort struct {
 	// Named reports whether the settings name the port. Otherwise it is the default address, where
 	// there may be no admin port.
 	Named bool
+
+	token string
+	err   error // a file of the settings cannot be used: no request is sent
 }
 
 // AdminPortOf returns the admin port in the settings, or nil if it is off. The default address
@@ -49,8 +52,22 @@ func AdminPortOf(a *App) *AdminPort {
 	if !strings.Contains(at, "://") {
 		at = "http://" + at
 	}
-	return &AdminPort{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()),
-		Transport: &http.Transport{DisableKeepAlives: true}}}
+	transport := &http.Transport{DisableKeepAlives: true}
+	p := &AdminPort{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()),
+		Transport: transport}}
+	if transport.TLSClientConfig, p.err = a.Settings.TLSConfig(); p.err == nil {
+		p.token, p.err = a.Settings.AdminToken()
+	}
+	if u, err := url.Parse(p.base); p.err == nil && p.token != "" && err == nil && u.Scheme != "https" && !loopback(u.Hostname()) {
+		p.err = fmt.Errorf("%s: the token would be sent in clear to %s; write https://%s", a.Settings.Source(contexts.AdminTokenFile),
+			u.Host, u.Host)
+	}
+	return p
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func onThisHost(seeds []string) bool {
@@ -59,7 +76,7 @@ func onThisHost(seeds []string) bool {
 		if err != nil {
 			host, port = at, "9092"
 		}
-		if ip := net.ParseIP(host); port != "9092" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if port != "9092" || !loopback(host) {
 			return false
 		}
 	}
@@ -93,9 +110,15 @@ func (p *AdminPort) Text(ctx context.Context, path string) ([]byte, error) {
 
 // ask sends a request and returns the body. A status other than 200 is an error.
 func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path string) ([]byte, error) {
+	if p.err != nil {
+		return nil, Usage("%w", p.err)
+	}
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("admin port %s: %w", p.base, err)
+	}
+	if p.token != "" {
+		req.Header.Set("Authorization", "Bearer "+p.token)
 	}
 	resp, err := client.Do(req)
 	if err != nil {

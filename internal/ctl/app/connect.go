@@ -33,7 +33,7 @@ func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) 
 
 // client is Client with a limit on the wait for each answer; 0 means no limit.
 func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) (*kgo.Client, error) {
-	base, err := a.Settings.Options()
+	base, err := clientOptions(a.Settings)
 	if err != nil {
 		return nil, Usage("%w", err)
 	}

@@ -1,7 +1,6 @@
 package contexts
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,28 +132,6 @@ func settings(t *testing.T, flags map[string]string) Settings {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// The first message of each mechanism is as its RFC defines, with the user and password from the
-// settings.
-func TestSASLMechanisms(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, begin := range map[string]string{"PLAIN": "\x00me\x00secret", "SCRAM-SHA-256": "n,,n=me,r=", "SCRAM-SHA-512": "n,,n=me,r=",
-		"OAUTHBEARER": "n,,\x01auth=Bearer secret"} {
-		m, err := settings(t, map[string]string{SASL: name, SASLUser: "me", SASLPasswordFile: file}).mechanism()
-		if err != nil || m.Name() != name {
-			t.Fatalf("%s: %v, %v", name, m, err)
-		}
-		if _, first, err := m.Authenticate(context.Background(), "host"); err != nil || !strings.HasPrefix(string(first), begin) {
-			t.Errorf("%s begins with %q, %v", name, first, err)
-		}
-	}
-	if m, err := settings(t, nil).mechanism(); m != nil || err != nil {
-		t.Errorf("without sasl: %v, %v", m, err)
-	}
 }
 
 func TestEachTLSSettingTurnsTLSOn(t *testing.T) {

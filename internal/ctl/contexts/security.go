@@ -1,33 +1,12 @@
 package contexts
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
 	"strings"
-
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/oauth"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
-
-// Options returns the client options for brokers and SASL; the dialer needs TLSConfig, too. An
-// error names a file that cannot be used.
-func (s Settings) Options() ([]kgo.Opt, error) {
-	opts := []kgo.Opt{kgo.SeedBrokers(s.Seeds()...)}
-	mechanism, err := s.mechanism()
-	if err != nil {
-		return nil, err
-	}
-	if mechanism != nil {
-		opts = append(opts, kgo.SASL(mechanism))
-	}
-	return opts, nil
-}
 
 // Encrypted reports whether connections use TLS.
 func (s Settings) Encrypted() bool {
@@ -61,37 +40,30 @@ func (s Settings) TLSConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// mechanism returns the SASL mechanism, or nil.
-func (s Settings) mechanism() (sasl.Mechanism, error) {
-	if s.Get(SASL) == "" {
-		return nil, nil
-	}
-	password, err := s.Password()
-	if err != nil {
-		return nil, err
-	}
-	user := s.Get(SASLUser)
-	switch s.Get(SASL) {
-	case "PLAIN":
-		return plain.Auth{User: user, Pass: password}.AsMechanism(), nil
-	case "SCRAM-SHA-256":
-		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism(), nil
-	case "SCRAM-SHA-512":
-		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism(), nil
-	}
-	return oauth.Oauth(func(context.Context) (oauth.Auth, error) { return oauth.Auth{Token: password}, nil }), nil
-}
-
 // Password returns the SASL password or token from its setting or its file, or "".
 func (s Settings) Password() (string, error) {
-	path := s.Get(SASLPasswordFile)
-	if path == "" || s.Get(SASLPassword) != "" {
+	if s.Get(SASLPasswordFile) == "" || s.Get(SASLPassword) != "" {
 		return s.Get(SASLPassword), nil
 	}
+	return s.firstLine(SASLPasswordFile, "password")
+}
+
+// firstLine returns the first line of the file that a setting names.
+func (s Settings) firstLine(setting, what string) (string, error) {
+	path := s.Get(setting)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %s: %w; give a file whose first line is the password", s.Source(SASLPasswordFile), path, bare(err))
+		return "", fmt.Errorf("%s: %s: %w; give a file whose first line is the %s", s.Source(setting), path, bare(err), what)
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSuffix(line, "\r"), nil
+}
+
+// AdminToken returns the token of the admin port from its file, or "".
+func (s Settings) AdminToken() (string, error) {
+	path := s.Get(AdminTokenFile)
+	if path == "" {
+		return "", nil
+	}
+	return s.firstLine(AdminTokenFile, "token")
 }

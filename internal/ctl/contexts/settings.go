@@ -13,6 +13,7 @@ import (
 const (
 	Brokers          = "brokers"
 	Admin            = "admin"
+	AdminTokenFile   = "admin-token-file"
 	Timeout          = "timeout"
 	Output           = "output"
 	TLS              = "tls"
@@ -54,7 +55,7 @@ func (s Setting) Kind() string {
 	switch s.Name {
 	case Timeout:
 		return "duration"
-	case TLSCA, TLSCert, TLSKey, SASLPasswordFile:
+	case TLSCA, TLSCert, TLSKey, SASLPasswordFile, AdminTokenFile:
 		return "file"
 	}
 	if s.Bool {
@@ -68,6 +69,7 @@ func All() []Setting {
 	return []Setting{
 		{Name: Brokers, Default: DefaultBrokers, Doc: "HOST:PORT of brokers, separated by commas", check: addresses},
 		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, or off", check: adminAddress},
+		{Name: AdminTokenFile, Doc: "file whose first line is the token of the admin port"},
 		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement", check: timeout},
 		{Name: Output, Default: "table", Doc: "output format: table, wide, json or yaml", check: format},
 		{Name: TLS, Default: "false", Doc: "use TLS; implied by the other tls settings", Bool: true, check: boolean},

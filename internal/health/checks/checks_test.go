@@ -462,6 +462,21 @@ func TestListenersThatAreOpen(t *testing.T) {
 			[]string{"note admin port on :9644: the admin port is bound beyond loopback"},
 		},
 	})
+	login, encrypted, acl := in, in, at(in)
+	login.Login = true
+	encrypted.Login, encrypted.TLS = true, true
+	acl.Settings.ACL = true
+	safe := at(encrypted)
+	safe.Settings.ACL = true
+	examine(t, "exposed", []patient{
+		{"login", at(login), []string{"note listener in on 0.0.0.0:9092: every client that logs in can read, write and delete everything"}},
+		{"rights in clear", acl, []string{"note listener in on 0.0.0.0:9092: the listener is bound beyond loopback and not encrypted"}},
+		{"no rights", at(encrypted), []string{"note listener in on 0.0.0.0:9092: every client that logs in"}},
+		{"safe", safe, nil},
+		{"admin with token", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true, Login: true}}},
+			[]string{"note admin port on :9644: the admin port is bound beyond loopback and not encrypted"}},
+		{"safe admin", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true, Login: true, TLS: true}}}, nil},
+	})
 	examine(t, "advertise", []patient{
 		{"as dialed", at(in), nil},
 		{
@@ -470,6 +485,22 @@ func TestListenersThatAreOpen(t *testing.T) {
 			[]string{"note listener in on 0.0.0.0:9092: the broker advertises localhost:9092 to clients, which works only on this machine"},
 		},
 		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
+	})
+}
+
+func TestCertificates(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	left := func(d time.Duration) Facts {
+		return Facts{Now: now, Certificates: []Certificate{{Listener: "in", Kind: "server", File: "s.pem", Expires: now.Add(d)}}}
+	}
+	day := 24 * time.Hour
+	examine(t, "certificate", []patient{
+		{"long", left(31 * day), nil},
+		{"soon", left(30 * day), []string{"note certificate of in: the server certificate expires on 2026-12-22 12:00:00"}},
+		{"now", left(7 * day), []string{"warn certificate of in: the server certificate expires on 2026-11-29 12:00:00"}},
+		{"over", left(0), []string{"bad certificate of in: the server certificate expired, so clients refuse it, on 2026-11-22 12:00:00"}},
+		{"files", Facts{CertificateFiles: []CertificateFile{{Listener: "in", File: "s.pem", Problem: "k.pem: does not fit", Warnings: []string{"RSA"}}}},
+			[]string{"warn certificate of in: its changed files are not used", "note certificate of in: s.pem: RSA"}},
 	})
 }
 

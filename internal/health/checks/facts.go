@@ -25,6 +25,9 @@ type Facts struct {
 	Clock  Clock
 	// Settings is what was configured.
 	Settings Settings
+	// Certificates are those in use, and CertificateFiles what was found about their files.
+	Certificates     []Certificate
+	CertificateFiles []CertificateFile
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []Partition
 	// Coordinators are the partitions of coordinators' topics that are not served.
@@ -156,8 +159,25 @@ type Listener struct {
 	// Open reports whether it is bound beyond loopback, AdvertisesLoopback whether clients
 	// nevertheless receive a loopback address.
 	Open, AdvertisesLoopback bool
+	// TLS reports whether it is encrypted, Login whether it serves only clients that log in or show
+	// a certificate.
+	TLS, Login bool
 	// Brokers reports whether the other brokers of the cluster connect to it.
 	Brokers bool
+}
+
+// Certificate is when the first certificate of a kind expires: those of the server, or the
+// authorities of client certificates.
+type Certificate struct {
+	Listener, Kind, File string
+	Expires              time.Time
+}
+
+// CertificateFile is the state of the certificate files of a listener.
+type CertificateFile struct {
+	Listener, File string
+	Problem        string   // why changed files are not used; empty if there are none
+	Warnings       []string // about the certificates in use
 }
 
 // Settings is the configuration.
@@ -166,6 +186,7 @@ type Settings struct {
 	WorkingDir string   // of the process: relative paths of directories start there
 	Warnings   []string // of the loader
 	Secret     bool     // cluster.secret.file is set
+	ACL        bool     // requests need rights
 	Listeners  []Listener
 	Admin      Listener // an empty Listen: off
 	// Profile is the default durability profile. Synced reports whether it acknowledges only

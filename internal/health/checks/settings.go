@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
 )
@@ -9,7 +10,9 @@ import (
 func configChecks() []Check {
 	return []Check{
 		{Name: "exposed", Loud: true, run: checkExposed,
-			Doc: "Listeners and the admin port that are bound beyond loopback: there is no authentication."},
+			Doc: "Listeners and the admin port that other machines reach and whose clients do not log in, have all rights, or are not encrypted."},
+		{Name: "certificate", Loud: true, run: checkCertificates,
+			Doc: "Certificates that expire, do not cover the advertised name, or were changed and cannot be used."},
 		{Name: "advertise", run: checkAdvertise,
 			Doc: "Listeners that other machines reach and that advertise a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
@@ -26,29 +29,83 @@ func checkExposed(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		n.see(fmt.Sprintf("listener %s is bound to %s", l.Name, l.Listen))
 		if l.Open {
-			n.add(
-				health.Note,
-				"listener "+l.Name+" on "+l.Listen,
-				"EVERY CLIENT THAT REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: the listener is bound beyond loopback and there is no authentication",
-				"keep the network around it private, or bind it to 127.0.0.1",
-			)
+			exposed(&l, f.Settings.ACL, n)
 		}
 	}
 	checkBrokerListener(f, n)
-	if a := f.Settings.Admin; a.Open {
+	if a := f.Settings.Admin; a.Open && a.Login && !a.TLS {
+		n.add(health.Note, "admin port on "+a.Listen, "the admin port is bound beyond loopback and not encrypted: who can read the network reads the metrics",
+			"set admin.security to tls")
+	} else if a.Open && !a.Login {
 		n.add(
 			health.Note,
 			"admin port on "+a.Listen,
 			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics and health, and with admin.remote also take profiles and change the log level",
-			"bind it to 127.0.0.1 (admin.listen), or keep the network around it private",
+			"bind it to 127.0.0.1 (admin.listen), set admin.token-file and admin.security, or keep the network around it private",
 		)
+	}
+}
+
+// exposed reports what is missing of a listener that other machines reach: logins, rights,
+// encryption.
+func exposed(l *Listener, acl bool, n *notes) {
+	subject := "listener " + l.Name + " on " + l.Listen
+	switch {
+	case !l.Login && !acl:
+		n.add(
+			health.Note,
+			subject,
+			"EVERY CLIENT THAT REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: the listener is bound beyond loopback and there is no authentication",
+			"let `chronikd secure init DIR` write a configuration with logins, keep the network around it private, or bind it to 127.0.0.1",
+		)
+	case !acl && !l.Brokers:
+		n.add(health.Note, subject, "every client that logs in can read, write and delete everything: no rights are asked",
+			"set authorization to acl and super-users to the users that may do everything")
+	case !l.TLS && !l.Brokers:
+		n.add(health.Note, subject, "the listener is bound beyond loopback and not encrypted: who can read the network reads the records",
+			"set security of the listener to tls")
+	}
+}
+
+// Times before the expiry of a certificate at which a finding appears, and becomes urgent.
+const (
+	expiresSoon = 30 * 24 * time.Hour
+	expiresNow  = 7 * 24 * time.Hour
+)
+
+func checkCertificates(f *Facts, n *notes) {
+	for _, c := range f.CertificateFiles {
+		subject := "certificate of " + c.Listener
+		if c.Problem != "" {
+			n.add(health.Warn, subject, "its changed files are not used, and the former ones stay in use: "+c.Problem,
+				"correct the files; they are looked at every 10 seconds, and at once on SIGHUP")
+		}
+		for _, w := range c.Warnings {
+			n.add(health.Note, subject, c.File+": "+w, "make another certificate, for example with `chronikd secure init --renew`")
+		}
+	}
+	for _, c := range f.Certificates {
+		left, severity := c.Expires.Sub(f.Now), health.Note
+		n.see(fmt.Sprintf("%s certificate of %s expires in %.0f days", c.Kind, c.Listener, left.Hours()/24))
+		if left > expiresSoon {
+			continue
+		}
+		text := "expires"
+		if left <= expiresNow {
+			severity = health.Warn
+		}
+		if left <= 0 {
+			severity, text = health.Bad, "expired, so clients refuse it,"
+		}
+		n.add(severity, "certificate of "+c.Listener, fmt.Sprintf("the %s certificate %s on %s", c.Kind, text,
+			c.Expires.UTC().Format(time.DateTime)), "replace the file; connections stay")
 	}
 }
 
 // checkBrokerListener reports connections of brokers that others can join or read.
 func checkBrokerListener(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
-		if !l.Open || !l.Brokers {
+		if !l.Open || !l.Brokers || l.TLS && f.Settings.Secret {
 			continue
 		}
 		problem := "the brokers of the cluster connect through it without encryption: who can read the network reads the records"

@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/security/certs"
+)
+
+const token = "0123456789abcdef0123456789abcdef"
+
+// With a token, another machine without it gets metrics and health only, and with it everything;
+// this machine needs none.
+func TestTheTokenOpensThePortToOtherMachines(t *testing.T) {
+	o, _ := options()
+	sum := sha256.Sum256([]byte(token))
+	o.Access.Token = &sum
+	h := Handler(o)
+	for _, c := range []struct {
+		from, authorization      string
+		metrics, level, profiles int
+	}{
+		{"127.0.0.1:5", "", 200, 200, 200},
+		{"10.0.0.2:5", "", 200, 401, 401},
+		{"10.0.0.2:5", "Bearer ", 200, 401, 401},
+		{"10.0.0.2:5", "Bearer " + token[1:], 200, 401, 401},
+		{"10.0.0.2:5", token, 200, 401, 401},
+		{"10.0.0.2:5", "Bearer " + token, 200, 200, 200},
+		{"10.0.0.2:5", "Basic OjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm", 200, 200, 200},
+	} {
+		for path, want := range map[string]int{"/metrics": c.metrics, "/loglevel": c.level, "/debug/pprof/": c.profiles} {
+			r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+			r.RemoteAddr, r.Host = c.from, "10.0.0.1:9644"
+			if c.authorization != "" {
+				r.Header.Set("Authorization", c.authorization)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s from %s with %q: %d, want %d", path, c.from, c.authorization, w.Code, want)
+			}
+			if w.Code == http.StatusUnauthorized && (w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), token)) {
+				t.Errorf("refusal: %v %s", w.Header(), w.Body)
+			}
+		}
+	}
+	// A web page must not use the password that a browser has stored.
+	r := httptest.NewRequest(http.MethodPut, "/loglevel", strings.NewReader("level=debug"))
+	r.RemoteAddr, r.Host = "10.0.0.2:5", "10.0.0.1:9644"
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden {
+		t.Errorf("a page of another site: %d", w.Code)
+	}
+}
+
+// A certificate that the listener has verified identifies a client; one that it has not does not.
+func TestClientCertificatesOpenThePort(t *testing.T) {
+	o, _ := options()
+	o.Access.Certificates = true
+	h := Handler(o)
+	for _, c := range []struct {
+		state *tls.ConnectionState
+		want  int
+	}{
+		{nil, 401}, {&tls.ConnectionState{}, 401}, {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, 401},
+		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}, 200},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/loglevel", http.NoBody)
+		r.RemoteAddr, r.Host, r.TLS = "10.0.0.2:5", "10.0.0.1:9644", c.state
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%+v: %d, want %d", c.state, w.Code, c.want)
+		}
+	}
+}
+
+// The port speaks TLS with the configuration of the moment.
+func TestThePortSpeaksTLS(t *testing.T) {
+	ca, err := certs.NewAuthority("CA", []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := func() *tls.Config {
+		p, err := ca.Leaf("admin", []string{"127.0.0.1"}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := options()
+	o.TLS = leaf
+	s, err := Start(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(context.Background())
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.CertificatePEM)
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	serials := map[string]bool{}
+	for range 2 {
+		resp, err := (&http.Client{Transport: transport}).Get("https://" + l.Addr().String() + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || string(body) != "ok\n" {
+			t.Errorf("%s, %v", body, err)
+		}
+		serials[resp.TLS.PeerCertificates[0].SerialNumber.String()] = true
+	}
+	if len(serials) != 2 {
+		t.Error("the second connection got the first one's certificate")
+	}
+}

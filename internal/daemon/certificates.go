@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/files"
+)
+
+// reloadEvery is how often the files of certificates are looked at. Notifications of the kernel
+// would miss switched symbolic links, with which Kubernetes and certbot replace files.
+const reloadEvery = 10 * time.Second
+
+// minToken is the minimum length of the admin port's token in bytes.
+const minToken = 32
+
+// adminListener is the name of the admin port in findings and metrics, which no listener can have.
+const adminListener = "admin port"
+
+// certificates holds the certificates of a broker: those of its TLS listeners by name, and those of
+// the admin port.
+type certificates struct {
+	listeners map[string]*certs.Store
+	rules     map[string]*certs.Rules // of client certificates, by listener
+	admin     *certs.Store            // nil without TLS
+	all       []*certs.Store
+}
+
+// openCertificates loads the files of a configuration. Errors name the listener, the file and the
+// remedy.
+func openCertificates(cfg *config.Config, log *zap.Logger) (*certificates, error) {
+	c := &certificates{listeners: make(map[string]*certs.Store), rules: make(map[string]*certs.Rules)}
+	open := func(name string, t *config.TLS, auth tls.ClientAuthType, names []string) (*certs.Store, error) {
+		s, err := certs.Open(name, certs.Config{
+			Certificate: t.Certificate, Key: t.Key, ClientCA: t.ClientCA, ClientAuth: auth,
+			MinVersion: t.MinVersion, CipherSuites: t.CipherSuites, Names: names,
+		}, time.Now, log)
+		if err != nil {
+			return nil, &ExitError{ExitUsage, fmt.Errorf("certificates of %s: %w", name, err)}
+		}
+		c.all = append(c.all, s)
+		return s, nil
+	}
+	var errs []error
+	for _, l := range cfg.Listeners {
+		if l.TLS == nil {
+			continue
+		}
+		s, err := open(l.Name, l.TLS, clientAuth(l.ClientCertificates), advertisedNames(&l))
+		errs = append(errs, err)
+		c.listeners[l.Name] = s
+		if c.rules[l.Name], err = certs.ParseRules(l.TLS.PrincipalRules); err != nil {
+			errs = append(errs, &ExitError{ExitUsage, fmt.Errorf("%s of listener %s: %w", config.KeyTLSRules, l.Name, err)})
+		}
+	}
+	if t := cfg.AdminSecurity.TLS; t != nil && cfg.AdminListen != "" {
+		auth := tls.NoClientCert
+		if t.ClientCA != "" {
+			auth = tls.VerifyClientCertIfGiven // a token is enough, too
+		}
+		s, err := open(adminListener, t, auth, nil)
+		errs = append(errs, err)
+		c.admin = s
+	}
+	return c, errors.Join(errs...)
+}
+
+func clientAuth(c config.ClientCertificates) tls.ClientAuthType {
+	switch c {
+	case config.CertificatesRequest:
+		return tls.VerifyClientCertIfGiven
+	case config.CertificatesRequire:
+		return tls.RequireAndVerifyClientCert
+	}
+	return tls.NoClientCert
+}
+
+// advertisedNames returns the host that clients of a listener dial; none if it is not configured.
+func advertisedNames(l *config.Listener) []string {
+	if host, _, err := net.SplitHostPort(l.Advertise); err == nil {
+		return []string{host}
+	}
+	return nil
+}
+
+// run takes changed files until ctx ends: every reloadEvery, and at once for each value of now.
+func (c *certificates) run(ctx context.Context, now <-chan struct{}) {
+	tick := time.NewTicker(reloadEvery)
+	defer tick.Stop()
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-now:
+			asked = true
+		case <-tick.C:
+		}
+		for _, s := range c.all {
+			s.Reload(asked)
+		}
+	}
+}
+
+// tlsOf returns the network's options of a listener; nil for plain text.
+func (c *certificates) tlsOf(name string) *network.TLSOptions {
+	s := c.listeners[name]
+	if s == nil {
+		return nil
+	}
+	return &network.TLSOptions{Config: s.Config, Principal: c.rules[name].Principal}
+}
+
+// adminTLS returns the configuration of the admin port; nil for plain text.
+func (c *certificates) adminTLS() func() *tls.Config {
+	if c.admin == nil {
+		return nil
+	}
+	return c.admin.Config
+}
+
+// facts is the health source of certificates.
+func (c *certificates) facts(f *checks.Facts) {
+	for _, s := range c.all {
+		st := s.Status()
+		for kind, at := range st.Expires {
+			f.Certificates = append(f.Certificates, checks.Certificate{Listener: st.Listener, Kind: kind, File: st.File, Expires: at})
+		}
+		f.CertificateFiles = append(f.CertificateFiles, checks.CertificateFile{Listener: st.Listener, File: st.File, Problem: st.Problem,
+			Warnings: st.Warnings})
+	}
+}
+
+// expiries returns what /metrics shows.
+func (c *certificates) expiries() (all []metrics.Expiry) {
+	for _, s := range c.all {
+		st := s.Status()
+		for kind, at := range st.Expires {
+			all = append(all, metrics.Expiry{Listener: st.Listener, Kind: kind, Seconds: time.Until(at).Seconds()})
+		}
+	}
+	return all
+}
+
+// adminToken returns the hash of the admin port's token; nil without one.
+func adminToken(cfg *config.Config) (*[sha256.Size]byte, error) {
+	name := cfg.AdminSecurity.TokenFile
+	if name == "" {
+		return nil, nil
+	}
+	text, _, err := files.ReadSecret(name)
+	if text = bytes.TrimSpace(text); err == nil && len(text) < minToken {
+		err = fmt.Errorf("it has %d characters, at least %d are needed; write random ones to it: openssl rand -hex 32", len(text), minToken)
+	}
+	if err != nil {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("%s %s: %w", config.KeyAdminTokenFile, name, err)}
+	}
+	sum := sha256.Sum256(text)
+	return &sum, nil
+}

@@ -1,0 +1,286 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+var now = time.Now()
+
+func put(t *testing.T, path string, text []byte) string {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func authority(t *testing.T, names ...string) *Authority {
+	t.Helper()
+	a, err := NewAuthority("test CA", append(names, "localhost", "127.0.0.1"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// leafOf writes a leaf of a, and returns its Config.
+func leafOf(t *testing.T, dir string, a *Authority, names ...string) Config {
+	t.Helper()
+	p, err := a.Leaf("broker", append(names, "localhost"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Certificate: put(t, filepath.Join(dir, "s.pem"), p.Certificate), Key: put(t, filepath.Join(dir, "k.pem"), p.Key)}
+}
+
+// handshake connects a client that trusts roots to a server with the store's present certificate.
+func handshake(s *Store, roots []byte, serverName string, client ...tls.Certificate) (*tls.ConnectionState, error) {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(roots)
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	server := tls.Server(b, s.Config())
+	done := make(chan error, 1)
+	go func() { done <- server.Handshake() }()
+	c := tls.Client(a, &tls.Config{RootCAs: pool, ServerName: serverName, Certificates: client, MinVersion: tls.VersionTLS12})
+	if err := c.Handshake(); err != nil {
+		_ = a.Close()
+		<-done
+		return nil, err
+	}
+	if err := <-done; err != nil {
+		return nil, err
+	}
+	state := server.ConnectionState()
+	return &state, nil
+}
+
+func TestAnAuthoritySignsItsNamesOnly(t *testing.T) {
+	a := authority(t, "b1.example.com", "10.1.2.3", "::1")
+	if _, err := a.Leaf("broker", []string{"b1.example.com", "10.1.2.3", "::1", "localhost", "127.0.0.1"}, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"other.example.com", "10.1.2.4", "example.com"} {
+		if _, err := a.Leaf("broker", []string{name}, now); err == nil {
+			t.Errorf("it signed %s", name)
+		}
+	}
+	again, err := LoadAuthority(a.CertificatePEM, a.KeyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(again.Names(), " "); got != "b1.example.com localhost 10.1.2.3 ::1 127.0.0.1" {
+		t.Errorf("names: %s", got)
+	}
+	c, err := Parse(a.CertificatePEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c[0].MaxPathLenZero || !c[0].PermittedDNSDomainsCritical || c[0].NotAfter.Sub(now) < 3600*24*time.Hour {
+		t.Errorf("%+v", c[0])
+	}
+}
+
+// A changed pair is used by the next handshake; one that does not fit is not, with one line in the
+// log, and the store recovers when the rest of it arrives.
+func TestReload(t *testing.T) {
+	dir, a := t.TempDir(), authority(t)
+	c := leafOf(t, dir, a)
+	core, lines := observer.New(zap.InfoLevel)
+	s, err := Open("clients", c, time.Now, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() string {
+		t.Helper()
+		state, err := handshake(s, a.CertificatePEM, "localhost")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = state
+		return s.Certificate().SerialNumber.String()
+	}
+	before := serial()
+	s.Reload(false)
+	if lines.Len() != 0 || serial() != before {
+		t.Errorf("without a change: %v", lines.All())
+	}
+	next, err := a.Leaf("broker", []string{"localhost"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, c.Certificate, next.Certificate) // the key comes later
+	for range 3 {
+		s.Reload(false)
+	}
+	if serial() != before || lines.Len() != 1 || !strings.Contains(lines.All()[0].Message, "were not taken") {
+		t.Errorf("half of a pair: %v", lines.All())
+	}
+	if p := s.Status().Problem; !strings.Contains(p, "k.pem: does not fit") {
+		t.Errorf("problem: %s", p)
+	}
+	put(t, c.Key, next.Key)
+	s.Reload(false)
+	if serial() == before || lines.Len() != 2 || s.Status().Problem != "" {
+		t.Errorf("both: %v", lines.All())
+	}
+	if err := os.Remove(c.Key); err != nil {
+		t.Fatal(err)
+	}
+	s.Reload(false)
+	if s.Status().Problem == "" || serial() == before {
+		t.Error("a missing key is not noticed")
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	dir, a, other := t.TempDir(), authority(t), authority(t)
+	c := leafOf(t, dir, a)
+	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), a.CertificatePEM), tls.RequireAndVerifyClientCert
+	s, err := Open("peers", c, time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := func(a *Authority) tls.Certificate {
+		p, err := a.Leaf("bob", nil, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	state, err := handshake(s, a.CertificatePEM, "localhost", client(a))
+	if err != nil || DN(state.PeerCertificates[0]) != "CN=bob" {
+		t.Errorf("%v %v", state, err)
+	}
+	if _, err := handshake(s, a.CertificatePEM, "localhost", client(other)); err == nil {
+		t.Error("a certificate of another authority was accepted")
+	}
+	if _, ok := s.Status().Expires[KindClientCA]; !ok {
+		t.Error("no expiry of the client CA")
+	}
+	// A client authority that is taken away is not trusted any more.
+	put(t, c.ClientCA, other.CertificatePEM)
+	s.Reload(false)
+	if _, err := handshake(s, a.CertificatePEM, "localhost", client(a)); err == nil {
+		t.Error("the former authority is still trusted")
+	}
+}
+
+// made returns a self-signed certificate and its key, changed by change.
+func made(t *testing.T, key any, change func(*x509.Certificate)) (certificate, private []byte) {
+	t.Helper()
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{"localhost"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
+	if change != nil {
+		change(c)
+	}
+	var public any
+	switch k := key.(type) {
+	case *ecdsa.PrivateKey:
+		public = &k.PublicKey
+	case *rsa.PrivateKey:
+		public = &k.PublicKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, public, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+}
+
+func TestUnusableFilesAreRefusedWithTheCause(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, goodKey := made(t, key, nil)
+	_, otherKey := made(t, mustKey(t), nil)
+	with := func(change func(*x509.Certificate)) []byte { c, _ := made(t, key, change); return c }
+	for _, c := range []struct {
+		name             string
+		certificate, key []byte
+		want             string
+	}{
+		{"no PEM", []byte("x"), goodKey, "contains no certificate"},
+		{"another key", good, otherKey, "does not fit"},
+		{"no key", good, good, "does not fit"},
+		{"encrypted", good, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\n"), "openssl pkey -in KEY"},
+		{"expired", with(func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), goodKey, "expired on"},
+		{"too early", with(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }), goodKey, "check the clock"},
+		{"for clients", with(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), goodKey, "serverAuth"},
+		{"order", append(bytes.Clone(good), with(func(c *x509.Certificate) { c.SerialNumber = big.NewInt(2) })...), goodKey,
+			"has not signed the one before it"},
+		{"too many", bytes.Repeat(good, maxChain+1), goodKey, "at most 5 are sent"},
+	} {
+		dir := t.TempDir()
+		_, err := Open("x", Config{Certificate: put(t, filepath.Join(dir, "s.pem"), c.certificate),
+			Key: put(t, filepath.Join(dir, "k.pem"), c.key)}, time.Now, zap.NewNop())
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	dir := t.TempDir()
+	paths := Config{Certificate: put(t, filepath.Join(dir, "s.pem"), good), Key: put(t, filepath.Join(dir, "k.pem"), goodKey),
+		ClientCA: put(t, filepath.Join(dir, "ca.pem"), good)}
+	if _, err := Open("x", paths, time.Now, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "not the certificate of an authority") {
+		t.Errorf("client CA: %v", err)
+	}
+	paths.ClientCA = ""
+	if _, err := Open("x", paths, time.Now, zap.NewNop()); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestWarnings(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, private := made(t, key, nil)
+	dir := t.TempDir()
+	s, err := Open("x", Config{Certificate: put(t, filepath.Join(dir, "s.pem"), certificate), Key: put(t, filepath.Join(dir, "k.pem"), private),
+		Names: []string{"localhost", "b1.example.com", "10.0.0.1"}}, time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.Status().Warnings
+	if len(w) != 2 || !strings.Contains(w[0], "does not cover b1.example.com, 10.0.0.1,") || !strings.Contains(w[1], "RSA") {
+		t.Errorf("%q", w)
+	}
+}

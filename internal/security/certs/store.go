@@ -1,0 +1,118 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/security/files"
+)
+
+// Store holds the certificates of one listener and takes changed files. Its methods may be called
+// concurrently; Config takes no lock.
+type Store struct {
+	listener string
+	c        Config
+	log      *zap.Logger
+	now      func() time.Time
+	current  atomic.Pointer[loaded]
+
+	mu      sync.Mutex    // of a reload
+	tried   []files.Stamp // of the files that were last read
+	problem string        // why they were not taken; empty if they were
+}
+
+// Open loads the files of a listener. An error names the file, the cause and the remedy.
+func Open(listener string, c Config, now func() time.Time, log *zap.Logger) (*Store, error) {
+	l, err := load(&c, now())
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{listener: listener, c: c, log: log, now: now, tried: l.stamps}
+	s.current.Store(l)
+	return s, nil
+}
+
+// Config returns the present configuration for one handshake. It must not be changed.
+func (s *Store) Config() *tls.Config { return s.current.Load().config }
+
+// Reload takes the files if they have changed, or if always is set. Files that do not fit together
+// are not taken: the former ones stay, with one line in the log for each change of the files.
+func (s *Store) Reload(always bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := stamps(&s.c) // of before the attempt: a later change is seen by the next one
+	unchanged := slices.Equal(found, s.tried)
+	if !always && unchanged {
+		return
+	}
+	l, err := load(&s.c, s.now())
+	if err != nil {
+		again := unchanged && s.problem == err.Error()
+		s.problem, s.tried = err.Error(), found
+		if !again {
+			s.log.Error("changed certificate files were not taken, the former ones stay in use",
+				zap.String("listener", s.listener), zap.Error(err))
+		}
+		return
+	}
+	s.problem, s.tried = "", l.stamps
+	before := s.current.Swap(l)
+	if !same(before.chain, l.chain) || !same(before.clientCA, l.clientCA) {
+		s.log.Info("certificates reloaded, connections stay", zap.String("listener", s.listener),
+			zap.String("subject", DN(l.chain[0])), zap.Time("until", l.expiry()))
+	}
+}
+
+func same(a, b []*x509.Certificate) bool {
+	return slices.EqualFunc(a, b, func(x, y *x509.Certificate) bool { return x.Equal(y) })
+}
+
+// expiry returns when the first certificate of the server's chain expires.
+func (l *loaded) expiry() time.Time { return first(l.chain) }
+
+func first(all []*x509.Certificate) time.Time {
+	return slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+}
+
+// Kinds of expiries.
+const (
+	KindServer   = "server"
+	KindClientCA = "client-ca"
+)
+
+// Status is the state of a listener's certificates.
+type Status struct {
+	Listener string
+	File     string // of the server's certificate
+	Subject  string // RFC 2253
+	// Expires is when the first certificate of a kind expires; KindClientCA is missing without
+	// client certificates.
+	Expires map[string]time.Time
+	// Problem is why changed files are not used; empty if there are none.
+	Problem string
+	// Warnings are about the certificates in use.
+	Warnings []string
+}
+
+// Status returns the present state.
+func (s *Store) Status() Status {
+	l := s.current.Load()
+	s.mu.Lock()
+	problem := s.problem
+	s.mu.Unlock()
+	st := Status{Listener: s.listener, File: s.c.Certificate, Subject: DN(l.chain[0]), Problem: problem, Warnings: l.warnings,
+		Expires: map[string]time.Time{KindServer: l.expiry()}}
+	if len(l.clientCA) > 0 {
+		st.Expires[KindClientCA] = first(l.clientCA)
+	}
+	return st
+}
+
+// Certificate returns the server's present certificate.
+func (s *Store) Certificate() *x509.Certificate { return s.current.Load().chain[0] }
