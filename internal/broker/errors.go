@@ -111,6 +111,7 @@ var controllerKinds = map[controller.Kind]*kerr.Error{
 	controller.EligibleLeadersNotAvailable: kerr.EligibleLeadersNotAvailable,
 	controller.NoReassignmentInProgress:    kerr.NoReassignmentInProgress,
 	controller.InvalidFeature:              kerr.InvalidUpdateVersion,
+	controller.ResourceNotFound:            kerr.ResourceNotFound,
 }
 
 // code returns the protocol error for an error, 0 for nil. An error that is in no table is

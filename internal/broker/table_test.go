@@ -132,6 +132,10 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupDescribeRequest:
 		r.Groups = []string{"g", "h"}
+	case *kmsg.AlterUserSCRAMCredentialsRequest:
+		one := kmsg.NewAlterUserSCRAMCredentialsRequestDeletion()
+		one.Name, one.Mechanism = "u", 1
+		r.Deletions = append(r.Deletions, one)
 	case *kmsg.DeleteGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:

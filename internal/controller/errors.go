@@ -28,12 +28,16 @@ const (
 	EligibleLeadersNotAvailable
 	NoReassignmentInProgress
 	InvalidFeature // no such level of a feature
+	ResourceNotFound
 )
 
 // Error is a refusal: nothing was changed, and retrying will not help.
 type Error struct {
 	Kind Kind
 	Msg  string // for the client
+	// Other is the topic that Msg names although the request does not: the name of the new topic
+	// collides with it. Empty for other errors.
+	Other string
 }
 
 func (e *Error) Error() string { return e.Msg }

@@ -81,7 +81,8 @@ func importRules() map[string]importRule {
 		"internal/replica/replicatest": {may: []string{"internal/replica", "internal/replica/progress"}, never: noProtocol,
 			because: "tests of the packages above give partitions a role without metadata"},
 
-		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef"},
+		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
+			"internal/security/acl", "internal/security/secret"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
@@ -90,7 +91,7 @@ func importRules() map[string]importRule {
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
 			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
-			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate"},
+			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate", "internal/security/..."},
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
@@ -124,7 +125,20 @@ func importRules() map[string]importRule {
 	maps.Copy(all, ctlRules())
 	maps.Copy(all, clusterRules())
 	maps.Copy(all, coordinatorRules())
+	maps.Copy(all, securityRules())
 	return all
+}
+
+// securityRules returns the rules of the packages that decide who a client is and what it may do.
+func securityRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/security/acl": {never: noProtocol,
+			because: "rules are data and decisions are pure; the broker joins them with sessions, and the daemon with metadata"},
+		"internal/security/secret": {never: noProtocol, because: leafReason},
+		"internal/security/login": {may: []string{"internal/metadata", "internal/security/secret"},
+			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			because: "a login is a state machine: bytes in, bytes out; connections are above it, and it knows no rights"},
+	}
 }
 
 // testRules returns the rules of the packages that only tests use.
@@ -154,7 +168,7 @@ func metadataRules() map[string]importRule {
 			because: "a back end implements metadata.Store and does not interpret the records that it stores"}
 	}
 	return map[string]importRule{
-		"internal/metadata": {never: noProtocol,
+		"internal/metadata": {may: []string{"internal/security/secret"}, never: noProtocol,
 			because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
 			because: "it decides transactions in memory; a back end stores them"},

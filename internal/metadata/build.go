@@ -62,6 +62,8 @@ type builder struct {
 	deleted *shardsEdit[[16]byte, *Deleting]
 	groups  *shardsEdit[string, brokerConfig]
 	placed  *shardsEdit[BrokerTopic, *Placement]
+	acls    *shardsEdit[[16]byte, ACL]
+	users   *shardsEdit[string, *User]
 	tombs   map[[16]byte]*tombEdit
 	delta   Delta
 }
@@ -86,7 +88,8 @@ func newBuilder(prev *Image) *builder {
 	return &builder{
 		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
-		groups: prev.groups.edit(), placed: prev.placed.edit(), tombs: map[[16]byte]*tombEdit{},
+		groups: prev.groups.edit(), placed: prev.placed.edit(), acls: prev.acls.edit(), users: prev.users.edit(),
+		tombs: map[[16]byte]*tombEdit{},
 	}
 }
 
@@ -165,6 +168,13 @@ func (b *builder) put(kv KV) error {
 		b.delta.Placements = append(b.delta.Placements, BrokerTopic{k.Broker, k.ID})
 	case KindGone:
 		_, err = DecodeGone(kv)
+	case KindACL:
+		err = b.putACL(k.ID, kv)
+	case KindUser:
+		err = b.putUser(kv)
+	case KindLogins:
+		b.next.logins, err = DecodeLogins(kv)
+		b.delta.Logins = true
 	}
 	return err
 }
@@ -205,6 +215,12 @@ func (b *builder) remove(key string) error {
 			b.placed.delete(at)
 			b.delta.Placements = append(b.delta.Placements, at)
 		}
+	case KindACL:
+		b.removeACL(k.ID)
+	case KindUser:
+		b.removeUser(k.Name)
+	case KindLogins:
+		b.next.logins, b.delta.Logins = Logins{}, true
 	}
 	return nil
 }
@@ -266,7 +282,8 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 		}
 	}
 	next := b.next
-	next.version, next.placed = revision, b.placed.done()
+	next.version, next.placed, next.acls = revision, b.placed.done(), b.acls.done()
+	next.users = b.users.done()
 	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
 	if next.topics.len() != next.byID.len() {
 		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(),

@@ -18,7 +18,7 @@ func TestKeysRoundTrip(t *testing.T) {
 		ClusterKey, ProducerIDsKey, BrokerKey(0), BrokerKey(2147483647), NameKey("a.b_c-d"), TopicKey(idA),
 		PartitionKey(idA, 0), PartitionKey(idA, 2147483647), TopicConfigKey(idB), BrokerConfigKey(7),
 		BrokerConfigKey(DefaultBroker), DeletingKey(idC), GroupConfigKey("g"), GroupConfigKey("a/b %\x00\xffü"),
-		LivenessKey(3), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
+		LivenessKey(3), ACLKey(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
 	} {
 		k, err := ParseKey(s)
 		if err != nil || k.String() != s {
@@ -41,7 +41,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		"/configs/brokers/all", "/configs/groups/", "/configs/groups/a/b", "/configs/groups/%", "/configs/groups/%41",
 		"/liveness/", "/liveness/01", "/placements/1", "/placements/1/", "/placements/x/" + id, "/placements/01/" + id,
 		"/deleting/" + id + "/", "/deleting/" + id + "/01", "/deleting//1", "/gone/1", "/gone/000000000000000A",
-		"/configs/topics/default", "/acls/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
+		"/configs/topics/default", "/acls/1", "/acls/" + id + "/", "/unknown/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
 	} {
 		if k, err := ParseKey(s); err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%q: %+v, %v", s, k, err)
@@ -52,6 +52,10 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 func somePartition() Partition {
 	return Partition{Leader: 2, LeaderEpoch: 3, PartitionEpoch: 4, Replicas: []int32{2, 1, 7}, ISR: []int32{2}, ELR: []int32{1},
 		Adding: []int32{7}, Removing: []int32{1}, Unclean: 2, Revision: 9}
+}
+
+func someACL(name string) ACL {
+	return ACL{Type: 2, Name: name, Pattern: 3, Principal: "User:bob", Host: "*", Operation: 4, Permission: 3}
 }
 
 func someBroker() Broker {
@@ -95,6 +99,8 @@ func TestValuesRoundTrip(t *testing.T) {
 		part.Leader, part.ISR, part.ELR, part.Last = -1, nil, nil, last
 		check(PartitionKey(idA, 0), part.Encode(), part, func(kv KV) (any, error) { return DecodePartition(kv) })
 	}
+	rule := someACL("a/\x00ü")
+	check(ACLKey(rule.ID()), rule.Encode(), rule, func(kv KV) (any, error) { return DecodeACL(kv) })
 	deleting := Deleting{ID: idA, Name: "x", Partitions: 2, Revision: 9}
 	check(DeletingKey(idA), deleting.Encode(), deleting, func(kv KV) (any, error) { return DecodeDeleting(kv) })
 	configs := map[string]string{"a": "", "b": "\x00ü"}
@@ -114,6 +120,7 @@ func decoders() map[string]func(KV) error {
 		DeletingKey(idA):     func(kv KV) error { _, err := DecodeDeleting(kv); return err },
 		LivenessKey(1):       func(kv KV) error { _, err := DecodeState(kv); return err },
 		GoneKey(1):           func(kv KV) error { _, err := DecodeGone(kv); return err },
+		ACLKey(idB):          func(kv KV) error { _, err := DecodeACL(kv); return err },
 		PlacementKey(1, idA): func(kv KV) error { _, err := DecodePlacement(kv); return err },
 	}
 }

@@ -27,6 +27,12 @@ type Delta struct {
 	BrokerConfigs []int32
 	// GroupConfigs lists the groups whose configs changed, sorted.
 	GroupConfigs []string
+	// ACLsAdded and ACLsRemoved are the access rules that only one of the images has, sorted by id.
+	ACLsAdded, ACLsRemoved []ACL
+	// Users lists the users that were added, changed or removed, sorted.
+	Users []string
+	// Logins is set if Image.Logins changed.
+	Logins bool
 	// Brokers is set if a broker registered, changed or left.
 	Brokers bool
 	// Cluster is set if the cluster's own data changed.
@@ -48,7 +54,8 @@ type TopicChange struct {
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
 		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 &&
-		len(d.Placements) == 0 && len(d.Liveness) == 0 && !d.Brokers && !d.Cluster
+		len(d.Placements) == 0 && len(d.Liveness) == 0 &&
+		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Brokers && !d.Cluster
 }
 
 // sort puts the lists that the builder filled in the order of events into their own order. Topics
@@ -60,7 +67,9 @@ func (d *Delta) sort() {
 	slices.Sort(d.BrokerConfigs)
 	slices.Sort(d.GroupConfigs)
 	slices.Sort(d.Liveness)
+	slices.Sort(d.Users)
 	slices.SortFunc(d.Placements, compareBrokerTopics)
+	d.sortACLs()
 }
 
 // Diff compares two complete images, by the revisions of their parts. It is for an applier that has
@@ -106,6 +115,8 @@ func Diff(prev, next *Image) *Delta {
 	}
 	d.GroupConfigs = slices.Sorted(maps.Keys(groups))
 	d.diffBrokers(prev, next)
+	d.diffACLs(prev, next)
+	d.diffUsers(prev, next)
 	return d
 }
 

@@ -21,6 +21,9 @@ type Image struct {
 	deleting shards[[16]byte, *Deleting]
 	liveness map[int32]stateAt
 	placed   shards[BrokerTopic, *Placement]
+	acls     shards[[16]byte, ACL]
+	users    shards[string, *User]
+	logins   Logins
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.
 	sorted *sortedNames

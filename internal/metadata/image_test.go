@@ -39,6 +39,10 @@ func show(m *Image) string {
 		p, _ := m.placed.get(at)
 		fmt.Fprintf(&b, "placed %v %v\n", at, *p)
 	}
+	for _, id := range sortIDs(maps.Keys(maps.Collect(m.acls.all()))) {
+		a, _ := m.acls.get(id)
+		fmt.Fprintf(&b, "rule %+v\n", a)
+	}
 	var tombs []string
 	for d := range m.Tombstones() {
 		tombs = append(tombs, fmt.Sprintf("deleting %+v\n", *d))
@@ -219,19 +223,47 @@ func TestGroupsHaveConfigs(t *testing.T) {
 	}
 }
 
+// A rule that is written again is no change: those who compile rules are not told.
+func TestAccessRules(t *testing.T) {
+	a, b := someACL("a"), someACL("b")
+	m, d := apply(t, Empty(), set(ACLKey(a.ID()), a.Encode()), set(ACLKey(b.ID()), b.Encode()))
+	if m.NumACLs() != 2 || len(d.ACLsAdded) != 2 || len(d.ACLsRemoved) != 0 || d.Empty() {
+		t.Errorf("%+v %s", d, show(m))
+	}
+	m, d = apply(t, m, set(ACLKey(a.ID()), a.Encode()), gone(ACLKey(someACL("c").ID())))
+	if !d.Empty() || m.NumACLs() != 2 {
+		t.Errorf("a rule that existed: %+v", d)
+	}
+	next, d := apply(t, m, gone(ACLKey(a.ID())))
+	if got := slices.Collect(next.ACLs()); !slices.Equal(got, []ACL{b}) || !slices.Equal(d.ACLsRemoved, []ACL{a}) || d.Empty() {
+		t.Errorf("%v %+v", got, d)
+	}
+	for range m.ACLs() {
+		break // an iteration may end early
+	}
+	for _, other := range []ACL{{Name: "ab", Principal: "c"}, {Name: "a", Principal: "bc"}, {Name: "a", Principal: "b", Host: "c"}} {
+		for _, o := range []ACL{{Name: "a", Principal: "b"}, {Principal: "abc"}, {Host: "abc"}, {Name: "abc"}} {
+			if other.ID() == o.ID() {
+				t.Errorf("%+v and %+v have one id", other, o)
+			}
+		}
+	}
+}
+
 func TestInconsistentStoresAreRefused(t *testing.T) {
 	base, _ := apply(t, Empty(), create(idA, "x", 2)...)
 	for what, events := range map[string][]Event{
-		"a partition without a topic":   {set(PartitionKey(idB, 0), onePartition(1))},
-		"configs without a topic":       {set(TopicConfigKey(idB), EncodeConfigs(nil))},
-		"a topic without partitions":    {set(TopicKey(idB), TopicRecord{Name: "y", Partitions: 1}.Encode())},
-		"a partition beyond the topic":  {set(PartitionKey(idA, 2), onePartition(1))},
-		"a partition that is gone":      {gone(PartitionKey(idA, 1))},
-		"a topic that shrinks":          {set(TopicKey(idA), TopicRecord{Name: "x", Partitions: 1}.Encode())},
-		"two topics of one name":        create(idB, "x", 1),
-		"a confirmation to no deletion": {set(DeletingBrokerKey(idB, 1), EncodeWaiting())},
-		"an unknown key":                {set("/acls/1", []byte(`{"v":1}`))},
-		"an unknown key that goes away": {gone("/acls/1")},
+		"a partition without a topic":      {set(PartitionKey(idB, 0), onePartition(1))},
+		"configs without a topic":          {set(TopicConfigKey(idB), EncodeConfigs(nil))},
+		"a topic without partitions":       {set(TopicKey(idB), TopicRecord{Name: "y", Partitions: 1}.Encode())},
+		"a partition beyond the topic":     {set(PartitionKey(idA, 2), onePartition(1))},
+		"a partition that is gone":         {gone(PartitionKey(idA, 1))},
+		"a topic that shrinks":             {set(TopicKey(idA), TopicRecord{Name: "x", Partitions: 1}.Encode())},
+		"two topics of one name":           create(idB, "x", 1),
+		"a confirmation to no deletion":    {set(DeletingBrokerKey(idB, 1), EncodeWaiting())},
+		"an access rule under another key": {set(ACLKey(someACL("a").ID()), someACL("b").Encode())},
+		"an unknown key":                   {set("/unknown/1", []byte(`{"v":1}`))},
+		"an unknown key that goes away":    {gone("/unknown/1")},
 	} {
 		if m, _, err := base.Apply(Batch{Revision: 2, Events: events}); err == nil {
 			t.Errorf("%s: accepted as %s", what, show(m))
@@ -338,7 +370,7 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 		topics[id] = rapid.SampledFrom([]int32{1, 2, chunkSize - 1, chunkSize}).Draw(t, "partitions")
 		return create(id, name, topics[id])
 	}
-	switch rapid.IntRange(0, 6).Draw(t, "what") {
+	switch rapid.IntRange(0, 8).Draw(t, "what") {
 	case 0:
 		topics[id] = -1
 		return remove(id, name, n)
@@ -350,6 +382,11 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 	case 3:
 		return []Event{set(BrokerConfigKey(int32(id[0])-2), EncodeConfigs(map[string]string{"k": "v"})),
 			set(ProducerIDsKey, ProducerIDs{Next: 5}.Encode())}
+	case 6:
+		rule := someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule"))
+		return []Event{set(ACLKey(rule.ID()), rule.Encode())}
+	case 7:
+		return []Event{gone(ACLKey(someACL(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "rule")).ID()))}
 	case 5:
 		return []Event{set(GroupConfigKey(name), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 4:

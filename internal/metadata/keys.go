@@ -24,14 +24,18 @@ import (
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
+//	/acls/<id>                  ACL: an access rule; the id is made of its contents
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
 //	                            the key when it has
+//	/users/<name>               User: the credentials of a user; its name escaped as in a URL path
+//	/logins                     Logins: what all brokers must agree on to check logins
 //	/gone/<member>              Gone: a member that was unregistered and must not come back;
 //	                            16 hexadecimal digits
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"
+	LoginsKey      = "/logins"
 
 	BrokerPrefix       = "/brokers/"
 	LivenessPrefix     = "/liveness/"
@@ -44,6 +48,8 @@ const (
 	BrokerConfigPrefix = "/configs/brokers/"
 	GroupConfigPrefix  = "/configs/groups/"
 	DeletingPrefix     = "/deleting/"
+	ACLPrefix          = "/acls/"
+	UserPrefix         = "/users/"
 
 	defaultBroker = "default"
 )
@@ -92,6 +98,12 @@ func BrokerConfigKey(id int32) string {
 // GroupConfigKey returns the key of the configs of a consumer group. The name may have any bytes.
 func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
 
+// UserKey returns the key of a user. The name may have any bytes.
+func UserKey(name string) string { return UserPrefix + url.PathEscape(name) }
+
+// ACLKey returns the key of an access rule with this id.
+func ACLKey(id [16]byte) string { return ACLPrefix + FormatID(id) }
+
 // DeletingKey returns the key of a deleted topic's tombstone.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
@@ -120,16 +132,19 @@ const (
 	KindPlacement
 	KindDeletingBroker
 	KindGone
+	KindACL
+	KindUser
+	KindLogins
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
 type Key struct {
 	Kind      KeyKind
-	ID        [16]byte // topic
+	ID        [16]byte // topic, or KindACL: the access rule
 	Partition int32
 	Broker    int32
 	Member    uint64
-	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group
+	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group; KindUser: the user
 }
 
 // ParseKey parses a key. A key of an unknown family, or not in the form that the functions above
@@ -173,6 +188,12 @@ func (k Key) String() string {
 		return DeletingBrokerKey(k.ID, k.Broker)
 	case KindGone:
 		return GoneKey(k.Member)
+	case KindACL:
+		return ACLKey(k.ID)
+	case KindUser:
+		return UserKey(k.Name)
+	case KindLogins:
+		return LoginsKey
 	}
 	return ""
 }
@@ -183,6 +204,8 @@ func parseKey(s string) (Key, bool) {
 		return Key{Kind: KindCluster}, true
 	case ProducerIDsKey:
 		return Key{Kind: KindProducerIDs}, true
+	case LoginsKey:
+		return Key{Kind: KindLogins}, true
 	case BrokerConfigPrefix + defaultBroker:
 		return Key{Kind: KindBrokerConfig, Broker: DefaultBroker}, true
 	}
@@ -205,6 +228,10 @@ func parseKey(s string) (Key, bool) {
 	if rest, ok := strings.CutPrefix(s, GroupConfigPrefix); ok {
 		group, err := url.PathUnescape(rest)
 		return Key{Kind: KindGroupConfig, Name: group}, err == nil && group != ""
+	}
+	if rest, ok := strings.CutPrefix(s, UserPrefix); ok {
+		name, err := url.PathUnescape(rest)
+		return Key{Kind: KindUser, Name: name}, err == nil && name != ""
 	}
 	if rest, ok := strings.CutPrefix(s, NamePrefix); ok {
 		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")
@@ -237,10 +264,10 @@ func parseIDAndNumber(s string) (id [16]byte, n int32, ok bool) {
 	return id, n, ok && err == nil
 }
 
-// parseIDKey parses keys that end with a topic id.
+// parseIDKey parses keys that end with an id.
 func parseIDKey(s string) (Key, bool) {
 	for prefix, kind := range map[string]KeyKind{
-		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting,
+		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting, ACLPrefix: KindACL,
 	} {
 		if rest, ok := strings.CutPrefix(s, prefix); ok {
 			id, err := ParseID(rest)

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
+)
+
+// Limits of access rules.
+const (
+	// MaxACLs is how many access rules a cluster may have. Requests that create some at the same
+	// time may exceed it by what they create.
+	MaxACLs = 100_000
+	// MaxACLsAtOnce is how many rules, or filters, one request may have.
+	MaxACLsAtOnce = 1000
+)
+
+// CreateACLs stores the access rules that are valid. errs has an entry for each rule: nil, or the
+// *Error that says why it was refused. A rule that exists already is no error. The revision is the
+// first one that shows the rules, 0 if nothing was written. After err, the outcome is that of a
+// failed transaction; see metadata.Store.
+func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs []error, revision int64, err error) {
+	if len(rules) > MaxACLsAtOnce {
+		return nil, 0, refuse(InvalidRequest, "The request creates %d ACLs, %d are allowed.", len(rules), MaxACLsAtOnce)
+	}
+	errs = make([]error, len(rules))
+	wanted := map[string]metadata.ACL{}
+	for i := range rules {
+		if why := rules[i].Check(); why != "" {
+			errs[i] = refuse(InvalidRequest, "%s", why)
+			continue
+		}
+		a := stored(&rules[i])
+		wanted[metadata.ACLKey(a.ID())] = a
+	}
+	if len(wanted) == 0 {
+		return errs, 0, nil
+	}
+	err = c.retry(ctx, "create ACLs", func() error {
+		revision = 0
+		existing, _, err := c.opts.Store.Range(ctx, metadata.ACLPrefix)
+		if err != nil {
+			return err
+		}
+		missing := maps.Clone(wanted)
+		for _, kv := range existing {
+			delete(missing, kv.Key)
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if len(existing)+len(missing) > MaxACLs {
+			return refuse(PolicyViolation, "The cluster has %d ACLs, %d are allowed. Allow a prefix of names instead of each name.",
+				len(existing), MaxACLs)
+		}
+		var txn metadata.Txn
+		for key, a := range missing {
+			txn.If = append(txn.If, metadata.Compare{Key: key})
+			txn.Put = append(txn.Put, metadata.KV{Key: key, Value: a.Encode()})
+		}
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	return errs, revision, err
+}
+
+// DeletedACLs is the result of a filter in DeleteACLs.
+type DeletedACLs struct {
+	Rules []acl.Binding // sorted; those that several filters select are in the result of each
+	Err   error         // *Error: the filter was refused
+}
+
+// DeleteACLs deletes the access rules that any of the filters selects, all at once. The revision is
+// the first one that does not show them, 0 if nothing was deleted.
+func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (results []DeletedACLs, revision int64, err error) {
+	if len(filters) > MaxACLsAtOnce {
+		return nil, 0, refuse(InvalidRequest, "The request has %d filters, %d are allowed.", len(filters), MaxACLsAtOnce)
+	}
+	err = c.retry(ctx, "delete ACLs", func() error {
+		results, revision = make([]DeletedACLs, len(filters)), 0
+		existing, _, err := c.opts.Store.Range(ctx, metadata.ACLPrefix)
+		if err != nil {
+			return err
+		}
+		rules := make([]acl.Binding, len(existing))
+		for i, kv := range existing {
+			a, err := metadata.DecodeACL(kv)
+			if err != nil {
+				return err
+			}
+			rules[i] = BindingOf(a)
+		}
+		var txn metadata.Txn
+		selected := make([]bool, len(rules))
+		for f := range filters {
+			if why := filters[f].Unknown(); why != "" {
+				results[f].Err = refuse(InvalidRequest, "%s", why)
+				continue
+			}
+			for i := range rules {
+				if !filters[f].Matches(&rules[i]) {
+					continue
+				}
+				results[f].Rules = append(results[f].Rules, rules[i])
+				if !selected[i] {
+					selected[i] = true
+					txn.If = append(txn.If, unchanged(existing[i]))
+					txn.Delete = append(txn.Delete, existing[i].Key)
+				}
+			}
+			slices.SortFunc(results[f].Rules, acl.Compare)
+		}
+		if len(txn.Delete) > 0 {
+			revision, err = c.opts.Store.Txn(ctx, txn)
+		}
+		return err
+	})
+	return results, revision, err
+}
+
+// stored returns the form in which a binding is stored.
+func stored(b *acl.Binding) metadata.ACL {
+	return metadata.ACL{Type: uint8(b.Type), Name: b.Name, Pattern: uint8(b.Pattern), Principal: b.Principal, Host: b.Host,
+		Operation: uint8(b.Operation), Permission: uint8(b.Permission)}
+}
+
+// BindingOf returns the binding that a stored access rule is.
+func BindingOf(a metadata.ACL) acl.Binding {
+	return acl.Binding{Type: acl.ResourceType(a.Type), Name: a.Name, Pattern: acl.Pattern(a.Pattern), Principal: a.Principal,
+		Host: a.Host, Operation: acl.Operation(a.Operation), Permission: acl.Permission(a.Permission)}
+}

@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/secret"
+)
+
+// UserChange sets or removes the credential of one user for one mechanism. Setting the first adds
+// the user, and removing the last removes it.
+type UserChange struct {
+	User      string
+	Mechanism metadata.ScramMechanism
+	// Set is the new credential; nil removes the present one.
+	Set *metadata.Credential
+}
+
+// AlterUsers changes users, each of which may appear once. Those that can't be changed get an error
+// in their place, and the others are changed together. It returns the first revision that shows
+// them, or 0 if there are none. err is for the change as a whole.
+func (c *Controller) AlterUsers(ctx context.Context, changes []UserChange) (revision int64, errs []error, err error) {
+	err = c.retry(ctx, "alter users", func() error {
+		revision, errs = 0, make([]error, len(changes))
+		var txn metadata.Txn
+		for i, x := range changes {
+			u, kv, err := c.user(ctx, x.User)
+			if err != nil {
+				return err
+			}
+			switch {
+			case x.Set != nil:
+				u = u.With(*x.Set)
+			case u.Credential(x.Mechanism) == nil:
+				errs[i] = refuse(ResourceNotFound, "Attempt to delete a user credential that does not exist")
+				continue
+			default:
+				u = u.Without(x.Mechanism)
+			}
+			txn.If = append(txn.If, unchanged(kv))
+			if len(u.Credentials) == 0 {
+				txn.Delete = append(txn.Delete, kv.Key)
+			} else {
+				txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: u.Encode()})
+			}
+		}
+		if len(txn.If) == 0 {
+			return nil
+		}
+		var err error
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	return revision, errs, err
+}
+
+// user reads a user; one that does not exist has no credentials.
+func (c *Controller) user(ctx context.Context, name string) (metadata.User, metadata.KV, error) {
+	kv, err := c.get(ctx, metadata.UserKey(name))
+	if err != nil || kv.ModRevision == 0 {
+		return metadata.User{Name: name}, kv, err
+	}
+	u, err := metadata.DecodeUser(kv)
+	return u, kv, err
+}
+
+// PrepareLogins writes what brokers need to check logins, unless it is there. If first is not empty,
+// it adds these users in the same transaction, and reports that it did: once in the life of a
+// cluster, and only if it has no users yet. It returns the first revision that shows all of it.
+func (c *Controller) PrepareLogins(ctx context.Context, first []metadata.User) (applied bool, revision int64, err error) {
+	err = c.retry(ctx, "prepare logins", func() error {
+		applied = false
+		kv, err := c.get(ctx, metadata.LoginsKey)
+		if err != nil {
+			return err
+		}
+		logins := metadata.Logins{Salt: secret.Of(rand.Text() + rand.Text())}
+		if kv.ModRevision != 0 {
+			if logins, err = metadata.DecodeLogins(kv); err != nil {
+				return err
+			}
+		}
+		users, _, err := c.opts.Store.Range(ctx, metadata.UserPrefix)
+		if err != nil {
+			return err
+		}
+		applied = len(first) > 0 && len(users) == 0 && !logins.Bootstrapped
+		if kv.ModRevision != 0 && !applied {
+			revision = kv.ModRevision
+			return nil
+		}
+		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
+		if applied {
+			logins.Bootstrapped = true
+			for _, u := range first {
+				key := metadata.UserKey(u.Name)
+				txn.If = append(txn.If, metadata.Compare{Key: key})
+				txn.Put = append(txn.Put, metadata.KV{Key: key, Value: u.Encode()})
+			}
+		}
+		txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: logins.Encode()})
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	return applied, revision, err
+}

@@ -1,0 +1,235 @@
+package login
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// The mechanisms, as SASL names them.
+const (
+	ScramSHA256 = "SCRAM-SHA-256"
+	ScramSHA512 = "SCRAM-SHA-512"
+	Plain       = "PLAIN"
+	OAuthBearer = "OAUTHBEARER"
+)
+
+// Known reports whether there is a mechanism of that name.
+func Known(mechanism string) bool {
+	switch mechanism {
+	case ScramSHA256, ScramSHA512, Plain, OAuthBearer:
+		return true
+	}
+	return false
+}
+
+// Text is what a client sees of every failure, so that it can't tell one from another.
+const Text = "Authentication failed."
+
+// principalType begins every principal.
+const principalType = "User:"
+
+// Bounds of what a client sends, in bytes.
+const (
+	maxMessage = 4 << 10  // of SCRAM and PLAIN
+	maxToken   = 16 << 10 // of OAUTHBEARER
+)
+
+// Peer is the client at the other end of a conversation.
+type Peer struct {
+	// Host is its address without a port. Failures are counted by it; IPv6 by its first 64 bits.
+	Host string
+	// CertificateEnds is when the client's certificate expires. Zero: it has none.
+	CertificateEnds time.Time
+	// Former is who the connection has logged in as before (KIP-368), nil for the first login.
+	Former *Former
+}
+
+// Former is an earlier login of a connection. A later one must be by the same principal and
+// mechanism.
+type Former struct{ Principal, Mechanism string }
+
+// Identity is who has logged in.
+type Identity struct {
+	Principal string // "User:bob"
+	Mechanism string
+	// Expires is when the session ends unless the client logs in again; zero: never.
+	Expires time.Time
+	// Until registers a function that is called when the session ends early, because its user was
+	// removed or has a new password: at once if that is so already, and perhaps more than once. It
+	// must not block. forget removes it. nil: the session does not end early.
+	Until func(end func()) (forget func())
+}
+
+// Conversation is one login of one client. It is used by one goroutine at a time.
+type Conversation interface {
+	// Step takes the next message of the client. who is not nil when the client has logged in, and
+	// out is the answer to it then. After an error, which is a *Failure, and after the login, the
+	// conversation is over and further calls fail. It computes for up to some 20 ms.
+	Step(in []byte) (out []byte, who *Identity, err error)
+}
+
+// Failure is why a login failed. Clients see Text instead.
+type Failure struct {
+	Mechanism string
+	// User is the name that the client gave, empty if it gave none. It is unchecked: at most
+	// metadata.MaxUserName bytes, of any value.
+	User   string
+	Reason string
+	delay  time.Duration
+}
+
+// Error returns the reason, for the log.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s login as %q: %s", f.Mechanism, f.User, f.Reason)
+}
+
+// Delay is how long the answer waits: it doubles with each failure from one address.
+func (f *Failure) Delay() time.Duration { return f.delay }
+
+// Errors of Begin.
+var (
+	ErrUnknownMechanism  = errors.New("the mechanism is unknown or not configured")
+	ErrNoReauthenticaton = errors.New("clients don't log in again unless connections.max.reauth.ms is set")
+)
+
+// Options configure Logins.
+type Options struct {
+	// MaxSession bounds sessions (connections.max.reauth.ms). 0: they have no bound, and clients
+	// can't log in again.
+	MaxSession time.Duration
+	// Delay is the delay of the first failure of an address
+	// (connection.failed.authentication.delay.ms); MaxDelay bounds later ones. Defaults 100 ms and
+	// 5 s.
+	Delay, MaxDelay time.Duration
+	// Tokens checks those of OAUTHBEARER; nil: there is no such mechanism.
+	Tokens *Tokens
+	// Now reads the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// Logins checks logins. Its methods may be called concurrently. Follow must be subscribed to the
+// metadata before clients connect.
+type Logins struct {
+	opt      Options
+	image    atomic.Pointer[metadata.Image]
+	shapes   atomic.Pointer[shapes]
+	delays   delays
+	memo     memo
+	sessions sessions
+}
+
+// New returns Logins that know no user yet.
+func New(o Options) *Logins {
+	if o.Delay <= 0 {
+		o.Delay = 100 * time.Millisecond
+	}
+	if o.MaxDelay <= 0 {
+		o.MaxDelay = 5 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}}}
+	_, _ = rand.Read(l.memo.key[:]) // never fails
+	l.sessions.by = map[string]map[*session]bool{}
+	l.image.Store(metadata.Empty())
+	l.shapes.Store(&shapes{})
+	return l
+}
+
+// Follow is a metadata.Subscriber. It ends the sessions of users that were removed or changed.
+func (l *Logins) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	l.image.Store(next)
+	if len(d.Users) > 0 {
+		l.shapes.Store(newShapes(next))
+		l.sessions.endStale(next, d.Users)
+	}
+	return nil
+}
+
+// Reauthentication reports whether clients may log in again.
+func (l *Logins) Reauthentication() bool { return l.opt.MaxSession > 0 }
+
+// Begin begins a login.
+func (l *Logins) Begin(mechanism string, peer Peer) (Conversation, error) {
+	if peer.Former != nil && !l.Reauthentication() {
+		return nil, ErrNoReauthenticaton
+	}
+	a := attempt{logins: l, mechanism: mechanism, peer: peer}
+	switch {
+	case mechanism == ScramSHA256 || mechanism == ScramSHA512:
+		return newScram(a), nil
+	case mechanism == Plain:
+		return &plain{attempt: a}, nil
+	case mechanism == OAuthBearer && l.opt.Tokens != nil:
+		return &bearer{attempt: a}, nil
+	}
+	return nil, ErrUnknownMechanism
+}
+
+// attempt is what all conversations have in common.
+type attempt struct {
+	logins    *Logins
+	mechanism string
+	peer      Peer
+	over      bool
+}
+
+// fail ends the attempt, and counts it.
+func (a *attempt) fail(user, reason string) error {
+	a.over = true
+	if len(user) > metadata.MaxUserName {
+		user = user[:metadata.MaxUserName]
+	}
+	return &Failure{Mechanism: a.mechanism, User: user, Reason: reason, delay: a.logins.delays.failed(a.peer.Host, a.logins.opt.Now())}
+}
+
+// succeed ends the attempt with a login. expires is when what the client has shown expires, zero for
+// never.
+func (a *attempt) succeed(user string, expires time.Time, until func(func()) func()) (*Identity, error) {
+	who := &Identity{Principal: principalType + user, Mechanism: a.mechanism, Expires: expires, Until: until}
+	if f := a.peer.Former; f != nil && (f.Principal != who.Principal || f.Mechanism != who.Mechanism) {
+		return nil, a.fail(user, fmt.Sprintf("the connection belongs to %s, who logged in with %s", f.Principal, f.Mechanism))
+	}
+	a.over = true
+	who.earlier(a.peer.CertificateEnds)
+	if m := a.logins.opt.MaxSession; m > 0 {
+		who.earlier(a.logins.opt.Now().Add(m))
+	}
+	return who, nil
+}
+
+// earlier makes the session end at a time, if that is earlier; zero is never.
+func (i *Identity) earlier(at time.Time) {
+	if !at.IsZero() && (i.Expires.IsZero() || at.Before(i.Expires)) {
+		i.Expires = at
+	}
+}
+
+// derive computes bytes from the salt that all brokers share, for a purpose and a user.
+func derive(image *metadata.Image, purpose, user string) []byte {
+	mac := hmac.New(sha256.New, image.Logins().Salt.Bytes())
+	mac.Write([]byte(purpose + "\x00" + user))
+	return mac.Sum(nil)
+}
+
+// ValidName reports whether a name may be that of a principal: short, not empty, without control bytes.
+func ValidName(user string) bool {
+	if user == "" || len(user) > metadata.MaxUserName {
+		return false
+	}
+	for i := range len(user) {
+		if user[i] < ' ' || user[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+package login
+
+import (
+	"errors"
+
+	"github.com/xdg-go/scram"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// scramServer is a conversation of SCRAM. As Kafka, it does not normalize names, and ignores
+// extensions of the client's first message.
+type scramServer struct {
+	attempt
+	conversation *scram.ServerConversation
+	by           metadata.Credential
+	exists       bool
+}
+
+// errTooLong ends a conversation before its user is looked up.
+var errTooLong = errors.New("the name of the user is empty, too long, or has control bytes")
+
+func newScram(a attempt) *scramServer {
+	s := &scramServer{attempt: a}
+	hash := scram.SHA256
+	if a.mechanism == ScramSHA512 {
+		hash = scram.SHA512
+	}
+	server, err := hash.NewServer(s.lookUp)
+	if err == nil { // which it is always
+		s.conversation = server.NewConversation()
+	}
+	return s
+}
+
+// lookUp returns the credential of a user, or one that no password fits.
+func (s *scramServer) lookUp(user string) (scram.StoredCredentials, error) {
+	if !ValidName(user) {
+		return scram.StoredCredentials{}, errTooLong
+	}
+	m, _ := metadata.ParseScramMechanism(s.mechanism)
+	c := s.logins.image.Load().User(user).Credential(m)
+	unknown := s.logins.unknownScram(user, m) // always, so that it takes the same time
+	if s.exists = c != nil; !s.exists {
+		c = unknown
+	}
+	s.by = *c
+	return scram.StoredCredentials{KeyFactors: scram.KeyFactors{Salt: string(c.Salt.Bytes()), Iters: int(c.Iterations)},
+		StoredKey: c.StoredKey.Bytes(), ServerKey: c.ServerKey.Bytes()}, nil
+}
+
+// Step implements Conversation.
+func (s *scramServer) Step(in []byte) (out []byte, who *Identity, err error) {
+	if s.over {
+		return nil, nil, s.fail("", "the login is over")
+	}
+	if len(in) > maxMessage {
+		return nil, nil, s.fail("", "the message is too long")
+	}
+	text, err := s.conversation.Step(string(in))
+	user := s.conversation.Username()
+	if id := s.conversation.AuthzID(); err == nil && id != "" && id != user {
+		err = errors.New("the client wants to act as another user")
+	}
+	switch {
+	case err != nil:
+		return nil, nil, s.fail(user, err.Error())
+	case !s.conversation.Done():
+		return []byte(text), nil, nil
+	case !s.exists || !s.conversation.Valid():
+		return nil, nil, s.fail(user, "there is no such user")
+	}
+	who, err = s.succeed(user, noEnd, s.logins.until(user, s.by))
+	if err != nil {
+		return nil, nil, err
+	}
+	return []byte(text), who, nil
+}

@@ -1,0 +1,131 @@
+package login
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/secret"
+)
+
+// shape is what a client sees of a credential, or can measure, before it has logged in.
+type shape struct {
+	mechanism  metadata.ScramMechanism
+	iterations int32
+	salt       int  // its length
+	text       bool // the salt has letters and digits only, as Kafka's tools make it
+}
+
+// shapeCount is how many users have a credential of one shape.
+type shapeCount struct {
+	shape
+	n int
+}
+
+// shapes are the shapes of the existing users' credentials. Those of users that don't exist have
+// the same shapes, as often: with a shape of their own they would show that the others exist.
+type shapes struct {
+	scram map[metadata.ScramMechanism][]shapeCount // of the credentials for one mechanism
+	plain []shapeCount                             // of those that PLAIN uses
+}
+
+// newShapes counts the shapes of all users.
+func newShapes(image *metadata.Image) *shapes {
+	byMechanism := map[metadata.ScramMechanism]map[shape]int{}
+	plain := map[shape]int{}
+	for u := range image.Users() {
+		for i, c := range u.Credentials {
+			if byMechanism[c.Mechanism] == nil {
+				byMechanism[c.Mechanism] = map[shape]int{}
+			}
+			s := shape{c.Mechanism, c.Iterations, c.Salt.Len(), isText(c.Salt.Bytes())}
+			byMechanism[c.Mechanism][s]++
+			if i == 0 { // the one that PLAIN uses
+				plain[s]++
+			}
+		}
+	}
+	s := &shapes{scram: map[metadata.ScramMechanism][]shapeCount{}, plain: counts(plain)}
+	for m, count := range byMechanism {
+		s.scram[m] = counts(count)
+	}
+	return s
+}
+
+// counts returns the counts in an order that is the same on all brokers.
+func counts(of map[shape]int) []shapeCount {
+	list := make([]shapeCount, 0, len(of))
+	for s, n := range of {
+		list = append(list, shapeCount{s, n})
+	}
+	slices.SortFunc(list, func(a, b shapeCount) int {
+		return cmp.Or(cmp.Compare(a.mechanism, b.mechanism), cmp.Compare(a.iterations, b.iterations), cmp.Compare(a.salt, b.salt),
+			compareBool(a.text, b.text))
+	})
+	return list
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func isText(salt []byte) bool {
+	return !slices.ContainsFunc(salt, func(b byte) bool { return (b < '0' || b > '9') && (b < 'a' || b > 'z') })
+}
+
+// pick selects a shape with a number that is random but always the same for one user, or else.
+func pick(of []shapeCount, random uint64, otherwise shape) shape {
+	total := 0
+	for _, s := range of {
+		total += s.n
+	}
+	if total == 0 {
+		return otherwise
+	}
+	// The most significant bits decide, so that one more user changes few of the others.
+	at := int(random >> 33 * uint64(total) >> 31)
+	for _, s := range of {
+		if at -= s.n; at < 0 {
+			return s.shape
+		}
+	}
+	return otherwise
+}
+
+// unknownScram returns a credential for a user that has none. No password belongs to it.
+func (l *Logins) unknownScram(user string, m metadata.ScramMechanism) *metadata.Credential {
+	return l.fake(user, l.shapes.Load().scram[m], m)
+}
+
+// unknownPlain is unknownScram for PLAIN.
+func (l *Logins) unknownPlain(user string) *metadata.Credential {
+	return l.fake(user, l.shapes.Load().plain, metadata.ScramSHA256)
+}
+
+func (l *Logins) fake(user string, of []shapeCount, m metadata.ScramMechanism) *metadata.Credential {
+	image := l.image.Load()
+	s := pick(of, binary.BigEndian.Uint64(derive(image, "shape "+m.String(), user)), shape{m, DefaultIterations, saltSize, false})
+	salt := make([]byte, 0, s.salt+sha256.Size)
+	for i := byte('0'); len(salt) < s.salt; i++ {
+		salt = append(salt, derive(image, "salt "+s.mechanism.String()+" "+string(i), user)...)
+	}
+	salt = salt[:s.salt]
+	if s.text {
+		for i, b := range salt {
+			salt[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[b%36]
+		}
+	}
+	// No password is known that has these keys. They are never shown.
+	size := hashOf(s.mechanism)().Size()
+	key := slices.Repeat(derive(image, "key", user), size/sha256.Size)
+	return &metadata.Credential{Mechanism: s.mechanism, Iterations: s.iterations, Salt: secret.New(salt), StoredKey: secret.New(key),
+		ServerKey: secret.New(key)}
+}
