@@ -61,12 +61,12 @@ func TestRulesAreKafkas(t *testing.T) {
 // What Java has and RE2 has not is refused at the start, not at the first login.
 func TestRulesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"RULE:(?=x)/a/":                         "without look-around",
-		"RULE:a":                                "is not a rule",
-		"default":                               "is not a rule",
-		"RULE:(a/$1/":                           "missing closing",
-		"RULE:a/$x/":                            "needs the number of a group",
-		strings.Repeat("DEFAULT,", maxRules+1):  "at most 32 rules",
+		"RULE:(?=x)/a/":                        "without look-around",
+		"RULE:a":                               "is not a rule",
+		"default":                              "is not a rule",
+		"RULE:(a/$1/":                          "missing closing",
+		"RULE:a/$x/":                           "needs the number of a group",
+		strings.Repeat("DEFAULT,", maxRules+1): "at most 32 rules",
 		"RULE:" + strings.Repeat("a", 300) + "//": "at most 32 rules of 256 bytes",
 	} {
 		if _, err := ParseRules(text); err == nil || !strings.Contains(err.Error(), want) {
