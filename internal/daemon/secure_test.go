@@ -1,0 +1,277 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/security/certs"
+)
+
+// cli runs one command line.
+func cli(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = Main(context.Background(), Process{Args: args, Environ: environ, Out: &o, Err: &e, Version: "v0", Exit: func(int) {}})
+	return code, o.String(), e.String()
+}
+
+func content(t *testing.T, path ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// One command writes everything that a broker with TLS and logins needs, and nothing that others
+// may read but what is public.
+func TestSecureInit(t *testing.T) {
+	dir, file := filepath.Join(t.TempDir(), "made"), filepath.Join(t.TempDir(), "contexts.yaml")
+	env := []string{contexts.EnvFile + "=" + file}
+	code, out, errs := cli(t, env, "secure", "init", dir, "--advertise", "b1.example.com:9093", "--advertise", "10.1.2.3:19093")
+	if code != ExitOK {
+		t.Fatalf("%d %s", code, errs)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := []string{"ca.pem", "server.pem", "chronikd.yaml"}
+	var names []string
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 && !slices.Contains(public, e.Name()) {
+			t.Errorf("%s has mode %04o", e.Name(), mode)
+		}
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got !=
+		"admin.password admin.properties ca-key.pem ca.pem chronikd.yaml cluster.secret server-key.pem server.pem users" {
+		t.Errorf("files: %s", got)
+	}
+	password := strings.TrimSpace(content(t, dir, "admin.password"))
+	if len(password) < 32 || strings.Contains(out+errs, password) {
+		t.Errorf("password of %d characters, or it was printed", len(password))
+	}
+	if users := content(t, dir, "users"); users != "admin:SCRAM-SHA-512:"+password+"\n" {
+		t.Errorf("users: %s", users)
+	}
+	for _, want := range []string{"security.protocol=SASL_SSL\n", "sasl.mechanism=SCRAM-SHA-512\n", "ssl.truststore.type=PEM\n",
+		"ssl.truststore.location=" + filepath.Join(dir, "ca.pem") + "\n", `password="` + password + `";`, "bootstrap.servers=b1.example.com:9093\n"} {
+		if !strings.Contains(content(t, dir, "admin.properties"), want) {
+			t.Errorf("admin.properties has no %s", want)
+		}
+	}
+	cfg, err := Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Listeners) != 2 || cfg.Listeners[1].Listen != ":19093" || cfg.Listeners[1].TLS == nil || len(cfg.Listeners[1].SASL) == 0 ||
+		!cfg.Security.ACL || !slices.Equal(cfg.Security.SuperUsers, []string{"User:admin"}) {
+		t.Errorf("%+v %+v", cfg.Listeners, cfg.Security)
+	}
+	c, err := openCertificates(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f checks.Facts
+	c.facts(&f)
+	for _, x := range f.CertificateFiles {
+		if x.Problem != "" || len(x.Warnings) > 0 {
+			t.Errorf("%+v", x)
+		}
+	}
+	s, err := contexts.Resolve(contexts.Input{Context: securedContext, Getenv: func(name string) string {
+		if name == contexts.EnvFile {
+			return file
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Password(); p != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" || !s.Encrypted() {
+		t.Errorf("context: %v %s", err, s.Get(contexts.Brokers))
+	}
+}
+
+// A directory with files is never changed, but by --renew, which keeps the names and the authority.
+func TestSecureInitAgain(t *testing.T) {
+	dir, env := t.TempDir(), []string{contexts.EnvFile + "=" + filepath.Join(t.TempDir(), "c.yaml")}
+	if code, _, errs := cli(t, env, "secure", "init", dir); code != ExitOK {
+		t.Fatal(errs)
+	}
+	before := content(t, dir, "server.pem")
+	if code, _, errs := cli(t, env, "secure", "init", dir); code != ExitUsage || !strings.Contains(errs, "is not empty") ||
+		content(t, dir, "server.pem") != before {
+		t.Errorf("again: %d %s", code, errs)
+	}
+	if code, _, errs := cli(t, env, "secure", "init", dir, "--renew"); code != ExitOK {
+		t.Fatal(errs)
+	}
+	old, err := certs.Parse([]byte(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := certs.Parse([]byte(content(t, dir, "server.pem")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if renewed[0].SerialNumber.Cmp(old[0].SerialNumber) == 0 || !slices.Equal(renewed[0].DNSNames, old[0].DNSNames) ||
+		len(renewed[0].IPAddresses) != len(old[0].IPAddresses) {
+		t.Errorf("renewed %v to %v", old[0].DNSNames, renewed[0].DNSNames)
+	}
+	if code, _, errs := cli(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml")); code != ExitOK {
+		t.Errorf("after --renew: %s", errs)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if code, _, errs := cli(t, env, "secure", "init", other); code != ExitOK || !strings.Contains(errs, "secured-1") {
+		t.Errorf("another directory: %d %s", code, errs)
+	}
+	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := cli(t, env, "secure", "init", dir, "--renew"); code != ExitUsage || !strings.Contains(errs, "put the authority's key back") {
+		t.Errorf("without the key: %d %s", code, errs)
+	}
+}
+
+func TestSecureInitOfACluster(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errs := cli(t, nil, "secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com")
+	if code != ExitOK {
+		t.Fatal(errs)
+	}
+	secrets := map[string]bool{}
+	for i, node := range []string{"node-1", "node-2", "node-3"} {
+		at := filepath.Join(dir, node, "chronikd.yaml")
+		cfg, err := Load(config.Input{File: at, ReadFile: os.ReadFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Broker["node.id"] != string(rune('1'+i)) || cfg.Listeners[1].ClientCertificates != config.CertificatesRequire {
+			t.Errorf("%s: %+v", node, cfg.Listeners)
+		}
+		c, err := openCertificates(cfg, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dn := certs.DN(c.listeners["peers"].Certificate()); dn != "CN=chronik-broker" {
+			t.Errorf("%s is %s", node, dn)
+		}
+		secrets[content(t, dir, node, "cluster.secret")] = true
+	}
+	if len(secrets) != 1 {
+		t.Error("the nodes have different secrets")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node-1", "ca-key.pem")); err == nil {
+		t.Error("a node has the authority's key")
+	}
+}
+
+func TestMistakesOfSecureInit(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "needs one directory"},
+		{[]string{"x", "--advertise", "host"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "*.example.com:1"}, "is not HOST:PORT"},
+		{[]string{"x", "--advertise", "a:1", "--advertise", "b:1"}, "have the same port"},
+		{[]string{"x", "--nodes", "a,b"}, "write 1, 3 or 5"},
+		{[]string{"x", "--nodes", "a,a,b"}, "is there twice"},
+		{[]string{"x", "--nodes", "a", "--advertise", "a:1"}, "exclude each other"},
+		{[]string{"x", "--renew", "--nodes", "a"}, "--renew keeps the names"},
+		{[]string{"x", "--renew"}, "no such file"},
+	} {
+		t.Chdir(t.TempDir())
+		code, _, errs := cli(t, nil, append([]string{"secure", "init"}, c.args...)...)
+		if code != ExitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: %d %s, want %s", c.args, code, errs, c.want)
+		}
+		if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+			t.Errorf("%v: it has made %v", c.args, entries)
+		}
+	}
+}
+
+// SIGHUP asks for a reload if there is something to reload, also while the broker drains, and ends
+// nothing then.
+func TestHangupReloads(t *testing.T) {
+	ch := make(chan os.Signal, 1)
+	s := &signals{ch: ch, exit: func(int) { t.Error("ended") }}
+	reload := make(chan struct{}, 1)
+	s.reload.Store(&reload)
+	ctx, end := s.watch(context.Background())
+	defer end()
+	for range 3 {
+		ch <- syscall.SIGHUP
+		<-reload
+	}
+	if ctx.Err() != nil {
+		t.Fatal("SIGHUP ended the broker")
+	}
+	ch <- syscall.SIGTERM
+	<-ctx.Done()
+	ch <- syscall.SIGHUP
+	<-reload
+}
+
+// A reload that is asked for reaches the listeners without waiting for the next look.
+func TestCertificatesReloadAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, errs := cli(t, nil, "secure", "init", dir, "--no-context"); code != ExitOK {
+		t.Fatal(errs)
+	}
+	cfg, err := Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := openCertificates(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := c.listeners["clients"].Certificate().SerialNumber
+	if _, err := renewLeaves(dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	now, done := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); c.run(ctx, now) }()
+	now <- struct{}{}
+	now <- struct{}{} // it is taken when the first has been done
+	cancel()
+	<-done
+	if c.listeners["clients"].Certificate().SerialNumber.Cmp(before) == 0 {
+		t.Error("the former certificate is still in use")
+	}
+}
+
+func TestTokensOfTheAdminPort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]string{"short\n": "at least 32 are needed", strings.Repeat("x", 32) + "\n": ""} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := adminToken(&config.Config{AdminSecurity: config.AdminSecurity{TokenFile: path}})
+		if (want == "") != (sum != nil && err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
