@@ -19,8 +19,8 @@ import (
 	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
-// cli runs one command line.
-func cli(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+// execute runs one command line.
+func execute(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
 	code = Main(context.Background(), Process{Args: args, Environ: environ, Out: &o, Err: &e, Version: "v0", Exit: func(int) {}})
@@ -41,7 +41,7 @@ func content(t *testing.T, path ...string) string {
 func TestSecureInit(t *testing.T) {
 	dir, file := filepath.Join(t.TempDir(), "made"), filepath.Join(t.TempDir(), "contexts.yaml")
 	env := []string{contexts.EnvFile + "=" + file}
-	code, out, errs := cli(t, env, "secure", "init", dir, "--advertise", "b1.example.com:9093", "--advertise", "10.1.2.3:19093")
+	code, out, errs := execute(t, env, "secure", "init", dir, "--advertise", "b1.example.com:9093", "--advertise", "10.1.2.3:19093")
 	if code != ExitOK {
 		t.Fatalf("%d %s", code, errs)
 	}
@@ -114,15 +114,15 @@ func TestSecureInit(t *testing.T) {
 // A directory with files is never changed, but by --renew, which keeps the names and the authority.
 func TestSecureInitAgain(t *testing.T) {
 	dir, env := t.TempDir(), []string{contexts.EnvFile + "=" + filepath.Join(t.TempDir(), "c.yaml")}
-	if code, _, errs := cli(t, env, "secure", "init", dir); code != ExitOK {
+	if code, _, errs := execute(t, env, "secure", "init", dir); code != ExitOK {
 		t.Fatal(errs)
 	}
 	before := content(t, dir, "server.pem")
-	if code, _, errs := cli(t, env, "secure", "init", dir); code != ExitUsage || !strings.Contains(errs, "is not empty") ||
+	if code, _, errs := execute(t, env, "secure", "init", dir); code != ExitUsage || !strings.Contains(errs, "is not empty") ||
 		content(t, dir, "server.pem") != before {
 		t.Errorf("again: %d %s", code, errs)
 	}
-	if code, _, errs := cli(t, env, "secure", "init", dir, "--renew"); code != ExitOK {
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitOK {
 		t.Fatal(errs)
 	}
 	old, err := certs.Parse([]byte(before))
@@ -137,24 +137,24 @@ func TestSecureInitAgain(t *testing.T) {
 		len(renewed[0].IPAddresses) != len(old[0].IPAddresses) {
 		t.Errorf("renewed %v to %v", old[0].DNSNames, renewed[0].DNSNames)
 	}
-	if code, _, errs := cli(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml")); code != ExitOK {
+	if code, _, errs := execute(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml")); code != ExitOK {
 		t.Errorf("after --renew: %s", errs)
 	}
 	other := filepath.Join(t.TempDir(), "other")
-	if code, _, errs := cli(t, env, "secure", "init", other); code != ExitOK || !strings.Contains(errs, "secured-1") {
+	if code, _, errs := execute(t, env, "secure", "init", other); code != ExitOK || !strings.Contains(errs, "secured-1") {
 		t.Errorf("another directory: %d %s", code, errs)
 	}
 	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := cli(t, env, "secure", "init", dir, "--renew"); code != ExitUsage || !strings.Contains(errs, "put the authority's key back") {
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage || !strings.Contains(errs, "put the authority's key back") {
 		t.Errorf("without the key: %d %s", code, errs)
 	}
 }
 
 func TestSecureInitOfACluster(t *testing.T) {
 	dir := t.TempDir()
-	code, _, errs := cli(t, nil, "secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com")
+	code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", "a.example.com,b.example.com,c.example.com")
 	if code != ExitOK {
 		t.Fatal(errs)
 	}
@@ -201,7 +201,7 @@ func TestMistakesOfSecureInit(t *testing.T) {
 		{[]string{"x", "--renew"}, "no such file"},
 	} {
 		t.Chdir(t.TempDir())
-		code, _, errs := cli(t, nil, append([]string{"secure", "init"}, c.args...)...)
+		code, _, errs := execute(t, nil, append([]string{"secure", "init"}, c.args...)...)
 		if code != ExitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: %d %s, want %s", c.args, code, errs, c.want)
 		}
@@ -236,7 +236,7 @@ func TestHangupReloads(t *testing.T) {
 // A reload that is asked for reaches the listeners without waiting for the next look.
 func TestCertificatesReloadAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	if code, _, errs := cli(t, nil, "secure", "init", dir, "--no-context"); code != ExitOK {
+	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context"); code != ExitOK {
 		t.Fatal(errs)
 	}
 	cfg, err := Load(config.Input{File: filepath.Join(dir, "chronikd.yaml"), ReadFile: os.ReadFile})
