@@ -78,7 +78,7 @@ func checkCertificates(f *Facts, n *notes) {
 		subject := "certificate of " + c.Listener
 		if c.Problem != "" {
 			n.add(health.Warn, subject, "its changed files are not used, and the former ones stay in use: "+c.Problem,
-				"correct the files; they are looked at every 10 seconds, and at once on SIGHUP")
+				"correct the files; the broker checks them every 10 seconds, and at once on SIGHUP")
 		}
 		for _, w := range c.Warnings {
 			n.add(health.Note, subject, c.File+": "+w, "make another certificate, for example with `chronikd secure init --renew`")
