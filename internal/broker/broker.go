@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -67,6 +68,10 @@ type Options struct {
 	// Authorize reports whether a request's client may perform an operation that the request needs.
 	// nil allows everything.
 	Authorize func(*network.Request, Access) bool
+	// Rules returns the rules by which clients are allowed to do what their requests ask for. It is
+	// called for every request, and by several goroutines. No function, or no rules: no
+	// authorization.
+	Rules func() *acl.Rules
 	// Throttle returns for how long a request's connection is not read after its answer (KIP-219).
 	// nil never throttles.
 	Throttle func(*network.Request) time.Duration
