@@ -38,7 +38,7 @@ func connections(v *View, q url.Values) (any, error) {
 			break
 		}
 		s := api.Connection{ID: c.ID, Listener: c.Listener, Address: c.Peer.String(), ClientID: c.ClientID, Software: c.Software.Name,
-			Version: c.Software.Version, Principal: c.Principal, Opened: c.Opened.UTC(), InFlight: c.InFlight,
+			Version: c.Software.Version, Principal: c.Session.Principal, Opened: c.Opened.UTC(), InFlight: c.InFlight,
 			ThrottledMs: max(
 				c.ThrottledUntil.Sub(now).Milliseconds(),
 				0,

@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"cmp"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // AddOffsetsToTxn (key 25), versions 0 to 4: adds a group's offsets to a transaction, which are in
@@ -14,10 +17,9 @@ import (
 func addOffsetsToTxnAPI() api {
 	return apiDef[*kmsg.AddOffsetsToTxnRequest]{
 		API: protocol.API{Key: int16(kmsg.AddOffsetsToTxn), Max: 4},
-		needs: func(req *kmsg.AddOffsetsToTxnRequest, n *needs) {
-			n.transaction(opWrite, req.TransactionalID)
-			n.group(opRead, req.Group)
-		},
+		asks: asks[*kmsg.AddOffsetsToTxnRequest]{whole: func(m rights, req *kmsg.AddOffsetsToTxnRequest) *kerr.Error {
+			return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))
+		}},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     addOffsetsToTxn,
 	}.api()

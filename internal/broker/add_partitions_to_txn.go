@@ -1,11 +1,15 @@
 package broker
 
 import (
+	"cmp"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // AddPartitionsToTxn (key 24), versions 0 to 5: producers send 0 to 3 with one transaction, brokers
@@ -13,19 +17,14 @@ import (
 func addPartitionsToTxnAPI() api {
 	return apiDef[*kmsg.AddPartitionsToTxnRequest]{
 		API: protocol.API{Key: int16(kmsg.AddPartitionsToTxn), Max: 5},
-		needs: func(req *kmsg.AddPartitionsToTxnRequest, n *needs) {
+		// The rights to topics are asked inside: without one of them nothing is added.
+		asks: asks[*kmsg.AddPartitionsToTxnRequest]{whole: func(m rights, req *kmsg.AddPartitionsToTxnRequest) *kerr.Error {
 			if req.Version >= 4 {
-				n.cluster(opClusterAction)
-				return
+				return m.cluster(acl.ClusterAction)
 			}
-			n.transaction(opWrite, req.TransactionalID)
-			for i := range req.Topics {
-				n.topic(opWrite, req.Topics[i].Topic)
-			}
-		},
-		refuse: func(c call, req *kmsg.AddPartitionsToTxnRequest, code *kerr.Error) {
-			c.respond(refuseAdd(c, req, code))
-		},
+			return m.transaction(acl.Write, req.TransactionalID)
+		}},
+		refuse:     refuseAdd,
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle: func(c call, req *kmsg.AddPartitionsToTxnRequest) {
 			if req.Version >= 4 {
@@ -38,8 +37,8 @@ func addPartitionsToTxnAPI() api {
 }
 
 // refuseAdd answers a request as a whole: versions below 4 have no field for that.
-func refuseAdd(c call, req *kmsg.AddPartitionsToTxnRequest, code *kerr.Error) kmsg.Response {
-	resp := respondTo(c.r, kmsg.NewPtrAddPartitionsToTxnResponse())
+func refuseAdd(r *network.Request, req *kmsg.AddPartitionsToTxnRequest, code *kerr.Error) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrAddPartitionsToTxnResponse())
 	resp.ErrorCode = code.Code
 	for i := range req.Topics {
 		t := &req.Topics[i]
@@ -62,13 +61,14 @@ func addedTopic(topic string, partitions []int32, of func(int32) *kerr.Error) km
 // addForClient adds all partitions of a request, or none. If one is unknown, the others get
 // OPERATION_NOT_ATTEMPTED, as in Kafka.
 func addForClient(c call, req *kmsg.AddPartitionsToTxnRequest) {
-	img := c.b.opt.Transactions.Image()
+	img, m := c.b.opt.Transactions.Image(), c.b.rights(c.r)
 	e := txn.Add{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Version: 1}
 	bad := map[txn.Partition]*kerr.Error{}
 	for i := range req.Topics {
+		denied := m.topic(acl.Write, req.Topics[i].Topic)
 		for _, p := range partitionsOf(req.Topics[i].Topic, req.Topics[i].Partitions) {
 			e.Partitions = append(e.Partitions, txn.AddedPartition{Partition: p})
-			if err := addable(img, p); err != nil {
+			if err := cmp.Or(denied, addable(img, p)); err != nil {
 				bad[p] = err
 			}
 		}

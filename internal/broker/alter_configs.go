@@ -9,17 +9,17 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // AlterConfigs (key 33), versions 0 to 2: replaces all configs of a resource.
 func alterConfigsAPI() api {
 	return apiDef[*kmsg.AlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
-		needs: func(req *kmsg.AlterConfigsRequest, n *needs) {
-			for _, x := range req.Resources {
-				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
-			}
-		},
+		asks: asks[*kmsg.AlterConfigsRequest]{parts: each(func(req *kmsg.AlterConfigsRequest) *[]kmsg.AlterConfigsRequestResource { return &req.Resources },
+			func(m rights, _ *kmsg.AlterConfigsRequest, x *kmsg.AlterConfigsRequestResource) *kerr.Error {
+				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
+			})},
 		overloaded: kerr.NotController,
 		handle:     inBackground(replaceConfigs),
 	}.api()

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // AlterPartitionReassignments (key 45), versions 0 to 1 (KIP-455): begins, replaces or cancels the
@@ -18,7 +19,7 @@ import (
 func alterPartitionReassignmentsAPI() api {
 	return apiDef[*kmsg.AlterPartitionAssignmentsRequest]{
 		API:        protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
-		needs:      func(_ *kmsg.AlterPartitionAssignmentsRequest, n *needs) { n.cluster(opAlter) },
+		asks:       asks[*kmsg.AlterPartitionAssignmentsRequest]{whole: func(m rights, _ *kmsg.AlterPartitionAssignmentsRequest) *kerr.Error { return m.cluster(acl.Alter) }},
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(alterPartitionReassignments),
 	}.api()

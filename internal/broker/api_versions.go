@@ -12,6 +12,7 @@ import (
 func apiVersionsAPI() api {
 	return apiDef[*kmsg.ApiVersionsRequest]{
 		API:    protocol.API{Key: protocol.KeyApiVersions, Max: 4},
+		asks:   asks[*kmsg.ApiVersionsRequest]{nothing: true},
 		decode: decodeApiVersions,
 		handle: answering(apiVersions),
 	}.api()

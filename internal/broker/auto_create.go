@@ -3,14 +3,18 @@ package broker
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // Metadata creates topics that do not exist, if the request and the broker allow it, and does not
@@ -83,11 +87,28 @@ func (c *creations) end(names []string, failed map[string]error) {
 
 // autoCreate starts creating the topics that a request may create, in the background, and returns
 // why some could not be created.
-func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (failed map[string]error) {
-	missing := b.toCreate(img, req)
+//
+// The client needs the rights to describe and to create them. Who may do only one of the two gets
+// the same error as for a topic that exists.
+func (b *Broker) autoCreate(img *metadata.Image, m rights, req *kmsg.MetadataRequest) (failed map[string]error) {
+	denials := map[string]error{}
+	missing := slices.DeleteFunc(b.toCreate(img, req), func(name string) bool {
+		if m.topic(acl.Describe, name) == nil && m.create(name) == nil {
+			return false
+		}
+		denials[name] = denied(kerr.TopicAuthorizationFailed)
+		return true
+	})
 	if len(missing) == 0 {
-		return nil
+		return denials
 	}
+	defer func() {
+		if failed == nil {
+			failed = denials
+		} else {
+			maps.Copy(failed, denials)
+		}
+	}()
 	if err := b.opt.Replicas.CanCreate(); err != nil {
 		failed = map[string]error{}
 		for _, name := range missing {

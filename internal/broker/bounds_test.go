@@ -145,12 +145,12 @@ func TestSessionsRefuseInvalidTopicNames(t *testing.T) {
 	c := newSessions(10, defaultSessionBytes)
 	parts := asked(2)
 	parts[1].partitionRequest.topic.name = strings.Repeat("x", controller.MaxNameLength)
-	s := c.create(false, parts, now)
+	s := c.create(owner{}, false, parts, now)
 	if s == nil {
 		t.Fatal("no session")
 	}
 	parts[1].partitionRequest.topic.name += "x"
-	if c.create(false, parts, now) != nil {
+	if c.create(owner{}, false, parts, now) != nil {
 		t.Error("a session with a name that is too long")
 	}
 	req := kmsg.NewPtrFetchRequest()
@@ -158,7 +158,7 @@ func TestSessionsRefuseInvalidTopicNames(t *testing.T) {
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].partitionRequest.topic.name,
 		Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
 	var got fetchRead
-	if use := c.begin(req, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
+	if use := c.begin(req, owner{}, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
 		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got.parts), s.elem != nil)
 	}
 }
@@ -168,9 +168,9 @@ func TestTooLargeSessionEvictsNone(t *testing.T) {
 	now := time.Now()
 	c := newSessions(10, defaultSessionBytes)
 	for range 5 {
-		c.create(true, asked(10), now)
+		c.create(owner{}, true, asked(10), now)
 	}
-	if c.create(true, asked(c.limit+1), now.Add(2*evictAfter)) != nil || len(c.byID) != 5 {
+	if c.create(owner{}, true, asked(c.limit+1), now.Add(2*evictAfter)) != nil || len(c.byID) != 5 {
 		t.Errorf("%d sessions are left", len(c.byID))
 	}
 }

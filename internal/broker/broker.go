@@ -65,9 +65,6 @@ type Options struct {
 	// timeout of a request applies only to the other replicas of acks=all. A request with a timeout
 	// longer than AppendTime waits for its timeout. Default 30 s.
 	AppendTime time.Duration
-	// Authorize reports whether a request's client may perform an operation that the request needs.
-	// nil allows everything.
-	Authorize func(*network.Request, Access) bool
 	// Rules returns the rules by which clients are allowed to do what their requests ask for. It is
 	// called for every request, and by several goroutines. No function, or no rules: no
 	// authorization.

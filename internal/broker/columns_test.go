@@ -6,8 +6,6 @@ import (
 	"net"
 	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,65 +61,6 @@ func noPlace(req kmsg.Request) bool {
 		return true
 	}
 	return false
-}
-
-// Every API names what its requests need, and refuses a client without these rights in every
-// version: the answer has the format of the version and reports no success.
-func TestEveryAPIIsRefusedWithoutItsRights(t *testing.T) {
-	var mu sync.Mutex
-	var asked []Access
-	var allows atomic.Bool
-	allows.Store(true)
-	n := newNode(t, quick, func(o *nodeOptions) {
-		o.broker = func(b *Options) {
-			b.Cluster = &fakeCluster{}
-			b.Authorize = func(r *network.Request, a Access) bool {
-				mu.Lock()
-				defer mu.Unlock()
-				if r.Principal == "" || a.Operation == 0 || a.Kind == 0 || a.Name == "" {
-					t.Errorf("%s asks for %+v for %q", kmsg.NameForKey(r.Key), a, r.Principal)
-				}
-				asked = append(asked, a)
-				return allows.Load()
-			}
-		}
-	})
-	id := n.topic(t, "t", 2)
-	n.coordinates(t)
-	openFor := []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster)}
-	take := func() []Access {
-		mu.Lock()
-		defer mu.Unlock()
-		list := asked
-		asked = nil
-		return list
-	}
-	denied := []int16{kerr.TopicAuthorizationFailed.Code, kerr.GroupAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code,
-		kerr.TransactionalIDAuthorizationFailed.Code}
-	for _, allowed := range []bool{false, true} {
-		allows.Store(allowed)
-		take()
-		n.forEachAPI(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
-			needed, codes := take(), codesIn(resp)
-			if a.open != slices.Contains(openFor, a.Key) || a.open != (len(needed) == 0) {
-				t.Errorf("it needs %+v", needed)
-			}
-			refused := slices.ContainsFunc(codes, func(c int16) bool { return slices.Contains(denied, c) })
-			if want := !allowed && !a.open && !noPlace(req); refused != want {
-				t.Errorf("refused: %t, want %t: %+v", refused, want, resp)
-			}
-			parts := func(f string) bool { return f == "Topics" || f == "Dirs" }
-			if noPlace(req) && !allowed && reflect.ValueOf(resp).Elem().FieldByNameFunc(parts).Len() > 0 {
-				t.Errorf("it was not refused: %+v", resp)
-			}
-			if refused && len(needed) != 1 {
-				t.Errorf("asked for %+v after the first was denied", needed)
-			}
-		})
-		if !allowed && n.image().NumTopics() != 2 {
-			t.Fatalf("%d topics: a request was refused and did its work", n.image().NumTopics())
-		}
-	}
 }
 
 // A refusal names every part of the request, as a successful answer does.

@@ -14,9 +14,11 @@ import (
 // CreateAcls (key 30), versions 1 to 3: new access rules (KIP-140). Rules that exist are no error.
 func createACLsAPI() api {
 	return apiDef[*kmsg.CreateACLsRequest]{
-		API:        protocol.API{Key: int16(kmsg.CreateACLs), Min: 1, Max: 3},
-		needs:      func(_ *kmsg.CreateACLsRequest, n *needs) { n.cluster(opAlter) },
-		refuse:     func(c call, req *kmsg.CreateACLsRequest, code *kerr.Error) { c.respond(refuseACLs(c.r, req, code)) },
+		API: protocol.API{Key: int16(kmsg.CreateACLs), Min: 1, Max: 3},
+		asks: asks[*kmsg.CreateACLsRequest]{
+			whole: func(m rights, _ *kmsg.CreateACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
+		},
+		refuse:     func(r *network.Request, req *kmsg.CreateACLsRequest, code *kerr.Error) kmsg.Response { return refuseACLs(r, req, code) },
 		overloaded: kerr.NotController,
 		handle:     inBackground(createACLs),
 	}.api()

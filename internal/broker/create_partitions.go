@@ -10,17 +10,17 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // CreatePartitions (key 37), versions 0 to 3.
 func createPartitionsAPI() api {
 	return apiDef[*kmsg.CreatePartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
-		needs: func(req *kmsg.CreatePartitionsRequest, n *needs) {
-			for i := range req.Topics {
-				n.topic(opAlter, req.Topics[i].Topic)
-			}
-		},
+		asks: asks[*kmsg.CreatePartitionsRequest]{parts: each(func(req *kmsg.CreatePartitionsRequest) *[]kmsg.CreatePartitionsRequestTopic { return &req.Topics },
+			func(m rights, _ *kmsg.CreatePartitionsRequest, x *kmsg.CreatePartitionsRequestTopic) *kerr.Error {
+				return m.topic(acl.Alter, x.Topic)
+			})},
 		overloaded: kerr.NotController,
 		handle:     inBackground(createPartitions),
 	}.api()

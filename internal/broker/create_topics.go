@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // CreateTopics (key 19), versions 2 to 7. An answer without an error means that the topic is
@@ -19,10 +20,16 @@ import (
 func createTopicsAPI() api {
 	return apiDef[*kmsg.CreateTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
-		needs: func(req *kmsg.CreateTopicsRequest, n *needs) {
-			for i := range req.Topics {
-				n.topic(opCreate, req.Topics[i].Topic)
+		asks: asks[*kmsg.CreateTopicsRequest]{parts: each(func(req *kmsg.CreateTopicsRequest) *[]kmsg.CreateTopicsRequestTopic { return &req.Topics },
+			func(m rights, _ *kmsg.CreateTopicsRequest, x *kmsg.CreateTopicsRequestTopic) *kerr.Error {
+				return m.create(x.Topic)
+			})},
+		refuse: func(_ *network.Request, req *kmsg.CreateTopicsRequest, code *kerr.Error) kmsg.Response {
+			resp := refuseWhole(req, code).(*kmsg.CreateTopicsResponse)
+			for i := range resp.Topics {
+				resp.Topics[i].NumPartitions, resp.Topics[i].ReplicationFactor = -1, -1
 			}
+			return resp
 		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(createTopics),
@@ -118,10 +125,17 @@ func (c *change) createTopics(ctx context.Context, specs []controller.TopicSpec)
 
 // created fills in the answer for one topic.
 func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic) {
-	if out.ErrorCode, out.ErrorMessage = c.verdict(made.Err); made.Err == nil {
-		out.TopicID, out.NumPartitions, out.ReplicationFactor = made.ID, made.Partitions, made.ReplicationFactor
-		out.Configs = b.createdConfigs(made.Configs)
+	m := b.rights(c.r)
+	if out.ErrorCode, out.ErrorMessage = c.verdict(m.collision(out.Topic, made.Err)); made.Err != nil {
+		return
 	}
+	out.TopicID = made.ID
+	if m.topic(acl.DescribeConfigs, out.Topic) != nil { // as in Kafka, what the topic has got is part of its configs
+		out.ConfigErrorCode, out.Configs = kerr.TopicAuthorizationFailed.Code, nil
+		return
+	}
+	out.NumPartitions, out.ReplicationFactor = made.Partitions, made.ReplicationFactor
+	out.Configs = b.createdConfigs(made.Configs)
 }
 
 // createdConfigs returns the configs of a topic for the answer of CreateTopics (KIP-525): all

@@ -16,9 +16,11 @@ import (
 // them (KIP-140).
 func deleteACLsAPI() api {
 	return apiDef[*kmsg.DeleteACLsRequest]{
-		API:        protocol.API{Key: int16(kmsg.DeleteACLs), Min: 1, Max: 3},
-		needs:      func(_ *kmsg.DeleteACLsRequest, n *needs) { n.cluster(opAlter) },
-		refuse:     func(c call, req *kmsg.DeleteACLsRequest, code *kerr.Error) { c.respond(refuseFilters(c.r, req, code)) },
+		API: protocol.API{Key: int16(kmsg.DeleteACLs), Min: 1, Max: 3},
+		asks: asks[*kmsg.DeleteACLsRequest]{
+			whole: func(m rights, _ *kmsg.DeleteACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
+		},
+		refuse:     func(r *network.Request, req *kmsg.DeleteACLsRequest, code *kerr.Error) kmsg.Response { return refuseFilters(r, req, code) },
 		overloaded: kerr.NotController,
 		handle:     inBackground(deleteACLs),
 	}.api()

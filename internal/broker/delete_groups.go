@@ -6,17 +6,15 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
 func deleteGroupsAPI() api {
 	return apiDef[*kmsg.DeleteGroupsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteGroups), Max: 2},
-		needs: func(req *kmsg.DeleteGroupsRequest, n *needs) {
-			for _, id := range req.Groups {
-				n.group(opDelete, id)
-			}
-		},
+		asks: asks[*kmsg.DeleteGroupsRequest]{parts: each(func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups },
+			func(m rights, _ *kmsg.DeleteGroupsRequest, id *string) *kerr.Error { return m.group(acl.Delete, *id) })},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     deleteGroups,
 	}.api()

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DeleteRecords (key 21), versions 0 to 2: moves the log start of partitions (KIP-107). It is
@@ -19,11 +20,10 @@ import (
 func deleteRecordsAPI() api {
 	return apiDef[*kmsg.DeleteRecordsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
-		needs: func(req *kmsg.DeleteRecordsRequest, n *needs) {
-			for i := range req.Topics {
-				n.topic(opDelete, req.Topics[i].Topic)
-			}
-		},
+		asks: asks[*kmsg.DeleteRecordsRequest]{parts: each(func(req *kmsg.DeleteRecordsRequest) *[]kmsg.DeleteRecordsRequestTopic { return &req.Topics },
+			func(m rights, _ *kmsg.DeleteRecordsRequest, x *kmsg.DeleteRecordsRequestTopic) *kerr.Error {
+				return m.topic(acl.Delete, x.Topic)
+			})},
 		overloaded: kerr.LeaderNotAvailable,
 		handle:     inBackground(deleteRecords),
 	}.api()

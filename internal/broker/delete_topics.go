@@ -11,26 +11,18 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DeleteTopics (key 20), versions 1 to 6. An answer without an error means that no later request
 // sees the topic; its files are deleted in the background.
 func deleteTopicsAPI() api {
 	return apiDef[*kmsg.DeleteTopicsRequest]{
-		API: protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
-		needs: func(req *kmsg.DeleteTopicsRequest, n *needs) {
-			for _, t := range deleteEntries(req) {
-				if t.Topic != nil {
-					n.topic(opDelete, *t.Topic)
-				} else {
-					n.topicID(opDelete, t.TopicID)
-				}
-			}
-		},
-		refuse: func(c call, req *kmsg.DeleteTopicsRequest, code *kerr.Error) {
-			whole := *req
-			whole.Topics = deleteEntries(req)
-			c.respond(refuseWhole(&whole, code))
+		API:  protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
+		asks: asks[*kmsg.DeleteTopicsRequest]{parts: each(deleteEntries, askToDelete)},
+		refuse: func(_ *network.Request, req *kmsg.DeleteTopicsRequest, code *kerr.Error) kmsg.Response {
+			deleteEntries(req)
+			return refuseWhole(req, code)
 		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(deleteTopics),
@@ -86,7 +78,7 @@ type deletion struct {
 // toDelete resolves all entries before any topic is deleted. A topic that several entries name is
 // not deleted, and it is answered once.
 func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
-	entries := deleteEntries(req)
+	entries := *deleteEntries(req)
 	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) string {
 		if e.Topic == nil {
 			return fmt.Sprintf("id %x", e.TopicID)
@@ -126,15 +118,30 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 }
 
 // deleteEntries returns a request's topics in the form of version 6.
-func deleteEntries(req *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopic {
-	if req.Version >= 6 {
-		return req.Topics
-	}
-	var entries []kmsg.DeleteTopicsRequestTopic
+func deleteEntries(req *kmsg.DeleteTopicsRequest) *[]kmsg.DeleteTopicsRequestTopic {
 	for i := range req.TopicNames {
-		entries = append(entries, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
+		req.Topics = append(req.Topics, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
 	}
-	return entries
+	req.TopicNames = nil
+	return &req.Topics
+}
+
+// askToDelete asks for the right to delete one topic. Who may describe a topic that is named by its
+// id gets its name with the refusal.
+func askToDelete(m rights, _ *kmsg.DeleteTopicsRequest, x *kmsg.DeleteTopicsRequestTopic) *kerr.Error {
+	byID := x.TopicID != [16]byte{}
+	if byID == (x.Topic != nil) {
+		return nil // the handler refuses it
+	}
+	if !byID {
+		return m.topic(acl.Delete, *x.Topic)
+	}
+	t := m.b.image().TopicByID(x.TopicID)
+	code := m.topicByID(acl.Delete, t)
+	if code == kerr.TopicAuthorizationFailed {
+		x.Topic = &t.Name
+	}
+	return code
 }
 
 // deletable returns the topic that an entry names.

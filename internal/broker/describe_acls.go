@@ -6,13 +6,16 @@ import (
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeAcls (key 29), versions 1 to 3: the access rules that a filter selects (KIP-140).
 func describeACLsAPI() api {
 	return apiDef[*kmsg.DescribeACLsRequest]{
-		API:           protocol.API{Key: int16(kmsg.DescribeACLs), Min: 1, Max: 3},
-		needs:         func(_ *kmsg.DescribeACLsRequest, n *needs) { n.cluster(opDescribe) },
+		API: protocol.API{Key: int16(kmsg.DescribeACLs), Min: 1, Max: 3},
+		asks: asks[*kmsg.DescribeACLsRequest]{
+			whole: func(m rights, _ *kmsg.DescribeACLsRequest) *kerr.Error { return m.cluster(acl.Describe) },
+		},
 		answerEntries: func(b *Broker, _ *kmsg.DescribeACLsRequest) int { return b.image().NumACLs() },
 		handle:        answering(describeACLs),
 	}.api()

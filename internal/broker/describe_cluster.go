@@ -12,6 +12,7 @@ import (
 func describeClusterAPI() api {
 	return apiDef[*kmsg.DescribeClusterRequest]{
 		API:    protocol.API{Key: int16(kmsg.DescribeCluster), Max: 2},
+		asks:   asks[*kmsg.DescribeClusterRequest]{nothing: true},
 		handle: answering(describeCluster),
 	}.api()
 }
@@ -39,7 +40,7 @@ func describeCluster(b *Broker, r *network.Request, req *kmsg.DescribeClusterReq
 	}
 	img := b.image()
 	resp.ClusterID, resp.ControllerID = img.ClusterID(), b.controllerID(r, img)
-	resp.ClusterAuthorizedOperations = operations(req.IncludeClusterAuthorizedOperations, clusterOps)
+	resp.ClusterAuthorizedOperations = b.rights(r).clusterOperations(req.IncludeClusterAuthorizedOperations)
 	for _, broker := range img.Brokers() {
 		n, ok := b.address(r, img, broker.ID)
 		one := kmsg.NewDescribeClusterResponseBroker()

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeConfigs (key 32), versions 1 to 4: the configs that chronik uses. Resources are topics,
@@ -18,11 +19,10 @@ import (
 func describeConfigsAPI() api {
 	return apiDef[*kmsg.DescribeConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4, MaxCost: maxDescribeConfigs},
-		needs: func(req *kmsg.DescribeConfigsRequest, n *needs) {
-			for _, x := range req.Resources {
-				n.configs(opDescribeConfigs, resource{x.ResourceType, x.ResourceName})
-			}
-		},
+		asks: asks[*kmsg.DescribeConfigsRequest]{parts: each(func(req *kmsg.DescribeConfigsRequest) *[]kmsg.DescribeConfigsRequestResource { return &req.Resources },
+			func(m rights, _ *kmsg.DescribeConfigsRequest, x *kmsg.DescribeConfigsRequestResource) *kerr.Error {
+				return m.configs(acl.DescribeConfigs, resource{x.ResourceType, x.ResourceName})
+			})},
 		handle: answering(describedResources),
 	}.api()
 }

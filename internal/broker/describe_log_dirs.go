@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -22,7 +23,7 @@ import (
 func describeLogDirsAPI() api {
 	return apiDef[*kmsg.DescribeLogDirsRequest]{
 		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
-		needs:         func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
+		asks:          asks[*kmsg.DescribeLogDirsRequest]{whole: func(m rights, _ *kmsg.DescribeLogDirsRequest) *kerr.Error { return m.cluster(acl.Describe) }},
 		overloaded:    kerr.RequestTimedOut,
 		answerEntries: func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
 		handle:        inBackground(describeLogDirs),

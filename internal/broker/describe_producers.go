@@ -7,6 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeProducers (key 61), version 0: the producers that a partition knows, with the first
@@ -14,11 +15,10 @@ import (
 func describeProducersAPI() api {
 	return apiDef[*kmsg.DescribeProducersRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeProducers), Max: 0},
-		needs: func(req *kmsg.DescribeProducersRequest, n *needs) {
-			for i := range req.Topics {
-				n.topic(opRead, req.Topics[i].Topic)
-			}
-		},
+		asks: asks[*kmsg.DescribeProducersRequest]{parts: each(func(req *kmsg.DescribeProducersRequest) *[]kmsg.DescribeProducersRequestTopic { return &req.Topics },
+			func(m rights, _ *kmsg.DescribeProducersRequest, x *kmsg.DescribeProducersRequestTopic) *kerr.Error {
+				return m.topic(acl.Read, x.Topic)
+			})},
 		overloaded:    kerr.LeaderNotAvailable,
 		answerEntries: knownProducers,
 		handle:        answering(describeProducers),

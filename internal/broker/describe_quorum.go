@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeQuorum (key 55), versions 0 to 2 (KIP-595, KIP-836, KIP-853). It shows the metadata
@@ -23,7 +24,7 @@ func describeQuorumAPI() api {
 	return apiDef[*kmsg.DescribeQuorumRequest]{
 		API:        protocol.API{Key: int16(kmsg.DescribeQuorum), Max: 2},
 		member:     true,
-		needs:      func(_ *kmsg.DescribeQuorumRequest, n *needs) { n.cluster(opDescribe) },
+		asks:       asks[*kmsg.DescribeQuorumRequest]{whole: func(m rights, _ *kmsg.DescribeQuorumRequest) *kerr.Error { return m.cluster(acl.Describe) }},
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(describeQuorum),
 	}.api()

@@ -9,21 +9,15 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DescribeTopicPartitions (key 75), version 0: topics and partitions in order, a
 // page at a time (KIP-966).
 func describeTopicPartitionsAPI() api {
 	return apiDef[*kmsg.DescribeTopicPartitionsRequest]{
-		API: protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
-		needs: func(req *kmsg.DescribeTopicPartitionsRequest, n *needs) {
-			if len(req.Topics) == 0 {
-				n.allTopics()
-			}
-			for i := range req.Topics {
-				n.topic(opDescribe, req.Topics[i].Topic)
-			}
-		},
+		API:    protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
+		asks:   asks[*kmsg.DescribeTopicPartitionsRequest]{inside: true},
 		handle: answering(describeTopicPartitions),
 	}.api()
 }
@@ -35,6 +29,7 @@ const maxDescribedPartitions = 2000
 // page is an answer that is being built.
 type page struct {
 	b    *Broker
+	may  rights
 	r    *network.Request
 	img  *metadata.Image
 	resp *kmsg.DescribeTopicPartitionsResponse
@@ -66,7 +61,7 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 		return resp
 	}
 	img := b.image()
-	p := page{b: b, r: r, img: img, resp: resp, left: max(min(req.ResponsePartitionLimit, maxDescribedPartitions), 1)}
+	p := page{b: b, may: b.rights(r), r: r, img: img, resp: resp, left: max(min(req.ResponsePartitionLimit, maxDescribedPartitions), 1)}
 	start := func(name string) int32 {
 		if name == from { // if it still exists; otherwise the next topic starts at its first partition
 			return first
@@ -75,7 +70,7 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 	}
 	if len(req.Topics) == 0 {
 		for t := range img.TopicsFrom(from) {
-			if !p.topic(t.Name, t, start(t.Name)) {
+			if p.may.mayTopic(acl.Describe, t.Name) && !p.topic(t.Name, t, start(t.Name)) {
 				break
 			}
 		}
@@ -97,7 +92,14 @@ func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 		return false
 	}
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
-	out.Topic, out.AuthorizedOperations = &name, topicOps
+	out.Topic = &name
+	if !p.may.mayTopic(acl.Describe, name) {
+		out.ErrorCode, out.IsInternal = kerr.TopicAuthorizationFailed.Code, metadata.IsInternal(name)
+		p.r.Code = out.ErrorCode
+		p.resp.Topics = append(p.resp.Topics, out)
+		return true
+	}
+	out.AuthorizedOperations = p.may.topicOperations(true, name)
 	if t == nil {
 		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), metadata.IsInternal(name)
 		p.resp.Topics = append(p.resp.Topics, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). A single node elects nothing: the only
@@ -18,7 +19,7 @@ import (
 func electLeadersAPI() api {
 	return apiDef[*kmsg.ElectLeadersRequest]{
 		API:        protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
-		needs:      func(_ *kmsg.ElectLeadersRequest, n *needs) { n.cluster(opAlter) },
+		asks:       asks[*kmsg.ElectLeadersRequest]{whole: func(m rights, _ *kmsg.ElectLeadersRequest) *kerr.Error { return m.cluster(acl.Alter) }},
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(electLeaders),
 	}.api()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // EndTxn (key 26), versions 0 to 5: commits or aborts a transaction. The answer comes when the
@@ -13,8 +14,10 @@ import (
 // transaction (KIP-890).
 func endTxnAPI() api {
 	return apiDef[*kmsg.EndTxnRequest]{
-		API:        protocol.API{Key: int16(kmsg.EndTxn), Max: 5},
-		needs:      func(req *kmsg.EndTxnRequest, n *needs) { n.transaction(opWrite, req.TransactionalID) },
+		API: protocol.API{Key: int16(kmsg.EndTxn), Max: 5},
+		asks: asks[*kmsg.EndTxnRequest]{whole: func(m rights, req *kmsg.EndTxnRequest) *kerr.Error {
+			return m.transaction(acl.Write, req.TransactionalID)
+		}},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     endTxn,
 	}.api()

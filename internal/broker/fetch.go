@@ -20,18 +20,9 @@ import (
 func fetchAPI() api {
 	return apiDef[*kmsg.FetchRequest]{
 		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
-		needs:  fetchNeeds,
+		asks:   asks[*kmsg.FetchRequest]{inside: true},
 		handle: fetch,
 	}.api()
-}
-
-func fetchNeeds(req *kmsg.FetchRequest, n *needs) {
-	for i := range req.Topics {
-		n.topicRef(opRead, req.Version >= 13, req.Topics[i].Topic, req.Topics[i].TopicID)
-	}
-	if claimedReplica(req) >= 0 {
-		n.cluster(opClusterAction)
-	}
 }
 
 // claimedReplica returns the broker that a request claims to come from, below 0 for a consumer.
@@ -95,7 +86,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
 	op.delay, op.version, op.byID, op.committed = c.delay, req.Version, req.Version >= 13, req.IsolationLevel == 1
-	op.anyReplica = req.Version >= 11
+	op.anyReplica, op.may = req.Version >= 11, b.rights(r)
 	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
@@ -105,7 +96,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	}
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
-	op.sess = b.sessions.begin(req, &op.fetchRead, time.Now())
+	op.sess = b.sessions.begin(req, ownerOf(r), &op.fetchRead, time.Now())
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req), req.Rack)
 	c.slot.end() // from here on it may read the disk, or wait

@@ -11,6 +11,7 @@ import (
 // answer reads the available records and answers. It may read the disk, so no other connection may
 // wait for its goroutine.
 func (op *fetchOp) answer() {
+	op.askAgain(op.b.rights(op.r))
 	op.read(false)
 	op.respond()
 }
@@ -22,6 +23,7 @@ const promptParts = 100
 // answerNow answers on the goroutine that completed the fetch if memory holds all its records,
 // which avoids waking another goroutine.
 func (op *fetchOp) answerNow() {
+	op.askAgain(op.b.rights(op.r))
 	if len(op.parts) <= promptParts && op.read(true) {
 		op.respond()
 		return

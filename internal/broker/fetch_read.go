@@ -7,6 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // partitionRequest is what a client requests of a partition; a session remembers it.
@@ -59,7 +60,8 @@ func (rd *fetchRead) request(p *fetchPartition) replica.ReadRequest {
 // how it is answered. One goroutine uses it at a time.
 type fetchRead struct {
 	b          *Broker
-	byID       bool // topics are named by id
+	may        rights // of the client, when the partitions were found
+	byID       bool   // topics are named by id
 	committed  bool
 	anyReplica bool // the client accepts a replica that does not lead
 	minBytes   int64
@@ -108,22 +110,30 @@ func (rd *fetchRead) place(a *partitionRequest) int {
 }
 
 // find resolves the partitions and returns the keys of those that the fetch may wait for. rack is
-// the client's. As in
-// Kafka, a topic that does not exist does not make the fetch answer at once if there are others;
-// any other error does.
+// the client's. As in Kafka, a topic that does not exist, or that the client may not read, does not
+// make the fetch answer at once if there are others; any other error does.
 func (rd *fetchRead) find(replicaID int32, rack string) (keys []purgatory.Key, atOnce bool) {
 	img := rd.b.image()
 	rd.waits = rd.waits[:0]
+	var follower *kerr.Error
+	if replicaID >= 0 {
+		follower = rd.may.cluster(acl.ClusterAction)
+		follower = unless(follower == nil, kerr.TopicAuthorizationFailed)
+	}
 	for i := range rd.parts {
 		p := &rd.parts[i]
-		if p.topic, p.err = rd.b.topicByRef(img, rd.byID, p.topicRef()); p.err == nil {
+		ref := p.topicRef()
+		if follower != nil {
+			p.err = denied(follower)
+		} else if p.topic, p.err = rd.may.find(acl.Read, img, rd.byID, ref.name, ref.id); p.err == nil {
 			p.part, p.err = rd.b.partition(p.topic, p.index)
 		}
 		if p.err == nil && replicaID >= 0 {
 			p.err = unknownReplica(p.currentEpoch, replicaID)
 		}
 		if p.err != nil {
-			atOnce = atOnce || !unknownTopic(code(p.err))
+			n := code(p.err)
+			atOnce = atOnce || !unknownTopic(n) && n != kerr.TopicAuthorizationFailed.Code
 			continue
 		}
 		if keys == nil {
@@ -147,18 +157,28 @@ func unknownTopic(code int16) bool {
 	return code == kerr.UnknownTopicID.Code || code == kerr.UnknownTopicOrPartition.Code
 }
 
-// topicByRef returns a topic by its id or name, whichever the request uses.
-func (b *Broker) topicByRef(img *metadata.Image, byID bool, ref topicRef) (*metadata.Topic, error) {
-	if byID {
-		if t := img.TopicByID(ref.id); t != nil {
-			return t, nil
+// askAgain asks for the rights again before records are read: they may have been taken from the
+// client while the fetch was waiting.
+func (rd *fetchRead) askAgain(now rights) {
+	if now.same(rd.may) {
+		return
+	}
+	rd.may = now
+	for i := range rd.parts {
+		p := &rd.parts[i]
+		if p.err != nil {
+			continue
 		}
-		return nil, protocolErrorf(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(ref.id))
+		var missing *kerr.Error
+		if rd.byID {
+			missing = now.topicByID(acl.Read, p.topic)
+		} else {
+			missing = now.topic(acl.Read, p.topic.Name)
+		}
+		if missing != nil {
+			p.err, p.elsewhere = denied(missing), false
+		}
 	}
-	if t := img.Topic(ref.name); t != nil {
-		return t, nil
-	}
-	return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", ref.name)
 }
 
 // unknownReplica returns the error for a fetch that claims to come from a follower: no follower
@@ -271,7 +291,7 @@ func (rd *fetchRead) reset() {
 	if cap(rd.parts) > maxKeptFetch {
 		rd.parts, rd.waits, rd.seen = nil, nil, nil
 	}
-	rd.parts, rd.found = rd.parts[:0], 0
+	rd.parts, rd.found, rd.may = rd.parts[:0], 0, rights{}
 }
 
 // shrink drops the parts of a large request except for the records that are being sent, which the

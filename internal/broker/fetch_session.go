@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/network"
 )
 
 // sessions are the incremental fetch sessions of this broker (KIP-227): a client names its
@@ -42,9 +43,16 @@ const (
 	memberBytes = 200 + controller.MaxNameLength
 )
 
+// owner is who a session belongs to. For other clients it does not exist: its id is a number that
+// they may guess, and it names topics.
+type owner struct{ principal, listener string }
+
+func ownerOf(r *network.Request) owner { return owner{r.Session.Principal, r.Session.Listener} }
+
 // session is the session of one client.
 type session struct {
 	id      int32
+	owner   owner
 	byTopic bool // members are named by topic id
 	created time.Time
 
@@ -81,6 +89,7 @@ type sessionUse struct {
 	err     error
 	make    bool // create a session when the answer is known
 	byTopic bool
+	owner   owner
 	session *session
 	epoch   int32 // of session, when the request came
 }
@@ -93,20 +102,20 @@ func newSessions(slots int, bytes int64) *sessions {
 
 // begin finds the session of a request, applies the request's changes to it, and adds the
 // partitions to fetch to rd.
-func (c *sessions) begin(req *kmsg.FetchRequest, rd *fetchRead, now time.Time) sessionUse {
-	use := sessionUse{byTopic: req.Version >= 13}
+func (c *sessions) begin(req *kmsg.FetchRequest, by owner, rd *fetchRead, now time.Time) sessionUse {
+	use := sessionUse{byTopic: req.Version >= 13, owner: by}
 	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named
 		use.make = req.Version >= 7 && req.SessionEpoch == 0
 		if req.SessionID != 0 {
 			c.mu.Lock()
-			c.removeLocked(c.byID[req.SessionID])
+			c.removeLocked(c.ownedLocked(req.SessionID, by))
 			c.mu.Unlock()
 		}
 		eachPartition(req, rd.add)
 		return use
 	}
 	c.mu.Lock()
-	s := c.byID[req.SessionID]
+	s := c.ownedLocked(req.SessionID, by)
 	c.mu.Unlock()
 	if s == nil {
 		use.err = kerr.FetchSessionIDNotFound
@@ -137,6 +146,14 @@ func (c *sessions) begin(req *kmsg.FetchRequest, rd *fetchRead, now time.Time) s
 		rd.parts = append(rd.parts, fetchPartition{partitionRequest: m.partitionRequest, member: m})
 	}
 	return use
+}
+
+// ownedLocked returns a session if it belongs to an owner.
+func (c *sessions) ownedLocked(id int32, by owner) *session {
+	if s := c.byID[id]; s != nil && s.owner == by {
+		return s
+	}
+	return nil
 }
 
 // eachPartition calls visit for each partition that a request names.
@@ -193,7 +210,7 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPartition, now time.Time
 	case use.err != nil:
 		return 0, use.err
 	case use.make && len(parts) > 0:
-		if s := c.create(use.byTopic, parts, now); s != nil {
+		if s := c.create(use.owner, use.byTopic, parts, now); s != nil {
 			return s.id, nil
 		}
 		return 0, nil
@@ -229,8 +246,8 @@ func (m *member) changed(p *fetchPartition) bool {
 }
 
 // create makes a session of the partitions that a request named; nil if there is no space for it.
-func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *session {
-	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
+func (c *sessions) create(by owner, byTopic bool, parts []fetchPartition, now time.Time) *session {
+	s := &session{owner: by, byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
 	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts,
 		func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
 		return nil // and none is evicted for it

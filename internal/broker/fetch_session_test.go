@@ -161,26 +161,26 @@ func asked(partitions int) []fetchPartition {
 func TestAFullCacheKeepsWhatIsWorthMost(t *testing.T) {
 	now := time.Now()
 	c := newSessions(2, defaultSessionBytes)
-	small, large := c.create(true, asked(2), now), c.create(true, asked(10), now)
-	if small == nil || large == nil || c.create(true, asked(100), now.Add(time.Minute)) != nil {
+	small, large := c.create(owner{}, true, asked(2), now), c.create(owner{}, true, asked(10), now)
+	if small == nil || large == nil || c.create(owner{}, true, asked(100), now.Add(time.Minute)) != nil {
 		t.Fatal("young sessions stay")
 	}
 	now = now.Add(evictAfter + time.Second)
 	c.touch(small, now)
 	c.touch(large, now)
-	if c.create(true, asked(2), now) != nil {
+	if c.create(owner{}, true, asked(2), now) != nil {
 		t.Fatal("a session is not replaced by one of its size")
 	}
-	if c.create(true, asked(3), now) == nil || small.elem != nil || large.elem == nil {
+	if c.create(owner{}, true, asked(3), now) == nil || small.elem != nil || large.elem == nil {
 		t.Fatal("a larger one takes the smallest old one's place")
 	}
-	if c.create(true, asked(1), now.Add(evictAfter+time.Second)) == nil || large.elem != nil {
+	if c.create(owner{}, true, asked(1), now.Add(evictAfter+time.Second)) == nil || large.elem != nil {
 		t.Fatal("one that was not used for long goes whatever its size")
 	}
 	if len(c.byID) != 2 || c.used.Len() != 2 || c.parts != 4 {
 		t.Fatalf("%d sessions, %d in order, %d partitions", len(c.byID), c.used.Len(), c.parts)
 	}
-	if newSessions(0, defaultSessionBytes).create(true, asked(1), now) != nil {
+	if newSessions(0, defaultSessionBytes).create(owner{}, true, asked(1), now) != nil {
 		t.Fatal("no slots, no sessions")
 	}
 }
@@ -188,11 +188,11 @@ func TestAFullCacheKeepsWhatIsWorthMost(t *testing.T) {
 func TestSessionsPartitionsAreBounded(t *testing.T) {
 	now := time.Now()
 	c := newSessions(10, defaultSessionBytes)
-	if c.create(true, asked(c.limit+1), now) != nil {
+	if c.create(owner{}, true, asked(c.limit+1), now) != nil {
 		t.Fatal("larger than the cache")
 	}
-	s := c.create(true, asked(c.limit-5), now)
-	if s == nil || c.create(true, asked(6), now) != nil {
+	s := c.create(owner{}, true, asked(c.limit-5), now)
+	if s == nil || c.create(owner{}, true, asked(6), now) != nil {
 		t.Fatal("no more than the limit")
 	}
 	req := kmsg.NewPtrFetchRequest()
@@ -206,7 +206,7 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 	}
 	req.Topics = append(req.Topics, rt)
 	var got fetchRead
-	use := c.begin(req, &got, now)
+	use := c.begin(req, owner{}, &got, now)
 	if use.err != nil || len(got.parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
 		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts),
 			c.parts)
@@ -224,7 +224,7 @@ func TestSessionsHaveTheMemoryThatIsGiven(t *testing.T) {
 		for i := range parts {
 			parts[i].partitionRequest.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
 		}
-		if c.create(false, parts, now) != nil {
+		if c.create(owner{}, false, parts, now) != nil {
 			made++
 		}
 	}
@@ -248,7 +248,7 @@ func TestSessionEpochsWrapAroundZero(t *testing.T) {
 	}
 	now := time.Now()
 	c := newSessions(1, defaultSessionBytes)
-	s := c.create(false, asked(1), now)
+	s := c.create(owner{}, false, asked(1), now)
 	use := sessionUse{session: s, epoch: s.epoch}
 	s.epoch++
 	if id, err := c.finish(&use, asked(1), now); id != s.id || code(err) != kerr.InvalidFetchSessionEpoch.Code {

@@ -7,6 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // FindCoordinator (key 10), versions 0 to 6: the coordinator of a group or a transactional id, or
@@ -15,27 +16,42 @@ import (
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
 		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
-		needs: func(req *kmsg.FindCoordinatorRequest, n *needs) {
-			for _, key := range coordinatorKeys(req) {
-				if req.CoordinatorType == transactionCoordinator {
-					n.transaction(opDescribe, key)
-				} else {
-					n.group(opDescribe, key)
+		asks: asks[*kmsg.FindCoordinatorRequest]{
+			whole: func(m rights, req *kmsg.FindCoordinatorRequest) *kerr.Error {
+				if req.Version >= 4 {
+					return nil
 				}
-			}
+				return m.coordinator(req, req.CoordinatorKey)
+			},
+			parts: each(func(req *kmsg.FindCoordinatorRequest) *[]string { return &req.CoordinatorKeys },
+				func(m rights, req *kmsg.FindCoordinatorRequest, key *string) *kerr.Error {
+					return m.coordinator(req, *key)
+				}),
 		},
-		refuse: func(c call, req *kmsg.FindCoordinatorRequest, code *kerr.Error) {
-			resp := respondTo(c.r, kmsg.NewPtrFindCoordinatorResponse())
+		refuse: func(r *network.Request, req *kmsg.FindCoordinatorRequest, code *kerr.Error) kmsg.Response {
+			resp := respondTo(r, kmsg.NewPtrFindCoordinatorResponse())
 			resp.NodeID, resp.Port, resp.ErrorCode = -1, -1, code.Code
 			for _, key := range req.CoordinatorKeys {
 				one := kmsg.NewFindCoordinatorResponseCoordinator()
 				one.Key, one.NodeID, one.Port, one.ErrorCode = key, -1, -1, code.Code
 				resp.Coordinators = append(resp.Coordinators, one)
 			}
-			c.respond(resp)
+			return resp
 		},
 		handle: answering(findCoordinator),
 	}.api()
+}
+
+// coordinator asks for what finding the coordinator of a key needs. The handler refuses unknown
+// types.
+func (m rights) coordinator(req *kmsg.FindCoordinatorRequest, key string) *kerr.Error {
+	switch req.CoordinatorType {
+	case groupCoordinator:
+		return m.group(acl.Describe, key)
+	case transactionCoordinator:
+		return m.transaction(acl.Describe, key)
+	}
+	return m.cluster(acl.ClusterAction)
 }
 
 // The types of coordinators.
@@ -64,14 +80,6 @@ func findCoordinator(b *Broker, r *network.Request, req *kmsg.FindCoordinatorReq
 	resp.ErrorCode, resp.ErrorMessage = verdict(err)
 	r.Code = resp.ErrorCode
 	return resp
-}
-
-// coordinatorKeys returns the keys that a request names.
-func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
-	if req.Version >= 4 {
-		return req.CoordinatorKeys
-	}
-	return []string{req.CoordinatorKey}
 }
 
 // coordinatorOf returns the coordinator of one key.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"net"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // groupAPI returns the definition of an API whose requests one group's shard answers. keep becomes
@@ -22,8 +24,8 @@ import (
 func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) apiDef[R] {
 	return apiDef[R]{
 		API:        protocol.API{Key: int16(key), Max: most},
-		needs:      func(req R, n *needs) { n.group(opRead, groupOf(req)) },
-		refuse:     func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
+		asks:       asks[R]{whole: func(m rights, req R) *kerr.Error { return m.group(acl.Read, groupOf(req)) }},
+		refuse:     func(_ *network.Request, req R, code *kerr.Error) kmsg.Response { return group.Refuse(req, code) },
 		overloaded: kerr.CoordinatorNotAvailable,
 		copyBody:   keep,
 		handle:     func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
@@ -64,14 +66,8 @@ func leaveGroupAPI() api {
 // sends (KIP-848).
 func consumerGroupHeartbeatAPI() api {
 	l := groupAPI(kmsg.ConsumerGroupHeartbeat, 1, func(req *kmsg.ConsumerGroupHeartbeatRequest) string { return req.Group }, nil)
-	l.needs = func(req *kmsg.ConsumerGroupHeartbeatRequest, n *needs) {
-		n.group(opRead, req.Group)
-		for _, topic := range req.SubscribedTopicNames {
-			n.topic(opDescribe, topic)
-		}
-		if req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" {
-			n.allTopics()
-		}
+	l.asks.whole = func(m rights, req *kmsg.ConsumerGroupHeartbeatRequest) *kerr.Error {
+		return cmp.Or(m.group(acl.Read, req.Group), m.allTopics(acl.Describe, req.SubscribedTopicNames))
 	}
 	return l.api()
 }
@@ -82,7 +78,7 @@ func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, 
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
 		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
 	}
-	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
+	e := b.groupRequest(r, req)
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
 		resp, ok := answer.(kmsg.Response)
 		if errors.Is(err, coordinator.ErrLoading) {
@@ -93,6 +89,15 @@ func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, 
 		r.Code = groupCode(resp)
 		done(resp)
 	})
+}
+
+// groupRequest returns a request about a group as its shard gets it.
+func (b *Broker) groupRequest(r *network.Request, req kmsg.Request) group.Request {
+	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
+	if !b.rights(r).everything() {
+		e.Viewer = group.Viewer{Principal: r.Session.Principal, Host: r.Session.Host}
+	}
+	return e
 }
 
 // coordinatorError returns the error of a shard's answer, nil if there is none; ok reports whether

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // IncrementalAlterConfigs (key 44), versions 0 to 1: sets, deletes, appends to and subtracts from
@@ -16,11 +17,12 @@ import (
 func incrementalAlterConfigsAPI() api {
 	return apiDef[*kmsg.IncrementalAlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},
-		needs: func(req *kmsg.IncrementalAlterConfigsRequest, n *needs) {
-			for _, x := range req.Resources {
-				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
-			}
+		asks: asks[*kmsg.IncrementalAlterConfigsRequest]{parts: each(func(req *kmsg.IncrementalAlterConfigsRequest) *[]kmsg.IncrementalAlterConfigsRequestResource {
+			return &req.Resources
 		},
+			func(m rights, _ *kmsg.IncrementalAlterConfigsRequest, x *kmsg.IncrementalAlterConfigsRequestResource) *kerr.Error {
+				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
+			})},
 		overloaded: kerr.NotController,
 		handle:     inBackground(incrementalAlterConfigs),
 	}.api()

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // InitProducerId (key 22), versions 0 to 5: ids for idempotent producers, and id and epoch of a
@@ -18,13 +19,12 @@ import (
 func initProducerIDAPI() api {
 	return apiDef[*kmsg.InitProducerIDRequest]{
 		API: protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
-		needs: func(req *kmsg.InitProducerIDRequest, n *needs) {
+		asks: asks[*kmsg.InitProducerIDRequest]{whole: func(m rights, req *kmsg.InitProducerIDRequest) *kerr.Error {
 			if req.TransactionalID != nil {
-				n.transaction(opWrite, *req.TransactionalID)
-			} else {
-				n.cluster(opIdempotentWrite)
+				return m.transaction(acl.Write, *req.TransactionalID)
 			}
-		},
+			return m.idempotentWrite()
+		}},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     initProducerID,
 	}.api()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ListConfigResources (key 74), versions 0 to 1: the resources that have configs (KIP-1142).
@@ -16,7 +17,7 @@ import (
 func listConfigResourcesAPI() api {
 	return apiDef[*kmsg.ListConfigResourcesRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListConfigResources), Max: 1},
-		needs:  func(_ *kmsg.ListConfigResourcesRequest, n *needs) { n.cluster(opDescribeConfigs) },
+		asks:   asks[*kmsg.ListConfigResourcesRequest]{whole: func(m rights, _ *kmsg.ListConfigResourcesRequest) *kerr.Error { return m.cluster(acl.DescribeConfigs) }},
 		handle: answering(listConfigResources),
 	}.api()
 }

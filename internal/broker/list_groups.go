@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,25 +11,29 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates. If one shard can't
-// be asked, the whole request fails, because an incomplete list looks like a complete one.
+// be asked, the whole request fails, because an incomplete list looks like a complete one. Who may
+// not describe the cluster gets the groups that it may describe.
 func listGroupsAPI() api {
 	return apiDef[*kmsg.ListGroupsRequest]{
 		API:        protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
-		needs:      func(_ *kmsg.ListGroupsRequest, n *needs) { n.cluster(opDescribe) },
+		asks:       asks[*kmsg.ListGroupsRequest]{inside: true},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     listGroups,
 	}.api()
 }
 
 func listGroups(c call, req *kmsg.ListGroupsRequest) {
-	b, r := c.b, c.r
+	b, r, m := c.b, c.r, c.b.rights(c.r)
+	all := m.mayCluster(acl.Describe)
+	hidden := func(g kmsg.ListGroupsResponseGroup) bool { return !all && !m.may(acl.Describe, acl.Group, g.Group) }
 	resp := respondTo(r, kmsg.NewPtrListGroupsResponse())
 	var mu sync.Mutex
 	shards := b.opt.Groups.Partitions()
-	all := newGather(len(shards), func() {
+	ended := newGather(len(shards), func() {
 		if resp.ErrorCode != 0 {
 			resp.Groups = nil
 		}
@@ -44,11 +49,11 @@ func listGroups(c call, req *kmsg.ListGroupsRequest) {
 			} else if c := b.coordinatorError(answer, ok, err); c != nil {
 				resp.ErrorCode = c.Code
 			} else {
-				resp.Groups = append(resp.Groups, list...)
+				resp.Groups = append(resp.Groups, slices.DeleteFunc(list, hidden)...)
 			}
 			mu.Unlock()
-			all.finish()
+			ended.finish()
 		})
 	}
-	all.finish()
+	ended.finish()
 }

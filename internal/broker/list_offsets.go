@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -19,11 +20,10 @@ import (
 func listOffsetsAPI() api {
 	return apiDef[*kmsg.ListOffsetsRequest]{
 		API: protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
-		needs: func(req *kmsg.ListOffsetsRequest, n *needs) {
-			for i := range req.Topics {
-				n.topic(opDescribe, req.Topics[i].Topic)
-			}
-		},
+		asks: asks[*kmsg.ListOffsetsRequest]{parts: each(func(req *kmsg.ListOffsetsRequest) *[]kmsg.ListOffsetsRequestTopic { return &req.Topics },
+			func(m rights, _ *kmsg.ListOffsetsRequest, x *kmsg.ListOffsetsRequestTopic) *kerr.Error {
+				return m.topic(acl.Describe, x.Topic)
+			})},
 		overloaded: kerr.LeaderNotAvailable,
 		handle:     inBackground(listOffsets),
 	}.api()

@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ListPartitionReassignments (key 46), version 0: the partitions that are being moved to other
@@ -13,7 +15,7 @@ import (
 func listPartitionReassignmentsAPI() api {
 	return apiDef[*kmsg.ListPartitionReassignmentsRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListPartitionReassignments), Max: 0},
-		needs:  func(_ *kmsg.ListPartitionReassignmentsRequest, n *needs) { n.cluster(opDescribe) },
+		asks:   asks[*kmsg.ListPartitionReassignmentsRequest]{whole: func(m rights, _ *kmsg.ListPartitionReassignmentsRequest) *kerr.Error { return m.cluster(acl.Describe) }},
 		handle: answering(listPartitionReassignments),
 	}.api()
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ListTransactions (key 66), versions 0 to 2: the transactional ids that this broker coordinates.
 // If one shard can't be asked, the whole request fails, because an incomplete list looks like a
-// complete one.
+// complete one. Those that the client may not describe are left out.
 func listTransactionsAPI() api {
 	return apiDef[*kmsg.ListTransactionsRequest]{
 		API:        protocol.API{Key: int16(kmsg.ListTransactions), Max: 2},
-		needs:      func(_ *kmsg.ListTransactionsRequest, n *needs) { n.cluster(opDescribe) },
+		asks:       asks[*kmsg.ListTransactionsRequest]{inside: true},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     inBackground(listTransactions),
 	}.api()
@@ -42,6 +43,8 @@ func listTransactions(ctx context.Context, b *Broker, r *network.Request, req *k
 		return resp
 	}
 	list, err := allTransactions(ctx, b, filter)
+	m := b.rights(r)
+	list = slices.DeleteFunc(list, func(d txn.Description) bool { return !m.may(acl.Describe, acl.TransactionalID, d.ID) })
 	if err == nil {
 		list, err = matchingTransactions(ctx, list, pattern)
 	}

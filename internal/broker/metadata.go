@@ -8,27 +8,14 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // Metadata (key 3), versions 0 to 13.
 func metadataAPI() api {
 	return apiDef[*kmsg.MetadataRequest]{
-		API: protocol.API{Key: int16(kmsg.Metadata), Max: 13},
-		needs: func(req *kmsg.MetadataRequest, n *needs) {
-			if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
-				n.allTopics()
-			}
-			for i := range req.Topics {
-				if t := &req.Topics[i]; t.Topic != nil {
-					n.topic(opDescribe, *t.Topic)
-				} else {
-					n.topicID(opDescribe, t.TopicID)
-				}
-			}
-		},
-		refuse: func(c call, req *kmsg.MetadataRequest, code *kerr.Error) {
-			c.respond(metadataRefused(c.r, req, code))
-		},
+		API:           protocol.API{Key: int16(kmsg.Metadata), Max: 13},
+		asks:          asks[*kmsg.MetadataRequest]{inside: true},
 		answerEntries: listedPartitions,
 		handle:        answering(describeTopics),
 	}.api()
@@ -70,7 +57,7 @@ func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) km
 		return metadataRefused(r, req, err)
 	}
 	img := b.image()
-	return b.metadataAnswer(img, r, req, b.autoCreate(img, req))
+	return b.metadataAnswer(img, r, req, b.autoCreate(img, b.rights(r), req))
 }
 
 // checkMetadata refuses what a version does not allow: ids are allowed from version 12 on, although
@@ -111,13 +98,16 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 	if id := img.ClusterID(); id != "" {
 		resp.ClusterID = &id
 	}
-	resp.AuthorizedOperations = operations(req.IncludeClusterAuthorizedOperations, clusterOps)
+	m := b.rights(r)
+	resp.AuthorizedOperations = m.clusterOperations(req.IncludeClusterAuthorizedOperations)
 	for _, n := range b.nodes(r, img) {
 		resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: n.ID, Host: n.Host, Port: n.Port, Rack: nonEmpty(n.Rack)})
 	}
 	if req.Topics == nil {
 		for t := range img.Topics() {
-			resp.Topics = append(resp.Topics, b.topicMetadata(r, img, t, req))
+			if m.mayTopic(acl.Describe, t.Name) {
+				resp.Topics = append(resp.Topics, b.topicMetadata(r, img, t, req))
+			}
 		}
 		return resp
 	}
@@ -135,12 +125,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 			continue
 		}
 		seen[want] = true
-		var t *metadata.Topic
-		if want.name == "" && want.id != [16]byte{} {
-			t = img.TopicByID(want.id)
-		} else {
-			t = img.Topic(want.name)
-		}
+		t, err := m.find(acl.Describe, img, want.id != [16]byte{}, want.name, want.id)
 		if t != nil {
 			resp.Topics = append(resp.Topics, b.topicMetadata(r, img, t, req))
 			continue
@@ -150,7 +135,10 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 		if want.id == [16]byte{} {
 			one.Topic, one.IsInternal = &want.name, metadata.IsInternal(want.name)
 		}
-		one.ErrorCode = code(missingTopic(want.name, want.id, failed))
+		if code(err) != kerr.TopicAuthorizationFailed.Code {
+			err = missingTopic(want.name, want.id, failed)
+		}
+		one.ErrorCode = code(err)
 		r.Code = one.ErrorCode
 		resp.Topics = append(resp.Topics, one)
 	}
@@ -177,7 +165,7 @@ func (b *Broker) topicMetadata(
 ) kmsg.MetadataResponseTopic {
 	out := kmsg.NewMetadataResponseTopic()
 	out.Topic, out.TopicID, out.IsInternal = kmsg.StringPtr(t.Name), t.ID, t.Internal
-	out.AuthorizedOperations = operations(req.IncludeTopicAuthorizedOperations, topicOps)
+	out.AuthorizedOperations = b.rights(r).topicOperations(req.IncludeTopicAuthorizedOperations, t.Name)
 	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, t.Partitions.Len())
 	for i, p := range t.Partitions.All() {
 		s := b.partitionState(img, t, i, p).forClient(b, r, img, req.Version < 6)

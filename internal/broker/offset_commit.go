@@ -6,6 +6,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // OffsetCommit (key 8), versions 2 to 10. The handler refuses offsets of partitions that do not
@@ -13,11 +14,12 @@ import (
 func offsetCommitAPI() api {
 	return apiDef[*kmsg.OffsetCommitRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10},
-		needs: func(req *kmsg.OffsetCommitRequest, n *needs) {
-			n.group(opRead, req.Group)
-			for i := range req.Topics {
-				n.topicRef(opRead, req.Version >= 10, req.Topics[i].Topic, req.Topics[i].TopicID)
-			}
+		asks: asks[*kmsg.OffsetCommitRequest]{
+			whole: func(m rights, req *kmsg.OffsetCommitRequest) *kerr.Error { return m.group(acl.Read, req.Group) },
+			parts: each(func(req *kmsg.OffsetCommitRequest) *[]kmsg.OffsetCommitRequestTopic { return &req.Topics },
+				func(m rights, req *kmsg.OffsetCommitRequest, x *kmsg.OffsetCommitRequestTopic) *kerr.Error {
+					return m.topicRef(acl.Read, req.Version >= 10, x.Topic, x.TopicID)
+				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     offsetCommit,

@@ -5,6 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // OffsetDelete (key 47), version 0. The group is asked even if no partition is left to ask for: as
@@ -12,11 +13,12 @@ import (
 func offsetDeleteAPI() api {
 	return apiDef[*kmsg.OffsetDeleteRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetDelete), Max: 0},
-		needs: func(req *kmsg.OffsetDeleteRequest, n *needs) {
-			n.group(opDelete, req.Group)
-			for i := range req.Topics {
-				n.topic(opRead, req.Topics[i].Topic)
-			}
+		asks: asks[*kmsg.OffsetDeleteRequest]{
+			whole: func(m rights, req *kmsg.OffsetDeleteRequest) *kerr.Error { return m.group(acl.Delete, req.Group) },
+			parts: each(func(req *kmsg.OffsetDeleteRequest) *[]kmsg.OffsetDeleteRequestTopic { return &req.Topics },
+				func(m rights, _ *kmsg.OffsetDeleteRequest, x *kmsg.OffsetDeleteRequestTopic) *kerr.Error {
+					return m.topic(acl.Read, x.Topic)
+				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     offsetDelete,

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // OffsetFetch (key 9), versions 1 to 10: the committed offsets of one group, or of several from
@@ -18,20 +19,15 @@ import (
 func offsetFetchAPI() api {
 	return apiDef[*kmsg.OffsetFetchRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10, MaxCost: maxOffsetFetch},
-		needs: func(req *kmsg.OffsetFetchRequest, n *needs) {
-			groups := req.Groups
-			if req.Version < 8 {
-				groups = []kmsg.OffsetFetchRequestGroup{oldFetch(req)}
-			}
-			for i := range groups {
-				n.group(opDescribe, groups[i].Group)
-				if groups[i].Topics == nil {
-					n.allTopics()
-				}
-				for _, t := range groups[i].Topics {
-					n.topicRef(opDescribe, req.Version >= 10, t.Topic, t.TopicID)
-				}
-			}
+		// The rights to topics are asked inside, in fetchOffsets.
+		asks: asks[*kmsg.OffsetFetchRequest]{
+			whole: func(m rights, req *kmsg.OffsetFetchRequest) *kerr.Error {
+				return unless(req.Version >= 8 || m.group(acl.Describe, req.Group) == nil, kerr.GroupAuthorizationFailed)
+			},
+			parts: each(func(req *kmsg.OffsetFetchRequest) *[]kmsg.OffsetFetchRequestGroup { return &req.Groups },
+				func(m rights, _ *kmsg.OffsetFetchRequest, x *kmsg.OffsetFetchRequestGroup) *kerr.Error {
+					return m.group(acl.Describe, x.Group)
+				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     offsetFetch,
@@ -45,7 +41,7 @@ const maxOffsetFetch = 14 << 20
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	b, r := c.b, c.r
 	if req.Version < 8 {
-		b.fetchOffsets([]kmsg.OffsetFetchRequestGroup{oldFetch(req)}, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
+		b.fetchOffsets(b.rights(r), []kmsg.OffsetFetchRequestGroup{oldFetch(req)}, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 			r.Code = got[0].ErrorCode
 			c.respond(oldFetched(r, req, &got[0]))
 		})
@@ -55,7 +51,7 @@ func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	if req.Version >= 10 {
 		fetch = b.fetchByID
 	}
-	fetch(onceAll(req.Groups), req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
+	fetch(b.rights(r), onceAll(req.Groups), req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 		resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
 		resp.Groups = got
 		for i := range got {
@@ -78,11 +74,16 @@ func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGro
 	})
 }
 
-// fetchOffsets asks the shards of groups. done receives an answer for each.
-func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, stable bool, done func([]kmsg.OffsetFetchResponseGroup)) {
+// fetchOffsets asks the shards of groups. done receives an answer for each. Topics that the client
+// may not describe are answered with an error if they are named, else left out.
+func (b *Broker) fetchOffsets(m rights, want []kmsg.OffsetFetchRequestGroup, stable bool,
+	done func([]kmsg.OffsetFetchResponseGroup)) {
 	ids := make([]string, len(want))
 	for i := range want {
 		ids[i] = want[i].Group
+	}
+	if !m.everything() {
+		done = visibleOffsets(m, want, done)
 	}
 	perShard(b, b.opt.Groups, ids, func(places []int) any {
 		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(places)), RequireStable: stable}
@@ -97,15 +98,50 @@ func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, stable bool, 
 	}, done)
 }
 
+// visibleOffsets removes named topics that the client may not describe from what groups are asked
+// for. It returns a function that adds their answers, and calls done.
+func visibleOffsets(m rights, want []kmsg.OffsetFetchRequestGroup,
+	done func([]kmsg.OffsetFetchResponseGroup)) func([]kmsg.OffsetFetchResponseGroup) {
+	denied := make([][]kmsg.OffsetFetchResponseGroupTopic, len(want))
+	for i := range want {
+		if want[i].Topics == nil {
+			continue
+		}
+		visible := make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(want[i].Topics))
+		for _, t := range want[i].Topics {
+			if code := m.topic(acl.Describe, t.Topic); code != nil {
+				denied[i] = append(denied[i], notFetched(t.Topic, t.TopicID, t.Partitions, code))
+			} else {
+				visible = append(visible, t)
+			}
+		}
+		want[i].Topics = visible
+	}
+	return func(got []kmsg.OffsetFetchResponseGroup) {
+		for i := range got {
+			if got[i].ErrorCode == 0 {
+				got[i].Topics = append(got[i].Topics, denied[i]...)
+			}
+			if want[i].Topics == nil {
+				got[i].Topics = slices.DeleteFunc(got[i].Topics, func(t kmsg.OffsetFetchResponseGroupTopic) bool {
+					return !m.mayTopic(acl.Describe, t.Topic)
+				})
+			}
+		}
+		done(got)
+	}
+}
+
 // fetchByID is fetchOffsets for topics with ids. If all offsets are requested, it leaves out those
 // of deleted topics, which have no meaningful id.
-func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, stable bool, done func([]kmsg.OffsetFetchResponseGroup)) {
+func (b *Broker) fetchByID(m rights, want []kmsg.OffsetFetchRequestGroup, stable bool,
+	done func([]kmsg.OffsetFetchResponseGroup)) {
 	img := b.image()
 	unknown := make([][]kmsg.OffsetFetchResponseGroupTopic, len(want))
 	for i := range want {
-		unknown[i] = nameTopics(img, &want[i])
+		unknown[i] = nameTopics(img, m, &want[i])
 	}
-	b.fetchOffsets(want, stable, func(got []kmsg.OffsetFetchResponseGroup) {
+	b.fetchOffsets(m, want, stable, func(got []kmsg.OffsetFetchResponseGroup) {
 		for i := range got {
 			if want[i].Topics == nil {
 				got[i].Topics = withIDs(img, got[i].Topics)
@@ -118,18 +154,18 @@ func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, stable bool, don
 }
 
 // nameTopics sets the names of the topics that a group is asked for. It removes those that do not
-// exist and returns their answers.
-func nameTopics(img *metadata.Image, want *kmsg.OffsetFetchRequestGroup) (unknown []kmsg.OffsetFetchResponseGroupTopic) {
+// exist, or that the client may not describe, and returns their answers.
+func nameTopics(img *metadata.Image, m rights, want *kmsg.OffsetFetchRequestGroup) (unknown []kmsg.OffsetFetchResponseGroupTopic) {
 	if want.Topics == nil {
 		return nil
 	}
 	known := make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(want.Topics))
 	for _, t := range want.Topics {
-		if topic := img.TopicByID(t.TopicID); topic != nil {
+		if topic, err := m.find(acl.Describe, img, true, "", t.TopicID); err == nil {
 			t.Topic = topic.Name
 			known = append(known, t)
 		} else {
-			unknown = append(unknown, notFetched(t.TopicID, t.Partitions))
+			unknown = append(unknown, notFetched("", t.TopicID, t.Partitions, kerr.UnknownTopicID))
 		}
 	}
 	want.Topics = known
@@ -147,12 +183,13 @@ func withIDs(img *metadata.Image, topics []kmsg.OffsetFetchResponseGroupTopic) [
 	return list
 }
 
-func notFetched(id [16]byte, partitions []int32) kmsg.OffsetFetchResponseGroupTopic {
+// notFetched answers for a topic of which no offsets were fetched.
+func notFetched(name string, id [16]byte, partitions []int32, code *kerr.Error) kmsg.OffsetFetchResponseGroupTopic {
 	t := kmsg.NewOffsetFetchResponseGroupTopic()
-	t.TopicID = id
+	t.Topic, t.TopicID = name, id
 	for _, i := range partitions {
 		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode = i, -1, -1, kmsg.StringPtr(""), kerr.UnknownTopicID.Code
+		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode = i, -1, -1, kmsg.StringPtr(""), code.Code
 		t.Partitions = append(t.Partitions, p)
 	}
 	return t
@@ -180,12 +217,7 @@ func oldFetched(r *network.Request, req *kmsg.OffsetFetchRequest, got *kmsg.Offs
 	resp.ErrorCode = got.ErrorCode
 	if got.ErrorCode != 0 && r.Version < 2 {
 		for _, t := range req.Topics {
-			got.Topics = append(got.Topics, notFetched([16]byte{}, t.Partitions))
-			last := &got.Topics[len(got.Topics)-1]
-			last.Topic = t.Topic
-			for i := range last.Partitions {
-				last.Partitions[i].ErrorCode = got.ErrorCode
-			}
+			got.Topics = append(got.Topics, notFetched(t.Topic, [16]byte{}, t.Partitions, &kerr.Error{Code: got.ErrorCode}))
 		}
 	}
 	for _, t := range got.Topics {

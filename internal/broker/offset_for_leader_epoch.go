@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended. A consumer uses it to
@@ -12,10 +14,13 @@ import (
 func offsetForLeaderEpochAPI() api {
 	return apiDef[*kmsg.OffsetForLeaderEpochRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetForLeaderEpoch), Min: 2, Max: 4},
-		needs: func(req *kmsg.OffsetForLeaderEpochRequest, n *needs) {
-			for i := range req.Topics {
-				n.topic(opDescribe, req.Topics[i].Topic)
-			}
+		asks: asks[*kmsg.OffsetForLeaderEpochRequest]{
+			parts: each(func(req *kmsg.OffsetForLeaderEpochRequest) *[]kmsg.OffsetForLeaderEpochRequestTopic {
+				return &req.Topics
+			},
+				func(m rights, _ *kmsg.OffsetForLeaderEpochRequest, x *kmsg.OffsetForLeaderEpochRequestTopic) *kerr.Error {
+					return unless(m.mayTopic(acl.Describe, x.Topic) || m.mayCluster(acl.ClusterAction), kerr.TopicAuthorizationFailed)
+				}),
 		},
 		handle: answering(offsetForLeaderEpoch),
 	}.api()

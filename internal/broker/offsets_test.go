@@ -207,7 +207,7 @@ func TestGroupsOfSeveralShardsInOneRequest(t *testing.T) {
 	describe := kmsg.NewPtrDescribeGroupsRequest()
 	describe.Groups, describe.IncludeAuthorizedOperations = ids, true
 	for i, g := range ask[*kmsg.DescribeGroupsResponse](t, w, 6, describe).Groups {
-		state, code, ops := "Empty", int16(0), int32(groupOps)
+		state, code, ops := "Empty", int16(0), int32(3400)
 		if i%2 == 1 {
 			state, code, ops = "Dead", kerr.GroupIDNotFound.Code, opsNotAsked
 		}

@@ -1,25 +1,39 @@
 package broker
 
-import "math"
+import (
+	"math"
 
-// Authorized operations, as bits by the numbers of Kafka's AclOperation (KIP-430). Without an
-// authorizer a client has all operations of a resource type.
-const (
-	opsNotAsked = math.MinInt32
-	// READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10,
-	// ALTER_CONFIGS 11
-	topicOps = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
-	// READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11
-	groupOps = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
-	// CREATE 5, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11,
-	// IDEMPOTENT_WRITE 12
-	clusterOps = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// operations returns the authorized operations of an answer.
-func operations(asked bool, all int32) int32 {
-	if asked {
-		return all
+// Authorized operations are those that a client may perform on a resource, as bits by the numbers
+// of Kafka's AclOperation (KIP-430).
+
+// opsNotAsked is the answer to a client that did not ask for them.
+const opsNotAsked = math.MinInt32
+
+// topicOperations returns the operations on a topic, if they were asked for.
+func (m rights) topicOperations(asked bool, name string) int32 {
+	return m.operationsOf(asked, acl.Topic, name)
+}
+
+// groupOperations returns the operations on a group, if they were asked for.
+func (m rights) groupOperations(asked bool, id string) int32 {
+	return m.operationsOf(asked, acl.Group, id)
+}
+
+// clusterOperations returns the operations on the cluster, if they were asked for. As in Kafka they
+// are none, whatever they are, for who may not describe the cluster.
+func (m rights) clusterOperations(asked bool) int32 {
+	if asked && !m.mayCluster(acl.Describe) {
+		return 0
 	}
-	return opsNotAsked
+	return m.operationsOf(asked, acl.Cluster, acl.ClusterName)
+}
+
+func (m rights) operationsOf(asked bool, kind acl.ResourceType, name string) int32 {
+	if !asked {
+		return opsNotAsked
+	}
+	return int32(m.operations(kind, name) & acl.Supported(kind))
 }

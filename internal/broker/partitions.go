@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // partition returns this broker's replica of a partition. The error matches
@@ -49,7 +50,7 @@ func (b *Broker) leaderHint(code int16, t *metadata.Topic, index int32, p *repli
 
 // partitionByName is partition for requests that name their topics.
 func (b *Broker) partitionByName(topic string, index int32) (*replica.Partition, error) {
-	t, err := b.topicByRef(b.image(), false, topicRef{name: topic})
+	t, err := rights{}.find(acl.Describe, b.image(), false, topic, [16]byte{})
 	if err != nil {
 		return nil, err
 	}

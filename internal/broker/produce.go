@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -24,8 +25,7 @@ func produceAPI() api {
 	return apiDef[*produceOp]{
 		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode: parseProduce,
-		needs:  (*produceOp).needs,
-		refuse: func(c call, op *produceOp, code *kerr.Error) { op.run(c, code) },
+		asks:   asks[*produceOp]{inside: true},
 		handle: func(c call, op *produceOp) { op.run(c, op.refused()) },
 	}.api()
 }
@@ -108,15 +108,6 @@ func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 	return op, 0, nil
 }
 
-func (op *produceOp) needs(n *needs) {
-	if op.view.TransactionalID != nil {
-		n.transaction(opWrite, string(op.view.TransactionalID))
-	}
-	for i := range op.view.Topics {
-		n.topicRef(opWrite, op.view.Version >= 13, string(op.view.Topics[i].Name), op.view.Topics[i].ID)
-	}
-}
-
 // run starts the appends, or refuses all of them, and returns; the last one to finish answers.
 func (op *produceOp) run(c call, refused error) {
 	op.delay = c.delay
@@ -156,10 +147,10 @@ func (op *produceOp) refused() error {
 
 // resolve finds the topics that the request names, and their configurations.
 func (op *produceOp) resolve() {
-	img, i := op.b.image(), 0
+	img, m, i := op.b.image(), op.b.rights(op.r), 0
 	for t := range op.view.Topics {
 		vt := &op.view.Topics[t]
-		topic, conf, err := op.topic(img, vt)
+		topic, conf, err := op.topic(img, m, vt)
 		for range vt.Partitions {
 			part := &op.parts[i]
 			i++
@@ -216,15 +207,21 @@ func (op *produceOp) begin() {
 	}
 }
 
-// topic returns the topic that the request names by name or id.
-func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*metadata.Topic, *topicConf, error) {
+// topic returns the topic that the request names by name or id, if the client may write to it.
+func (op *produceOp) topic(img *metadata.Image, m rights, vt *protocol.ProduceTopic) (*metadata.Topic, *topicConf, error) {
+	byID := op.view.Version >= 13
 	var t *metadata.Topic
-	if op.view.Version >= 13 {
-		if t = img.TopicByID(vt.ID); t == nil {
-			return nil, nil, protocolErrorf(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(vt.ID))
-		}
-	} else if t = img.Topic(string(vt.Name)); t == nil {
-		return nil, nil, protocolErrorf(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", vt.Name)
+	var name string
+	if byID {
+		t = img.TopicByID(vt.ID)
+	} else if t = img.Topic(string(vt.Name)); t != nil {
+		name = t.Name // which takes no allocation
+	} else {
+		name = string(vt.Name)
+	}
+	t, err := m.found(acl.Write, t, byID, name, vt.ID)
+	if err != nil {
+		return nil, nil, err
 	}
 	if t.Internal {
 		return nil, nil, protocolErrorf(kerr.InvalidTopicException, "topic %s is internal: only the broker writes to it", t.Name)

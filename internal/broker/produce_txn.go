@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -41,6 +42,8 @@ func (op *produceOp) beginTurn() error {
 	switch id := op.view.TransactionalID; {
 	case !found:
 		return nil
+	case id != nil && op.b.rights(op.r).transaction(acl.Write, string(id)) != nil:
+		return denied(kerr.TransactionalIDAuthorizationFailed)
 	case op.view.Acks != int16(replica.AcksAll):
 		return protocolErrorf(kerr.InvalidRequiredAcks,
 			"acks is %d: transactional batches need acks=all, since a committed transaction must be whole", op.view.Acks)

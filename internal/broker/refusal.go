@@ -12,22 +12,26 @@ import (
 // for one, at the top and for each entity that the request names. Requests and responses of the
 // protocol are similar enough for that: a list of the response is filled from the request's list of
 // the same name, and the fields of an entry from those of the same names. A test compares it with
-// every version of every API.
+// every version of every API. A missing right has a text, too.
 func refuseWhole(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	resp := req.ResponseKind()
 	resp.SetVersion(req.GetVersion())
 	to := reflect.ValueOf(resp).Elem()
-	mirror(to, reflect.ValueOf(req).Elem(), code.Code)
+	mirror(to, reflect.ValueOf(req).Elem(), code)
 	return resp
 }
 
 // mirror fills an entry of a response, or the response itself, for an entry of a request.
-func mirror(to, from reflect.Value, code int16) {
+func mirror(to, from reflect.Value, code *kerr.Error) {
 	for i := range to.NumField() {
 		name := to.Type().Field(i).Name
 		dst := to.Field(i)
 		if name == "ErrorCode" {
-			dst.SetInt(int64(code))
+			dst.SetInt(int64(code.Code))
+			continue
+		}
+		if text := denialText(code); name == "ErrorMessage" && text != "" {
+			dst.Set(reflect.ValueOf(&text))
 			continue
 		}
 		src := from.FieldByName(name)
@@ -46,7 +50,7 @@ func mirror(to, from reflect.Value, code int16) {
 
 // mirrorList fills a list of a response for a list of a request, of entries that are structs,
 // or values of the field that is named key.
-func mirrorList(to, from reflect.Value, key string, code int16) {
+func mirrorList(to, from reflect.Value, key string, code *kerr.Error) {
 	if _, answers := to.Type().Elem().FieldByName("ErrorCode"); !answers && !hasLists(to.Type().Elem()) {
 		return
 	}
@@ -61,7 +65,7 @@ func mirrorList(to, from reflect.Value, key string, code int16) {
 		if f := entry.FieldByName(key); f.IsValid() && f.Type() == asked.Type() {
 			f.Set(asked)
 		}
-		entry.FieldByName("ErrorCode").SetInt(int64(code))
+		entry.FieldByName("ErrorCode").SetInt(int64(code.Code))
 	}
 }
 

@@ -1,22 +1,24 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // StreamsGroupDescribe (key 89), version 0: streams groups (KIP-1071).
 func streamsGroupDescribeAPI() api {
 	return apiDef[*kmsg.StreamsGroupDescribeRequest]{
 		API: protocol.API{Key: int16(kmsg.StreamsGroupDescribe), Max: 0},
-		needs: func(req *kmsg.StreamsGroupDescribeRequest, n *needs) {
-			for _, id := range req.Groups {
-				n.group(opDescribe, id)
-			}
-		},
+		asks: asks[*kmsg.StreamsGroupDescribeRequest]{parts: each(func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups },
+			func(m rights, _ *kmsg.StreamsGroupDescribeRequest, id *string) *kerr.Error {
+				return m.group(acl.Describe, *id)
+			})},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     streamsGroupDescribe,
 	}.api()
@@ -27,9 +29,26 @@ func streamsGroupDescribe(c call, req *kmsg.StreamsGroupDescribeRequest) {
 	event := func(ids []string) any { return group.DescribeStreams{Groups: ids} }
 	fields := func(g *described) groupFields { return groupFields{&g.Group, &g.ErrorCode, &g.AuthorizedOperations} }
 	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewStreamsGroupDescribeResponseGroup, fields,
+		streamsTopics,
 		func(list []described) kmsg.Response {
 			resp := respondTo(c.r, kmsg.NewPtrStreamsGroupDescribeResponse())
 			resp.Groups = list
 			return resp
 		})
+}
+
+// streamsTopics visits the topics that the description of a group names.
+func streamsTopics(g *kmsg.StreamsGroupDescribeResponseGroup, visit func(string)) {
+	if g.Topology == nil {
+		return
+	}
+	for i := range g.Topology.Subtopologies {
+		s := &g.Topology.Subtopologies[i]
+		for _, name := range slices.Concat(s.SourceTopics, s.RepartitionSinkTopics) {
+			visit(name)
+		}
+		for _, t := range slices.Concat(s.StateChangelogTopics, s.RepartitionSourceTopics) {
+			visit(t.Topic)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // StreamsGroupHeartbeat (key 88), version 0: everything that a member of a streams group sends
@@ -23,14 +25,12 @@ import (
 func streamsGroupHeartbeatAPI() api {
 	return apiDef[*kmsg.StreamsGroupHeartbeatRequest]{
 		API: protocol.API{Key: int16(kmsg.StreamsGroupHeartbeat), Max: 0},
-		needs: func(req *kmsg.StreamsGroupHeartbeatRequest, n *needs) {
-			n.group(opRead, req.Group)
-			for _, name := range topicsOf(req) {
-				n.topic(opDescribe, name)
-			}
-		},
-		refuse: func(c call, req *kmsg.StreamsGroupHeartbeatRequest, code *kerr.Error) {
-			c.respond(group.Refuse(req, code))
+		// The right to create internal topics is asked inside.
+		asks: asks[*kmsg.StreamsGroupHeartbeatRequest]{whole: func(m rights, req *kmsg.StreamsGroupHeartbeatRequest) *kerr.Error {
+			return cmp.Or(m.group(acl.Read, req.Group), m.allTopics(acl.Describe, topicsOf(req)))
+		}},
+		refuse: func(_ *network.Request, req *kmsg.StreamsGroupHeartbeatRequest, code *kerr.Error) kmsg.Response {
+			return group.Refuse(req, code)
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     streamsGroupHeartbeat,
@@ -59,8 +59,7 @@ func streamsGroupHeartbeat(c call, req *kmsg.StreamsGroupHeartbeatRequest) {
 		c.respond(resp)
 		return
 	}
-	e := group.Request{Connection: c.r.Connection, ClientID: c.r.ClientID, ClientHost: clientHost(c.r.Peer), Body: req}
-	c.b.opt.Groups.Submit(req.Group, e, func(answer any, err error) {
+	c.b.opt.Groups.Submit(req.Group, c.b.groupRequest(c.r, req), func(answer any, err error) {
 		beat, ok := answer.(*group.StreamsHeartbeat)
 		var resp kmsg.Response
 		if errors.Is(err, coordinator.ErrLoading) {
@@ -105,8 +104,9 @@ func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat
 	}
 	specs := make(map[string]controller.TopicSpec, len(beat.Create))
 	var names, denied []string
+	m := b.rights(r)
 	for _, t := range beat.Create {
-		if b.opt.Authorize != nil && !b.opt.Authorize(r, Access{opCreate, kmsg.ACLResourceTypeTopic, t.Name}) {
+		if m.create(t.Name) != nil {
 			denied = append(denied, t.Name)
 			continue
 		}
@@ -131,7 +131,7 @@ func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat
 	if len(failed) > 0 {
 		var why []string
 		for _, name := range slices.Sorted(maps.Keys(failed)) {
-			why = append(why, fmt.Sprintf("%s (%s)", name, failed[name]))
+			why = append(why, fmt.Sprintf("%s (%s)", name, m.collision(name, failed[name])))
 		}
 		beat.MissingBecause("Creation failed: " + strings.Join(why, ", ") + ".")
 	}

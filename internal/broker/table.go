@@ -27,11 +27,10 @@ type apiDef[R any] struct {
 	decode func(*Broker, *network.Request) (req R, cost int, err error)
 	// member restricts the API to the members of a cluster; a single node does not have it.
 	member bool
-	// needs names the operations and resources that the request needs. nil: every client may send
-	// it.
-	needs func(R, *needs)
-	// refuse answers the request as a whole with an error. Default: refuseWhole.
-	refuse func(call, R, *kerr.Error)
+	// asks says which rights the request needs.
+	asks asks[R]
+	// refuse returns the answer to a request that is refused as a whole. Default: refuseWhole.
+	refuse func(*network.Request, R, *kerr.Error) kmsg.Response
 	// overloaded is the retriable error for when the memory of waiting requests is used up. nil:
 	// the request is answered before handle returns, or the handler counts its memory itself.
 	overloaded *kerr.Error
@@ -55,7 +54,7 @@ type api struct {
 	protocol.API
 	handle     func(*Broker, *network.Request)
 	member     bool        // as in apiDef
-	open       bool        // needs nothing
+	declared   bool        // it says which rights its requests need
 	overloaded *kerr.Error // as in apiDef
 }
 
@@ -64,9 +63,11 @@ func (l apiDef[R]) api() api {
 		l.decode = decode[R]
 	}
 	if l.refuse == nil {
-		l.refuse = func(c call, req R, code *kerr.Error) { c.respond(refuseWhole(any(req).(kmsg.Request), code)) }
+		l.refuse = func(_ *network.Request, req R, code *kerr.Error) kmsg.Response {
+			return refuseWhole(any(req).(kmsg.Request), code)
+		}
 	}
-	return api{API: l.API, handle: l.serve, member: l.member, open: l.needs == nil, overloaded: l.overloaded}
+	return api{API: l.API, handle: l.serve, member: l.member, declared: l.asks.declared(), overloaded: l.overloaded}
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.
@@ -87,12 +88,12 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	if b.opt.Throttle != nil {
 		c.delay = b.opt.Throttle(r)
 	}
-	if l.needs != nil && b.opt.Authorize != nil {
-		if denied := b.denied(r, func(n *needs) { l.needs(req, n) }); denied != nil {
-			r.Code = denied.Code
-			l.refuse(c, req, denied)
+	if m := b.rights(r); !m.everything() && !l.asks.inside {
+		add, goes := l.authorize(c, m, req)
+		if !goes {
 			return
 		}
+		c.add = add
 	}
 	if l.overloaded != nil {
 		n := int64(cost)
@@ -101,7 +102,7 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 		}
 		if c.charge = c.take(n, l.copyBody == nil); c.charge == nil {
 			r.Code = l.overloaded.Code
-			l.refuse(c, req, l.overloaded)
+			c.respond(l.refuse(r, req, l.overloaded))
 			return
 		}
 	}
@@ -136,10 +137,15 @@ type call struct {
 	delay  time.Duration // how long the connection is throttled (KIP-219)
 	charge *charge       // nil if nothing is charged
 	slot   *decodeSlot   // nil if none is needed
+	// add adds the answers of the parts that were refused; nil if there are none.
+	add func(kmsg.Response)
 }
 
 // respond answers.
 func (c call) respond(resp kmsg.Response) {
+	if c.add != nil {
+		c.add(resp)
+	}
 	if c.delay > 0 {
 		c.r.Throttle(c.delay)
 		if throttled, ok := resp.(kmsg.SetThrottleResponse); ok {

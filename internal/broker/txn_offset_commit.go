@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
@@ -19,12 +21,14 @@ import (
 func txnOffsetCommitAPI() api {
 	return apiDef[*kmsg.TxnOffsetCommitRequest]{
 		API: protocol.API{Key: int16(kmsg.TxnOffsetCommit), Max: 5},
-		needs: func(req *kmsg.TxnOffsetCommitRequest, n *needs) {
-			n.transaction(opWrite, req.TransactionalID)
-			n.group(opRead, req.Group)
-			for i := range req.Topics {
-				n.topic(opRead, req.Topics[i].Topic)
-			}
+		asks: asks[*kmsg.TxnOffsetCommitRequest]{
+			whole: func(m rights, req *kmsg.TxnOffsetCommitRequest) *kerr.Error {
+				return cmp.Or(m.transaction(acl.Write, req.TransactionalID), m.group(acl.Read, req.Group))
+			},
+			parts: each(func(req *kmsg.TxnOffsetCommitRequest) *[]kmsg.TxnOffsetCommitRequestTopic { return &req.Topics },
+				func(m rights, _ *kmsg.TxnOffsetCommitRequest, x *kmsg.TxnOffsetCommitRequestTopic) *kerr.Error {
+					return m.topic(acl.Read, x.Topic)
+				}),
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     txnOffsetCommit,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // UnregisterBroker (key 64), version 0. In addition to what Kafka refuses, it refuses a broker that
@@ -16,7 +17,7 @@ func unregisterBrokerAPI() api {
 	return apiDef[*kmsg.UnregisterBrokerRequest]{
 		API:        protocol.API{Key: int16(kmsg.UnregisterBroker), Max: 0},
 		member:     true,
-		needs:      func(_ *kmsg.UnregisterBrokerRequest, n *needs) { n.cluster(opAlter) },
+		asks:       asks[*kmsg.UnregisterBrokerRequest]{whole: func(m rights, _ *kmsg.UnregisterBrokerRequest) *kerr.Error { return m.cluster(acl.Alter) }},
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(unregisterBroker),
 	}.api()

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // UpdateFeatures (key 57), versions 0 to 2: sets the level of a feature (KIP-584). Only
@@ -16,7 +17,7 @@ import (
 func updateFeaturesAPI() api {
 	return apiDef[*kmsg.UpdateFeaturesRequest]{
 		API:        protocol.API{Key: int16(kmsg.UpdateFeatures), Max: 2},
-		needs:      func(_ *kmsg.UpdateFeaturesRequest, n *needs) { n.cluster(opAlter) },
+		asks:       asks[*kmsg.UpdateFeaturesRequest]{whole: func(m rights, _ *kmsg.UpdateFeaturesRequest) *kerr.Error { return m.cluster(acl.Alter) }},
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(updateFeatures),
 	}.api()

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 )
 
@@ -16,11 +17,11 @@ import (
 // broker leads. chronik's coordinators send markers on links instead.
 func writeTxnMarkersAPI() api {
 	return apiDef[*kmsg.WriteTxnMarkersRequest]{
-		API:   protocol.API{Key: int16(kmsg.WriteTxnMarkers), Min: 1, Max: 2},
-		needs: func(_ *kmsg.WriteTxnMarkersRequest, n *needs) { n.cluster(opClusterAction) },
-		refuse: func(c call, req *kmsg.WriteTxnMarkersRequest, code *kerr.Error) {
-			c.respond(refuseMarkers(c.r, req, code))
-		},
+		API: protocol.API{Key: int16(kmsg.WriteTxnMarkers), Min: 1, Max: 2},
+		asks: asks[*kmsg.WriteTxnMarkersRequest]{whole: func(m rights, _ *kmsg.WriteTxnMarkersRequest) *kerr.Error {
+			return unless(m.mayCluster(acl.Alter) || m.mayCluster(acl.ClusterAction), kerr.ClusterAuthorizationFailed)
+		}},
+		refuse:     refuseMarkers,
 		overloaded: kerr.NotLeaderForPartition,
 		handle:     inBackground(writeTxnMarkers),
 	}.api()

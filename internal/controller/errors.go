@@ -34,6 +34,9 @@ const (
 type Error struct {
 	Kind Kind
 	Msg  string // for the client
+	// Other is the topic that Msg names although the request does not: the name of the new topic
+	// collides with it. Empty for other errors.
+	Other string
 }
 
 func (e *Error) Error() string { return e.Msg }

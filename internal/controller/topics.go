@@ -178,7 +178,7 @@ func nameTakenBy(name, other string) error {
 	if other == name {
 		return refuse(TopicExists, "Topic '%s' already exists.", name)
 	}
-	return refuse(InvalidTopic, "Topic '%s' collides with existing topic: %s", name, other)
+	return &Error{Kind: InvalidTopic, Msg: fmt.Sprintf("Topic '%s' collides with existing topic: %s", name, other), Other: other}
 }
 
 func (c *Controller) creationConfigs(given map[string]*string) (map[string]string, error) {

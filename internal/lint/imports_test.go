@@ -90,8 +90,8 @@ func importRules() map[string]importRule {
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
-			"internal/metadata", "internal/purgatory", "internal/security/acl", "internal/storage", "internal/storage/producers",
-			"internal/record", "internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate"},
+			"internal/metadata", "internal/purgatory", "internal/storage", "internal/storage/producers", "internal/record",
+			"internal/bufpool", "internal/configdef", "internal/txn/exchange", "internal/txn/gate", "internal/security/acl"},
 			never: noDisk, because: brokerReason},
 
 		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},

@@ -100,7 +100,8 @@ type blocking struct {
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1,
-		identity: identityOf(s, l)}
+		identity: identity{id: s.lastID.Add(1)}}
+	c.identify(Anonymous, "", time.Time{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu

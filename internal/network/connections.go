@@ -22,8 +22,7 @@ type Connection struct {
 	Peer           netip.AddrPort // invalid if the peer has no IP address
 	ClientID       string         // of its last request; empty before the first one
 	Software       Software
-	Principal      string
-	Authentication Authentication
+	Session        *Session
 	Opened         time.Time
 	LastRequest    time.Time // now if a request is in flight, otherwise when the last answer was ready; Opened if there was none
 	InFlight       int       // requests without an answer
@@ -50,7 +49,7 @@ func (c *conn) describe(now time.Time) Connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := Connection{
-		ID: c.id, Listener: c.listener.Name, ClientID: c.clientID, Software: c.software, Principal: c.principal, Authentication: c.auth,
+		ID: c.id, Listener: c.listener.Name, ClientID: c.clientID, Software: c.software, Session: c.session,
 		Opened: c.opened, LastRequest: c.opened, InFlight: c.unready, Traffic: c.traffic,
 	}
 	d.Peer, _ = netip.ParseAddrPort(c.peer.String()) // a pipe has none

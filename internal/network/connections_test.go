@@ -51,7 +51,7 @@ func TestConnectionsCountTraffic(t *testing.T) {
 	if c.Traffic != want {
 		t.Errorf("got %+v, want %+v", c.Traffic, want)
 	}
-	if c.ClientID != "orders" || c.Software.Name != "apache-kafka-java" || c.Principal != Anonymous || c.Listener != "test" {
+	if c.ClientID != "orders" || c.Software.Name != "apache-kafka-java" || c.Session.Principal != Anonymous || c.Listener != "test" {
 		t.Errorf("it is %+v", c)
 	}
 	if at, err := netip.ParseAddrPort(busy.LocalAddr().String()); err != nil || c.Peer != at {

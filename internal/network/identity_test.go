@@ -1,96 +1,109 @@
 package network
 
 import (
-	"slices"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// shown is what a request reports about its connection.
-type shown struct {
-	connection uint64
-	principal  string
-	auth       Authentication
-	key        int16
-}
-
-// authenticating returns a server whose listener requires clients to authenticate, which a Metadata
-// request does here.
-func authenticating(t *testing.T, seen chan<- shown) (*fixture, string) {
-	t.Helper()
+// All requests of a connection have its session, and keep what the handler stored in it.
+func TestRequestsShareTheirSession(t *testing.T) {
+	seen := make(chan *Session, 10)
 	f := start(t, func(r *Request) {
-		seen <- shown{r.Connection, r.Principal, r.Authentication, r.Key}
-		if r.Key == keyMetadata && r.Authentication == AuthPending {
-			r.Authenticated("User:alice")
+		if r.Session.Kept() == nil {
+			r.Session.Keep(r.Connection)
 		}
+		if r.Session.Kept() != r.Connection {
+			t.Errorf("connection %d has what %v stored", r.Connection, r.Session.Kept())
+		}
+		seen <- r.Session
 		echo(r)
-	}, func(o *Options) { o.MaxFrameUnauthenticated = 100_000 })
-	ln := listen(t)
-	if err := f.Serve(&Listener{Name: "secure", Authenticate: true}, ln); err != nil {
-		t.Fatal(err)
-	}
-	return f, ln.Addr().String()
-}
-
-func TestAClientThatHasToAuthenticateSendsSmallFramesFirst(t *testing.T) {
-	seen := make(chan shown, 10)
-	f, secure := authenticating(t, seen)
+	}, nil)
 	defer f.end(t)
-	c := dial(t, secure)
-	defer c.Close()
-	c.send(t, frame(keyMetadata, 3, 1, make([]byte, 100_001)))
-	c.wantClosed(t)
-	for _, addr := range []string{secure, f.tcp(t)} {
+	addr := f.tcp(t)
+	var sessions []*Session
+	for range 2 {
 		c := dial(t, addr)
 		t.Cleanup(func() { c.Close() })
-		frames := [][]byte{frame(keyMetadata, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, make([]byte, 1<<20))}
-		if addr != secure {
-			frames = frames[1:]
+		for i, key := range []int16{protocol.KeyProduce, keyMetadata, protocol.KeyProduce} {
+			c.send(t, frame(key, 3, int32(i), nil))
+			c.want(t, int32(i))
+			sessions = append(sessions, <-seen)
 		}
-		c.sendAsync(slices.Concat(frames...)) // the large one does not wait for the first answer
-		if addr == secure {
-			c.want(t, 1)
-			<-seen
-		}
-		c.want(t, 2)
-		<-seen
+	}
+	if s := sessions; s[0] != s[1] || s[0] != s[2] || s[3] == s[0] || s[3] != s[5] {
+		t.Errorf("sessions are mixed up: %v", s)
+	}
+	if s := sessions[0]; s.Principal != Anonymous || s.Host != "127.0.0.1" || s.Listener != "test" || s.Mechanism != "" {
+		t.Errorf("%+v", s)
 	}
 }
 
-func TestARequestSaysWhoseItIs(t *testing.T) {
-	seen := make(chan shown, 10)
-	f, secure := authenticating(t, seen)
+// The end of a session ends its connection when the requests that it started are answered.
+func TestTheEndOfASessionClosesItsConnection(t *testing.T) {
+	p := newParked()
+	f := start(t, p.handle, nil)
 	defer f.end(t)
-	ids := map[uint64]bool{}
-	for range 2 {
-		c := dial(t, secure)
-		t.Cleanup(func() { c.Close() })
-		var id uint64
-		for i, want := range []shown{
-			{0, Anonymous, AuthPending, protocol.KeyProduce},
-			{0, Anonymous, AuthPending, keyMetadata},
-			{0, "User:alice", AuthDone, protocol.KeyProduce},
-			{0, "User:alice", AuthDone, protocol.KeyProduce},
-		} {
-			c.send(t, frame(want.key, 3, int32(i), nil))
-			c.want(t, int32(i))
-			got := <-seen
-			if id == 0 {
-				id = got.connection
+	for _, key := range []int16{protocol.KeyProduce, keyMetadata} {
+		for _, addr := range []string{"", f.tcp(t)} {
+			c := f.pipe.dial
+			if addr != "" {
+				c = func() *client { return dial(t, addr) }
 			}
-			if want.connection = id; got != want || id == 0 {
-				t.Errorf("request %d: %+v, want %+v", i, got, want)
+			conn := c()
+			conn.sendAsync(frame(key, 3, 1, nil))
+			r := p.next()
+			s := r.Session
+			s.End()
+			s.End() // twice is once
+			conn.sendAsync(frame(key, 3, 2, nil))
+			echo(r)
+			conn.want(t, 1)
+			conn.wantClosed(t)
+			conn.Close()
+			if !s.Ended() {
+				t.Error("not ended")
 			}
 		}
-		ids[id] = true
 	}
-	open := f.pipe.dial()
-	defer open.Close()
-	open.send(t, frame(protocol.KeyProduce, 3, 1, nil))
-	open.want(t, 1)
-	if got := <-seen; got.principal != Anonymous || got.auth != AuthNotRequired || ids[got.connection] || len(ids) != 2 {
-		t.Errorf("%+v, after %v", got, ids)
+}
+
+// A session expires by its date and by the time since the login, whichever is first.
+func TestSessionExpires(t *testing.T) {
+	began := time.Now()
+	s := &Session{began: began, Expires: began.Add(time.Minute)}
+	for _, c := range []struct {
+		now  time.Time
+		over bool
+	}{
+		{began.Add(59 * time.Second), false},
+		{began.Add(time.Minute), true},
+		{began.Round(0).Add(59 * time.Second), false}, // without the monotonic clock
+		{began.Round(0).Add(time.Minute), true},
+	} {
+		if s.expired(c.now) != c.over {
+			t.Errorf("at %v: %v", c.now, !c.over)
+		}
+	}
+	if new(Session).expired(began.Add(1000 * time.Hour)) {
+		t.Error("a session without an end ended")
+	}
+}
+
+// Hosts are written as Java writes them, so that ACLs that were made for Kafka fit.
+func TestHost(t *testing.T) {
+	for ip, want := range map[string]string{
+		"127.0.0.1": "127.0.0.1", "::ffff:10.1.2.3": "10.1.2.3", "::1": "0:0:0:0:0:0:0:1", "fe80::1%eth0": "fe80:0:0:0:0:0:0:1",
+		"2001:db8::ab:1": "2001:db8:0:0:0:0:ab:1",
+	} {
+		if got := hostOf(netip.MustParseAddr(ip)); got != want {
+			t.Errorf("%s: %s, want %s", ip, got, want)
+		}
+	}
+	if hostOf(netip.Addr{}) != "" {
+		t.Error("a host without an address")
 	}
 }
 

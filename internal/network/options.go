@@ -15,6 +15,8 @@ type Options struct {
 	// Link handles the requests of API key protocol.KeyLink, version 0, on listeners with Brokers
 	// set. It calls Request.Hijack or Request.Abort. Default: such a request is an unknown one.
 	Link Handler
+	// Authenticator logs clients in on listeners with SASL. Required if there is one.
+	Authenticator Authenticator
 	// Table lists the requests that are dispatched; any other closes the connection.
 	Table *protocol.Table
 	// Log receives a line if a connection is closed against its client's will: at most one per
@@ -33,9 +35,6 @@ type Options struct {
 	// at least 8 MiB for Produce and 4 MiB for others. One request must not exhaust a broker with
 	// little memory.
 	MaxFrame int
-	// MaxFrameUnauthenticated is the same for clients that have not authenticated yet (Kafka's
-	// sasl.server.max.receive.size). Default 512 KiB.
-	MaxFrameUnauthenticated int
 	// ProduceBytes bounds the unanswered Produce requests of all connections, in bytes; at the
 	// limit the server does not read from producers. Another half of it is for requests that are
 	// still arriving; see admission. Default 32 MiB.
@@ -99,7 +98,6 @@ func (o *Options) complete() error {
 		o.Pool = new(bufpool.Pool)
 	}
 	orDefault(&o.MaxFrame, 100<<20)
-	orDefault(&o.MaxFrameUnauthenticated, 512<<10)
 	orDefault(&o.ProduceBytes, 32<<20)
 	orDefault(&o.OtherBytes, 64<<20)
 	orDefault(&o.AnswerBytes, o.OtherBytes/2)
@@ -131,8 +129,11 @@ type Listener struct {
 	// and 0 stand for the address that the client dialed.
 	AdvertisedHost string
 	AdvertisedPort int32
-	// Authenticate requires clients to authenticate before they are served.
-	Authenticate bool
+	// TLS is nil for plain text.
+	TLS *TLSOptions
+	// SASL requires clients to log in with SASL before they are served. Then a client certificate
+	// is only another condition: the principal is the user's.
+	SASL bool
 	// Brokers allows other brokers to connect: see Options.Link.
 	Brokers bool
 }
@@ -171,6 +172,8 @@ const (
 	ClosedError    CloseReason = "error"
 	// ClosedLink is the end of a connection that was hijacked for another broker.
 	ClosedLink CloseReason = "link"
+	// ClosedSession is the end of a session: it expired, or Session.End was called.
+	ClosedSession CloseReason = "session"
 	// ClosedLimit is the end of a connection above the limits that was not another broker's.
 	ClosedLimit CloseReason = "limit"
 )

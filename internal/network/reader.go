@@ -105,7 +105,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && c.auth != AuthPending
+	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame
 	if err = c.start(frame, budget, size, unsupported, &c.batch, time.Now()); err != nil {
 		frame.Release()
 		if budget != nil {
@@ -146,9 +146,6 @@ func (s *Server) admissionOf(key int16, size int) *admission {
 // checkSize refuses a frame that is too large for its client or for the broker's memory. The
 // request may start, so a request before it that authenticates the client has completed.
 func (c *conn) checkSize(key int16, size int) error {
-	if most := c.srv.opts.MaxFrameUnauthenticated; c.auth == AuthPending && size > most {
-		return fmt.Errorf("%w: request of %d bytes before authentication, at most %d are allowed", errBadFrame, size, most)
-	}
 	if key == protocol.KeyLink && size > maxLink {
 		return fmt.Errorf("%w: a broker's first request has %d bytes, at most %d are allowed", errBadFrame, size, maxLink)
 	}
@@ -304,7 +301,7 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 	if r == nil {
 		r = new(Request)
 	}
-	r.Listener, r.Connection, r.Principal, r.Authentication = c.listener, c.id, c.principal, c.auth
+	r.Listener, r.Connection, r.Session = c.listener, c.id, c.session
 	r.ClientID, r.Software = c.clientID, c.software
 	r.Peer, r.Local = c.peer, c.local
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported

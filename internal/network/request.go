@@ -32,11 +32,10 @@ type Request struct {
 	Listener *Listener
 	// Connection is the connection's number, in the order of arrival.
 	Connection uint64
-	// Principal is who the client is: Anonymous without authentication.
-	Principal      string
-	Authentication Authentication
-	ClientID       string
-	Software       Software
+	// Session is who the client is; never nil in a request that a Server read.
+	Session  *Session
+	ClientID string
+	Software Software
 	// Peer and Local are the two ends of the connection.
 	Peer, Local   net.Addr
 	Key, Version  int16

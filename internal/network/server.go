@@ -141,7 +141,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
 		over = RefusedPerIP
 	}
-	if over != "" && (s.opts.Link == nil || !l.Brokers || l.Authenticate || s.links >= maxLinks) {
+	if over != "" && (s.opts.Link == nil || !l.Brokers || s.links >= maxLinks) {
 		return over, false
 	}
 	c := newConn(s, l, nc)

@@ -22,8 +22,8 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
-	case s.needsMatch(req):
-		s.match(to, e, *req.SubscribedTopicRegex)
+	case s.needsMatch(s.expressionOf(e, req), req):
+		s.match(to, e, s.expressionOf(e, req))
 		return
 	default:
 		f = s.acceptHeartbeat(e, req, resp)
@@ -55,8 +55,10 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRequest:
 		return fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all; use a regular expression instead.",
 			s.cfg.MaxRequest)
-	case !fits(req.Group, req.MemberID, deref(req.InstanceID), deref(req.SubscribedTopicRegex), e.ClientID, e.ClientHost):
+	case !fits(req.Group, req.MemberID, deref(req.InstanceID), s.expressionOf(e, req), e.ClientID, e.ClientHost):
 		return invalid("An id or expression is longer than 32767 bytes.")
+	case strings.Contains(deref(req.SubscribedTopicRegex), "\x00"):
+		return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex has a NUL byte, which no name of a topic has.")
 	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":
 		return invalid("MemberId can't be empty.") // KIP-1082: from version 1 on, the member chooses it
 	case req.MemberEpoch < epochStaticLeave:
@@ -170,8 +172,8 @@ func updated(m format.Member, e Request, req *kmsg.ConsumerGroupHeartbeatRequest
 	if req.SubscribedTopicNames != nil {
 		m.Topics = sortedSet(req.SubscribedTopicNames)
 	}
-	if req.SubscribedTopicRegex != nil {
-		m.Regex = ptr(*req.SubscribedTopicRegex)
+	if now := expressionAfter(m.Regex, e, req); req.SubscribedTopicRegex != nil || now != deref(m.Regex) {
+		m.Regex = &now
 	}
 	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,9 +27,64 @@ type heartbeatMatch struct {
 	err        error // the expression is invalid
 }
 
-// needsMatch reports whether a heartbeat names an expression without known matches.
-func (s *Shard) needsMatch(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
+// The topics that an expression matches depend on who subscribes: a member gets only topics that it
+// may see. So an expression is known, and recorded, together with its member's viewer, and two
+// viewers with the same expression have two:
+//
+//	expression NUL principal NUL host
+//
+// Without authorization it is the expression alone, as in Kafka.
+
+// bind returns an expression of a viewer.
+func bind(expression string, v Viewer) string {
+	if expression == "" || v == (Viewer{}) {
+		return expression
+	}
+	return expression + "\x00" + v.Principal + "\x00" + v.Host
+}
+
+// unbind returns the two parts of what bind returned.
+func unbind(bound string) (expression string, v Viewer) {
+	expression, client, _ := strings.Cut(bound, "\x00")
+	v.Principal, v.Host, _ = strings.Cut(client, "\x00")
+	return expression, v
+}
+
+// expressionAfter returns the expression of a member after a heartbeat, bound to its viewer. now is
+// the one before. A member whose client has another viewer than before gets its topics.
+func expressionAfter(now *string, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) string {
 	re := deref(req.SubscribedTopicRegex)
+	if req.SubscribedTopicRegex == nil {
+		if deref(now) == "" {
+			return ""
+		}
+		var v Viewer
+		if re, v = unbind(*now); v == e.Viewer {
+			return *now
+		}
+	}
+	return bind(re, e.Viewer)
+}
+
+// expressionOf is expressionAfter for the member that a heartbeat names.
+func (s *Shard) expressionOf(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) string {
+	var now *string
+	if g := s.groups[req.Group]; g != nil && g.consumer() != nil {
+		now = g.consumer().memberOrNew(req.MemberID).meta.Regex
+	}
+	return expressionAfter(now, e, req)
+}
+
+// visible returns which topics the viewer of an expression may see.
+func (s *Shard) visible(v Viewer) func(topic string) bool {
+	if s.cfg.Visible == nil || v == (Viewer{}) {
+		return func(string) bool { return true }
+	}
+	return s.cfg.Visible(v)
+}
+
+// needsMatch reports whether the expression of a heartbeat has no known matches.
+func (s *Shard) needsMatch(re string, req *kmsg.ConsumerGroupHeartbeatRequest) bool {
 	if re == "" || s.matched != nil && s.matched.expression == re {
 		return false
 	}
@@ -50,9 +106,10 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 	topics := s.topics
 	s.out.Call(to, func(ctx context.Context) any {
 		m := heartbeatMatch{request: e, expression: expression, topics: topics}
-		re, err := Compile(expression)
+		plain, viewer := unbind(expression)
+		re, err := Compile(plain)
 		if m.err = err; err == nil {
-			m.matches = matching(ctx, re, topics)
+			m.matches = matching(ctx, re, topics, s.visible(viewer))
 		}
 		return m
 	})
@@ -65,7 +122,7 @@ func (s *Shard) resumeHeartbeat(to coordinator.Ticket, m heartbeatMatch) {
 	switch {
 	case m.err != nil:
 		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
-			truncateExpression(m.expression), reason(m.err)))
+			truncateExpression(deref(req.SubscribedTopicRegex)), reason(m.err)))
 	case m.topics.Version() != s.topics.Version():
 		s.match(to, m.request, m.expression)
 	default:
@@ -156,16 +213,20 @@ func (s *Shard) rematch() {
 	s.rematching = true
 	s.out.Call(0, func(ctx context.Context) any {
 		for expression := range r.matches {
-			if re, err := Compile(expression); err != nil {
+			plain, viewer := unbind(expression)
+			re, err := Compile(plain)
+			if err != nil {
 				continue
-			} else if r.all {
-				r.matches[expression] = matching(ctx, re, r.topics)
-			} else {
-				r.matches[expression] = slices.DeleteFunc(slices.Clone(r.changed), func(name string) bool {
-					_, exists := r.topics.ByName(name)
-					return !exists || ctx.Err() != nil || !re.MatchString(name)
-				})
 			}
+			visible := s.visible(viewer)
+			if r.all {
+				r.matches[expression] = matching(ctx, re, r.topics, visible)
+				continue
+			}
+			r.matches[expression] = slices.DeleteFunc(slices.Clone(r.changed), func(name string) bool {
+				_, exists := r.topics.ByName(name)
+				return !exists || ctx.Err() != nil || !re.MatchString(name) || !visible(name)
+			})
 		}
 		return r
 	})

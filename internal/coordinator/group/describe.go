@@ -128,7 +128,8 @@ func (s *Shard) describeConsumer(c *consumer, r *kmsg.ConsumerGroupDescribeRespo
 		d := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		d.MemberID, d.InstanceID, d.RackID, d.MemberEpoch = m.id, m.meta.Instance, m.meta.Rack, m.epoch
 		d.ClientID, d.ClientHost = m.meta.ClientID, m.meta.ClientHost
-		d.SubscribedTopics, d.SubscribedTopicRegex = slices.Clone(m.meta.Topics), kmsg.StringPtr(deref(m.meta.Regex))
+		expression, _ := unbind(deref(m.meta.Regex))
+		d.SubscribedTopics, d.SubscribedTopicRegex = slices.Clone(m.meta.Topics), &expression
 		d.Assignment, d.TargetAssignment = s.described(m.assigned.assignment()), s.described(c.target[m.id])
 		if d.MemberType = 1; m.classic() {
 			d.MemberType = 0

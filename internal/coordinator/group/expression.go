@@ -62,14 +62,14 @@ func instructions(re *syntax.Regexp) int {
 // rangesPerInstruction is about how many range bounds occupy the memory of an instruction.
 const rangesPerInstruction = 16
 
-// matching returns the topic names that an expression matches, sorted. It returns early when ctx
-// ends.
-func matching(ctx context.Context, re *regexp.Regexp, topics Topics) (list []string) {
+// matching returns the visible topic names that an expression matches, sorted. It returns early when
+// ctx ends.
+func matching(ctx context.Context, re *regexp.Regexp, topics Topics, visible func(string) bool) (list []string) {
 	for name := range topics.Names() {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if re.MatchString(name) {
+		if re.MatchString(name) && visible(name) {
 			list = append(list, name)
 		}
 	}

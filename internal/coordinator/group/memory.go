@@ -125,7 +125,7 @@ func (g *group) memoryOf(id string) int {
 // heartbeat determines it.
 func heartbeatWeight(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) int {
 	return memberWeight + len(e.ClientID) + len(e.ClientHost) + 4*len(req.MemberID) + 2*len(deref(req.InstanceID)) +
-		len(deref(req.RackID)) + 3*len(deref(req.SubscribedTopicRegex)) + listWeight(req.SubscribedTopicNames)
+		len(deref(req.RackID)) + 3*len(bind(deref(req.SubscribedTopicRegex), e.Viewer)) + listWeight(req.SubscribedTopicNames)
 }
 
 func metaWeight(id string, m format.Member) int {

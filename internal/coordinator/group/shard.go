@@ -54,15 +54,22 @@ type Request struct {
 	// Connection is the number of the client's connection, 0 if it is not known.
 	Connection           uint64
 	ClientID, ClientHost string // ClientHost in Kafka's notation: "/127.0.0.1"
-	Body                 kmsg.Request
+	// Viewer is who may not be assigned topics that are hidden from it, see Config.Visible. The zero
+	// value may be assigned any.
+	Viewer Viewer
+	Body   kmsg.Request
 }
+
+// Viewer is a client as the rules of authorization know it. The texts have no NUL bytes.
+type Viewer struct{ Principal, Host string }
 
 // TopicsChanged notifies the shard of the current topics. It has no response.
 type TopicsChanged struct {
 	Topics Topics
 	// Changed are the names of topics that were created, deleted, or got partitions. Deleted are
 	// those that were deleted; their committed offsets are deleted, too. If All is set, any topic
-	// may have changed, and Deleted may be incomplete.
+	// may have changed, and Deleted may be incomplete. It is set, too, if other topics may have
+	// become visible to a viewer.
 	Changed, Deleted []string
 	All              bool
 	// Times returns the settings that a group has configured, by group id. Nil if none has, or if

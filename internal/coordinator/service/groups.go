@@ -27,6 +27,9 @@ type GroupsOptions struct {
 	Static map[string]string
 	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
 	MemberBytes int64
+	// Visible is that of group.Config. If a change of metadata changes what is visible, it must know
+	// that before Apply gets the change.
+	Visible func(group.Viewer) func(topic string) bool
 	// Lease and Brokers are those of Options.
 	Lease   func() bool
 	Brokers int
@@ -54,6 +57,7 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	if opt.MemberBytes > 0 {
 		cfg.MemberMemory = group.NewMemoryBudget(opt.MemberBytes)
 	}
+	cfg.Visible = opt.Visible
 	c := &Groups{opt: opt, memory: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(Options{
@@ -119,7 +123,8 @@ func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
 			e.Changed = append(e.Changed, change.Next.Name)
 		}
 	}
-	if len(e.Changed) == 0 && len(d.GroupConfigs) == 0 {
+	e.All = len(d.ACLsAdded)+len(d.ACLsRemoved) > 0 && c.opt.Visible != nil
+	if len(e.Changed) == 0 && len(d.GroupConfigs) == 0 && !e.All {
 		return nil
 	}
 	e.Times = c.times(next)

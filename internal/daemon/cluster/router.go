@@ -69,7 +69,7 @@ type accept struct{ links *link.Links }
 
 // Handle implements network.Handler.
 func (a accept) Handle(r *network.Request) {
-	hello, principal := slices.Clone(r.Body), r.Principal
+	hello, principal := slices.Clone(r.Body), r.Session.Principal
 	nc, err := r.Hijack()
 	if err != nil {
 		r.Abort(err)
