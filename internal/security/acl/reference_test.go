@@ -69,7 +69,7 @@ func allowedAny(bindings []Binding, o Options, principal, host string, op Operat
 }
 
 func dominated(name string, prefixes map[string]bool) bool {
-	for i := range name {
+	for i := range len(name) {
 		if prefixes[name[:i+1]] {
 			return true
 		}
