@@ -314,7 +314,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
-		Exchange: r.exchange, Gate: r.gate,
+		Exchange: r.exchange, Gate: r.gate, Rules: followRules(&b.cfg.Security, b.log.Named("security"), r.applier),
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
