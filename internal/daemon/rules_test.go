@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -107,8 +108,23 @@ func TestUnknownRulesOpenNothing(t *testing.T) {
 	}
 }
 
+// A member of a group sees the topics that it may describe, by the rules of the moment.
+func TestMembersSeeWhatTheyMayDescribe(t *testing.T) {
+	w := newRulesWorld(t, config.Security{ACL: true})
+	w.start()
+	see := visible(w.rules)
+	bob := group.Viewer{Principal: "User:bob", Host: "10.0.0.1"}
+	if see(bob)("orders") {
+		t.Error("bob sees a topic without a rule")
+	}
+	w.create(readOrders(acl.Allow))
+	if !see(bob)("orders") || see(bob)("others") || see(group.Viewer{Principal: "User:eve"})("orders") {
+		t.Error("bob alone may see orders, and nothing else")
+	}
+}
+
 func TestWithoutAuthorizationThereAreNoRules(t *testing.T) {
-	if w := newRulesWorld(t, config.Security{}); w.rules != nil {
+	if w := newRulesWorld(t, config.Security{}); w.rules != nil || visible(nil) != nil {
 		t.Error("rules without authorization")
 	}
 }
