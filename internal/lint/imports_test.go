@@ -335,6 +335,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":   command(),
 		"internal/ctl/txn":     command("internal/health"),
+		"internal/ctl/acl":     command("internal/security/acl"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",

@@ -136,7 +136,9 @@ func anyBinding() *rapid.Generator[Binding] {
 	})
 }
 
-func names() []string { return []string{"*", "a", "ab", "abc", "abd", "b", "ac", "a*", "hard", "hardcode", "é"} }
+func names() []string {
+	return []string{"*", "a", "ab", "abc", "abd", "b", "ac", "a*", "hard", "hardcode", "é"}
+}
 
 // agree compares rules with the reference, for all that may be asked.
 func agree(t *rapid.T, r *Rules, bindings []Binding, o Options) {
