@@ -30,7 +30,11 @@ func (g *guarded) authWorld(t *testing.T) *authWorld {
 		commit(t, c, 9, group, w.hidden, hiddenTopic, 0)
 	}
 	for _, id := range []string{"tx", hiddenTxn} {
-		made := ask[*kmsg.InitProducerIDResponse](t, c, 4, producerIDRequest(&id, -1, -1))
+		var made *kmsg.InitProducerIDResponse
+		eventually(t, "the producer has an id", func() bool {
+			made = ask[*kmsg.InitProducerIDResponse](t, c, 4, producerIDRequest(&id, -1, -1))
+			return made.ErrorCode == 0
+		})
 		add := kmsg.NewPtrAddPartitionsToTxnRequest()
 		add.TransactionalID, add.ProducerID, add.ProducerEpoch = id, made.ProducerID, made.ProducerEpoch
 		add.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "t", Partitions: []int32{0}}, {Topic: hiddenTopic, Partitions: []int32{0}}}
