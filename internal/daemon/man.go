@@ -23,7 +23,7 @@ func Manual(version string) ([]cli.ManPage, error) {
 		Text:  "The file holds settings as name: value. A setting that is not in the file has its default.",
 	}
 	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
-		if d.Name == config.KeyListen || d.Name == config.KeyAdvertise {
+		if config.InListeners(d.Name) {
 			continue // in the file they belong to an entry of listeners
 		}
 		settings.Items = append(settings.Items, cli.ManItem{Term: d.Name, Text: settingText(&d)})

@@ -54,6 +54,9 @@ func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)
 	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
+		if _, renamed := config.AliasOf(name); renamed || config.Known(name) {
+			continue
+		}
 		text := configdef.Remedy(name)
 		byRemedy[text] = append(byRemedy[text], code(name))
 	}
@@ -65,6 +68,17 @@ func TestDocsListWhatIsRefused(t *testing.T) {
 		row(&b, strings.Join(byRemedy[text], ", "), text)
 	}
 	generated(t, reference, "refused configs", b.String())
+}
+
+// Kafka's names that the file takes in place of chronik's.
+func TestDocsListKafkasNames(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| Kafka's name | sets |\n|---|---|\n")
+	for _, kafka := range config.Aliases() {
+		name, _ := config.AliasOf(kafka)
+		row(&b, code(kafka), name)
+	}
+	generated(t, reference, "Kafka's names", b.String())
 }
 
 // Each broker config that clients can query is set under its own name or by one of the daemon's

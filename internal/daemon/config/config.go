@@ -63,6 +63,9 @@ type Config struct {
 	// built-in profiles and those of the file.
 	WALProfile string
 	Durability *durability.Set
+	// Security holds the settings of logins and rights, AdminSecurity those of the admin port.
+	Security      Security
+	AdminSecurity AdminSecurity
 	// Produce limits the produce requests that may wait in the broker.
 	Produce durability.ProducePreset
 	// Broker holds the settings under Kafka's names that a source sets; the others have their
@@ -83,6 +86,16 @@ type Listener struct {
 	// Advertise is the HOST:PORT that is advertised to clients. Empty means the address that the
 	// client dialed.
 	Advertise string
+	// TLS is nil for plain text.
+	TLS *TLS
+	// SASL lists the mechanisms of logins, in the order in which clients are told; empty: clients
+	// do not log in.
+	SASL []string
+	// ClientCertificates is CertificatesNone without TLS.
+	ClientCertificates ClientCertificates
+
+	security, clientCerts string            // as written; empty: the default
+	over                  map[string]string // the listener's own keys of `tls:`
 }
 
 // Setting is one effective value.

@@ -34,6 +34,11 @@ func (l *loader) environ(vars []string) {
 		byEnv[EnvName(name)] = name
 		known = append(known, EnvName(name))
 	}
+	kafka := make(map[string]string)
+	for name := range aliases() {
+		kafka[EnvName(name)] = name
+		known = append(known, EnvName(name))
+	}
 	for _, kv := range slices.Sorted(slices.Values(vars)) {
 		env, value, _ := strings.Cut(kv, "=")
 		if rest, mistaken := strings.CutPrefix(env, envMistaken); mistaken {
@@ -50,6 +55,12 @@ func (l *loader) environ(vars []string) {
 		if name, ok := byEnv[env]; ok {
 			if value != "" {
 				l.put(env, name, value)
+			}
+			continue
+		}
+		if name, ok := kafka[env]; ok {
+			if value != "" {
+				l.alias(env, name, value)
 			}
 			continue
 		}

@@ -20,32 +20,48 @@ import (
 // maxListeners is the maximum length of the file's list.
 const maxListeners = 64
 
+// Settings whose keys can be written as a map: tls: {certificate: FILE}.
+const (
+	groupTLS   = "tls"
+	groupOAuth = "oauth"
+)
+
 // file reads the YAML file: single values, listeners and profiles.
 func (l *loader) file(in Input) {
 	l.cfg.Listeners = []Listener{{Name: "default"}}
 	top := l.parse(in)
+	l.ungroup(in.File, top)
 	for _, key := range slices.Sorted(maps.Keys(top)) {
-		if key == KeyListen || key == KeyAdvertise {
-			l.add(in.File, key, "in the file this belongs to the first entry of `listeners:`; write listeners: [{"+key+": HOST:PORT}]")
+		if field := fieldOf(key); field != "" {
+			l.add(in.File, key, "in the file this belongs to the first entry of `listeners:`; write listeners: [{"+field+"}]")
 			continue
 		}
 		if key == keyListeners || key == keyProfiles {
 			continue
 		}
-		if _, known := l.defs[key]; !known {
-			if name := l.split(key, top[key]); name != "" {
+		kafka, renamed := aliases()[key]
+		if _, known := l.defs[key]; !known && !renamed {
+			if name := l.nested(key, top[key]); name != "" {
 				l.add(in.File, key, "a name with dots is one key; write "+name+": VALUE on one line")
 				continue
 			}
-			l.add(in.File, key, l.unknown(key, append([]string{keyListeners, keyProfiles}, l.names...)))
+			l.add(in.File, key, l.unknown(key, append([]string{keyListeners, keyProfiles, groupTLS, groupOAuth}, l.names...)))
 			continue
 		}
 		value, err := scalar(top[key])
-		if err != nil {
-			l.add(in.File, key, err.Error())
-			continue
+		if key == KeySuperUsers || key == KeyClusterPrincipal || kafka.name == KeySuperUsers {
+			value, err = names(top[key])
 		}
-		l.put(in.File, key, value)
+		switch {
+		case err != nil:
+			l.add(in.File, key, err.Error())
+		case renamed && kafka.name != "" && top[kafka.name] != nil:
+			l.add(in.File, key, "is Kafka's name of "+kafka.name+", which the file has too; remove one of the two")
+		case renamed:
+			l.alias(in.File, key, value)
+		default:
+			l.put(in.File, key, value)
+		}
 	}
 	if v, ok := top[keyListeners]; ok {
 		l.fileListeners(in.File, v)
@@ -53,9 +69,71 @@ func (l *loader) file(in Input) {
 	l.fileProfiles(in, top[keyProfiles])
 }
 
-// split returns the setting that nested keys were meant as, because YAML users may expect the parts
+// InListeners reports whether the file sets a setting only in an entry of `listeners:`.
+func InListeners(name string) bool { return fieldOf(name) != "" }
+
+// fieldOf returns how the file writes a setting that belongs to an entry of `listeners:`, or "".
+func fieldOf(key string) string {
+	switch key {
+	case KeyListen, KeyAdvertise:
+		return key + ": HOST:PORT"
+	case KeySecurity:
+		return KeySecurity + ": " + WithTLS
+	case KeySASL:
+		return KeySASL + ": [SCRAM-SHA-512]"
+	case KeyClientCerts:
+		return fieldClientCerts + ": " + string(CertificatesRequire)
+	}
+	return ""
+}
+
+// ungroup replaces the maps of tls and oauth by their keys.
+func (l *loader) ungroup(source string, top map[string]any) {
+	for _, group := range []string{groupTLS, groupOAuth} {
+		v, ok := top[group]
+		if !ok {
+			continue
+		}
+		delete(top, group)
+		for key, value := range l.fields(source, group, v, l.keysOf(group)) {
+			if _, twice := top[group+"."+key]; twice {
+				l.add(source, group+"."+key, "is there twice; remove one of the two")
+			}
+			top[group+"."+key] = value
+		}
+	}
+}
+
+// keysOf returns the keys of a group of settings, without its name.
+func (l *loader) keysOf(group string) []string {
+	var keys []string
+	for _, name := range l.names {
+		if key, ok := strings.CutPrefix(name, group+"."); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// names formats a list of principals in Kafka's form, whose separator a name cannot contain.
+func names(v any) (string, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return scalar(v)
+	}
+	parts := make([]string, len(list))
+	for i, e := range list {
+		var err error
+		if parts[i], err = scalar(e); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(parts, ";"), nil
+}
+
+// nested returns the setting that nested keys were meant as, because YAML users may expect the parts
 // of a name to be levels; "" if there is none.
-func (l *loader) split(key string, v any) string {
+func (l *loader) nested(key string, v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
 		_, known := l.defs[key]
@@ -65,7 +143,7 @@ func (l *loader) split(key string, v any) string {
 		return ""
 	}
 	for _, below := range slices.Sorted(maps.Keys(m)) {
-		if name := l.split(key+"."+below, m[below]); name != "" {
+		if name := l.nested(key+"."+below, m[below]); name != "" {
 			return name
 		}
 	}
@@ -211,7 +289,9 @@ func (l *loader) fileListeners(source string, v any) {
 	l.cfg.Listeners = l.cfg.Listeners[:0]
 	for i, entry := range list {
 		where := fmt.Sprintf("%s[%d]", keyListeners, i)
-		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise})
+		over := l.overOf(source, where, entry)
+		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts, groupTLS})
+		delete(m, groupTLS)
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			if err := listenerField(key, m[key]); err != nil {
 				l.add(source, where+"."+key, err.Error())
@@ -224,17 +304,39 @@ func (l *loader) fileListeners(source string, v any) {
 		if name == "" {
 			name = "default"
 		}
-		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, Listen: m[KeyListen], Advertise: m[KeyAdvertise]})
+		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, Listen: m[KeyListen], Advertise: m[KeyAdvertise],
+			SASL: split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
 	}
 	// Later sources can override the first listener, so its values are settings like others.
 	if first := l.cfg.Listeners[0]; l.err() == nil {
-		if first.Listen != "" {
-			l.put(source, KeyListen, first.Listen)
-		}
-		if first.Advertise != "" {
-			l.put(source, KeyAdvertise, first.Advertise)
+		for name, value := range map[string]string{KeyListen: first.Listen, KeyAdvertise: first.Advertise, KeySecurity: first.security,
+			KeySASL: strings.Join(first.SASL, ","), KeyClientCerts: first.clientCerts} {
+			if value != "" {
+				l.put(source, name, value)
+			}
 		}
 	}
+}
+
+// fieldClientCerts is the key of client.certificates in an entry of `listeners:`.
+const fieldClientCerts = "client-certificates"
+
+// overOf returns a listener's own keys of `tls:`, and leaves a single value in its place.
+func (l *loader) overOf(source, where string, entry any) map[string]string {
+	m, ok := entry.(map[string]any)
+	if !ok || m[groupTLS] == nil {
+		return nil
+	}
+	over := l.fields(source, where+"."+groupTLS, m[groupTLS], l.keysOf(groupTLS))
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		if check := l.defs[groupTLS+"."+key].Check; check != nil {
+			if err := check(over[key]); err != nil {
+				l.add(source, where+"."+groupTLS+"."+key, err.Error())
+			}
+		}
+	}
+	m[groupTLS] = ""
+	return over
 }
 
 func listenerField(key, v string) error {
@@ -243,6 +345,12 @@ func listenerField(key, v string) error {
 		return bindAddress(v)
 	case KeyAdvertise:
 		return dialAddress(v)
+	case KeySecurity:
+		return oneOf([]string{Plaintext, WithTLS})(v)
+	case KeySASL:
+		return sasl(v)
+	case fieldClientCerts:
+		return clientCertificates(v)
 	}
 	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`).MatchString(v) {
 		return nil

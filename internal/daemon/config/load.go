@@ -43,6 +43,7 @@ type loader struct {
 	names   []string // of defs, sorted
 	explain func(key string) string
 	values  *koanf.Koanf
+	kafka   map[string]given // by Kafka's name, what depends on several sources
 	sources map[string]string
 	cfg     Config
 }
@@ -50,7 +51,8 @@ type loader struct {
 // Load reads all sources and checks the result. The error has a line for every problem, each an
 // *Error. The caller should log the warnings of the Config.
 func Load(in Input) (*Config, error) {
-	l := &loader{values: koanf.New(separator), sources: make(map[string]string), explain: in.Explain, cfg: Config{File: in.File}}
+	l := &loader{values: koanf.New(separator), sources: make(map[string]string), kafka: make(map[string]given),
+		explain: in.Explain, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
 		return nil, err
 	}
@@ -117,11 +119,15 @@ func (l *loader) source(name string) string {
 func (l *loader) set(args []string) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
-		switch _, known := l.defs[name]; {
+		_, known := l.defs[name]
+		_, kafka := aliases()[name]
+		switch {
 		case name == "":
 			l.add("--set", arg, "has no name; write --set name=value")
 		case !ok:
 			l.add("--set", arg, "has no value; write --set name=value")
+		case kafka:
+			l.alias("--set", name, value)
 		case !known:
 			l.add("--set", name, l.unknown(name, l.names))
 		default:
@@ -132,6 +138,10 @@ func (l *loader) set(args []string) {
 
 // unknown returns the problem of a key that is not a setting.
 func (l *loader) unknown(name string, known []string) string {
+	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
+		listener, _, _ := strings.Cut(rest, ".")
+		return "is not read; write the setting in the entry of `listeners:` whose name is " + listener
+	}
 	if l.explain != nil {
 		if text := l.explain(name); text != "" {
 			return text
@@ -158,6 +168,7 @@ func (l *loader) check() {
 	}
 	l.cfg.AdminRemote = l.value(KeyAdminRemote) == "true"
 	l.listeners()
+	l.security()
 	l.cfg.WALProfile = l.value(KeyWALProfile)
 	if _, err := l.cfg.Durability.Lookup(l.cfg.WALProfile); err != nil {
 		l.add(l.source(KeyWALProfile), KeyWALProfile, err.Error())

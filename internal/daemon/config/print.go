@@ -26,9 +26,11 @@ func Defaults(w io.Writer, broker []Def) error {
 		"# in .ms, .seconds, .minutes, .hours or .bytes may have a unit: 7d, 512MiB.\n\n" +
 		heading("Settings that most brokers change") +
 		"\n# Where clients connect. A listener after the first needs a name and listen. For clients on other\n" +
-		"# machines listen on \":9092\"; there is no authentication. advertise is the address that clients\n" +
-		"# dial after the first connection; empty means the address that the client dialed.\n" +
-		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n")
+		"# machines listen on \":9092\". advertise is the address that clients dial after the first connection;\n" +
+		"# empty means the address that the client dialed. `chronikd secure init DIR` writes a configuration\n" +
+		"# with TLS and logins; without them everybody who reaches the port may do everything.\n" +
+		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n" +
+		"#     security: plaintext\n#     sasl: []\n#     client-certificates: none\n")
 	for _, name := range essentials {
 		if i := slices.IndexFunc(all, func(d Def) bool { return d.Name == name }); i >= 0 {
 			describe(&b, &all[i])
@@ -38,7 +40,7 @@ func Defaults(w io.Writer, broker []Def) error {
 		"\n# Custom durability profiles, in addition to the built-in ones.\n" +
 		"# profiles:\n#   patient:\n#     ack: synced\n#     sync: group\n#     max_wait: 20ms\n#     max_records: 5000\n#     max_bytes: 20MB\n")
 	for i := range all {
-		if d := &all[i]; d.Name != KeyListen && d.Name != KeyAdvertise && !slices.Contains(essentials, d.Name) {
+		if d := &all[i]; !InListeners(d.Name) && !slices.Contains(essentials, d.Name) {
 			describe(&b, d)
 		}
 	}

@@ -23,7 +23,9 @@ const DefaultListen = Localhost + ":9092"
 const Off = "off"
 
 // Own returns the daemon's own settings in reading order.
-func Own() []Def {
+func Own() []Def { return append(generalDefs(), securityDefs()...) }
+
+func generalDefs() []Def {
 	return []Def{
 		{Name: KeyDataDir, Default: "data", Type: "string", Check: notEmpty,
 			Doc: "Directory of the metadata file and the first log directory. The broker creates it if it is missing; only one broker at a time may use it."},
@@ -32,7 +34,7 @@ func Own() []Def {
 		{Name: KeyAdvertise, Default: "", Type: "string", Bounds: "HOST:PORT", Check: dialAddress, Broker: "advertised.listeners",
 			Doc: "Address that the first listener advertises to clients. Empty means the address that the client dialed. Set it if clients reach the broker through address translation, as with a container's published port."},
 		{Name: KeyAdminListen, Default: DefaultAdminListen, Type: "string", Bounds: "HOST:PORT or off", Check: adminAddress,
-			Doc: "Address of /metrics, /healthz, /readyz, /loglevel and /debug/pprof. It has no authentication: keep it on loopback or a private network."},
+			Doc: "Address of /metrics, /healthz, /readyz, /loglevel and /debug/pprof. Without admin.security, admin.token-file or admin.client-ca, other machines get only metrics and health."},
 		{Name: KeyAdminHosts, Default: "", Type: "list", Bounds: "names of hosts, comma-separated", Check: hostNames,
 			Doc: "Further host names under which the admin port serves more than metrics and health. It always accepts IP addresses, localhost, the machine's own name and advertised names. It refuses requests with any other host name, because they may come from a web page of another site."},
 		{Name: KeyAdminRemote, Default: "false", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
