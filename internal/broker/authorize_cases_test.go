@@ -209,6 +209,9 @@ func adminCases() []authCase {
 				{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: "g"},
 			}
 		}, needs: configs(acl.AlterConfigs)},
+		{key: int16(kmsg.DescribeACLs), needs: []need{inCommand(acl.Describe)}},
+		{key: int16(kmsg.CreateACLs), needs: []need{inCommand(acl.Alter)}},
+		{key: int16(kmsg.DeleteACLs), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeLogDirs), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.ElectLeaders), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.AlterPartitionAssignments), needs: []need{inCommand(acl.Alter)}},
