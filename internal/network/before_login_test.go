@@ -465,18 +465,20 @@ func TestBoundsBeforeTheLogin(t *testing.T) {
 
 		c = ln.dial()
 		began := time.Now()
-		go func() {
+		var writer sync.WaitGroup
+		writer.Go(func() {
 			for _, b := range choose(1, strings.Repeat("WORD", 100)) {
 				if _, err := c.Write([]byte{b}); err != nil {
 					return
 				}
 				time.Sleep(time.Second)
 			}
-		}()
+		})
 		if _, err := io.ReadAll(c); err != nil || time.Since(began) != 10*time.Second {
 			t.Errorf("a slow client was closed after %v, %v", time.Since(began), err)
 		}
 		c.Close()
+		writer.Wait()
 		if served != maxVersionRequests {
 			t.Errorf("%d requests were served", served)
 		}

@@ -64,7 +64,9 @@ func TestTLSServesRequests(t *testing.T) {
 // missing.
 func TestTLSEndsWithCloseNotify(t *testing.T) {
 	f := start(t, echo, nil)
-	c := dialTLS(t, f.secured(t, tls.NoClientCert, nil), nil)
+	raw := &lastRecord{Conn: dial(t, f.secured(t, tls.NoClientCert, nil)).Conn}
+	c := &client{tls.Client(raw, &tls.Config{RootCAs: testCA().pool(), ServerName: "broker", MinVersion: tls.VersionTLS12,
+		MaxVersion: tls.VersionTLS12})} // alerts have a type of their own
 	defer c.Close()
 	c.send(t, frame(keyMetadata, 3, 1, nil))
 	c.want(t, 1)
@@ -73,11 +75,28 @@ func TestTLSEndsWithCloseNotify(t *testing.T) {
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read %d, %v, want the end", n, err)
 	}
+	if len(raw.last) == 0 || raw.last[0] != 21 {
+		t.Errorf("the last record is %x, no alert", raw.last)
+	}
 	c.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	f.end(t)
+}
+
+// lastRecord remembers the last bytes that were read.
+type lastRecord struct {
+	net.Conn
+	last []byte
+}
+
+func (l *lastRecord) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if n > 0 {
+		l.last = slices.Clone(p[:n])
+	}
+	return n, err
 }
 
 // Close does not wait for clients that don't read, not even for the last record of TLS.
