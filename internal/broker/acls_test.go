@@ -143,7 +143,9 @@ func TestACLFilters(t *testing.T) {
 	w := n.dial(t)
 	prefixed := func(c *kmsg.CreateACLsRequestCreation) { c.ResourcePatternType = 4 }
 	create(t, w, creation("ab"), creation("a", prefixed), creation("*"), creation("b"),
-		creation("ab", func(c *kmsg.CreateACLsRequestCreation) { c.Principal, c.Host, c.Operation, c.PermissionType = "User:eve", "::1", 4, 2 }),
+		creation("ab", func(c *kmsg.CreateACLsRequestCreation) {
+			c.Principal, c.Host, c.Operation, c.PermissionType = "User:eve", "::1", 4, 2
+		}),
 		creation("ab", func(c *kmsg.CreateACLsRequestCreation) { c.ResourceType = 3 }))
 	const (
 		star, a, ab, eve = "ALLOW User:bob READ on TOPIC LITERAL * from *", "ALLOW User:bob READ on TOPIC PREFIXED a from *",

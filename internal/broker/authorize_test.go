@@ -206,7 +206,9 @@ func (g *guarded) made(t *testing.T) string {
 }
 
 // openAPIs are those that every client may use.
-func openAPIs() []int16 { return []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster)} }
+func openAPIs() []int16 {
+	return []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster), protocol.KeySASLHandshake, protocol.KeySASLAuthenticate}
+}
 
 // Each version of each request is answered without rights, with all that it needs, with all but
 // one, and with all and one denied: with the code that SECURITY.md has, at the level that the

@@ -18,7 +18,9 @@ func createACLsAPI() api {
 		asks: asks[*kmsg.CreateACLsRequest]{
 			whole: func(m rights, _ *kmsg.CreateACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
 		},
-		refuse:     func(r *network.Request, req *kmsg.CreateACLsRequest, code *kerr.Error) kmsg.Response { return refuseACLs(r, req, code) },
+		refuse: func(r *network.Request, req *kmsg.CreateACLsRequest, code *kerr.Error) kmsg.Response {
+			return refuseACLs(r, req, code)
+		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(createACLs),
 	}.api()

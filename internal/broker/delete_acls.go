@@ -20,7 +20,9 @@ func deleteACLsAPI() api {
 		asks: asks[*kmsg.DeleteACLsRequest]{
 			whole: func(m rights, _ *kmsg.DeleteACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
 		},
-		refuse:     func(r *network.Request, req *kmsg.DeleteACLsRequest, code *kerr.Error) kmsg.Response { return refuseFilters(r, req, code) },
+		refuse: func(r *network.Request, req *kmsg.DeleteACLsRequest, code *kerr.Error) kmsg.Response {
+			return refuseFilters(r, req, code)
+		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(deleteACLs),
 	}.api()
