@@ -30,7 +30,11 @@ func (g *guarded) authWorld(t *testing.T) *authWorld {
 		commit(t, c, 9, group, w.hidden, hiddenTopic, 0)
 	}
 	for _, id := range []string{"tx", hiddenTxn} {
-		made := ask[*kmsg.InitProducerIDResponse](t, c, 4, producerIDRequest(&id, -1, -1))
+		var made *kmsg.InitProducerIDResponse
+		eventually(t, "the producer has an id", func() bool {
+			made = ask[*kmsg.InitProducerIDResponse](t, c, 4, producerIDRequest(&id, -1, -1))
+			return made.ErrorCode == 0
+		})
 		add := kmsg.NewPtrAddPartitionsToTxnRequest()
 		add.TransactionalID, add.ProducerID, add.ProducerEpoch = id, made.ProducerID, made.ProducerEpoch
 		add.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "t", Partitions: []int32{0}}, {Topic: hiddenTopic, Partitions: []int32{0}}}
@@ -205,6 +209,9 @@ func adminCases() []authCase {
 				{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: "g"},
 			}
 		}, needs: configs(acl.AlterConfigs)},
+		{key: int16(kmsg.DescribeACLs), needs: []need{inCommand(acl.Describe)}},
+		{key: int16(kmsg.CreateACLs), needs: []need{inCommand(acl.Alter)}},
+		{key: int16(kmsg.DeleteACLs), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeLogDirs), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.ElectLeaders), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.AlterPartitionAssignments), needs: []need{inCommand(acl.Alter)}},

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -30,6 +31,7 @@ func newGuarded(t testing.TB, change ...func(*nodeOptions)) *guarded {
 	g := &guarded{}
 	g.node = newNode(t, append(change, func(o *nodeOptions) {
 		o.broker = func(b *Options) { b.Cluster, b.Rules = &fakeCluster{}, g.rules.Load }
+		o.visible = Visible(g.rules.Load)
 	})...)
 	return g
 }
@@ -50,6 +52,15 @@ func (r right) binding(p acl.Permission) acl.Binding {
 
 // allow sets rules that allow some rights, and nothing else.
 func (g *guarded) allow(rights ...right) { g.rules.Store(denying(rights, nil)) }
+
+// rulesChanged tells the node that the rules have changed. In production a change of the rules in the
+// metadata is what changes them.
+func (g *guarded) rulesChanged(t testing.TB) {
+	t.Helper()
+	a := metadata.ACL{Type: uint8(acl.Topic), Name: fmt.Sprint(g.image().NumACLs()), Pattern: uint8(acl.Literal), Principal: "User:x",
+		Host: acl.Wildcard, Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
+	g.write(t, metadata.KV{Key: metadata.ACLKey(a.ID()), Value: a.Encode()})
+}
 
 // need is one right that a request needs, or one of several, and the error if they are missing: 0
 // if something is left out instead.
@@ -195,7 +206,9 @@ func (g *guarded) made(t *testing.T) string {
 }
 
 // openAPIs are those that every client may use.
-func openAPIs() []int16 { return []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster)} }
+func openAPIs() []int16 {
+	return []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster), protocol.KeySASLHandshake, protocol.KeySASLAuthenticate}
+}
 
 // Each version of each request is answered without rights, with all that it needs, with all but
 // one, and with all and one denied: with the code that SECURITY.md has, at the level that the

@@ -463,6 +463,9 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
 		return err
 	}
+	if err := metrics.RegisterLogins(b.reg, observe.Logins(server)); err != nil {
+		return err
+	}
 	open := ""
 	if r.member != nil {
 		if err := r.member.shown(); err != nil {

@@ -31,9 +31,10 @@ func everything(t *testing.T) *prometheus.Registry {
 		s.Cleaner.LastRun, s.Cleaner.LastSeconds, s.Cleaner.MaxDirty, s.Cleaner.Stopped, s.Cleaner.MapBytes} {
 		g.WithLabelValues("x").Set(1)
 	}
-	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count, s.Retention.Segments, s.Retention.Bytes} {
+	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, n.Handshakes, r.Count, s.Retention.Segments, s.Retention.Bytes} {
 		c.WithLabelValues("x", "y").Inc()
 	}
+	n.Logins.WithLabelValues("x", "y", "z").Inc()
 	if err := RegisterLogs(reg, true, twoLogs{}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +81,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	}
 	NewElections(reg).WithLabelValues("isr").Inc()
 	NewISRChanges(reg).WithLabelValues("shrink").Inc()
+	if err := RegisterLogins(reg, func() Logins { return Logins{3, 2, 1} }); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
 		t.Fatal(err)
 	}

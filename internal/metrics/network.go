@@ -13,11 +13,17 @@ type Network struct {
 	// Accepted counts opened connections. By listener.
 	Accepted *prometheus.CounterVec
 	// Refused counts connections closed immediately after accept, and failed accepts. By listener
-	// and reason: total, per_ip, files, draining.
+	// and reason: total, per_ip, unauthenticated, files, draining.
 	Refused *prometheus.CounterVec
 	// Closed counts closed connections. By listener and reason: client, idle, slow_reader,
-	// slow_sender, lagging, bad_frame, shutdown, error, link, limit.
+	// slow_sender, lagging, bad_frame, shutdown, error, link, limit, handshake, login, expired,
+	// session.
 	Closed *prometheus.CounterVec
+	// Handshakes counts TLS handshakes. By listener and result: ok, or why they failed.
+	Handshakes *prometheus.CounterVec
+	// Logins counts logins with SASL. By listener, mechanism (empty if the listener does not have
+	// it) and result: ok, again, failed.
+	Logins *prometheus.CounterVec
 	// BytesIn and BytesOut count bytes of the Kafka protocol. By listener.
 	BytesIn, BytesOut *prometheus.CounterVec
 	// BudgetWaits counts how often a reader waited for a byte budget. By budget.
@@ -32,10 +38,30 @@ func NewNetwork(reg prometheus.Registerer) *Network {
 		Accepted:    counter(f, nameAccepted, "Accepted client connections.", "listener"),
 		Refused:     counter(f, nameRefused, "Connections refused at accept, by reason.", "listener", "reason"),
 		Closed:      counter(f, nameClosed, "Closed connections, by reason.", "listener", "reason"),
+		Handshakes:  counter(f, nameHandshakes, "TLS handshakes, by result.", "listener", "result"),
+		Logins:      counter(f, nameLogins, "Logins with SASL, by mechanism and result.", "listener", "mechanism", "result"),
 		BytesIn:     counter(f, nameBytesIn, "Bytes of requests read.", "listener"),
 		BytesOut:    counter(f, nameBytesOut, "Bytes of responses written.", "listener"),
 		BudgetWaits: counter(f, nameBudgetWaits, "Number of times that a connection's reader waited for a byte budget.", "budget"),
 	}
+}
+
+// Logins describes the clients that have not logged in, for one scrape.
+type Logins struct{ Unauthenticated, Waiting, Delayed int }
+
+// RegisterLogins registers the gauges of Logins. Every scrape calls source.
+func RegisterLogins(reg prometheus.Registerer, source func() Logins) error {
+	var s scraped
+	unauthenticated := s.gauge(nameUnauthenticated, "Connections that have not completed their TLS handshake and login.")
+	waiting := s.gauge(nameLoginsWaiting, "TLS handshakes and logins that wait for a processor.")
+	delayed := s.gauge(nameLoginsDelayed, "Failed logins whose answer is delayed.")
+	s.read = func(send sendFunc) {
+		x := source()
+		send(unauthenticated, float64(x.Unauthenticated))
+		send(waiting, float64(x.Waiting))
+		send(delayed, float64(x.Delayed))
+	}
+	return reg.Register(&s)
 }
 
 // Budget describes a byte budget, for one scrape.

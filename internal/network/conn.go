@@ -26,6 +26,8 @@ type conn struct {
 	opened   time.Time
 	ip       netip.Addr
 	slot     slot
+	sealed   bool            // its listener uses TLS
+	stranger bool            // it counts as one that has not logged in; guarded by Server.mu
 	over     RefuseReason    // the limit above which it was accepted: its first request must be a broker's
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
@@ -39,6 +41,7 @@ type conn struct {
 	hijacked bool              // Hijack took the socket; written once, by the reader
 	mayBlock bool              // MayBlock returned true to the current request; owned by the reading role
 	spoken   bool              // the client has sent a request; owned by the reading role
+	login    login             // owned by the reading role
 	identity
 
 	poll     *poller         // nil if the connection can't be polled
@@ -99,7 +102,7 @@ type blocking struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1,
+	c := &conn{srv: s, listener: l, nc: nc, sealed: l.TLS != nil, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1,
 		identity: identity{id: s.lastID.Add(1)}}
 	c.identify(Anonymous, "", time.Time{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -176,7 +179,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.encoded += len(r.head)
 	c.count()
 	if c.oldest == r && !c.busy && !c.writing && !c.flushing {
-		if c.poll != nil && r.outSize <= copyLimit {
+		if c.poll != nil && !c.sealed && r.outSize <= copyLimit {
 			c.flushing = true
 			c.poll.flusher.add(c)
 		} else {
@@ -301,6 +304,9 @@ func (c *conn) endReading(reason CloseReason, broken bool) {
 	if c.idle != nil {
 		c.idle.Stop()
 	}
+	if c.login.forget != nil {
+		c.login.forget()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readDone, c.busy = true, false
@@ -327,10 +333,11 @@ func (c *conn) kill(reason CloseReason) {
 	}
 	c.cancel()
 	if c.nc != nil {
-		if l, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok && c.reset {
+		nc := below(c.nc) // TLS would wait for the client
+		if l, ok := nc.(interface{ SetLinger(seconds int) error }); ok && c.reset {
 			_ = l.SetLinger(0) // if it fails, the client sees an ordinary end
 		}
-		_ = c.nc.Close() // a failed close takes nothing back that the peer was promised
+		_ = nc.Close() // a failed close takes nothing back that the peer was promised
 	}
 	if c.fd >= 0 {
 		hangUp(c.fd)

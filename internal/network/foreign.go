@@ -19,12 +19,13 @@ type foreign struct {
 // Error names what the client sent and the remedy.
 func (f *foreign) Error() string { return f.cause + ": " + f.remedy }
 
-// foreignTo returns the protocol that begins with these four bytes, or nil.
-func foreignTo(head []byte) *foreign {
+// foreignTo returns the protocol that begins with these four bytes, or nil. wants is the
+// security.protocol that fits the listener.
+func foreignTo(head []byte, wants string) *foreign {
 	if head[0] == 0x16 && head[1] == 3 && head[2] <= 4 { // a handshake record of SSL 3 to TLS 1.3 (RFC 8446, 5.1)
 		return &foreign{
 			cause:  "the client sent a TLS handshake, and this listener does not use TLS",
-			remedy: "set security.protocol=PLAINTEXT at the client",
+			remedy: "set security.protocol=" + wants + " at the client",
 			answer: func(_ []byte, _ string) []byte { return []byte{0x15, 3, 1, 0, 2, 2, 40} }, // alert: fatal, handshake_failure
 		}
 	}
@@ -94,7 +95,7 @@ func (c *conn) refuse(f *foreign) {
 
 // badLength returns the error for a request length that is out of bounds.
 func (c *conn) badLength(size int) error {
-	if f := foreignTo(c.in.unread()); f != nil && !c.spoken {
+	if f := foreignTo(c.in.unread(), c.listener.protocol()); f != nil && !c.spoken {
 		return f
 	}
 	return fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, c.srv.opts.MaxFrame)

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,8 +28,10 @@ const (
 var errOver = errors.New("not the first request of a broker")
 
 // isLink reports whether a request begins a connection of another broker, on a listener for them.
+// Where clients log in with SASL, brokers show a certificate instead: a link has its own proofs.
 func (c *conn) isLink(h protocol.Header) bool {
-	return h.Key == protocol.KeyLink && h.Version == 0 && c.listener.Brokers && c.srv.opts.Link != nil
+	return h.Key == protocol.KeyLink && h.Version == 0 && c.listener.Brokers && c.srv.opts.Link != nil &&
+		(!c.login.pending || !c.login.certificate.IsZero())
 }
 
 // Hijack ends the request without an answer and returns the connection's socket, which the caller
@@ -98,6 +101,9 @@ func (c *conn) release(r *Request, h *hijackedConn) error {
 	if err := c.nc.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
+	if t, ok := c.nc.(*tls.Conn); ok {
+		t.NetConn().(*tlsSocket).released.Store(true)
+	}
 	h.Conn, h.early = c.nc, bytes.Clone(c.in.unread())
 	c.nc = nil
 	c.hijacked, c.dead, c.reason = true, true, ClosedLink
@@ -128,9 +134,17 @@ func (h *hijackedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// ConnectionState returns the state of TLS, and false without TLS.
+func (h *hijackedConn) ConnectionState() (tls.ConnectionState, bool) {
+	if t, ok := h.Conn.(*tls.Conn); ok {
+		return t.ConnectionState(), true
+	}
+	return tls.ConnectionState{}, false
+}
+
 // Close implements net.Conn. It releases the connection's slot.
 func (h *hijackedConn) Close() error {
-	err := h.Conn.Close()
+	err := below(h.Conn).Close() // TLS would wait for the other broker
 	h.once.Do(func() {
 		s := h.srv
 		s.mu.Lock()

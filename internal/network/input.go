@@ -119,7 +119,7 @@ func (c *conn) fill(n int) error {
 		if err != nil {
 			return err
 		}
-		if in.w += m; in.w == len(in.buf) {
+		if in.w += m; in.w == len(in.buf) && !c.login.pending {
 			in.grow(c.srv.opts.Pool, readBig, false)
 		}
 	}
@@ -174,6 +174,8 @@ func (c *conn) nextCheck() time.Time {
 	switch {
 	case c.over != "":
 		return c.opened.Add(linkWait)
+	case !c.login.deadline.IsZero():
+		return c.login.deadline
 	case !in.since.IsZero():
 		return in.since.Add(c.srv.opts.FrameTimeout)
 	case in.big != nil:
@@ -194,6 +196,10 @@ func (c *conn) timedOut(now time.Time) error {
 		}
 	case !in.since.IsZero() && c.arrival.lagging.Load():
 		return errLagging
+	case !c.login.deadline.IsZero():
+		if !now.Before(c.login.deadline) {
+			return errLateLogin
+		}
 	case !in.since.IsZero():
 		if now.Sub(in.since) >= o.FrameTimeout {
 			return errSlowSender

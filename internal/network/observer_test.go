@@ -35,6 +35,14 @@ func (o *recorder) Closed(l *Listener, why CloseReason)   { o.add("%s closed: %s
 func (o *recorder) Refused(l *Listener, why RefuseReason) { o.add("%s refused: %s", l.Name, why) }
 func (o *recorder) Throttled(key int16, d time.Duration)  { o.add("throttled %d: %v", key, d) }
 func (o *recorder) BudgetWait(name string)                { o.add("waits for %s", name) }
+func (o *recorder) Handshake(l *Listener, result string, _ time.Duration) {
+	o.add("%s handshake: %s", l.Name, result)
+}
+
+func (o *recorder) Login(e *LoginEvent) {
+	o.add("%s login with %s as %s, failed: %v", e.Listener.Name, e.Mechanism, e.Session.Principal, e.Err != nil)
+}
+
 func (o *recorder) Sent(key int16, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

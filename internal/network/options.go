@@ -2,6 +2,7 @@ package network
 
 import (
 	"errors"
+	"net"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
@@ -63,6 +64,17 @@ type Options struct {
 	// of other brokers do not count. Default: no limit.
 	MaxConnections      int
 	MaxConnectionsPerIP int
+	// MaxUnauthenticated (max.connections.unauthenticated) and MaxUnauthenticatedPerIP bound the
+	// connections that have not completed their TLS handshake and login; the second counts a /64 of
+	// IPv6 as one address. Defaults 1000 and 64.
+	MaxUnauthenticated      int
+	MaxUnauthenticatedPerIP int
+	// LoginTimeout is how long TLS handshake and login may take together (login.timeout.ms), and
+	// another login of the same client. Default 10 s.
+	LoginTimeout time.Duration
+	// LoginBytes is the maximum size of a request of a client that has not logged in
+	// (login.max.bytes), and of a request that logs in. Default 64 KiB.
+	LoginBytes int
 	// Idle is how long a connection may be without requests before it is closed
 	// (connections.max.idle.ms). Default 10 minutes.
 	Idle time.Duration
@@ -81,7 +93,8 @@ type Options struct {
 	// see Producers. Default 1 s.
 	ProducerWindow time.Duration
 
-	serveTime time.Duration // of a poller; tests on slow machines set more
+	loginBudget int64         // bytes of requests before login, in all connections; 16 MiB
+	serveTime   time.Duration // of a poller; tests on slow machines set more
 }
 
 func (o *Options) complete() error {
@@ -111,6 +124,11 @@ func (o *Options) complete() error {
 	orDefault(&o.WriteTimeout, 30*time.Second)
 	orDefault(&o.Linger, 250*time.Millisecond)
 	orDefault(&o.ProducerWindow, time.Second)
+	orDefault(&o.LoginTimeout, 10*time.Second)
+	orDefault(&o.LoginBytes, 64<<10)
+	orDefault(&o.MaxUnauthenticated, 1000)
+	orDefault(&o.MaxUnauthenticatedPerIP, 64)
+	orDefault(&o.loginBudget, 16<<20)
 	orDefault(&o.serveTime, serveTime)
 	return nil
 }
@@ -154,6 +172,21 @@ type Observer interface {
 	Throttled(key int16, d time.Duration)
 	// BudgetWait is called when a reader has to wait for "produce" or "other" bytes.
 	BudgetWait(budget string)
+	// Handshake is called when a TLS handshake has ended: "ok", or why it failed, which is one of
+	// plain_text, late, certificate, principal, client_refused, protocol, busy, size and broken.
+	Handshake(l *Listener, result string, took time.Duration)
+	// Login is called when a client has logged in, or failed to. It must not keep the event.
+	Login(*LoginEvent)
+}
+
+// LoginEvent is a login that succeeded or failed.
+type LoginEvent struct {
+	Listener  *Listener
+	Peer      net.Addr
+	Session   *Session // the new one; after a failure the one that the connection has
+	Mechanism string   // empty if the client asked for one that its listener does not have
+	Again     bool     // of a client that had logged in before (KIP-368)
+	Err       error    // nil: it succeeded
 }
 
 // CloseReason is why a connection ended.
@@ -172,8 +205,14 @@ const (
 	ClosedError    CloseReason = "error"
 	// ClosedLink is the end of a connection that was hijacked for another broker.
 	ClosedLink CloseReason = "link"
-	// ClosedSession is the end of a session: it expired, or Session.End was called.
+	// ClosedSession is the end of a session by Session.End.
 	ClosedSession CloseReason = "session"
+	// ClosedExpired is the end of a connection whose session had expired when a request came.
+	ClosedExpired CloseReason = "expired"
+	// ClosedHandshake is the end of a connection whose TLS handshake failed, ClosedLogin of one whose
+	// client did not log in: late, wrongly, or with another request before.
+	ClosedHandshake CloseReason = "handshake"
+	ClosedLogin     CloseReason = "login"
 	// ClosedLimit is the end of a connection above the limits that was not another broker's.
 	ClosedLimit CloseReason = "limit"
 )
@@ -183,19 +222,23 @@ type RefuseReason string
 
 // The reasons for refusing a connection.
 const (
-	RefusedTotal    RefuseReason = "total"
-	RefusedPerIP    RefuseReason = "per_ip"
-	RefusedFiles    RefuseReason = "files"
-	RefusedDraining RefuseReason = "draining"
+	RefusedTotal RefuseReason = "total"
+	RefusedPerIP RefuseReason = "per_ip"
+	RefusedFiles RefuseReason = "files"
+	// RefusedUnauthenticated: too many connections have not logged in.
+	RefusedUnauthenticated RefuseReason = "unauthenticated"
+	RefusedDraining        RefuseReason = "draining"
 )
 
 // noopObserver ignores all events.
 type noopObserver struct{}
 
-func (noopObserver) Opened(*Listener)                      {}
-func (noopObserver) Closed(*Listener, CloseReason)         {}
-func (noopObserver) Refused(*Listener, RefuseReason)       {}
-func (noopObserver) Answered(*Request, int, time.Duration) {}
-func (noopObserver) Sent(int16, time.Duration)             {}
-func (noopObserver) Throttled(int16, time.Duration)        {}
-func (noopObserver) BudgetWait(string)                     {}
+func (noopObserver) Opened(*Listener)                           {}
+func (noopObserver) Closed(*Listener, CloseReason)              {}
+func (noopObserver) Refused(*Listener, RefuseReason)            {}
+func (noopObserver) Answered(*Request, int, time.Duration)      {}
+func (noopObserver) Sent(int16, time.Duration)                  {}
+func (noopObserver) Throttled(int16, time.Duration)             {}
+func (noopObserver) BudgetWait(string)                          {}
+func (noopObserver) Handshake(*Listener, string, time.Duration) {}
+func (noopObserver) Login(*LoginEvent)                          {}

@@ -185,6 +185,7 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 		}
 		h := protocol.ParsePrefix(p[4:])
 		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 ||
+			!c.session.Expires.IsZero() && c.session.expired(now) ||
 			!c.canStart(h.Key, size) ||
 			!c.srv.produce.whole.TryAcquire(int64(size)) {
 			break

@@ -33,7 +33,7 @@ const minFrame = protocol.HeaderPrefix + 2
 // unless commits in its batch wait for it. If a client waits for each answer, its reader does not
 // yield: it blocks anyway, and would move to another processor.
 func (c *conn) readLoop() {
-	var err error
+	err := c.secure()
 	for err == nil {
 		if err = c.offer(); err == nil {
 			err = c.readRequest()
@@ -49,7 +49,7 @@ func (c *conn) readLoop() {
 // classify returns why the reader ended, and whether the connection is broken, so that its answers
 // can't be written.
 func (c *conn) classify(err error) (reason CloseReason, broken bool) {
-	switch f := (*foreign)(nil); {
+	switch f, h := (*foreign)(nil), (*handshakeError)(nil); {
 	case errors.As(err, &f):
 		c.refuse(f)
 		return ClosedBadFrame, false
@@ -60,6 +60,15 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case c.over != "":
 		c.srv.refused(c.listener, c.peer, c.over)
 		return ClosedLimit, false
+	case errors.As(err, &h):
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its TLS handshake failed", h)
+		return ClosedHandshake, false
+	case errors.Is(err, errLateLogin), errors.Is(err, errNoLogin):
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its client did not log in", err)
+		return ClosedLogin, false
+	case errors.Is(err, errExpired):
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its session has expired", err)
+		return ClosedExpired, false
 	case errors.Is(err, errIdle):
 		return ClosedIdle, false
 	case errors.Is(err, errSlowSender):
@@ -89,6 +98,9 @@ func (c *conn) readRequest() error {
 	if c.over != "" && !c.isLink(h) {
 		return errOver
 	}
+	if err := c.permit(h); err != nil {
+		return err
+	}
 	unsupported := !c.srv.opts.Table.Supports(h.Key, h.Version) && !c.isLink(h)
 	if _, known := c.srv.opts.Table.Lookup(h.Key); unsupported && (!known || h.Key != protocol.KeyApiVersions) {
 		return fmt.Errorf("API %d version %d: %w", h.Key, h.Version, protocol.ErrUnsupported)
@@ -105,7 +117,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame
+	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && !c.sealed
 	if err = c.start(frame, budget, size, unsupported, &c.batch, time.Now()); err != nil {
 		frame.Release()
 		if budget != nil {
@@ -133,8 +145,11 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 
 // admissionOf returns where a frame's bytes are charged; nil for a small request other than
 // Produce, which always passes.
-func (s *Server) admissionOf(key int16, size int) *admission {
+func (c *conn) admissionOf(key int16, size int) *admission {
+	s := c.srv
 	switch {
+	case c.login.pending || c.mayLogin(key):
+		return s.logins
 	case key == protocol.KeyProduce:
 		return s.produce
 	case size <= s.opts.SmallFrame:
@@ -149,7 +164,11 @@ func (c *conn) checkSize(key int16, size int) error {
 	if key == protocol.KeyLink && size > maxLink {
 		return fmt.Errorf("%w: a broker's first request has %d bytes, at most %d are allowed", errBadFrame, size, maxLink)
 	}
-	if k := c.srv.admissionOf(key, size); k != nil && size > k.most {
+	k := c.admissionOf(key, size)
+	if k == c.srv.logins && size > k.most {
+		return fmt.Errorf("%w: a request of %d bytes of a client that logs in, at most %d are allowed (login.max.bytes)", errBadFrame, size, k.most)
+	}
+	if k != nil && size > k.most {
 		return fmt.Errorf("%w: %s request of %d bytes exceeds %d bytes, the maximum for this broker's memory; "+
 			"send smaller requests or give the broker more memory",
 			errBadFrame, k.name, size, k.most)
@@ -168,7 +187,7 @@ func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, e
 		}
 	}
 	in.skip(4)
-	k := c.srv.admissionOf(key, size)
+	k := c.admissionOf(key, size)
 	if k != nil && len(in.unread()) < size {
 		return c.receiveSteps(k, size)
 	}
@@ -317,9 +336,12 @@ func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, un
 
 // handle calls the handler, on the reader goroutine or a poller.
 func (c *conn) handle(r *Request) {
-	if r.Key == protocol.KeyLink {
+	switch {
+	case r.Key == protocol.KeyLink:
 		c.srv.opts.Link.Handle(r)
-	} else {
+	case c.mayLogin(r.Key):
+		c.serveLogin(r)
+	default:
 		c.srv.opts.Handler.Handle(r)
 	}
 	if c.mayBlock {

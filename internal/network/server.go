@@ -18,6 +18,9 @@ type Server struct {
 	opts      Options
 	produce   *admission
 	other     *admission
+	logins    *admission // of clients that have not logged in
+	places    *places
+	delayed   atomic.Int64 // refusals of logins that wait, see conn.delay
 	outgoing  outgoing
 	reads     *bufpool.Budget // of read buffers
 	producers *Producers
@@ -35,6 +38,8 @@ type Server struct {
 	killed    bool                       // connections that are hijacked from now on are closed
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
+	strangers map[netip.Prefix]int       // connections that have not logged in, by groupOf their address
+	unknown   int                        // their number
 	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
 	wg        sync.WaitGroup             // accept loops, readers, writers
 
@@ -57,6 +62,8 @@ func New(opts Options) (*Server, error) {
 		opts:      opts,
 		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, minProduce),
 		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, minOther),
+		logins:    newAdmission("login", opts.loginBudget, opts.LoginBytes, opts.LoginBytes),
+		places:    newPlaces(),
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		producers: newProducers(opts.ProducerWindow),
@@ -67,6 +74,7 @@ func New(opts Options) (*Server, error) {
 		conns:     make(map[*conn]struct{}),
 		hijacked:  make(map[*hijackedConn]struct{}),
 		perIP:     make(map[netip.Addr]int),
+		strangers: make(map[netip.Prefix]int),
 	}, nil
 }
 
@@ -78,6 +86,11 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 		s.mu.Unlock()
 		_ = ln.Close() // the other error matters
 		return ErrClosed
+	}
+	if l.SASL && s.opts.Authenticator == nil {
+		s.mu.Unlock()
+		_ = ln.Close() // the other error matters
+		return errors.New("network: a listener with SASL needs an Authenticator")
 	}
 	s.listeners[ln] = struct{}{}
 	s.wg.Go(func() { s.accept(l, ln) })
@@ -112,16 +125,25 @@ type Stats struct {
 	Unwritten, UnwrittenLimit int64
 	// Orphans are requests without an answer whose connection has ended.
 	Orphans int
+	// Unauthenticated are the connections that have not logged in, of listeners where clients do.
+	Unauthenticated int
+	// Login is the budget of their requests, LoginArriving describes those that are arriving.
+	Login         bufpool.BudgetStats
+	LoginArriving ArrivalStats
+	// LoginsWaiting are handshakes and logins that wait for a processor, LoginsDelayed those that
+	// failed and whose clients wait for the answer.
+	LoginsWaiting, LoginsDelayed int
 }
 
 // Stats returns the present state.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
-	n, hijacked := len(s.conns), len(s.hijacked)
+	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.unknown
 	s.mu.Unlock()
 	return Stats{
 		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
-		Orphans: s.orphans.count(),
+		Orphans: s.orphans.count(), Unauthenticated: unknown, Login: s.logins.whole.Stats(), LoginArriving: s.logins.arrivals(),
+		LoginsWaiting: s.places.count(), LoginsDelayed: int(s.delayed.Load()),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}
@@ -130,6 +152,7 @@ func (s *Server) Stats() Stats {
 // add registers a connection and starts its goroutines, or returns why it does not.
 func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	ip := remoteIP(nc)
+	stranger, group := l.TLS != nil || l.SASL, groupOf(ip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	over := RefuseReason("")
@@ -140,12 +163,20 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 		over = RefusedTotal
 	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
 		over = RefusedPerIP
+	case stranger && (s.unknown >= o.MaxUnauthenticated || s.strangers[group] >= o.MaxUnauthenticatedPerIP):
+		over = RefusedUnauthenticated
 	}
 	if over != "" && (s.opts.Link == nil || !l.Brokers || s.links >= maxLinks) {
 		return over, false
 	}
 	c := newConn(s, l, nc)
 	c.slot, c.over = slot{ip: c.ip, link: over != ""}, over
+	c.login = s.beginLogin(l, c.opened, over != "")
+	if stranger && over == "" {
+		c.stranger = true
+		s.unknown++
+		s.strangers[group]++
+	}
 	s.take(c.slot, 1)
 	s.assignPoller(c)
 	s.conns[c] = struct{}{}
@@ -160,6 +191,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
+	s.forget(c)
 	if answered && !c.hijacked {
 		s.take(c.slot, -1)
 	}
@@ -172,6 +204,26 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	}
 	if !c.hijacked {
 		s.opts.Observer.Closed(c.listener, reason)
+	}
+}
+
+// known removes a connection from those that have not logged in.
+func (s *Server) known(c *conn) {
+	s.mu.Lock()
+	s.forget(c)
+	s.mu.Unlock()
+}
+
+// forget is known for a caller that holds mu.
+func (s *Server) forget(c *conn) {
+	if !c.stranger {
+		return
+	}
+	c.stranger = false
+	s.unknown--
+	group := groupOf(c.ip)
+	if s.strangers[group]--; s.strangers[group] == 0 {
+		delete(s.strangers, group)
 	}
 }
 

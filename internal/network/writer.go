@@ -1,6 +1,7 @@
 package network
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"time"
@@ -256,6 +257,9 @@ func (c *conn) writeOne(p []byte) error {
 
 // writeAll writes all pieces, at most writeChunk bytes at a time. It consumes iov.
 func (c *conn) writeAll(iov [][]byte) error {
+	if c.sealed && len(iov) > 1 {
+		return c.writeRecords(iov)
+	}
 	for len(iov) > 0 {
 		if err := c.armWrite(); err != nil {
 			return err
@@ -349,15 +353,19 @@ func (c *conn) expiryFired() {
 // requests resets it, and the reset may overtake the last answers. So the client receives the end
 // of the stream first and has some time to close its own side.
 func (c *conn) lingerAndClose() {
-	defer c.nc.Close()
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil || c.nc.SetReadDeadline(time.Now().Add(c.srv.opts.Linger)) != nil {
+	nc := below(c.nc)
+	defer nc.Close()
+	if t, ok := c.nc.(*tls.Conn); ok {
+		_ = t.CloseWrite() // tells the client that no more will come; it fails before the handshake's end
+	}
+	half, ok := nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || nc.SetReadDeadline(time.Now().Add(c.srv.opts.Linger)) != nil {
 		return
 	}
 	buf := c.srv.opts.Pool.Get(readBig)
 	defer buf.Release()
 	for left := 4 << 20; left > 0; {
-		n, err := c.nc.Read(buf.Bytes())
+		n, err := nc.Read(buf.Bytes())
 		if err != nil {
 			return // the client closed too, or its time is over
 		}

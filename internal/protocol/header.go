@@ -15,6 +15,10 @@ const (
 	// KeyApiVersions is the API key of ApiVersions, which answers an unknown
 	// version and never has a flexible response header (KIP-511).
 	KeyApiVersions = int16(kmsg.ApiVersions)
+	// KeySASLHandshake and KeySASLAuthenticate are the API keys of a login, which network answers on
+	// connections whose clients must log in.
+	KeySASLHandshake    = int16(kmsg.SASLHandshake)
+	KeySASLAuthenticate = int16(kmsg.SASLAuthenticate)
 	// KeyLink is the API key of the request that begins a connection between two brokers. It is
 	// chronik's own, has version 0 only, and is never in a Table: network passes it to
 	// Options.Link if its listener is for brokers.

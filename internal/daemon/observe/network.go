@@ -140,6 +140,31 @@ func (o *Network) Throttled(key int16, d time.Duration) {
 // BudgetWait implements network.Observer.
 func (o *Network) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
 
+// Handshake implements network.Observer.
+func (o *Network) Handshake(l *network.Listener, result string, _ time.Duration) {
+	o.net.Handshakes.WithLabelValues(l.Name, result).Inc()
+}
+
+// Login implements network.Observer.
+func (o *Network) Login(e *network.LoginEvent) {
+	result := "ok"
+	switch {
+	case e.Err != nil:
+		result = "failed"
+	case e.Again:
+		result = "again"
+	}
+	o.net.Logins.WithLabelValues(e.Listener.Name, e.Mechanism, result).Inc()
+}
+
+// Logins reads the connections that have not logged in for a scrape.
+func Logins(s *network.Server) func() metrics.Logins {
+	return func() metrics.Logins {
+		x := s.Stats()
+		return metrics.Logins{Unauthenticated: x.Unauthenticated, Waiting: x.LoginsWaiting, Delayed: x.LoginsDelayed}
+	}
+}
+
 // Budgets reads the byte budgets of requests, answers and members for a scrape.
 func Budgets(s *network.Server, b *broker.Broker, members *group.MemoryBudget) func() []metrics.Budget {
 	return func() []metrics.Budget {
@@ -149,6 +174,7 @@ func Budgets(s *network.Server, b *broker.Broker, members *group.MemoryBudget) f
 			{Name: "produce_arriving", Used: x.ProduceArriving.Used, Limit: x.ProduceArriving.Size},
 			{Name: "other", Used: x.Other.Used, Limit: x.Other.Size},
 			{Name: "other_arriving", Used: x.OtherArriving.Used, Limit: x.OtherArriving.Size},
+			{Name: "login", Used: x.Login.Used + x.LoginArriving.Used, Limit: x.Login.Size},
 			{Name: "read_buffers", Used: x.Reads.Used, Limit: x.Reads.Size},
 			{Name: "unread_answers", Used: x.Unwritten, Limit: x.UnwrittenLimit},
 			{Name: "answers", Used: answers.Used, Limit: answers.Size},

@@ -1,0 +1,314 @@
+package network
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// tlsRecord is the largest plain text of a TLS record (RFC 8446, 5.1).
+	tlsRecord = 16 << 10
+	// maxHandshake bounds the bytes of a client's handshake. Long certificate chains need 10 KiB.
+	maxHandshake = 64 << 10
+	// maxChain bounds a client's certificate chain.
+	maxChain = 5
+)
+
+// tlsSocket is the socket below a tls.Conn.
+type tlsSocket struct {
+	net.Conn
+	c     *conn
+	early []byte // what was read to see whether the client speaks TLS; owned by the reader
+	// During the handshake; owned by the reader.
+	shaking  bool
+	received int
+	placed   bool // it has a handshake place
+	waits    context.Context
+
+	until    atomic.Int64 // the write deadline, in unix ns; 0 if there is none
+	released atomic.Bool  // it belongs to a link, see Request.Hijack
+}
+
+// secure does the TLS handshake of a connection that needs one. The reader calls it first.
+func (c *conn) secure() error {
+	if !c.sealed {
+		return nil
+	}
+	began := time.Now()
+	err := c.shakeHands()
+	if !errors.Is(err, io.EOF) && !errors.Is(err, errStopped) {
+		c.srv.opts.Observer.Handshake(c.listener, handshakeResult(err), time.Since(began))
+	}
+	return err
+}
+
+func (c *conn) shakeHands() error {
+	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
+	defer cancel()
+	s := &tlsSocket{Conn: c.nc, c: c, shaking: true, waits: ctx}
+	if err := s.SetDeadline(c.login.deadline); err != nil {
+		return err
+	}
+	if c.stopped.Load() { // stopReading sets a deadline after that
+		return errStopped
+	}
+	var head [4]byte
+	n, err := c.nc.Read(head[:])
+	if err != nil && isTimeout(err) {
+		return c.lateOrStopped()
+	}
+	if err != nil {
+		return err
+	}
+	if head[0] != 0x16 { // the type of a handshake record (RFC 8446, 5.1)
+		return &handshakeError{result: "plain_text", err: errPlainText, remedy: "set security.protocol=" + c.listener.protocol() + " at the client"}
+	}
+	s.early = append(s.early, head[:n]...)
+	t := tls.Server(s, c.listener.TLS.Config())
+	c.mu.Lock()
+	c.nc = t
+	c.mu.Unlock()
+	err = t.Handshake()
+	s.leave()
+	s.shaking, s.waits = false, nil
+	switch {
+	case c.stopped.Load():
+		return errStopped
+	case err != nil && isTimeout(err):
+		return c.lateOrStopped()
+	case err != nil:
+		return explainHandshake(err)
+	}
+	return c.certified(t)
+}
+
+// lateOrStopped is the error of a read that reached its deadline before the login was complete.
+func (c *conn) lateOrStopped() error {
+	if c.stopped.Load() {
+		return errStopped
+	}
+	if c.over != "" {
+		return errOver
+	}
+	return errLateLogin
+}
+
+// certified ends the handshake: it takes the client's certificate, if there is one, and makes the
+// session of a client that needs no other login.
+func (c *conn) certified(t *tls.Conn) error {
+	state := t.ConnectionState()
+	shown := len(state.VerifiedChains) > 0
+	if len(state.PeerCertificates) > maxChain {
+		return &handshakeError{result: "certificate", err: fmt.Errorf("the client sent %d certificates, at most %d are allowed",
+			len(state.PeerCertificates), maxChain), remedy: "give the client only its certificate and those of its intermediate authorities"}
+	}
+	principal, mechanism := Anonymous, ""
+	if shown {
+		c.login.certificate = state.PeerCertificates[0].NotAfter
+	}
+	if of := c.listener.TLS.Principal; shown && of != nil && !c.listener.SASL {
+		name, err := of(state.PeerCertificates[0])
+		if err == nil {
+			err = checkPrincipal(name)
+		}
+		if err != nil {
+			return &handshakeError{result: "principal", err: fmt.Errorf("the client's certificate names no user: %w", err),
+				remedy: "change tls.principal-rules or the certificate"}
+		}
+		principal, mechanism = name, "SSL"
+	}
+	c.identify(principal, mechanism, c.login.certificate)
+	if !c.login.pending {
+		c.login.deadline = time.Time{}
+		c.srv.known(c)
+	}
+	return nil
+}
+
+// Read implements net.Conn for a tls.Conn. During the handshake it returns with a handshake place,
+// which it gives back while it waits for the client.
+func (s *tlsSocket) Read(p []byte) (int, error) {
+	if !s.shaking {
+		return s.Conn.Read(p)
+	}
+	n := copy(p, s.early)
+	if s.early = s.early[n:]; n == 0 {
+		s.leave()
+		var err error
+		if n, err = s.Conn.Read(p); err != nil {
+			return n, err
+		}
+	}
+	if s.received += n; s.received > maxHandshake {
+		return 0, errLongHandshake
+	}
+	if !s.placed {
+		if err := s.c.srv.places.take(s.waits, groupOf(s.c.ip)); err != nil {
+			return 0, err
+		}
+		s.placed = true
+	}
+	return n, nil
+}
+
+func (s *tlsSocket) leave() {
+	if s.placed {
+		s.placed = false
+		s.c.srv.places.leave()
+	}
+}
+
+// Write implements net.Conn for a tls.Conn. The writer sets a deadline before it writes. A tls.Conn
+// also writes while it reads, to answer the other end's change of keys; then the deadline may be
+// long past, and Write sets one of its own.
+func (s *tlsSocket) Write(p []byte) (int, error) {
+	now := time.Now()
+	if until := s.until.Load(); until != 0 && until < now.UnixNano() && !s.released.Load() && !s.shaking {
+		if err := s.SetWriteDeadline(now.Add(s.c.srv.opts.WriteTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	return s.Conn.Write(p)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (s *tlsSocket) SetWriteDeadline(t time.Time) error {
+	ns := int64(0)
+	if !t.IsZero() {
+		ns = t.UnixNano()
+	}
+	s.until.Store(ns)
+	return s.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn.
+func (s *tlsSocket) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// below returns the socket of a connection, without TLS.
+func below(nc net.Conn) net.Conn {
+	for {
+		switch c := nc.(type) {
+		case *tls.Conn:
+			nc = c.NetConn()
+		case *tlsSocket:
+			nc = c.Conn
+		default:
+			return nc
+		}
+	}
+}
+
+// writeRecords is writeAll for TLS: a tls.Conn makes at least one record of each write, so small
+// pieces are gathered to whole records first. Caller has the writing role.
+func (c *conn) writeRecords(iov [][]byte) error {
+	buf := c.srv.opts.Pool.Get(tlsRecord)
+	defer buf.Release()
+	gathered := buf.Bytes()[:0]
+	for _, piece := range iov {
+		for len(piece) > 0 {
+			if len(gathered) == 0 && len(piece) >= tlsRecord {
+				n := min(len(piece), writeChunk) / tlsRecord * tlsRecord
+				if err := c.writeRecord(piece[:n]); err != nil {
+					return err
+				}
+				piece = piece[n:]
+				continue
+			}
+			n := min(len(piece), tlsRecord-len(gathered))
+			gathered = append(gathered, piece[:n]...)
+			if piece = piece[n:]; len(gathered) == tlsRecord {
+				if err := c.writeRecord(gathered); err != nil {
+					return err
+				}
+				gathered = gathered[:0]
+			}
+		}
+	}
+	if len(gathered) == 0 {
+		return nil
+	}
+	return c.writeRecord(gathered)
+}
+
+func (c *conn) writeRecord(p []byte) error {
+	if err := c.armWrite(); err != nil {
+		return err
+	}
+	if _, err := c.nc.Write(p); err != nil {
+		return fmt.Errorf("write an answer to %s: %w", c.peer, err)
+	}
+	return nil
+}
+
+var (
+	errPlainText     = errors.New("the client sent plain text, and this listener uses TLS")
+	errLongHandshake = fmt.Errorf("the client's handshake has more than %d KiB", maxHandshake>>10)
+)
+
+// handshakeError is why a handshake failed.
+type handshakeError struct {
+	result string // for the Observer; one of few
+	err    error
+	remedy string
+}
+
+func (e *handshakeError) Error() string { return e.err.Error() + "; " + e.remedy }
+
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// handshakeResult returns what the Observer is told.
+func handshakeResult(err error) string {
+	h := (*handshakeError)(nil)
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &h):
+		return h.result
+	case errors.Is(err, errLateLogin), errors.Is(err, errOver):
+		return "late"
+	}
+	return "broken"
+}
+
+// explainHandshake returns the error of a failed handshake with what to change.
+func explainHandshake(err error) error {
+	e := &handshakeError{result: "protocol", err: fmt.Errorf("TLS handshake: %w", err),
+		remedy: "use TLS 1.2 or later at the client, with the usual cipher suites"}
+	op, verify := (*net.OpError)(nil), (*tls.CertificateVerificationError)(nil)
+	switch {
+	case errors.Is(err, errBusy):
+		e.result, e.remedy = "busy", "clients that connect again later, and with pauses, succeed"
+	case errors.Is(err, errLongHandshake):
+		e.result, e.remedy = "size", "use a shorter certificate chain at the client"
+	case errors.As(err, &op) && op.Op == "remote error":
+		e.result, e.remedy = "client_refused", "the client does not accept the certificate of this listener: check its truststore "+
+			"(ssl.truststore.location) and that it connects to a name that the certificate has"
+	case errors.As(err, &verify), strings.Contains(err.Error(), "certificate"):
+		e.result, e.remedy = "certificate", "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.As(err, &op):
+		return err // the client is gone
+	}
+	return e
+}
+
+// protocol returns what clients set as security.protocol.
+func (l *Listener) protocol() string {
+	switch {
+	case l.TLS != nil && l.SASL:
+		return "SASL_SSL"
+	case l.TLS != nil:
+		return "SSL"
+	case l.SASL:
+		return "SASL_PLAINTEXT"
+	}
+	return "PLAINTEXT"
+}
