@@ -100,6 +100,14 @@ func (b *Broker) groupRequest(r *network.Request, req kmsg.Request) group.Reques
 	return e
 }
 
+// Visible returns service.GroupsOptions.Visible for the rules of Options.Rules.
+func Visible(rules func() *acl.Rules) func(group.Viewer) func(topic string) bool {
+	return func(v group.Viewer) func(string) bool {
+		client := rules().Subject(v.Principal, v.Host)
+		return func(topic string) bool { return client.Allowed(acl.Describe, acl.Topic, topic) }
+	}
+}
+
 // coordinatorError returns the error of a shard's answer, nil if there is none; ok reports whether
 // the answer has the expected type.
 func (b *Broker) coordinatorError(answer any, ok bool, err error) *kerr.Error {

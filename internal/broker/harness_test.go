@@ -82,6 +82,7 @@ type nodeOptions struct {
 	storage  func(*storage.Options)
 	network  func(*network.Options)
 	broker   func(*Options)
+	visible  func(group.Viewer) func(string) bool
 	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
 	// store, if set, wraps the file store for the controller.
@@ -146,7 +147,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	n.applier.Finish(replicas.AwaitApplied)
 	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Controller: n.control,
 		Configs: n.configs,
-		Static:  n.static, Logger: zap.NewNop()})
+		Static:  n.static, Visible: o.visible, Logger: zap.NewNop()})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)

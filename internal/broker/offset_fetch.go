@@ -29,6 +29,15 @@ func offsetFetchAPI() api {
 					return m.group(acl.Describe, x.Group)
 				}),
 		},
+		refuse: func(_ *network.Request, req *kmsg.OffsetFetchRequest, code *kerr.Error) kmsg.Response {
+			if req.Version >= 2 { // before, an error had no other place
+				req.Topics = nil
+			}
+			for i := range req.Groups {
+				req.Groups[i].Topics = nil
+			}
+			return refuseWhole(req, code)
+		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     offsetFetch,
 	}.api()

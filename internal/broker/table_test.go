@@ -16,7 +16,7 @@ import (
 // ApiVersions promises that each version of each API is answered, in its own format, with errors
 // that the protocol knows.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
-	n := newNode(t, quick, inCluster(&fakeCluster{}))
+	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	w := n.dial(t)
@@ -186,6 +186,22 @@ func fillTransactional(r kmsg.Request) {
 		r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
 	case *kmsg.DescribeTransactionsRequest:
 		r.TransactionalIDs = []string{"tx", "ty"}
+	default:
+		fillSecurity(r)
+	}
+}
+
+// fillSecurity is fillRequest for the requests about access rules.
+func fillSecurity(r kmsg.Request) {
+	switch r := r.(type) {
+	case *kmsg.DescribeACLsRequest:
+		r.ResourceType, r.ResourcePatternType, r.Operation, r.PermissionType = 1, 1, 1, 1
+	case *kmsg.CreateACLsRequest:
+		r.Creations = []kmsg.CreateACLsRequestCreation{creation("t"), {}}
+	case *kmsg.DeleteACLsRequest:
+		f := kmsg.NewDeleteACLsRequestFilter()
+		f.ResourceType, f.ResourcePatternType, f.Operation, f.PermissionType = 1, 1, 1, 1
+		r.Filters = []kmsg.DeleteACLsRequestFilter{f, {}}
 	}
 }
 

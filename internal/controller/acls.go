@@ -16,6 +16,8 @@ const (
 	MaxACLs = 100_000
 	// MaxACLsAtOnce is how many rules, or filters, one request may have.
 	MaxACLsAtOnce = 1000
+	// maxFound bounds what the filters of one request select, all together.
+	maxFound = 2 * MaxACLs
 )
 
 // CreateACLs stores the access rules that are valid. errs has an entry for each rule: nil, or the
@@ -94,6 +96,7 @@ func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (resu
 			rules[i] = BindingOf(a)
 		}
 		var txn metadata.Txn
+		found := 0
 		selected := make([]bool, len(rules))
 		for f := range filters {
 			if why := filters[f].Unknown(); why != "" {
@@ -105,6 +108,10 @@ func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (resu
 					continue
 				}
 				results[f].Rules = append(results[f].Rules, rules[i])
+				if found++; found > maxFound {
+					return refuse(InvalidRequest, "The filters select more than %d ACLs; those that several filters select count for each.",
+						maxFound)
+				}
 				if !selected[i] {
 					selected[i] = true
 					txn.If = append(txn.If, unchanged(existing[i]))

@@ -37,7 +37,7 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 			return 3
 		case strings.Contains(line, "--dry-run"):
 			return 0
-		case strings.Contains(line, " delete"), strings.Contains(line, " user remove"):
+		case strings.Contains(line, " delete"), strings.Contains(line, " user remove"), strings.Contains(line, " acl remove "):
 			return 2
 		case strings.Contains(line, " trim "), strings.Contains(line, " repair "):
 			return 1

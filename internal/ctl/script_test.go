@@ -51,7 +51,8 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			b, err := chronik.Start(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
-				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}})
+				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2",
+					"authorization": "acl", "super-users": "User:ANONYMOUS"}})
 			if err != nil {
 				return err
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -62,6 +63,7 @@ type components struct {
 	exchange     *exchange.Exchange
 	gate         *gate.Gate
 	handlers     *broker.Broker
+	rules        func() *acl.Rules // nil without authorization
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
@@ -273,6 +275,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	}
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
+	r.rules = followRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
@@ -298,7 +301,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members, Lease: lease, Brokers: len(r.conf.Cluster.Seeds),
+		MemberBytes: b.budgets.Members, Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Visible: visible(r.rules),
 	})
 	if err != nil {
 		return err
@@ -322,7 +325,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
-		Exchange: r.exchange, Gate: r.gate,
+		Exchange: r.exchange, Gate: r.gate, Rules: r.rules,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {

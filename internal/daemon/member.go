@@ -129,6 +129,7 @@ func (b *Broker) showCluster(ctx context.Context, r *components) error {
 	handlers, err := broker.New(broker.Options{
 		Self:        -1, // it has no replicas yet; the others' view of this broker is the right one
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
+		Rules:    followRules(&b.cfg.Security, b.log.Named("security"), images),
 		Metadata: images, Controller: r.control, Cluster: r.member.Operator(), Settings: r.settings, Configs: b.configs,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})

@@ -344,6 +344,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/group":   command(),
 		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/user":    command(),
+		"internal/ctl/acl":     command("internal/security/acl"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",

@@ -94,9 +94,9 @@ func (c *conn) refuse(f *foreign) {
 }
 
 // badLength returns the error for a request length that is out of bounds.
-func (c *conn) badLength(size, most int) error {
+func (c *conn) badLength(size int) error {
 	if f := foreignTo(c.in.unread(), c.listener.protocol()); f != nil && !c.spoken {
 		return f
 	}
-	return fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, most)
+	return fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, c.srv.opts.MaxFrame)
 }

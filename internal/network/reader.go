@@ -134,21 +134,13 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 		return 0, h, err
 	}
 	size = int(int32(binary.BigEndian.Uint32(c.in.unread())))
-	if most := c.maxFrame(); size < minFrame || size > most {
-		return 0, h, c.badLength(size, most)
+	if size < minFrame || size > c.srv.opts.MaxFrame {
+		return 0, h, c.badLength(size)
 	}
 	if err := c.fill(4 + protocol.HeaderPrefix); err != nil {
 		return 0, h, err
 	}
 	return size, protocol.ParsePrefix(c.in.unread()[4:]), nil
-}
-
-// maxFrame is the size of the largest request that the client may send now.
-func (c *conn) maxFrame() int {
-	if c.login.pending {
-		return c.srv.opts.LoginBytes
-	}
-	return c.srv.opts.MaxFrame
 }
 
 // admissionOf returns where a frame's bytes are charged; nil for a small request other than
@@ -172,7 +164,11 @@ func (c *conn) checkSize(key int16, size int) error {
 	if key == protocol.KeyLink && size > maxLink {
 		return fmt.Errorf("%w: a broker's first request has %d bytes, at most %d are allowed", errBadFrame, size, maxLink)
 	}
-	if k := c.admissionOf(key, size); k != nil && size > k.most {
+	k := c.admissionOf(key, size)
+	if k == c.srv.logins && size > k.most {
+		return fmt.Errorf("%w: a request of %d bytes of a client that logs in, at most %d are allowed (login.max.bytes)", errBadFrame, size, k.most)
+	}
+	if k != nil && size > k.most {
 		return fmt.Errorf("%w: %s request of %d bytes exceeds %d bytes, the maximum for this broker's memory; "+
 			"send smaller requests or give the broker more memory",
 			errBadFrame, k.name, size, k.most)

@@ -56,6 +56,9 @@ func requestLayouts() map[int16]string {
 		kmsg.ListPartitionReassignments:   "4 ( s [4] )",
 		kmsg.OffsetDelete:                 "s ( s ( 4 ) )",
 		kmsg.ConsumerGroupHeartbeat:       "s s 4 n n 4 [s] 1+:n n ( 16 [4] )",
+		kmsg.DescribeACLs:                 "1 n 1+:1 n n 1 1",
+		kmsg.CreateACLs:                   "( 1 s 1+:1 s s 1 1 )",
+		kmsg.DeleteACLs:                   "( 1 n 1+:1 n n 1 1 )",
 		kmsg.StreamsGroupHeartbeat: "s s 4 4 n n 4 ?{ 4 ( s [s] [s] ( s 4 2 ( s s ) ) [s] ( s 4 2 ( s s ) ) ( [2] [2] [2] ) ) } " +
 			"( s [4] ) ( s [4] ) ( s [4] ) n ?{ s 2 } ( s s ) ( s 4 8 ) ( s 4 8 ) 1",
 		kmsg.StreamsGroupDescribe:  "[s] 1 1+:1",

@@ -74,7 +74,7 @@ func Compile(bindings []Binding, o Options) *Rules {
 
 // Change returns the rules after some bindings were removed and others added. It compiles only the
 // principals that these name, and shares the others with r. The time is that of copying the list
-// of principals, and with Options.AllowEveryone that of looking at all bindings.
+// of principals, and with Options.AllowEveryone that of reading all bindings.
 func (r *Rules) Change(removed, added []Binding) *Rules {
 	touched := map[string]map[Binding]struct{}{}
 	of := func(name string) map[Binding]struct{} {
@@ -209,7 +209,7 @@ func (r *rule) add(b Binding) {
 	}
 }
 
-// implied returns the operations that are allowed to who is allowed one.
+// implied returns the operations that are allowed to a client that is allowed one.
 func implied(op Operation) Mask {
 	m := Of(op)
 	switch op {

@@ -37,7 +37,7 @@ type Explanation struct {
 	Almost []Binding
 }
 
-// Explain decides as Subject.Allowed does, and says which bindings are the reason. It looks at all
+// Explain decides as Subject.Allowed does, and says which bindings are the reason. It reads all
 // bindings.
 func (r *Rules) Explain(principal, host string, op Operation, t ResourceType, name string) Explanation {
 	switch {

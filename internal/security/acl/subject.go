@@ -61,7 +61,7 @@ func (s *Subject) Allowed(op Operation, t ResourceType, name string) bool {
 
 // AllowedAny reports whether there is a name such that the subject may perform an operation on the
 // resource with it, as Kafka's authorizeByResourceType does: a binding must allow it, and none must
-// deny it for all names to which that binding applies. The first call for a type looks at all
+// deny it for all names to which that binding applies. The first call for a type reads all
 // bindings of the principal.
 func (s *Subject) AllowedAny(op Operation, t ResourceType) bool {
 	if s == nil || s.super {

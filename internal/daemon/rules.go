@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
+)
+
+// followRules returns the access rules as broker.Options.Rules; nil without authorization. They
+// follow an applier that has not started: an Image is shown when the rules that it has are compiled,
+// so that a request after the answer to DeleteAcls is decided without the deleted rules. Until the
+// first Image, nothing is allowed but what super users do.
+func followRules(s *config.Security, log *zap.Logger, applier *metadata.Applier) func() *acl.Rules {
+	if !s.ACL {
+		return nil
+	}
+	var current atomic.Pointer[acl.Rules]
+	current.Store(acl.Compile(nil, acl.Options{SuperUsers: s.SuperUsers}))
+	known := false
+	applier.Subscribe("access rules", func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+		rules := current.Load()
+		switch {
+		case !known: // now it is also known which names have no rule
+			rules, known = acl.Compile(nil, acl.Options{SuperUsers: s.SuperUsers, AllowEveryone: s.AllowEveryone}), true
+		case len(d.ACLsAdded)+len(d.ACLsRemoved) == 0:
+			return nil
+		}
+		begun := time.Now()
+		rules = rules.Change(bindingsOf(d.ACLsRemoved), bindingsOf(d.ACLsAdded))
+		current.Store(rules)
+		log.Info("access rules changed", zap.Int("added", len(d.ACLsAdded)), zap.Int("removed", len(d.ACLsRemoved)),
+			zap.Int("rules", rules.Len()), zap.Int64("version", next.Version()), zap.Duration("compiled", time.Since(begun)))
+		return nil
+	})
+	return current.Load
+}
+
+// visible returns which topics members of groups may see, as service.GroupsOptions.Visible: those
+// that they may describe.
+func visible(rules func() *acl.Rules) func(group.Viewer) func(topic string) bool {
+	if rules == nil {
+		return nil
+	}
+	return func(v group.Viewer) func(string) bool {
+		s := rules().Subject(v.Principal, v.Host)
+		return func(topic string) bool { return s.Allowed(acl.Describe, acl.Topic, topic) }
+	}
+}
+
+func bindingsOf(list []metadata.ACL) []acl.Binding {
+	out := make([]acl.Binding, len(list))
+	for i, a := range list {
+		out[i] = controller.BindingOf(a)
+	}
+	return out
+}
