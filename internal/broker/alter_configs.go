@@ -16,7 +16,8 @@ import (
 func alterConfigsAPI() api {
 	return apiDef[*kmsg.AlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
-		asks: asks[*kmsg.AlterConfigsRequest]{parts: each(func(req *kmsg.AlterConfigsRequest) *[]kmsg.AlterConfigsRequestResource { return &req.Resources },
+		asks: asks[*kmsg.AlterConfigsRequest]{parts: each(
+			func(req *kmsg.AlterConfigsRequest) *[]kmsg.AlterConfigsRequestResource { return &req.Resources },
 			func(m rights, _ *kmsg.AlterConfigsRequest, x *kmsg.AlterConfigsRequestResource) *kerr.Error {
 				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
 			})},

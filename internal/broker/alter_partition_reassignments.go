@@ -19,7 +19,7 @@ import (
 func alterPartitionReassignmentsAPI() api {
 	return apiDef[*kmsg.AlterPartitionAssignmentsRequest]{
 		API:        protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
-		asks:       asks[*kmsg.AlterPartitionAssignmentsRequest]{whole: func(m rights, _ *kmsg.AlterPartitionAssignmentsRequest) *kerr.Error { return m.cluster(acl.Alter) }},
+		asks:       clusterAsks[*kmsg.AlterPartitionAssignmentsRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(alterPartitionReassignments),
 	}.api()

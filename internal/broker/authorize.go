@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // asks says what the requests of an API need. Every API has one, in its apiDef; with authorization,
@@ -25,13 +26,18 @@ type asks[R any] struct {
 	inside bool
 	// whole returns the error that refuses the request as a whole; nil if there is none.
 	whole func(rights, R) *kerr.Error
-	// parts removes the parts of the request that the client has no right to, and returns them. nil:
-	// the request has no parts.
+	// parts removes the parts of the request that the client has no right to, and returns them.
+	// nil: the request has no parts.
 	parts func(rights, R) []refused[R]
 }
 
 // declared reports whether there is anything that says what requests need.
 func (a *asks[R]) declared() bool { return a.nothing || a.inside || a.whole != nil || a.parts != nil }
+
+// clusterAsks are the asks of an API whose requests need one operation on the cluster.
+func clusterAsks[R any](op acl.Operation) asks[R] {
+	return asks[R]{whole: func(m rights, _ R) *kerr.Error { return m.cluster(op) }}
+}
 
 // refused are the parts of a request that are refused with one error.
 type refused[R any] struct {
@@ -90,8 +96,8 @@ func each[Q any, R interface {
 }
 
 // authorize asks for the rights that a request needs, and removes the parts that the client has no
-// right to. add adds their answers to the answer of the others; nil if there are none. goes is false
-// if the request was answered.
+// right to. add adds their answers to the answer of the others; nil if there are none. goes is
+// false if the request was answered.
 func (l *apiDef[R]) authorize(c call, m rights, req R) (add func(kmsg.Response), goes bool) {
 	var whole *kerr.Error
 	if l.asks.whole != nil {

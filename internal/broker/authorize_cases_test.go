@@ -37,7 +37,9 @@ func (g *guarded) authWorld(t *testing.T) *authWorld {
 		})
 		add := kmsg.NewPtrAddPartitionsToTxnRequest()
 		add.TransactionalID, add.ProducerID, add.ProducerEpoch = id, made.ProducerID, made.ProducerEpoch
-		add.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "t", Partitions: []int32{0}}, {Topic: hiddenTopic, Partitions: []int32{0}}}
+		for _, topic := range []string{"t", hiddenTopic} {
+			add.Topics = append(add.Topics, kmsg.AddPartitionsToTxnRequestTopic{Topic: topic, Partitions: []int32{0}})
+		}
 		for _, topic := range ask[*kmsg.AddPartitionsToTxnResponse](t, c, 3, add).Topics {
 			if code := topic.Partitions[0].ErrorCode; code != 0 {
 				t.Fatal(kerr.ErrorForCode(code))

@@ -59,13 +59,13 @@ func TestAWaitingFetchAsksAgain(t *testing.T) {
 		g.allow(append(of, c.after...)...)
 		g.put(t, "u", 1, "a")
 		resp := w.fetched(t, req)
-		got, beside := resp.Topics[0].Partitions[0], resp.Topics[1].Partitions[0]
+		got, also := resp.Topics[0].Partitions[0], resp.Topics[1].Partitions[0]
 		if kerr.TypedErrorForCode(got.ErrorCode) != c.want || (c.want == nil) != (len(got.RecordBatches) > 0) ||
 			c.want != nil && (got.HighWatermark != -1 || got.LastStableOffset != -1 || got.LogStartOffset != -1) {
 			t.Errorf("version %d with %v: %+v", c.version, c.after, got)
 		}
-		if beside.ErrorCode != 0 || len(beside.RecordBatches) == 0 {
-			t.Errorf("version %d with %v: %+v", c.version, c.after, beside)
+		if also.ErrorCode != 0 || len(also.RecordBatches) == 0 {
+			t.Errorf("version %d with %v: %+v", c.version, c.after, also)
 		}
 	}
 }

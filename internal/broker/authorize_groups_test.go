@@ -173,7 +173,7 @@ func TestListsHaveVisibleEntriesOnly(t *testing.T) {
 	}
 }
 
-// The broker makes the internal topics of a streams group for who may create them.
+// The broker makes the internal topics of a streams group for a client that may create them.
 func TestStreamsTopicsAreMadeForWhoMayCreateThem(t *testing.T) {
 	g := newGuarded(t, quick, atOnceStreams)
 	g.topic(t, "in", 1)

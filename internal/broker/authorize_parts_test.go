@@ -45,7 +45,8 @@ func TestRefusedPartsStayAtTheirPlaces(t *testing.T) {
 	alter := kmsg.NewPtrAlterConfigsRequest()
 	var want []string
 	for _, name := range []string{"a", "b", "c", "none", "a", "hidden", "b"} {
-		alter.Resources = append(alter.Resources, kmsg.AlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name})
+		alter.Resources = append(alter.Resources,
+			kmsg.AlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name})
 		code := map[string]*kerr.Error{"b": kerr.InvalidRequest, "none": kerr.UnknownTopicOrPartition}[name] // twice, unknown
 		if code == nil {
 			code = kerr.TopicAuthorizationFailed
@@ -192,7 +193,9 @@ func TestInternalTopicsAreChangedBySuperUsersOnly(t *testing.T) {
 	w := g.dial(t)
 	removed := func() int16 {
 		req := kmsg.NewPtrDeleteRecordsRequest()
-		req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "__consumer_offsets", Partitions: make([]kmsg.DeleteRecordsRequestTopicPartition, 1)}}
+		req.Topics = []kmsg.DeleteRecordsRequestTopic{
+			{Topic: "__consumer_offsets", Partitions: make([]kmsg.DeleteRecordsRequestTopicPartition, 1)},
+		}
 		return ask[*kmsg.DeleteRecordsResponse](t, w, 2, req).Topics[0].Partitions[0].ErrorCode
 	}
 	g.rules.Store(denying(everything(), nil))

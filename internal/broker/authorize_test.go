@@ -36,7 +36,7 @@ func newGuarded(t testing.TB, change ...func(*nodeOptions)) *guarded {
 	return g
 }
 
-// right is what somebody may do.
+// right is one operation on one resource.
 type right struct {
 	op   acl.Operation
 	kind acl.ResourceType
@@ -53,8 +53,8 @@ func (r right) binding(p acl.Permission) acl.Binding {
 // allow sets rules that allow some rights, and nothing else.
 func (g *guarded) allow(rights ...right) { g.rules.Store(denying(rights, nil)) }
 
-// rulesChanged tells the node that the rules have changed. In production a change of the rules in the
-// metadata is what changes them.
+// rulesChanged tells the node that the rules have changed: in production they change with the
+// metadata.
 func (g *guarded) rulesChanged(t testing.TB) {
 	t.Helper()
 	a := metadata.ACL{Type: uint8(acl.Topic), Name: fmt.Sprint(g.image().NumACLs()), Pattern: uint8(acl.Literal), Principal: "User:x",
@@ -107,7 +107,7 @@ type authCase struct {
 	needs []need
 }
 
-// authWorld is what is there during the test.
+// authWorld has the resources that exist during the test.
 type authWorld struct {
 	id, hidden [16]byte // of "t", and of a topic that no request names by its name
 	batch      []byte   // of a transaction
@@ -185,7 +185,7 @@ func (g *guarded) exchange(t *testing.T, req kmsg.Request) (kmsg.Response, []byt
 	return resp, body
 }
 
-// made returns what there is: topics and groups.
+// made returns the names of all topics and groups.
 func (g *guarded) made(t *testing.T) string {
 	t.Helper()
 	before := g.rules.Swap(nil)

@@ -15,7 +15,8 @@ import (
 func consumerGroupDescribeAPI() api {
 	return apiDef[*kmsg.ConsumerGroupDescribeRequest]{
 		API: protocol.API{Key: int16(kmsg.ConsumerGroupDescribe), Max: 1},
-		asks: asks[*kmsg.ConsumerGroupDescribeRequest]{parts: each(func(req *kmsg.ConsumerGroupDescribeRequest) *[]string { return &req.Groups },
+		asks: asks[*kmsg.ConsumerGroupDescribeRequest]{parts: each(
+			func(req *kmsg.ConsumerGroupDescribeRequest) *[]string { return &req.Groups },
 			func(m rights, _ *kmsg.ConsumerGroupDescribeRequest, id *string) *kerr.Error {
 				return m.group(acl.Describe, *id)
 			})},

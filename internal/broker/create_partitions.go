@@ -17,7 +17,8 @@ import (
 func createPartitionsAPI() api {
 	return apiDef[*kmsg.CreatePartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
-		asks: asks[*kmsg.CreatePartitionsRequest]{parts: each(func(req *kmsg.CreatePartitionsRequest) *[]kmsg.CreatePartitionsRequestTopic { return &req.Topics },
+		asks: asks[*kmsg.CreatePartitionsRequest]{parts: each(
+			func(req *kmsg.CreatePartitionsRequest) *[]kmsg.CreatePartitionsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.CreatePartitionsRequest, x *kmsg.CreatePartitionsRequestTopic) *kerr.Error {
 				return m.topic(acl.Alter, x.Topic)
 			})},

@@ -20,7 +20,8 @@ import (
 func createTopicsAPI() api {
 	return apiDef[*kmsg.CreateTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
-		asks: asks[*kmsg.CreateTopicsRequest]{parts: each(func(req *kmsg.CreateTopicsRequest) *[]kmsg.CreateTopicsRequestTopic { return &req.Topics },
+		asks: asks[*kmsg.CreateTopicsRequest]{parts: each(
+			func(req *kmsg.CreateTopicsRequest) *[]kmsg.CreateTopicsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.CreateTopicsRequest, x *kmsg.CreateTopicsRequestTopic) *kerr.Error {
 				return m.create(x.Topic)
 			})},

@@ -13,7 +13,8 @@ import (
 func deleteGroupsAPI() api {
 	return apiDef[*kmsg.DeleteGroupsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteGroups), Max: 2},
-		asks: asks[*kmsg.DeleteGroupsRequest]{parts: each(func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups },
+		asks: asks[*kmsg.DeleteGroupsRequest]{parts: each(
+			func(req *kmsg.DeleteGroupsRequest) *[]string { return &req.Groups },
 			func(m rights, _ *kmsg.DeleteGroupsRequest, id *string) *kerr.Error { return m.group(acl.Delete, *id) })},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     deleteGroups,

@@ -20,7 +20,8 @@ import (
 func deleteRecordsAPI() api {
 	return apiDef[*kmsg.DeleteRecordsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
-		asks: asks[*kmsg.DeleteRecordsRequest]{parts: each(func(req *kmsg.DeleteRecordsRequest) *[]kmsg.DeleteRecordsRequestTopic { return &req.Topics },
+		asks: asks[*kmsg.DeleteRecordsRequest]{parts: each(
+			func(req *kmsg.DeleteRecordsRequest) *[]kmsg.DeleteRecordsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.DeleteRecordsRequest, x *kmsg.DeleteRecordsRequestTopic) *kerr.Error {
 				return m.topic(acl.Delete, x.Topic)
 			})},

@@ -19,7 +19,8 @@ import (
 func describeConfigsAPI() api {
 	return apiDef[*kmsg.DescribeConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4, MaxCost: maxDescribeConfigs},
-		asks: asks[*kmsg.DescribeConfigsRequest]{parts: each(func(req *kmsg.DescribeConfigsRequest) *[]kmsg.DescribeConfigsRequestResource { return &req.Resources },
+		asks: asks[*kmsg.DescribeConfigsRequest]{parts: each(
+			func(req *kmsg.DescribeConfigsRequest) *[]kmsg.DescribeConfigsRequestResource { return &req.Resources },
 			func(m rights, _ *kmsg.DescribeConfigsRequest, x *kmsg.DescribeConfigsRequestResource) *kerr.Error {
 				return m.configs(acl.DescribeConfigs, resource{x.ResourceType, x.ResourceName})
 			})},

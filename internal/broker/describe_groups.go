@@ -13,7 +13,8 @@ import (
 func describeGroupsAPI() api {
 	return apiDef[*kmsg.DescribeGroupsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeGroups), Max: 6},
-		asks: asks[*kmsg.DescribeGroupsRequest]{parts: each(func(req *kmsg.DescribeGroupsRequest) *[]string { return &req.Groups },
+		asks: asks[*kmsg.DescribeGroupsRequest]{parts: each(
+			func(req *kmsg.DescribeGroupsRequest) *[]string { return &req.Groups },
 			func(m rights, _ *kmsg.DescribeGroupsRequest, id *string) *kerr.Error {
 				return m.group(acl.Describe, *id)
 			})},

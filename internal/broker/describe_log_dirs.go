@@ -23,7 +23,7 @@ import (
 func describeLogDirsAPI() api {
 	return apiDef[*kmsg.DescribeLogDirsRequest]{
 		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
-		asks:          asks[*kmsg.DescribeLogDirsRequest]{whole: func(m rights, _ *kmsg.DescribeLogDirsRequest) *kerr.Error { return m.cluster(acl.Describe) }},
+		asks:          clusterAsks[*kmsg.DescribeLogDirsRequest](acl.Describe),
 		overloaded:    kerr.RequestTimedOut,
 		answerEntries: func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
 		handle:        inBackground(describeLogDirs),

@@ -15,7 +15,8 @@ import (
 func describeProducersAPI() api {
 	return apiDef[*kmsg.DescribeProducersRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeProducers), Max: 0},
-		asks: asks[*kmsg.DescribeProducersRequest]{parts: each(func(req *kmsg.DescribeProducersRequest) *[]kmsg.DescribeProducersRequestTopic { return &req.Topics },
+		asks: asks[*kmsg.DescribeProducersRequest]{parts: each(
+			func(req *kmsg.DescribeProducersRequest) *[]kmsg.DescribeProducersRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.DescribeProducersRequest, x *kmsg.DescribeProducersRequestTopic) *kerr.Error {
 				return m.topic(acl.Read, x.Topic)
 			})},

@@ -24,7 +24,7 @@ func describeQuorumAPI() api {
 	return apiDef[*kmsg.DescribeQuorumRequest]{
 		API:        protocol.API{Key: int16(kmsg.DescribeQuorum), Max: 2},
 		member:     true,
-		asks:       asks[*kmsg.DescribeQuorumRequest]{whole: func(m rights, _ *kmsg.DescribeQuorumRequest) *kerr.Error { return m.cluster(acl.Describe) }},
+		asks:       clusterAsks[*kmsg.DescribeQuorumRequest](acl.Describe),
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(describeQuorum),
 	}.api()

@@ -15,7 +15,8 @@ import (
 func describeTransactionsAPI() api {
 	return apiDef[*kmsg.DescribeTransactionsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeTransactions), Max: 0},
-		asks: asks[*kmsg.DescribeTransactionsRequest]{parts: each(func(req *kmsg.DescribeTransactionsRequest) *[]string { return &req.TransactionalIDs },
+		asks: asks[*kmsg.DescribeTransactionsRequest]{parts: each(
+			func(req *kmsg.DescribeTransactionsRequest) *[]string { return &req.TransactionalIDs },
 			func(m rights, _ *kmsg.DescribeTransactionsRequest, id *string) *kerr.Error {
 				return m.transaction(acl.Describe, *id)
 			})},

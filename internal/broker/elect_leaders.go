@@ -19,7 +19,7 @@ import (
 func electLeadersAPI() api {
 	return apiDef[*kmsg.ElectLeadersRequest]{
 		API:        protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
-		asks:       asks[*kmsg.ElectLeadersRequest]{whole: func(m rights, _ *kmsg.ElectLeadersRequest) *kerr.Error { return m.cluster(acl.Alter) }},
+		asks:       clusterAsks[*kmsg.ElectLeadersRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(electLeaders),
 	}.api()

@@ -17,9 +17,10 @@ import (
 func incrementalAlterConfigsAPI() api {
 	return apiDef[*kmsg.IncrementalAlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},
-		asks: asks[*kmsg.IncrementalAlterConfigsRequest]{parts: each(func(req *kmsg.IncrementalAlterConfigsRequest) *[]kmsg.IncrementalAlterConfigsRequestResource {
-			return &req.Resources
-		},
+		asks: asks[*kmsg.IncrementalAlterConfigsRequest]{parts: each(
+			func(req *kmsg.IncrementalAlterConfigsRequest) *[]kmsg.IncrementalAlterConfigsRequestResource {
+				return &req.Resources
+			},
 			func(m rights, _ *kmsg.IncrementalAlterConfigsRequest, x *kmsg.IncrementalAlterConfigsRequestResource) *kerr.Error {
 				return m.configs(acl.AlterConfigs, resource{x.ResourceType, x.ResourceName})
 			})},

@@ -17,7 +17,7 @@ import (
 func listConfigResourcesAPI() api {
 	return apiDef[*kmsg.ListConfigResourcesRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListConfigResources), Max: 1},
-		asks:   asks[*kmsg.ListConfigResourcesRequest]{whole: func(m rights, _ *kmsg.ListConfigResourcesRequest) *kerr.Error { return m.cluster(acl.DescribeConfigs) }},
+		asks:   clusterAsks[*kmsg.ListConfigResourcesRequest](acl.DescribeConfigs),
 		handle: answering(listConfigResources),
 	}.api()
 }

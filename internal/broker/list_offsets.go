@@ -20,7 +20,8 @@ import (
 func listOffsetsAPI() api {
 	return apiDef[*kmsg.ListOffsetsRequest]{
 		API: protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
-		asks: asks[*kmsg.ListOffsetsRequest]{parts: each(func(req *kmsg.ListOffsetsRequest) *[]kmsg.ListOffsetsRequestTopic { return &req.Topics },
+		asks: asks[*kmsg.ListOffsetsRequest]{parts: each(
+			func(req *kmsg.ListOffsetsRequest) *[]kmsg.ListOffsetsRequestTopic { return &req.Topics },
 			func(m rights, _ *kmsg.ListOffsetsRequest, x *kmsg.ListOffsetsRequestTopic) *kerr.Error {
 				return m.topic(acl.Describe, x.Topic)
 			})},

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -15,7 +14,7 @@ import (
 func listPartitionReassignmentsAPI() api {
 	return apiDef[*kmsg.ListPartitionReassignmentsRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListPartitionReassignments), Max: 0},
-		asks:   asks[*kmsg.ListPartitionReassignmentsRequest]{whole: func(m rights, _ *kmsg.ListPartitionReassignmentsRequest) *kerr.Error { return m.cluster(acl.Describe) }},
+		asks:   clusterAsks[*kmsg.ListPartitionReassignmentsRequest](acl.Describe),
 		handle: answering(listPartitionReassignments),
 	}.api()
 }

@@ -50,7 +50,8 @@ const maxOffsetFetch = 14 << 20
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	b, r := c.b, c.r
 	if req.Version < 8 {
-		b.fetchOffsets(b.rights(r), []kmsg.OffsetFetchRequestGroup{oldFetch(req)}, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
+		old := []kmsg.OffsetFetchRequestGroup{oldFetch(req)}
+		b.fetchOffsets(b.rights(r), old, req.RequireStable, func(got []kmsg.OffsetFetchResponseGroup) {
 			r.Code = got[0].ErrorCode
 			c.respond(oldFetched(r, req, &got[0]))
 		})

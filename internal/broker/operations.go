@@ -23,7 +23,7 @@ func (m rights) groupOperations(asked bool, id string) int32 {
 }
 
 // clusterOperations returns the operations on the cluster, if they were asked for. As in Kafka they
-// are none, whatever they are, for who may not describe the cluster.
+// are none for a client that may not describe the cluster.
 func (m rights) clusterOperations(asked bool) int32 {
 	if asked && !m.mayCluster(acl.Describe) {
 		return 0

@@ -235,9 +235,9 @@ func denied(code *kerr.Error) error {
 	return code
 }
 
-// denialText returns what clients are told about a right that they lack: nothing about the broker,
-// its connections or its rules, which is what Kafka's text for CLUSTER_AUTHORIZATION_FAILED is. It
-// returns "" for other errors.
+// denialText returns the text that a client receives for a right that it lacks, "" for other errors.
+// It says nothing about the broker, its connections and its rules; Kafka's text for
+// CLUSTER_AUTHORIZATION_FAILED does.
 func denialText(code *kerr.Error) string {
 	switch code {
 	case kerr.TopicAuthorizationFailed:

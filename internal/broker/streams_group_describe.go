@@ -15,7 +15,8 @@ import (
 func streamsGroupDescribeAPI() api {
 	return apiDef[*kmsg.StreamsGroupDescribeRequest]{
 		API: protocol.API{Key: int16(kmsg.StreamsGroupDescribe), Max: 0},
-		asks: asks[*kmsg.StreamsGroupDescribeRequest]{parts: each(func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups },
+		asks: asks[*kmsg.StreamsGroupDescribeRequest]{parts: each(
+			func(req *kmsg.StreamsGroupDescribeRequest) *[]string { return &req.Groups },
 			func(m rights, _ *kmsg.StreamsGroupDescribeRequest, id *string) *kerr.Error {
 				return m.group(acl.Describe, *id)
 			})},

@@ -17,7 +17,7 @@ func unregisterBrokerAPI() api {
 	return apiDef[*kmsg.UnregisterBrokerRequest]{
 		API:        protocol.API{Key: int16(kmsg.UnregisterBroker), Max: 0},
 		member:     true,
-		asks:       asks[*kmsg.UnregisterBrokerRequest]{whole: func(m rights, _ *kmsg.UnregisterBrokerRequest) *kerr.Error { return m.cluster(acl.Alter) }},
+		asks:       clusterAsks[*kmsg.UnregisterBrokerRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(unregisterBroker),
 	}.api()

@@ -17,7 +17,7 @@ import (
 func updateFeaturesAPI() api {
 	return apiDef[*kmsg.UpdateFeaturesRequest]{
 		API:        protocol.API{Key: int16(kmsg.UpdateFeatures), Max: 2},
-		asks:       asks[*kmsg.UpdateFeaturesRequest]{whole: func(m rights, _ *kmsg.UpdateFeaturesRequest) *kerr.Error { return m.cluster(acl.Alter) }},
+		asks:       clusterAsks[*kmsg.UpdateFeaturesRequest](acl.Alter),
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(updateFeatures),
 	}.api()
