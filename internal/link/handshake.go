@@ -4,10 +4,12 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 )
 
 // The handshake. D is the end that dialed, A the one that accepted; mac is HMAC-SHA256 with the
-// shared secret, over a label of the direction and both hellos with their nonces:
+// shared secret, over a label of the direction, both hellos with their nonces, and with TLS keying
+// material of the connection:
 //
 //	D ──▶ A   a request of API key 20480: helloD
 //	A ──▶ D   HE: helloA, mac("accepts", helloD, helloA)
@@ -29,8 +32,8 @@ import (
 //   - Reflection: the labels differ, and an end never accepts its own identity. An attacker that
 //     dials D back with D's own hello gets a proof for a connection of D with itself.
 //   - A's connection of this peer is replaced only after the proof.
-//   - The proof does not bind the frames that follow: who can change bytes on the way needs TLS
-//     to be stopped.
+//   - Relay: with TLS the proof fits this connection only. Without TLS it does not bind the frames
+//     that follow: who can change bytes on the way needs TLS to be stopped.
 const (
 	labelAccepts = "chronik link, accepts\x00"
 	labelDials   = "chronik link, dials\x00"
@@ -40,8 +43,9 @@ const (
 // proof to try secrets against, so they must not be guessable.
 const MinSecret = 16
 
-// proof returns the mac for an end; empty without a secret.
-func proof(secret []byte, label string, dialer, acceptor *Hello) []byte {
+// proof returns the mac for an end; empty without a secret. bound is what both ends of this
+// connection, and no others, know; see binding.
+func proof(secret []byte, label string, dialer, acceptor *Hello, bound []byte) []byte {
 	if len(secret) == 0 {
 		return nil
 	}
@@ -54,16 +58,36 @@ func proof(secret []byte, label string, dialer, acceptor *Hello) []byte {
 		m.Write(n[:])
 		m.Write(p)
 	}
+	m.Write(bound)
 	return m.Sum(nil)
 }
 
 // prove checks a proof.
-func prove(secret []byte, label string, dialer, acceptor *Hello, got []byte) *Mismatch {
-	if hmac.Equal(got, proof(secret, label, dialer, acceptor)) {
+func prove(secret []byte, label string, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
+	if hmac.Equal(got, proof(secret, label, dialer, acceptor, bound)) {
 		return nil
 	}
 	return &Mismatch{Reason: WrongSecret, Cause: "the peer did not prove that it has the secret of cluster.secret.file",
 		Remedy: "use the same file at all nodes"}
+}
+
+// binding returns what only the two ends of a connection of TLS know (RFC 5705, RFC 9266); nothing
+// without TLS. Who relays the bytes of two connections has another binding with each end, so that
+// neither end's proof fits.
+func binding(nc net.Conn) ([]byte, error) {
+	c, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil, nil
+	}
+	state := c.ConnectionState()
+	if !state.HandshakeComplete {
+		return nil, nil
+	}
+	bound, err := state.ExportKeyingMaterial("chronik-link", nil, 32)
+	if err != nil {
+		return nil, fmt.Errorf("bind a link to its TLS connection: %w", err)
+	}
+	return bound, nil
 }
 
 // hello returns what this end states.
@@ -122,9 +146,13 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	if err != nil {
 		return err
 	}
+	bound, err := binding(c.nc)
+	if err != nil {
+		return err
+	}
 	m := l.check(here, &peer)
 	if m == nil {
-		m = prove(l.opts.Secret, labelAccepts, here, &peer, mac)
+		m = prove(l.opts.Secret, labelAccepts, here, &peer, bound, mac)
 	}
 	if m == nil {
 		c.peer = peer
@@ -133,7 +161,7 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	if m != nil {
 		return errors.Join(m, c.refuse(m))
 	}
-	if err := c.sendNow(frame.PF, proof(l.opts.Secret, labelDials, here, &peer)); err != nil {
+	if err := c.sendNow(frame.PF, proof(l.opts.Secret, labelDials, here, &peer, bound)); err != nil {
 		return err
 	}
 	if _, err := c.expect(frame.RY); err != nil {
@@ -159,7 +187,11 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 	if m := l.check(here, &peer); m != nil {
 		return errors.Join(m, c.refuse(m))
 	}
-	mac := proof(l.opts.Secret, labelAccepts, &peer, here)
+	bound, err := binding(c.nc)
+	if err != nil {
+		return err
+	}
+	mac := proof(l.opts.Secret, labelAccepts, &peer, here, bound)
 	if err := c.sendNow(frame.HE, append(here.appendTo(nil), mac...)); err != nil {
 		return err
 	}
@@ -167,7 +199,7 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 	if err != nil {
 		return err
 	}
-	m := prove(l.opts.Secret, labelDials, &peer, here, p)
+	m := prove(l.opts.Secret, labelDials, &peer, here, bound, p)
 	if m == nil {
 		m = claim(&peer)
 	}

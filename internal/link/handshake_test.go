@@ -203,7 +203,7 @@ func TestReplayAndReflection(t *testing.T) {
 		if kind != frame.HE || err != nil {
 			t.Fatal(kind, err)
 		}
-		heard := proof(secret, labelDials, dialer, &acceptor)
+		heard := proof(secret, labelDials, dialer, &acceptor, nil)
 		s.write(frame.PF, heard)
 		if kind, _ := s.read(); kind != frame.RY {
 			t.Fatalf("the right proof is answered by %s", kind)

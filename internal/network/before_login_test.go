@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -518,7 +517,7 @@ func TestLoginsWaitForAPlace(t *testing.T) {
 			c := ln.dial()
 			c.send(t, choose(1, "WORD"))
 			c.wantChoice(t, 1, 0)
-			c.send(t, message(2, fmt.Sprint("hello")))
+			c.send(t, message(2, "hello"))
 			clients = append(clients, c)
 			synctest.Wait()
 			if got := f.Stats().LoginsWaiting; got != max(0, i+1-places) {

@@ -38,7 +38,9 @@
 //	                                            └──────── killed ──────┘
 //
 //	accepted        counts against the limits on connections, in total and per address
-//	authenticating  small frames only, and no poller
+//	authenticating  the TLS handshake, then the login (see login), both before one deadline; counts
+//	                as unauthenticated, in total and per address; requests of the login
+//	                only, of a budget of their own, and no poller
 //	open            as above
 //	hung up         its client has closed its side: requests that it sent are still
 //	                handled in order, and OnClose makes handlers release what they parked
@@ -65,6 +67,8 @@
 //	whole requests, unanswered           ProduceBytes, OtherBytes;         waits, first come, first
 //	                                     ConnectionBytes and -Requests     served; is not read
 //	one request                          MaxFrame, 2 times its budget      is closed
+//	connections without a login          MaxUnauthenticated, also per      is closed at accept
+//	                                     address; LoginTimeout             is closed
 //	read buffers                         1 KiB each, ReadBytes in all      is read in smaller pieces
 //	answers that it does not read        UnwrittenBytes each and one       is not read, and closed
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner
@@ -77,6 +81,17 @@
 // never waits for one that has not. When a disk hangs, its reads block the readers of their own
 // connections, pollers are replaced (see pollLoop), and Shutdown ends with its context and reports
 // what is still running. When there are no free descriptors, accepting waits and resumes.
+//
+// # TLS and logins
+//
+// The reader does the TLS handshake before it reads the first request. From then on it and the
+// writer use a tls.Conn instead of the socket; pollers never read such a connection, they only
+// notice its end. Handshakes and the messages of logins compute at a place (see places), so that a
+// storm of them leaves half of the processors to clients that are served. A client that is waited
+// for has no place.
+//
+// A connection has a Session, which tells handlers who the client is. Where clients log in, the
+// first one is anonymous and ends with the login. Session.End and an expiry close the connection.
 //
 // Locks: conn.mu guards a connection's queue. Server.mu guards the set of connections. Neither is
 // held across I/O or a handler call, and the two are never held together. poller.mu and flusher.mu

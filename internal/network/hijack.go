@@ -134,12 +134,13 @@ func (h *hijackedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ConnectionState returns the state of TLS, and false without TLS.
-func (h *hijackedConn) ConnectionState() (tls.ConnectionState, bool) {
+// ConnectionState returns the state of TLS as a tls.Conn does; without TLS the zero value, whose
+// handshake is not complete.
+func (h *hijackedConn) ConnectionState() tls.ConnectionState {
 	if t, ok := h.Conn.(*tls.Conn); ok {
-		return t.ConnectionState(), true
+		return t.ConnectionState()
 	}
-	return tls.ConnectionState{}, false
+	return tls.ConnectionState{}
 }
 
 // Close implements net.Conn. It releases the connection's slot.

@@ -240,7 +240,7 @@ func TestHandshakeTakesNoPlaceWhileItWaits(t *testing.T) {
 		began := time.Now()
 		for _, p := range prefixes {
 			c := pipe.dial()
-			defer c.Close()
+			t.Cleanup(func() { c.Close() })
 			if len(p) > 0 {
 				c.send(t, p)
 			}
@@ -294,7 +294,7 @@ func TestUnauthenticatedConnectionsAreBounded(t *testing.T) {
 	addr := f.secured(t, tls.NoClientCert, nil)
 	for range 5 {
 		c := dialTLS(t, addr, nil)
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		c.send(t, frame(keyMetadata, 3, 1, nil))
 		c.want(t, 1)
 	}
@@ -339,10 +339,8 @@ func TestHijackWithTLS(t *testing.T) {
 	if _, err := io.ReadFull(nc, got); err != nil || string(got) != "early" {
 		t.Errorf("%q, %v", got, err)
 	}
-	state, ok := nc.(interface {
-		ConnectionState() (tls.ConnectionState, bool)
-	}).ConnectionState()
-	if !ok || state.PeerCertificates[0].Subject.CommonName != "node-1" {
+	state := nc.(interface{ ConnectionState() tls.ConnectionState }).ConnectionState()
+	if !state.HandshakeComplete || state.PeerCertificates[0].Subject.CommonName != "node-1" {
 		t.Error("a link does not know the other end's certificate")
 	}
 	mine, err := state.ExportKeyingMaterial("test", nil, 32)
