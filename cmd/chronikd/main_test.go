@@ -16,8 +16,9 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl"
 )
 
-// atOnce is how many of the tests that call t.Parallel run at once. They wait for elections, sessions
-// and the disk, so that a processor is enough for several of them; -parallel sets another number.
+// atOnce is how many of the tests that call t.Parallel run at once. They wait for elections,
+// sessions and the disk, so that a processor is enough for several of them; -parallel sets another
+// number.
 const atOnce = 6
 
 func TestMain(m *testing.M) {

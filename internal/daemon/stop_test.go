@@ -242,7 +242,8 @@ func markedClean(fsys vfs.FS, dir string) bool {
 	return err == nil && s.Clean
 }
 
-// What ends after the end of the watch, as in every stop, is no failure; what ends before it is one.
+// What ends after the end of the watch, as in every stop, is no failure; what ends before it is
+// one.
 func TestAnOrdinaryStopIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := 0

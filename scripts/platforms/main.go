@@ -69,7 +69,8 @@ func check(platform string) (int, error) {
 	if err := list.Start(); err != nil {
 		return 0, err
 	}
-	own, c := 0, checker{fset: token.NewFileSet(), done: map[string]*types.Package{"unsafe": types.Unsafe}, sizes: sizes, trees: map[string]*ast.File{}}
+	own, c := 0, checker{fset: token.NewFileSet(), done: map[string]*types.Package{"unsafe": types.Unsafe},
+		trees: map[string]*ast.File{}, sizes: sizes}
 	for in := json.NewDecoder(out); ; { // each package comes after those that it imports
 		var p listed
 		if err := in.Decode(&p); errors.Is(err, io.EOF) {
