@@ -52,8 +52,8 @@ type Load struct {
 	Partitions int `json:"partitions"`
 	// Records is the number of records of a transaction, over all its partitions.
 	Records int `json:"records"`
-	// Plain: without transactions; the producers are idempotent and wait for each Records records, so
-	// that as many are in flight as with transactions.
+	// Plain: without transactions; the producers are idempotent and wait for each Records records,
+	// so that as many are in flight as with transactions.
 	Plain bool `json:"plain,omitempty"`
 	// Follow: the producer waits until a read_committed consumer has received the transaction.
 	Follow bool `json:"follow,omitempty"`

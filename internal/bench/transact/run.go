@@ -38,8 +38,8 @@ type Run struct {
 	End      report.Latency `json:"end_txn"`
 	Whole    report.Latency `json:"whole"`
 	EndToEnd report.Latency `json:"end_to_end"`
-	// ServerCPU and ClientCPU are the processor time of the broker and of all producers together, in
-	// microseconds for each transaction. 0: not measured.
+	// ServerCPU and ClientCPU are the processor time of the broker and of all producers together,
+	// in microseconds for each transaction. 0: not measured.
 	ServerCPU float64 `json:"server_cpu_us,omitempty"`
 	ClientCPU float64 `json:"client_cpu_us,omitempty"`
 }

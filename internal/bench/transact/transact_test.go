@@ -98,7 +98,8 @@ func TestCountedTransactionsAreCommitted(t *testing.T) {
 
 // A load without a success ends the measurement: there is no ratio of failures.
 func TestNothingSucceeded(t *testing.T) {
-	c := Config{A: Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Rounds: 1, Duration: time.Millisecond, Size: 1}
+	c := Config{A: Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Rounds: 1,
+		Duration: time.Millisecond, Size: 1}
 	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer stop()
 	if r, err := Measure(ctx, c, nil); err == nil {
@@ -112,7 +113,8 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 	if cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("exit code %d", cli.ExitCode(err))
 	}
-	for _, flag := range []string{"--a:", "--b:", "--pid-a:", "--pid-b:", "--name-b:", "--loads:", "--rounds:", "--message-size:", "--warmup:", "--duration:"} {
+	for _, flag := range []string{"--a:", "--b:", "--pid-a:", "--pid-b:", "--name-b:", "--loads:", "--rounds:",
+		"--message-size:", "--warmup:", "--duration:"} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not named in %q", flag, err)
 		}
