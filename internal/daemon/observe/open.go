@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -118,17 +120,34 @@ func (r *OpenTransactions) Facts(f *checks.Facts) {
 
 // Decided returns the function that counts and measures the transactions that end.
 func Decided(m *metrics.TransactionEnds) func(commit bool, reason txn.Reason, open time.Duration) {
-	return func(commit bool, reason txn.Reason, open time.Duration) {
-		m.Ended.WithLabelValues(resultOf(commit), string(reason)).Inc()
-		m.Duration.WithLabelValues(resultOf(commit)).Observe(open.Seconds())
+	ended, open := map[end]prometheus.Counter{}, map[bool]prometheus.Observer{}
+	for _, commit := range []bool{false, true} {
+		open[commit] = m.Duration.WithLabelValues(resultOf(commit))
+		ended[end{commit, txn.ByClient}] = m.Ended.WithLabelValues(resultOf(commit), string(txn.ByClient))
 	}
+	return func(commit bool, reason txn.Reason, took time.Duration) {
+		open[commit].Observe(took.Seconds())
+		if c := ended[end{commit, reason}]; c != nil {
+			c.Inc()
+			return
+		}
+		m.Ended.WithLabelValues(resultOf(commit), string(reason)).Inc()
+	}
+}
+
+// end is how a transaction ended.
+type end struct {
+	commit bool
+	reason txn.Reason
 }
 
 // Marked returns the function that measures how long the markers of a transaction take.
 func Marked(m *metrics.TransactionEnds) func(commit bool, took time.Duration) {
-	return func(commit bool, took time.Duration) {
-		m.Marker.WithLabelValues(resultOf(commit)).Observe(took.Seconds())
+	marker := map[bool]prometheus.Observer{}
+	for _, commit := range []bool{false, true} {
+		marker[commit] = m.Marker.WithLabelValues(resultOf(commit))
 	}
+	return func(commit bool, took time.Duration) { marker[commit].Observe(took.Seconds()) }
 }
 
 func resultOf(commit bool) string {
