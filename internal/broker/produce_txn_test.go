@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -435,4 +436,25 @@ func TestATimeoutAfterTheGate(t *testing.T) {
 			t.Fatalf("the repetition: %+v", p)
 		}
 	})
+}
+
+// A transactional id of a request without transactional batches has no meaning, and no right to it
+// is needed, as in Kafka.
+func TestOnlyTransactionalBatchesNeedARightToTheID(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) {
+		o.broker = func(b *Options) {
+			b.Authorize = func(_ *network.Request, a Access) bool { return a.Kind != kmsg.ACLResourceTypeTransactionalId }
+		}
+	})
+	n.topic(t, "t", 2)
+	w := n.dial(t)
+	id := kmsg.StringPtr("tx")
+	if got := codesOf(ask[*kmsg.ProduceResponse](t, w, 12, txnRequest(id, plain(t, "a"), plain(t, "b")))); got[0] != nil || got[1] != nil {
+		t.Errorf("plain batches: %v", got)
+	}
+	for _, err := range codesOf(ask[*kmsg.ProduceResponse](t, w, 12, txnRequest(id, plain(t, "a"), inTransaction(t, 7, 0, 0, "b")))) {
+		if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+			t.Errorf("a transactional batch: %v", err)
+		}
+	}
 }
