@@ -109,12 +109,25 @@ func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 }
 
 func (op *produceOp) needs(n *needs) {
-	if op.view.TransactionalID != nil {
+	// A transactional id of a request with plain batches only has no meaning, as in Kafka.
+	if op.view.TransactionalID != nil && op.transactional() {
 		n.transaction(opWrite, string(op.view.TransactionalID))
 	}
 	for i := range op.view.Topics {
 		n.topicRef(opWrite, op.view.Version >= 13, string(op.view.Topics[i].Name), op.view.Topics[i].ID)
 	}
+}
+
+// transactional reports whether the request has a transactional batch.
+func (op *produceOp) transactional() bool {
+	for i := range op.view.Topics {
+		for _, vp := range op.view.Topics[i].Partitions {
+			if _, _, ok := record.Transaction(vp.Records); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // run starts the appends, or refuses all of them, and returns; the last one to finish answers.

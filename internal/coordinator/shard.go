@@ -178,7 +178,7 @@ func (s *shard) handle(r request) {
 	case active:
 		now := time.Now()
 		if s.machine.Writes(r.event) {
-			if err := s.refusal(now); err != nil {
+			if err := s.eventRefusal(now, r.event); err != nil {
 				s.refuse(r, err)
 				return
 			}
