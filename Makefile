@@ -13,6 +13,9 @@ VALE_VERSION := v3.22.0
 # may take longer than the ten minutes that Go allows.
 PKGS ?= ./...
 TEST_TIMEOUT ?= 30m
+# How many packages are tested at once: two for each processor, since many tests wait for a disk, for
+# elections or for sessions.
+PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # How long each fuzz target runs. `make crash` kills the running broker KILLS times and
 # models MODEL_RUNS histories with losses of power.
 FUZZTIME ?= 30s
@@ -53,8 +56,8 @@ RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/raf
 
 .PHONY: test
 test: ## all tests that need nothing but Go
-	go test -timeout $(TEST_TIMEOUT) $(PKGS)
-	go test -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
+	go test -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
+	go test -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
 
 .PHONY: test-race
 test-race: ## all tests with the race detector

@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions profiles syncs groups tools sweeps bulk start (default: all of them but the last seven, which take minutes).
+#      fanout partitions txn profiles syncs groups tools sweeps bulk start (default: all of them but the last eight, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -187,6 +187,14 @@ row_partitions() {
   for n in 16 100 1000 10000; do
     variants "1" "$n" -c 128 --set-b "topic=$(topic)" --set-b partitions="$n"
   done
+}
+# A transaction of Kafka's over 100 partitions takes longer than a second.
+row_txn() {
+  title "txn: transactions; a producer over 1, 10 and 100 partitions, 128 producers, 100 records each beside plain ones, a reader of committed records"
+  local load=(txn --a "$addr" --name-a chronik --pid-a "$pid" --rounds "$rounds" --warmup "$warmup")
+  [ -z "$kafka" ] || load+=(--b "$kafka" --name-b kafka ${kafka_pid:+--pid-b "$kafka_pid"})
+  "$bench" "${load[@]}" --loads one,ten,many,batch,plain,latency -d "$time" | table
+  "$bench" "${load[@]}" --loads hundred -d "${TXN_TIME:-30s}" | table
 }
 row_groups() { # both brokers in turns
   local p i
@@ -434,7 +442,7 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
 
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles syncs groups tools sweeps bulk start"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all txn profiles syncs groups tools sweeps bulk start"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik

@@ -112,6 +112,7 @@ func (r *chaosRun) start(t *testing.T) *process {
 // with a live session has not revoked it. CHRONIK_CHAOS=10m makes the run longer, with pauses of
 // two minutes; CHRONIK_CHAOS_SEED repeats the draws of another run.
 func TestGroupsInChaos(t *testing.T) {
+	t.Parallel() // it waits for the disk and for processes most of the time
 	r := newChaosRun(t)
 	broker := r.start(t)
 	r.makeTopics(t)

@@ -151,6 +151,7 @@ func freeOn(t *testing.T, dir string) int64 {
 // deleted and then after retention. After a kill, all acknowledged records that retention has kept
 // are there.
 func TestFullDiskLosesNothing(t *testing.T) {
+	t.Parallel() // it waits for the disk and for processes most of the time
 	dir := t.TempDir()
 	mountSmall(t, dir)
 	env := []string{"CHRONIK_CHRONIK_DISK_MIN_FREE_BYTES=" + strconv.Itoa(smallDiskKeep)}

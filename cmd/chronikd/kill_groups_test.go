@@ -23,6 +23,7 @@ const (
 func TestKillKeepsGroupsAndTheirOffsets(t *testing.T) {
 	for name, opts := range map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			addr, err := freePort()
 			if err != nil {
 				t.Fatal(err)

@@ -98,6 +98,7 @@ func (l *ledger) topic(n int) string {
 // acknowledged record is at its offset with its value, no record is duplicated, and each producer's
 // are in order. No start needs help.
 func TestKillLosesAndDuplicatesNothing(t *testing.T) {
+	t.Parallel() // it waits for the disk and for processes most of the time
 	kills := killsByDefault
 	if v := os.Getenv("CHRONIK_KILLS"); v != "" {
 		n, err := strconv.Atoi(v)

@@ -115,6 +115,7 @@ func txnKillCount(t *testing.T) int {
 // whenever it has seen no transfer in part. Between kills, and in the end, it has seen each
 // committed transfer once and whole, and nothing of an aborted one.
 func TestKillKeepsTransfersWhole(t *testing.T) {
+	t.Parallel() // it waits for the disk and for processes most of the time
 	seed := rand.Uint64()
 	keepsTransfersWhole(t, seed, newMortal(t, rand.New(rand.NewPCG(seed, 0))))
 }

@@ -25,6 +25,7 @@ const (
 // than a fetch limit, read every record once and in order: while records are produced, after a
 // restart, and after a kill.
 func TestLaggingConsumersWithSmallFetchesReadEveryRecordOnce(t *testing.T) {
+	t.Parallel() // it waits for the disk and for processes most of the time
 	records := laggingByDefault
 	if n, err := strconv.Atoi(os.Getenv("CHRONIK_LAGGING")); err == nil {
 		records = n

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -15,7 +16,15 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl"
 )
 
+// atOnce is how many of the tests that call t.Parallel run at once. They wait for elections,
+// sessions and the disk, so that a processor is enough for several of them; -parallel sets another
+// number.
+const atOnce = 6
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+		panic(err) // the testing package has another flag for it
+	}
 	testscript.Main(m, map[string]func(){"chronikd": main, "chronikd-slowdisk": slowChronikd, "chronikd-faulty": faultyChronikd,
 		"chronikctl": control, "code": code, "attacker": attacker})
 }

@@ -51,6 +51,7 @@ func TestHangupDrains(t *testing.T) {
 // A drain waits for a client that doesn't read its responses. A signal two seconds after the first
 // one ends the process, with its own exit code and log line.
 func TestLaterSignalEndsADrain(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
 	if err != nil {
 		t.Fatal(err)

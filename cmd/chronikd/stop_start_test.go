@@ -20,6 +20,7 @@ const (
 // A broker that is asked to stop during recovery ends at once with exit code 0, as it does when it
 // serves clients. The next start has every record.
 func TestStopEndsARecovery(t *testing.T) {
+	t.Parallel() // it waits for the disk and for processes most of the time
 	dir, sent := t.TempDir(), int64(0)
 	for range 5 {
 		sent += fillAndKill(t, dir)

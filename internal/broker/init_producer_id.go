@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
@@ -55,8 +56,15 @@ func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 	})
 }
 
-// initTransactional asks the coordinator of a transactional id.
+// initTransactional asks the coordinator of a transactional id. As with FindCoordinator, the first
+// request creates the topic of the coordinators: a client need not ask for one. It is answered with
+// NOT_COORDINATOR, as in Kafka.
 func initTransactional(c call, req *kmsg.InitProducerIDRequest) {
+	if *req.TransactionalID != "" {
+		if err := c.b.opt.Transactions.Ensure(); err != nil {
+			c.b.opt.Logger.Debug("there is no transaction coordinator yet", zap.Error(err)) // the answer has no text
+		}
+	}
 	e := txn.InitProducerID{ID: *req.TransactionalID, Timeout: req.TransactionTimeoutMillis, ProducerID: req.ProducerID,
 		Epoch: req.ProducerEpoch}
 	askTransaction(c.b, e.ID, e, func(got txn.Identity, err *kerr.Error) {

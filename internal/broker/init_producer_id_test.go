@@ -51,8 +51,6 @@ func TestInitProducerIdRefusals(t *testing.T) {
 		{"an idempotent producer that had an id gets a new one", 3, producerIDRequest(nil, 5, 7), nil},
 		{"an id without an epoch", 3, producerIDRequest(nil, 5, -1), kerr.InvalidRequest},
 		{"an epoch without an id", 5, producerIDRequest(nil, -1, 0), kerr.InvalidRequest},
-		{"another broker's transactional id", 0, producerIDRequest(kmsg.StringPtr("tx"), -1, -1), kerr.NotCoordinator},
-		{"another broker's transactional id", 5, producerIDRequest(kmsg.StringPtr("tx"), -1, -1), kerr.NotCoordinator},
 	} {
 		resp := ask[*kmsg.InitProducerIDResponse](t, w, c.version, c.req)
 		if kerr.TypedErrorForCode(resp.ErrorCode) != c.want || c.want != nil && (resp.ProducerID != -1 || resp.ProducerEpoch != -1) ||
@@ -60,6 +58,32 @@ func TestInitProducerIdRefusals(t *testing.T) {
 			t.Errorf("%s, version %d: %+v", c.name, c.version, resp)
 		}
 	}
+}
+
+// A client that never asks for its coordinator gets one, too. Until then it is told to look for one,
+// as in Kafka.
+func TestTheFirstTransactionalProducerCreatesItsCoordinator(t *testing.T) {
+	n := newNode(t)
+	w := n.dial(t)
+	init := func(id string) *kmsg.InitProducerIDResponse {
+		return ask[*kmsg.InitProducerIDResponse](t, w, 5, producerIDRequest(&id, -1, -1))
+	}
+	for range 2 {
+		if resp := init(""); resp.ErrorCode != kerr.NotCoordinator.Code || resp.ProducerID != -1 || resp.ProducerEpoch != -1 {
+			t.Fatalf("%+v", resp)
+		}
+	}
+	must(t, n.applier.WaitFor(t.Context(), n.applier.Image().Version()))
+	if n.image().Topic("__transaction_state") != nil {
+		t.Error("an invalid request created the topic")
+	}
+	eventually(t, "transactions have a coordinator", func() bool {
+		resp := init("tx")
+		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil && !kerr.IsRetriable(err) {
+			t.Fatal(err)
+		}
+		return resp.ErrorCode == 0 && resp.ProducerID >= 0 && resp.ProducerEpoch == 0
+	})
 }
 
 // A transactional producer keeps its id, and every call of InitProducerId raises its epoch.

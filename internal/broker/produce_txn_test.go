@@ -11,8 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
@@ -435,4 +438,73 @@ func TestATimeoutAfterTheGate(t *testing.T) {
 			t.Fatalf("the repetition: %+v", p)
 		}
 	})
+}
+
+// A transactional id of a request without transactional batches has no meaning, and no right to it
+// is needed, as in Kafka.
+func TestOnlyTransactionalBatchesNeedARightToTheID(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) {
+		o.broker = func(b *Options) {
+			b.Authorize = func(_ *network.Request, a Access) bool { return a.Kind != kmsg.ACLResourceTypeTransactionalId }
+		}
+	})
+	n.topic(t, "t", 2)
+	w := n.dial(t)
+	id := kmsg.StringPtr("tx")
+	if got := codesOf(ask[*kmsg.ProduceResponse](t, w, 12, txnRequest(id, plain(t, "a"), plain(t, "b")))); got[0] != nil || got[1] != nil {
+		t.Errorf("plain batches: %v", got)
+	}
+	for _, err := range codesOf(ask[*kmsg.ProduceResponse](t, w, 12, txnRequest(id, plain(t, "a"), inTransaction(t, 7, 0, 0, "b")))) {
+		if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+			t.Errorf("a transactional batch: %v", err)
+		}
+	}
+}
+
+// S4: a partition with 10,000 open transactions, of however many clients, begins no other one. The
+// next producer is told to try again, with the bound in the message; open transactions continue,
+// plain records are accepted, and when one has ended the next one begins.
+func TestAPartitionWithTooManyOpenTransactions(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	var left sync.WaitGroup
+	left.Add(producers.MaxOpen)
+	for i := range int64(producers.MaxOpen) {
+		batch := inTransaction(t, i, 0, 0, "a")
+		p.Append(&replica.Append{LeaderEpoch: -1, Acks: replica.AcksAll, Permit: producers.Permit{Guard: p.Log().Guard(i)},
+			Batches: record.Accepted{Bytes: batch, Batches: 1, Records: 1, AppendTime: -1},
+			Done: func(a *replica.Append) {
+				if a.Err != nil {
+					t.Error(a.Err)
+				}
+				left.Done()
+			}}, nil)
+	}
+	left.Wait()
+	w := n.dial(t)
+	next := func() kmsg.ProduceResponseTopicPartition {
+		return produced(t, w, 12, txnRequest(kmsg.StringPtr("next"), inTransaction(t, producers.MaxOpen, 0, 0, "a")))
+	}
+	if got := next(); got.ErrorCode != kerr.NotEnoughReplicas.Code || got.ErrorMessage == nil ||
+		!strings.Contains(*got.ErrorMessage, "too many transactions are open: 10000 in this partition") {
+		t.Errorf("one too many: %s", said(got.ErrorCode, got.ErrorMessage))
+	}
+	for name, req := range map[string]*kmsg.ProduceRequest{
+		"an open transaction": txnRequest(kmsg.StringPtr("first"), inTransaction(t, 0, 0, 1, "a")),
+		"plain records":       txnRequest(nil, plain(t, "a")),
+	} {
+		if got := produced(t, w, 12, req); got.ErrorCode != 0 {
+			t.Errorf("%s: %s", name, said(got.ErrorCode, got.ErrorMessage))
+		}
+	}
+	ended := make(chan error, 1)
+	p.Append(&replica.Append{LeaderEpoch: -1, Acks: replica.AcksAll, Kind: storage.Marker, Origin: producers.Origin{Bumps: true},
+		Batches: record.Accepted{Bytes: record.EndTxnMarker(5, 1, record.Commit, 0, 1), Batches: 1, Records: 1, AppendTime: -1},
+		Done:    func(a *replica.Append) { ended <- a.Err }}, nil)
+	must(t, <-ended)
+	if got := next(); got.ErrorCode != 0 {
+		t.Errorf("after the end of another: %s", said(got.ErrorCode, got.ErrorMessage))
+	}
 }

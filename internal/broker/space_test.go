@@ -151,3 +151,49 @@ func TestADiskThatIsFullKeepsTheGroups(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The marker of a transaction is written although nothing else is: readers wait for it. The pending
+// offset becomes the committed one, and the records before and after it stay refused.
+func TestTransactionsEndOnADiskThatIsFull(t *testing.T) {
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	n := newNode(t, quick, func(o *nodeOptions) {
+		o.fs = disk
+		o.storage = func(s *storage.Options) { s.MinFree = func() int64 { return 100 << 20 } }
+		o.broker = func(b *Options) { b.Coordinators = &permitter{} }
+	})
+	id := n.topic(t, "t", 2)
+	n.coordinates(t)
+	w := n.dial(t)
+	if codes := commitInTxn(t, w, 5, "g", 7, 0); codes[0] != 0 {
+		t.Fatal(codes)
+	}
+	disk.leave(t, n, 10<<20)
+	refused := func(when string) {
+		t.Helper()
+		if codes := commit(t, w, 9, "g", id, "t", 1); codes[0] != kerr.CoordinatorNotAvailable.Code {
+			t.Errorf("%s: commit of an offset: %v", when, codes)
+		}
+		if codes := commitInTxn(t, w, 5, "g", 8, 0); codes[0] != kerr.CoordinatorNotAvailable.Code {
+			t.Errorf("%s: commit of an offset in a transaction: %v", when, codes)
+		}
+	}
+	refused("before the marker")
+	if _, code := stableOffset(t, w, n, 9, "g"); code != kerr.UnstableOffsetCommit.Code {
+		t.Errorf("before the marker: %d", code)
+	}
+	n.marked(t, "g", 7, true)
+	if at, code := stableOffset(t, w, n, 9, "g"); at != 7 || code != 0 {
+		t.Errorf("after the marker: offset %d, %d", at, code)
+	}
+	refused("after the marker")
+	disk.leave(t, n, 1<<39)
+	if codes := commit(t, w, 9, "g", id, "t", 1); codes[0] != 0 {
+		t.Error(codes)
+	}
+	for _, s := range n.groups.Stats() {
+		if s.Failures != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}

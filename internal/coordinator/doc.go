@@ -12,8 +12,8 @@
 //
 // The package promises:
 //
-//   - A shard handles one event at a time, in the order of arrival. Its goroutine exists only while
-//     there is work.
+//   - A shard handles one event at a time, in the order of arrival. It has a goroutine only while
+//     there is work; a few goroutines stay for the next shard that has some.
 //   - Only records change a Machine's replicated state. The runtime appends every emitted record in
 //     the order of emission, and the records of one event in one batch.
 //   - The runtime sends a response when all records emitted so far are committed. No response, not

@@ -50,7 +50,7 @@ func (l *fakeLog) Append(epoch int32, records []Record, _ time.Time, done func(e
 	done(nil)
 }
 
-func (l *fakeLog) Ready(int32) error {
+func (l *fakeLog) Ready(int32, bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shut

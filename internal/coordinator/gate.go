@@ -26,6 +26,10 @@ type writeGate struct {
 	cause      error         // the failed append's error
 }
 
+// Ending is implemented by events of which every record is a Marker. While the log accepts only
+// markers, they are handled.
+type Ending interface{ EndsTransaction() }
+
 // gateCheckInterval is how often a shard with due timers checks whether the gate is open.
 const gateCheckInterval = time.Second
 
@@ -34,7 +38,7 @@ func (s *shard) refusal(now time.Time) error {
 	d := &s.gate
 	err := d.cause
 	if !now.Before(d.until) {
-		if err = s.log.Ready(s.epoch); err == nil {
+		if err = s.log.Ready(s.epoch, false); err == nil {
 			s.openGate(now)
 			return nil
 		}
@@ -44,6 +48,17 @@ func (s *shard) refusal(now time.Time) error {
 	}
 	d.lastClosed = later(d.lastClosed, now)
 	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// eventRefusal returns an ErrRefused if a request's event that writes can't be handled now,
+// otherwise nil. Readers wait for the end of a transaction, so its marker is not refused with other
+// records.
+func (s *shard) eventRefusal(now time.Time, event any) error {
+	err := s.refusal(now)
+	if _, marker := event.(Ending); err == nil || !marker || now.Before(s.gate.until) || s.log.Ready(s.epoch, true) != nil {
+		return err
+	}
+	return nil
 }
 
 // refuse answers a request that writes with err.

@@ -15,9 +15,10 @@ type Log interface {
 	// error. After an error they may or may not be in the log. Append does not block.
 	Append(epoch int32, records []Record, now time.Time, done func(error))
 	// Ready returns why the log would refuse an append in a leader epoch now, or nil: the broker
-	// does not lead (ErrNotCoordinator), too few replicas are in sync, no space is left, the disk
-	// failed. It does not block and is cheap. An append may fail although Ready returned nil.
-	Ready(epoch int32) error
+	// does not lead (ErrNotCoordinator), too few replicas are in sync, space is low, the disk
+	// failed. marker: the append has a Marker, which is accepted while space is low. Ready does not
+	// block and is cheap. An append may fail although Ready returned nil.
+	Ready(epoch int32, marker bool) error
 	// Load calls apply for every record and marker from the log start to the log end at the time of
 	// the call, and waits for each until it is committed. The slices are valid until apply returns.
 	// Load fails with apply's error, when ctx ends, or with ErrNotCoordinator when the broker no

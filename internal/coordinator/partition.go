@@ -10,8 +10,13 @@ import (
 // their layout.
 func PartitionFor(key string, count int32) int32 {
 	var h int32
-	for _, u := range utf16.Encode([]rune(key)) {
-		h = 31*h + int32(u)
+	for _, r := range key { // allocates nothing: three times for each transaction
+		if utf16.RuneLen(r) == 2 {
+			var first rune
+			first, r = utf16.EncodeRune(r)
+			h = 31*h + first
+		}
+		h = 31*h + r
 	}
 	if h == math.MinInt32 {
 		return 0 // its absolute value is not an int32

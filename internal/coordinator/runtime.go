@@ -55,7 +55,8 @@ type Runtime struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // shards' goroutines and loads
 
-	slots chan struct{} // a slot for each running call
+	workers *workers      // run shards
+	slots   chan struct{} // a slot for each running call
 
 	refused, opened, failed limitedLog // rate-limited log lines about appends
 
@@ -83,6 +84,7 @@ func NewRuntime(opt Options) *Runtime {
 	}
 	r := &Runtime{opt: opt, shards: map[int32]*shard{}, slots: make(chan struct{}, opt.MaxCalls)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.workers = newWorkers(r.ctx, &r.work)
 	return r
 }
 

@@ -20,8 +20,8 @@ const (
 )
 
 // shard is one partition. It is an actor: callers add to the inbox or to the requests under mu, and
-// start run if it is not running. Everything else happens on run's goroutine, which ends when there
-// is no work.
+// start run if it is not running. Everything else happens in run, which returns when there is no
+// work.
 type shard struct {
 	r         *Runtime
 	partition int32
@@ -122,7 +122,7 @@ func (s *shard) close() {
 func (s *shard) startLocked() {
 	if !s.running {
 		s.running = true
-		s.r.work.Go(s.run)
+		s.r.workers.start(s)
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *shard) handle(r request) {
 	case active:
 		now := time.Now()
 		if s.machine.Writes(r.event) {
-			if err := s.refusal(now); err != nil {
+			if err := s.eventRefusal(now, r.event); err != nil {
 				s.refuse(r, err)
 				return
 			}

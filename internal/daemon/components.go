@@ -377,15 +377,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if r.file != nil {
 		b.forgetLosses(r.storage.Dirs())
 	}
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-r.applier.Done():
-			b.fail(fmt.Errorf("metadata: %w", r.applier.Err()))
-		case <-done:
-		}
-	}()
-	b.stack.push("applier watch", func(context.Context) error { close(done); return nil })
+	unwatch := watch(r.applier.Done(), func() { b.fail(fmt.Errorf("metadata: %w", r.applier.Err())) })
+	b.stack.push("applier watch", func(context.Context) error { unwatch(); return nil })
 	return nil
 }
 

@@ -206,6 +206,24 @@ func (b *Broker) fail(err error) {
 	}
 }
 
+// watch calls failed in a goroutine when ended is closed, unless unwatch was called before. unwatch
+// waits for that goroutine: what the caller ends afterwards was never a failure.
+func watch(ended <-chan struct{}, failed func()) (unwatch func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-ended:
+			failed()
+		case <-stop:
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}
+
 // Close answers accepted requests, marks the data directory clean and stops all components, within
 // about a minute; see stopTimes. It abandons a log directory whose disk hangs; the next start
 // recovers it. Further and concurrent calls wait for the first and return its result.

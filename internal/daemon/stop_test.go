@@ -241,3 +241,28 @@ func markedClean(fsys vfs.FS, dir string) bool {
 	s, err := storage.ReadState(fsys, dir)
 	return err == nil && s.Clean
 }
+
+// What ends after the end of the watch, as in every stop, is no failure; what ends before it is
+// one.
+func TestAnOrdinaryStopIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := 0
+		for range 100 {
+			ended := make(chan struct{})
+			unwatch := watch(ended, func() { failures++ })
+			unwatch()
+			close(ended)
+			synctest.Wait()
+		}
+		if failures != 0 {
+			t.Errorf("%d of 100 stops were failures", failures)
+		}
+		ended := make(chan struct{})
+		unwatch := watch(ended, func() { failures++ })
+		close(ended)
+		synctest.Wait()
+		if unwatch(); failures != 1 {
+			t.Errorf("%d failures after one", failures)
+		}
+	})
+}

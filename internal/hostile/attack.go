@@ -62,5 +62,6 @@ func Attacks() []Attack {
 	all = append(all, fetchAttacks()...)
 	all = append(all, groupAttacks()...)
 	all = append(all, offsetAttacks()...)
+	all = append(all, transactionAttacks()...)
 	return append(all, adminAttacks()...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestBystandersAreAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, err := Watch(ctx, b.Addr(), 200*time.Millisecond, 2)
-	if err != nil || len(seen) != 5 {
+	if err != nil || len(seen) != 6 {
 		t.Fatalf("%v, %v", seen, err)
 	}
 	for name, l := range seen {
@@ -115,6 +116,50 @@ func TestALostConnectionIsAnOutcome(t *testing.T) {
 	turns := 0
 	if err := m.again(t.Context(), 1, func(*Conn, int, int) error { turns++; return nil }); err != nil || turns != 3 {
 		t.Errorf("%d turns, %v", turns, err)
+	}
+}
+
+// Transactions of strangers, however they are treated, keep no reader of committed records from its
+// own topic, and each offence has its answer.
+func TestReadersContinueDuringTransactionsOfStrangers(t *testing.T) {
+	b := chronik.StartTest(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := Prepare(ctx, b.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	m := &Attacker{Addr: b.Addr(), Part: 100}
+	defer m.Close()
+	a := transactionAttacks()[0]
+	if err := a.Prepare(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	during, end := context.WithCancel(ctx)
+	defer end()
+	attacked := make(chan error, 1)
+	go func() { attacked <- a.Run(during, m) }()
+	offences := []string{"NONE", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_REQUEST",
+		"UNKNOWN_TOPIC_OR_PARTITION"}
+	for {
+		if err := Answered(ctx, b.Addr()); err != nil {
+			t.Fatal(err)
+		}
+		m.mu.Lock()
+		missing := slices.DeleteFunc(slices.Clone(offences), func(name string) bool { return m.outcomes[name] > 0 })
+		m.mu.Unlock()
+		if len(missing) == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("no answer was %v: %s", missing, m.Outcomes())
+		}
+	}
+	end()
+	if err := <-attacked; err != nil {
+		t.Error(err)
+	}
+	if err := Answered(ctx, b.Addr()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -43,10 +43,13 @@ func Probes() ([]Probe, error) {
 	if err != nil {
 		return nil, err
 	}
+	stable := fetchRequest(Bystanders, 0, 64<<10)
+	stable.IsolationLevel = 1
 	return []Probe{
 		{"produce", 20 * time.Millisecond, small, produced},
 		{"produce 64 KiB", 100 * time.Millisecond, large, produced},
 		{"fetch", 20 * time.Millisecond, fetchRequest(Bystanders, 0, 64<<10), fetched},
+		{"fetch committed", 20 * time.Millisecond, stable, readsCommitted},
 		{"metadata 20 KB", 100 * time.Millisecond, metadataRequest(manyNames), nil},
 		{"commit", 50 * time.Millisecond, commitRequest(Bystanders, ""), committed},
 	}, nil

@@ -169,12 +169,14 @@ func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 						another.sendAsync(frame(keyMetadata, 1, 1, nil))
 						another.wantClosed(t)
 						another.Close()
+						synctest.Wait() // a closed connection gives its slot back a moment later
 					}
 				}
 				c := f.pipe.dial() // all slots are taken
 				c.wantClosed(t)
 				c.Close()
 				silent.wantClosed(t)
+				synctest.Wait()
 				c = f.pipe.dial()
 				defer c.Close()
 				c.send(t, hello())

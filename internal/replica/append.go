@@ -158,13 +158,17 @@ func (d *decided) finish() {
 	}
 }
 
-// Refusal returns the error with which an append with acks=all would be refused now, nil if it
-// would be queued. It does not block.
-func (p *Partition) Refusal(epoch int32) error {
+// Refusal returns the error with which an append of a kind with acks=all would be refused now, nil
+// if it would be queued. It does not block.
+func (p *Partition) Refusal(epoch int32, kind storage.Kind) error {
 	if err := p.accepts(p.role.Load(), &Append{LeaderEpoch: epoch, Acks: AcksAll}); err != nil {
 		return fmt.Errorf("append to %s: %w", p, err)
 	}
-	return p.log.Refusal()
+	err := p.log.Refusal()
+	if kind == storage.Marker && errors.Is(err, storage.ErrLowSpace) {
+		return nil
+	}
+	return err
 }
 
 // Append appends a. The log commits it when batch runs, or at once if batch is nil. Append never

@@ -14,10 +14,11 @@ func (p *Partition) OpenTransactions() []producers.Producer { return p.log.OpenT
 type Unstable struct {
 	// Records is the number of offsets between the last stable offset and the high watermark.
 	Records int64
-	// Holder is the producer whose transaction has been open for longest in the log, if Open.
-	Holder producers.Producer
-	Open   bool
-	// Age is for how long it has been open, by the wall clock; see producers.Producer.Since.
+	// Held: a transaction holds the last stable offset. Holder is its producer. Open: it has no
+	// marker; otherwise its marker is not below the high watermark.
+	Held, Open bool
+	Holder     producers.Producer
+	// Age is how long ago that transaction began, by the wall clock; see producers.Producer.Since.
 	Age time.Duration
 }
 
@@ -26,8 +27,8 @@ type Unstable struct {
 func (p *Partition) Unstable(now time.Time) (u Unstable) {
 	e := p.Ends()
 	u.Records = e.HighWatermark - e.LastStable
-	if u.Holder, u.Open = p.log.OldestTransaction(); u.Open {
-		u.Age = max(0, now.Sub(time.UnixMilli(u.Holder.Since)))
+	if x, held := p.log.OldestTransaction(); held {
+		u.Held, u.Open, u.Holder, u.Age = true, x.Open, x.Producer, max(0, now.Sub(time.UnixMilli(x.Since)))
 	}
 	return u
 }

@@ -102,7 +102,10 @@ func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex
 			last = max(last, entries[len(entries)-1].Last)
 		}
 	}
-	for more && len(recent) > 0 && recent[0].Last <= last {
+	if l.dir.opt.broken.has(segmentsFirst) {
+		recent = l.abortedSince(from, math.MaxInt64)
+	}
+	for more && len(recent) > 0 && recent[0].Last <= last && !l.dir.opt.broken.has(abortedTwice) {
 		recent = recent[1:]
 	}
 	if more {

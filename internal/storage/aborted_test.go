@@ -296,6 +296,49 @@ func TestALongListCutsTheAnswer(t *testing.T) {
 	}
 }
 
+// abortedThrice is the list of abortedDuringASync.
+var abortedThrice = []int64{2, 4, 6}
+
+// A sync moves entries from the memory to the segments. A reader's list has each of them once, also
+// if the sync happens while the list is made.
+func TestAListDuringASync(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		if list := abortedDuringASync(t, broken{}, before); !slices.Equal(list, abortedThrice) {
+			t.Errorf("%v, want %v, sync before the segment is read: %v", list, abortedThrice, before)
+		}
+	}
+}
+
+// abortedDuringASync returns the offsets of the markers that a reader learns of. The first one is in
+// a segment only, and the log is synced just before or after the reader has read that segment.
+func abortedDuringASync(t testing.TB, b broken, before bool) (markers []int64) {
+	t.Helper()
+	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.broken = b }), 1, "sync")[0]
+	ok(t, transact(l, inTxn(t, 9, 0, 0, 10))) // stays open: readers must know of all that end above it
+	for i, then := range []func() error{l.flushAll, l.flush, func() error { return nil }} {
+		ok(t, transact(l, inTxn(t, int64(i), 0, 0, 10)))
+		ok(t, endTxn(l, int64(i), 1, record.Abort, producers.Origin{Bumps: true}))
+		if err := then(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, _, err := l.aborted(0, l.logEnd.Load(), func(s *segment.Segment) ([]txnindex.Entry, error) {
+		var first error
+		if before {
+			first = l.flushAll()
+		}
+		entries, err := l.segmentAborted(s)
+		return slices.Clone(entries), errors.Join(first, err, l.flushAll())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		markers = append(markers, e.Last)
+	}
+	return markers
+}
+
 // damagedIndex returns what readers get after a start that finds the index of a segment harmed.
 func damagedIndex(t testing.TB, b broken, harm func(fsys vfs.FS, name string) error) error {
 	disk := crashfs.New(1)

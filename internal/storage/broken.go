@@ -34,4 +34,6 @@ const (
 	retainOpen                           // retention removes records of open transactions
 	skipKeptSnapshot                     // the first segment that stays may have no producer snapshot
 	uncountedIndex                       // a start trusts any index of aborted transactions
+	segmentsFirst                        // a list of aborted transactions is read from the segments before the memory
+	abortedTwice                         // what both the segments and the memory have is twice in the list
 )

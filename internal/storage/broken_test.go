@@ -5,6 +5,7 @@ package storage
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,6 +224,12 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	lazy := liar{disk, func(call, name string) bool { return strings.HasSuffix(name, segment.AbortedSuffix) }}
 	if err := indexAfterPowerLoss(t, disk, lazy, crashfs.DropUnsynced); err == nil {
 		t.Error("an index need not be synced")
+	}
+	if list := abortedDuringASync(t, broken{rules: segmentsFirst}, false); slices.Equal(list, abortedThrice) {
+		t.Error("the memory may be read after the segments")
+	}
+	if list := abortedDuringASync(t, broken{rules: abortedTwice}, true); slices.Equal(list, abortedThrice) {
+		t.Error("an aborted transaction is in the segments or in the memory")
 	}
 	if retainedOpen(t, broken{rules: retainOpen}) == 3 {
 		t.Error("retention may remove open transactions")

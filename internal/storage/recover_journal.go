@@ -123,7 +123,7 @@ func (l *Log) replay(f *journal.Frame) error {
 	n := l.chunkOf(f)
 	l.moveEnd(f.NextEnd)
 	eachBatch(f.Payload, func(b record.Batch) {
-		l.producers.Add(b, l.dir.now())
+		l.producers.Replay(b, l.dir.now())
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 	})
 	l.producers.Advance(l.storedHigh.offset)

@@ -59,15 +59,15 @@ func (l *Log) OpenTransactions() []producers.Producer {
 	return l.producers.OpenTransactions()
 }
 
-// OldestTransaction returns the producer whose open transaction has the lowest first offset; false
-// if none is open.
-func (l *Log) OldestTransaction() (producers.Producer, bool) {
+// OldestTransaction returns the transaction that determines FirstUnstable, as of the last call of
+// that; false if there is none.
+func (l *Log) OldestTransaction() (producers.Oldest, bool) {
 	if l.unstable.first.Load() == math.MaxInt64 {
-		return producers.Producer{}, false
+		return producers.Oldest{}, false
 	}
 	l.producersMu.Lock()
 	defer l.producersMu.Unlock()
-	return l.producers.OldestOpen()
+	return l.producers.Oldest()
 }
 
 // FirstUnstable returns the first offset of the oldest transaction that is open, or whose marker is

@@ -552,37 +552,53 @@ func TestOpenTransactionsOfAllLogsAreBounded(t *testing.T) {
 }
 
 // The oldest open transaction is that with the lowest first offset, and began when its first batch
-// arrived. After a start it is as old as the last activity of its producer.
+// arrived. It is as old after clean stops, and after a kill, when only the timestamps of the batches
+// tell. A timestamp from the future counts as the time of the start.
 func TestTheOldestTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		d := mustOpen(t, disk, "sync")
 		l := makeLogs(t, d, 1, "sync")[0]
-		if p, open := l.OldestTransaction(); open || l.OpenTransactions() != nil {
+		if p, held := l.OldestTransaction(); held || l.OpenTransactions() != nil {
 			t.Errorf("%+v", p)
 		}
-		begin := time.Now().UnixMilli()
-		ok(t, transact(l, inTxn(t, 8, 0, 0, 10)))
+		begin := time.Now()
+		append := func(l *Log, id int64, timestamp time.Time) {
+			b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id}, Transactional: true})
+			b.Append(timestamp.UnixMilli(), nil, []byte("v"), nil)
+			data, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ok(t, transact(l, data))
+		}
+		append(l, 8, begin)
 		time.Sleep(time.Second)
-		ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+		append(l, 7, begin.Add(time.Hour))
 		time.Sleep(time.Second)
 		ok(t, send(l, inTxn(t, 8, 0, 1, 10)))
-		want := func(l *Log, since ...int64) {
+		want := func(l *Log, second int64) {
 			t.Helper()
-			p, open := l.OldestTransaction()
-			if all := l.OpenTransactions(); !open || p.ID != 8 || p.First != 0 || p.Since != begin+since[0] || len(all) != 2 ||
-				all[0] != p || all[1].ID != 7 || all[1].Since != begin+since[1] {
-				t.Errorf("%+v of %+v", p, all)
+			x, held := l.OldestTransaction()
+			if all := l.OpenTransactions(); !held || !x.Open || x.Producer.ID != 8 || x.Producer.First != 0 ||
+				x.Since != begin.UnixMilli() || len(all) != 2 || all[0] != x.Producer || all[0].Since != x.Since ||
+				all[1].ID != 7 || all[1].Since != begin.UnixMilli()+second {
+				t.Errorf("%+v of %+v", x, all)
 			}
 		}
-		want(l, 0, 1000)
+		want(l, 1000)
+		disk = disk.KillImage(1)
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		d = mustOpen(t, disk, "sync")
-		want(d.Logs()[0], 2000, 1000)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
+		time.Sleep(time.Minute)
+		for range 2 {
+			d = mustOpen(t, disk, "sync")
+			want(d.Logs()[0], 62_000)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
 		}
 	})
 }

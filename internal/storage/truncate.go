@@ -166,7 +166,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 			if b, fault = withRecords(c.keep[from], b); fault != nil {
 				return false
 			}
-			c.producers.Add(b, seenAt(b, now))
+			c.producers.Add(b, producers.Came(b, now))
 			c.producers.Advance(min(high, end))
 			size, _ := record.PeekSize(b) // Headers has validated it
 			pos += int64(size)

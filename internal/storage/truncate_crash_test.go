@@ -14,7 +14,7 @@ import (
 func TestFault01PowerLossInATruncation(t *testing.T) {
 	step := 2
 	if raceDetector {
-		step = 12
+		step = 25
 	}
 	for call := 1; ; call += step {
 		f := crashfs.New(uint64(call))

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -29,7 +28,7 @@ import (
 // the new content.
 const (
 	producersKind    = "producers"
-	producersVersion = 1
+	producersVersion = 2
 )
 
 // noProducers returns an empty producer state with the log's bounds.
@@ -97,7 +96,7 @@ func (l *Log) replayHeaders(known *producers.State, segments []*segment.Segment)
 		var fault error
 		err := s.Headers(0, func(b record.Batch) bool {
 			if b, fault = withRecords(s, b); fault == nil {
-				known.Add(b, seenAt(b, l.dir.now()))
+				known.Add(b, producers.Came(b, l.dir.now())) // expired producers must not come back
 			}
 			return fault == nil
 		})
@@ -141,14 +140,4 @@ func withRecords(s *segment.Segment, header record.Batch) (record.Batch, error) 
 		return header, nil
 	}
 	return s.Read(header.BaseOffset(), header.LastOffset()+1, 1, true)
-}
-
-// seenAt returns when the producer of a batch that was read from a segment was last seen: the
-// batch's timestamp, so that expired producers do not come back. It returns now for batches without
-// a timestamp and for those from the future.
-func seenAt(b record.Batch, now time.Time) time.Time {
-	if ts := b.MaxTimestamp(); ts >= 0 && ts < now.UnixMilli() {
-		return time.UnixMilli(ts)
-	}
-	return now
 }

@@ -73,7 +73,7 @@ go_module() { # go_module MODULE[/PACKAGE]
     (cd "$kept" && rm -f go.mod && go mod init snippet && GOFLAGS=-mod=mod go get "$wanted") >build.log 2>&1 || unavailable build.log "$wanted"
   fi
   cp "$kept/go.mod" "$kept/go.sum" src
-  (cd src && GOFLAGS=-mod=mod go build -o ../bin/produce produce.go && GOFLAGS=-mod=mod go build -o ../bin/consume consume.go && go vet produce.go && go vet consume.go) ||
+  (cd src && GOFLAGS='-mod=mod -trimpath' go build -o ../bin/produce produce.go && GOFLAGS='-mod=mod -trimpath' go build -o ../bin/consume consume.go && go vet -trimpath produce.go && go vet -trimpath consume.go) ||
     die "its programs do not compile"
   producer=(bin/produce) consumer=(bin/consume)
 }

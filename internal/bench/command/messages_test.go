@@ -50,6 +50,7 @@ func misspelt() []string {
 		"groups heartbeats --topic=", "groups heartbeats --duration 0s", "groups rebalance --members 0", "groups rebalance --partitions -1",
 		"groups commits --duration 0s", "groups commits --groups 0",
 		"txn x", "txn --a x", "txn --b=", "txn --loads one,two", "txn --rounds 0", "txn --name-b A --b NOBODY", "txn -s 0", "txn -d 0s",
+		"txn --pid-a -1",
 	}
 }
 

@@ -21,7 +21,9 @@ func Command() *cobra.Command {
 		Short: "Measure transactions on one broker, or alternately on two, and print their ratios",
 		Long: "txn runs each load on A and, if there is a B, on B, and repeats this for each round. It prints medians and, for two brokers, the\n" +
 			"medians of the ratios within a round. Only transactions whose commit was acknowledged count. The clients are kgo's, with a wait of\n" +
-			"1 ms before a repetition; brokers choose the version of the protocol. Its topics are deleted afterwards.",
+			"1 ms before a repetition; brokers choose the version of the protocol. Its topics are deleted afterwards.\n\n" +
+			"The load plain is what batch is compared with: as many producers, with as many records in flight each. A producer of batch has a\n" +
+			"second request for each 100 records, EndTxn, so its share of plain also depends on the processor time of the clients.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("b") {
@@ -50,6 +52,8 @@ func Command() *cobra.Command {
 	f.StringSliceVar(&b.Brokers, "b", nil, "brokers of side B, host:port,…; without it only A is measured")
 	f.StringVar(&c.A.Name, "name-a", c.A.Name, "name of side A")
 	f.StringVar(&b.Name, "name-b", b.Name, "name of side B")
+	f.IntVar(&c.A.PID, "pid-a", 0, "process id of A's broker on this machine: shows its CPU time for each transaction (Linux)")
+	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker")
 	f.StringSliceVar(&c.Loads, "loads", nil, "names of loads: one, ten, hundred, many, batch, plain, latency (default all)")
 	f.IntVar(&c.Rounds, "rounds", 3, "number of rounds")
 	f.DurationVarP(&c.Duration, "duration", "d", 5*time.Second, "measured time of each load")

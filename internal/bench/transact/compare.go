@@ -113,6 +113,8 @@ func kinds() []kind {
 		{"EndTxn p50 ms", func(r *Run) float64 { return r.End.P50 / 1000 }},
 		{"end-to-end p50 ms", func(r *Run) float64 { return r.EndToEnd.P50 / 1000 }},
 		{"end-to-end p99 ms", func(r *Run) float64 { return r.EndToEnd.P99 / 1000 }},
+		{"server CPU µs each", func(r *Run) float64 { return r.ServerCPU }},
+		{"client CPU µs each", func(r *Run) float64 { return r.ClientCPU }},
 	}
 }
 

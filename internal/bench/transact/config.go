@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 type Side struct {
 	Name    string   `json:"name"`
 	Brokers []string `json:"bootstrap_servers"`
+	// PID is the broker's process on this machine, 0 if its processor time is not measured.
+	PID int `json:"server_pid,omitempty"`
 }
 
 // Limits of a Config.
@@ -49,7 +52,8 @@ type Load struct {
 	Partitions int `json:"partitions"`
 	// Records is the number of records of a transaction, over all its partitions.
 	Records int `json:"records"`
-	// Plain: without transactions; the producers are idempotent and wait for each Records records.
+	// Plain: without transactions; the producers are idempotent and wait for each Records records,
+	// so that as many are in flight as with transactions.
 	Plain bool `json:"plain,omitempty"`
 	// Follow: the producer waits until a read_committed consumer has received the transaction.
 	Follow bool `json:"follow,omitempty"`
@@ -63,7 +67,8 @@ func Loads() []Load {
 		{Name: "hundred", About: "one producer, a record in each of 100 partitions", Producers: 1, Partitions: 100, Records: 100},
 		{Name: "many", About: "128 producers, a record in a partition of its own", Producers: 128, Partitions: 1, Records: 1},
 		{Name: "batch", About: "16 producers, 100 records in a partition of its own", Producers: 16, Partitions: 1, Records: 100},
-		{Name: "plain", About: "as batch, idempotent without transactions", Producers: 16, Partitions: 1, Records: 100, Plain: true},
+		{Name: "plain", About: "as batch without transactions: idempotent, waits for each 100 records", Producers: 16, Partitions: 1,
+			Records: 100, Plain: true},
 		{Name: "latency", About: "one producer and a read_committed consumer, one record at a time", Producers: 1, Partitions: 1,
 			Records: 1, Follow: true},
 	}
@@ -93,9 +98,19 @@ func (c Config) check() error {
 			}
 		}
 	}
+	pid := func(flag string, s Side) {
+		if s.PID == 0 {
+			return
+		}
+		if _, err := meter.ProcessCPU(s.PID); err != nil {
+			bad("--pid-%s: the processor time of process %d can't be read; name the broker's process on this machine, or remove it", flag, s.PID)
+		}
+	}
 	side("a", c.A)
+	pid("a", c.A)
 	if c.B != nil {
 		side("b", *c.B)
+		pid("b", *c.B)
 		if c.A.Name == c.B.Name {
 			bad("--name-b: both sides are named %q; choose different names", c.A.Name)
 		}

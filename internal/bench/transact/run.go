@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ type Run struct {
 	End      report.Latency `json:"end_txn"`
 	Whole    report.Latency `json:"whole"`
 	EndToEnd report.Latency `json:"end_to_end"`
+	// ServerCPU and ClientCPU are the processor time of the broker and of all producers together,
+	// in microseconds for each transaction. 0: not measured.
+	ServerCPU float64 `json:"server_cpu_us,omitempty"`
+	ClientCPU float64 `json:"client_cpu_us,omitempty"`
 }
 
 // runner is one load on one side.
@@ -82,11 +87,44 @@ func measure(ctx context.Context, s Side, c Config, l Load) (_ *Run, err error) 
 	for _, w := range workers {
 		all.Go(func() { w.run(ctx) })
 	}
-	if !r.window.SleepUntil(ctx, r.window.Until()) {
-		r.window.Cut()
-	}
+	server, client := r.watch(ctx, s.PID)
 	all.Wait()
-	return r.result(), ctx.Err()
+	result := r.result()
+	result.ServerCPU, result.ClientCPU = perTransaction(server, result), perTransaction(client, result)
+	return result, ctx.Err()
+}
+
+// watch waits for the end of the measured time and returns the processor time that the broker and
+// this process used in it, 0 if that is not known.
+func (r *runner) watch(ctx context.Context, broker int) (server, client time.Duration) {
+	w := r.window
+	w.SleepUntil(ctx, w.From())
+	at, serverBefore, clientBefore := w.Now(), processorTime(broker), processorTime(os.Getpid())
+	if !w.SleepUntil(ctx, w.Until()) {
+		w.Cut()
+	}
+	server, client = processorTime(broker)-serverBefore, processorTime(os.Getpid())-clientBefore
+	over := w.Now() - at // the readings are not exactly at the ends of the measured time
+	scale := func(d time.Duration) time.Duration {
+		return time.Duration(float64(max(d, 0)) * float64(w.Elapsed()) / float64(max(over, 1)))
+	}
+	return scale(server), scale(client)
+}
+
+// processorTime returns the processor time of a process, 0 if there is none or it is not known.
+func processorTime(pid int) time.Duration {
+	if pid == 0 {
+		return 0
+	}
+	t, err := meter.ProcessCPU(pid)
+	if err != nil {
+		return 0
+	}
+	return t
+}
+
+func perTransaction(d time.Duration, r *Run) float64 {
+	return float64(d.Microseconds()) / float64(max(r.Transactions, 1))
 }
 
 func (r *runner) result() *Run {

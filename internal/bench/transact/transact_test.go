@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/report"
@@ -52,9 +55,51 @@ func TestCommandComparesBrokers(t *testing.T) {
 	}
 }
 
+// Every transaction that a run counts was committed: readers of committed records get its records.
+func TestCountedTransactionsAreCommitted(t *testing.T) {
+	broker := chronik.StartTest(t)
+	c := Config{A: Side{Name: "A", Brokers: []string{broker.Addr()}, PID: os.Getpid()}, Loads: []string{"ten", "batch", "plain", "latency"},
+		Rounds: 1, Duration: 200 * time.Millisecond, Size: 10, Keep: true}
+	r, err := Measure(t.Context(), c, nil)
+	for ; errors.Is(err, bench.ErrNothing) && c.Duration < 10*time.Second; r, err = Measure(t.Context(), c, nil) {
+		c.Duration *= 4 // the machine is busy
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counted int64
+	for _, x := range r.Rounds[0].A {
+		if counted += x.Records; x.Records != x.Transactions*int64(x.Load.Records) || len(x.Failures) > 0 {
+			t.Errorf("%s: %d transactions with %d records, failures %v", x.Load.Name, x.Transactions, x.Records, x.Failures)
+		}
+	}
+	for _, want := range []string{"ten transactions/s", "batch % of plain", "batch EndTxn p50 ms", "latency end-to-end p99 ms",
+		"plain server CPU µs each", "batch client CPU µs each"} {
+		if !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Load+" "+f.Name == want && f.A.Median > 0 }) {
+			t.Errorf("%s is missing in %v", want, r.Figures)
+		}
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr()), kgo.ConsumeRegex(), kgo.ConsumeTopics("^chronik-bench-txn-.*"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for seen := int64(0); seen < counted; {
+		fetched := reader.PollFetches(ctx)
+		if err := fetched.Err(); err != nil {
+			t.Fatalf("%d of %d records were read: %v", seen, counted, err)
+		}
+		seen += int64(fetched.NumRecords())
+	}
+}
+
 // A load without a success ends the measurement: there is no ratio of failures.
 func TestNothingSucceeded(t *testing.T) {
-	c := Config{A: Side{"A", []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Rounds: 1, Duration: time.Millisecond, Size: 1}
+	c := Config{A: Side{Name: "A", Brokers: []string{"127.0.0.1:1"}}, Loads: []string{"one"}, Rounds: 1,
+		Duration: time.Millisecond, Size: 1}
 	ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer stop()
 	if r, err := Measure(ctx, c, nil); err == nil {
@@ -63,12 +108,13 @@ func TestNothingSucceeded(t *testing.T) {
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {
-	c := Config{A: Side{"x", []string{"x"}}, B: &Side{"x", nil}, Loads: []string{"what"}, Warmup: -1}
+	c := Config{A: Side{"x", []string{"x"}, -1}, B: &Side{"x", nil, -1}, Loads: []string{"what"}, Warmup: -1}
 	err := c.check()
 	if cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("exit code %d", cli.ExitCode(err))
 	}
-	for _, flag := range []string{"--a:", "--b:", "--name-b:", "--loads:", "--rounds:", "--message-size:", "--warmup:", "--duration:"} {
+	for _, flag := range []string{"--a:", "--b:", "--pid-a:", "--pid-b:", "--name-b:", "--loads:", "--rounds:",
+		"--message-size:", "--warmup:", "--duration:"} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not named in %q", flag, err)
 		}

@@ -97,8 +97,12 @@ func TestRestartsWithDefaultClients(t *testing.T) {
 // lost, and sends clients to the others (50). When its session has ended, it refuses acks=1,
 // whichever controllers it had before.
 func TestABrokerThatIsCutOff(t *testing.T) {
+	times := int32(9)
+	if raceDetector {
+		times = 3
+	}
 	history(t, 16, func(w *world, c *clients) {
-		for i := range int32(9) {
+		for i := range times {
 			id := 1 + i%3
 			w.note("isolate %d", id)
 			w.isolate(id)

@@ -152,6 +152,9 @@ type Marker struct {
 	Bumps, Foreign   bool // see producers.Origin
 }
 
+// EndsTransaction implements coordinator.Ending.
+func (Marker) EndsTransaction() {}
+
 // Marked is the response to a Marker. Err is nil also for the repetition of a marker. Otherwise it
 // matches producers.ErrInvalidProducerEpoch, ErrCoordinatorFenced or ErrForeignMarker.
 type Marked struct{ Err error }

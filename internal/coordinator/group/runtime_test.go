@@ -43,7 +43,7 @@ func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, do
 	})
 }
 
-func (l *shakyLog) Ready(int32) error { return nil }
+func (l *shakyLog) Ready(int32, bool) error { return nil }
 
 func (l *shakyLog) Load(_ context.Context, _ int32, apply func(coordinator.Record) error) error {
 	l.mu.Lock()

@@ -2,7 +2,10 @@ package service
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +33,8 @@ type life struct {
 	cutOff    atomic.Bool // what the coordinator sends gets lost
 	topic     *metadata.Topic
 	terminate func()
+	// between, if set, is called with each request of the coordinator and sends it.
+	between func(request any, send func(done func(any)), done func(any))
 }
 
 // lives starts a broker on a file system.
@@ -52,8 +57,13 @@ func lives(t *testing.T, fs vfs.FS) *life {
 			ProducerID: func(context.Context) (int64, error) { return 77, nil },
 			Version:    (*metadata.Image).TransactionVersion,
 			Send: func(partition, epoch int32, request any, done func(any)) {
-				if !l.cutOff.Load() {
-					l.x.Send(partition, epoch, request, done)
+				send := func(done func(any)) { l.x.Send(partition, epoch, request, done) }
+				switch {
+				case l.cutOff.Load():
+				case l.between != nil:
+					l.between(request, send, done)
+				default:
+					send(done)
 				}
 			},
 		})
@@ -199,6 +209,55 @@ func TestMarkersFollowAfterARestart(t *testing.T) {
 	l = lives(t, fs)
 	defer l.terminate()
 	l.completed()
+}
+
+// The disk fails from the moment on that a commit is decided. Its markers land when the disk works
+// again, and until then the transaction is neither lost nor complete. The producer's next
+// transaction follows.
+func TestMarkersLandWhenTheDiskWorksAgain(t *testing.T) {
+	for name, rule := range map[string]errfs.Rule{
+		"no space":        {Ops: errfs.Write | errfs.Allocate, Err: syscall.ENOSPC},
+		"a failing sync":  {Ops: errfs.Datasync, Err: syscall.EIO},
+		"a failing write": {Ops: errfs.Write, Err: syscall.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := disk(t)
+			l := lives(t, fs)
+			defer l.terminate()
+			l.create(2)
+			p := initialize(t, l.tr, "id")
+			l.begin(p)
+			rule.When = func(c errfs.Call) bool { return strings.HasPrefix(c.Path, "/logs/") }
+			var once sync.Once
+			var fault *errfs.Fault
+			failed := make(chan error, 100)
+			l.between = func(_ any, send func(func(any)), done func(any)) {
+				once.Do(func() { fault = fs.Add(rule) })
+				send(func(result any) {
+					if m, ok := result.(txn.Marked); ok && m.Err != nil {
+						select {
+						case failed <- m.Err:
+						default:
+						}
+					}
+					done(result)
+				})
+			}
+			next := l.commit(p)
+			for range 2 {
+				t.Log(<-failed)
+			}
+			for i := range l.topic.Partitions.All() {
+				if e := l.part(i).Ends(); e.LastStable != 0 {
+					t.Errorf("partition %d without its marker: %+v", i, e)
+				}
+			}
+			fault.Off()
+			l.completed()
+			l.begin(next)
+			l.commit(next)
+		})
+	}
 }
 
 // C7: a partition knows a later coordinator than there is.

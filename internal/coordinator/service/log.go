@@ -100,7 +100,13 @@ func buildOne(records []coordinator.Record, now time.Time) (record.Batch, error)
 }
 
 // Ready implements coordinator.Log.
-func (l *partitionLog) Ready(epoch int32) error { return elsewhere(l.part.Refusal(epoch)) }
+func (l *partitionLog) Ready(epoch int32, marker bool) error {
+	kind := storage.Coordinator
+	if marker {
+		kind = storage.Marker
+	}
+	return elsewhere(l.part.Refusal(epoch, kind))
+}
 
 // elsewhere makes the errors of a partition that this broker does not lead in the shard's epoch
 // match ErrNotCoordinator: clients then look for the coordinator. The shard is notified later.

@@ -257,28 +257,28 @@ func TestAnOfflineLogIsNotLoadedAsEmpty(t *testing.T) {
 func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park)
-	must(t, l.Ready(0))
+	must(t, l.Ready(0, false))
 	for _, epoch := range []int32{0, 7} {
-		if err := l.Ready(epoch); (err == nil) != (put(t, l, epoch, "x") == nil) {
+		if err := l.Ready(epoch, false); (err == nil) != (put(t, l, epoch, "x") == nil) {
 			t.Errorf("epoch %d: %v", epoch, err)
 		}
 	}
 	few := replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1})
 	few.View.MinISR = 2
 	p.SetRole(few)
-	if err := l.Ready(1); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
+	if err := l.Ready(1, false); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
 		t.Error(err)
 	}
 	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
-	must(t, l.Ready(1))
+	must(t, l.Ready(1, false))
 	p.SetRole(replicatest.Role(p, 2, 2, []int32{1, 2}, []int32{1, 2}))
-	for _, err := range []error{l.Ready(1), put(t, l, 1, "x")} {
+	for _, err := range []error{l.Ready(1, false), put(t, l, 1, "x")} {
 		if !errors.Is(err, coordinator.ErrNotCoordinator) {
 			t.Error(err)
 		}
 	}
 	p.SetRole(replicatest.Role(p, 1, 3, []int32{1, 2}, []int32{1, 2})) // leads again, in a later epoch
-	for _, err := range []error{l.Ready(1), put(t, l, 1, "x")} {
+	for _, err := range []error{l.Ready(1, false), put(t, l, 1, "x")} {
 		if !errors.Is(err, coordinator.ErrNotCoordinator) {
 			t.Error(err)
 		}

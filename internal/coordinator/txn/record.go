@@ -108,6 +108,13 @@ const (
 	taggedVersion = 1
 )
 
+// valueSize is at least the size of a value without partitions, and topicSize what a topic adds to
+// its name and its partitions, in bytes.
+const (
+	valueSize = 80
+	topicSize = 16
+)
+
 // encodeKey returns the key of a transactional id.
 func encodeKey(id string) []byte {
 	k := kmsg.TxnMetadataKey{Version: keyVersion, TransactionalID: id}
@@ -147,7 +154,11 @@ func (v *value) encode(tagged bool) []byte {
 		last := &r.Topics[len(r.Topics)-1]
 		last.Partitions = append(last.Partitions, p.Index)
 	}
-	return r.AppendTo(nil)
+	size := valueSize
+	for i := range r.Topics {
+		size += topicSize + len(r.Topics[i].Topic) + 4*len(r.Topics[i].Partitions)
+	}
+	return r.AppendTo(make([]byte, 0, size))
 }
 
 // decodeValue decodes a value of either format. States that chronik never writes are an error,

@@ -41,7 +41,7 @@ func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, do
 	})
 }
 
-func (l *shakyLog) Ready(int32) error {
+func (l *shakyLog) Ready(int32, bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.calm && rand.N(20) == 0 {

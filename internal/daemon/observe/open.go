@@ -1,16 +1,15 @@
 package observe
 
 import (
-	"math"
-	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
 
@@ -22,33 +21,19 @@ type OpenTransactions struct {
 	Replicas *replica.Manager
 	Gate     *gate.Gate
 	Limit    time.Duration // transaction.max.timeout.ms
-
-	mu   sync.Mutex
-	held map[metadata.TopicPartition]hold
-}
-
-// hold is the first offset of the transaction that holds a last stable offset, and since when it
-// was seen to. No record says when a transaction began: a record's timestamp is its producer's.
-type hold struct {
-	first int64
-	since time.Time
 }
 
 // opened is a partition with an open transaction.
 type opened struct {
-	hold
+	replica.Unstable
 	topic     string
 	index     int32
 	partition *replica.Partition
-	lag       int64
 }
 
 // open returns the led partitions with a transaction that is open, or whose marker is not below the
 // high watermark.
 func (r *OpenTransactions) open(now time.Time) (all []opened) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	held := map[metadata.TopicPartition]hold{}
 	for t := range r.Image().Topics() {
 		for i, at := range t.Partitions.All() {
 			if at.Leader != r.Self {
@@ -58,29 +43,9 @@ func (r *OpenTransactions) open(now time.Time) (all []opened) {
 			if err != nil {
 				continue // its log is not open yet
 			}
-			high := p.Ends().HighWatermark
-			first := p.Log().FirstUnstable(high)
-			if first == math.MaxInt64 {
-				continue
+			if u := p.Unstable(now); u.Held {
+				all = append(all, opened{u, t.Name, i, p})
 			}
-			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			h, known := r.held[tp]
-			if !known || h.first != first {
-				h = hold{first, now}
-			}
-			held[tp] = h
-			all = append(all, opened{h, t.Name, i, p, max(0, high-first)})
-		}
-	}
-	r.held = held
-	return all
-}
-
-// producers returns the producers with an open transaction.
-func (x *opened) producers() (all []producers.Producer) {
-	for _, p := range x.partition.Log().Producers() {
-		if p.First >= 0 {
-			all = append(all, p)
 		}
 	}
 	return all
@@ -88,10 +53,9 @@ func (x *opened) producers() (all []producers.Producer) {
 
 // Metrics returns what a scrape shows.
 func (r *OpenTransactions) Metrics() (shown []metrics.OpenTransactions) {
-	now := time.Now()
-	for _, x := range r.open(now) {
-		shown = append(shown, metrics.OpenTransactions{Topic: x.topic, Partition: x.index, Count: len(x.producers()), LagRecords: x.lag,
-			AgeSeconds: now.Sub(x.since).Seconds()})
+	for _, x := range r.open(time.Now()) {
+		shown = append(shown, metrics.OpenTransactions{Topic: x.topic, Partition: x.index, Count: len(x.partition.OpenTransactions()),
+			LagRecords: x.Records, AgeSeconds: x.Age.Seconds()})
 	}
 	return shown
 }
@@ -102,33 +66,48 @@ func (r *OpenTransactions) Facts(f *checks.Facts) {
 		return
 	}
 	for _, x := range r.open(f.Now) {
-		for _, p := range x.producers() {
-			if p.First != x.first {
-				continue // another one holds the last stable offset
-			}
-			h := checks.Held{Topic: x.topic, Index: x.index, Since: x.since, Limit: r.Limit,
-				First: x.first, ProducerID: p.ID, Epoch: p.Epoch}
-			if who, ok := r.Gate.Holder(x.partition, p.ID); ok {
-				h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
-			}
-			f.Held = append(f.Held, h)
+		if !x.Open {
+			continue // its marker is missing on other brokers, which have findings of their own
 		}
+		h := checks.Held{Topic: x.topic, Index: x.index, Since: f.Now.Add(-x.Age), Limit: r.Limit,
+			First: x.Holder.First, ProducerID: x.Holder.ID, Epoch: x.Holder.Epoch}
+		if who, ok := r.Gate.Holder(x.partition, x.Holder.ID); ok {
+			h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
+		}
+		f.Held = append(f.Held, h)
 	}
 }
 
 // Decided returns the function that counts and measures the transactions that end.
 func Decided(m *metrics.TransactionEnds) func(commit bool, reason txn.Reason, open time.Duration) {
-	return func(commit bool, reason txn.Reason, open time.Duration) {
-		m.Ended.WithLabelValues(resultOf(commit), string(reason)).Inc()
-		m.Duration.WithLabelValues(resultOf(commit)).Observe(open.Seconds())
+	ended, open := map[end]prometheus.Counter{}, map[bool]prometheus.Observer{}
+	for _, commit := range []bool{false, true} {
+		open[commit] = m.Duration.WithLabelValues(resultOf(commit))
+		ended[end{commit, txn.ByClient}] = m.Ended.WithLabelValues(resultOf(commit), string(txn.ByClient))
 	}
+	return func(commit bool, reason txn.Reason, took time.Duration) {
+		open[commit].Observe(took.Seconds())
+		if c := ended[end{commit, reason}]; c != nil {
+			c.Inc()
+			return
+		}
+		m.Ended.WithLabelValues(resultOf(commit), string(reason)).Inc()
+	}
+}
+
+// end is how a transaction ended.
+type end struct {
+	commit bool
+	reason txn.Reason
 }
 
 // Marked returns the function that measures how long the markers of a transaction take.
 func Marked(m *metrics.TransactionEnds) func(commit bool, took time.Duration) {
-	return func(commit bool, took time.Duration) {
-		m.Marker.WithLabelValues(resultOf(commit)).Observe(took.Seconds())
+	marker := map[bool]prometheus.Observer{}
+	for _, commit := range []bool{false, true} {
+		marker[commit] = m.Marker.WithLabelValues(resultOf(commit))
 	}
+	return func(commit bool, took time.Duration) { marker[commit].Observe(took.Seconds()) }
 }
 
 func resultOf(commit bool) string {

@@ -34,12 +34,12 @@ func (w *world) wantOpen(when string, open bool) {
 		p := w.nodes[id].partition(0)
 		all, u, e := p.OpenTransactions(), p.Unstable(time.Now()), p.Ends()
 		if !open {
-			if len(all) > 0 || u.Open || u.Records != 0 || e.LastStable != e.HighWatermark {
+			if len(all) > 0 || u.Held || u.Records != 0 || e.LastStable != e.HighWatermark {
 				w.t.Errorf("%s: broker %d: %+v, %+v, %+v", when, id, all, u, e)
 			}
 			continue
 		}
-		if len(all) != 1 || all[0].ID != 7 || all[0].First != 1 || e.LastStable != 1 || u.Records != e.HighWatermark-1 || !u.Open ||
+		if len(all) != 1 || all[0].ID != 7 || all[0].First != 1 || e.LastStable != 1 || u.Records != e.HighWatermark-1 || !u.Held || !u.Open ||
 			u.Holder != all[0] || u.Age < 0 {
 			w.t.Errorf("%s: broker %d: %+v, %+v, %+v", when, id, all, u, e)
 		}

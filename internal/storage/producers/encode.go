@@ -15,7 +15,7 @@ import (
 const (
 	producerLen     = 8 + 2 + 1 + 8
 	batchLen        = 4 + 4 + 8 + 4 + 8
-	transactionsLen = 4 + 8 + 8 + 1 + 4
+	transactionsLen = 4 + 8 + 8 + 8 + 1 + 4
 	decidedLen      = 8 + 8
 )
 
@@ -26,7 +26,7 @@ const hasTransactions = 0x80
 // least recently active first: id i64, epoch i16, seen i64, batch count u8.
 //
 // If the count has the bit 0x80, the producer's transactions follow: largest coordinator epoch i32,
-// first offset of the open one i64, offset of the last marker i64, its type i8, the number of those
+// first offset and beginning of the open one i64, offset of the last marker i64, its type i8, the number of those
 // that ended and whose markers may not be committed u32; per such one: its first offset and that of
 // its marker i64. Then, per batch: first and last sequence i32, last offset i64, delta i32,
 // timestamp i64.
@@ -91,6 +91,7 @@ func (t *transaction) append(b []byte, decided []*span) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, uint32(t.coordinator))
 	b = le.AppendUint64(b, uint64(t.first))
+	b = le.AppendUint64(b, uint64(t.since))
 	b = le.AppendUint64(b, uint64(t.marker))
 	b = append(b, byte(t.kind))
 	b = le.AppendUint32(b, uint32(len(decided)))
@@ -178,9 +179,9 @@ func (s *State) decodeTransactions(p *producer, epoch int16, b []byte) ([]byte, 
 	if len(b) < transactionsLen {
 		return nil, errShort
 	}
-	t := transaction{coordinator: int32(le.Uint32(b)), first: int64(le.Uint64(b[4:])), marker: int64(le.Uint64(b[12:])), epoch: epoch,
-		kind: record.ControlType(int8(b[20]))}
-	n := int(le.Uint32(b[21:]))
+	t := transaction{coordinator: int32(le.Uint32(b)), first: int64(le.Uint64(b[4:])), since: int64(le.Uint64(b[12:])),
+		marker: int64(le.Uint64(b[20:])), epoch: epoch, kind: record.ControlType(int8(b[28]))}
+	n := int(le.Uint32(b[29:]))
 	if b = b[transactionsLen:]; n > len(b)/decidedLen {
 		return nil, errShort
 	}
@@ -189,7 +190,7 @@ func (s *State) decodeTransactions(p *producer, epoch int16, b []byte) ([]byte, 
 	}
 	s.adopt(p, t)
 	for range n {
-		x := &span{p: p, first: int64(le.Uint64(b)), last: int64(le.Uint64(b[8:]))}
+		x := &span{p: p, first: int64(le.Uint64(b)), last: int64(le.Uint64(b[8:])), since: p.seen}
 		if x.first < 0 || x.last < x.first {
 			return nil, errTxn
 		}

@@ -129,7 +129,23 @@ func (s *State) Knows(end int64) bool {
 
 // Add records a batch that has its offsets in the log. now is the time at which its producer was
 // active.
-func (s *State) Add(b record.Batch, now time.Time) {
+func (s *State) Add(b record.Batch, now time.Time) { s.add(b, now, now) }
+
+// Replay is Add for a batch that came at an unknown time before now. Its producer counts as active
+// now: a timestamp is the client's, and an old one must not end the recognition of its retries. A
+// transaction that the batch begins is as old as its timestamp says.
+func (s *State) Replay(b record.Batch, now time.Time) { s.add(b, now, Came(b, now)) }
+
+// Came returns when a batch came that was read from a disk: its timestamp. It returns now for
+// batches without a timestamp and for those from the future.
+func Came(b record.Batch, now time.Time) time.Time {
+	if ts := b.MaxTimestamp(); ts >= 0 && ts < now.UnixMilli() {
+		return time.UnixMilli(ts)
+	}
+	return now
+}
+
+func (s *State) add(b record.Batch, now, came time.Time) {
 	id := b.ProducerID()
 	switch {
 	case id < 0:
@@ -150,7 +166,7 @@ func (s *State) Add(b record.Batch, now time.Time) {
 		})
 	}
 	if b.Transactional() {
-		s.begin(p, b)
+		s.begin(p, b, came.UnixMilli())
 	}
 }
 

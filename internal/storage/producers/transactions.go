@@ -22,6 +22,7 @@ import (
 // transaction is what is known of the transactions of a producer at some offset.
 type transaction struct {
 	first  int64 // first offset of the open transaction; -1: none is open
+	since  int64 // wall clock, ms, when the open transaction began, see Producer.Since; 0: none is open
 	marker int64 // offset of the last marker; -1: none is known
 	// coordinator is the largest epoch of the coordinators that sent its markers, -1: none is
 	// known.
@@ -123,8 +124,8 @@ type change struct {
 	span   *span // that the change began or ended; nil: a marker without a transaction
 }
 
-// begin records a transactional batch.
-func (s *State) begin(p *producer, b record.Batch) {
+// begin records a transactional batch that came at a time, ms of the wall clock.
+func (s *State) begin(p *producer, b record.Batch, came int64) {
 	was := p.now()
 	if was.first >= 0 && was.epoch >= b.ProducerEpoch() {
 		return
@@ -135,9 +136,9 @@ func (s *State) begin(p *producer, b record.Batch) {
 		s.change(p, b.LastOffset(), next, nil)
 		return
 	}
-	next.first = b.BaseOffset()
+	next.first, next.since = b.BaseOffset(), came
 	delete(s.guards, p.id)
-	x := &span{p: p, first: next.first, last: -1, since: p.seen}
+	x := &span{p: p, first: next.first, last: -1, since: came}
 	s.change(p, b.LastOffset(), next, x)
 	s.open(x)
 }
@@ -237,7 +238,7 @@ func (s *State) adopt(p *producer, t transaction) {
 	}
 	p.txn = &transactional{now: t}
 	if t.first >= 0 {
-		s.open(&span{p: p, first: t.first, last: -1, since: p.seen})
+		s.open(&span{p: p, first: t.first, last: -1, since: t.since})
 	}
 }
 
@@ -344,14 +345,20 @@ func (s *State) Advance(high int64) {
 // Open returns the number of open transactions.
 func (s *State) Open() int { return s.opened }
 
-// OldestOpen returns the producer whose open transaction has the lowest first offset; false if none
-// is open.
-func (s *State) OldestOpen() (Producer, bool) {
-	x := s.spans[openSpan].oldest
+// Oldest is the transaction that determines FirstUnstable.
+type Oldest struct {
+	Producer Producer
+	Since    int64 // when it began; see Producer.Since
+	Open     bool  // it has no marker
+}
+
+// Oldest returns the transaction that determines FirstUnstable, false if there is none.
+func (s *State) Oldest() (Oldest, bool) {
+	x := s.spans[anySpan].oldest
 	if x == nil {
-		return Producer{}, false
+		return Oldest{}, false
 	}
-	return x.p.describe(), true
+	return Oldest{x.p.describe(), x.since, x.last < 0}, true
 }
 
 // OpenTransactions returns the producers with an open transaction, in the order of first offsets.
@@ -429,8 +436,8 @@ type Producer struct {
 	Seen             int64 // wall clock, ms, of its latest batch or marker
 	CoordinatorEpoch int32 // of the coordinator of its last marker; -1: none
 	First            int64 // first offset of its open transaction; -1: none is open
-	// Since is when the open transaction began, ms of the wall clock: when its first batch arrived,
-	// or, if the log was opened since, when the producer had been active last. 0: none is open.
+	// Since is when the open transaction began, ms of the wall clock: when its first batch arrived.
+	// If that was not long before an unclean stop, it is the batch's timestamp. 0: none is open.
 	Since int64
 }
 
@@ -457,10 +464,6 @@ func (p *producer) describe() Producer {
 	if m := p.last(); m != nil && m.epoch >= t.epoch {
 		last = m.lastSeq
 	}
-	since := int64(0)
-	if x := p.span(); x != nil {
-		since = x.since
-	}
 	return Producer{ID: p.id, Epoch: p.epoch(), LastSequence: last, Seen: p.seen, CoordinatorEpoch: t.coordinator, First: t.first,
-		Since: since}
+		Since: t.since}
 }

@@ -306,7 +306,10 @@ func same(t *rapid.T, s *State, log []record.Batch, high int64, missing bool) {
 		if got.epoch = p.epoch(); missing && got.epoch < want.epoch && got.epoch >= want.fenced {
 			got.epoch = want.epoch
 		}
-		if got != want.transaction {
+		if since := got.since; (since > 0) != (got.first >= 0) {
+			t.Fatalf("producer %d: a transaction at %d began at %d", id, got.first, since)
+		}
+		if got.since = 0; got != want.transaction {
 			t.Fatalf("producer %d: %+v, the log says %+v", id, got, want.transaction)
 		}
 		if want.first >= 0 {
@@ -433,9 +436,9 @@ func TestEncodingOfTransactions(t *testing.T) {
 	s.Add(in(t, 7, 1, 0, -1), now)
 	const text = "02000000" +
 		"0201000000000000" + "0400" + "0068e5cf8b010000" + "80" +
-		"09000000" + "ffffffffffffffff" + "0600000000000000" + "01" + "01000000" + "0500000000000000" + "0600000000000000" +
+		"09000000" + "ffffffffffffffff" + "0000000000000000" + "0600000000000000" + "01" + "01000000" + "0500000000000000" + "0600000000000000" +
 		"0100000000000000" + "0000" + "0068e5cf8b010000" + "80" +
-		"ffffffff" + "0700000000000000" + "ffffffffffffffff" + "ff" + "00000000"
+		"ffffffff" + "0700000000000000" + "0068e5cf8b010000" + "ffffffffffffffff" + "ff" + "00000000"
 	if got := hex.EncodeToString(s.Append(nil, 100)); got != text {
 		t.Errorf("encoded as\n%s, want\n%s", got, text)
 	}

@@ -16,31 +16,39 @@ const (
 )
 
 // queue hands items to serve, in the order in which they came, all that wait at a time but at most
-// maxCall. At most runners calls of serve run at a time, on goroutines of their own.
+// maxCall. At most runners calls of serve run at a time, on goroutines of their own, which stay
+// until the Exchange is closed: starting one for each transaction costs more than its work.
 type queue[T any] struct {
 	x       *Exchange
 	runners int
 	bound   int
 	serve   func([]T)
+	wake    chan struct{} // a value for each runner that was parked and has work
 
 	mu      sync.Mutex
 	pending []T
-	serving int // items
-	running int // runners
+	serving int  // items
+	running int  // runners
+	parked  int  // runners that wait for wake
+	over    bool // a runner has seen the end of the Exchange: nothing is added any longer
 }
 
 func newQueue[T any](x *Exchange, runners, bound int, serve func([]T)) *queue[T] {
-	return &queue[T]{x: x, runners: runners, bound: bound, serve: serve}
+	return &queue[T]{x: x, runners: runners, bound: bound, serve: serve, wake: make(chan struct{}, runners)}
 }
 
 // add adds an item, and returns false if there are too many, or after Close.
 func (q *queue[T]) add(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.pending)+q.serving >= q.bound {
+	if q.over || len(q.pending)+q.serving >= q.bound {
 		return false
 	}
-	if q.running < q.runners {
+	switch {
+	case q.parked > 0:
+		q.parked--
+		q.wake <- struct{}{}
+	case q.running < q.runners:
 		if !q.x.start(q.run) {
 			return false
 		}
@@ -58,26 +66,56 @@ func (q *queue[T]) waiting() int {
 }
 
 func (q *queue[T]) run() {
-	runtime.Gosched() // the caller of add often adds the next ones now
-	served := 0
 	for {
-		q.mu.Lock()
-		q.serving -= served
-		n := min(len(q.pending), maxCall)
-		if n == 0 {
-			q.running--
-			q.mu.Unlock()
+		runtime.Gosched() // the caller of add often adds the next ones now
+		for q.serveSome() {
+		}
+		if !q.park() {
 			return
 		}
-		items := q.pending[:n:n]
-		if q.pending = q.pending[n:]; len(q.pending) == 0 {
-			q.pending = nil
-		}
-		q.serving += n
-		q.mu.Unlock()
-		q.serve(items)
-		served = n
 	}
+}
+
+// serveSome serves the items that wait, and returns false if there are none.
+func (q *queue[T]) serveSome() bool {
+	q.mu.Lock()
+	n := min(len(q.pending), maxCall)
+	items := q.pending[:n:n]
+	if q.pending = q.pending[n:]; len(q.pending) == 0 {
+		q.pending = nil
+	}
+	q.serving += n
+	q.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	q.serve(items)
+	q.mu.Lock()
+	q.serving -= n
+	q.mu.Unlock()
+	return true
+}
+
+// park waits for the next item. It returns false when the Exchange is closed and everything that
+// was added is served.
+func (q *queue[T]) park() bool {
+	q.mu.Lock()
+	if len(q.pending) > 0 || q.over {
+		more := len(q.pending) > 0
+		q.mu.Unlock()
+		return more
+	}
+	q.parked++
+	q.mu.Unlock()
+	select {
+	case <-q.wake:
+		return true
+	case <-q.x.ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+	return len(q.pending) > 0
 }
 
 // collector collects one result for each of several requests.

@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
@@ -123,7 +124,7 @@ func (t *Turn) Append(p *replica.Partition, topic string, a *replica.Append, bat
 		knows := s.holders.allow(k, t.From.TransactionalID)
 		s.mu.Unlock()
 		// What is late, or not for this leader, the partition refuses itself.
-		if knows && k.open(t.From.Epoch) || k.late(t.From.Epoch) || p.Refusal(a.LeaderEpoch) != nil {
+		if knows && k.open(t.From.Epoch) || k.late(t.From.Epoch) || p.Refusal(a.LeaderEpoch, storage.Client) != nil {
 			a.Permit = producers.Permit{Bumps: t.From.Bumps}
 			p.Append(a, batch)
 			return nil

@@ -1,0 +1,46 @@
+package coordinator
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A goroutine that has run a shard runs the next one too.
+func TestGoroutinesStay(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, rt *Runtime, _ *fakeLog) {
+		for i := range 10 {
+			submit(rt, "a").want(t, fmt.Sprint(i+1), nil)
+			if n := rt.workers.free.Load(); n != 1 {
+				t.Fatalf("%d goroutines are free after %d events", n, i+1)
+			}
+		}
+	})
+}
+
+// A shard never waits for another one. Of the goroutines that this takes, some stay.
+func TestAShardWaitsForNoOther(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, rt *Runtime, _ *fakeLog) {
+		rt.workers.maxFree = 3
+		slow := make([]*result, 20)
+		for i := range slow {
+			p := int32(i + 1)
+			rt.Lead(p, 1, &fakeLog{})
+			synctest.Wait()
+			slow[i] = &result{}
+			rt.Submit(p, "freeze 5s", slow[i].done)
+		}
+		submit(rt, "a").want(t, "1", nil)
+		for _, r := range slow {
+			r.want(t, "", nil)
+		}
+		time.Sleep(5 * time.Second) // of the bubble
+		for _, r := range slow {
+			r.want(t, "thawed", nil)
+		}
+		if n := rt.workers.free.Load(); n != 3 {
+			t.Errorf("%d goroutines are free, not 3", n)
+		}
+	})
+}
