@@ -3,6 +3,8 @@ package observe
 import (
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -89,6 +91,11 @@ func Marked(m *metrics.TransactionEnds) func(commit bool, took time.Duration) {
 	return func(commit bool, took time.Duration) {
 		m.Marker.WithLabelValues(resultOf(commit)).Observe(took.Seconds())
 	}
+}
+
+// Refused returns the function that counts the markers that are repeated.
+func Refused(m *metrics.TransactionEnds) func(*kerr.Error) {
+	return func(err *kerr.Error) { m.Refused.WithLabelValues(err.Message).Inc() }
 }
 
 func resultOf(commit bool) string {
