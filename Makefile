@@ -87,6 +87,7 @@ crash: build ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS m
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
 	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
+	CHRONIK_INSPECT_RUNS=1 go test -count=1 -timeout 60m -run KilledAtEachCall ./internal/inspect/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/filestore/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/vfs/crashfs/
 
 .PHONY: sim

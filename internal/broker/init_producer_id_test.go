@@ -60,8 +60,8 @@ func TestInitProducerIdRefusals(t *testing.T) {
 	}
 }
 
-// A client that never asks for its coordinator gets one, too. Until then it is told to look for one,
-// as in Kafka.
+// A client that never asks for its coordinator gets one, too. Until then it is told to look for
+// one, as in Kafka.
 func TestTheFirstTransactionalProducerCreatesItsCoordinator(t *testing.T) {
 	n := newNode(t)
 	w := n.dial(t)

@@ -45,7 +45,7 @@ func (b *Broker) openTransactions(r *components, lease func() bool) error {
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Version:    (*metadata.Image).TransactionVersion, Send: r.exchange.Send,
 		Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Logger: b.log.Named("transactions"),
-		Decided: observe.Decided(ends), Marked: observe.Marked(ends),
+		Decided: observe.Decided(ends), Marked: observe.Marked(ends), Refused: observe.Refused(ends),
 	})
 	if err != nil {
 		return err

@@ -300,7 +300,7 @@ func healthRules() map[string]importRule {
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group",
 			"internal/coordinator/service", "internal/coordinator/txn", "internal/health", "internal/health/...", "internal/metadata",
-			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate", "internal/storage/producers",
+			"internal/metrics", "internal/text", "internal/txn/exchange", "internal/txn/gate",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard",
 			"internal/txn/exchange", "internal/txn/gate", "internal/vfs", "pkg/durability"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg},

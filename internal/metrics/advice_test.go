@@ -116,6 +116,7 @@ func partitionAdvice() map[string]string {
 		nameTxnEnded:          "`timeout` grows: producers die, or hold transactions for longer than `transaction.timeout.ms`. `fenced` grows: two instances use one transactional id.",
 		nameTxnDuration:       "Long transactions delay the readers of committed records.",
 		nameTxnMarkerSeconds:  "Above 1 s: the disks or the brokers of the transaction's partitions are slow; see `chronik_commit_group_sync_seconds`.",
+		nameTxnMarkerRetries:  "Grows: the error says what keeps transactions from their end: `KAFKA_STORAGE_ERROR` a disk, `NOT_ENOUGH_REPLICAS` replicas.",
 		nameTxnRaised:         "Grows: metadata were restored from a copy, or `__transaction_state` was made again. The log names the partition.",
 		nameTxnMaxTimeout:     "",
 		nameTxnOpen:           "",

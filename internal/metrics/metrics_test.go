@@ -63,6 +63,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	ends.Ended.WithLabelValues("commit", "client").Inc()
 	ends.Duration.WithLabelValues("commit").Observe(1)
 	ends.Marker.WithLabelValues("commit").Observe(1)
+	ends.Refused.WithLabelValues("KAFKA_STORAGE_ERROR").Inc()
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}

@@ -134,6 +134,7 @@ const (
 	nameTxnEnded          = "chronik_txn_ended_total"
 	nameTxnDuration       = "chronik_txn_duration_seconds"
 	nameTxnMarkerSeconds  = "chronik_txn_marker_seconds"
+	nameTxnMarkerRetries  = "chronik_txn_marker_retries_total"
 	nameTxnRaised         = "chronik_txn_coordinator_raised_total"
 	nameTxnMaxTimeout     = "chronik_txn_max_timeout_seconds"
 	nameTxnOpen           = "chronik_txn_open"

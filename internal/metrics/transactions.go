@@ -101,6 +101,7 @@ type TransactionEnds struct {
 	Ended    *prometheus.CounterVec   // result, reason
 	Duration *prometheus.HistogramVec // result
 	Marker   *prometheus.HistogramVec // result
+	Refused  *prometheus.CounterVec   // error
 }
 
 // NewTransactionEnds registers the metrics of a coordinator.
@@ -112,5 +113,6 @@ func NewTransactionEnds(reg prometheus.Registerer) *TransactionEnds {
 			[]float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 900}, "result"),
 		Marker: histogram(f, nameTxnMarkerSeconds, "Time from the decision of a transaction until all its markers are durable.",
 			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1, 5, 30}, "result"),
+		Refused: counter(f, nameTxnMarkerRetries, "Transaction markers that a partition refused and that are repeated, by error.", "error"),
 	}
 }

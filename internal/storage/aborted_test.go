@@ -309,8 +309,8 @@ func TestAListDuringASync(t *testing.T) {
 	}
 }
 
-// abortedDuringASync returns the offsets of the markers that a reader learns of. The first one is in
-// a segment only, and the log is synced just before or after the reader has read that segment.
+// abortedDuringASync returns the offsets of the markers that a reader learns of. The first one is
+// in a segment only, and the log is synced just before or after the reader has read that segment.
 func abortedDuringASync(t testing.TB, b broken, before bool) (markers []int64) {
 	t.Helper()
 	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.broken = b }), 1, "sync")[0]

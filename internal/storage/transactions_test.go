@@ -552,8 +552,8 @@ func TestOpenTransactionsOfAllLogsAreBounded(t *testing.T) {
 }
 
 // The oldest open transaction is that with the lowest first offset, and began when its first batch
-// arrived. It is as old after clean stops, and after a kill, when only the timestamps of the batches
-// tell. A timestamp from the future counts as the time of the start.
+// arrived. It is as old after clean stops, and after a kill, when only the timestamps of the
+// batches tell. A timestamp from the future counts as the time of the start.
 func TestTheOldestTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)

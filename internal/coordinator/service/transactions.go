@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -40,9 +41,10 @@ type TransactionsOptions struct {
 	Lease   func() bool
 	Brokers int
 	Logger  *zap.Logger
-	// Decided and Marked are those of txn.Config.
+	// Decided, Marked and Refused are those of txn.Config.
 	Decided func(commit bool, reason txn.Reason, open time.Duration)
 	Marked  func(commit bool, took time.Duration)
+	Refused func(*kerr.Error)
 }
 
 // Transactions is the transaction coordinator of this broker. Its methods may be called
@@ -66,7 +68,7 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 		return nil, fmt.Errorf("transaction configs: %w", err)
 	}
 	cfg := shardConfig(&conf.Transactions)
-	cfg.ProducerID, cfg.Decided, cfg.Marked = opt.ProducerID, opt.Decided, opt.Marked
+	cfg.ProducerID, cfg.Decided, cfg.Marked, cfg.Refused = opt.ProducerID, opt.Decided, opt.Marked, opt.Refused
 	t := &Transactions{opt: opt, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
 	c := &conf.Transactions
 	t.Service = New(Options{

@@ -107,6 +107,9 @@ func (s *Shard) marked(e Marked) {
 		delete(t.live.missing, e.Partition)
 		s.checkDone(e.ID, t)
 	default:
+		if s.cfg.Refused != nil {
+			s.cfg.Refused(e.Err)
+		}
 		s.failed(e.ID, t, a, e.Err)
 	}
 }

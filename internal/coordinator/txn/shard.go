@@ -31,6 +31,8 @@ type Config struct {
 	// is called. They must not block.
 	Decided func(commit bool, reason Reason, open time.Duration)
 	Marked  func(commit bool, took time.Duration)
+	// Refused is called with the error of each marker that is going to be repeated. May be nil.
+	Refused func(*kerr.Error)
 	// Broken is for tests.
 	Broken Broken
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -108,6 +109,11 @@ func Marked(m *metrics.TransactionEnds) func(commit bool, took time.Duration) {
 		marker[commit] = m.Marker.WithLabelValues(resultOf(commit))
 	}
 	return func(commit bool, took time.Duration) { marker[commit].Observe(took.Seconds()) }
+}
+
+// Refused returns the function that counts the markers that are repeated.
+func Refused(m *metrics.TransactionEnds) func(*kerr.Error) {
+	return func(err *kerr.Error) { m.Refused.WithLabelValues(err.Message).Inc() }
 }
 
 func resultOf(commit bool) string {

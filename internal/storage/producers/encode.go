@@ -26,10 +26,10 @@ const hasTransactions = 0x80
 // least recently active first: id i64, epoch i16, seen i64, batch count u8.
 //
 // If the count has the bit 0x80, the producer's transactions follow: largest coordinator epoch i32,
-// first offset and beginning of the open one i64, offset of the last marker i64, its type i8, the number of those
-// that ended and whose markers may not be committed u32; per such one: its first offset and that of
-// its marker i64. Then, per batch: first and last sequence i32, last offset i64, delta i32,
-// timestamp i64.
+// first offset and beginning of the open one i64, offset of the last marker i64, its type i8, the
+// number of those that ended and whose markers may not be committed u32; per such one: its first
+// offset and that of its marker i64. Then, per batch: first and last sequence i32, last offset i64,
+// delta i32, timestamp i64.
 //
 // end must be the offset of MarkSynced, or not below that of MarkDurable.
 func (s *State) Append(b []byte, end int64) []byte {
