@@ -235,8 +235,8 @@ func denied(code *kerr.Error) error {
 	return code
 }
 
-// denialText returns the text that a client receives for a right that it lacks, "" for other errors.
-// It says nothing about the broker, its connections and its rules; Kafka's text for
+// denialText returns the text that a client receives for a right that it lacks, "" for other
+// errors. It says nothing about the broker, its connections and its rules; Kafka's text for
 // CLUSTER_AUTHORIZATION_FAILED does.
 func denialText(code *kerr.Error) string {
 	switch code {

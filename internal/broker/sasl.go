@@ -31,7 +31,8 @@ func saslAuthenticateAPI() api {
 		handle: answering(func(_ *Broker, r *network.Request, _ *kmsg.SASLAuthenticateRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLAuthenticateResponse())
 			setCode(r, &resp.ErrorCode, kerr.IllegalSaslState)
-			resp.ErrorMessage, resp.SASLAuthBytes = kmsg.StringPtr("SaslAuthenticate request received after successful authentication"), []byte{}
+			resp.SASLAuthBytes = []byte{}
+			resp.ErrorMessage = kmsg.StringPtr("SaslAuthenticate request received after successful authentication")
 			return resp
 		}),
 	}.api()

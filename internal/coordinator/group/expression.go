@@ -62,8 +62,8 @@ func instructions(re *syntax.Regexp) int {
 // rangesPerInstruction is about how many range bounds occupy the memory of an instruction.
 const rangesPerInstruction = 16
 
-// matching returns the visible topic names that an expression matches, sorted. It returns early when
-// ctx ends.
+// matching returns the visible topic names that an expression matches, sorted. It returns early
+// when ctx ends.
 func matching(ctx context.Context, re *regexp.Regexp, topics Topics, visible func(string) bool) (list []string) {
 	for name := range topics.Names() {
 		if ctx.Err() != nil {

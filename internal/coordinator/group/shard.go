@@ -54,8 +54,8 @@ type Request struct {
 	// Connection is the number of the client's connection, 0 if it is not known.
 	Connection           uint64
 	ClientID, ClientHost string // ClientHost in Kafka's notation: "/127.0.0.1"
-	// Viewer is who may not be assigned topics that are hidden from it, see Config.Visible. The zero
-	// value may be assigned any.
+	// Viewer is who may not be assigned topics that are hidden from it, see Config.Visible. The
+	// zero value may be assigned any.
 	Viewer Viewer
 	Body   kmsg.Request
 }

@@ -27,8 +27,8 @@ type GroupsOptions struct {
 	Static map[string]string
 	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
 	MemberBytes int64
-	// Visible is that of group.Config. If a change of metadata changes what is visible, it must know
-	// that before Apply gets the change.
+	// Visible is that of group.Config. If a change of metadata changes what is visible, it must
+	// know that before Apply gets the change.
 	Visible func(group.Viewer) func(topic string) bool
 	// Lease and Brokers are those of Options.
 	Lease   func() bool
