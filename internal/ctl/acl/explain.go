@@ -26,7 +26,7 @@ type verdict struct {
 func explain(a *app.App) *cobra.Command {
 	var host string
 	c := &cobra.Command{
-		Use: "explain USER OPERATION RESOURCE", Short: "Say whether a user may do something, and which rule decides",
+		Use: "explain USER OPERATION RESOURCE", Short: "Explain what a user may do, and which rule decides",
 		Args: app.Args(3, 3, "USER, OPERATION and RESOURCE"),
 		Long: "explain reads all access rules and decides as the broker does. It does not know the broker's configuration: super-users may\n" +
 			"do everything, and with allow.everyone.if.no.acl.found everybody may do what no rule is about.\n" + resourceHelp,
