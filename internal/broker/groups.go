@@ -100,8 +100,11 @@ func (b *Broker) groupRequest(r *network.Request, req kmsg.Request) group.Reques
 	return e
 }
 
-// Visible returns service.GroupsOptions.Visible for the rules of Options.Rules.
+// Visible returns service.GroupsOptions.Visible for the rules of Options.Rules; nil without any.
 func Visible(rules func() *acl.Rules) func(group.Viewer) func(topic string) bool {
+	if rules == nil {
+		return nil
+	}
 	return func(v group.Viewer) func(string) bool {
 		client := rules().Subject(v.Principal, v.Host)
 		return func(topic string) bool { return client.Allowed(acl.Describe, acl.Topic, topic) }

@@ -301,7 +301,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs,
 		Static: r.static, Logger: b.log.Named("groups"),
-		MemberBytes: b.budgets.Members, Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Visible: visible(r.rules),
+		MemberBytes: b.budgets.Members, Lease: lease, Brokers: len(r.conf.Cluster.Seeds), Visible: broker.Visible(r.rules),
 	})
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -41,18 +40,6 @@ func followRules(s *config.Security, log *zap.Logger, applier *metadata.Applier)
 		return nil
 	})
 	return current.Load
-}
-
-// visible returns which topics members of groups may see, as service.GroupsOptions.Visible: those
-// that they may describe.
-func visible(rules func() *acl.Rules) func(group.Viewer) func(topic string) bool {
-	if rules == nil {
-		return nil
-	}
-	return func(v group.Viewer) func(string) bool {
-		s := rules().Subject(v.Principal, v.Host)
-		return func(topic string) bool { return s.Allowed(acl.Describe, acl.Topic, topic) }
-	}
 }
 
 func bindingsOf(list []metadata.ACL) []acl.Binding {

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -112,7 +113,7 @@ func TestUnknownRulesOpenNothing(t *testing.T) {
 func TestMembersSeeWhatTheyMayDescribe(t *testing.T) {
 	w := newRulesWorld(t, config.Security{ACL: true})
 	w.start()
-	see := visible(w.rules)
+	see := broker.Visible(w.rules)
 	bob := group.Viewer{Principal: "User:bob", Host: "10.0.0.1"}
 	if see(bob)("orders") {
 		t.Error("bob sees a topic without a rule")
@@ -124,7 +125,7 @@ func TestMembersSeeWhatTheyMayDescribe(t *testing.T) {
 }
 
 func TestWithoutAuthorizationThereAreNoRules(t *testing.T) {
-	if w := newRulesWorld(t, config.Security{}); w.rules != nil || visible(nil) != nil {
+	if w := newRulesWorld(t, config.Security{}); w.rules != nil || broker.Visible(nil) != nil {
 		t.Error("rules without authorization")
 	}
 }

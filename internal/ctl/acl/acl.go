@@ -41,7 +41,8 @@ func New(a *app.App) *cobra.Command {
 }
 
 // resourceHelp says how a resource is written.
-const resourceHelp = "A resource is topic:NAME, group:NAME, transactional-id:NAME, user:NAME, delegation-token:NAME or cluster. NAME is * for all.\n"
+const resourceHelp = "A resource is topic:NAME, group:NAME, transactional-id:NAME, user:NAME, " +
+	"delegation-token:NAME or cluster. NAME is * for all.\n"
 
 // entry is a rule in answers.
 type entry struct {

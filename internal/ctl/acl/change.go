@@ -89,8 +89,10 @@ func add(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add USER OPERATION[,OPERATION...] RESOURCE...", Short: "Add access rules",
 		Args: app.Args(3, -1, "USER, OPERATION and RESOURCE"),
-		Long: "add allows a user operations on resources, or denies them. Rules that exist are left alone. USER is a name, or a principal\n" +
-			"such as User:* for everybody. " + resourceHelp + "read, write, delete and alter include describe; alter-configs includes describe-configs.\n",
+		Long: "add allows a user operations on resources, or denies them. Rules that exist are left " +
+			"alone. USER is a name, or a principal\n" +
+			"such as User:* for everybody. " + resourceHelp + "read, write, delete and alter include " +
+			"describe; alter-configs includes describe-configs.\n",
 		Example: "  chronikctl acl add bob read,write topic:orders\n  chronikctl acl add bob read group:billing- --prefix --dry-run\n" +
 			"  chronikctl acl add 'User:*' write 'topic:*' --deny --host 10.0.0.7",
 	}

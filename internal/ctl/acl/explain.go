@@ -26,9 +26,10 @@ type verdict struct {
 func explain(a *app.App) *cobra.Command {
 	var host string
 	c := &cobra.Command{
-		Use: "explain USER OPERATION RESOURCE", Short: "Say whether a user may do something, and which rule decides",
+		Use: "explain USER OPERATION RESOURCE", Short: "Explain what a user may do, and which rule decides",
 		Args: app.Args(3, 3, "USER, OPERATION and RESOURCE"),
-		Long: "explain reads all access rules and decides as the broker does. It does not know the broker's configuration: super-users may\n" +
+		Long: "explain reads all access rules and decides as the broker does. It does not know the " +
+			"broker's configuration: super-users may\n" +
 			"do everything, and with allow.everyone.if.no.acl.found everybody may do what no rule is about.\n" + resourceHelp,
 		Example: "  chronikctl acl explain bob read topic:orders\n  chronikctl acl explain bob write topic:orders --host 10.0.0.7 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -11,7 +11,8 @@ func list(a *app.App) *cobra.Command {
 	var who, host, op, permission string
 	c := &cobra.Command{
 		Use: "list [RESOURCE]", Short: "List access rules", Args: app.Args(0, 1, "at most one RESOURCE"),
-		Long: "list shows the access rules, with a RESOURCE those that apply to it: also rules of prefixes and of all names.\n" + resourceHelp,
+		Long: "list shows the access rules, with a RESOURCE those that apply to it: also rules of " +
+			"prefixes and of all names.\n" + resourceHelp,
 		Example: "  chronikctl acl list\n  chronikctl acl list topic:orders --operation read\n" +
 			"  chronikctl acl list --principal bob -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -60,7 +60,8 @@ func allowedAny(bindings []Binding, o Options, principal, host string, op Operat
 				deny[b.Pattern][b.Name] = true
 			case pass == 1 && b.Permission == Allow && wild:
 				return true
-			case pass == 2 && b.Permission == Allow && !(b.Pattern == Literal && deny[Literal][b.Name]) && !dominated(b.Name, deny[Prefixed]):
+			case pass == 2 && b.Permission == Allow && !(b.Pattern == Literal && deny[Literal][b.Name]) &&
+				!dominated(b.Name, deny[Prefixed]):
 				return true
 			}
 		}
