@@ -98,7 +98,8 @@ func upsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) userChange {
 // maxSalt bounds salts, in bytes. Kafka's tools make about 25.
 const maxSalt = 256
 
-func alterUserScramCredentials(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterUserSCRAMCredentialsRequest) kmsg.Response {
+func alterUserScramCredentials(ctx context.Context, b *Broker, r *network.Request,
+	req *kmsg.AlterUserSCRAMCredentialsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterUserSCRAMCredentialsResponse())
 	c := b.newChange(r, changeTimeout)
 	list := userChanges(req)

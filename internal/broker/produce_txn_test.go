@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -445,7 +445,9 @@ func TestATimeoutAfterTheGate(t *testing.T) {
 func TestOnlyTransactionalBatchesNeedARightToTheID(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.broker = func(b *Options) {
-			b.Authorize = func(_ *network.Request, a Access) bool { return a.Kind != kmsg.ACLResourceTypeTransactionalId }
+			rules := acl.Compile([]acl.Binding{{Type: acl.Topic, Name: "t", Pattern: acl.Literal, Principal: "User:*", Host: "*",
+				Operation: acl.Write, Permission: acl.Allow}}, acl.Options{})
+			b.Rules = func() *acl.Rules { return rules }
 		}
 	})
 	n.topic(t, "t", 2)

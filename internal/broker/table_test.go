@@ -133,9 +133,7 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 	case *kmsg.ConsumerGroupDescribeRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.AlterUserSCRAMCredentialsRequest:
-		one := kmsg.NewAlterUserSCRAMCredentialsRequestDeletion()
-		one.Name, one.Mechanism = "u", 1
-		r.Deletions = append(r.Deletions, one)
+		r.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "u", Mechanism: 1}}
 	case *kmsg.DeleteGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:

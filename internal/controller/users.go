@@ -65,9 +65,9 @@ func (c *Controller) user(ctx context.Context, name string) (metadata.User, meta
 	return u, kv, err
 }
 
-// PrepareLogins writes what brokers need to check logins, unless it is there. If first is not empty,
-// it adds these users in the same transaction, and reports that it did: once in the life of a
-// cluster, and only if it has no users yet. It returns the first revision that shows all of it.
+// PrepareLogins writes what brokers need to check logins, unless it is there. If first is not
+// empty, it adds these users in the same transaction, and reports that it did: once in the life of
+// a cluster, and only if it has no users yet. It returns the first revision that shows all of it.
 func (c *Controller) PrepareLogins(ctx context.Context, first []metadata.User) (applied bool, revision int64, err error) {
 	err = c.retry(ctx, "prepare logins", func() error {
 		applied = false

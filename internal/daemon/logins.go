@@ -239,7 +239,8 @@ func parseUsers(text string) ([]metadata.User, error) {
 }
 
 // setUser gives a user a password for some mechanisms.
-func setUser(ctx context.Context, c *controller.Controller, name string, password secret.Secret, mechanisms []metadata.ScramMechanism) error {
+func setUser(ctx context.Context, c *controller.Controller, name string, password secret.Secret,
+	mechanisms []metadata.ScramMechanism) error {
 	if _, _, err := c.PrepareLogins(ctx, nil); err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	if out, code := add("while it runs"); code == ExitOK {
 		t.Errorf("a user was added to the directory of a broker that runs: %s", out)
 	}
-	for _, m := range []sasl.Mechanism{scram512("admin", "first password"), scram.Auth{User: "admin", Pass: "first password"}.AsSha256Mechanism(),
+	for _, m := range []sasl.Mechanism{scram512("admin", "first password"),
+		scram.Auth{User: "admin", Pass: "first password"}.AsSha256Mechanism(),
 		saslplain.Auth{User: "admin", Pass: "first password"}.AsMechanism()} {
 		if err := tryLogin(t, b, m); err != nil {
 			t.Errorf("%s: %v", m.Name(), err)

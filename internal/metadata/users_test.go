@@ -71,7 +71,8 @@ func TestImagesHaveUsers(t *testing.T) {
 	m, d := apply(t, Empty(), set(UserKey(u.Name), u.Encode()), set(UserKey("a"), u.Encode()),
 		set(LoginsKey, Logins{Salt: secret.New(make([]byte, 32))}.Encode()))
 	if got := m.User(u.Name); !slices.Equal(d.Users, []string{"a", u.Name}) || !d.Logins || got == nil || got.Revision != 1 ||
-		m.User("c") != nil || m.NumUsers() != 2 || m.Logins().Salt.Len() != 32 || got.Credential(ScramSHA512) == nil || got.Credential(0) != nil {
+		m.User("c") != nil || m.NumUsers() != 2 || m.Logins().Salt.Len() != 32 ||
+		got.Credential(ScramSHA512) == nil || got.Credential(0) != nil {
 		t.Fatalf("%+v %+v", d, got)
 	}
 	if full := Diff(Empty(), m); !reflect.DeepEqual(full.Users, d.Users) || !full.Logins {

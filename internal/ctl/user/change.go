@@ -87,7 +87,7 @@ func setPassword(a *app.App) *cobra.Command {
 	return c
 }
 
-// run sets the password for each mechanism, in a request of its own: a request may name a user once.
+// run sets the password for each mechanism, in a request of its own: one may name a user only once.
 func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, done string) error {
 	var mechanisms []kadm.ScramMechanism
 	for _, m := range x.mechanisms {
@@ -113,7 +113,8 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 		return err
 	}
 	for i, m := range mechanisms {
-		answers, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{User: name, Mechanism: m, Iterations: x.iterations, Password: password}})
+		set := kadm.UpsertSCRAM{User: name, Mechanism: m, Iterations: x.iterations, Password: password}
+		answers, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{set})
 		if err != nil {
 			return app.BrokerError(err)
 		}

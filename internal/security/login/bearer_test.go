@@ -122,7 +122,8 @@ func TestTokensLogIn(t *testing.T) {
 			t.Errorf("%s: %+v", x.algorithm, who)
 		}
 	}
-	if who, err := w.present(i.sign(jose.ES256, i.keys["ec"], "ec", claims(w, "exp", w.now.Add(-20*time.Second).Unix())), Peer{}); err != nil ||
+	late := i.sign(jose.ES256, i.keys["ec"], "ec", claims(w, "exp", w.now.Add(-20*time.Second).Unix()))
+	if who, err := w.present(late, Peer{}); err != nil ||
 		!who.Expires.Equal(w.now.Add(10*time.Second)) {
 		t.Errorf("a token that expired within the clocks' difference: %+v %v", who, err)
 	}
@@ -189,7 +190,8 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, who, err := c.Step([]byte("n,,\x01auth=Bearer " + unsigned + "\x01\x01")); string(out) != refusedToken || who != nil || err != nil {
+	out, who, err := c.Step([]byte("n,,\x01auth=Bearer " + unsigned + "\x01\x01"))
+	if string(out) != refusedToken || who != nil || err != nil {
 		t.Errorf("%q %v %v", out, who, err)
 	}
 	if _, who, err := c.Step([]byte("n,,\x01auth=Bearer " + valid + "\x01\x01")); who != nil || err == nil {

@@ -1,5 +1,6 @@
 // Package login checks who a client is: SASL with SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC
-// 7677), PLAIN (RFC 4616) against the same stored keys, and OAUTHBEARER (RFC 7628) with signed tokens.
+// 7677), PLAIN (RFC 4616) against the same stored keys, and OAUTHBEARER (RFC 7628) with signed
+// tokens.
 //
 // A Conversation is a state machine: the bytes of a client in, the bytes of the answer out. It
 // reads no socket and no clock of its own, and starts no goroutine. Logins holds what conversations

@@ -192,8 +192,8 @@ func (a *attempt) fail(user, reason string) error {
 	return &Failure{Mechanism: a.mechanism, User: user, Reason: reason, delay: a.logins.delays.failed(a.peer.Host, a.logins.opt.Now())}
 }
 
-// succeed ends the attempt with a login. expires is when what the client has shown expires, zero for
-// never.
+// succeed ends the attempt with a login. expires is when what the client has shown expires, zero
+// for never.
 func (a *attempt) succeed(user string, expires time.Time, until func(func()) func()) (*Identity, error) {
 	who := &Identity{Principal: principalType + user, Mechanism: a.mechanism, Expires: expires, Until: until}
 	if f := a.peer.Former; f != nil && (f.Principal != who.Principal || f.Mechanism != who.Mechanism) {
@@ -221,7 +221,8 @@ func derive(image *metadata.Image, purpose, user string) []byte {
 	return mac.Sum(nil)
 }
 
-// ValidName reports whether a name may be that of a principal: short, not empty, without control bytes.
+// ValidName reports whether a name may be that of a user: at most metadata.MaxUserName bytes, not
+// empty, without control bytes.
 func ValidName(user string) bool {
 	if user == "" || len(user) > metadata.MaxUserName {
 		return false

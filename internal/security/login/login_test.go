@@ -84,8 +84,8 @@ func (w *world) first(mechanism, user string) string {
 	return rest
 }
 
-// A user that does not exist has a salt that is always the same, on all brokers and after a restart,
-// differs from others, and is shaped like the salts of users that exist.
+// A user that does not exist has a salt that is always the same, on all brokers and after a
+// restart, differs from others, and is shaped like the salts of users that exist.
 func TestUnknownUsersHaveSalts(t *testing.T) {
 	w, other := newWorld(t, Options{}), newWorld(t, Options{})
 	salts := map[string]bool{}
