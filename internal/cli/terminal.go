@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -60,4 +64,27 @@ func TerminalSize(stream any) (columns, rows int) {
 		}
 	}
 	return 80, 24
+}
+
+// ReadHidden asks for a line on a terminal that does not show what is typed, and returns it without
+// the end of the line. The prompt and the line break go to out.
+func ReadHidden(f *os.File, out io.Writer, prompt string) ([]byte, error) {
+	before, err := unix.IoctlGetTermios(int(f.Fd()), readTermios)
+	if err != nil {
+		return nil, fmt.Errorf("read the terminal's settings: %w", err)
+	}
+	now := *before
+	now.Lflag &^= unix.ECHO
+	now.Lflag |= unix.ICANON | unix.ISIG
+	if err := unix.IoctlSetTermios(int(f.Fd()), writeTermios, &now); err != nil {
+		return nil, fmt.Errorf("hide what is typed: %w", err)
+	}
+	defer func() { _ = unix.IoctlSetTermios(int(f.Fd()), writeTermios, before) }() // a terminal that is gone needs no reset
+	fmt.Fprint(out, prompt)
+	line, err := bufio.NewReader(f).ReadBytes('\n')
+	fmt.Fprintln(out)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read from the terminal: %w", err)
+	}
+	return bytes.TrimRight(line, "\r\n"), nil
 }

@@ -21,6 +21,7 @@ import (
 type Process struct {
 	Args    []string // without the program's name
 	Environ []string
+	In      io.Reader // passwords; nil means the process's standard input
 	Out     io.Writer // results
 	Err     io.Writer // log and errors
 	Version string
@@ -41,6 +42,7 @@ func Main(ctx context.Context, p Process) int {
 	defer end()
 	root := command(p, s)
 	root.SetArgs(p.Args)
+	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	err := root.ExecuteContext(ctx)
@@ -112,7 +114,7 @@ func command(p Process, s *signals) *cobra.Command {
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
-	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.recoverCommand(), c.secureCommand(), c.versionCommand())
+	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.recoverCommand(), c.secureCommand(), c.userCommand(), c.versionCommand())
 	cli.RejectUnknownHelp(c.root, noArgs)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {

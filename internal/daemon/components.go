@@ -48,6 +48,7 @@ type components struct {
 	member       *member          // nil without a cluster
 	begins       bool             // this broker is to become the first member of a cluster
 	control      *controller.Controller
+	logins       *logins // nil if no listener has SASL
 	storage      *storage.Manager
 	fenced       bool // no partition is led in a leader epoch of an unclean stop (I9)
 	measured     *metrics.Storage
@@ -77,16 +78,19 @@ func (b *Broker) open(ctx context.Context) error {
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return &ExitError{ExitUsage, err}
 	}
+	if r.logins, err = newLogins(b.cfg, b.log.Named("logins")); err != nil {
+		return err
+	}
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
 	steps := []func(context.Context, *components) error{
-		b.findHung, b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
+		b.findHung, b.refuseNewerFormats, b.openMetadata, b.prepareLogins, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
 	}
 	if r.conf.Cluster.Name != "" {
 		steps = []func(context.Context, *components) error{
-			b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.openPartitions, b.openHandlers, b.awaitActive,
-			b.openClients,
+			b.findHung, b.refuseNewerFormats, b.openMember, b.openLogs, b.register, b.prepareLogins, b.openPartitions, b.openHandlers,
+			b.awaitActive, b.openClients,
 		}
 	}
 	for _, step := range steps {
@@ -273,6 +277,10 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 		return b.applySettings(r, next)
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
+	if r.logins != nil {
+		r.applier.Subscribe("logins", r.logins.Follow)
+		b.stack.push("keys of tokens", r.logins.run())
+	}
 	if copies != nil { // before the roles that it connects
 		r.applier.Subscribe("streams", copies.Apply)
 	}
@@ -419,6 +427,8 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
+		Authenticator: r.logins.authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
+		MaxUnauthenticated: b.cfg.Security.MaxUnauthenticated, MaxUnauthenticatedPerIP: b.cfg.Security.MaxUnauthenticatedPerIP,
 	})
 	if err != nil {
 		return err
