@@ -93,7 +93,9 @@ func (l *loader) alias(source, kafka, value string) {
 	before := len(l.errs)
 	l.put(source, a.name, value)
 	if len(l.errs) > before { // the operator looks for the name that is written there
-		l.errs[before] = &Error{Source: source, Key: kafka, Problem: l.errs[before].(*Error).Problem}
+		if e := (*Error)(nil); errors.As(l.errs[before], &e) {
+			e.Key = kafka
+		}
 	}
 }
 

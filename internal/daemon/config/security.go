@@ -330,6 +330,6 @@ func integer(low, high int) func(string) error {
 	}
 }
 
-var errJKS = errors.New("Java's key stores are not read; convert it once: openssl pkcs12 -in STORE.p12 -nodes -out server.pem " +
+var errJKS = errors.New("key stores of Java are not read; convert it once: openssl pkcs12 -in STORE.p12 -nodes -out server.pem " +
 	"(a JKS first: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 -deststoretype PKCS12), " +
 	"then write tls: {certificate: server.pem, key: server.pem}")
