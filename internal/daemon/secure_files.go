@@ -73,9 +73,10 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 
 // hostName reports whether a text can be a name in a certificate (RFC 1123), without wildcards.
 func hostName(s string) bool {
-	return s != "" && len(s) <= 253 && !strings.HasPrefix(s, ".") && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
-		return r != '.' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	})
+	return s != "" && len(s) <= 253 && !strings.HasPrefix(s, ".") && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s,
+		func(r rune) bool {
+			return r != '.' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		})
 }
 
 // names returns the names of a broker's certificate.

@@ -279,7 +279,8 @@ func TestWarnings(t *testing.T) {
 	certificate, private := made(t, key, nil)
 	dir := t.TempDir()
 	s, err := Open("x", Config{Certificate: put(t, filepath.Join(dir, "s.pem"), certificate),
-		Key: put(t, filepath.Join(dir, "k.pem"), private), Names: []string{"localhost", "b1.example.com", "10.0.0.1"}}, time.Now, zap.NewNop())
+		Key: put(t, filepath.Join(dir, "k.pem"), private), Names: []string{"localhost", "b1.example.com", "10.0.0.1"}},
+		time.Now, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
