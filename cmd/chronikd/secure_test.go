@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// What secure init makes starts, every client that trusts ca.pem can check the broker, and a
-// renewed certificate is served after SIGHUP, without a restart and without an end of connections.
+// What secure init makes starts: chronikctl works with its context at once, and not without the
+// password. A client that trusts ca.pem can check the broker. SIGHUP makes it serve a renewed
+// certificate without a restart.
 func TestASecuredBrokerServesAndRenews(t *testing.T) {
 	at, err := freePort()
 	if err != nil {
@@ -23,6 +24,7 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "secured")
+	t.Setenv("CHRONIKCTL_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
 	secure := func(args ...string) {
 		t.Helper()
 		name := os.Getenv("CHRONIKD")
@@ -33,12 +35,26 @@ func TestASecuredBrokerServesAndRenews(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	secure("--no-context", "--advertise", "localhost:"+port)
+	secure("--advertise", "localhost:"+port)
 	p, err := start(t.TempDir(), nil, "--config", filepath.Join(dir, "chronikd.yaml"), "--admin-listen", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.end(syscall.SIGKILL) }()
+	list := func(args ...string) (string, error) {
+		out, err := exec.Command("chronikctl", append(args, "--admin", "off", "topic", "list", "--names")...).CombinedOutput()
+		return string(out), err
+	}
+	create := exec.Command("chronikctl", "--context", "secured", "--admin", "off", "topic", "create", "orders")
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, p.logged())
+	}
+	if out, err := list("--context", "secured"); err != nil || out != "orders\n" {
+		t.Errorf("%v: %s\n%s", err, out, p.logged())
+	}
+	if out, err := list("--brokers", "localhost:"+port, "--tls-ca", filepath.Join(dir, "ca.pem"), "--timeout", "5s"); err == nil {
+		t.Errorf("without a password: %s", out)
+	}
 	authority, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	if err != nil {
 		t.Fatal(err)

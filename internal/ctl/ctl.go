@@ -172,15 +172,16 @@ func usage(c *cobra.Command) error {
 	return nil
 }
 
-// shownFlags returns a command's own flags. For the root these are the global flags, without TLS
-// and SASL, which belong into a context, and without the names of the variables.
+// shownFlags returns a command's own flags. For the root these are the global flags, without the
+// names of the variables and without TLS, SASL and the admin port's token: those belong into a
+// context.
 func shownFlags(c *cobra.Command) *pflag.FlagSet {
 	if c.HasParent() {
 		return c.LocalFlags()
 	}
 	some := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if !strings.HasPrefix(f.Name, "tls") && !strings.HasPrefix(f.Name, "sasl") {
+		if !strings.HasPrefix(f.Name, "tls") && !strings.HasPrefix(f.Name, "sasl") && f.Name != contexts.AdminTokenFile {
 			short := *f
 			short.Usage = strings.TrimSuffix(short.Usage, " ("+contexts.Env(f.Name)+")")
 			some.AddFlag(&short)

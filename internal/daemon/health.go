@@ -89,7 +89,8 @@ func get(ctx context.Context, url string) (status int, body string, err error) {
 		return 0, "", err
 	}
 	// The certificate may not cover the address of this machine, and no secret is sent.
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+		MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {

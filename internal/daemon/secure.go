@@ -54,7 +54,8 @@ func (c *commandLine) secureCommand() *cobra.Command {
 		},
 		RunE: func(_ *cobra.Command, args []string) error { return c.secureInit(args[0], &f) },
 	}
-	create.Flags().StringArrayVar(&f.advertise, "advertise", nil, "HOST:PORT under which clients reach the broker; may be repeated, each for a listener of its own")
+	create.Flags().StringArrayVar(&f.advertise, "advertise", nil,
+		"HOST:PORT under which clients reach the broker; may be repeated, each for a listener of its own")
 	create.Flags().StringSliceVar(&f.nodes, "nodes", nil, "host names of 1, 3 or 5 brokers that form a cluster, separated by commas")
 	create.Flags().BoolVar(&f.renew, "renew", false, "replace the server certificates in DIR with new ones of its authority")
 	create.Flags().BoolVar(&f.noContext, "no-context", false, "write no context for chronikctl")

@@ -62,7 +62,8 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 	for i, host := range f.nodes {
 		host = strings.TrimSpace(host)
 		if _, err := netip.ParseAddr(host); err != nil && !hostName(host) || slices.Contains(f.nodes[:i], host) {
-			return nil, fmt.Errorf("--nodes: %q is not a host name, or is there twice; write for example a.example.com,b.example.com,c.example.com", host)
+			return nil, fmt.Errorf("--nodes: %q is not a host name, or is there twice; "+
+				"write for example a.example.com,b.example.com,c.example.com", host)
 		}
 		plans = append(plans, nodePlan{dir: filepath.Join(dir, fmt.Sprintf("node-%d", i+1)), id: i + 1,
 			advertise: []string{net.JoinHostPort(host, securedPort)}, peer: net.JoinHostPort(host, peersPort)})
@@ -72,9 +73,10 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 
 // hostName reports whether a text can be a name in a certificate (RFC 1123), without wildcards.
 func hostName(s string) bool {
-	return s != "" && len(s) <= 253 && !strings.HasPrefix(s, ".") && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
-		return r != '.' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	})
+	return s != "" && len(s) <= 253 && !strings.HasPrefix(s, ".") && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s,
+		func(r rune) bool {
+			return r != '.' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		})
 }
 
 // names returns the names of a broker's certificate.

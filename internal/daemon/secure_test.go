@@ -73,7 +73,8 @@ func TestSecureInit(t *testing.T) {
 		t.Errorf("users: %s", users)
 	}
 	for _, want := range []string{"security.protocol=SASL_SSL\n", "sasl.mechanism=SCRAM-SHA-512\n", "ssl.truststore.type=PEM\n",
-		"ssl.truststore.location=" + filepath.Join(dir, "ca.pem") + "\n", `password="` + password + `";`, "bootstrap.servers=b1.example.com:9093\n"} {
+		"ssl.truststore.location=" + filepath.Join(dir, "ca.pem") + "\n", `password="` + password + `";`,
+		"bootstrap.servers=b1.example.com:9093\n"} {
 		if !strings.Contains(content(t, dir, "admin.properties"), want) {
 			t.Errorf("admin.properties has no %s", want)
 		}
@@ -147,7 +148,8 @@ func TestSecureInitAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage || !strings.Contains(errs, "put the authority's key back") {
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage ||
+		!strings.Contains(errs, "put the authority's key back") {
 		t.Errorf("without the key: %d %s", code, errs)
 	}
 }

@@ -138,7 +138,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.watchCertificates(o.Reload)
 	if addresses.admin != nil {
-		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token), TLS: opened.adminTLS(), Registry: reg, Level: o.Level, Health: b.health,
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token), TLS: opened.adminTLS(),
+			Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

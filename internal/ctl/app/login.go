@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
-// clientOptions returns the client options for brokers and SASL; the dialer needs TLSConfig, too. An
+// clientOptions returns the client options for brokers and SASL; the dialer needs TLSConfig too. An
 // error names a file that cannot be used.
 func clientOptions(s contexts.Settings) ([]kgo.Opt, error) {
 	opts := []kgo.Opt{kgo.SeedBrokers(s.Seeds()...)}

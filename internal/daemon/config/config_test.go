@@ -148,7 +148,8 @@ func TestListenFlagsAreTheFirstEntryOfTheList(t *testing.T) {
 	file := "listeners:\n- {name: in, listen: '10.0.0.1:9092', advertise: 'a.example:9092'}\n- {name: out, listen: ':9093'}\n"
 	c, err := load(file)
 	must(t, c, err)
-	if addressed(c.Listeners[0]) != ([3]string{"in", "10.0.0.1:9092", "a.example:9092"}) || addressed(c.Listeners[1]) != ([3]string{"out", ":9093", ""}) {
+	if addressed(c.Listeners[0]) != ([3]string{"in", "10.0.0.1:9092", "a.example:9092"}) ||
+		addressed(c.Listeners[1]) != ([3]string{"out", ":9093", ""}) {
 		t.Errorf("file: %+v", c.Listeners)
 	}
 	c, err = load(file, env("CHRONIK_ADVERTISE=b.example:1"), flag(KeyListen, "127.0.0.1:0"))

@@ -33,13 +33,15 @@ type alias struct {
 // server.properties either works or is refused with what to write.
 func aliases() map[string]alias {
 	return map[string]alias{
-		kafkaProtocols:                        {sets: "`security` of the entries of `listeners:` with these names, and `sasl` for SASL_…"},
-		kafkaKeystore:                         {sets: "`tls.certificate` and `tls.key`, if `ssl.keystore.type` is PEM"},
-		kafkaTruststore:                       {sets: "`tls.client-ca`, if `ssl.truststore.type` is PEM"},
-		kafkaMechanisms:                       {convert: sameMechanisms, sets: "`sasl` of the listeners with SASL_… in `listener.security.protocol.map`"},
-		kafkaKeyType:                          {convert: pemOnly, sets: "nothing, and must be PEM"},
-		kafkaTrustType:                        {convert: pemOnly, sets: "nothing, and must be PEM"},
-		kafkaClientAuth:                       {convert: clientAuth, sets: "`client-certificates` of TLS listeners without SASL that do not say it"},
+		kafkaProtocols:  {sets: "`security` of the entries of `listeners:` with these names, and `sasl` for SASL_…"},
+		kafkaKeystore:   {sets: "`tls.certificate` and `tls.key`, if `ssl.keystore.type` is PEM"},
+		kafkaTruststore: {sets: "`tls.client-ca`, if `ssl.truststore.type` is PEM"},
+		kafkaMechanisms: {convert: sameMechanisms,
+			sets: "`sasl` of the listeners with SASL_… in `listener.security.protocol.map`"},
+		kafkaKeyType:   {convert: pemOnly, sets: "nothing, and must be PEM"},
+		kafkaTrustType: {convert: pemOnly, sets: "nothing, and must be PEM"},
+		kafkaClientAuth: {convert: clientAuth,
+			sets: "`client-certificates` of TLS listeners without SASL that do not say it"},
 		"ssl.enabled.protocols":               {name: KeyTLSMinVersion, convert: lowestVersion},
 		"ssl.cipher.suites":                   {name: KeyTLSCipherSuites},
 		"ssl.principal.mapping.rules":         {name: KeyTLSRules},
@@ -93,7 +95,9 @@ func (l *loader) alias(source, kafka, value string) {
 	before := len(l.errs)
 	l.put(source, a.name, value)
 	if len(l.errs) > before { // the operator looks for the name that is written there
-		l.errs[before] = &Error{Source: source, Key: kafka, Problem: l.errs[before].(*Error).Problem}
+		if e := (*Error)(nil); errors.As(l.errs[before], &e) {
+			e.Key = kafka
+		}
 	}
 }
 
@@ -202,7 +206,8 @@ func (l *loader) protocolOf(x *Listener, refuse func(key, problem string)) {
 		}
 		bare, login := strings.CutPrefix(protocol, "SASL_")
 		if bare != "SSL" && bare != "PLAINTEXT" {
-			l.add(protocols.source, kafkaProtocols, fmt.Sprintf("%q is not a protocol; use PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", protocol))
+			l.add(protocols.source, kafkaProtocols,
+				fmt.Sprintf("%q is not a protocol; use PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", protocol))
 			return
 		}
 		if bare == "SSL" {

@@ -162,8 +162,9 @@ func (l *loader) security() {
 	}
 	l.adminSecurity()
 	if s := &l.cfg.Security; s.ACL && len(s.SuperUsers) == 0 {
-		l.add(l.source(KeyAuthorization), KeyAuthorization, "acl without a super user locks everybody out; write super-users: [\"User:admin\"], "+
-			"and create that user with `chronikd user add admin` or a file named by "+KeyBootstrapUsers)
+		l.add(l.source(KeyAuthorization), KeyAuthorization,
+			"acl without a super user locks everybody out; write super-users: [\"User:admin\"], "+
+				"and create that user with `chronikd user add admin` or a file named by "+KeyBootstrapUsers)
 	}
 }
 
@@ -255,7 +256,8 @@ func (l *loader) adminSecurity() {
 	}
 	a.TLS = l.tls(map[string]string{"client-ca": ca})
 	if a.TLS.Certificate == "" || a.TLS.Key == "" {
-		l.add(l.source(KeyAdminSecurity), KeyAdminSecurity, "tls needs a certificate and its key; write tls: {certificate: FILE, key: FILE}")
+		l.add(l.source(KeyAdminSecurity), KeyAdminSecurity,
+			"tls needs a certificate and its key; write tls: {certificate: FILE, key: FILE}")
 	}
 }
 
@@ -330,6 +332,6 @@ func integer(low, high int) func(string) error {
 	}
 }
 
-var errJKS = errors.New("Java's key stores are not read; convert it once: openssl pkcs12 -in STORE.p12 -nodes -out server.pem " +
+var errJKS = errors.New("key stores of Java are not read; convert it once: openssl pkcs12 -in STORE.p12 -nodes -out server.pem " +
 	"(a JKS first: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 -deststoretype PKCS12), " +
 	"then write tls: {certificate: server.pem, key: server.pem}")

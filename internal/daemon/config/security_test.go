@@ -40,11 +40,13 @@ func TestSecurityIsOffByDefault(t *testing.T) {
 	c, err := load("")
 	must(t, c, err)
 	s := c.Security
-	if l := c.Listeners[0]; l.TLS != nil || l.SASL != nil || l.ClientCertificates != CertificatesNone || s.ACL || c.AdminSecurity.TLS != nil {
+	if l := c.Listeners[0]; l.TLS != nil || l.SASL != nil || l.ClientCertificates != CertificatesNone || s.ACL ||
+		c.AdminSecurity.TLS != nil {
 		t.Errorf("%+v %+v", l, s)
 	}
 	if s.LoginTimeout != 10*time.Second || s.LoginBytes != 64<<10 || s.MaxUnauthenticated != 1000 || s.MaxUnauthenticatedPerIP != 64 ||
-		s.MaxReauth != 0 || s.FailedDelay != 100*time.Millisecond || s.OAuth.ClockSkew != 30*time.Second || s.OAuth.PrincipalClaim != "sub" {
+		s.MaxReauth != 0 || s.FailedDelay != 100*time.Millisecond || s.OAuth.ClockSkew != 30*time.Second ||
+		s.OAuth.PrincipalClaim != "sub" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -52,7 +54,8 @@ func TestSecurityIsOffByDefault(t *testing.T) {
 // One listener without a list, as containers configure it.
 func TestSecurityFromVariables(t *testing.T) {
 	c, err := load("", env("CHRONIK_SECURITY=tls", "CHRONIK_SASL=SCRAM-SHA-256", "CHRONIK_TLS_CERTIFICATE=s", "CHRONIK_TLS_KEY=k",
-		"CHRONIK_TLS_CLIENT_CA=c", "CHRONIK_CLIENT_CERTIFICATES=request", "CHRONIK_SUPER_USERS=User:a;User:b", "CHRONIK_LOGIN_TIMEOUT_MS=5s"))
+		"CHRONIK_TLS_CLIENT_CA=c", "CHRONIK_CLIENT_CERTIFICATES=request", "CHRONIK_SUPER_USERS=User:a;User:b",
+		"CHRONIK_LOGIN_TIMEOUT_MS=5s"))
 	must(t, c, err)
 	l := c.Listeners[0]
 	if l.TLS == nil || l.TLS.Certificate != "s" || !slices.Equal(l.SASL, []string{"SCRAM-SHA-256"}) ||

@@ -10,8 +10,9 @@ func securityDefs() []Def {
 	truth := oneOf([]string{"true", "false"})
 	list := func(all ...string) string { return strings.Join(all, ", ") }
 	defs := []Def{
-		{Name: KeySecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS), Check: oneOf([]string{Plaintext, WithTLS}),
-			Doc: "Whether the listener uses TLS, with the certificate of tls.certificate. In the file, it is the `security` of each entry of `listeners:`; here it is that of the first."},
+		{Name: KeySecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS),
+			Check: oneOf([]string{Plaintext, WithTLS}),
+			Doc:   "Whether the listener uses TLS, with the certificate of tls.certificate. In the file, it is the `security` of each entry of `listeners:`; here it is that of the first."},
 		{Name: KeySASL, Default: "", Type: "list", Bounds: list(mechanisms()...), Check: sasl,
 			Doc: "The SASL mechanisms with which clients of the listener log in; empty means that they do not log in. In the file, it is the `sasl` of each entry of `listeners:`."},
 		{Name: KeyClientCerts, Default: string(CertificatesNone), Type: "string",
@@ -32,8 +33,9 @@ func securityDefs() []Def {
 	}
 	defs = append(defs, oauthDefs()...)
 	return append(defs, []Def{
-		{Name: KeyAuthorization, Default: NoRules, Type: "string", Bounds: list(NoRules, WithACLs), Check: oneOf([]string{NoRules, WithACLs}),
-			Doc: "Whether requests need rights: none permits everything to every client, acl only what the stored rules and super-users grant."},
+		{Name: KeyAuthorization, Default: NoRules, Type: "string", Bounds: list(NoRules, WithACLs),
+			Check: oneOf([]string{NoRules, WithACLs}),
+			Doc:   "Whether requests need rights: none permits everything to every client, acl only what the stored rules and super-users grant."},
 		{Name: KeySuperUsers, Default: "", Type: "list", Bounds: "User:NAME, separated by ;", Check: principals,
 			Doc: "The principals that may do everything. They come from here only: no client can change them."},
 		{Name: KeyAllowEveryone, Default: "false", Type: "boolean", Bounds: "true, false", Check: truth,
@@ -56,8 +58,9 @@ func securityDefs() []Def {
 			Doc: "The maximum number of such connections from one address."},
 		{Name: KeyPlainWithoutTLS, Default: "false", Type: "boolean", Bounds: "true, false", Check: truth,
 			Doc: "Whether a listener beyond loopback may offer PLAIN or OAUTHBEARER without TLS. Everybody on the path then reads the passwords or tokens."},
-		{Name: KeyAdminSecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS), Check: oneOf([]string{Plaintext, WithTLS}),
-			Doc: "Whether the admin port uses TLS, with the certificate of tls.certificate."},
+		{Name: KeyAdminSecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS),
+			Check: oneOf([]string{Plaintext, WithTLS}),
+			Doc:   "Whether the admin port uses TLS, with the certificate of tls.certificate."},
 		{Name: KeyAdminTokenFile, Default: "", Type: "string", Bounds: "file of at least 32 characters",
 			Doc: "A token that other machines send to the admin port (Authorization: Bearer TOKEN, or as a password). With it, they may do everything; without it, they get only metrics and health. Only the broker's user may be able to read the file."},
 		{Name: KeyAdminClientCA, Default: "", Type: "string", Bounds: "PEM file",

@@ -499,7 +499,8 @@ func TestCertificates(t *testing.T) {
 		{"soon", left(30 * day), []string{"note certificate of in: the server certificate expires on 2026-12-22 12:00:00"}},
 		{"now", left(7 * day), []string{"warn certificate of in: the server certificate expires on 2026-11-29 12:00:00"}},
 		{"over", left(0), []string{"bad certificate of in: the server certificate expired, so clients refuse it, on 2026-11-22 12:00:00"}},
-		{"files", Facts{CertificateFiles: []CertificateFile{{Listener: "in", File: "s.pem", Problem: "k.pem: does not fit", Warnings: []string{"RSA"}}}},
+		{"files", Facts{CertificateFiles: []CertificateFile{{Listener: "in", File: "s.pem", Problem: "k.pem: does not fit",
+			Warnings: []string{"RSA"}}}},
 			[]string{"warn certificate of in: its changed files are not used", "note certificate of in: s.pem: RSA"}},
 	})
 }

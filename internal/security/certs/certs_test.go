@@ -236,7 +236,8 @@ func TestUnusableFilesAreRefusedWithTheCause(t *testing.T) {
 		{"encrypted", good, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\n"), "openssl pkey -in KEY"},
 		{"expired", with(func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), goodKey, "expired on"},
 		{"too early", with(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }), goodKey, "check the clock"},
-		{"for clients", with(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), goodKey, "serverAuth"},
+		{"for clients", with(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), goodKey,
+			"serverAuth"},
 		{"order", append(bytes.Clone(good), with(func(c *x509.Certificate) { c.SerialNumber = big.NewInt(2) })...), goodKey,
 			"has not signed the one before it"},
 		{"too many", bytes.Repeat(good, maxChain+1), goodKey, "at most 5 are sent"},
@@ -251,7 +252,8 @@ func TestUnusableFilesAreRefusedWithTheCause(t *testing.T) {
 	dir := t.TempDir()
 	paths := Config{Certificate: put(t, filepath.Join(dir, "s.pem"), good), Key: put(t, filepath.Join(dir, "k.pem"), goodKey),
 		ClientCA: put(t, filepath.Join(dir, "ca.pem"), good)}
-	if _, err := Open("x", paths, time.Now, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "not the certificate of an authority") {
+	if _, err := Open("x", paths, time.Now, zap.NewNop()); err == nil ||
+		!strings.Contains(err.Error(), "not the certificate of an authority") {
 		t.Errorf("client CA: %v", err)
 	}
 	paths.ClientCA = ""
@@ -276,8 +278,9 @@ func TestWarnings(t *testing.T) {
 	}
 	certificate, private := made(t, key, nil)
 	dir := t.TempDir()
-	s, err := Open("x", Config{Certificate: put(t, filepath.Join(dir, "s.pem"), certificate), Key: put(t, filepath.Join(dir, "k.pem"), private),
-		Names: []string{"localhost", "b1.example.com", "10.0.0.1"}}, time.Now, zap.NewNop())
+	s, err := Open("x", Config{Certificate: put(t, filepath.Join(dir, "s.pem"), certificate),
+		Key: put(t, filepath.Join(dir, "k.pem"), private), Names: []string{"localhost", "b1.example.com", "10.0.0.1"}},
+		time.Now, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

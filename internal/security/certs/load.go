@@ -132,7 +132,8 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 // checkChain checks the certificates that a server shows, its own first.
 func checkChain(chain []*x509.Certificate, now time.Time) error {
 	if len(chain) > maxChain {
-		return fmt.Errorf("holds %d certificates, at most %d are sent; leave only the server's and those of its authorities", len(chain), maxChain)
+		return fmt.Errorf("holds %d certificates, at most %d are sent; leave only the server's and those of its authorities",
+			len(chain), maxChain)
 	}
 	for i, c := range chain {
 		switch {
