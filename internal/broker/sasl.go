@@ -29,7 +29,8 @@ func saslAuthenticateAPI() api {
 		handle: answering(func(_ *Broker, r *network.Request, _ *kmsg.SASLAuthenticateRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLAuthenticateResponse())
 			setCode(r, &resp.ErrorCode, kerr.IllegalSaslState)
-			resp.ErrorMessage, resp.SASLAuthBytes = kmsg.StringPtr("SaslAuthenticate request received after successful authentication"), []byte{}
+			resp.ErrorMessage = kmsg.StringPtr("SaslAuthenticate request received after successful authentication")
+			resp.SASLAuthBytes = []byte{}
 			return resp
 		}),
 	}.api()

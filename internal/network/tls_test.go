@@ -200,7 +200,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A client that does not trust the server is told apart from others.
+// A client that does not trust the server is distinguished from others.
 func TestClientRefusesTheServer(t *testing.T) {
 	seen := &recorder{}
 	f := start(t, echo, func(o *Options) { o.Observer = seen })
@@ -217,7 +217,7 @@ func TestClientRefusesTheServer(t *testing.T) {
 	}
 }
 
-// waitNone waits until all connections have ended by themselves.
+// waitNone waits until all connections have ended on their own.
 func (f *fixture) waitNone() {
 	for f.Stats().Connections > 0 {
 		runtime.Gosched()
