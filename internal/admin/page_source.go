@@ -282,7 +282,8 @@ func (s *source) Connections() ([]page.Connection, error) {
 	for _, c := range v.Server.Connections() {
 		list = append(
 			list,
-			page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener, Principal: c.Session.Principal,
+			page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener,
+				Principal: c.Session.Principal,
 				Software: strings.TrimSpace(
 					c.Software.Name + " " + c.Software.Version,
 				), Since: c.Opened, Last: c.LastRequest, Requests: c.Requests,

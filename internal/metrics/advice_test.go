@@ -80,7 +80,7 @@ func requestAdvice() map[string]string {
 		nameRefused:         "By reason: `total` and `per_ip` are the settings `max.connections…`; `files` is the limit of open files (LimitNOFILE).",
 		nameClosed:          "`slow_reader`: a client does not read its responses. `lagging`: a large request arrived too slowly while others waited for its memory. `bad_frame`: the peer is not a Kafka client. `idle` is normal. `handshake` and `login`: see `chronik_tls_handshakes_total` and `chronik_logins_total`. `expired`: a client does not log in again before its session ends.",
 		nameHandshakes:      "By result: `plain_text`: a client without TLS. `certificate`: a client without one that an authority in `tls.client-ca` signed. `principal`: no rule in `tls.principal-rules` fits. `client_refused`: the client does not trust this broker's. `late`, `broken`: the network, or a client that is overloaded. The log has the address and the remedy.",
-		nameLogins:          "`failed` grows: wrong passwords, or somebody guesses them; the log has the addresses. `again` are the logins of KIP-368.",
+		nameLogins:          "`failed` grows: wrong passwords, or attempts to guess them; the log has the addresses. `again` are the logins of KIP-368.",
 		nameUnauthenticated: "Near `max.connections.unauthenticated`: clients connect and do not log in; `chronik_connections_refused_total` counts those that are refused.",
 		nameLoginsWaiting:   "Not 0 for long: clients connect faster than half of the processors can log them in. Let them keep their connections; use ECDSA certificates.",
 		nameLoginsDelayed:   "Clients that failed to log in and wait for the answer, up to 5 s each.",

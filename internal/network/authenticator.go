@@ -10,10 +10,10 @@ import (
 type TLSOptions struct {
 	// Config returns the present configuration, for one handshake. It is called for each
 	// connection, so that certificates can change without a restart. The configuration must not
-	// change afterwards. Its ClientAuth says whether clients show certificates.
+	// change afterwards. Its ClientAuth decides about the certificates of clients.
 	Config func() *tls.Config
 	// Principal returns the principal of a client certificate that was verified. An error refuses
-	// the connection. nil: certificates name nobody. It is not asked on a listener with SASL.
+	// the connection. nil: certificates name no user. It is not asked on a listener with SASL.
 	Principal func(leaf *x509.Certificate) (string, error)
 }
 

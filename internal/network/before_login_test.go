@@ -189,7 +189,8 @@ func TestLogin(t *testing.T) {
 	if u.forgot != 1 {
 		t.Error("the registration of the session is left")
 	}
-	if !slices.Contains(seen.told, "sasl login with WORD as User:bob, failed: false") || !slices.Contains(seen.told, "sasl closed: session") {
+	if !slices.Contains(seen.told, "sasl login with WORD as User:bob, failed: false") ||
+		!slices.Contains(seen.told, "sasl closed: session") {
 		t.Errorf("told %q", seen.told)
 	}
 }
@@ -310,7 +311,7 @@ func TestSessionsThatExpire(t *testing.T) {
 		if len(served) != 2 || served[0] != served[1] {
 			t.Errorf("served %v", served)
 		}
-		// A client may log in late, but not as somebody else.
+		// A client may log in late, but not as another user.
 		other.send(t, choose(1, "WORD"))
 		other.wantChoice(t, 1, 0)
 		other.send(t, message(2, "hello"))

@@ -102,8 +102,8 @@ type blocking struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, sealed: l.TLS != nil, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1,
-		identity: identity{id: s.lastID.Add(1)}}
+	c := &conn{srv: s, listener: l, nc: nc, sealed: l.TLS != nil, peer: nc.RemoteAddr(), local: nc.LocalAddr(),
+		opened: time.Now(), ip: remoteIP(nc), fd: -1, identity: identity{id: s.lastID.Add(1)}}
 	c.identify(Anonymous, "", time.Time{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)

@@ -21,7 +21,7 @@ const (
 	maxLoginSteps = 8
 	// maxPrincipal bounds the name of a principal in bytes.
 	maxPrincipal = 256
-	// loginFailed is all that a client is told when its login failed, whatever the cause: it must
+	// loginFailed is all that a client learns when its login failed, whatever the cause: it must
 	// not learn which users exist.
 	loginFailed = "Authentication failed."
 )
@@ -217,7 +217,8 @@ func (c *conn) loggedIn(who *Identity) (millis int64, err error) {
 		return 0, err
 	}
 	if again && (who.Principal != former.Principal || who.Mechanism != former.Mechanism) {
-		return 0, fmt.Errorf("%s logged in with %s on a connection of %s, %s", who.Principal, who.Mechanism, former.Principal, former.Mechanism)
+		return 0, fmt.Errorf("%s logged in with %s on a connection of %s, %s", who.Principal, who.Mechanism, former.Principal,
+			former.Mechanism)
 	}
 	expires := who.Expires
 	if end := c.login.certificate; !end.IsZero() && (expires.IsZero() || end.Before(expires)) {

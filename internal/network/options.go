@@ -209,8 +209,8 @@ const (
 	ClosedSession CloseReason = "session"
 	// ClosedExpired is the end of a connection whose session had expired when a request came.
 	ClosedExpired CloseReason = "expired"
-	// ClosedHandshake is the end of a connection whose TLS handshake failed, ClosedLogin of one whose
-	// client did not log in: late, wrongly, or with another request before.
+	// ClosedHandshake is the end of a connection whose TLS handshake failed. ClosedLogin is that of
+	// one whose client did not log in: late, wrongly, or with another request before.
 	ClosedHandshake CloseReason = "handshake"
 	ClosedLogin     CloseReason = "login"
 	// ClosedLimit is the end of a connection above the limits that was not another broker's.

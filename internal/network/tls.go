@@ -68,7 +68,8 @@ func (c *conn) shakeHands() error {
 		return err
 	}
 	if head[0] != 0x16 { // the type of a handshake record (RFC 8446, 5.1)
-		return &handshakeError{result: "plain_text", err: errPlainText, remedy: "set security.protocol=" + c.listener.protocol() + " at the client"}
+		return &handshakeError{result: "plain_text", err: errPlainText,
+			remedy: "set security.protocol=" + c.listener.protocol() + " at the client"}
 	}
 	s.early = append(s.early, head[:n]...)
 	t := tls.Server(s, c.listener.TLS.Config())
@@ -107,7 +108,8 @@ func (c *conn) certified(t *tls.Conn) error {
 	shown := len(state.VerifiedChains) > 0
 	if len(state.PeerCertificates) > maxChain {
 		return &handshakeError{result: "certificate", err: fmt.Errorf("the client sent %d certificates, at most %d are allowed",
-			len(state.PeerCertificates), maxChain), remedy: "give the client only its certificate and those of its intermediate authorities"}
+			len(state.PeerCertificates), maxChain),
+			remedy: "give the client only its certificate and those of its intermediate authorities"}
 	}
 	principal, mechanism := Anonymous, ""
 	if shown {
@@ -133,7 +135,7 @@ func (c *conn) certified(t *tls.Conn) error {
 }
 
 // Read implements net.Conn for a tls.Conn. During the handshake it returns with a handshake place,
-// which it gives back while it waits for the client.
+// which it leaves while it waits for the client.
 func (s *tlsSocket) Read(p []byte) (int, error) {
 	if !s.shaking {
 		return s.Conn.Read(p)
@@ -265,7 +267,7 @@ func (e *handshakeError) Error() string { return e.err.Error() + "; " + e.remedy
 
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// handshakeResult returns what the Observer is told.
+// handshakeResult returns the result for the Observer.
 func handshakeResult(err error) string {
 	h := (*handshakeError)(nil)
 	switch {

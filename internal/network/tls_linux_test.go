@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A request that waits is told that its client is gone over TLS too, although no goroutine reads the
-// connection.
+// OnClose calls for a client of TLS too, although no goroutine reads its connection.
 func TestOnCloseWithTLS(t *testing.T) {
 	p := newParked()
 	f := start(t, p.handle, nil)

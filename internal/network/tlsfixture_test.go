@@ -112,7 +112,8 @@ func dialTLS(t testing.TB, addr string, cert *tls.Certificate) *client {
 }
 
 func overTLS(nc net.Conn, cert *tls.Certificate) *client {
-	cfg := &tls.Config{RootCAs: testCA().pool(), ServerName: "broker", MinVersion: tls.VersionTLS12, Time: func() time.Time { return today }}
+	cfg := &tls.Config{RootCAs: testCA().pool(), ServerName: "broker", MinVersion: tls.VersionTLS12,
+		Time: func() time.Time { return today }}
 	if cert != nil {
 		cfg.Certificates = []tls.Certificate{*cert}
 	}

@@ -15,8 +15,8 @@ const (
 	// KeyApiVersions is the API key of ApiVersions, which answers an unknown
 	// version and never has a flexible response header (KIP-511).
 	KeyApiVersions = int16(kmsg.ApiVersions)
-	// KeySASLHandshake and KeySASLAuthenticate are the API keys of a login, which network answers on
-	// connections whose clients must log in.
+	// KeySASLHandshake and KeySASLAuthenticate are the API keys of a login, which network answers
+	// on connections whose clients must log in.
 	KeySASLHandshake    = int16(kmsg.SASLHandshake)
 	KeySASLAuthenticate = int16(kmsg.SASLAuthenticate)
 	// KeyLink is the API key of the request that begins a connection between two brokers. It is
