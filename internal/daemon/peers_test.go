@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -36,7 +37,7 @@ type besieged struct {
 	dir     string
 	at      string // of the listener for brokers
 	own     *config.Config
-	secrets [][]byte
+	secrets []secret.Secret
 	ca      *certs.Authority
 }
 
@@ -204,7 +205,9 @@ func TestWhoBeginsALink(t *testing.T) {
 	}{
 		"another broker":               {change: func(*link.Options, *link.Identity) {}},
 		"the other secret of the file": {change: func(o *link.Options, _ *link.Identity) { slices.Reverse(o.Secrets) }},
-		"another secret": {change: func(o *link.Options, _ *link.Identity) { o.Secrets = [][]byte{[]byte(strings.Repeat("x", 32))} },
+		"another secret": {change: func(o *link.Options, _ *link.Identity) {
+			o.Secrets = []secret.Secret{secret.Of(strings.Repeat("x", 32))}
+		},
 			reason: link.WrongSecret, want: "did not prove"},
 		"no secret": {change: func(o *link.Options, _ *link.Identity) { o.Secrets = nil }, reason: link.WrongSecret, want: "cluster.secret.file"},
 		"another cluster": {change: func(_ *link.Options, id *link.Identity) { id.ClusterID = "other" }, reason: link.WrongCluster,
