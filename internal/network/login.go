@@ -121,6 +121,10 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 		known = known || m == req.Mechanism
 	}
 	switch {
+	case req.Version == 0:
+		// Messages without a header would follow. The broker lists this version all the same: librdkafka
+		// (2.0.2, for example) does not log in with version 1 without it.
+		resp.ErrorCode = kerr.UnsupportedVersion.Code
 	case c.login.talk != nil:
 		resp.ErrorCode = kerr.IllegalSaslState.Code
 	case !known:
@@ -131,7 +135,7 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 		if known {
 			mechanism = req.Mechanism
 		}
-		c.failedLogin(mechanism, fmt.Errorf("SaslHandshake with mechanism %.32q: error %d", req.Mechanism, r.Code))
+		c.failedLogin(mechanism, fmt.Errorf("SaslHandshake version %d with mechanism %.32q: error %d", req.Version, req.Mechanism, r.Code))
 		c.stopReading(ClosedLogin)
 		r.Respond(resp)
 		return
