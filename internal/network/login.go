@@ -19,8 +19,8 @@ const (
 	maxVersionRequests = 5
 	// maxLoginSteps bounds the messages of a login; SCRAM and a refused token need two.
 	maxLoginSteps = 8
-	// maxPrincipal bounds the name of a principal in bytes.
-	maxPrincipal = 256
+	// maxPrincipal bounds a principal in bytes: "User:" and a name of 256.
+	maxPrincipal = 5 + 256
 	// loginFailed is all that a client learns when its login failed, whatever the cause: it must
 	// not learn which users exist.
 	loginFailed = "Authentication failed."

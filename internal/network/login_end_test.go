@@ -1,6 +1,7 @@
 package network
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,4 +74,14 @@ func TestTheEndOfASessionEndsWhatIsParked(t *testing.T) {
 		synctest.Wait()
 		f.end(t)
 	})
+}
+
+// The longest name of a user is that of a principal.
+func TestTheLongestPrincipal(t *testing.T) {
+	if err := checkPrincipal("User:" + strings.Repeat("n", 256)); err != nil {
+		t.Error(err)
+	}
+	if err := checkPrincipal("User:" + strings.Repeat("n", 257)); err == nil {
+		t.Error("a longer one is taken")
+	}
 }
