@@ -41,7 +41,9 @@ func TestTheModeIsThatOfTheFileThatIsRead(t *testing.T) {
 	if w, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a file that others can read: %v", err)
 	}
