@@ -62,7 +62,7 @@ const (
 	Journald      = "journald"
 )
 
-// ClientCertificates says whether clients of a TLS listener show a certificate.
+// ClientCertificates reports whether clients of a TLS listener show a certificate.
 type ClientCertificates string
 
 // The values of `client-certificates`.
