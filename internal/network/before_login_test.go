@@ -190,7 +190,7 @@ func TestLogin(t *testing.T) {
 		t.Error("the registration of the session is left")
 	}
 	if !slices.Contains(seen.told, "sasl login with WORD as User:bob, failed: false") ||
-		!slices.Contains(seen.told, "sasl closed: session") {
+		!slices.Contains(seen.told, "sasl closed: session") || !slices.Contains(seen.told, "User:bob logged out: session") {
 		t.Errorf("told %q", seen.told)
 	}
 }
