@@ -333,11 +333,11 @@ func ctlRules() map[string]importRule {
 	}
 	return map[string]importRule{
 		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
-		"internal/ctl/contexts": ctl("internal/text"),
+		"internal/ctl/contexts": ctl("internal/security/secret", "internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
-			"internal/cli", "internal/health",
+			"internal/cli", "internal/health", "internal/security/secret",
 			"internal/text", "pkg/durability"),
 		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config", "internal/ctl/move"),
 		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
@@ -349,7 +349,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",
-			"internal/health", "pkg/durability"),
+			"internal/health", "internal/security/secret", "pkg/durability"),
 		"internal/ctl/top": command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",
