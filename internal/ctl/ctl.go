@@ -2,9 +2,9 @@
 // protocol, from a shell.
 //
 // It builds the command tree. The commands are in topic, config, group, txn, acl, user, cert,
-// records (produce and consume), cluster, logs and top; they share app, contexts, output and parse. Standard
-// output carries only the answer, everything else goes to standard error. The exit code is 0 only if
-// everything was done. Only logs, which works on files, knows the broker's internals.
+// records (produce and consume), cluster, logs and top; they share app, contexts, output and parse.
+// Standard output carries only the answer, everything else goes to standard error. The exit code is
+// 0 only if everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
 
 import (

@@ -250,8 +250,8 @@ func setUser(ctx context.Context, c *controller.Controller, name string, passwor
 			return err
 		}
 		_, errs, err := c.AlterUsers(ctx, []controller.UserChange{{User: name, Mechanism: m, Set: &credential}})
-		if err = errors.Join(append(errs, err)...); err != nil {
-			return err
+		if failed := errors.Join(append(errs, err)...); failed != nil {
+			return failed
 		}
 	}
 	return nil

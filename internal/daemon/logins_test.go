@@ -141,8 +141,8 @@ func TestMalformedFilesOfUsersAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever is logged in loses the connection when the user is removed or has a new password, and
-// other users do not.
+// A client that is logged in loses the connection when the user is removed or has a new password,
+// and other users do not.
 func TestSessionsEndWithTheirUsers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(file, []byte("admin:SCRAM-SHA-512:a\nbob:SCRAM-SHA-512:b\n"), 0o600); err != nil {

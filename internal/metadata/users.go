@@ -58,7 +58,7 @@ type User struct {
 }
 
 // Credential is what is stored of a password for one mechanism. The password can't be computed
-// from it, but whoever has the stored key can try passwords, and with both keys pretend to be the
+// from it, but the stored key is enough to try passwords, and with both keys pretend to be the
 // server.
 type Credential struct {
 	Mechanism  ScramMechanism

@@ -53,7 +53,7 @@ const (
 	WithACLs  = "acl"
 )
 
-// ClientCertificates says whether clients of a TLS listener show a certificate.
+// ClientCertificates reports whether clients of a TLS listener show a certificate.
 type ClientCertificates string
 
 // The values of `client-certificates`.
