@@ -65,12 +65,12 @@ func TestAProofFitsOneConnection(t *testing.T) {
 	if !bytes.Equal(bindings[0], bindings[1]) || bytes.Equal(bindings[0], bindings[2]) {
 		t.Errorf("bindings %x", bindings)
 	}
-	p := proof(secret, labelDials, dialer, acceptor, bindings[0])
-	if m := prove(secret, labelDials, dialer, acceptor, bindings[1], p); m != nil {
+	p := proof([][]byte{secret}, labelDials, dialer, acceptor, bindings[0])
+	if m := prove([][]byte{secret}, labelDials, dialer, acceptor, bindings[1], p); m != nil {
 		t.Error(m)
 	}
 	for _, other := range [][]byte{bindings[2], nil} {
-		if prove(secret, labelDials, dialer, acceptor, other, p) == nil {
+		if prove([][]byte{secret}, labelDials, dialer, acceptor, other, p) == nil {
 			t.Error("a proof fits another connection")
 		}
 	}
