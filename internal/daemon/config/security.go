@@ -27,7 +27,6 @@ const (
 	KeyOAuthAudience    = "oauth.audience"
 	KeyOAuthClockSkew   = "oauth.clock-skew"
 	KeyOAuthPrincipal   = "oauth.principal-claim"
-	KeyOAuthScope       = "oauth.scope-claim"
 	KeyAuthorization    = "authorization"
 	KeySuperUsers       = "super-users"
 	KeyAllowEveryone    = "allow.everyone.if.no.acl.found"
@@ -116,7 +115,6 @@ type OAuth struct {
 	Issuer, Audience string // an empty issuer is not compared
 	ClockSkew        time.Duration
 	PrincipalClaim   string
-	ScopeClaim       string
 }
 
 // AdminSecurity holds the security of the admin port.
@@ -167,7 +165,7 @@ func (l *loader) security() {
 		AuditFile:               l.value(KeyAuditFile),
 		OAuth: OAuth{
 			JWKS: l.value(KeyOAuthJWKS), Issuer: l.value(KeyOAuthIssuer), Audience: l.value(KeyOAuthAudience), ClockSkew: skew,
-			PrincipalClaim: l.value(KeyOAuthPrincipal), ScopeClaim: l.value(KeyOAuthScope),
+			PrincipalClaim: l.value(KeyOAuthPrincipal),
 		},
 	}
 	l.keystores()

@@ -82,7 +82,6 @@ func oauthDefs() []Def {
 		{Name: KeyOAuthClockSkew, Default: "30s", Type: "string", Bounds: "0s to 1h", Check: clockSkew,
 			Doc: "How far the clocks of the issuer and of the broker may differ."},
 		{Name: KeyOAuthPrincipal, Default: "sub", Type: "string", Check: notEmpty, Doc: "The claim that names the user."},
-		{Name: KeyOAuthScope, Default: "scope", Type: "string", Check: notEmpty, Doc: "The claim that lists the scopes."},
 	}
 }
 
