@@ -7,7 +7,8 @@ import (
 
 func TestABillHasEveryLinkedModule(t *testing.T) {
 	const sum = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=" // base64 of the SHA-256 of nothing
-	b, err := describe(&debug.BuildInfo{GoVersion: "go1.26.8", Path: "example.com/a/cmd/a", Main: debug.Module{Path: "example.com/a", Version: "(devel)"},
+	b, err := describe(&debug.BuildInfo{GoVersion: "go1.26.8", Path: "example.com/a/cmd/a",
+		Main: debug.Module{Path: "example.com/a", Version: "(devel)"},
 		Deps: []*debug.Module{
 			{Path: "example.com/b", Version: "v0.1.0", Sum: sum},
 			{Path: "example.com/c", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1", Sum: sum}},
