@@ -18,7 +18,7 @@ func TestTheSecuredStackFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join("../..", stackDir, "secured.yaml")
+	file := filepath.Join(d.root, stackDir, "secured.yaml")
 	var secured compose
 	if err := readYAML(file, &secured); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestTheSecuredStackFits(t *testing.T) {
 	service := secured.Services[names[0]]
 	config := service.flag("--config")
 	made := regexp.MustCompile(`secure init (\S+)`).FindSubmatch(text)
-	if made == nil || string(made[1])+"/chronikd.yaml" != config {
+	if len(made) != 2 || string(made[1])+"/chronikd.yaml" != config {
 		t.Errorf("the broker reads %q, the command writes to %q", config, made)
 	}
 	if !strings.HasPrefix(config, d.image.volume+"/") {
@@ -43,7 +43,7 @@ func TestTheSecuredStackFits(t *testing.T) {
 	var open struct {
 		Listeners []struct{ Advertise string }
 	}
-	if err := readYAML(filepath.Join("../..", stackDir, "chronikd.yaml"), &open); err != nil {
+	if err := readYAML(filepath.Join(d.root, stackDir, "chronikd.yaml"), &open); err != nil {
 		t.Fatal(err)
 	}
 	advertised := regexp.MustCompile(`--advertise (\S+)`).FindAllSubmatch(text, -1)
