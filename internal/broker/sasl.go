@@ -8,10 +8,10 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// SaslHandshake (key 17), versions 0 and 1: chooses how a client logs in. Package network answers it
-// where clients log in; a request that comes here is one that its connection does not take. Version 0,
-// after which frames have no header, is always refused. It is listed for librdkafka, which otherwise
-// does not log in at all, although it uses version 1 (rd_kafka_feature_map).
+// SaslHandshake (key 17), versions 0 and 1: chooses how a client logs in. Package network answers
+// it where clients log in; a request that comes here is one that its connection does not take.
+// Version 0, after which frames have no header, is always refused. It is listed for librdkafka,
+// which otherwise does not log in at all, although it uses version 1 (rd_kafka_feature_map).
 func saslHandshakeAPI() api {
 	return apiDef[*kmsg.SASLHandshakeRequest]{
 		API:  protocol.API{Key: protocol.KeySASLHandshake, Max: 1},

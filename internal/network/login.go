@@ -128,8 +128,8 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 	}
 	switch {
 	case req.Version == 0:
-		// Messages without a header would follow. The broker lists this version all the same: librdkafka
-		// (2.0.2, for example) does not log in with version 1 without it.
+		// Messages without a header would follow. The broker lists this version all the same:
+		// librdkafka (2.0.2, for example) does not log in with version 1 without it.
 		resp.ErrorCode = kerr.UnsupportedVersion.Code
 	case c.login.talk != nil:
 		resp.ErrorCode = kerr.IllegalSaslState.Code

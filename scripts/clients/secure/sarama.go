@@ -49,7 +49,9 @@ func (e *exchange) Begin(user, password, authorization string) error {
 // fixed gives the same token to every connection.
 type fixed string
 
-func (f fixed) Token() (*sarama.AccessToken, error) { return &sarama.AccessToken{Token: string(f)}, nil }
+func (f fixed) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(f)}, nil
+}
 
 func withPassword(config *sarama.Config, password, ca string) {
 	config.Net.TLS.Enable, config.Net.TLS.Config = true, trusting(ca)
@@ -92,7 +94,8 @@ func life(broker string, login func(*sarama.Config), topic string) error {
 		return err
 	}
 	for i := range 10 {
-		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(fmt.Sprint("value ", i))}); err != nil {
+		record := &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(fmt.Sprint("value ", i))}
+		if _, _, err := producer.SendMessage(record); err != nil {
 			return err
 		}
 	}

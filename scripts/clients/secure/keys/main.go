@@ -1,6 +1,6 @@
-// Command keys makes what the clients of ../../secure.sh log in with, in a directory that `chronikd
-// secure init` has made: a client's certificate, an authority that nobody asked, and tokens (RFC
-// 7519) of a key whose public half is in jwks.json (RFC 7517).
+// Command keys makes what the clients of ../../secure.sh log in with, in a directory that
+// `chronikd secure init` has made: a client's certificate, an authority that the broker does not
+// have, and tokens (RFC 7519) of a key whose public half is in jwks.json (RFC 7517).
 package main
 
 import (
@@ -111,8 +111,8 @@ func issue(dir, name string, cert, issuer *x509.Certificate, issuerKey crypto.Si
 		write(dir, name+"-both.pem", append(keyPEM, certPEM...)))
 }
 
-// tokens writes jwks.json, token, which the broker must take, and forged: the same with a key that it
-// does not know.
+// tokens writes jwks.json, token, which the broker must take, and forged: the same with a key that
+// the broker does not know.
 func tokens(dir string) error {
 	names := []string{"token", "forged"}
 	for _, name := range names {
