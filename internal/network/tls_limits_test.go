@@ -99,7 +99,8 @@ func TestUselessRecordsEndAHandshake(t *testing.T) {
 // Certificates of clients are bounded in size and number.
 func TestLargeClientCertificates(t *testing.T) {
 	end := today.Add(time.Hour)
-	large := &x509.Certificate{Subject: pkix.Name{CommonName: "large"}, NotAfter: end, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	large := &x509.Certificate{Subject: pkix.Name{CommonName: "large"}, NotAfter: end,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for range 1000 {
 		large.DNSNames = append(large.DNSNames, strings.Repeat("n", 60)+".example")
 	}
