@@ -80,7 +80,7 @@ func Locate(name string) string {
 }
 
 // ReadSecret is Read for a file that only the process's user may be able to read: a key, a token or
-// passwords. A file of root's that nobody else can write is accepted in memory (tmpfs), where
+// passwords. A file of root's that no other user can write is accepted in memory (tmpfs), where
 // systemd, Docker and Kubernetes put secrets.
 func ReadSecret(name string) ([]byte, Stamp, error) { return read(Locate(name), checkMode) }
 
