@@ -18,9 +18,9 @@ type UserChange struct {
 	Set *metadata.Credential
 }
 
-// AlterUsers makes changes in their order. Those that can't be made get an error in their place, and
-// the others are made together. It returns the first revision that shows them, or 0 if there are
-// none. err is for the change as a whole.
+// AlterUsers makes changes in their order. Those that can't be made get an error in their place,
+// and the others are made together. It returns the first revision that shows them, or 0 if there
+// are none. err is for the change as a whole.
 func (c *Controller) AlterUsers(ctx context.Context, changes []UserChange) (revision int64, errs []error, err error) {
 	err = c.retry(ctx, "alter users", func() error {
 		revision, errs = 0, make([]error, len(changes))

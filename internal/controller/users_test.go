@@ -9,7 +9,8 @@ import (
 )
 
 func credential(m metadata.ScramMechanism, key string) *metadata.Credential {
-	return &metadata.Credential{Mechanism: m, Iterations: metadata.MinScramIterations, Salt: secret.Of("salt"), StoredKey: secret.New(keyOf(m, key)),
+	return &metadata.Credential{Mechanism: m, Iterations: metadata.MinScramIterations, Salt: secret.Of("salt"),
+		StoredKey: secret.New(keyOf(m, key)),
 		ServerKey: secret.New(keyOf(m, key))}
 }
 
