@@ -70,23 +70,36 @@ func TestAClassicMemberIsAssignedVisibleTopics(t *testing.T) {
 	}
 }
 
-// A member of a streams group whose topology names topics that the client may not describe learns
-// none of them.
+// Who joins a streams group with an older topology learns none of the topics of the group's own.
 func TestAStreamsMemberLearnsNoHiddenTopic(t *testing.T) {
 	g := newGuarded(t, quick, atOnceStreams)
 	g.topic(t, hiddenTopic, 3)
 	g.coordinates(t)
 	w := g.dial(t)
-	first := streamsBeat(hiddenTopic, "g-canary-changelog")
-	first.Topology.Epoch = 1
-	first.UserEndpoint = &kmsg.StreamsGroupHeartbeatRequestUserEndpoint{Host: "h", Port: 1}
-	ask[*kmsg.StreamsGroupHeartbeatResponse](t, w, 0, first)
-	g.allow(groupRight(acl.Read, "g"))
-	second := streamsBeat("", "")
-	second.MemberID, second.Topology.Subtopologies = "spy", nil
-	resp := ask[*kmsg.StreamsGroupHeartbeatResponse](t, w, 0, second)
-	t.Logf("%+v %v", resp, deref(resp.ErrorMessage))
-	if bytes.Contains(resp.AppendTo(nil), []byte("canary")) {
-		t.Errorf("%+v", resp)
+	join := func(group, member, source string) *kmsg.StreamsGroupHeartbeatResponse {
+		req := streamsBeat(source, "")
+		req.Group, req.MemberID = group, member
+		req.UserEndpoint = &kmsg.StreamsGroupHeartbeatRequestUserEndpoint{Host: member, Port: 1}
+		req.Topology.Subtopologies[0].StateChangelogTopics = nil
+		if req.Topology.Epoch = 1; source == "" {
+			req.Topology.Epoch, req.Topology.Subtopologies = 0, nil
+		}
+		resp := ask[*kmsg.StreamsGroupHeartbeatResponse](t, w, 0, req)
+		if resp.ErrorCode != 0 {
+			t.Fatalf("%+v", resp)
+		}
+		return resp
+	}
+	for group, source := range map[string]string{"running": hiddenTopic, "waiting": "canary-missing"} {
+		g.rules.Store(nil)
+		if resp := join(group, "m", source); !bytes.Contains(resp.AppendTo(nil), []byte("canary")) {
+			t.Errorf("%s: %+v", group, resp)
+		}
+		for _, rights := range [][]right{{groupRight(acl.Read, group)}, {groupRight(acl.Read, group), clusterRight(acl.Create)}} {
+			g.allow(rights...)
+			if resp := join(group, "spy", ""); bytes.Contains(resp.AppendTo(nil), []byte("canary")) {
+				t.Errorf("%s: %+v", group, resp)
+			}
+		}
 	}
 }

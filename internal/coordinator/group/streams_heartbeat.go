@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -177,10 +178,35 @@ func (s *Shard) acceptStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	if req.ShutdownApplication {
 		c.shutdown = m.id
 	}
-	s.respondStreams(g, m, req, answer.Response, joins || !was.assigned.equal(m.assigned) || m.mayNotKnow(req))
-	answer.Response.Status = append(answer.Response.Status, c.statuses(m, delayed, s.configure(c).Problem)...)
-	answer.Create = s.configure(c).Create
+	s.respondStreams(g, m, e, req, answer.Response, joins || !was.assigned.equal(m.assigned) || m.mayNotKnow(req))
+	problem := s.configure(c).Problem
+	if answer.Create = s.configure(c).Create; problem != nil && !c.namesOnly(s.visible(e.Viewer)) {
+		problem, answer.Create = &topology.Problem{Code: problem.Code, Detail: hiddenProblem}, nil
+	}
+	answer.Response.Status = append(answer.Response.Status, c.statuses(m, delayed, problem)...)
 	return nil
+}
+
+// hiddenProblem is what a member learns of a problem if the group's topology, which may be another
+// than its own, names topics that it may not see.
+const hiddenProblem = "Topics of the group are missing or unsuitable. The right to describe all of them shows which."
+
+// namesOnly reports whether all topics that the topology names are visible.
+func (c *streams) namesOnly(visible func(topic string) bool) bool {
+	for i := range c.topology.Subtopologies {
+		sub := &c.topology.Subtopologies[i]
+		for _, name := range slices.Concat(sub.SourceTopics, sub.RepartitionSinks) {
+			if !visible(name) {
+				return false
+			}
+		}
+		for _, x := range slices.Concat(sub.Changelogs, sub.RepartitionSources) {
+			if !visible(x.Name) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // joinStreamsWeight returns the memory that a member that joins will occupy in addition.
@@ -295,7 +321,7 @@ func (s *Shard) updateStreamsMember(g *group, e Request, req *kmsg.StreamsGroupH
 }
 
 // respondStreams fills in what a member must know, its tasks only if it may not know them.
-func (s *Shard) respondStreams(g *group, m *streamsMember, req *kmsg.StreamsGroupHeartbeatRequest,
+func (s *Shard) respondStreams(g *group, m *streamsMember, e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	resp *kmsg.StreamsGroupHeartbeatResponse, withTasks bool) {
 	c := g.streams()
 	resp.MemberID, resp.MemberEpoch = m.id, m.epoch
@@ -309,7 +335,7 @@ func (s *Shard) respondStreams(g *group, m *streamsMember, req *kmsg.StreamsGrou
 	}
 	resp.EndpointInformationEpoch = c.endpoints
 	if req.EndpointInformationEpoch != c.endpoints {
-		resp.PartitionsByUserEndpoint = s.endpointsOf(c)
+		resp.PartitionsByUserEndpoint = s.endpointsOf(c, s.visible(e.Viewer))
 	}
 }
 
