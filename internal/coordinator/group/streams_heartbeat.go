@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -185,28 +184,6 @@ func (s *Shard) acceptStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	}
 	answer.Response.Status = append(answer.Response.Status, c.statuses(m, delayed, problem)...)
 	return nil
-}
-
-// hiddenProblem is what a member learns of a problem if the group's topology, which may be another
-// than its own, names topics that it may not see.
-const hiddenProblem = "Topics of the group are missing or unsuitable. The right to describe all of them shows which."
-
-// namesOnly reports whether all topics that the topology names are visible.
-func (c *streams) namesOnly(visible func(topic string) bool) bool {
-	for i := range c.topology.Subtopologies {
-		sub := &c.topology.Subtopologies[i]
-		for _, name := range slices.Concat(sub.SourceTopics, sub.RepartitionSinks) {
-			if !visible(name) {
-				return false
-			}
-		}
-		for _, x := range slices.Concat(sub.Changelogs, sub.RepartitionSources) {
-			if !visible(x.Name) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // joinStreamsWeight returns the memory that a member that joins will occupy in addition.
