@@ -374,6 +374,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	b.health.AddSlow(observe.Undone(r.transactions))
+	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
 	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf(
 			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",
