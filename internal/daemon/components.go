@@ -157,7 +157,21 @@ func (b *Broker) lockData() error {
 		return fail(err)
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
+	b.restrict(path.Join(b.cfg.DataDir, metadataDir), path.Join(b.cfg.DataDir, clusterDir))
 	return nil
+}
+
+// restrict makes directories of metadata unreadable for other users: the metadata has the keys with
+// which users log in. A directory that stays readable is no reason not to start.
+func (b *Broker) restrict(dirs ...string) {
+	for _, dir := range dirs {
+		switch changed, err := vfs.Restrict(b.fs, dir); {
+		case err != nil:
+			b.log.Warn("other users may read the keys of users, chmod -R go= takes that right away", zap.String("dir", dir), zap.Error(err))
+		case changed:
+			b.log.Info("other users can't read the metadata any more", zap.String("dir", dir))
+		}
+	}
 }
 
 // openMetadata locks the data directory, opens the metadata in it and registers this broker.

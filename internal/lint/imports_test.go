@@ -228,7 +228,7 @@ func clusterRules() map[string]importRule {
 		"internal/clustertest/sim":    {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
 			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
-			"internal/network", "internal/vfs"},
+			"internal/network", "internal/security/secret", "internal/vfs"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "it connects the parts of a cluster's member, and decides nothing"},
 		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
@@ -293,7 +293,7 @@ func benchRules() map[string]importRule {
 func linkRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
-		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool"},
+		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/secret"},
 			never:   []string{cobraPkg, koanfPkg, kmsgPkg},
 			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
 	}
@@ -338,11 +338,11 @@ func ctlRules() map[string]importRule {
 	}
 	return map[string]importRule{
 		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
-		"internal/ctl/contexts": ctl("internal/text"),
+		"internal/ctl/contexts": ctl("internal/security/secret", "internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
-			"internal/cli", "internal/health",
+			"internal/cli", "internal/health", "internal/security/secret",
 			"internal/text", "pkg/durability"),
 		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config", "internal/ctl/move"),
 		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
@@ -350,11 +350,12 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/group":   command(),
 		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/user":    command(),
+		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
 		"internal/ctl/acl":     command("internal/security/acl"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",
-			"internal/health", "pkg/durability"),
+			"internal/health", "internal/security/secret", "pkg/durability"),
 		"internal/ctl/top": command("internal/admin/api", "internal/ctl/group", "internal/ctl/topic"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text",
 			"internal/inspect", "internal/health",

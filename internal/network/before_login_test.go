@@ -205,6 +205,10 @@ func TestFailedLogin(t *testing.T) {
 				t.Errorf("mechanisms %q", got)
 			}
 		},
+		"version 0": func(t *testing.T, c *client) {
+			c.send(t, request(1, &kmsg.SASLHandshakeRequest{Mechanism: "WORD"}))
+			c.wantChoice(t, 1, kerr.UnsupportedVersion.Code)
+		},
 		"chosen twice": func(t *testing.T, c *client) {
 			c.send(t, choose(1, "WORD"))
 			c.wantChoice(t, 1, 0)
