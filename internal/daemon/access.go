@@ -95,8 +95,8 @@ func accessOf(rules []acl.Binding, users map[string]bool, super []string, stored
 	return a
 }
 
-// covers reports whether a binding that denies leaves nothing of one that allows, for a principal to
-// whom both apply.
+// covers reports whether a binding that denies leaves nothing of one that allows, for a principal
+// to whom both apply.
 func covers(deny, allow *acl.Binding) bool {
 	if deny.Type != allow.Type || deny.Host != acl.Wildcard && deny.Host != allow.Host ||
 		deny.Operation != acl.All && deny.Operation != allow.Operation {

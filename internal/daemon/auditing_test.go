@@ -46,8 +46,8 @@ func TestAuditLogWithoutSecrets(t *testing.T) {
 	}
 	defer func() { _ = out.Close() }()
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(out), zap.DebugLevel))
-	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: log, Level: zap.NewAtomicLevelAt(zap.DebugLevel), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: log, Level: zap.NewAtomicLevelAt(zap.DebugLevel),
+		Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,8 @@ func auditedRequests(t *testing.T, b *Broker) (shown []string) {
 		t.Error("bob may create a topic")
 	}
 	for user, password := range map[string]string{"bob": "canary-wrong", "eve": "canary-eve"} {
-		for _, m := range []kgo.Opt{kgo.SASL(scram512(user, password)), kgo.SASL(saslplain.Auth{User: user, Pass: password}.AsMechanism())} {
+		for _, m := range []kgo.Opt{kgo.SASL(scram512(user, password)),
+			kgo.SASL(saslplain.Auth{User: user, Pass: password}.AsMechanism())} {
 			cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), m, kgo.RequestRetries(0))
 			if err != nil {
 				t.Fatal(err)

@@ -112,8 +112,10 @@ func checkAccess(f *Facts, n *notes) {
 		all          []string
 		text, remedy string
 	}{
-		{a.WithoutRights, "users that log in and have no right", "give them rights with `chronikctl acl add`, or remove them with `chronikctl user remove`"},
-		{a.WithoutUser, "principals that have rights and no password", "add them with `chronikctl user add`, or remove their rights with `chronikctl acl remove`"},
+		{a.WithoutRights, "users that log in and have no right",
+			"give them rights with `chronikctl acl add`, or remove them with `chronikctl user remove`"},
+		{a.WithoutUser, "principals that have rights and no password",
+			"add them with `chronikctl user add`, or remove their rights with `chronikctl acl remove`"},
 		{a.SuperWithoutUser, "super users without a password: who adds such a user has all rights",
 			"add them with `chronikctl user add`, or remove them from super-users"},
 		{a.Shadowed, "rules without effect, because another denies the same", "remove one of the two with `chronikctl acl remove`"},
@@ -128,7 +130,8 @@ func checkAccess(f *Facts, n *notes) {
 
 func checkAudit(f *Facts, n *notes) {
 	if f.Audit.Failed != "" {
-		n.add(health.Bad, "audit log "+f.Audit.Place, fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Lost, f.Audit.Failed),
+		n.add(health.Bad, "audit log "+f.Audit.Place,
+			fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Lost, f.Audit.Failed),
 			"make space, or correct audit.file; the log then says how many lines it lacks")
 	}
 }
