@@ -211,8 +211,9 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 // newController sets what changes the metadata for this broker.
 func (r *components) newController(configs *configdef.Registry) {
 	r.control = controller.New(controller.Options{
-		Store: changes.Watch(r.store, r.audit), Configs: configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
-		Groups: r.conf.Groups, MinISR: r.settings.MinISR,
+		Store: changes.Watch(r.store, r.audit), Configs: configs, NumPartitions: r.conf.NumPartitions,
+		ReplicationFactor: r.conf.DefaultReplicationFactor,
+		Groups:            r.conf.Groups, MinISR: r.settings.MinISR,
 	})
 }
 
@@ -343,7 +344,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: withAuditedCluster(group, r.audit), Replicas: r.replicas, Settings: r.settings,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: withAuditedCluster(group, r.audit),
+		Replicas: r.replicas, Settings: r.settings,
 		Audit:   r.audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
 		Exchange: r.exchange, Gate: r.gate, Rules: r.rules,
@@ -388,6 +390,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	b.health.AddSlow(observe.Undone(r.transactions))
+	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
 	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf(
 			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",

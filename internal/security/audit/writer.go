@@ -69,7 +69,7 @@ func (l *Log) due(now time.Time, all bool) {
 		k.n, k.last, k.until = 0, Event{}, now.Add(period)
 	}
 	if l.overflow > 0 && (all || now.Sub(l.overflowAt) >= period) {
-		out = append(out, line{Event{Kind: overflow, Why: "events of more causes than are told apart"}, now, l.overflow})
+		out = append(out, line{Event{Kind: overflow, Why: "events of causes beyond the bounds"}, now, l.overflow})
 		l.overflow, l.overflowAt = 0, now
 	}
 	l.mu.Unlock()
