@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // peers dials other brokers and admits them. With TLS, both ends show a certificate that an
@@ -144,15 +145,15 @@ const maxSecrets = 2
 
 // readSecrets returns the lines of cluster.secret.file without white space around them. Brokers
 // prove that they know the first, and accept each.
-func readSecrets(name string) ([][]byte, error) {
+func readSecrets(name string) ([]secret.Secret, error) {
 	if name == "" {
 		return nil, nil
 	}
 	text, _, err := files.ReadSecret(name)
-	var all [][]byte
+	var all []secret.Secret
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			all = append(all, line)
+			all = append(all, secret.New(line))
 		}
 		if err == nil && len(line) > 0 && len(line) < link.MinSecret {
 			err = fmt.Errorf("a line has %d characters, at least %d are needed", len(line), link.MinSecret)

@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -36,7 +37,7 @@ type besieged struct {
 	dir     string
 	at      string // of the listener for brokers
 	own     *config.Config
-	secrets [][]byte
+	secrets []secret.Secret
 	ca      *certs.Authority
 }
 
@@ -55,8 +56,8 @@ func besiege(t *testing.T) *besieged {
 		t.Fatal(err)
 	}
 	node := filepath.Join(dir, "node-1")
-	secret := filepath.Join(node, "cluster.secret")
-	if err := os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600); err != nil {
+	shared := filepath.Join(node, "cluster.secret")
+	if err := os.WriteFile(shared, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, shared)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile,
@@ -64,7 +65,7 @@ func besiege(t *testing.T) *besieged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.secrets, err = readSecrets(secret); err != nil || len(s.secrets) != 2 {
+	if s.secrets, err = readSecrets(shared); err != nil || len(s.secrets) != 2 {
 		t.Fatal(len(s.secrets), err)
 	}
 	s.Broker, err = Start(t.Context(), Options{Config: s.own, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test",
@@ -204,7 +205,9 @@ func TestWhoBeginsALink(t *testing.T) {
 	}{
 		"another broker":               {change: func(*link.Options, *link.Identity) {}},
 		"the other secret of the file": {change: func(o *link.Options, _ *link.Identity) { slices.Reverse(o.Secrets) }},
-		"another secret": {change: func(o *link.Options, _ *link.Identity) { o.Secrets = [][]byte{[]byte(strings.Repeat("x", 32))} },
+		"another secret": {change: func(o *link.Options, _ *link.Identity) {
+			o.Secrets = []secret.Secret{secret.Of(strings.Repeat("x", 32))}
+		},
 			reason: link.WrongSecret, want: "did not prove"},
 		"no secret": {change: func(o *link.Options, _ *link.Identity) { o.Secrets = nil }, reason: link.WrongSecret, want: "cluster.secret.file"},
 		"another cluster": {change: func(_ *link.Options, id *link.Identity) { id.ClusterID = "other" }, reason: link.WrongCluster,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // The handshake. D is the end that dialed, A the one that accepted; mac is HMAC-SHA256 with the
@@ -43,11 +44,11 @@ const MinSecret = 16
 
 // proof returns the mac for an end with the first secret; empty without one. bound is what both ends of this
 // connection, and no others, know; see binding.
-func proof(secrets [][]byte, label string, dialer, acceptor *Hello, bound []byte) []byte {
+func proof(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound []byte) []byte {
 	if len(secrets) == 0 {
 		return nil
 	}
-	m := hmac.New(sha256.New, secrets[0])
+	m := hmac.New(sha256.New, secrets[0].Bytes())
 	m.Write([]byte(label))
 	for _, h := range []*Hello{dialer, acceptor} {
 		p := h.appendTo(nil)
@@ -61,7 +62,7 @@ func proof(secrets [][]byte, label string, dialer, acceptor *Hello, bound []byte
 }
 
 // prove checks a proof, which may be that of any secret.
-func prove(secrets [][]byte, label string, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
+func prove(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
 	for i := range max(len(secrets), 1) {
 		if hmac.Equal(got, proof(secrets[i:], label, dialer, acceptor, bound)) {
 			return nil

@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/bufpool"
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // Options configures Links. Identity and Dial are required; Handler and Data are for the lanes that
@@ -22,7 +24,7 @@ type Options struct {
 	Identity func() Identity
 	// Secrets are those of cluster.secret.file; empty if there is none. This end proves the first,
 	// and accepts a proof of any: brokers take a new secret one by one.
-	Secrets [][]byte
+	Secrets []secret.Secret
 	// Dial opens a connection to an address, with TLS if the listener wants it. With TLS, the proofs
 	// of the handshake hold for this connection only, and it ends when a certificate does.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
@@ -137,7 +139,7 @@ func New(opts Options) (*Links, error) {
 		return nil, errors.New("link: an identity and a dialer are needed")
 	}
 	for _, s := range opts.Secrets {
-		if n := len(s); n < MinSecret {
+		if n := s.Len(); n < MinSecret {
 			return nil, fmt.Errorf("link: the cluster's secret has %d bytes, at least %d are needed; write 32 random ones to the file",
 				n, MinSecret)
 		}

@@ -11,6 +11,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // overTLS returns the two ends of a connection of TLS.
@@ -65,12 +67,12 @@ func TestAProofFitsOneConnection(t *testing.T) {
 	if !bytes.Equal(bindings[0], bindings[1]) || bytes.Equal(bindings[0], bindings[2]) {
 		t.Errorf("bindings %x", bindings)
 	}
-	p := proof([][]byte{secret}, labelDials, dialer, acceptor, bindings[0])
-	if m := prove([][]byte{secret}, labelDials, dialer, acceptor, bindings[1], p); m != nil {
+	p := proof([]secret.Secret{shared}, labelDials, dialer, acceptor, bindings[0])
+	if m := prove([]secret.Secret{shared}, labelDials, dialer, acceptor, bindings[1], p); m != nil {
 		t.Error(m)
 	}
 	for _, other := range [][]byte{bindings[2], nil} {
-		if prove([][]byte{secret}, labelDials, dialer, acceptor, other, p) == nil {
+		if prove([]secret.Secret{shared}, labelDials, dialer, acceptor, other, p) == nil {
 			t.Error("a proof fits another connection")
 		}
 	}

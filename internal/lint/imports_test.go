@@ -223,7 +223,7 @@ func clusterRules() map[string]importRule {
 		"internal/clustertest/sim":    {because: "no code of its own: its tests simulate a cluster around the pure cores"},
 		"internal/daemon/cluster": {may: []string{"internal/configdef", "internal/controller", "internal/controller/election",
 			"internal/link", "internal/membership", "internal/metadata", "internal/metadata/filestore", "internal/metadata/raftstore",
-			"internal/network", "internal/vfs"},
+			"internal/network", "internal/security/secret", "internal/vfs"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "it connects the parts of a cluster's member, and decides nothing"},
 		"internal/membership": {may: []string{"internal/metadata", "internal/controller"}, never: noProtocol,
@@ -288,7 +288,7 @@ func benchRules() map[string]importRule {
 func linkRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
-		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool"},
+		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/secret"},
 			never:   []string{cobraPkg, koanfPkg, kmsgPkg},
 			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
 	}

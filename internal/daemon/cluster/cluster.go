@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -45,7 +46,7 @@ type Options struct {
 	Endpoints []metadata.Endpoint
 	Listener  string
 	// Secrets are those of cluster.secret.file.
-	Secrets [][]byte
+	Secrets []secret.Secret
 	// Logs returns the cluster whose records are in the log directories, "" for none.
 	Logs func() string
 	// Origin is what the cluster begins with; nil for a node that brings nothing.

@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -37,7 +38,7 @@ type RecoverOptions struct {
 	Listener string
 	// Dial and Secrets are those of link.Options.
 	Dial    func(ctx context.Context, address string) (net.Conn, error)
-	Secrets [][]byte
+	Secrets []secret.Secret
 	Log     *zap.Logger
 }
 
