@@ -51,7 +51,7 @@ func TestMismatchIsNamedAtBothEnds(t *testing.T) {
 		"one secret": {peer: func(_ *Identity, o *Options) { o.Secrets = []secret.Secret{shared} }, reason: WrongSecret,
 			texts: []string{"cluster.secret.file", "not set"}},
 		"other secret": {here: func(_ *Identity, o *Options) { o.Secrets = []secret.Secret{shared} },
-			peer: func(_ *Identity, o *Options) { o.Secrets = []secret.Secret{secret.Of("another secret of that length")} },
+			peer:   func(_ *Identity, o *Options) { o.Secrets = []secret.Secret{secret.Of("another secret of that length")} },
 			reason: WrongSecret, texts: []string{"did not prove"}},
 		"not admitted": {peer: func(_ *Identity, o *Options) {
 			o.Admit = func(_ net.Conn, principal string) error { return fmt.Errorf("%s is no broker", principal) }
