@@ -56,8 +56,8 @@ func besiege(t *testing.T) *besieged {
 		t.Fatal(err)
 	}
 	node := filepath.Join(dir, "node-1")
-	shared := filepath.Join(node, "cluster.secret")
-	if err := os.WriteFile(shared, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, shared)...), 0o600); err != nil {
+	secret := filepath.Join(node, "cluster.secret")
+	if err := os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile,
@@ -65,7 +65,7 @@ func besiege(t *testing.T) *besieged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.secrets, err = readSecrets(shared); err != nil || len(s.secrets) != 2 {
+	if s.secrets, err = readSecrets(secret); err != nil || len(s.secrets) != 2 {
 		t.Fatal(len(s.secrets), err)
 	}
 	s.Broker, err = Start(t.Context(), Options{Config: s.own, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test",

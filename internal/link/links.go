@@ -11,10 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"go.uber.org/zap"
 )
 
 // Options configures Links. Identity and Dial are required; Handler and Data are for the lanes that

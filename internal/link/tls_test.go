@@ -2,17 +2,19 @@ package link
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
 	"math/big"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // overTLS returns the two ends of a connection of TLS.
@@ -67,12 +69,12 @@ func TestAProofFitsOneConnection(t *testing.T) {
 	if !bytes.Equal(bindings[0], bindings[1]) || bytes.Equal(bindings[0], bindings[2]) {
 		t.Errorf("bindings %x", bindings)
 	}
-	p := proof([]secret.Secret{shared}, labelDials, dialer, acceptor, bindings[0])
-	if m := prove([]secret.Secret{shared}, labelDials, dialer, acceptor, bindings[1], p); m != nil {
+	p := proof(shared, labelDials, dialer, acceptor, bindings[0])
+	if m := prove(shared, labelDials, dialer, acceptor, bindings[1], p); m != nil {
 		t.Error(m)
 	}
 	for _, other := range [][]byte{bindings[2], nil} {
-		if prove([]secret.Secret{shared}, labelDials, dialer, acceptor, other, p) == nil {
+		if prove(shared, labelDials, dialer, acceptor, other, p) == nil {
 			t.Error("a proof fits another connection")
 		}
 	}
@@ -81,5 +83,70 @@ func TestAProofFitsOneConnection(t *testing.T) {
 	defer there.Close()
 	if b, err := binding(here); b != nil || err != nil {
 		t.Errorf("without TLS: %x, %v", b, err)
+	}
+}
+
+// tlsDial connects brokers with TLS, each time with a certificate that is valid for an hour.
+func tlsDial(t *testing.T, n *network) func(context.Context, string) (net.Conn, error) {
+	return func(_ context.Context, address string) (net.Conn, error) {
+		client, server := overTLS(t)
+		n.mu.Lock()
+		b := n.brokers[address]
+		n.mu.Unlock()
+		go accept(server, b.Links)
+		return client, nil
+	}
+}
+
+// Frames of all sizes arrive whole, and a link ends with the certificate that it began with: then
+// the ends show newer ones.
+func TestALinkOverTLS(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		with := func(o *Options) { o.Secrets, o.Dial = shared, tlsDial(t, n) }
+		a, b := n.add(t, 1, with), n.add(t, 2, with)
+		p := a.Peer(target(2))
+		synctest.Wait()
+		for _, size := range []int{0, 1, tlsRecord - 100, tlsRecord, 3*tlsRecord + 1, 3 << 20} {
+			body := bytes.Repeat([]byte{byte(size), 2, 3}, size/3+1)[:size]
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			got, err := p.Call(ctx, 1, body)
+			cancel()
+			if err != nil || !bytes.Equal(got, body) {
+				t.Errorf("%d bytes came back of %d, %v", len(got), size, err)
+			}
+		}
+		time.Sleep(59 * time.Minute)
+		if broken := a.of(Broken); len(broken) > 0 {
+			t.Errorf("it has ended early: %v", broken[0].Err)
+		}
+		time.Sleep(2 * time.Minute)
+		if broken := a.of(Broken); len(broken) != 1 || !errors.Is(broken[0].Err, errCertificate) || len(a.of(Connected)) != 2 {
+			t.Errorf("ended %v, connected %d times", broken, len(a.of(Connected)))
+		}
+		p.Close()
+		a.end(t)
+		b.end(t)
+	})
+}
+
+// The end of a process ends a connection of TLS without its alert, and maybe within a record. It
+// counts as the end of any other connection.
+func TestAnEndWithinARecordIsAnEnd(t *testing.T) {
+	for _, last := range [][]byte{nil, {0x17}, {0x17, 3, 3, 0, 100, 1, 2, 3}} {
+		client, server := overTLS(t)
+		c := newConn(client, true, &Options{Silence: time.Minute})
+		done := make(chan error)
+		go func() {
+			_, err := c.Next()
+			done <- err
+		}()
+		_, err := server.NetConn().Write(last)
+		if err := errors.Join(err, server.NetConn().Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, io.EOF) {
+			t.Errorf("after %x: %v", last, err)
+		}
 	}
 }
