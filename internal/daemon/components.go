@@ -25,6 +25,8 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/audit/changes"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -64,6 +66,7 @@ type components struct {
 	gate         *gate.Gate
 	handlers     *broker.Broker
 	rules        func() *acl.Rules // nil without authorization
+	audit        *audit.Log        // nil if it is off
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
@@ -177,6 +180,9 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 	if err := b.lockData(); err != nil {
 		return err
 	}
+	if err := b.openAudit(r); err != nil {
+		return err
+	}
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
 		return fail(err)
@@ -205,7 +211,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 // newController sets what changes the metadata for this broker.
 func (r *components) newController(configs *configdef.Registry) {
 	r.control = controller.New(controller.Options{
-		Store: r.store, Configs: configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
+		Store: changes.Watch(r.store, r.audit), Configs: configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups, MinISR: r.settings.MinISR,
 	})
 }
@@ -337,7 +343,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: withAuditedCluster(group, r.audit), Replicas: r.replicas, Settings: r.settings,
+		Audit:   r.audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
 		Exchange: r.exchange, Gate: r.gate, Rules: r.rules,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
@@ -433,7 +440,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: observe.NewNetwork(r.network, r.requests, names, table),
+		Observer: withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

@@ -102,7 +102,8 @@ type Logins struct {
 	// exist. A client that knew it could find out which users exist. Empty before the first broker
 	// has registered.
 	Salt secret.Secret
-	// Bootstrapped reports that the first users were made from bootstrap.users, which is done once.
+	// Bootstrapped reports that there have been users when a broker started: bootstrap.users, which
+	// is applied once, is not any more.
 	Bootstrapped bool
 }
 
