@@ -68,7 +68,8 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 // Root returns the command tree.
 func Root(a *app.App) *cobra.Command {
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), cert.New(a), records.NewProduce(a), records.NewConsume(a),
+		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), cert.New(a),
+		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
 		contextCommand(a), versionCommand(a))
