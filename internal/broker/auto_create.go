@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
@@ -90,7 +91,8 @@ func (c *creations) end(names []string, failed map[string]error) {
 //
 // The client needs the rights to describe and to create them. Who may do only one of the two gets
 // the same error as for a topic that exists.
-func (b *Broker) autoCreate(img *metadata.Image, m rights, req *kmsg.MetadataRequest) (failed map[string]error) {
+func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest) (failed map[string]error) {
+	m := b.rights(r)
 	denials := map[string]error{}
 	missing := slices.DeleteFunc(b.toCreate(img, req), func(name string) bool {
 		if m.topic(acl.Describe, name) == nil && m.create(name) == nil {
@@ -122,7 +124,8 @@ func (b *Broker) autoCreate(img *metadata.Image, m rights, req *kmsg.MetadataReq
 		for i, name := range fresh {
 			specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
 		}
-		b.work.Go(func() { b.creations.end(fresh, b.createTopics(specs)) })
+		ctx := b.contextOf(r)
+		b.work.Go(func() { b.creations.end(fresh, b.createTopics(ctx, specs)) })
 	}
 	return failed
 }
@@ -148,8 +151,8 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 
 // createTopics creates topics and waits until they are usable. It returns why some could not be
 // created.
-func (b *Broker) createTopics(specs []controller.TopicSpec) map[string]error {
-	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
+func (b *Broker) createTopics(ctx context.Context, specs []controller.TopicSpec) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, autoCreateTime)
 	defer cancel()
 	failed := map[string]error{}
 	var revision int64

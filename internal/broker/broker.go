@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -69,6 +70,8 @@ type Options struct {
 	// called for every request, and by several goroutines. No function, or no rules: no
 	// authorization.
 	Rules func() *acl.Rules
+	// Audit records refusals, and its store what clients change. Nil: nothing is recorded.
+	Audit *audit.Log
 	// Throttle returns for how long a request's connection is not read after its answer (KIP-219).
 	// nil never throttles.
 	Throttle func(*network.Request) time.Duration

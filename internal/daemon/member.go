@@ -51,6 +51,9 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := b.lockData(); err != nil {
 		return err
 	}
+	if err := b.openAudit(r); err != nil {
+		return err
+	}
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
 	dir := path.Join(b.cfg.DataDir, clusterDir)
 	owners, err := readOwners(b.fs, r.answering())

@@ -229,6 +229,7 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 		"super-users: [\"User:" + adminUser + "\"]\n" +
 		"bootstrap.users: " + at("users") + "\n" +
 		"connections.max.reauth.ms: 1h\n" +
+		"audit.log: refusals\n" +
 		"cluster.secret.file: " + at("cluster.secret") + "\n")
 	if p.peer != "" {
 		var seeds []string

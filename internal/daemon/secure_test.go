@@ -107,7 +107,7 @@ func TestSecureInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := s.Password(); p != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" || !s.Encrypted() {
+	if p, err := s.Password(); string(p.Bytes()) != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" || !s.Encrypted() {
 		t.Errorf("context: %v %s", err, s.Get(contexts.Brokers))
 	}
 }

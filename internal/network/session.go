@@ -40,8 +40,10 @@ func (s *Session) Kept() any {
 }
 
 // End ends the session, because its user was deleted or has a new password: the connection starts
-// no more requests, answers those that it has started, and closes. It does not block. Any goroutine
-// may call it, but none that holds a lock that the Server needs to answer a request.
+// no more requests, answers those that it has started, and closes. Requests that are parked end as
+// if the client had hung up (Request.OnClose), so that it gets nothing that happens afterwards. End
+// does not block. Any goroutine may call it, but none that holds a lock that the Server needs to
+// answer a request.
 func (s *Session) End() {
 	if !s.ended.Swap(true) && s.stop != nil {
 		s.stop(s)

@@ -40,6 +40,8 @@ const (
 	KeyMaxUnauth        = "max.connections.unauthenticated"
 	KeyMaxUnauthPerIP   = "max.connections.unauthenticated.per.ip"
 	KeyPlainWithoutTLS  = "sasl.plain.without.tls"
+	KeyAuditLog         = "audit.log"
+	KeyAuditFile        = "audit.file"
 	KeyAdminSecurity    = "admin.security"
 	KeyAdminTokenFile   = "admin.token-file"
 	KeyAdminClientCA    = "admin.client-ca"
@@ -53,7 +55,14 @@ const (
 	WithACLs  = "acl"
 )
 
-// ClientCertificates says whether clients of a TLS listener show a certificate.
+// Values of `audit.log` with Off, and of `audit.file`.
+const (
+	AuditRefusals = "refusals"
+	AuditAll      = "all"
+	Journald      = "journald"
+)
+
+// ClientCertificates reports whether clients of a TLS listener show a certificate.
 type ClientCertificates string
 
 // The values of `client-certificates`.
@@ -96,6 +105,9 @@ type Security struct {
 	MaxUnauthenticated, MaxUnauthenticatedPerIP int
 	// PlainWithoutTLS permits passwords and tokens in clear beyond loopback.
 	PlainWithoutTLS bool
+	// AuditLog is Off, AuditRefusals or AuditAll. AuditFile is a path, Journald, or empty for a file
+	// in the data directory.
+	AuditLog, AuditFile string
 }
 
 // OAuth holds what a token (OAUTHBEARER) has to prove. Without JWKS there is none.
@@ -151,6 +163,8 @@ func (l *loader) security() {
 		MaxUnauthenticated:      l.number(KeyMaxUnauth),
 		MaxUnauthenticatedPerIP: l.number(KeyMaxUnauthPerIP),
 		PlainWithoutTLS:         l.bool(KeyPlainWithoutTLS),
+		AuditLog:                l.value(KeyAuditLog),
+		AuditFile:               l.value(KeyAuditFile),
 		OAuth: OAuth{
 			JWKS: l.value(KeyOAuthJWKS), Issuer: l.value(KeyOAuthIssuer), Audience: l.value(KeyOAuthAudience), ClockSkew: skew,
 			PrincipalClaim: l.value(KeyOAuthPrincipal), ScopeClaim: l.value(KeyOAuthScope),

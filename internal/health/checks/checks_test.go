@@ -505,6 +505,14 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
+func TestAudit(t *testing.T) {
+	examine(t, "audit", []patient{
+		{"written", Facts{Audit: Audit{Place: "/a", Lost: 3}}, nil},
+		{"failed", Facts{Audit: Audit{Place: "/a", Failed: "no space left on device", Lost: 3}},
+			[]string{"bad audit log /a: it cannot be written, and 3 lines are lost: no space left on device"}},
+	})
+}
+
 // Unknown facts are not faults.
 func TestNothingKnownIsNothingWrong(t *testing.T) {
 	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {

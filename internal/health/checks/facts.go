@@ -28,6 +28,8 @@ type Facts struct {
 	// Certificates are those in use, and CertificateFiles what was found about their files.
 	Certificates     []Certificate
 	CertificateFiles []CertificateFile
+	// Audit is the state of the audit log.
+	Audit Audit
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []Partition
 	// Coordinators are the partitions of coordinators' topics that are not served.
@@ -178,6 +180,13 @@ type CertificateFile struct {
 	Listener, File string
 	Problem        string   // why changed files are not used; empty if there are none
 	Warnings       []string // about the certificates in use
+}
+
+// Audit is the state of the audit log; the zero value if it is off.
+type Audit struct {
+	Place  string // its file, or journald
+	Failed string // why it cannot be written; empty if it can
+	Lost   int64  // lines since the start
 }
 
 // Settings is the configuration.

@@ -13,6 +13,8 @@ func configChecks() []Check {
 			Doc: "Listeners and the admin port that other machines reach and whose clients do not log in, have all rights, or are not encrypted."},
 		{Name: "certificate", Loud: true, run: checkCertificates,
 			Doc: "Certificates that expire, do not cover the advertised name, or were changed and cannot be used."},
+		{Name: "audit", Loud: true, run: checkAudit,
+			Doc: "An audit log that cannot be written."},
 		{Name: "advertise", run: checkAdvertise,
 			Doc: "Listeners that other machines reach and that advertise a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
@@ -99,6 +101,13 @@ func checkCertificates(f *Facts, n *notes) {
 		}
 		n.add(severity, "certificate of "+c.Listener, fmt.Sprintf("the %s certificate %s on %s", c.Kind, text,
 			c.Expires.UTC().Format(time.DateTime)), "replace the file; connections stay")
+	}
+}
+
+func checkAudit(f *Facts, n *notes) {
+	if f.Audit.Failed != "" {
+		n.add(health.Bad, "audit log "+f.Audit.Place, fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Lost, f.Audit.Failed),
+			"make space, or correct audit.file; the log then says how many lines it lacks")
 	}
 }
 
