@@ -60,7 +60,7 @@ func besiege(t *testing.T) *besieged {
 	if err := os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile,
+	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
 	if err != nil {
 		t.Fatal(err)
