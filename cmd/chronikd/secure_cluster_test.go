@@ -103,7 +103,8 @@ func (c *securedNodes) start(which ...int) {
 // as returns a client of a user.
 func (c *securedNodes) as(user, password string, opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.seeds...), kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()),
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.seeds...),
+		kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()),
 		kgo.DialTLSConfig(&tls.Config{RootCAs: c.trusted, MinVersion: tls.VersionTLS12})}, opts...)...)
 	if err != nil {
 		c.t.Fatal(err)
@@ -112,8 +113,8 @@ func (c *securedNodes) as(user, password string, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// everywhere asks every running broker, on a new connection as a user, until it gives this answer about a
-// topic.
+// everywhere asks every running broker, on a new connection as a user, until it gives this answer
+// about a topic.
 func (c *securedNodes) everywhere(user, password, topic string, want error) {
 	c.t.Helper()
 	for i := range c.seeds {
@@ -137,7 +138,8 @@ func (c *securedNodes) everywhere(user, password, topic string, want error) {
 
 // allow lets a user write to a topic.
 func allow(user, topic string) *kadm.ACLBuilder {
-	return kadm.NewACLs().Allow("User:" + user).AllowHosts().Topics(topic).Operations(kadm.OpWrite).ResourcePatternType(kadm.ACLPatternLiteral)
+	return kadm.NewACLs().Allow("User:" + user).AllowHosts().Topics(topic).Operations(kadm.OpWrite).
+		ResourcePatternType(kadm.ACLPatternLiteral)
 }
 
 // grant gives a new user a password and the right to write to a topic, and waits until all brokers
@@ -208,7 +210,8 @@ func TestASecuredClusterChangesUnderLoad(t *testing.T) {
 	})
 
 	// Every request of this client must succeed at the first attempt.
-	writer := c.as("writer", c.grant(admin, "writer", "orders"), kgo.DefaultProduceTopic("orders"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
+	writer := c.as("writer", c.grant(admin, "writer", "orders"), kgo.DefaultProduceTopic("orders"),
+		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
 		kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.RequestRetries(0))
 	var written atomic.Int64
 	load, stop := context.WithCancel(t.Context())

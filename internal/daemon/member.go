@@ -82,7 +82,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	c, err := cluster.Open(cluster.Options{
-		FS: b.fs, Dial: peers.dial, Admit: peers.admit, Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
+		FS: b.fs, Dial: peers.dial, Admit: peers.admit,
+		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: map[string]int{
 			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
 			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), len(r.conf.Cluster.Seeds)),

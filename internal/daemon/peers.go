@@ -66,10 +66,12 @@ func (p *peers) dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, errors.Join(err, nc.Close())
 	}
 	conf := p.store.Config()
-	t := tls.Client(nc, &tls.Config{ServerName: host, RootCAs: conf.ClientCAs, Certificates: conf.Certificates, MinVersion: tls.VersionTLS13})
+	t := tls.Client(nc, &tls.Config{ServerName: host, RootCAs: conf.ClientCAs, Certificates: conf.Certificates,
+		MinVersion: tls.VersionTLS13})
 	err = t.HandshakeContext(ctx)
 	if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
-		err = &link.Mismatch{Reason: link.NotAdmitted, Cause: fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
+		err = &link.Mismatch{Reason: link.NotAdmitted,
+			Cause:  fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
 			Remedy: "its authority must be in " + config.KeyTLSClientCA + ", and it must be valid and contain the name that is dialed"}
 	}
 	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
@@ -111,12 +113,12 @@ func (p *peers) admit(nc net.Conn, _ string) error {
 	}
 	if !slices.Contains(allowed, name) {
 		return &link.Mismatch{Reason: link.NotAdmitted, Cause: "the certificate of " + name + " is not one of a broker",
-			Remedy: "give all brokers certificates with the same subject, or list theirs in " + config.KeyClusterPrincipal + " on all of them"}
+			Remedy: "give all brokers certificates with the same subject, or list theirs in " + config.KeyClusterPrincipal}
 	}
 	return nil
 }
 
-// checkPeers rejects settings with which brokers could not connect, or anybody could connect as one.
+// checkPeers rejects settings with which brokers could not connect, or anybody could as one.
 func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 	name := interListener(cfg, conf)
 	i := slices.IndexFunc(cfg.Listeners, func(l config.Listener) bool { return l.Name == name })
@@ -124,7 +126,9 @@ func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 		return nil // checkInterListener reports it
 	}
 	l := &cfg.Listeners[i]
-	secured := cfg.Security.ACL || slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool { return l.TLS != nil || len(l.SASL) > 0 })
+	secured := cfg.Security.ACL || slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool {
+		return l.TLS != nil || len(l.SASL) > 0
+	})
 	switch {
 	case l.TLS == nil && len(l.SASL) > 0:
 		return fmt.Errorf("listener %s has sasl and no TLS, and brokers connect through it, which show certificates instead of logging in; "+
@@ -133,8 +137,8 @@ func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 		return fmt.Errorf("brokers connect through listener %s, which has TLS and asks for no certificates; set %s, and "+
 			"client-certificates: require (or request, if its clients have none)", name, config.KeyTLSClientCA)
 	case conf.Cluster.SecretFile == "" && secured && (l.TLS != nil || !config.Loopback(l.Listen)):
-		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: whoever reaches the listener of brokers " +
-			"could claim to be one and do everything; set it to a file with 32 random characters, the same on all brokers")
+		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: every program that reaches the " +
+			"listener of brokers could claim to be one and do everything; set it to a file with 32 random characters, the same on all brokers")
 	}
 	return nil
 }

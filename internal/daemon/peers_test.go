@@ -60,7 +60,7 @@ func besiege(t *testing.T) *besieged {
 	if err := os.WriteFile(secret, append([]byte(strings.Repeat("n", 32)+"\n"), content(t, secret)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile,
+	s.own, err = Load(config.Input{File: filepath.Join(node, "chronikd.yaml"), ReadFile: os.ReadFile, Set: []string{"audit.log=off"},
 		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyAdminListen: "off"}})
 	if err != nil {
 		t.Fatal(err)
@@ -158,8 +158,8 @@ func (s *besieged) second(t *testing.T) (link.Options, *link.Identity) {
 		t.Fatal(err)
 	}
 	m := s.components.member
-	id := &link.Identity{ClusterName: "chronik", ClusterID: m.ID(), Generation: m.Store().Generation(), Node: 2, Member: 77, BrokerEpoch: -1,
-		FeatureLevel: int16(metadata.MaxFeatureLevel)}
+	id := &link.Identity{ClusterName: "chronik", ClusterID: m.ID(), Generation: m.Store().Generation(), Node: 2, Member: 77,
+		BrokerEpoch: -1, FeatureLevel: int16(metadata.MaxFeatureLevel)}
 	return link.Options{Identity: func() link.Identity { return *id }, Dial: p.dial, Secrets: slices.Clone(s.secrets)}, id
 }
 
@@ -243,7 +243,7 @@ func TestWhoBeginsALink(t *testing.T) {
 	}
 }
 
-// A broker sends nothing to who is no broker, or takes the place of one.
+// A broker sends nothing to a process that is no broker.
 func TestWhoIsDialed(t *testing.T) {
 	s := besiege(t)
 	stranger, err := certs.NewAuthority("chronik private CA", []string{"localhost"}, time.Now())
@@ -334,7 +334,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// Whoever has heard a whole handshake, below TLS, cannot repeat it. Without TLS and on a listener
+// A process that has heard a whole handshake cannot repeat it. Without TLS and on a listener
 // for clients its first bytes are not answered at all.
 func TestALinkIsNotReplayed(t *testing.T) {
 	s := besiege(t)

@@ -24,8 +24,8 @@ type Options struct {
 	// Secrets are those of cluster.secret.file; empty if there is none. This end proves the first,
 	// and accepts a proof of any: brokers take a new secret one by one.
 	Secrets []secret.Secret
-	// Dial opens a connection to an address, with TLS if the listener wants it. With TLS, the proofs
-	// of the handshake hold for this connection only, and it ends when a certificate does.
+	// Dial opens a connection to an address, with TLS if the listener wants it. Then the proofs of
+	// the handshake hold for this connection only, and it ends when a certificate does.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Admit decides, before the handshake, whether the principal of an accepted connection may be
 	// a broker. Default: any may.
