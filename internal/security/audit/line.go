@@ -57,7 +57,8 @@ func (l *Log) encode(x line) []byte {
 	}
 	text, err := json.Marshal(&j)
 	if err != nil { // Old or New is not JSON
-		text, _ = json.Marshal(&lineJSON{Time: j.Time, Kind: j.Kind, Who: j.Who, From: j.From, Why: clip(err.Error()), N: j.N, Node: j.Node})
+		text, _ = json.Marshal(&lineJSON{Time: j.Time, Kind: j.Kind, Who: j.Who, From: j.From, Why: clip(err.Error()),
+			N: j.N, Node: j.Node})
 	}
 	return append(printable(text), '\n')
 }

@@ -60,7 +60,8 @@ func TestChanges(t *testing.T) {
 	id := [16]byte{1}
 	user := func(key string) []byte {
 		s := strings.Repeat(key, metadata.ScramSHA256.KeySize()/len(key))
-		return metadata.User{Credentials: []metadata.Credential{{Mechanism: metadata.ScramSHA256, Iterations: 4096, Salt: secret.Of("canary-salt"),
+		return metadata.User{Credentials: []metadata.Credential{{Mechanism: metadata.ScramSHA256, Iterations: 4096,
+			Salt:      secret.Of("canary-salt"),
 			StoredKey: secret.Of(s), ServerKey: secret.Of(s)}}}.Encode()
 	}
 	topic := func(n int32) []byte { return metadata.TopicRecord{Name: "orders", Partitions: n}.Encode() }
@@ -78,14 +79,18 @@ func TestChanges(t *testing.T) {
 		{metadata.TopicKey(id), nil, topic(3), "CREATE", "Topic:orders", "", `{"partitions":3}`},
 		{metadata.TopicKey(id), topic(3), topic(6), "ALTER", "Topic:orders", `{"partitions":3}`, `{"partitions":6}`},
 		{metadata.TopicKey(id), topic(3), nil, "DELETE", "Topic:orders", `{"partitions":3}`, ""},
-		{metadata.TopicConfigKey(id), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE", "Configs:topic:orders", "", `{"a":"1"}`},
+		{metadata.TopicConfigKey(id), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE", "Configs:topic:orders",
+			"", `{"a":"1"}`},
 		{metadata.BrokerConfigKey(metadata.DefaultBroker), metadata.EncodeConfigs(map[string]string{"a": "1"}),
 			metadata.EncodeConfigs(map[string]string{"a": "2"}), "ALTER", "Configs:broker:default", `{"a":"1"}`, `{"a":"2"}`},
-		{metadata.BrokerConfigKey(2), metadata.EncodeConfigs(map[string]string{"a": "1"}), nil, "DELETE", "Configs:broker:2", `{"a":"1"}`, ""},
-		{metadata.GroupConfigKey("g"), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE", "Configs:group:g", "", `{"a":"1"}`},
+		{metadata.BrokerConfigKey(2), metadata.EncodeConfigs(map[string]string{"a": "1"}), nil, "DELETE", "Configs:broker:2",
+			`{"a":"1"}`, ""},
+		{metadata.GroupConfigKey("g"), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE",
+			"Configs:group:g", "", `{"a":"1"}`},
 		{metadata.ACLKey(rule.ID()), nil, rule.Encode(), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
 			`{"principal":"User:bob","host":"*","operation":"READ","permission":"ALLOW"}`},
-		{metadata.UserKey("alice"), user("canary-1"), user("canary-2"), "ALTER", "User:alice", `{"SCRAM-SHA-256":4096}`, `{"SCRAM-SHA-256":4096}`},
+		{metadata.UserKey("alice"), user("canary-1"), user("canary-2"), "ALTER", "User:alice",
+			`{"SCRAM-SHA-256":4096}`, `{"SCRAM-SHA-256":4096}`},
 		{metadata.PartitionKey(id, 3), partition(1), partition(2), "ALTER", "Partition:orders-3",
 			`{"leader":1,"epoch":0,"replicas":[1,2],"isr":[1,2]}`, `{"leader":2,"epoch":0,"replicas":[1,2],"isr":[1,2]}`},
 		{metadata.PartitionKey(id, 3), nil, partition(1), "", "", "", ""}, // with its topic
@@ -103,11 +108,13 @@ func TestChanges(t *testing.T) {
 			Kind, Op, Res, Who string
 			Old, New           json.RawMessage
 		}
-		if len(got) != 1 || strings.Contains(got[0], "canary") || json.Unmarshal([]byte(strings.Replace(got[0], `"ev"`, `"kind"`, 1)), &e) != nil {
+		if len(got) != 1 || strings.Contains(got[0], "canary") ||
+			json.Unmarshal([]byte(strings.Replace(got[0], `"ev"`, `"kind"`, 1)), &e) != nil {
 			t.Errorf("%s: %q", c.key, got)
 			continue
 		}
-		if e.Kind != "change" || e.Who != "User:admin" || e.Op != c.op || e.Res != c.res || string(e.Old) != c.old || string(e.New) != c.new {
+		if e.Kind != "change" || e.Who != "User:admin" || e.Op != c.op || e.Res != c.res || string(e.Old) != c.old ||
+			string(e.New) != c.new {
 			t.Errorf("%s: %s", c.key, got[0])
 		}
 	}
