@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -69,9 +70,8 @@ type Options struct {
 	// called for every request, and by several goroutines. No function, or no rules: no
 	// authorization.
 	Rules func() *acl.Rules
-	// Throttle returns for how long a request's connection is not read after its answer (KIP-219).
-	// nil never throttles.
-	Throttle func(*network.Request) time.Duration
+	// Quotas has the quotas of clients; nil: none.
+	Quotas *quota.Keeper
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
 	// which clients may change.
 	Logger *zap.Logger

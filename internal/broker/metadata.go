@@ -57,7 +57,7 @@ func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) km
 		return metadataRefused(r, req, err)
 	}
 	img := b.image()
-	return b.metadataAnswer(img, r, req, b.autoCreate(img, b.rights(r), req))
+	return b.metadataAnswer(img, r, req, b.autoCreate(img, r, req))
 }
 
 // checkMetadata refuses what a version does not allow: ids are allowed from version 12 on, although

@@ -25,6 +25,7 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -64,6 +65,7 @@ type components struct {
 	gate         *gate.Gate
 	handlers     *broker.Broker
 	rules        func() *acl.Rules // nil without authorization
+	quotas       *quota.Keeper
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
@@ -74,7 +76,7 @@ type components struct {
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
 // connections.
 func (b *Broker) open(ctx context.Context) error {
-	r := &components{static: static(b.cfg)}
+	r := &components{static: static(b.cfg), quotas: newQuotas()}
 	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
@@ -276,6 +278,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.rules = followRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
+	followQuotas(r.quotas, r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
@@ -325,7 +328,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
-		Exchange: r.exchange, Gate: r.gate, Rules: r.rules,
+		Exchange: r.exchange, Gate: r.gate, Rules: r.rules, Quotas: r.quotas,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -418,6 +421,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
+		Connecting: r.quotas.Connect,
 		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		Observer: observe.NewNetwork(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
