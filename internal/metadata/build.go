@@ -93,7 +93,7 @@ func newBuilder(prev *Image) *builder {
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
 		groups: prev.groups.edit(), placed: prev.placed.edit(), acls: prev.acls.edit(), users: prev.users.edit(),
 		quotas: prev.quotas.edit(),
-		tombs: map[[16]byte]*tombEdit{},
+		tombs:  map[[16]byte]*tombEdit{},
 	}
 }
 
