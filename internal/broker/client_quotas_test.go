@@ -96,8 +96,8 @@ func TestAlterClientQuotasAsKafka(t *testing.T) {
 	}
 }
 
-// describeQuotas sends one request; a component is "user=bob", "user" for the default or "user=*" for
-// any.
+// describeQuotas sends one request; a component is "user=bob", "user" for the default or "user=*"
+// for any.
 func (n *node) describeQuotas(t *testing.T, strict bool, components ...string) string {
 	t.Helper()
 	req := kmsg.NewPtrDescribeClientQuotasRequest()

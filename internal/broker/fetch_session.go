@@ -233,8 +233,8 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPartition, now time.Time
 	return s.id, nil
 }
 
-// pass is finish for an answer that has no partitions, because the client is over its quota. It makes
-// no session.
+// pass is finish for an answer that has no partitions, because the client is over its quota. It
+// makes no session.
 func (c *sessions) pass(use *sessionUse) (int32, error) {
 	if use.err != nil || use.session == nil {
 		return 0, use.err

@@ -66,8 +66,8 @@ func TestAProducerGetsItsRate(t *testing.T) {
 	})
 }
 
-// A consumer over its quota is answered at once without records, its session goes on, and it gets its
-// rate.
+// A consumer over its quota is answered at once without records, its session goes on, and it gets
+// its rate.
 func TestAConsumerGetsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = 10_000
@@ -93,7 +93,8 @@ func TestAConsumerGetsItsRate(t *testing.T) {
 		next.Version = 12
 		began := time.Now()
 		late := ask[*kmsg.FetchResponse](t, other, 12, next)
-		if late.ErrorCode != 0 || late.SessionID != first.SessionID || len(late.Topics) != 0 || late.ThrottleMillis != first.ThrottleMillis ||
+		if late.ErrorCode != 0 || late.SessionID != first.SessionID || len(late.Topics) != 0 ||
+			late.ThrottleMillis != first.ThrottleMillis ||
 			time.Since(began) > 100*time.Millisecond {
 			t.Errorf("in debt: error %d, session %d, %d topics, a wait of %d ms after %v", late.ErrorCode, late.SessionID, len(late.Topics),
 				late.ThrottleMillis, time.Since(began))

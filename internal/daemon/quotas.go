@@ -15,8 +15,8 @@ func newQuotas() *quota.Keeper {
 	return quota.NewKeeper(func() time.Duration { return time.Since(began) })
 }
 
-// followQuotas makes quotas follow an applier that has not started: an Image is shown when its quotas
-// apply.
+// followQuotas makes quotas follow an applier that has not started: an Image is shown when its
+// quotas apply.
 func followQuotas(k *quota.Keeper, applier *metadata.Applier) {
 	applier.Subscribe("quotas", func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		if d.Quotas {

@@ -33,9 +33,9 @@ func quotaParts(e *quota.Entity) []quotaPart {
 	return []quotaPart{{"user", &e.User}, {"client", &e.Client}, {"ip", &e.Address}}
 }
 
-// QuotaKey returns the key of an entity's quota, whose names must not be empty: /quotas/ip=10.0.0.1,
-// /quotas/user=bob, or /quotas/user=bob&client= if the second part is the default. Names are escaped
-// as in a URL query.
+// QuotaKey returns the key of an entity's quota, whose names must not be empty:
+// /quotas/ip=10.0.0.1, /quotas/user=bob, or /quotas/user=bob&client= if the second part is the
+// default. Names are escaped as in a URL query.
 func QuotaKey(e quota.Entity) string {
 	var parts []string
 	for _, p := range quotaParts(&e) {

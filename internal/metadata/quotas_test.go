@@ -37,7 +37,8 @@ func TestQuotaKeys(t *testing.T) {
 
 // Values that no version writes are refused.
 func TestDecodeQuotaRefuses(t *testing.T) {
-	for _, value := range []string{`{"v":1,"limits":{}}`, `{"v":1}`, `{"v":1,"limits":{"nope":1}}`, `{"v":1,"limits":{"producer_byte_rate":0}}`,
+	for _, value := range []string{`{"v":1,"limits":{}}`, `{"v":1}`, `{"v":1,"limits":{"nope":1}}`,
+		`{"v":1,"limits":{"producer_byte_rate":0}}`,
 		`{"v":2,"limits":{"producer_byte_rate":1}}`} {
 		if q, err := DecodeQuota(KV{Key: "/quotas/user=", Value: []byte(value), ModRevision: 1}); err == nil {
 			t.Errorf("%s is %+v", value, q)

@@ -22,9 +22,9 @@ const maxDebt = time.Hour
 
 // bucket is the token bucket of one owner and limit. All in it may be used by several goroutines.
 //
-// Its balance is kept as the time at which it is 0: a bucket whose rate is 1,000 bytes a second, and
-// whose zero is 2 s ahead, is in debt with 2,000 bytes. So time passes without a write, and a charge
-// is one atomic exchange.
+// Its balance is kept as the time at which it is 0: a bucket whose rate is 1,000 bytes a second,
+// and whose zero is 2 s ahead, is in debt with 2,000 bytes. So time passes without a write, and a
+// charge is one atomic exchange.
 type bucket struct {
 	owner Entity
 	limit Limit

@@ -94,7 +94,8 @@ func (e Entity) Valid() bool {
 	return (e.Address == Name{}) != (e.User == Name{} && e.Client == Name{})
 }
 
-// String returns the entity as metrics and messages show it, such as "user=bob,client-id=<default>".
+// String returns the entity as metrics and messages show it, such as
+// "user=bob,client-id=<default>".
 func (e Entity) String() string {
 	var parts []string
 	for _, p := range []struct {

@@ -11,8 +11,8 @@ import (
 
 // Bounds of a Keeper.
 const (
-	// MaxOwners is how many buckets there are at most. All further clients share one bucket for each
-	// quota that applies to them.
+	// MaxOwners is how many buckets there are at most. All further clients share one bucket for
+	// each quota that applies to them.
 	MaxOwners = 100_000
 	// forgetAfter is how long a bucket is kept that is not used.
 	forgetAfter = time.Hour
@@ -119,8 +119,8 @@ func (k *Keeper) sweep(now time.Duration) {
 	}
 }
 
-// Connect charges a new connection of an address. If it has to wait, nothing is charged, and Connect
-// returns for how long.
+// Connect charges a new connection of an address. If it has to wait, nothing is charged, and
+// Connect returns for how long.
 func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 	if k == nil {
 		return 0

@@ -231,8 +231,8 @@ func TestMostNamesWhoWaited(t *testing.T) {
 	}
 }
 
-// Whatever is charged, and however the time passes, a bucket lets pass no more than its rate and its
-// depth, and it is in debt for exactly what is more.
+// Whatever is charged, and however the time passes, a bucket lets pass no more than its rate and
+// its depth, and it is in debt for exactly what is more.
 func TestABucketKeepsItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const rate = 1000.0
