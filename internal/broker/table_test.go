@@ -133,9 +133,8 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 	case *kmsg.ConsumerGroupDescribeRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.AlterClientQuotasRequest:
-		one := kmsg.AlterClientQuotasRequestEntry{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate", Value: 1}}}
-		one.Entity = []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: kmsg.StringPtr("u")}}
-		r.Entries = []kmsg.AlterClientQuotasRequestEntry{one}
+		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate", Value: 1}},
+			Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: kmsg.StringPtr("u")}}}}
 	case *kmsg.AlterUserSCRAMCredentialsRequest:
 		r.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "u", Mechanism: 1}}
 	case *kmsg.DeleteGroupsRequest:

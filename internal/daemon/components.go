@@ -467,6 +467,9 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	server := r.server.Load()
 	server.SetMaxConnections(b.maxConnections(r))
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
+	if err := metrics.RegisterQuotas(b.reg, quotaMetrics(r.quotas)); err != nil {
+		return err
+	}
 	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
 		return err
 	}

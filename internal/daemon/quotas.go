@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
@@ -40,5 +41,16 @@ func quotasOf(img *metadata.Image) iter.Seq[quota.Quota] {
 				return
 			}
 		}
+	}
+}
+
+// quotaMetrics returns the source of the metrics of quotas.
+func quotaMetrics(k *quota.Keeper) func(most int) []metrics.Quota {
+	return func(most int) []metrics.Quota {
+		var list []metrics.Quota
+		for _, x := range k.Most(most) {
+			list = append(list, metrics.Quota{Entity: x.Owner.String(), Limit: x.Limit.String(), Waited: x.Waited, Debt: x.Debt})
+		}
+		return list
 	}
 }
