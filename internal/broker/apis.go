@@ -51,6 +51,8 @@ func everyAPI() []api {
 		listPartitionReassignmentsAPI(),
 		offsetDeleteAPI(),
 		describeQuorumAPI(),
+		describeClientQuotasAPI(),
+		alterClientQuotasAPI(),
 		describeUserScramCredentialsAPI(),
 		alterUserScramCredentialsAPI(),
 		updateFeaturesAPI(),

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // Metadata creates topics that do not exist, if the request and the broker allow it, and does not
@@ -90,9 +91,10 @@ func (c *creations) end(names []string, failed map[string]error) {
 // why some could not be created.
 //
 // The client needs the rights to describe and to create them. Who may do only one of the two gets
-// the same error as for a topic that exists.
+// the same error as for a topic that exists. A client over its quota of partitions retries, as it
+// does until a topic exists.
 func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest) (failed map[string]error) {
-	m := b.rights(r)
+	m, tenant := b.rights(r), b.tenant(r)
 	denials := map[string]error{}
 	missing := slices.DeleteFunc(b.toCreate(img, req), func(name string) bool {
 		if m.topic(acl.Describe, name) == nil && m.create(name) == nil {
@@ -117,6 +119,11 @@ func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.M
 			failed[name] = err // clients treat this code as temporary and retry
 		}
 		return failed
+	}
+	if tenant.Limited(quota.Mutations) {
+		missing = slices.DeleteFunc(missing, func(string) bool {
+			return !tenant.Take(quota.Mutations, int64(b.conf.NumPartitions))
+		})
 	}
 	fresh, failed := b.creations.begin(missing)
 	if len(fresh) > 0 {

@@ -22,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -72,9 +73,8 @@ type Options struct {
 	Rules func() *acl.Rules
 	// Audit records refusals, and its store what clients change. Nil: nothing is recorded.
 	Audit *audit.Log
-	// Throttle returns for how long a request's connection is not read after its answer (KIP-219).
-	// nil never throttles.
-	Throttle func(*network.Request) time.Duration
+	// Quotas has the quotas of clients; nil: none.
+	Quotas *quota.Keeper
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,
 	// which clients may change.
 	Logger *zap.Logger

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -100,11 +99,11 @@ func TestARefusalNamesEveryPart(t *testing.T) {
 	}
 }
 
-// Quotas attach at one place: every answer reports how long its connection is throttled.
+// Every answer to a client over its quota reports how long its connection is throttled.
 func TestEveryAnswerReportsItsThrottleTime(t *testing.T) {
 	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(b *Options) {
-			b.Cluster, b.Throttle = &fakeCluster{}, func(*network.Request) time.Duration { return 7 * time.Millisecond }
+			b.Cluster, b.Quotas = &fakeCluster{}, indebted(7*time.Millisecond)
 		}
 	})
 	id := n.topic(t, "t", 2)

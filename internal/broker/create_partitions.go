@@ -86,6 +86,11 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 	if err := c.b.checkSpace(); err != nil {
 		return err
 	}
+	if known := c.b.image().Topic(t.Topic); known != nil && !validateOnly && t.Count > known.Partitions.Len() {
+		if err := c.b.mutate(c.r, 3, t.Count-known.Partitions.Len()); err != nil {
+			return err
+		}
+	}
 	spec := controller.PartitionsSpec{Topic: t.Topic, Count: t.Count, ValidateOnly: validateOnly}
 	for _, a := range t.Assignment {
 		spec.Assignments = append(spec.Assignments, a.Replicas)

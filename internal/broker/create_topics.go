@@ -56,6 +56,9 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		if n > 1 {
 			times[t.Topic], err = 0, errDuplicateTopic
 		}
+		if err == nil && !req.ValidateOnly && b.image().Topic(t.Topic) == nil {
+			err = b.mutate(r, 6, b.wantedPartitions(t))
+		}
 		if out.ErrorCode, out.ErrorMessage = c.verdict(err); err == nil {
 			specs, places = append(specs, specOf(t, req.ValidateOnly)), append(places, len(resp.Topics))
 		}
@@ -100,6 +103,17 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}
 	return b.checkSpace()
+}
+
+// wantedPartitions returns how many partitions a new topic will have.
+func (b *Broker) wantedPartitions(t *kmsg.CreateTopicsRequestTopic) int32 {
+	switch {
+	case len(t.ReplicaAssignment) > 0:
+		return int32(len(t.ReplicaAssignment))
+	case t.NumPartitions > 0:
+		return t.NumPartitions
+	}
+	return b.conf.NumPartitions
 }
 
 func specOf(t *kmsg.CreateTopicsRequestTopic, validateOnly bool) controller.TopicSpec {

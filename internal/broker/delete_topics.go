@@ -38,6 +38,9 @@ func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.name, want.id
 		if want.err == nil {
+			want.err = b.mutate(r, 5, want.topic.Partitions.Len())
+		}
+		if want.err == nil {
 			out.Topic, out.TopicID = &want.topic.Name, want.topic.ID
 			ids, places = append(ids, want.topic.ID), append(places, len(resp.Topics))
 		}

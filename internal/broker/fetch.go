@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // Fetch (key 1), versions 4 to 18.
@@ -63,6 +64,7 @@ type fetchOp struct {
 	parked  int64         // bytes taken from Broker.parked
 	wide    int64         // bytes taken from Broker.wide
 	delay   time.Duration // how long the connection is throttled
+	quota   *quota.Tenant // of the client; nil: it has none
 	// follower: the request claims to come from a broker, which needs no hint about leaders.
 	follower bool
 
@@ -85,7 +87,7 @@ func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 func fetch(c call, req *kmsg.FetchRequest) {
 	b, r := c.b, c.r
 	op := b.fetchOp(r)
-	op.delay, op.version, op.byID, op.committed = c.delay, req.Version, req.Version >= 13, req.IsolationLevel == 1
+	op.quota, op.version, op.byID, op.committed = c.quota, req.Version, req.Version >= 13, req.IsolationLevel == 1
 	op.anyReplica, op.may = req.Version >= 11, b.rights(r)
 	if !op.admit(&c, req) {
 		// As Kafka answers a client that is over its quota.
@@ -94,9 +96,14 @@ func fetch(c call, req *kmsg.FetchRequest) {
 		op.respondEmpty()
 		return
 	}
-	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
+	op.maxBytes = min(int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes)), c.quota.Second(quota.Fetched))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, ownerOf(r), &op.fetchRead, time.Now())
+	if op.delay = c.quota.Wait(quota.Fetched); op.delay > 0 {
+		c.slot.end()
+		op.respondLater()
+		return
+	}
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req), req.Rack)
 	c.slot.end() // from here on it may read the disk, or wait
@@ -124,6 +131,6 @@ func (op *fetchOp) recycle() {
 	op.reset()
 	op.unpark()
 	op.w.Reset()
-	op.r, op.sess, op.delay = nil, sessionUse{}, 0
+	op.r, op.sess, op.delay, op.quota = nil, sessionUse{}, 0, nil
 	op.b.fetches.Put(op)
 }

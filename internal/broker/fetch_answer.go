@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -31,18 +32,18 @@ func (op *fetchOp) answerNow() {
 	op.b.work.Go(op.answers)
 }
 
-// respond updates the session and sends the records that were read.
+// respond updates the session, charges the client and sends the records that were read.
 func (op *fetchOp) respond() {
+	id, err := op.b.sessions.finish(&op.sess, op.parts, time.Now())
+	if op.quota != nil && err == nil {
+		op.quota.Charge(quota.Fetched, op.bytes())
+		op.delay = max(op.delay, op.quota.Wait(quota.Fetched))
+	}
 	if op.delay > 0 {
 		op.r.Throttle(op.delay)
 	}
-	id, err := op.b.sessions.finish(&op.sess, op.parts, time.Now())
 	if err != nil {
-		op.r.Code = code(err)
-		op.w.Begin(op.version, throttleMillis(op.delay), op.r.Code, id, 0)
-		op.shrink()
-		op.unpark() // sending may take as long as the client likes
-		op.r.RespondRaw(op.w.End(nil), op.give)
+		op.respondWithout(id, err)
 		return
 	}
 	body := op.encode(id)
@@ -50,6 +51,35 @@ func (op *fetchOp) respond() {
 		op.unpark()
 	}
 	op.r.RespondRaw(body, op.give)
+}
+
+// bytes returns the size of the records in the answer.
+func (op *fetchOp) bytes() (n int64) {
+	for i := range op.parts {
+		if p := &op.parts[i]; !p.skip && p.err == nil {
+			n += int64(p.res.Size)
+		}
+	}
+	return n
+}
+
+// respondLater answers a client that is over its quota: without partitions, and without a new
+// session. The session that it has goes on.
+func (op *fetchOp) respondLater() {
+	op.r.Throttle(op.delay)
+	id, err := op.b.sessions.pass(&op.sess)
+	op.respondWithout(id, err)
+}
+
+// respondWithout sends an answer without partitions; err may be nil.
+func (op *fetchOp) respondWithout(session int32, err error) {
+	if err != nil {
+		op.r.Code = code(err)
+	}
+	op.w.Begin(op.version, throttleMillis(op.delay), op.r.Code, session, 0)
+	op.shrink()
+	op.unpark() // sending may take as long as the client likes
+	op.r.RespondRaw(op.w.End(nil), op.give)
 }
 
 // respondEmpty sends an answer without partitions.

@@ -233,6 +233,21 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPartition, now time.Time
 	return s.id, nil
 }
 
+// pass is finish for an answer that has no partitions, because the client is over its quota. It
+// makes no session.
+func (c *sessions) pass(use *sessionUse) (int32, error) {
+	if use.err != nil || use.session == nil {
+		return 0, use.err
+	}
+	s := use.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != use.epoch {
+		return s.id, kerr.InvalidFetchSessionEpoch
+	}
+	return s.id, nil
+}
+
 // changed reports whether a part has something that the client was not sent yet, and records it as
 // sent.
 func (m *member) changed(p *fetchPartition) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/txn/gate"
 )
@@ -110,7 +111,8 @@ func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 
 // run starts the appends, or refuses all of them, and returns; the last one to finish answers.
 func (op *produceOp) run(c call, refused error) {
-	op.delay = c.delay
+	c.quota.Charge(quota.Produced, int64(op.r.FrameSize()))
+	op.delay = c.quota.Wait(quota.Produced)
 	op.left.Store(int32(len(op.parts)) + 1)
 	if refused != nil {
 		for i := range op.parts {
@@ -271,12 +273,12 @@ func (op *produceOp) finished() {
 	if op.unwatch != nil {
 		op.unwatch()
 	}
+	if op.delay > 0 {
+		op.r.Throttle(op.delay)
+	}
 	if op.view.Acks == int16(replica.AcksNone) {
 		op.endQuietly()
 		return
-	}
-	if op.delay > 0 {
-		op.r.Throttle(op.delay)
 	}
 	op.out = op.encode(op.out[:0])
 	op.raw[0] = op.out

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // rights are what the client of a request may do, under the rules at the time of the call of
@@ -60,15 +61,19 @@ func (b *Broker) rights(r *network.Request) rights {
 }
 
 // kept is what a session remembers for handlers.
-type kept struct{ subject *subject }
+type kept struct {
+	subject *subject      // nil: it was not asked what the client may do
+	tenant  *quota.Tenant // nil: it has no quota
+}
 
 // subjectOf returns the client of a session under some rules.
 func subjectOf(s *network.Session, rules *acl.Rules) *subject {
-	if k, ok := s.Kept().(kept); ok && k.subject.rules == rules {
+	k, _ := s.Kept().(kept)
+	if k.subject != nil && k.subject.rules == rules {
 		return k.subject
 	}
 	made := &subject{rules: rules, client: rules.Subject(s.Principal, s.Host)}
-	s.Keep(kept{subject: made})
+	s.Keep(kept{subject: made, tenant: k.tenant})
 	return made
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // apiDef is an entry of the table of APIs whose requests are decoded to an R. It contains
@@ -85,8 +86,10 @@ func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 		r.Abort(err)
 		return
 	}
-	if b.opt.Throttle != nil {
-		c.delay = b.opt.Throttle(r)
+	if c.quota = b.tenant(r); c.quota != nil {
+		if end := timed(c.quota); end != nil {
+			defer end()
+		}
 	}
 	if m := b.rights(r); !m.everything() && !l.asks.inside {
 		add, goes := l.authorize(c, m, req)
@@ -134,7 +137,7 @@ func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
 type call struct {
 	b      *Broker
 	r      *network.Request
-	delay  time.Duration // how long the connection is throttled (KIP-219)
+	quota  *quota.Tenant // of the client; nil: it has none
 	charge *charge       // nil if nothing is charged
 	slot   *decodeSlot   // nil if none is needed
 	// add adds the answers of the parts that were refused; nil if there are none.
@@ -146,10 +149,10 @@ func (c call) respond(resp kmsg.Response) {
 	if c.add != nil {
 		c.add(resp)
 	}
-	if c.delay > 0 {
-		c.r.Throttle(c.delay)
+	if delay := c.quota.Wait(limitOf(kmsg.Key(c.r.Key))); delay > 0 {
+		c.r.Throttle(delay)
 		if throttled, ok := resp.(kmsg.SetThrottleResponse); ok {
-			throttled.SetThrottle(throttleMillis(c.delay))
+			throttled.SetThrottle(throttleMillis(delay))
 		}
 	}
 	c.charge.release()
@@ -157,8 +160,10 @@ func (c call) respond(resp kmsg.Response) {
 	c.slot.end()
 }
 
-// throttleMillis converts a delay for an answer.
-func throttleMillis(d time.Duration) int32 { return int32(d.Milliseconds()) }
+// throttleMillis converts a delay for an answer. A delay is never shown as none.
+func throttleMillis(d time.Duration) int32 {
+	return int32((d + time.Millisecond - 1).Milliseconds())
+}
 
 // answering makes a handler of a function that answers at once.
 func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {

@@ -186,6 +186,9 @@ func fillTransactional(r kmsg.Request) {
 // fillRest is fillRequest for the other requests.
 func fillRest(r kmsg.Request) {
 	switch r := r.(type) {
+	case *kmsg.AlterClientQuotasRequest:
+		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate", Value: 1}},
+			Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: kmsg.StringPtr("u")}}}}
 	case *kmsg.DescribeGroupsRequest:
 		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupDescribeRequest:

@@ -48,7 +48,7 @@ func remedies() []remedy {
 		{[]string{"group.share.", "share."}, "leave it out: there are no share groups yet"},
 		{[]string{"remote.", "log.local.", "local."}, "leave it out: there is no tiered storage"},
 		{[]string{"quota.", "client.quota.", "max.connection.creation.rate", "max.connections.per.ip.overrides"},
-			"leave it out: there are no quotas; max.connections and max.connections.per.ip bound connections"},
+			"leave it out: quotas are set with kafka-configs or by AlterClientQuotas, have no windows and apply at once; see docs/quotas.md"},
 		{[]string{"queued."}, "leave it out: produce.profile bounds the waiting requests"},
 		{[]string{"num.", "background.threads", "group.coordinator.", "socket."},
 			"leave it out: threads and buffers are not configurable"},

@@ -27,6 +27,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
 	"github.com/chronik-io/chronik/internal/security/audit/changes"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -67,6 +68,7 @@ type components struct {
 	handlers     *broker.Broker
 	rules        func() *acl.Rules // nil without authorization
 	audit        *audit.Log        // nil if it is off
+	quotas       *quota.Keeper
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata, because the free-space threshold can change at run time.
@@ -77,7 +79,7 @@ type components struct {
 // open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
 // connections.
 func (b *Broker) open(ctx context.Context) error {
-	r := &components{static: static(b.cfg)}
+	r := &components{static: static(b.cfg), quotas: newQuotas()}
 	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
@@ -297,6 +299,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.rules = followRules(&b.cfg.Security, b.log.Named("security"), r.applier) // before what asks them
+	followQuotas(r.quotas, r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
@@ -348,7 +351,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		Replicas: r.replicas, Settings: r.settings,
 		Audit:   r.audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
-		Exchange: r.exchange, Gate: r.gate, Rules: r.rules,
+		Exchange: r.exchange, Gate: r.gate, Rules: r.rules, Quotas: r.quotas,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -442,8 +445,9 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
+		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
+		Connecting: r.quotas.Connect,
+		Handler:    handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
@@ -487,6 +491,9 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	server := r.server.Load()
 	server.SetMaxConnections(b.maxConnections(r))
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
+	if err := metrics.RegisterQuotas(b.reg, quotaMetrics(r.quotas)); err != nil {
+		return err
+	}
 	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
 		return err
 	}

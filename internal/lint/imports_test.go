@@ -82,7 +82,7 @@ func importRules() map[string]importRule {
 			because: "tests of the packages above give partitions a role without metadata"},
 
 		"internal/controller": {may: []string{"internal/controller/election", "internal/metadata", "internal/configdef",
-			"internal/security/acl", "internal/security/secret"},
+			"internal/security/acl", "internal/security/quota", "internal/security/secret"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
@@ -138,6 +138,8 @@ func securityRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/security/acl": {never: noProtocol,
 			because: "rules are data and decisions are pure; the broker joins them with sessions, and the daemon with metadata"},
+		"internal/security/quota": {never: noProtocol,
+			because: "quotas are data and balances are pure, with the time given; the broker joins them with sessions"},
 		"internal/security/secret": {never: noProtocol, because: leafReason},
 		"internal/security/audit": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "a leaf: it counts and writes events, and does not know where they come from"},
@@ -181,7 +183,7 @@ func metadataRules() map[string]importRule {
 			because: "a back end implements metadata.Store and does not interpret the records that it stores"}
 	}
 	return map[string]importRule{
-		"internal/metadata": {may: []string{"internal/security/secret"}, never: noProtocol,
+		"internal/metadata": {may: []string{"internal/security/quota", "internal/security/secret"}, never: noProtocol,
 			because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/kv": {may: []string{"internal/metadata"}, never: noProtocol,
 			because: "it decides transactions in memory; a back end stores them"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // Load builds the image of a whole store from the result of Range. Unknown keys and values of
@@ -64,6 +66,7 @@ type builder struct {
 	placed  *shardsEdit[BrokerTopic, *Placement]
 	acls    *shardsEdit[[16]byte, ACL]
 	users   *shardsEdit[string, *User]
+	quotas  *shardsEdit[quota.Entity, Quota]
 	tombs   map[[16]byte]*tombEdit
 	delta   Delta
 }
@@ -89,7 +92,8 @@ func newBuilder(prev *Image) *builder {
 		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
 		groups: prev.groups.edit(), placed: prev.placed.edit(), acls: prev.acls.edit(), users: prev.users.edit(),
-		tombs: map[[16]byte]*tombEdit{},
+		quotas: prev.quotas.edit(),
+		tombs:  map[[16]byte]*tombEdit{},
 	}
 }
 
@@ -175,6 +179,8 @@ func (b *builder) put(kv KV) error {
 	case KindLogins:
 		b.next.logins, err = DecodeLogins(kv)
 		b.delta.Logins = true
+	case KindQuota:
+		err = b.putQuota(k.Entity, kv)
 	}
 	return err
 }
@@ -221,6 +227,8 @@ func (b *builder) remove(key string) error {
 		b.removeUser(k.Name)
 	case KindLogins:
 		b.next.logins, b.delta.Logins = Logins{}, true
+	case KindQuota:
+		b.removeQuota(k.Entity)
 	}
 	return nil
 }
@@ -283,7 +291,7 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	}
 	next := b.next
 	next.version, next.placed, next.acls = revision, b.placed.done(), b.acls.done()
-	next.users = b.users.done()
+	next.users, next.quotas = b.users.done(), b.quotas.done()
 	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
 	if next.topics.len() != next.byID.len() {
 		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(),

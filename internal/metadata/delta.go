@@ -33,6 +33,8 @@ type Delta struct {
 	Users []string
 	// Logins is set if Image.Logins changed.
 	Logins bool
+	// Quotas is set if a quota was added, changed or removed.
+	Quotas bool
 	// Brokers is set if a broker registered, changed or left.
 	Brokers bool
 	// Cluster is set if the cluster's own data changed.
@@ -55,7 +57,7 @@ func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
 		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 &&
 		len(d.Placements) == 0 && len(d.Liveness) == 0 &&
-		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Brokers && !d.Cluster
+		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Quotas && !d.Brokers && !d.Cluster
 }
 
 // sort puts the lists that the builder filled in the order of events into their own order. Topics
@@ -117,6 +119,7 @@ func Diff(prev, next *Image) *Delta {
 	d.diffBrokers(prev, next)
 	d.diffACLs(prev, next)
 	d.diffUsers(prev, next)
+	d.Quotas = !sameQuotas(prev, next)
 	return d
 }
 

@@ -1,5 +1,5 @@
 // Package metadata holds what a cluster knows about itself: its id, its brokers, topics,
-// partitions, dynamic configs, access rules and users.
+// partitions, dynamic configs, access rules, users and quotas.
 //
 // The package has three parts. Store is a small etcd-like interface that holds the authoritative
 // data as keys and versioned values (back ends: filestore for one node, raftstore for several). The

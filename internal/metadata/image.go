@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"sync"
+
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // Image is the metadata of the cluster at one revision. It never changes. The zero value is not
@@ -24,6 +26,7 @@ type Image struct {
 	acls     shards[[16]byte, ACL]
 	users    shards[string, *User]
 	logins   Logins
+	quotas   shards[quota.Entity, Quota]
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.
 	sorted *sortedNames

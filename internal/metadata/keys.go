@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
 // The keys of a cluster. <id> is FormatID's text. <name> is a topic's name with every '.' replaced
@@ -29,6 +31,8 @@ import (
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes
 //	                            the key when it has
 //	/users/<name>               User: the credentials of a user; its name escaped as in a URL path
+//	/quotas/<entity>            Quota: the limits of a user, a client id, both, or an address; see
+//	                            QuotaKey
 //	/logins                     Logins: what all brokers must agree on to check logins
 //	/gone/<member>              Gone: a member that was unregistered and must not come back;
 //	                            16 hexadecimal digits
@@ -50,6 +54,7 @@ const (
 	DeletingPrefix     = "/deleting/"
 	ACLPrefix          = "/acls/"
 	UserPrefix         = "/users/"
+	QuotaPrefix        = "/quotas/"
 
 	defaultBroker = "default"
 )
@@ -135,6 +140,7 @@ const (
 	KindACL
 	KindUser
 	KindLogins
+	KindQuota
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -145,6 +151,7 @@ type Key struct {
 	Broker    int32
 	Member    uint64
 	Name      string // KindName: with '_' instead of '.'; KindGroupConfig: the group; KindUser: the user
+	Entity    quota.Entity
 }
 
 // ParseKey parses a key. A key of an unknown family, or not in the form that the functions above
@@ -194,6 +201,8 @@ func (k Key) String() string {
 		return UserKey(k.Name)
 	case KindLogins:
 		return LoginsKey
+	case KindQuota:
+		return QuotaKey(k.Entity)
 	}
 	return ""
 }
@@ -232,6 +241,10 @@ func parseKey(s string) (Key, bool) {
 	if rest, ok := strings.CutPrefix(s, UserPrefix); ok {
 		name, err := url.PathUnescape(rest)
 		return Key{Kind: KindUser, Name: name}, err == nil && name != ""
+	}
+	if rest, ok := strings.CutPrefix(s, QuotaPrefix); ok {
+		e, ok := parseEntity(rest)
+		return Key{Kind: KindQuota, Entity: e}, ok
 	}
 	if rest, ok := strings.CutPrefix(s, NamePrefix); ok {
 		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")

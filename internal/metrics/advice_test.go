@@ -86,6 +86,8 @@ func requestAdvice() map[string]string {
 		nameLoginsDelayed:   "Clients that failed to log in and wait for the answer, up to 5 s each.",
 		nameBytesIn:         "",
 		nameBytesOut:        "",
+		nameQuotaWaited:     "Grows: the client is slowed down by its quota; see [Quotas](quotas.md).",
+		nameQuotaDebt:       "Stays high: the client uses more than its quota; see [Quotas](quotas.md).",
 		nameBudgetUsed:      "Near `chronik_budget_limit_bytes`: see [Byte budgets](#byte-budgets).",
 		nameBudgetLimit:     "",
 		nameBudgetWaits:     "Grows: see `chronik_budget_used_bytes`.",

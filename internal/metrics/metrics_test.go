@@ -91,6 +91,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterLogins(reg, func() Logins { return Logins{3, 2, 1} }); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterQuotas(reg, func(int) []Quota { return []Quota{{"user=a\xff", "producer_byte_rate", 3, 1}} }); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
 		t.Fatal(err)
 	}

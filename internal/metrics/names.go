@@ -72,6 +72,8 @@ const (
 	nameUnauthenticated = "chronik_connections_unauthenticated"
 	nameLoginsWaiting   = "chronik_logins_waiting"
 	nameLoginsDelayed   = "chronik_logins_delayed"
+	nameQuotaWaited     = "chronik_quota_throttle_seconds_total"
+	nameQuotaDebt       = "chronik_quota_debt_seconds"
 	nameBudgetUsed      = "chronik_budget_used_bytes"
 	nameBudgetLimit     = "chronik_budget_limit_bytes"
 	nameBudgetWaits     = "chronik_budget_waits_total"

@@ -47,6 +47,12 @@ func (s *Server) accept(l *Listener, ln net.Listener) {
 }
 
 func (s *Server) admit(l *Listener, nc net.Conn) {
+	if s.opts.Connecting != nil && !l.Brokers {
+		if wait := s.opts.Connecting(remoteIP(nc)); wait > 0 {
+			s.hold(l, nc, wait)
+			return
+		}
+	}
 	reason, ok := s.add(l, nc)
 	if ok {
 		return

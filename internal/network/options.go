@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
@@ -64,6 +65,10 @@ type Options struct {
 	// of other brokers do not count. Default: no limit.
 	MaxConnections      int
 	MaxConnectionsPerIP int
+	// Connecting is called for each new connection; it returns for how long its address has to wait
+	// because it made too many, 0 if it need not. Such a connection is not served, and closed after
+	// that time. Listeners of other brokers are exempt. Default: none waits.
+	Connecting func(netip.Addr) time.Duration
 	// MaxUnauthenticated (max.connections.unauthenticated) and MaxUnauthenticatedPerIP bound the
 	// connections that have not completed their TLS handshake and login; the second counts a /64 of
 	// IPv6 as one address. Defaults 1000 and 64.
@@ -235,6 +240,8 @@ const (
 	RefusedTotal RefuseReason = "total"
 	RefusedPerIP RefuseReason = "per_ip"
 	RefusedFiles RefuseReason = "files"
+	// RefusedRate: the client's address has a quota for new connections (KIP-612).
+	RefusedRate RefuseReason = "rate"
 	// RefusedUnauthenticated: too many connections have not logged in.
 	RefusedUnauthenticated RefuseReason = "unauthenticated"
 	RefusedDraining        RefuseReason = "draining"

@@ -355,7 +355,8 @@ func (c *conn) handle(r *Request) {
 	}
 }
 
-// pause waits while the connection is muted.
+// pause waits while the connection is muted. The reader holds no memory of a request in that time,
+// which does not count as idle.
 func (c *conn) pause() error {
 	until := c.muteUntil.Load()
 	if until == 0 {
@@ -363,16 +364,33 @@ func (c *conn) pause() error {
 	}
 	if wait := time.Until(time.Unix(0, until)); wait > 0 {
 		c.beforeBlocking()
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-c.ctx.Done():
-			return errStopped
-		case <-c.srv.draining:
+		c.in.shrink()
+		if !c.sleepFor(wait) {
 			return errStopped
 		}
+		c.in.last = time.Now()
 	}
 	c.muteUntil.CompareAndSwap(until, 0)
 	return nil
+}
+
+// sleepFor blocks the reader for some time. It returns false, at once, if the connection ends or is
+// to stop reading.
+func (c *conn) sleepFor(wait time.Duration) bool {
+	over := false
+	t := time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		over = true
+		c.rcond.Signal()
+	})
+	defer t.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !over && !c.dead && !c.stopped.Load() {
+		c.rwaiting = true
+		c.rcond.Wait()
+		c.rwaiting = false
+	}
+	return over
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
@@ -35,6 +36,7 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 	hijacked  map[*hijackedConn]struct{} // not closed yet
+	held      map[net.Conn]*time.Timer   // see hold
 	killed    bool                       // connections that are hijacked from now on are closed
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
@@ -73,6 +75,7 @@ func New(opts Options) (*Server, error) {
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[*conn]struct{}),
 		hijacked:  make(map[*hijackedConn]struct{}),
+		held:      make(map[net.Conn]*time.Timer),
 		perIP:     make(map[netip.Addr]int),
 		strangers: make(map[netip.Prefix]int),
 	}, nil

@@ -127,6 +127,7 @@ func (s *Server) stop() map[*conn]struct{} {
 		s.stopped = true
 		close(s.draining)
 	}
+	s.dropHeld()
 	for ln := range s.listeners {
 		_ = ln.Close() // it is not used again, whatever close returns
 	}

@@ -74,6 +74,8 @@ func randomize(rnd *rand.Rand, v reflect.Value) {
 		v.SetInt(rnd.Int64() >> (64 - v.Type().Bits()))
 	case reflect.Uint8, reflect.Uint16:
 		v.SetUint(uint64(rnd.IntN(1 << v.Type().Bits())))
+	case reflect.Float64:
+		v.SetFloat(rnd.NormFloat64())
 	default:
 		panic("a kmsg field of kind " + v.Kind().String())
 	}

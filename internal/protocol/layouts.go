@@ -33,6 +33,8 @@ func requestLayouts() map[int16]string {
 		kmsg.WriteTxnMarkers:              "( 8 2 1 ( s [4] ) 4 2+:1 )",
 		kmsg.TxnOffsetCommit:              "s s 8 2 3+:4 3+:s 3+:n ( 0-5:s 6+:16 ( 4 8 2+:4 n ) )",
 		kmsg.UpdateFeatures:               "4 ( s 2 0-0:1 1+:1 ) 1+:1",
+		kmsg.DescribeClientQuotas:         "( s 1 n ) 1",
+		kmsg.AlterClientQuotas:            "( ( s n ) ( s 8 1 ) ) 1",
 		kmsg.DescribeUserSCRAMCredentials: "( s )",
 		kmsg.AlterUserSCRAMCredentials:    "( s 1 ) ( s 1 4 b b )",
 		kmsg.DescribeTransactions:         "[s]",

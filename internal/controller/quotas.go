@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"context"
+	"maps"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/quota"
+)
+
+// MaxQuotas is how many users, client ids, pairs of them and addresses may have quotas. Requests
+// that add some at the same time may exceed it by what they add.
+const MaxQuotas = 100_000
+
+// QuotaChange sets and removes limits of one entity. Both are named as in Kafka.
+type QuotaChange struct {
+	Entity quota.Entity
+	Set    map[string]float64
+	Remove []string // those that the entity does not have are ignored
+}
+
+// AlterQuotas makes all changes, or none if it returns an error. Each entity may appear once. It
+// returns the first revision that shows them, or 0 if nothing was written.
+func (c *Controller) AlterQuotas(ctx context.Context, changes []QuotaChange) (revision int64, err error) {
+	err = c.retry(ctx, "alter quotas", func() error {
+		revision = 0
+		kvs, _, err := c.opts.Store.Range(ctx, metadata.QuotaPrefix)
+		if err != nil {
+			return err
+		}
+		present := make(map[string]metadata.KV, len(kvs))
+		for _, kv := range kvs {
+			present[kv.Key] = kv
+		}
+		var txn metadata.Txn
+		n := len(kvs)
+		for i := range changes {
+			key := metadata.QuotaKey(changes[i].Entity)
+			kv := present[key]
+			kv.Key = key
+			next, changed, err := changes[i].apply(kv)
+			switch {
+			case err != nil:
+				return err
+			case !changed:
+				continue
+			case len(next.Limits) == 0:
+				txn.Delete = append(txn.Delete, key)
+			default:
+				txn.Put = append(txn.Put, metadata.KV{Key: key, Value: next.Encode()})
+				if kv.ModRevision == 0 {
+					n++
+				}
+			}
+			txn.If = append(txn.If, unchanged(kv))
+		}
+		switch {
+		case len(txn.If) == 0:
+			return nil
+		case n > MaxQuotas && n > len(kvs):
+			return refuse(PolicyViolation, "The cluster has quotas for %d users, client ids and addresses, %d are allowed. "+
+				"Give a default quota instead of one for each.", len(kvs), MaxQuotas)
+		}
+		revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	return revision, err
+}
+
+// apply returns the quota after the change of the one in kv, whose revision is 0 if there is none.
+func (x *QuotaChange) apply(kv metadata.KV) (next metadata.Quota, changed bool, err error) {
+	was := metadata.Quota{Entity: x.Entity}
+	if kv.ModRevision != 0 {
+		if was, err = metadata.DecodeQuota(kv); err != nil {
+			return was, false, err
+		}
+	}
+	next = metadata.Quota{Entity: x.Entity, Limits: map[string]float64{}}
+	maps.Copy(next.Limits, was.Limits)
+	for _, name := range x.Remove {
+		delete(next.Limits, name)
+	}
+	maps.Copy(next.Limits, x.Set)
+	return next, !maps.Equal(was.Limits, next.Limits), nil
+}

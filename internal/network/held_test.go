@@ -1,0 +1,102 @@
+package network
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// A connection of an address that made too many is not served, and closed after the wait.
+func TestAConnectionOfAFastAddressIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := 3 * time.Second
+		f := start(t, echo, func(o *Options) { o.Connecting = func(netip.Addr) time.Duration { return wait } })
+		defer f.end(t)
+		began := time.Now()
+		c := f.pipe.dial()
+		defer c.Close()
+		c.sendAsync(frame(keyMetadata, 1, 1, nil))
+		c.wantClosed(t)
+		if held := time.Since(began); held != wait {
+			t.Errorf("closed after %v", held)
+		}
+		wait = 0
+		served := f.pipe.dial()
+		defer served.Close()
+		served.send(t, frame(keyMetadata, 1, 1, nil))
+		served.want(t, 1)
+	})
+}
+
+// The Server's end closes connections that are held, and no more are held than the bound.
+func TestHeldConnectionsEndWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, echo, func(o *Options) { o.Connecting = func(netip.Addr) time.Duration { return time.Hour } })
+		for range maxHeld {
+			defer f.pipe.dial().Close()
+		}
+		synctest.Wait()
+		began := time.Now()
+		more, last := f.pipe.dial(), f.pipe.dial()
+		more.wantClosed(t)
+		last.wantClosed(t)
+		f.end(t)
+		if time.Since(began) > time.Second {
+			t.Errorf("closed after %v", time.Since(began))
+		}
+		if len(f.held) != 0 {
+			t.Errorf("%d are held", len(f.held))
+		}
+	})
+}
+
+// A muted connection holds no memory of a request, is not idle, and its end does not wait.
+func TestAMutedConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, func(r *Request) {
+			if r.CorrelationID == 1 {
+				r.Throttle(time.Hour)
+			}
+			echo(r)
+		}, nil)
+		defer f.end(t)
+		c, ends := f.pipe.dial(), f.pipe.dial()
+		defer c.Close()
+		defer ends.Close()
+		for _, x := range []*client{c, ends} {
+			x.send(t, frame(keyMetadata, 1, 1, nil))
+			x.want(t, 1)
+		}
+		began := time.Now()
+		c.sendAsync(frame(protocol.KeyProduce, 3, 2, make([]byte, 1000)))
+		synctest.Wait()
+		if s := f.Stats(); s.Produce.Used != 0 || s.ProduceArriving.Frames != 0 {
+			t.Errorf("a muted connection holds memory: %+v", s)
+		}
+		f.endSession(f.Connections()[1].ID)
+		ends.wantClosed(t)
+		if time.Since(began) > time.Second {
+			t.Errorf("a muted connection whose session ended was closed after %v", time.Since(began))
+		}
+		c.want(t, 2)
+		if waited := time.Since(began); waited != time.Hour {
+			t.Errorf("the muted connection was read after %v", waited)
+		}
+	})
+}
+
+// endSession ends the session of a connection.
+func (f *fixture) endSession(id uint64) {
+	f.mu.Lock()
+	var found *Session
+	for c := range f.conns {
+		if c.id == id {
+			found = c.session
+		}
+	}
+	f.mu.Unlock()
+	found.End()
+}

@@ -1,0 +1,78 @@
+package quota
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// The size of buckets, as the time in which their rate fills them.
+const (
+	depth      = 250 * time.Millisecond
+	burstDepth = 11 * time.Second // Kafka's default number of windows
+)
+
+// MaxWait bounds how long a client waits at a time; a larger debt is paid in several turns. The
+// request that the client sends next waits unread for that long, and it has a timeout, in Kafka's
+// clients 30 s by default.
+const MaxWait = 25 * time.Second
+
+// maxDebt bounds a debt, so that a client that was slowed down by mistake is free after that time.
+const maxDebt = time.Hour
+
+// bucket is the token bucket of one owner and limit. All in it may be used by several goroutines.
+//
+// Its balance is kept as the time at which it is 0: a bucket whose rate is 1,000 bytes a second,
+// and whose zero is 2 s ahead, is in debt with 2,000 bytes. So time passes without a write, and a
+// charge is one atomic exchange.
+type bucket struct {
+	owner Entity
+	limit Limit
+	depth time.Duration
+	rate  atomic.Uint64 // a second, as the bits of a float64
+	zero  atomic.Int64  // ns, of the clock that is given
+	// waits is for how long clients were told to wait, in ns.
+	waits atomic.Int64
+}
+
+func newBucket(owner Entity, l Limit, rate float64, now time.Duration) *bucket {
+	b := &bucket{owner: owner, limit: l, depth: depth}
+	if l == Mutations || l == Connections {
+		b.depth = burstDepth
+	}
+	b.rate.Store(math.Float64bits(rate))
+	b.zero.Store(int64(now - b.depth))
+	return b
+}
+
+// charge takes n from the bucket.
+func (b *bucket) charge(n float64, now time.Duration) {
+	cost := min(n/math.Float64frombits(b.rate.Load())*float64(time.Second), float64(maxDebt))
+	for {
+		old := b.zero.Load()
+		next := min(max(old, int64(now-b.depth))+int64(cost), int64(now+maxDebt))
+		if b.zero.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// debt returns how long it takes until the balance is not below 0.
+func (b *bucket) debt(now time.Duration) time.Duration {
+	return max(0, time.Duration(b.zero.Load())-now)
+}
+
+// setRate changes the rate. A debt stays the same number of bytes.
+func (b *bucket) setRate(rate float64, now time.Duration) {
+	was := math.Float64frombits(b.rate.Swap(math.Float64bits(rate)))
+	if was == rate {
+		return
+	}
+	for {
+		old := b.zero.Load()
+		debt := time.Duration(old) - now
+		if debt <= 0 || b.zero.CompareAndSwap(old, int64(now)+int64(min(float64(debt)*was/rate, float64(maxDebt)))) {
+			return
+		}
+	}
+}

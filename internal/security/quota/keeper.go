@@ -1,0 +1,170 @@
+package quota
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of a Keeper.
+const (
+	// MaxOwners is how many buckets there are at most. All further clients share one bucket for
+	// each quota that applies to them.
+	MaxOwners = 100_000
+	// forgetAfter is how long a bucket is kept that is not used.
+	forgetAfter = time.Hour
+	// sweepEvery is the least time between two searches for buckets to forget.
+	sweepEvery = time.Minute
+)
+
+// Keeper has the balances of a broker's clients. Several goroutines may use it. A nil Keeper has no
+// quotas.
+type Keeper struct {
+	clock func() time.Duration
+	rules atomic.Pointer[Rules]
+
+	mu      sync.Mutex
+	buckets map[bucketKey]*bucket
+	swept   time.Duration
+	most    int
+}
+
+type bucketKey struct {
+	owner Entity
+	limit Limit
+}
+
+// NewKeeper returns a Keeper without quotas. clock returns the time since some moment; it must not
+// go back.
+func NewKeeper(clock func() time.Duration) *Keeper {
+	return &Keeper{clock: clock, buckets: map[bucketKey]*bucket{}, most: MaxOwners}
+}
+
+// Set replaces the rules. Balances stay; clients without a quota are forgotten.
+func (k *Keeper) Set(r *Rules) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rules.Store(r)
+	if r == nil {
+		clear(k.buckets)
+	}
+}
+
+// Tenant returns the buckets of a client; nil if no quota applies to it. was is a former answer for
+// the same user, or nil: it is returned again if it is still right.
+func (k *Keeper) Tenant(was *Tenant, user, client string) *Tenant {
+	if k == nil {
+		return nil
+	}
+	r := k.rules.Load()
+	if r == nil {
+		return nil
+	}
+	if was != nil && was.rules == r && was.client == client {
+		return was
+	}
+	t := &Tenant{keeper: k, rules: r, client: client}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for l := range Connections {
+		if f, ok := r.client(l, user, client); ok {
+			t.buckets[l] = k.bucket(l, f)
+		}
+	}
+	if t.rules = k.rules.Load(); t.rules != r { // they changed, or buckets were forgotten
+		t.rules = nil
+	}
+	return t
+}
+
+// bucket returns the bucket of a quota's owner. The caller holds mu.
+func (k *Keeper) bucket(l Limit, f found) *bucket {
+	now := k.clock()
+	key := bucketKey{f.owner, l}
+	b := k.buckets[key]
+	if b == nil {
+		k.sweep(now)
+		if len(k.buckets) >= k.most {
+			key.owner = f.rule
+			b = k.buckets[key]
+		}
+	}
+	if b == nil {
+		b = newBucket(key.owner, l, f.rate, now)
+		k.buckets[key] = b
+	}
+	b.setRate(f.rate, now)
+	return b
+}
+
+// sweep forgets buckets that were not used for long. Their tenants ask again, because the rules are
+// other ones. The caller holds mu.
+func (k *Keeper) sweep(now time.Duration) {
+	if now-k.swept < sweepEvery {
+		return
+	}
+	k.swept = now
+	n := len(k.buckets)
+	for key, b := range k.buckets {
+		if now-time.Duration(b.zero.Load()) > forgetAfter {
+			delete(k.buckets, key)
+		}
+	}
+	if r := k.rules.Load(); r != nil && len(k.buckets) < n {
+		same := *r
+		k.rules.Store(&same)
+	}
+}
+
+// Connect charges a new connection of an address. If it has to wait, nothing is charged, and
+// Connect returns for how long.
+func (k *Keeper) Connect(ip netip.Addr) time.Duration {
+	if k == nil {
+		return 0
+	}
+	r := k.rules.Load()
+	if r == nil || !r.has[Connections] {
+		return 0
+	}
+	f, ok := r.address(AddressText(ip))
+	if !ok {
+		return 0
+	}
+	k.mu.Lock() // asking and charging are one step: connections come on several goroutines
+	defer k.mu.Unlock()
+	b, now := k.bucket(Connections, f), k.clock()
+	if d := min(b.debt(now), MaxWait); d > 0 {
+		b.waits.Add(int64(d))
+		return d
+	}
+	b.charge(1, now)
+	return 0
+}
+
+// Use is what one owner of a quota did.
+type Use struct {
+	Owner  Entity
+	Limit  Limit
+	Waited time.Duration // for how long its clients were told to wait, all together
+	Debt   time.Duration // for how long they have to wait now
+}
+
+// Most returns the owners whose clients had to wait longest, at most n, and none that never had to.
+func (k *Keeper) Most(n int) []Use {
+	now := k.clock()
+	k.mu.Lock()
+	var all []Use
+	for key, b := range k.buckets {
+		if w := b.waits.Load(); w > 0 {
+			all = append(all, Use{Owner: key.owner, Limit: key.limit, Waited: time.Duration(w), Debt: b.debt(now)})
+		}
+	}
+	k.mu.Unlock()
+	slices.SortFunc(all, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Owner.String(), b.Owner.String()), cmp.Compare(a.Limit, b.Limit))
+	})
+	return all[:min(n, len(all))]
+}

@@ -1,0 +1,276 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// clock is a clock that a test moves.
+type clock struct{ now time.Duration }
+
+func (c *clock) time() time.Duration { return c.now }
+
+// limited returns the quota of an entity with one limit.
+func limited(e Entity, l Limit, rate float64) Quota {
+	q := Quota{Entity: e}
+	q.Limits[l] = rate
+	return q
+}
+
+func keeperOf(c *clock, quotas ...Quota) *Keeper {
+	k := NewKeeper(c.time)
+	k.Set(Compile(slices.Values(quotas)))
+	return k
+}
+
+// Of Kafka's eight quotas the most specific one counts, alone; the owner of the bucket follows from
+// which it is.
+func TestTheMostSpecificQuotaCounts(t *testing.T) {
+	u, c := Of("bob"), Of("app")
+	both, user, client := Entity{User: u, Client: c}, Entity{User: u}, Entity{Client: c}
+	order := []struct{ rule, owner Entity }{
+		{Entity{User: u, Client: c}, both}, {Entity{User: u, Client: Any}, both}, {Entity{User: u}, user},
+		{Entity{User: Any, Client: c}, both}, {Entity{User: Any, Client: Any}, both}, {Entity{User: Any}, user},
+		{Entity{Client: c}, client}, {Entity{Client: Any}, client},
+	}
+	var all []Quota
+	for i, x := range order {
+		all = append(all, limited(x.rule, Produced, float64(1000+i)))
+	}
+	for i, want := range order {
+		rules := Compile(slices.Values(all[i:]))
+		got, ok := rules.client(Produced, "bob", "app")
+		if !ok || got.rate != float64(1000+i) || got.rule != want.rule || got.owner != want.owner {
+			t.Errorf("%d: %+v, want that of %v for %v", i, got, want.rule, want.owner)
+		}
+		if _, ok := rules.client(Fetched, "bob", "app"); ok {
+			t.Error("a quota for another limit counts")
+		}
+	}
+	if _, ok := Compile(slices.Values(all[:3])).client(Produced, "alice", "app"); ok {
+		t.Error("a quota of another user counts")
+	}
+	if Compile(slices.Values[[]Quota](nil)) != nil {
+		t.Error("rules without quotas")
+	}
+}
+
+// The table in the design of quotas: over ten seconds a client gets at most 3 % more than its rate,
+// over one second 30 %, and no less than its rate, whatever the size of its requests.
+func TestAClientGetsItsRate(t *testing.T) {
+	const rate, link = 10e6, 200e6
+	for _, size := range []int{1 << 10, 16 << 10, 256 << 10, 1 << 20} {
+		c := &clock{}
+		client := keeperOf(c, limited(Entity{User: Any}, Produced, rate)).Tenant(nil, "u", "c")
+		second := map[int]float64{}
+		rnd := rand.New(rand.NewPCG(1, uint64(size)))
+		for c.now < 30*time.Second {
+			n := 1 + rnd.IntN(2*size)
+			c.now += time.Duration(float64(n) / link * float64(time.Second))
+			client.Charge(Produced, int64(n))
+			second[int(c.now/time.Second)] += float64(n)
+			c.now += client.Wait(Produced)
+		}
+		total := func(from, to int) (sum float64) {
+			for i := from; i < to; i++ {
+				sum += second[i]
+			}
+			return sum / rate / float64(to-from)
+		}
+		for _, x := range []struct {
+			from, to    int
+			least, most float64
+		}{{0, 10, 1, 1.05}, {10, 20, 0.98, 1.02}, {20, 30, 0.98, 1.02}, {0, 1, 1, 1.5}, {5, 6, 0.7, 1.3}} {
+			if got := total(x.from, x.to); got < x.least || got > x.most {
+				t.Errorf("requests of %d bytes get %.3f of the rate from second %d to %d", size, got, x.from, x.to)
+			}
+		}
+	}
+}
+
+// Two sessions of a user share its quota, and their client ids have their own if the quota says so.
+func TestWhoSharesAQuota(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{User: Of("bob")}, Produced, 1000), limited(Entity{Client: Any}, Produced, 1000))
+	k.Tenant(nil, "bob", "x").Charge(Produced, 10_000)
+	if k.Tenant(nil, "bob", "y").Wait(Produced) == 0 {
+		t.Error("a user dodges its quota with another client id")
+	}
+	k.Tenant(nil, "eve", "x").Charge(Produced, 10_000)
+	if k.Tenant(nil, "eve", "y").Wait(Produced) != 0 || k.Tenant(nil, "al", "x").Wait(Produced) == 0 {
+		t.Error("a client id's quota is not shared by its users alone")
+	}
+}
+
+// A change of a quota applies to the next request: a debt is as many bytes as before, and a removed
+// quota is forgotten.
+func TestAChangeApplies(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{User: Any}, Produced, 1000))
+	was := k.Tenant(nil, "u", "c")
+	was.Charge(Produced, 10_250)
+	if got := was.Wait(Produced); got != 10*time.Second {
+		t.Error(got)
+	}
+	if k.Tenant(was, "u", "c") != was {
+		t.Error("the buckets are looked for again without a change")
+	}
+	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any}, Produced, 10_000)})))
+	if got := k.Tenant(was, "u", "c").Wait(Produced); got != time.Second {
+		t.Error(got)
+	}
+	k.Set(nil)
+	if k.Tenant(was, "u", "c") != nil || len(k.buckets) != 0 {
+		t.Error("a removed quota applies")
+	}
+}
+
+// No wait is longer than MaxWait, and no debt than an hour.
+func TestWaitsAreBounded(t *testing.T) {
+	c := &clock{}
+	client := keeperOf(c, limited(Entity{User: Any}, Fetched, 1e-7)).Tenant(nil, "u", "c")
+	client.Charge(Fetched, math.MaxInt64)
+	if got := client.Wait(Fetched); got != MaxWait {
+		t.Error(got)
+	}
+	if c.now = maxDebt; client.Wait(Fetched) != 0 {
+		t.Error("a debt stays for more than an hour")
+	}
+}
+
+// A client in debt may not create partitions; before, it may create many at once.
+func TestPartitionsComeInBursts(t *testing.T) {
+	c := &clock{}
+	client := keeperOf(c, limited(Entity{User: Any}, Mutations, 10)).Tenant(nil, "u", "c")
+	if !client.Take(Mutations, 100) || client.Wait(Mutations) != 0 {
+		t.Error("100 partitions at 10 a second are refused, or delay the next ones")
+	}
+	if !client.Take(Mutations, 60) || client.Take(Mutations, 1) {
+		t.Error("a client in debt creates partitions, or one that is not is refused")
+	}
+	if got := client.Wait(Mutations); got != 5*time.Second {
+		t.Error(got)
+	}
+}
+
+// The time of requests is charged in percent of a processor.
+func TestTimeOfRequests(t *testing.T) {
+	c := &clock{}
+	client := keeperOf(c, limited(Entity{User: Any}, RequestTime, 50)).Tenant(nil, "u", "c")
+	client.ChargeTime(time.Second)
+	if got := client.Wait(Produced); got != 1750*time.Millisecond {
+		t.Error(got)
+	}
+}
+
+// An address that connects too often waits, and what waited is not charged.
+func TestConnectionsOfAnAddress(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{Address: Any}, Connections, 1), limited(Entity{Address: Of("10.0.0.9")}, Connections, 100))
+	ip := netip.MustParseAddr("10.0.0.1")
+	n := 0
+	for k.Connect(ip) == 0 {
+		n++
+	}
+	if n != 12 {
+		t.Errorf("%d connections at once at one a second", n)
+	}
+	if got := k.Connect(netip.MustParseAddr("::ffff:10.0.0.1")); got != time.Second {
+		t.Errorf("the address in another form waits for %v", got)
+	}
+	if k.Connect(netip.MustParseAddr("10.0.0.9")) != 0 {
+		t.Error("another address waits")
+	}
+	if c.now += time.Second; k.Connect(ip) != 0 {
+		t.Error("refused connections were charged")
+	}
+}
+
+// The number of buckets is bounded: further clients share one for each quota, and buckets that were
+// not used for an hour are forgotten.
+func TestBucketsAreBounded(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{Client: Any}, Produced, 1000))
+	k.most = 3
+	for i := range 10 {
+		k.Tenant(nil, "u", fmt.Sprint(i)).Charge(Produced, 300)
+	}
+	if len(k.buckets) != 4 {
+		t.Errorf("%d buckets", len(k.buckets))
+	}
+	old := k.Tenant(nil, "u", "0")
+	if old.Wait(Produced) >= k.Tenant(nil, "u", "9").Wait(Produced) {
+		t.Error("clients beyond the bound share no bucket")
+	}
+	c.now += forgetAfter + 2*time.Second
+	k.Tenant(nil, "u", "new")
+	if len(k.buckets) != 1 || k.Tenant(old, "u", "0") == old {
+		t.Errorf("%d buckets after an hour", len(k.buckets))
+	}
+}
+
+// Most names the owners that waited longest.
+func TestMostNamesWhoWaited(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{User: Any}, Produced, 1000))
+	for i := range 5 {
+		client := k.Tenant(nil, fmt.Sprint("u", i), "c")
+		client.Charge(Produced, int64(250+1000*i))
+		client.Wait(Produced)
+	}
+	got := fmt.Sprint(k.Most(2))
+	if got != "[{user=u4 producer_byte_rate 4s 4s} {user=u3 producer_byte_rate 3s 3s}]" || len(k.Most(100)) != 4 {
+		t.Error(got)
+	}
+}
+
+// Whatever is charged, and however the time passes, a bucket lets pass no more than its rate and
+// its depth, and it is in debt for exactly what is more.
+func TestABucketKeepsItsRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const rate = 1000.0
+		b, now := newBucket(Entity{}, Produced, rate, 0), time.Duration(0)
+		balance := rate * depth.Seconds()
+		for range rapid.IntRange(1, 50).Draw(t, "steps") {
+			pass := time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond
+			now += pass
+			balance = min(balance+rate*pass.Seconds(), rate*depth.Seconds())
+			n := float64(rapid.IntRange(0, 3000).Draw(t, "n"))
+			b.charge(n, now)
+			balance -= n
+			if got, want := b.debt(now).Seconds(), max(0, -balance/rate); math.Abs(got-want) > 1e-6 {
+				t.Fatalf("debt of %v s, want %v s", got, want)
+			}
+		}
+	})
+}
+
+// The values that Kafka 4.3.1 refuses for each limit.
+func TestCheck(t *testing.T) {
+	for _, l := range []Limit{Produced, Fetched, RequestTime, Mutations, Connections} {
+		got := ""
+		for _, v := range []float64{0, -1, math.NaN(), math.Inf(1), 1.5, 1 + 1e-7, 1e-7, 3e9, 9.3e18, 1} {
+			if l.Check(v) == "" {
+				got += fmt.Sprint(v, " ")
+			}
+		}
+		want := map[Limit]string{Produced: "1.0000001 1e-07 3e+09 1 ", Fetched: "1.0000001 1e-07 3e+09 1 ",
+			Connections: "1.0000001 1e-07 1 "}[l]
+		if want == "" {
+			want = "1.5 1.0000001 1e-07 3e+09 9.3e+18 1 "
+		}
+		if got != want {
+			t.Errorf("%s allows %s, want %s", l, got, want)
+		}
+		if back, ok := ParseLimit(l.String()); !ok || back != l {
+			t.Errorf("%s is parsed as %v", l, back)
+		}
+	}
+}
