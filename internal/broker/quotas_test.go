@@ -50,6 +50,9 @@ func TestAProducerGetsItsRate(t *testing.T) {
 		began, sent := time.Now(), 0
 		batch := batchOf(t, record.BatchOptions{}, 1, strings.Repeat("x", 10_000))
 		for time.Since(began) < 10*time.Second {
+			if sent > 2*10*rate {
+				t.Fatalf("the producer sent %d bytes in %v", sent, time.Since(began))
+			}
 			req := produceRequest("t", id, 1, batch)
 			req.Version = 9
 			sent += len(req.AppendTo(nil))
