@@ -30,8 +30,8 @@ func (b *Broker) contextOf(r *network.Request) context.Context {
 	return audit.With(b.ctx, clientOf(r))
 }
 
-// ask reports whether the client may perform an operation that its request asks for, and records the
-// decision. Questions whose answer only shapes what a client is shown use may.
+// ask reports whether the client may perform an operation that its request asks for, and records
+// the decision. Questions whose answer only shapes what a client is shown use may.
 func (m rights) ask(op acl.Operation, kind acl.ResourceType, name string) bool {
 	allowed := m.may(op, kind, name)
 	if m.of == nil {

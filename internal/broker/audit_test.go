@@ -29,8 +29,8 @@ func (l *auditLines) Write(line []byte) error {
 func (*auditLines) Flush() error { return nil }
 func (*auditLines) Close() error { return nil }
 
-// auditedNode returns a broker whose clients have some rules, and a function that ends its audit log
-// and returns the lines by "EVENT OPERATION RESOURCE".
+// auditedNode returns a broker whose clients have some rules, and a function that ends its audit
+// log and returns the lines by "EVENT OPERATION RESOURCE".
 func auditedNode(t *testing.T, mode audit.Mode, rules ...acl.Binding) (*node, func() map[string]map[string]any) {
 	out := &auditLines{}
 	log := audit.Open(audit.Options{Mode: mode, Sink: out, Node: 1})
@@ -63,7 +63,8 @@ func binding(op acl.Operation, t acl.ResourceType, name string, p acl.Permission
 // not shown, and what it may do, has none. A change has one with its client.
 func TestAuditOfRequests(t *testing.T) {
 	denied := binding(acl.Describe, acl.Topic, "b", acl.Deny)
-	n, end := auditedNode(t, audit.Refusals, binding(acl.Create, acl.Topic, "a", acl.Allow), binding(acl.Describe, acl.Topic, "a", acl.Allow),
+	n, end := auditedNode(t, audit.Refusals, binding(acl.Create, acl.Topic, "a", acl.Allow), binding(acl.Describe, acl.Topic, "a",
+		acl.Allow),
 		denied, binding(acl.Describe, acl.Topic, acl.Wildcard, acl.Allow))
 	w := n.dial(t)
 	create := kmsg.NewPtrCreateTopicsRequest()
@@ -92,7 +93,8 @@ func TestAuditOfRequests(t *testing.T) {
 	}
 	for event, rule := range want {
 		e := events[strings.Replace(event, "Topic:LITERAL", "TOPIC:LITERAL", 1)]
-		if got, _ := e["rule"].(string); e == nil || got != rule || e["who"] != "User:ANONYMOUS" || e["listener"] != "test" || e["from"] == "" ||
+		if got, _ := e["rule"].(string); e == nil || got != rule || e["who"] != "User:ANONYMOUS" || e["listener"] != "test" ||
+			e["from"] == "" ||
 			e["n"] != 1.0 {
 			t.Errorf("%s: %v", event, e)
 		}

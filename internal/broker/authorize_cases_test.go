@@ -213,7 +213,8 @@ func adminCases() []authCase {
 		}, needs: configs(acl.AlterConfigs)},
 		{key: int16(kmsg.DescribeUserSCRAMCredentials), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.AlterUserSCRAMCredentials), fill: func(_ *authWorld, r kmsg.Request) {
-			r.(*kmsg.AlterUserSCRAMCredentialsRequest).Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "bob", Mechanism: 1}}
+			r.(*kmsg.AlterUserSCRAMCredentialsRequest).Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "bob",
+				Mechanism: 1}}
 		}, needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeACLs), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.CreateACLs), needs: []need{inCommand(acl.Alter)}},

@@ -187,7 +187,8 @@ func fillTransactional(r kmsg.Request) {
 func fillRest(r kmsg.Request) {
 	switch r := r.(type) {
 	case *kmsg.AlterClientQuotasRequest:
-		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate", Value: 1}},
+		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate",
+			Value: 1}},
 			Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: kmsg.StringPtr("u")}}}}
 	case *kmsg.DescribeGroupsRequest:
 		r.Groups = []string{"g", "h"}

@@ -149,7 +149,8 @@ func TestTheFirstUsersDoNotReplaceOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if removed, err = admin.AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: "admin", Mechanism: kadm.ScramSha512}}, nil); err == nil {
+	if removed, err = admin.AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: "admin", Mechanism: kadm.ScramSha512}},
+		nil); err == nil {
 		_ = removed // the session may end before the answer
 	}
 	if err := b.Close(); err != nil {

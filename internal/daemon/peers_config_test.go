@@ -17,8 +17,9 @@ func TestTheListenerOfBrokersIsSecured(t *testing.T) {
 		set    []string
 		want   string // "" is accepted
 	}{
-		"no security":            {listen: "192.0.2.1:0"},
-		"rights without secret":  {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin"}, "cluster.secret.file is not set"},
+		"no security": {listen: "192.0.2.1:0"},
+		"rights without secret": {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin"},
+			"cluster.secret.file is not set"},
 		"rights with a secret":   {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin", secret}, ""},
 		"rights on this machine": {"127.0.0.1:0", []string{"authorization=acl", "super-users=User:admin"}, ""},
 		"logins without TLS":     {"127.0.0.1:0", []string{"sasl=SCRAM-SHA-512", secret}, "has sasl and no TLS"},

@@ -42,8 +42,8 @@ const (
 // proof to try secrets against, so they must not be guessable.
 const MinSecret = 16
 
-// proof returns the mac for an end with the first secret; empty without one. bound is what both ends
-// of this connection, and no others, know; see binding.
+// proof returns the mac for an end with the first secret; empty without one. bound is what both
+// ends of this connection, and no others, know; see binding.
 func proof(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound []byte) []byte {
 	if len(secrets) == 0 {
 		return nil

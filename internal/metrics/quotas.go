@@ -17,11 +17,11 @@ type Quota struct {
 	Debt          time.Duration // for how long they have to wait now
 }
 
-// RegisterQuotas registers the owners of quotas whose clients had to wait. Every scrape calls source
-// with the most that it may return: those that waited longest.
+// RegisterQuotas registers the owners of quotas whose clients had to wait. Every scrape calls
+// source with the most that it may return: those that waited longest.
 func RegisterQuotas(reg prometheus.Registerer, source func(most int) []Quota) error {
 	var s scraped
-	waited := s.counter(nameQuotaWaited, "Seconds that the clients of a quota were told to wait. The 100 that waited longest.", "entity", "limit")
+	waited := s.counter(nameQuotaWaited, "Seconds that the clients of a quota had to wait. The 100 that waited longest.", "entity", "limit")
 	debt := s.gauge(nameQuotaDebt, "Seconds until a quota's clients have used no more than it.", "entity", "limit")
 	s.read = func(send sendFunc) {
 		for _, x := range source(MaxQuotas) {

@@ -104,8 +104,8 @@ type Security struct {
 	MaxUnauthenticated, MaxUnauthenticatedPerIP int
 	// PlainWithoutTLS permits passwords and tokens in clear beyond loopback.
 	PlainWithoutTLS bool
-	// AuditLog is Off, AuditRefusals or AuditAll. AuditFile is a path, Journald, or empty for a file
-	// in the data directory.
+	// AuditLog is Off, AuditRefusals or AuditAll. AuditFile is a path, Journald, or empty for a
+	// file in the data directory.
 	AuditLog, AuditFile string
 }
 

@@ -197,8 +197,8 @@ func bounded(e Event) Event {
 	return e
 }
 
-// network returns what the causes of an address are counted by: an IPv6 host may have any address of
-// its /64.
+// network returns what the causes of an address are counted by: an IPv6 host may have any address
+// of its /64.
 func network(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Unmap().Is6() {

@@ -89,7 +89,8 @@ func TestOneLineForACause(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
-		if all := m.events(t); len(all) != 3 || all[2]["n"] != 999.0 || all[2]["res"] != "Topic:LITERAL:orders" || all[2]["rule"] != "none" {
+		if all := m.events(t); len(all) != 3 || all[2]["n"] != 999.0 || all[2]["res"] != "Topic:LITERAL:orders" ||
+			all[2]["rule"] != "none" {
 			t.Fatalf("after 10 s: %v", all)
 		}
 		time.Sleep(12 * time.Second) // then the cause is forgotten
@@ -99,7 +100,8 @@ func TestOneLineForACause(t *testing.T) {
 			t.Fatalf("after a break: %v", all)
 		}
 	})
-	if s := m.events(t)[0]; s["ev"] != "refused" || s["who"] != "User:bob" || s["from"] != "10.0.0.7:1" || s["v"] != 13.0 || s["node"] != 1.0 {
+	if s := m.events(t)[0]; s["ev"] != "refused" || s["who"] != "User:bob" || s["from"] != "10.0.0.7:1" || s["v"] != 13.0 ||
+		s["node"] != 1.0 {
 		t.Errorf("line: %v", s)
 	}
 }
@@ -215,7 +217,8 @@ func TestAFullDisk(t *testing.T) {
 // Text of clients stays in its field: it ends no line, has no control characters and is short.
 func TestTextOfClients(t *testing.T) {
 	m := new(memory)
-	evil := []string{"a\n{\"ev\":\"login\",\"who\":\"User:admin\"}\n", "\x1b[2J\x1b[31m", "\u009b2J", "\u202egro.evil", "\x7f\x00", "\xff\xfe",
+	evil := []string{"a\n{\"ev\":\"login\",\"who\":\"User:admin\"}\n", "\x1b[2J\x1b[31m", "\u009b2J", "\u202egro.evil", "\x7f\x00",
+		"\xff\xfe",
 		"\u2028\u2029", strings.Repeat("é", 1000), "\U000e0041", `","who":"User:admin`}
 	bubble(t, m, Refusals, func(l *Log) {
 		for i, text := range evil {
@@ -232,7 +235,8 @@ func TestTextOfClients(t *testing.T) {
 		if e["who"] != "User:bob" || e["ev"] != "refused" {
 			t.Errorf("%q changes the line to %v", evil[i], e)
 		}
-		if id := e["client"].(string); len(id) > maxText || !strings.HasPrefix(strings.ToValidUTF8(evil[i], ""), strings.ReplaceAll(id, "\ufffd", "")) {
+		if id := e["client"].(string); len(id) > maxText || !strings.HasPrefix(strings.ToValidUTF8(evil[i], ""),
+			strings.ReplaceAll(id, "\ufffd", "")) {
 			t.Errorf("client id %q became %q", evil[i], id)
 		}
 		if j := strings.IndexFunc(strings.TrimSuffix(m.lines[i], "\n"), hidden); j >= 0 {
@@ -249,7 +253,8 @@ func TestChangesAreComplete(t *testing.T) {
 			l.Record(Event{Kind: Change, Client: Client{Who: "User:a"}, Resource: "configs of topic a",
 				Old: fmt.Appendf(nil, "%d", i), New: fmt.Appendf(nil, "%d", i+1)})
 		}
-		l.Record(Event{Kind: Change, Client: Client{Who: "User:a"}, Resource: "long", New: json.RawMessage(`"` + strings.Repeat("x", maxValue) + `"`)})
+		l.Record(Event{Kind: Change, Client: Client{Who: "User:a"}, Resource: "long", New: json.RawMessage(`"` + strings.Repeat("x",
+			maxValue) + `"`)})
 	})
 	all := m.events(t)
 	if len(all) != 3 || all[0]["old"] != 0.0 || all[0]["new"] != 1.0 || all[2]["old"] != 1.0 || all[2]["new"] != 5.0 || all[2]["n"] != 4.0 {
@@ -319,8 +324,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A file whose last line was cut is used further, with the next line on its own, and its permissions
-// are tightened.
+// A file whose last line was cut is used further, with the next line on its own, and its
+// permissions are tightened.
 func TestFileAfterACrash(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(name, []byte("whole\ncut"), 0o644); err != nil {

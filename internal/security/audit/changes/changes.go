@@ -89,8 +89,8 @@ func (s *store) events(ctx context.Context, t *metadata.Txn) (events []audit.Eve
 	return events, nil
 }
 
-// recorded reports whether changes of a family of keys are recorded. The others follow from them, or
-// are the broker's own.
+// recorded reports whether changes of a family of keys are recorded. The others follow from them,
+// or are the broker's own.
 func recorded(k metadata.KeyKind) bool {
 	switch k {
 	case metadata.KindTopic, metadata.KindPartition, metadata.KindTopicConfig, metadata.KindBrokerConfig, metadata.KindGroupConfig,

@@ -54,8 +54,8 @@ func (l *lines) Write(line []byte) error {
 func (*lines) Flush() error { return nil }
 func (*lines) Close() error { return nil }
 
-// Every kind of change has a line with what it changes, and the values before and after it; none has
-// a secret in it.
+// Every kind of change has a line with what it changes, and the values before and after it; none
+// has a secret in it.
 func TestChanges(t *testing.T) {
 	id := [16]byte{1}
 	user := func(key string) []byte {
