@@ -58,7 +58,7 @@ func TestTheNextLeaderKnowsUntilWhenTheFormerOneWasConfirmed(t *testing.T) {
 				confirmed := steady(leader)
 				last := ends(c, leader)
 				next, _ := ready(t, others...)
-				if took := time.Since(last); took > 3*electionTicks*defaultTick {
+				if took := time.Since(last); took > 10*electionTicks*defaultTick { // votes may be split a few times
 					t.Errorf("the election took %v", took)
 				}
 				bounds(t, next, leader.Member(), confirmed, last)
