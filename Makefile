@@ -9,6 +9,8 @@ GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env 
 GOLANGCI_VERSION := v2.15.0
 VALE := $(shell command -v vale 2>/dev/null || echo $(shell go env GOPATH)/bin/vale)
 VALE_VERSION := v3.22.0
+GOVULNCHECK := $(shell command -v govulncheck 2>/dev/null || echo $(shell go env GOPATH)/bin/govulncheck)
+GOVULNCHECK_VERSION := v1.8.0
 # Packages of test and test-race, and the time limit of a package's tests: a busy machine
 # may take longer than the ten minutes that Go allows.
 PKGS ?= ./...
@@ -147,6 +149,15 @@ cli-smoke: build ## Kafka's own command-line tools; only failures that docs/comp
 image: build ## builds and tests the container image: size, health, clients from outside
 	scripts/image.sh chronik:dev
 
+.PHONY: sbom
+sbom: build ## a bill of materials (CycloneDX) for each program, in dist/sbom
+	go run ./scripts/sbom $(VERSION) dist/sbom $(BIN)/chronikd $(BIN)/chronikctl $(BIN)/chronik-bench
+
+.PHONY: vulnerabilities
+vulnerabilities: ## known vulnerabilities in what the programs call (govulncheck)
+	@test -x "$(GOVULNCHECK)" || { echo "govulncheck is missing: go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)"; exit 1; }
+	$(GOVULNCHECK) ./cmd/... ./pkg/...
+
 .PHONY: packages
 packages: ## .deb and .rpm in dist (nfpm)
 	scripts/packages.sh
@@ -167,4 +178,4 @@ screenshots: ## tests the script of the admin port's page with Chromium; picture
 .PHONY: release-check
 release-check: ## builds a release without publishing it (goreleaser)
 	goreleaser check
-	goreleaser release --snapshot --clean --skip=publish
+	goreleaser release --snapshot --clean --skip=publish,sign

@@ -44,7 +44,7 @@ if [ -n "$broker" ]; then
     restarts=$!
   fi
 else
-  bin/chronikd --data-dir "$work/data" --listen 127.0.0.1:0 --admin-listen off 2>"$work/chronikd.log" &
+  bin/chronikd --data-dir "$work/data" --listen 127.0.0.1:0 --admin-listen off --set authorization=acl --set super-users=User:ANONYMOUS 2>"$work/chronikd.log" &
   pid=$!
   for _ in $(seq 100); do
     broker="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$work/chronikd.log")"

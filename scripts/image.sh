@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tag="${1:-chronik:dev}"
-most=46 # MB
+most=50 # MB
 [ -x bin/chronikctl ] || { echo "bin/chronikctl is missing: make build"; exit 1; }
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-image.XXXXXX")"
 : >"$work/log"

@@ -3,9 +3,10 @@
 # word in this tree, one command after the other; their output must be what the page
 # shows. A command that starts a broker (make run, bin/chronikd) goes to the
 # background until it is ready; `make test` is left out where SKIP_TEST is set. A
-# line … stands for any output. The broker is on free ports: the variables that say
+# line … stands for any output, and … in a line for any text. The broker is on free ports: the variables that say
 # so stand for the addresses that the page leaves out, and the ones that it names
-# are replaced. The broker is stopped and its data removed in the end.
+# are replaced. The home directory is an empty one, for contexts and certificates.
+# The broker is stopped and its data removed in the end.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 page="${1:-README.md}"
@@ -26,7 +27,12 @@ trap 'exit 130' INT TERM
 
 read -r one two < <(python3 scripts/free-ports.py 2)
 kafka="127.0.0.1:$one" admin="127.0.0.1:$two"
+# make needs the caches of the real home directory.
+GOPATH="$(go env GOPATH)" GOCACHE="$(go env GOCACHE)" HOME="$work/home"
+mkdir "$HOME"
+export GOPATH GOCACHE HOME
 export CHRONIK_LISTEN="$kafka" CHRONIK_ADMIN_LISTEN="$admin" CHRONIK_DATA_DIR="$work/data" CHRONIK_BROKERS="$kafka" CHRONIKCTL_ADMIN="$admin"
+unset XDG_CONFIG_HOME
 
 # Every command becomes work/N.cmd, the output shown below it work/N.want.
 awk -v dir="$work" '
@@ -36,7 +42,7 @@ awk -v dir="$work" '
   inside { print > (dir "/" n ".want") }
 ' "$page"
 [ -e "$work/1.cmd" ] || { echo "$page has no commands"; exit 1; }
-sed -i "s/127\.0\.0\.1:9092/$kafka/g; s/127\.0\.0\.1:9644/$admin/g" "$work"/*.cmd
+sed -i "s/127\.0\.0\.1:9092/$kafka/g; s/localhost:9093/localhost:$one/g; s/127\.0\.0\.1:9644/$admin/g" "$work"/*.cmd "$work"/*.want
 
 ready() { curl -fs -o "$work/ready" "http://$admin/readyz"; }
 start() { # start COMMAND-FILE
@@ -50,11 +56,11 @@ start() { # start COMMAND-FILE
   done
   ready || { echo "$page: $(cat "$1") did not start a broker:"; cat "$work/run.log"; exit 1; }
 }
-same() { # same WANT GOT: line by line, … is any number of lines
+same() { # same WANT GOT: line by line, … is any number of lines, or any text in a line
   python3 - "$1" "$2" <<'PY'
 import re, sys
 want, got = (open(p, encoding="utf-8").read() for p in sys.argv[1:])
-pattern = "".join("(?:.*\n)*?" if line == "…\n" else re.escape(line) for line in want.splitlines(True))
+pattern = "".join("(?:.*\n)*?" if line == "…\n" else re.escape(line).replace("…", ".*") for line in want.splitlines(True))
 sys.exit(re.fullmatch(pattern, got) is None)
 PY
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # systemd.sh   holds deploy/systemd/chronikd.service against systemd's own
-# checks: every line is understood, and the sandbox is rated 2.0 of 10 or better.
+# checks: every line is understood, also with secured.conf, and the sandbox is rated
+# 2.0 of 10 or better.
 # Needs systemd-analyze (Debian: systemd) and bin/chronikd; systemd need not run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,6 +15,10 @@ unit="$work/chronikd.service"
 sed "s|/usr/bin/chronikd|$PWD/bin/chronikd|" deploy/systemd/chronikd.service >"$unit"
 complaints="$(systemd-analyze verify --man=no --recursive-errors=no "$unit" 2>&1)" || { echo "$complaints"; exit 1; }
 [ -z "$complaints" ] || { echo "$complaints"; exit 1; }
+mkdir "$unit.d"
+sed "s|/usr/bin/chronikd|$PWD/bin/chronikd|" deploy/systemd/secured.conf >"$unit.d/secured.conf"
+complaints="$(systemd-analyze verify --man=no --recursive-errors=no "$unit" 2>&1)" || { echo "with secured.conf: $complaints"; exit 1; }
+[ -z "$complaints" ] || { echo "with secured.conf: $complaints"; exit 1; }
 rating="$(systemd-analyze security --offline=true --threshold=20 "$unit" 2>&1)" || { echo "$rating"; exit 1; }
 echo "$rating" | tail -1
 for key in Type=notify WatchdogSec= TimeoutStopSec= LimitNOFILE= StateDirectory= RestartPreventExitStatus= SystemCallFilter=adjtimex; do

@@ -20,10 +20,8 @@ import (
 // addition to what Kafka refuses, it refuses what no client could log in with.
 func alterUserScramCredentialsAPI() api {
 	return apiDef[*kmsg.AlterUserSCRAMCredentialsRequest]{
-		API: protocol.API{Key: int16(kmsg.AlterUserSCRAMCredentials), Max: 0},
-		asks: asks[*kmsg.AlterUserSCRAMCredentialsRequest]{whole: func(m rights, _ *kmsg.AlterUserSCRAMCredentialsRequest) *kerr.Error {
-			return m.cluster(acl.Alter)
-		}},
+		API:        protocol.API{Key: int16(kmsg.AlterUserSCRAMCredentials), Max: 0},
+		asks:       clusterAsks[*kmsg.AlterUserSCRAMCredentialsRequest](acl.Alter),
 		refuse:     refuseAlterUsers,
 		overloaded: kerr.RequestTimedOut,
 		handle:     inBackground(alterUserScramCredentials),

@@ -211,6 +211,10 @@ func adminCases() []authCase {
 				{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: "g"},
 			}
 		}, needs: configs(acl.AlterConfigs)},
+		{key: int16(kmsg.DescribeUserSCRAMCredentials), needs: []need{inCommand(acl.Describe)}},
+		{key: int16(kmsg.AlterUserSCRAMCredentials), fill: func(_ *authWorld, r kmsg.Request) {
+			r.(*kmsg.AlterUserSCRAMCredentialsRequest).Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "bob", Mechanism: 1}}
+		}, needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeACLs), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.CreateACLs), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DeleteACLs), needs: []need{inCommand(acl.Alter)}},

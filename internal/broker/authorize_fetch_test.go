@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestAFetchSessionBelongsToItsClient(t *testing.T) {
 	s := c.create(alice, true, asked(1), now)
 	req := &kmsg.FetchRequest{Version: 13, SessionID: s.id, SessionEpoch: 1}
 	for _, other := range []owner{{"User:bob", "clients"}, {"User:alice", "peers"}} {
-		if use := c.begin(req, other, &fetchRead{}, now); use.err != kerr.FetchSessionIDNotFound {
+		if use := c.begin(req, other, &fetchRead{}, now); !errors.Is(use.err, kerr.FetchSessionIDNotFound) {
 			t.Errorf("%v: %v", other, use.err)
 		}
 		for _, epoch := range []int32{0, -1} { // a new session instead of the old one, and none

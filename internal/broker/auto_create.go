@@ -131,7 +131,8 @@ func (b *Broker) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.M
 		for i, name := range fresh {
 			specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
 		}
-		b.work.Go(func() { b.creations.end(fresh, b.createTopics(specs)) })
+		ctx := b.contextOf(r)
+		b.work.Go(func() { b.creations.end(fresh, b.createTopics(ctx, specs)) })
 	}
 	return failed
 }
@@ -157,8 +158,8 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 
 // createTopics creates topics and waits until they are usable. It returns why some could not be
 // created.
-func (b *Broker) createTopics(specs []controller.TopicSpec) map[string]error {
-	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
+func (b *Broker) createTopics(ctx context.Context, specs []controller.TopicSpec) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, autoCreateTime)
 	defer cancel()
 	failed := map[string]error{}
 	var revision int64

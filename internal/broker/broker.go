@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
 	"github.com/chronik-io/chronik/internal/txn/gate"
@@ -70,6 +71,8 @@ type Options struct {
 	// called for every request, and by several goroutines. No function, or no rules: no
 	// authorization.
 	Rules func() *acl.Rules
+	// Audit records refusals, and its store what clients change. Nil: nothing is recorded.
+	Audit *audit.Log
 	// Quotas has the quotas of clients; nil: none.
 	Quotas *quota.Keeper
 	// Logger receives the log messages of handlers. Level is the log level of the whole broker,

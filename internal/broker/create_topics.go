@@ -145,7 +145,7 @@ func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTo
 		return
 	}
 	out.TopicID = made.ID
-	if m.topic(acl.DescribeConfigs, out.Topic) != nil { // as in Kafka, what the topic has got is part of its configs
+	if !m.mayTopic(acl.DescribeConfigs, out.Topic) { // as in Kafka, what the topic has got is part of its configs
 		out.ConfigErrorCode, out.Configs = kerr.TopicAuthorizationFailed.Code, nil
 		return
 	}

@@ -17,12 +17,8 @@ import (
 // password. Keys and salts are never in an answer.
 func describeUserScramCredentialsAPI() api {
 	return apiDef[*kmsg.DescribeUserSCRAMCredentialsRequest]{
-		API: protocol.API{Key: int16(kmsg.DescribeUserSCRAMCredentials), Max: 0},
-		asks: asks[*kmsg.DescribeUserSCRAMCredentialsRequest]{
-			whole: func(m rights, _ *kmsg.DescribeUserSCRAMCredentialsRequest) *kerr.Error {
-				return m.cluster(acl.Describe)
-			},
-		},
+		API:    protocol.API{Key: int16(kmsg.DescribeUserSCRAMCredentials), Max: 0},
+		asks:   clusterAsks[*kmsg.DescribeUserSCRAMCredentialsRequest](acl.Describe),
 		handle: answering(describeUserScramCredentials),
 		answerEntries: func(b *Broker, req *kmsg.DescribeUserSCRAMCredentialsRequest) int {
 			if len(req.Users) == 0 {

@@ -61,7 +61,7 @@ func TestAHangingTransactionIsFoundAndEnded(t *testing.T) {
 	// The gate asks the coordinator for this one, as it does in a broker.
 	n.coordinators.set(func(q gate.Question, done func(gate.Answer)) { n.opt.Exchange.Ask(q, done) })
 	open(known, p.ProducerID, p.ProducerEpoch, 1)
-	n.coordinators.set(nil) // and says yes by itself to this one
+	n.coordinators.set(nil) // and permits this one without a coordinator
 	open("gone", 7_000, 3, 0)
 	if got := produced(t, w, 12, produceRequest("t", [16]byte{}, -1, plain(t, "plain"))); got.ErrorCode != 0 {
 		t.Fatal(got)

@@ -464,7 +464,7 @@ func TestOnlyTransactionalBatchesNeedARightToTheID(t *testing.T) {
 }
 
 // S4: a partition with 10,000 open transactions, of however many clients, begins no other one. The
-// next producer is told to try again, with the bound in the message; open transactions continue,
+// next producer gets a retriable error with the bound in its message. Open transactions continue,
 // plain records are accepted, and when one has ended the next one begins.
 func TestAPartitionWithTooManyOpenTransactions(t *testing.T) {
 	n := newNode(t)

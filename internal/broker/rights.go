@@ -24,6 +24,7 @@ import (
 type rights struct {
 	b  *Broker
 	of *subject
+	r  *network.Request
 }
 
 // subject is what a session remembers of its client under some rules: the client, and the last
@@ -56,7 +57,7 @@ func (b *Broker) rights(r *network.Request) rights {
 	if rules == nil {
 		return rights{}
 	}
-	return rights{b, subjectOf(r.Session, rules)}
+	return rights{b, subjectOf(r.Session, rules), r}
 }
 
 // kept is what a session remembers for handlers.
@@ -118,7 +119,7 @@ func (m rights) mayCluster(op acl.Operation) bool { return m.may(op, acl.Cluster
 
 // topic asks for an operation on a topic that the request names by name.
 func (m rights) topic(op acl.Operation, name string) *kerr.Error {
-	return unless(m.mayTopic(op, name), kerr.TopicAuthorizationFailed)
+	return unless(m.ask(op, acl.Topic, name), kerr.TopicAuthorizationFailed)
 }
 
 // topicByID asks for an operation on a topic that the request names by its id; nil if no topic has
@@ -126,7 +127,7 @@ func (m rights) topic(op acl.Operation, name string) *kerr.Error {
 // apart).
 func (m rights) topicByID(op acl.Operation, t *metadata.Topic) *kerr.Error {
 	switch {
-	case m.of == nil && t != nil || t != nil && m.mayTopic(op, t.Name):
+	case m.of == nil && t != nil || t != nil && m.ask(op, acl.Topic, t.Name):
 		return nil
 	case t != nil && m.mayTopic(acl.Describe, t.Name):
 		return kerr.TopicAuthorizationFailed
@@ -143,15 +144,15 @@ func (m rights) topicRef(op acl.Operation, byID bool, name string, id [16]byte) 
 }
 
 func (m rights) group(op acl.Operation, id string) *kerr.Error {
-	return unless(m.may(op, acl.Group, id), kerr.GroupAuthorizationFailed)
+	return unless(m.ask(op, acl.Group, id), kerr.GroupAuthorizationFailed)
 }
 
 func (m rights) transaction(op acl.Operation, id string) *kerr.Error {
-	return unless(m.may(op, acl.TransactionalID, id), kerr.TransactionalIDAuthorizationFailed)
+	return unless(m.ask(op, acl.TransactionalID, id), kerr.TransactionalIDAuthorizationFailed)
 }
 
 func (m rights) cluster(op acl.Operation) *kerr.Error {
-	return unless(m.mayCluster(op), kerr.ClusterAuthorizationFailed)
+	return unless(m.ask(op, acl.Cluster, acl.ClusterName), kerr.ClusterAuthorizationFailed)
 }
 
 // configs asks for reading or changing the configs of a resource.
@@ -167,14 +168,14 @@ func (m rights) configs(op acl.Operation, x resource) *kerr.Error {
 
 // create asks for creating a topic: that is a right on the cluster, or on a topic of that name.
 func (m rights) create(name string) *kerr.Error {
-	return unless(m.mayCluster(acl.Create) || m.mayTopic(acl.Create, name), kerr.TopicAuthorizationFailed)
+	return unless(m.mayCluster(acl.Create) || m.ask(acl.Create, acl.Topic, name), kerr.TopicAuthorizationFailed)
 }
 
 // idempotentWrite asks for a producer id without a transactional id: who may write to any topic may
 // do so idempotently (KIP-679).
 func (m rights) idempotentWrite() *kerr.Error {
-	return unless(m.of == nil || m.mayCluster(acl.IdempotentWrite) || m.of.client.AllowedAny(acl.Write, acl.Topic),
-		kerr.ClusterAuthorizationFailed)
+	return unless(m.of == nil || m.of.client.AllowedAny(acl.Write, acl.Topic) ||
+		m.ask(acl.IdempotentWrite, acl.Cluster, acl.ClusterName), kerr.ClusterAuthorizationFailed)
 }
 
 // find returns a topic that the request names, by name or by id, if the client may perform an

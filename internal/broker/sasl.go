@@ -8,12 +8,13 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// SaslHandshake (key 17), version 1: chooses how a client logs in. Package network answers it where
-// clients log in; a request that comes here is one that its connection does not take. Version 0,
-// after which frames have no header, is not supported.
+// SaslHandshake (key 17), versions 0 and 1: chooses how a client logs in. Package network answers
+// it where clients log in; a request that comes here is one that its connection does not take.
+// Version 0, after which frames have no header, is always refused. It is listed for librdkafka,
+// which otherwise does not log in at all, although it uses version 1 (rd_kafka_feature_map).
 func saslHandshakeAPI() api {
 	return apiDef[*kmsg.SASLHandshakeRequest]{
-		API:  protocol.API{Key: protocol.KeySASLHandshake, Min: 1, Max: 1},
+		API:  protocol.API{Key: protocol.KeySASLHandshake, Max: 1},
 		asks: asks[*kmsg.SASLHandshakeRequest]{nothing: true},
 		handle: answering(func(_ *Broker, r *network.Request, _ *kmsg.SASLHandshakeRequest) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrSASLHandshakeResponse())

@@ -126,7 +126,8 @@ func (b *Broker) createInternal(r *network.Request, beat *group.StreamsHeartbeat
 		for i, name := range fresh {
 			list[i] = specs[name]
 		}
-		b.work.Go(func() { b.internal.end(fresh, b.createTopics(list)) })
+		ctx := b.contextOf(r)
+		b.work.Go(func() { b.internal.end(fresh, b.createTopics(ctx, list)) })
 	}
 	if len(failed) > 0 {
 		var why []string

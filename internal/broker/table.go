@@ -172,9 +172,9 @@ func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) f
 
 // inBackground makes a handler of a function that blocks: it runs on a goroutine of its own. There
 // is at most one for each connection, which starts no other request in that time. ctx ends with the
-// broker.
+// broker, and knows whose changes are made with it.
 func inBackground[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
-	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }
+	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.contextOf(c.r), c.b, c.r, req)) }) }
 }
 
 // charge is the memory that one waiting request has taken from Broker.parked or Broker.wide.

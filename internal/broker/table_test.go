@@ -128,17 +128,8 @@ func fillRequest(r kmsg.Request, id [16]byte) {
 	case *kmsg.OffsetDeleteRequest:
 		r.Group, r.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: name,
 			Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 1}, {Partition: 100}}}}
-	case *kmsg.DescribeGroupsRequest:
-		r.Groups = []string{"g", "h"}
-	case *kmsg.ConsumerGroupDescribeRequest:
-		r.Groups = []string{"g", "h"}
-	case *kmsg.AlterClientQuotasRequest:
-		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate", Value: 1}},
-			Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: kmsg.StringPtr("u")}}}}
 	case *kmsg.AlterUserSCRAMCredentialsRequest:
 		r.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "u", Mechanism: 1}}
-	case *kmsg.DeleteGroupsRequest:
-		r.Groups = []string{"g", "h"}
 	case *kmsg.ConsumerGroupHeartbeatRequest:
 		r.Group, r.MemberID, r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = fmt.Sprint("consumers-", r.Version), "m", 10_000,
 			[]string{name}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
@@ -188,13 +179,22 @@ func fillTransactional(r kmsg.Request) {
 	case *kmsg.DescribeTransactionsRequest:
 		r.TransactionalIDs = []string{"tx", "ty"}
 	default:
-		fillSecurity(r)
+		fillRest(r)
 	}
 }
 
-// fillSecurity is fillRequest for the requests about access rules.
-func fillSecurity(r kmsg.Request) {
+// fillRest is fillRequest for the other requests.
+func fillRest(r kmsg.Request) {
 	switch r := r.(type) {
+	case *kmsg.AlterClientQuotasRequest:
+		r.Entries = []kmsg.AlterClientQuotasRequestEntry{{Ops: []kmsg.AlterClientQuotasRequestEntryOp{{Key: "producer_byte_rate", Value: 1}},
+			Entity: []kmsg.AlterClientQuotasRequestEntryEntity{{Type: "user", Name: kmsg.StringPtr("u")}}}}
+	case *kmsg.DescribeGroupsRequest:
+		r.Groups = []string{"g", "h"}
+	case *kmsg.ConsumerGroupDescribeRequest:
+		r.Groups = []string{"g", "h"}
+	case *kmsg.DeleteGroupsRequest:
+		r.Groups = []string{"g", "h"}
 	case *kmsg.DescribeACLsRequest:
 		r.ResourceType, r.ResourcePatternType, r.Operation, r.PermissionType = 1, 1, 1, 1
 	case *kmsg.CreateACLsRequest:

@@ -34,6 +34,7 @@ func remedies() []remedy {
 		{[]string{"password.encoder.", "delegation.token.", "config.providers"},
 			"leave it out: there is none; secrets are read from files"},
 		{[]string{"principal.builder.class"}, "leave it out: chronik loads no classes; see tls.principal-rules and oauth.principal-claim"},
+		{[]string{"sasl.oauthbearer.scope.claim.name"}, "leave it out: rights come from access rules, not from the scopes of a token"},
 		{[]string{"ssl.", "sasl.", "security.", "authorizer.", "super.users", "listener.security.protocol.map",
 			"allow.everyone.if.no.acl.found",
 			"connections.max.reauth.ms", "connection.failed.authentication.delay.ms"},

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/secret"
@@ -17,34 +18,33 @@ type UserChange struct {
 	Set *metadata.Credential
 }
 
-// AlterUsers changes users, each of which may appear once. Those that can't be changed get an error
-// in their place, and the others are changed together. It returns the first revision that shows
-// them, or 0 if there are none. err is for the change as a whole.
+// AlterUsers makes changes in their order. Those that can't be made get an error in their place,
+// and the others are made together. It returns the first revision that shows them, or 0 if there
+// are none. err is for the change as a whole.
 func (c *Controller) AlterUsers(ctx context.Context, changes []UserChange) (revision int64, errs []error, err error) {
 	err = c.retry(ctx, "alter users", func() error {
 		revision, errs = 0, make([]error, len(changes))
-		var txn metadata.Txn
+		var users []alteredUser
 		for i, x := range changes {
-			u, kv, err := c.user(ctx, x.User)
-			if err != nil {
-				return err
+			at := slices.IndexFunc(users, func(u alteredUser) bool { return u.now.Name == x.User })
+			if at < 0 {
+				u, kv, err := c.user(ctx, x.User)
+				if err != nil {
+					return err
+				}
+				at, users = len(users), append(users, alteredUser{kv: kv, now: u})
 			}
+			u := &users[at]
 			switch {
 			case x.Set != nil:
-				u = u.With(*x.Set)
-			case u.Credential(x.Mechanism) == nil:
+				u.now, u.altered = u.now.With(*x.Set), true
+			case u.now.Credential(x.Mechanism) == nil:
 				errs[i] = refuse(ResourceNotFound, "Attempt to delete a user credential that does not exist")
-				continue
 			default:
-				u = u.Without(x.Mechanism)
-			}
-			txn.If = append(txn.If, unchanged(kv))
-			if len(u.Credentials) == 0 {
-				txn.Delete = append(txn.Delete, kv.Key)
-			} else {
-				txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: u.Encode()})
+				u.now, u.altered = u.now.Without(x.Mechanism), true
 			}
 		}
+		txn := alterUsers(users)
 		if len(txn.If) == 0 {
 			return nil
 		}
@@ -53,6 +53,29 @@ func (c *Controller) AlterUsers(ctx context.Context, changes []UserChange) (revi
 		return err
 	})
 	return revision, errs, err
+}
+
+// alteredUser is a user that changes: as it is stored, and as it will be.
+type alteredUser struct {
+	kv      metadata.KV
+	now     metadata.User
+	altered bool
+}
+
+// alterUsers returns the transaction that stores users that were altered.
+func alterUsers(users []alteredUser) (txn metadata.Txn) {
+	for _, u := range users {
+		if !u.altered {
+			continue
+		}
+		txn.If = append(txn.If, unchanged(u.kv))
+		if len(u.now.Credentials) == 0 {
+			txn.Delete = append(txn.Delete, u.kv.Key)
+		} else {
+			txn.Put = append(txn.Put, metadata.KV{Key: u.kv.Key, Value: u.now.Encode()})
+		}
+	}
+	return txn
 }
 
 // user reads a user; one that does not exist has no credentials.
@@ -67,7 +90,8 @@ func (c *Controller) user(ctx context.Context, name string) (metadata.User, meta
 
 // PrepareLogins writes what brokers need to check logins, unless it is there. If first is not
 // empty, it adds these users in the same transaction, and reports that it did: once in the life of
-// a cluster, and only if it has no users yet. It returns the first revision that shows all of it.
+// a cluster, and only if it has had no users yet. It returns the first revision that shows all of
+// it.
 func (c *Controller) PrepareLogins(ctx context.Context, first []metadata.User) (applied bool, revision int64, err error) {
 	err = c.retry(ctx, "prepare logins", func() error {
 		applied = false
@@ -86,13 +110,14 @@ func (c *Controller) PrepareLogins(ctx context.Context, first []metadata.User) (
 			return err
 		}
 		applied = len(first) > 0 && len(users) == 0 && !logins.Bootstrapped
-		if kv.ModRevision != 0 && !applied {
+		had := len(users) > 0 && !logins.Bootstrapped // who removes all users later wants none, rather than the first ones again
+		if kv.ModRevision != 0 && !applied && !had {
 			revision = kv.ModRevision
 			return nil
 		}
 		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
+		logins.Bootstrapped = logins.Bootstrapped || had || applied
 		if applied {
-			logins.Bootstrapped = true
 			for _, u := range first {
 				key := metadata.UserKey(u.Name)
 				txn.If = append(txn.If, metadata.Compare{Key: key})

@@ -1,10 +1,10 @@
 // Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
 // protocol, from a shell.
 //
-// It builds the command tree. The commands are in topic, config, group, txn, acl, user, records
-// (produce and consume), cluster, logs and top; they share app, contexts, output and parse. Standard
-// output carries only the answer, everything else goes to standard error. The exit code is 0 only if
-// everything was done. Only logs, which works on files, knows the broker's internals.
+// It builds the command tree. The commands are in topic, config, group, txn, acl, user, cert,
+// records (produce and consume), cluster, logs and top; they share app, contexts, output and parse.
+// Standard output carries only the answer, everything else goes to standard error. The exit code is
+// 0 only if everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/acl"
 	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/ctl/cert"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
@@ -67,7 +68,8 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 // Root returns the command tree.
 func Root(a *app.App) *cobra.Command {
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), records.NewProduce(a), records.NewConsume(a),
+		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), cert.New(a),
+		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
 		contextCommand(a), versionCommand(a))
@@ -84,7 +86,6 @@ func Root(a *app.App) *cobra.Command {
 		"list":    "chronikctl topic list and group list do that",
 		"ls":      "chronikctl topic list and group list do that",
 		"lag":     "chronikctl group list shows each group's lag",
-		"user":    notYet,
 		"role":    notYet,
 		"quota":   notYet,
 		"schema":  notYet,

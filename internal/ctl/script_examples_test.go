@@ -50,7 +50,7 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 		// The examples' paths and hosts are not this machine's.
 		line = strings.NewReplacer("/var/lib/chronik", "$WORK/copy", "/mnt/other/", "$WORK/", "/etc/chronik/chronikd.yaml",
 			"$WORK/chronikd.yaml",
-			"/tmp/", "$WORK/").Replace(line)
+			"/tmp/", "$WORK/", "b1.example.com:9093", "$TLS --tls-server-name broker.test").Replace(line)
 		if stage(line) == 1 || stage(line) == 2 || strings.Contains(line, " reset ") {
 			line += " --yes"
 		}

@@ -2,21 +2,15 @@ package ctl_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -26,9 +20,13 @@ func tlsProxy(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: tlsproxy NAME")
 	}
-	pair, authority, err := certificate("broker.test")
+	authority, err := certs.NewAuthority("test CA", []string{"broker.test"}, time.Now())
 	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), authority, 0o600))
+	leaf, err := authority.Leaf("broker.test", []string{"broker.test"}, time.Now())
+	ts.Check(err)
+	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), authority.CertificatePEM, 0o600))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	ts.Check(err)
 	b, err := chronik.Start(context.Background(), chronik.Options{Settings: map[string]string{"advertise": l.Addr().String()}})
@@ -60,20 +58,4 @@ func pipe(c net.Conn, to string) {
 		_ = d.Close()
 	}()
 	_, _ = io.Copy(c, d)
-}
-
-// certificate returns a self-signed certificate, also as PEM.
-func certificate(name string) (tls.Certificate, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	text := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true,
-		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, &text, &text, &key.PublicKey, key)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		nil
 }

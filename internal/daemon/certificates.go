@@ -20,7 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/files"
 )
 
-// reloadEvery is how often the files of certificates are looked at. Notifications of the kernel
+// reloadEvery is how often the files of certificates are checked. Notifications of the kernel
 // would miss switched symbolic links, with which Kubernetes and certbot replace files.
 const reloadEvery = 10 * time.Second
 

@@ -25,6 +25,8 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/audit/changes"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/txn/exchange"
@@ -65,6 +67,7 @@ type components struct {
 	gate         *gate.Gate
 	handlers     *broker.Broker
 	rules        func() *acl.Rules // nil without authorization
+	audit        *audit.Log        // nil if it is off
 	quotas       *quota.Keeper
 	// server is set last; storage's journals, which are opened earlier, ask its Producers.
 	server atomic.Pointer[network.Server]
@@ -156,13 +159,30 @@ func (b *Broker) lockData() error {
 		return fail(err)
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
+	b.restrict(path.Join(b.cfg.DataDir, metadataDir), path.Join(b.cfg.DataDir, clusterDir))
 	return nil
+}
+
+// restrict makes directories of metadata unreadable for other users: the metadata has the keys with
+// which users log in. A directory that stays readable is no reason not to start.
+func (b *Broker) restrict(dirs ...string) {
+	for _, dir := range dirs {
+		switch changed, err := vfs.Restrict(b.fs, dir); {
+		case err != nil:
+			b.log.Warn("other users may read the keys of users, chmod -R go= takes that right away", zap.String("dir", dir), zap.Error(err))
+		case changed:
+			b.log.Info("other users can't read the metadata any more", zap.String("dir", dir))
+		}
+	}
 }
 
 // openMetadata locks the data directory, opens the metadata in it and registers this broker.
 func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
 	if err := b.lockData(); err != nil {
+		return err
+	}
+	if err := b.openAudit(r); err != nil {
 		return err
 	}
 	dir := path.Join(b.cfg.DataDir, metadataDir)
@@ -193,8 +213,9 @@ func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 // newController sets what changes the metadata for this broker.
 func (r *components) newController(configs *configdef.Registry) {
 	r.control = controller.New(controller.Options{
-		Store: r.store, Configs: configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
-		Groups: r.conf.Groups, MinISR: r.settings.MinISR,
+		Store: changes.Watch(r.store, r.audit), Configs: configs, NumPartitions: r.conf.NumPartitions,
+		ReplicationFactor: r.conf.DefaultReplicationFactor,
+		Groups:            r.conf.Groups, MinISR: r.settings.MinISR,
 	})
 }
 
@@ -326,7 +347,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	}
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: group, Replicas: r.replicas, Settings: r.settings,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: withAuditedCluster(group, r.audit),
+		Replicas: r.replicas, Settings: r.settings,
+		Audit:   r.audit,
 		Configs: b.configs, Groups: r.groups, Transactions: r.transactions.Service, Coordinators: r.exchange,
 		Exchange: r.exchange, Gate: r.gate, Rules: r.rules, Quotas: r.quotas,
 		Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
@@ -370,6 +393,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(observe.Coordinators(service.TransactionsTopic, r.transactions.Service))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	b.health.AddSlow(observe.Undone(r.transactions))
+	b.health.AddSlow(accessSource(b.cfg, r.applier.Image))
 	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf(
 			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",
@@ -421,9 +445,9 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
+		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
 		Connecting: r.quotas.Connect,
 		Handler:    handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: observe.NewNetwork(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

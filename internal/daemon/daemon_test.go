@@ -101,8 +101,8 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	}
 	// The packages' file starts with these settings, so a renamed setting would be missing there.
 	first, _, _ := strings.Cut(out, "# ---- All other settings")
-	if n := strings.Count(first, "\n#  "); n != 3 {
-		t.Errorf("listeners has %d lines in the first part, want 3:\n%s", n, first)
+	if n := strings.Count(first, "\n#  "); n != 6 {
+		t.Errorf("listeners has %d lines in the first part, want 6:\n%s", n, first)
 	}
 	if n := len(regexp.MustCompile(`(?m)^# [a-z.]+:( |$)`).FindAllString(first, -1)); n != 10 {
 		t.Errorf("%d settings come first, want 10:\n%s", n, first)

@@ -211,7 +211,7 @@ func TestChecksKnowTheSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(), fs: vfs.Memory()}
+	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(), fs: vfs.Memory(), certs: &certificates{}}
 	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}

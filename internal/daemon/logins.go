@@ -162,11 +162,20 @@ func (b *Broker) prepareLogins(ctx context.Context, r *components) error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
+	users, _, err := r.store.Range(ctx, metadata.UserPrefix)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
 	var first []metadata.User
-	if kv.ModRevision == 0 || !bootstrapped(kv) { // later, the file may be gone
+	switch had := kv.ModRevision != 0 && bootstrapped(kv); {
+	case had: // the file may be gone
+	case len(users) == 0:
 		if first, err = readUsers(name); err != nil {
 			return &ExitError{ExitUsage, fmt.Errorf("bootstrap.users %s: %w", name, err)}
 		}
+	case name != "":
+		b.log.Warn("there are users already: bootstrap.users was not applied, and will not be; add its users with chronikctl user add",
+			zap.String("file", name), zap.Int("users", len(users)))
 	}
 	applied, revision, err := r.control.PrepareLogins(ctx, first)
 	if err != nil {
@@ -244,15 +253,14 @@ func setUser(ctx context.Context, c *controller.Controller, name string, passwor
 	if _, _, err := c.PrepareLogins(ctx, nil); err != nil {
 		return err
 	}
+	var changes []controller.UserChange // made together: no former password stays for one of them
 	for _, m := range mechanisms {
 		credential, err := login.NewCredential(m, password, login.DefaultIterations)
 		if err != nil {
 			return err
 		}
-		_, errs, err := c.AlterUsers(ctx, []controller.UserChange{{User: name, Mechanism: m, Set: &credential}})
-		if err = errors.Join(append(errs, err)...); err != nil {
-			return err
-		}
+		changes = append(changes, controller.UserChange{User: name, Mechanism: m, Set: &credential})
 	}
-	return nil
+	_, errs, err := c.AlterUsers(ctx, changes)
+	return errors.Join(append(errs, err)...)
 }

@@ -130,6 +130,42 @@ func TestTheFirstUsersComeFromAFileOnce(t *testing.T) {
 	}
 }
 
+// A broker that has had users never gets those of a file: not when they were added otherwise, and
+// not when all of them were removed. It does not need the file either.
+func TestTheFirstUsersDoNotReplaceOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	mem := vfs.Memory()
+	var out bytes.Buffer
+	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data"}, FS: mem,
+		In: strings.NewReader("a\n"), Out: &out, Err: &out, Exit: func(int) {}}); code != ExitOK {
+		t.Fatalf("%d %s", code, &out)
+	}
+	b, _ := startHere(t, mem, withLogins, "bootstrap.users="+file)
+	admin := clientOf(t, b, scram512("admin", "a"))
+	removed, err := admin.AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: "admin", Mechanism: kadm.ScramSha256}}, nil)
+	if err == nil {
+		err = removed.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if removed, err = admin.AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: "admin", Mechanism: kadm.ScramSha512}}, nil); err == nil {
+		_ = removed // the session may end before the answer
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("eve:SCRAM-SHA-512:e\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, _ = startHere(t, mem, withLogins, "bootstrap.users="+file)
+	for user, password := range map[string]string{"eve": "e", "admin": "a"} {
+		if err := tryLogin(t, b, scram512(user, password)); !errors.Is(err, kerr.SaslAuthenticationFailed) {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+}
+
 func TestMalformedFilesOfUsersAreRefused(t *testing.T) {
 	for _, text := range []string{"", "# none\n", "admin", "admin:secret-word", "admin:SCRAM-SHA-1:secret-word", "admin:SCRAM-SHA-512:",
 		":SCRAM-SHA-512:secret-word", "a:SCRAM-SHA-512:x\na:SCRAM-SHA-512:secret-word", "a\x01:SCRAM-SHA-512:secret-word"} {
@@ -141,8 +177,8 @@ func TestMalformedFilesOfUsersAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever is logged in loses the connection when the user is removed or has a new password, and
-// other users do not.
+// A client that is logged in loses the connection when the user is removed or has a new password,
+// and other users do not.
 func TestSessionsEndWithTheirUsers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(file, []byte("admin:SCRAM-SHA-512:a\nbob:SCRAM-SHA-512:b\n"), 0o600); err != nil {

@@ -51,6 +51,9 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err := b.lockData(); err != nil {
 		return err
 	}
+	if err := b.openAudit(r); err != nil {
+		return err
+	}
 	fail := func(err error) error { return dataError(b.cfg.DataDir, err) }
 	dir := path.Join(b.cfg.DataDir, clusterDir)
 	owners, err := readOwners(b.fs, r.answering())
@@ -69,17 +72,23 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err != nil {
 		return err
 	}
-	secret, err := readSecret(r.conf.Cluster.SecretFile)
+	secrets, err := readSecrets(r.conf.Cluster.SecretFile)
+	if err != nil {
+		return err
+	}
+	listener := interListener(b.cfg, &r.conf)
+	peers, err := newPeers(b.cfg, listener, b.certs, b.net.DialContext)
 	if err != nil {
 		return err
 	}
 	c, err := cluster.Open(cluster.Options{
-		FS: b.fs, Dial: b.net.DialContext, Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
+		FS: b.fs, Dial: peers.dial, Admit: peers.admit,
+		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: map[string]int{
 			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
 			service.TransactionsTopic: min(int(r.conf.Transactions.ReplicationFactor), len(r.conf.Cluster.Seeds)),
 		},
-		Listener: interListener(b.cfg, &r.conf), Secret: secret, Logs: func() string { return logs }, Origin: origin,
+		Listener: listener, Secrets: secrets, Logs: func() string { return logs }, Origin: origin,
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
 	})
 	if err != nil {
@@ -101,7 +110,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	}
 	server := r.server.Load()
 	b.stack.push("connections of brokers", func(context.Context) error { return server.Close() })
-	if err := b.serve(server, r, func(name string) bool { return name == interListener(b.cfg, &r.conf) }); err != nil {
+	if err := b.serve(server, r, func(name string) bool { return name == listener }); err != nil {
 		return err
 	}
 	if err := c.Enter(ctx); err != nil {

@@ -34,7 +34,7 @@ func checkCluster(cfg *config.Config, all map[string]string) error {
 		return errors.New("broker.session.timeout.ms is less than three times broker.heartbeat.interval.ms, so a single late heartbeat " +
 			"would fence the broker; raise broker.session.timeout.ms")
 	}
-	return errors.Join(checkInterListener(cfg, c), checkReachable(cfg))
+	return errors.Join(checkInterListener(cfg, c), checkReachable(cfg), checkPeers(cfg, &b))
 }
 
 func checkInterListener(cfg *config.Config, c *configdef.Cluster) error {

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -94,22 +91,6 @@ func (b *Broker) forgetLosses(dirs []*storage.Dir) {
 				zap.String("dir", d.Path()), zap.Error(err))
 		}
 	}
-}
-
-// readSecret returns the content of cluster.secret.file without surrounding white space.
-func readSecret(name string) ([]byte, error) {
-	if name == "" {
-		return nil, nil
-	}
-	text, _, err := files.ReadSecret(name)
-	if text = bytes.TrimSpace(text); err == nil && len(text) < link.MinSecret {
-		err = fmt.Errorf("it has %d characters, at least %d are needed", len(text), link.MinSecret)
-	}
-	if err != nil {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("cluster.secret.file %s: %w; "+
-			"write 32 random characters to it, the same on all brokers", name, err)}
-	}
-	return text, nil
 }
 
 // interListener returns the name of the listener that other brokers connect to.

@@ -63,6 +63,7 @@ func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	for i, d := range dirs {
 		former[i] = filestore.CopyIn(d.Path())
 	}
+	b.restrict(former...)
 	r.file.KeepCopy(ctx, filestore.CopyIn(at), former...)
 	b.health.Add(func(f *checks.Facts) {
 		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.file.Failed()),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -49,7 +50,16 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	if conf.Cluster.Name == "" {
 		return &ExitError{ExitUsage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover")}
 	}
-	secret, err := readSecret(conf.Cluster.SecretFile)
+	secrets, err := readSecrets(conf.Cluster.SecretFile)
+	if err != nil {
+		return err
+	}
+	listener := interListener(cfg, &conf)
+	certificates, err := openCertificates(cfg, log)
+	if err != nil {
+		return err
+	}
+	peers, err := newPeers(cfg, listener, certificates, new(net.Dialer).DialContext)
 	if err != nil {
 		return err
 	}
@@ -60,8 +70,8 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	}
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
-		FS: fsys, Dir: dir, From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: interListener(cfg, &conf), Secret: secret,
-		Log: log,
+		FS: fsys, Dir: dir, From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener, Secrets: secrets,
+		Dial: peers.dial, Log: log,
 	})
 	switch {
 	case errors.Is(err, membership.ErrRefused):

@@ -14,9 +14,9 @@ import (
 )
 
 // followRules returns the access rules as broker.Options.Rules; nil without authorization. They
-// follow an applier that has not started: an Image is shown when the rules that it has are compiled,
-// so that a request after the answer to DeleteAcls is decided without the deleted rules. Until the
-// first Image, nothing is allowed but what super users do.
+// follow an applier that has not started: an Image is shown when its rules are compiled, so that a
+// request after the answer to DeleteAcls is decided without the deleted rules. Until the first
+// Image, nothing is allowed but what super users do.
 func followRules(s *config.Security, log *zap.Logger, applier *metadata.Applier) func() *acl.Rules {
 	if !s.ACL {
 		return nil

@@ -56,7 +56,7 @@ func (c *commandLine) secureCommand() *cobra.Command {
 	}
 	create.Flags().StringArrayVar(&f.advertise, "advertise", nil,
 		"HOST:PORT under which clients reach the broker; may be repeated, each for a listener of its own")
-	create.Flags().StringSliceVar(&f.nodes, "nodes", nil, "host names of 1, 3 or 5 brokers that form a cluster, separated by commas")
+	create.Flags().StringSliceVar(&f.nodes, "nodes", nil, "HOST or HOST:PORT of 1, 3 or 5 brokers that form a cluster, separated by commas; a broker uses PORT and the two after it")
 	create.Flags().BoolVar(&f.renew, "renew", false, "replace the server certificates in DIR with new ones of its authority")
 	create.Flags().BoolVar(&f.noContext, "no-context", false, "write no context for chronikctl")
 	cmd.AddCommand(create)

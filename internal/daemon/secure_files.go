@@ -33,6 +33,7 @@ type nodePlan struct {
 	id        int
 	advertise []string // HOST:PORT, one for each listener; empty: only this machine
 	peer      string   // HOST:PORT for the other brokers; empty without a cluster
+	admin     string   // HOST:PORT of the admin port; empty: the default
 }
 
 // plan returns the brokers that the flags describe.
@@ -59,16 +60,41 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 		return nil, errors.New("--nodes and --advertise exclude each other: each node is advertised under its own name")
 	}
 	plans := make([]nodePlan, 0, len(f.nodes))
-	for i, host := range f.nodes {
-		host = strings.TrimSpace(host)
-		if _, err := netip.ParseAddr(host); err != nil && !hostName(host) || slices.Contains(f.nodes[:i], host) {
-			return nil, fmt.Errorf("--nodes: %q is not a host name, or is there twice; "+
-				"write for example a.example.com,b.example.com,c.example.com", host)
+	used := make(map[string]bool)
+	for i, node := range f.nodes {
+		p, ok := planNode(strings.TrimSpace(node))
+		for _, at := range []string{p.advertise[0], p.peer, p.admin} {
+			ok = ok && (at == "" || !used[at])
+			used[at] = true
 		}
-		plans = append(plans, nodePlan{dir: filepath.Join(dir, fmt.Sprintf("node-%d", i+1)), id: i + 1,
-			advertise: []string{net.JoinHostPort(host, securedPort)}, peer: net.JoinHostPort(host, peersPort)})
+		if !ok {
+			return nil, fmt.Errorf("--nodes: %q is not a host name, or another node has its ports; "+
+				"write for example a.example.com,b.example.com,c.example.com", node)
+		}
+		p.dir, p.id = filepath.Join(dir, fmt.Sprintf("node-%d", i+1)), i+1
+		plans = append(plans, p)
 	}
 	return plans, nil
+}
+
+// planNode returns the addresses of a node that is given as HOST or HOST:PORT. With a port, several
+// nodes fit on one machine: the next port is that of administration, and the one after it that of
+// the other brokers.
+func planNode(node string) (p nodePlan, ok bool) {
+	host, port, err := net.SplitHostPort(node)
+	if err != nil {
+		host, port = strings.Trim(node, "[]"), ""
+	}
+	_, notAddress := netip.ParseAddr(host)
+	ok = notAddress == nil || hostName(host)
+	p.advertise, p.peer = []string{net.JoinHostPort(host, securedPort)}, net.JoinHostPort(host, peersPort)
+	if port != "" {
+		n, err := strconv.Atoi(port)
+		ok = ok && err == nil && n >= 1 && n+2 <= 65535
+		p.advertise[0], p.peer = net.JoinHostPort(host, port), net.JoinHostPort(host, strconv.Itoa(n+2))
+		p.admin = net.JoinHostPort(config.Localhost, strconv.Itoa(n+1))
+	}
+	return p, ok
 }
 
 // hostName reports whether a text can be a name in a certificate (RFC 1123), without wildcards.
@@ -192,13 +218,18 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 		listener(name, ":"+port, address, login)
 	}
 	if p.peer != "" {
-		listener("peers", ":"+peersPort, p.peer, "client-certificates: require")
+		_, port, _ := net.SplitHostPort(p.peer) // planNode has made it
+		listener("peers", ":"+port, p.peer, "client-certificates: require")
+	}
+	if p.admin != "" {
+		b.WriteString("admin.listen: " + strconv.Quote(p.admin) + "\n")
 	}
 	b.WriteString("\ntls: {certificate: " + at("server.pem") + ", key: " + at("server-key.pem") + ", client-ca: " + at("ca.pem") + "}\n" +
 		"authorization: acl\n" +
 		"super-users: [\"User:" + adminUser + "\"]\n" +
 		"bootstrap.users: " + at("users") + "\n" +
 		"connections.max.reauth.ms: 1h\n" +
+		"audit.log: refusals\n" +
 		"cluster.secret.file: " + at("cluster.secret") + "\n")
 	if p.peer != "" {
 		var seeds []string

@@ -107,7 +107,8 @@ func TestSecureInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := s.Password(); p != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" || !s.Encrypted() {
+	if p, err := s.Password(); string(p.Bytes()) != password || err != nil || s.Get(contexts.Brokers) != "b1.example.com:9093" ||
+		!s.Encrypted() {
 		t.Errorf("context: %v %s", err, s.Get(contexts.Brokers))
 	}
 }
@@ -197,7 +198,9 @@ func TestMistakesOfSecureInit(t *testing.T) {
 		{[]string{"x", "--advertise", "*.example.com:1"}, "is not HOST:PORT"},
 		{[]string{"x", "--advertise", "a:1", "--advertise", "b:1"}, "have the same port"},
 		{[]string{"x", "--nodes", "a,b"}, "write 1, 3 or 5"},
-		{[]string{"x", "--nodes", "a,a,b"}, "is there twice"},
+		{[]string{"x", "--nodes", "a,a,b"}, "another node has its ports"},
+		{[]string{"x", "--nodes", "a:9093,a:9094,a:9095"}, "\"a:9095\" is not a host name, or another"},
+		{[]string{"x", "--nodes", "a:65534"}, "is not a host name"},
 		{[]string{"x", "--nodes", "a", "--advertise", "a:1"}, "exclude each other"},
 		{[]string{"x", "--renew", "--nodes", "a"}, "--renew keeps the names"},
 		{[]string{"x", "--renew"}, "no such file"},

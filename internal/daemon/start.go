@@ -50,7 +50,7 @@ type Options struct {
 	// A broker in memory needs small values.
 	JournalFileSize, JournalBytes int64
 
-	// Reload, if set, delivers requests to look at the files of certificates at once.
+	// Reload, if set, delivers requests to check the files of certificates at once.
 	Reload <-chan struct{}
 
 	// begun, if set, receives the broker before its components are opened, which can take as long

@@ -43,15 +43,15 @@ func (c *Conn) mistreat(m *Attacker, id string, turn int) error {
 	switch turn % 4 {
 	case 0: // abandoned
 		return nil
-	case 1: // ended by somebody else
+	case 1: // ended by another client
 		return errors.Join(c.end(m, id, pid, epoch+7), c.end(m, id, pid+1_000_000, epoch), c.end(m, id+"-unknown", pid, epoch))
-	case 2: // fenced, and it goes on
+	case 2: // fenced, and it continues
 		if _, _, err := c.initialize(m, id); err != nil {
 			return err
 		}
 		return errors.Join(c.transact(m, id, pid, epoch, 1), c.end(m, id, pid, epoch))
 	}
-	return c.mark(m, pid, epoch) // by somebody who is no coordinator
+	return c.mark(m, pid, epoch) // by a client that is no coordinator
 }
 
 // initialize returns producer id and epoch of a transactional id; -1 if it gets none.

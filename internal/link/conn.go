@@ -1,8 +1,10 @@
 package link
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -90,7 +92,11 @@ func (c *Conn) fail(err error) error {
 	c.closeOnce.Do(func() {
 		c.cause.Store(&err)
 		close(c.closed)
-		_ = c.nc.Close() // a failed close takes nothing back that the peer was promised
+		nc := c.nc
+		if t, ok := nc.(*tls.Conn); ok {
+			nc = t.NetConn() // its own Close would wait for the peer
+		}
+		_ = nc.Close() // a failed close takes nothing back that the peer was promised
 	})
 	return c.Err()
 }
@@ -268,6 +274,8 @@ func (c *Conn) read(p []byte) (int, error) {
 		case n > 0:
 			return n, nil
 		case err == nil:
+		case errors.Is(err, io.ErrUnexpectedEOF): // within a record of TLS; frames have their own checks
+			return 0, fmt.Errorf("read from a broker: %w", io.EOF)
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, fmt.Errorf("read from a broker: %w", err)
 		case time.Since(began) >= silence:

@@ -68,8 +68,14 @@ func (l *Links) connect(ctx context.Context, t Target, lane Lane, number uint32,
 	cancel()
 	if err != nil {
 		kind := Unreachable
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		m := (*Mismatch)(nil)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
 			kind = Refused
+		case errors.As(err, &m):
+			kind = Rejected
+			l.logRefusal("broker at an address is not accepted", zap.String("address", t.Address), zap.Stringer("lane", lane),
+				zap.Error(err))
 		}
 		l.opts.Notify(Event{Kind: kind, Lane: lane, Dialed: true, Target: t, Err: err})
 		return

@@ -4,17 +4,16 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // The handshake. D is the end that dialed, A the one that accepted; mac is HMAC-SHA256 with the
@@ -43,13 +42,13 @@ const (
 // proof to try secrets against, so they must not be guessable.
 const MinSecret = 16
 
-// proof returns the mac for an end; empty without a secret. bound is what both ends of this
-// connection, and no others, know; see binding.
-func proof(secret []byte, label string, dialer, acceptor *Hello, bound []byte) []byte {
-	if len(secret) == 0 {
+// proof returns the mac for an end with the first secret; empty without one. bound is what both ends
+// of this connection, and no others, know; see binding.
+func proof(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound []byte) []byte {
+	if len(secrets) == 0 {
 		return nil
 	}
-	m := hmac.New(sha256.New, secret)
+	m := hmac.New(sha256.New, secrets[0].Bytes())
 	m.Write([]byte(label))
 	for _, h := range []*Hello{dialer, acceptor} {
 		p := h.appendTo(nil)
@@ -62,39 +61,22 @@ func proof(secret []byte, label string, dialer, acceptor *Hello, bound []byte) [
 	return m.Sum(nil)
 }
 
-// prove checks a proof.
-func prove(secret []byte, label string, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
-	if hmac.Equal(got, proof(secret, label, dialer, acceptor, bound)) {
-		return nil
+// prove checks a proof, which may be that of any secret.
+func prove(secrets []secret.Secret, label string, dialer, acceptor *Hello, bound, got []byte) *Mismatch {
+	for i := range max(len(secrets), 1) {
+		if hmac.Equal(got, proof(secrets[i:], label, dialer, acceptor, bound)) {
+			return nil
+		}
 	}
 	return &Mismatch{Reason: WrongSecret, Cause: "the peer did not prove that it has the secret of cluster.secret.file",
 		Remedy: "use the same file at all nodes"}
-}
-
-// binding returns what only the two ends of a connection of TLS know (RFC 5705, RFC 9266); nothing
-// without TLS. Who relays the bytes of two connections has another binding with each end, so that
-// neither end's proof fits.
-func binding(nc net.Conn) ([]byte, error) {
-	c, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
-	if !ok {
-		return nil, nil
-	}
-	state := c.ConnectionState()
-	if !state.HandshakeComplete {
-		return nil, nil
-	}
-	bound, err := state.ExportKeyingMaterial("chronik-link", nil, 32)
-	if err != nil {
-		return nil, fmt.Errorf("bind a link to its TLS connection: %w", err)
-	}
-	return bound, nil
 }
 
 // hello returns what this end states.
 func (l *Links) hello(lane Lane) *Hello {
 	h := &Hello{
 		Identity: l.opts.Identity(), Lane: lane, Process: l.process, Attempt: l.attempts.Add(1),
-		MinVersion: frame.MinVersion, MaxVersion: frame.MaxVersion, Secured: len(l.opts.Secret) > 0,
+		MinVersion: frame.MinVersion, MaxVersion: frame.MaxVersion, Secured: len(l.opts.Secrets) > 0,
 	}
 	_, _ = rand.Read(h.nonce[:]) // it never fails
 	return h
@@ -139,6 +121,10 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 		return fmt.Errorf("the peer closed the connection when this broker introduced itself; "+
 			"check that the address is the listener for brokers (inter.broker.listener.name): %w", err)
 	}
+	if alerted(err) {
+		return &Mismatch{Reason: NotAdmitted, ByPeer: true, Cause: "this broker's certificate: " + err.Error(),
+			Remedy: "its authority must be in tls.client-ca there, and it must be valid, also as a client's (extended key usage clientAuth)"}
+	}
 	if err != nil {
 		return err
 	}
@@ -152,7 +138,7 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	}
 	m := l.check(here, &peer)
 	if m == nil {
-		m = prove(l.opts.Secret, labelAccepts, here, &peer, bound, mac)
+		m = prove(l.opts.Secrets, labelAccepts, here, &peer, bound, mac)
 	}
 	if m == nil {
 		c.peer = peer
@@ -161,7 +147,7 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	if m != nil {
 		return errors.Join(m, c.refuse(m))
 	}
-	if err := c.sendNow(frame.PF, proof(l.opts.Secret, labelDials, here, &peer, bound)); err != nil {
+	if err := c.sendNow(frame.PF, proof(l.opts.Secrets, labelDials, here, &peer, bound)); err != nil {
 		return err
 	}
 	if _, err := c.expect(frame.RY); err != nil {
@@ -191,7 +177,7 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 	if err != nil {
 		return err
 	}
-	mac := proof(l.opts.Secret, labelAccepts, &peer, here, bound)
+	mac := proof(l.opts.Secrets, labelAccepts, &peer, here, bound)
 	if err := c.sendNow(frame.HE, append(here.appendTo(nil), mac...)); err != nil {
 		return err
 	}
@@ -199,7 +185,7 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 	if err != nil {
 		return err
 	}
-	m := prove(l.opts.Secret, labelDials, &peer, here, bound, p)
+	m := prove(l.opts.Secrets, labelDials, &peer, here, bound, p)
 	if m == nil {
 		m = claim(&peer)
 	}

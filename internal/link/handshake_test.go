@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
-var secret = []byte("a secret of more than sixteen bytes")
+var shared = []secret.Secret{secret.Of("a secret of more than sixteen bytes")}
 
 // rejected waits until one of a broker's handshakes has failed, and returns why.
 func rejected(t *testing.T, b *broker) *Mismatch {
@@ -47,10 +48,12 @@ func TestMismatchIsNamedAtBothEnds(t *testing.T) {
 		"node id": {peer: func(i *Identity, _ *Options) { i.Node = 1 }, reason: WrongNode, texts: []string{"node.id 1"}},
 		"member":  {peer: func(i *Identity, _ *Options) { i.Member = 1001 }, reason: WrongNode, texts: []string{"copy"}},
 		"itself":  {peer: func(i *Identity, _ *Options) { i.Node, i.Member = 1, 1001 }, reason: Itself, texts: []string{"dialed itself"}},
-		"one secret": {peer: func(_ *Identity, o *Options) { o.Secret = secret }, reason: WrongSecret,
+		"one secret": {peer: func(_ *Identity, o *Options) { o.Secrets = shared }, reason: WrongSecret,
 			texts: []string{"cluster.secret.file", "not set"}},
-		"other secret": {here: func(_ *Identity, o *Options) { o.Secret = secret },
-			peer: func(_ *Identity, o *Options) { o.Secret = append([]byte("x"), secret...) }, reason: WrongSecret,
+		"other secret": {here: func(_ *Identity, o *Options) { o.Secrets = shared },
+			peer: func(_ *Identity, o *Options) {
+				o.Secrets = []secret.Secret{secret.Of("another secret of more than sixteen bytes")}
+			}, reason: WrongSecret,
 			texts: []string{"did not prove"}},
 		"not admitted": {peer: func(_ *Identity, o *Options) {
 			o.Admit = func(_ net.Conn, principal string) error { return fmt.Errorf("%s is no broker", principal) }
@@ -99,7 +102,7 @@ func TestMismatchIsNamedAtBothEnds(t *testing.T) {
 func TestTheSameSecretConnects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
-		with := func(o *Options) { o.Secret = secret }
+		with := func(o *Options) { o.Secrets = shared }
 		a, b := n.add(t, 1, with), n.add(t, 2, with)
 		p := a.Peer(target(2))
 		synctest.Wait()
@@ -109,7 +112,7 @@ func TestTheSameSecretConnects(t *testing.T) {
 		a.end(t)
 		b.end(t)
 	})
-	weak := Options{Identity: func() Identity { return Identity{} }, Dial: newNetwork().dial, Secret: []byte("short")}
+	weak := Options{Identity: func() Identity { return Identity{} }, Dial: newNetwork().dial, Secrets: []secret.Secret{secret.Of("short")}}
 	if _, err := New(weak); err == nil {
 		t.Error("a secret that can be guessed is accepted")
 	}
@@ -187,7 +190,7 @@ func (s script) write(k frame.Kind, payload []byte) {
 func TestReplayAndReflection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
-		with := func(o *Options) { o.Secret = secret }
+		with := func(o *Options) { o.Secrets = shared }
 		a, b := n.add(t, 1, with), n.add(t, 2, with)
 		if h := a.hello(Meta); h.nonce == a.hello(Meta).nonce {
 			t.Error("a nonce is used twice")
@@ -203,7 +206,7 @@ func TestReplayAndReflection(t *testing.T) {
 		if kind != frame.HE || err != nil {
 			t.Fatal(kind, err)
 		}
-		heard := proof(secret, labelDials, dialer, &acceptor, nil)
+		heard := proof(shared, labelDials, dialer, &acceptor, nil)
 		s.write(frame.PF, heard)
 		if kind, _ := s.read(); kind != frame.RY {
 			t.Fatalf("the right proof is answered by %s", kind)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"go.uber.org/zap"
 )
 
@@ -20,9 +21,11 @@ import (
 type Options struct {
 	// Identity returns who the broker is now. It is called for every handshake.
 	Identity func() Identity
-	// Secret is the content of cluster.secret.file; empty if there is none.
-	Secret []byte
-	// Dial opens a connection to an address, with TLS and SASL if the listener wants them.
+	// Secrets are those of cluster.secret.file; empty if there is none. This end proves the first,
+	// and accepts a proof of any: brokers take a new secret one by one.
+	Secrets []secret.Secret
+	// Dial opens a connection to an address, with TLS if the listener wants it. Then the proofs of
+	// the handshake hold for this connection only, and it ends when a certificate does.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Admit decides, before the handshake, whether the principal of an accepted connection may be
 	// a broker. Default: any may.
@@ -134,9 +137,11 @@ func New(opts Options) (*Links, error) {
 	if opts.Identity == nil || opts.Dial == nil {
 		return nil, errors.New("link: an identity and a dialer are needed")
 	}
-	if n := len(opts.Secret); n > 0 && n < MinSecret {
-		return nil, fmt.Errorf("link: the cluster's secret has %d bytes, at least %d are needed; write 32 random ones to the file",
-			n, MinSecret)
+	for _, s := range opts.Secrets {
+		if n := s.Len(); n < MinSecret {
+			return nil, fmt.Errorf("link: the cluster's secret has %d bytes, at least %d are needed; write 32 random ones to the file",
+				n, MinSecret)
+		}
 	}
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
@@ -268,6 +273,7 @@ func (l *Links) bounded(c *Conn, shake func() error) error {
 func (l *Links) use(c *Conn, t Target, run func()) {
 	stop := context.AfterFunc(l.ctx, c.Close)
 	defer stop()
+	defer c.endWithCertificates()()
 	var sender sync.WaitGroup
 	sender.Go(c.sender.run)
 	l.opts.Notify(Event{Kind: Connected, Lane: c.lane, Dialed: c.dialed, Target: t, Peer: c.peer})

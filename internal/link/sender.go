@@ -23,6 +23,9 @@ type Source interface {
 // goroutine.
 const pushWrites = 4
 
+// tlsRecord is the largest plain text of a TLS record in bytes (RFC 8446, 5.1).
+const tlsRecord = 16 << 10
+
 // sender is the writing half of a Conn. The package comment describes the writing role.
 type sender struct {
 	conn  *Conn
@@ -31,9 +34,10 @@ type sender struct {
 	last  atomic.Int64 // when something was last written, after began
 
 	// Owned by the writing role.
-	vec  Vector
-	part int // of vec, the next one to write
-	off  int // in it
+	vec      Vector
+	part     int    // of vec, the next one to write
+	off      int    // in it
+	gathered []byte // for record
 
 	wake chan struct{}
 
@@ -200,7 +204,7 @@ func (s *sender) write() error {
 		if s.raw.able() {
 			n, err = s.raw.wait(s.vec.parts[s.part:], s.off)
 		} else {
-			n, err = s.conn.nc.Write(s.vec.parts[s.part][s.off:])
+			n, err = s.conn.nc.Write(s.record())
 		}
 		s.advance(n)
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
@@ -209,6 +213,24 @@ func (s *sender) write() error {
 	}
 	s.vec.reset()
 	return nil
+}
+
+// record returns the next bytes to write, at most those of a record of TLS: each write makes at
+// least one, so small pieces are gathered. A write that was cut short ends a connection of TLS, so
+// each gets a deadline of its own. The bytes are valid until the next call.
+func (s *sender) record() []byte {
+	first := s.vec.parts[s.part][s.off:]
+	if len(first) >= tlsRecord || s.part+1 == len(s.vec.parts) {
+		return first[:min(len(first), tlsRecord)]
+	}
+	s.gathered = append(s.gathered[:0], first...)
+	for _, p := range s.vec.parts[s.part+1:] {
+		s.gathered = append(s.gathered, p[:min(len(p), tlsRecord-len(s.gathered))]...)
+		if len(s.gathered) == tlsRecord {
+			break
+		}
+	}
+	return s.gathered
 }
 
 // run is the connection's goroutine: it writes what Push left and sends pings, until the connection

@@ -19,7 +19,7 @@ const metaSendBuffer = 512 << 10
 // silence. Three, because the kernel also counts the time in which a busy peer's window is closed.
 // The rest of the package does not depend on it.
 func tune(nc net.Conn, lane Lane, silence time.Duration) {
-	sc, ok := nc.(syscall.Conn)
+	sc, ok := socket(nc).(syscall.Conn)
 	if !ok {
 		return
 	}

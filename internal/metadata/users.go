@@ -58,7 +58,7 @@ type User struct {
 }
 
 // Credential is what is stored of a password for one mechanism. The password can't be computed
-// from it, but whoever has the stored key can try passwords, and with both keys pretend to be the
+// from it, but the stored key is enough to try passwords, and with both keys pretend to be the
 // server.
 type Credential struct {
 	Mechanism  ScramMechanism
@@ -102,7 +102,8 @@ type Logins struct {
 	// exist. A client that knew it could find out which users exist. Empty before the first broker
 	// has registered.
 	Salt secret.Secret
-	// Bootstrapped reports that the first users were made from bootstrap.users, which is done once.
+	// Bootstrapped reports that there have been users when a broker started: bootstrap.users, which
+	// is applied once, is not any more.
 	Bootstrapped bool
 }
 

@@ -85,6 +85,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	}
 	NewElections(reg).WithLabelValues("isr").Inc()
 	NewISRChanges(reg).WithLabelValues("shrink").Inc()
+	if err := RegisterAudit(reg, func() Audit { return Audit{3, 2, 1} }); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterLogins(reg, func() Logins { return Logins{3, 2, 1} }); err != nil {
 		t.Fatal(err)
 	}

@@ -145,8 +145,10 @@ const (
 	nameLSOAgeMax         = "chronik_lso_age_max_seconds"
 
 	// The process
-	nameBuild    = "chronik_build_info"
-	nameReady    = "chronik_ready"
-	nameFindings = "chronik_findings"
-	nameExpiry   = "chronik_certificate_expiry_seconds"
+	nameBuild        = "chronik_build_info"
+	nameReady        = "chronik_ready"
+	nameFindings     = "chronik_findings"
+	nameExpiry       = "chronik_certificate_expiry_seconds"
+	nameAuditLines   = "chronik_audit_lines_total"
+	nameAuditCounted = "chronik_audit_events_counted_total"
 )

@@ -190,7 +190,7 @@ func TestLogin(t *testing.T) {
 		t.Error("the registration of the session is left")
 	}
 	if !slices.Contains(seen.told, "sasl login with WORD as User:bob, failed: false") ||
-		!slices.Contains(seen.told, "sasl closed: session") {
+		!slices.Contains(seen.told, "sasl closed: session") || !slices.Contains(seen.told, "User:bob logged out: session") {
 		t.Errorf("told %q", seen.told)
 	}
 }
@@ -204,6 +204,10 @@ func TestFailedLogin(t *testing.T) {
 			if got := c.wantChoice(t, 1, unsupported).SupportedMechanisms; !slices.Equal(got, []string{"WORD", "OTHER"}) {
 				t.Errorf("mechanisms %q", got)
 			}
+		},
+		"version 0": func(t *testing.T, c *client) {
+			c.send(t, request(1, &kmsg.SASLHandshakeRequest{Mechanism: "WORD"}))
+			c.wantChoice(t, 1, kerr.UnsupportedVersion.Code)
 		},
 		"chosen twice": func(t *testing.T, c *client) {
 			c.send(t, choose(1, "WORD"))

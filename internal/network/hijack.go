@@ -143,6 +143,9 @@ func (h *hijackedConn) ConnectionState() tls.ConnectionState {
 	return tls.ConnectionState{}
 }
 
+// NetConn returns the socket below TLS, as a tls.Conn does; without TLS the connection itself.
+func (h *hijackedConn) NetConn() net.Conn { return below(h.Conn) }
+
 // Close implements net.Conn. It releases the connection's slot.
 func (h *hijackedConn) Close() error {
 	err := below(h.Conn).Close() // TLS would wait for the other broker

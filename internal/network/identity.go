@@ -26,6 +26,7 @@ func (c *conn) endSession(s *Session) {
 	c.mu.Unlock()
 	if present {
 		c.stopReading(ClosedSession)
+		c.hungUp() // what is parked for the client must not reach it any more
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 	maxVersionRequests = 5
 	// maxLoginSteps bounds the messages of a login; SCRAM and a refused token need two.
 	maxLoginSteps = 8
-	// maxPrincipal bounds the name of a principal in bytes.
-	maxPrincipal = 256
+	// maxPrincipal bounds a principal in bytes: "User:" and a name of 256.
+	maxPrincipal = 5 + 256
 	// loginFailed is all that a client learns when its login failed, whatever the cause: it must
 	// not learn which users exist.
 	loginFailed = "Authentication failed."
@@ -72,10 +72,7 @@ func isLogin(key int16) bool {
 // session has expired.
 func (c *conn) permit(h protocol.Header) error {
 	if !c.login.pending {
-		if !c.session.Expires.IsZero() && !(c.listener.SASL && isLogin(h.Key)) && c.session.expired(time.Now()) {
-			return errExpired
-		}
-		return nil
+		return c.permitLater(h.Key)
 	}
 	switch {
 	case h.Key == protocol.KeyApiVersions:
@@ -85,6 +82,15 @@ func (c *conn) permit(h protocol.Header) error {
 	case !isLogin(h.Key) && !c.isLink(h):
 		return fmt.Errorf("%w: it sent API %d; set security.protocol=%s and sasl.mechanism at the client", errNoLogin, h.Key,
 			c.listener.protocol())
+	}
+	return nil
+}
+
+// permitLater is permit for a client that has logged in. It is asked again when the request has
+// arrived and may start: it may have waited long for another one.
+func (c *conn) permitLater(key int16) error {
+	if !c.session.Expires.IsZero() && !(c.listener.SASL && isLogin(key)) && c.session.expired(time.Now()) {
+		return errExpired
 	}
 	return nil
 }
@@ -121,6 +127,10 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 		known = known || m == req.Mechanism
 	}
 	switch {
+	case req.Version == 0:
+		// Messages without a header would follow. The broker lists this version all the same:
+		// librdkafka (2.0.2, for example) does not log in with version 1 without it.
+		resp.ErrorCode = kerr.UnsupportedVersion.Code
 	case c.login.talk != nil:
 		resp.ErrorCode = kerr.IllegalSaslState.Code
 	case !known:
@@ -131,7 +141,7 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 		if known {
 			mechanism = req.Mechanism
 		}
-		c.failedLogin(mechanism, fmt.Errorf("SaslHandshake with mechanism %.32q: error %d", req.Mechanism, r.Code))
+		c.failedLogin(mechanism, fmt.Errorf("SaslHandshake version %d with mechanism %.32q: error %d", req.Version, req.Mechanism, r.Code))
 		c.stopReading(ClosedLogin)
 		r.Respond(resp)
 		return
@@ -169,6 +179,10 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 		r.Abort(fmt.Errorf("%w: SaslAuthenticate without SaslHandshake before it", errNoLogin))
 		return
 	}
+	if err := c.takePlace(); err != nil {
+		c.notTried(r, err)
+		return
+	}
 	resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
 	out, who, err := c.step(talk, req.SASLAuthBytes)
 	if err == nil && who != nil {
@@ -195,17 +209,32 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 	r.Respond(resp)
 }
 
-// step passes a client's message to the login, at a handshake place.
+// takePlace waits for a handshake place, until the deadline of the login.
+func (c *conn) takePlace() error {
+	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
+	defer cancel()
+	err := c.srv.places.take(ctx, groupOf(c.ip))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errLateLogin
+	}
+	return err
+}
+
+// notTried ends a login that got no place. The client must not take it for a wrong password, after
+// which clients give up: its connection ends without an answer, and it connects again.
+func (c *conn) notTried(r *Request, err error) {
+	c.failedLogin(c.login.mechanism, err)
+	c.login.talk = nil
+	c.stopReading(ClosedLogin)
+	r.Reset(err)
+}
+
+// step passes a client's message to the login. It gives the handshake place back.
 func (c *conn) step(talk Conversation, in []byte) ([]byte, *Identity, error) {
+	defer c.srv.places.leave()
 	if c.login.steps++; c.login.steps > maxLoginSteps {
 		return nil, nil, fmt.Errorf("login of more than %d messages", maxLoginSteps)
 	}
-	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
-	defer cancel()
-	if err := c.srv.places.take(ctx, groupOf(c.ip)); err != nil {
-		return nil, nil, err
-	}
-	defer c.srv.places.leave()
 	return talk.Step(in)
 }
 

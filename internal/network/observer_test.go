@@ -43,6 +43,8 @@ func (o *recorder) Login(e *LoginEvent) {
 	o.add("%s login with %s as %s, failed: %v", e.Listener.Name, e.Mechanism, e.Session.Principal, e.Err != nil)
 }
 
+func (o *recorder) Logout(e *LogoutEvent) { o.add("%s logged out: %s", e.Session.Principal, e.Reason) }
+
 func (o *recorder) Sent(key int16, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -182,6 +182,9 @@ type Observer interface {
 	Handshake(l *Listener, result string, took time.Duration)
 	// Login is called when a client has logged in, or failed to. It must not keep the event.
 	Login(*LoginEvent)
+	// Logout is called when a connection whose client had logged in has closed. It must not keep
+	// the event.
+	Logout(*LogoutEvent)
 }
 
 // LoginEvent is a login that succeeded or failed.
@@ -192,6 +195,13 @@ type LoginEvent struct {
 	Mechanism string   // empty if the client asked for one that its listener does not have
 	Again     bool     // of a client that had logged in before (KIP-368)
 	Err       error    // nil: it succeeded
+}
+
+// LogoutEvent is the end of a connection whose client had logged in.
+type LogoutEvent struct {
+	Session *Session
+	Peer    net.Addr
+	Reason  CloseReason
 }
 
 // CloseReason is why a connection ended.
@@ -249,3 +259,4 @@ func (noopObserver) Throttled(int16, time.Duration)             {}
 func (noopObserver) BudgetWait(string)                          {}
 func (noopObserver) Handshake(*Listener, string, time.Duration) {}
 func (noopObserver) Login(*LoginEvent)                          {}
+func (noopObserver) Logout(*LogoutEvent)                        {}

@@ -118,7 +118,10 @@ func (c *conn) readRequest() error {
 		return err
 	}
 	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && !c.sealed
-	if err = c.start(frame, budget, size, unsupported, &c.batch, time.Now()); err != nil {
+	if err = c.permitLater(h.Key); err == nil {
+		err = c.start(frame, budget, size, unsupported, &c.batch, time.Now())
+	}
+	if err != nil {
 		frame.Release()
 		if budget != nil {
 			budget.Release(int64(size))

@@ -173,9 +173,9 @@ func (r *Request) expireAlone() {
 	}
 }
 
-// OnClose calls fn, once and on a goroutine of its own, when the connection has ended or its client
-// has closed its side; at once if it already has. The stop function that it returns cancels that
-// and reports whether fn will not be called. A handler that parks a request uses it to release what
+// OnClose calls fn, once and on a goroutine of its own, when the connection or its session has
+// ended, or its client has closed its side; at once if it already has. The stop function that it
+// returns cancels that and reports whether fn will not be called. A handler that parks a request uses it to release what
 // is parked for a client that is gone. The request must still be answered, and requests that the
 // client sent before it closed its side are still handled. While a parked request keeps the reader
 // from reading, only a poller can notice the close.

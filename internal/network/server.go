@@ -208,6 +208,12 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	if !c.hijacked {
 		s.opts.Observer.Closed(c.listener, reason)
 	}
+	c.mu.Lock()
+	session := c.session
+	c.mu.Unlock()
+	if session.Mechanism != "" {
+		s.opts.Observer.Logout(&LogoutEvent{Session: session, Peer: c.peer, Reason: reason})
+	}
 }
 
 // known removes a connection from those that have not logged in.

@@ -40,8 +40,10 @@ func (s *Session) Kept() any {
 }
 
 // End ends the session, because its user was deleted or has a new password: the connection starts
-// no more requests, answers those that it has started, and closes. It does not block. Any goroutine
-// may call it, but none that holds a lock that the Server needs to answer a request.
+// no more requests, answers those that it has started, and closes. Requests that are parked end as
+// if the client had hung up (Request.OnClose), so that it gets nothing that happens afterwards. End
+// does not block. Any goroutine may call it, but none that holds a lock that the Server needs to
+// answer a request.
 func (s *Session) End() {
 	if !s.ended.Swap(true) && s.stop != nil {
 		s.stop(s)
@@ -51,14 +53,17 @@ func (s *Session) End() {
 // Ended reports whether End was called.
 func (s *Session) Ended() bool { return s.ended.Load() }
 
-// expired reports whether the session is over. A clock that is set back does not lengthen it: the
-// time since the login counts too.
-func (s *Session) expired(now time.Time) bool {
+// expired reports whether the session is over.
+func (s *Session) expired(now time.Time) bool { return s.over(now.Round(0), now.Sub(s.began)) }
+
+// over is expired for the time of the clock and the time since the login, which counts too: a clock
+// that is set back does not lengthen a session.
+func (s *Session) over(clock time.Time, since time.Duration) bool {
 	if s.Expires.IsZero() {
 		return false
 	}
-	wall := s.Expires.Round(0)
-	return !now.Round(0).Before(wall) || now.Sub(s.began) >= wall.Sub(s.began.Round(0))
+	end := s.Expires.Round(0)
+	return !clock.Before(end) || since >= end.Sub(s.began.Round(0))
 }
 
 // hostOf returns an address as Session.Host has it.

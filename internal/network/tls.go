@@ -127,6 +127,9 @@ func (c *conn) certified(t *tls.Conn) error {
 		principal, mechanism = name, "SSL"
 	}
 	c.identify(principal, mechanism, c.login.certificate)
+	if mechanism != "" {
+		c.srv.opts.Observer.Login(&LoginEvent{Listener: c.listener, Peer: c.peer, Session: c.session, Mechanism: mechanism})
+	}
 	if !c.login.pending {
 		c.login.deadline = time.Time{}
 		c.srv.known(c)

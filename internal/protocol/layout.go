@@ -57,20 +57,20 @@ const (
 const structCost = 176
 
 type layoutParser struct {
-	tokens   []string
+	words    []string
 	version  int16
 	flexible bool
 }
 
 // parseLayout returns the shape of a layout in one version.
 func parseLayout(layout string, version int16, flexible bool) (*structShape, error) {
-	p := layoutParser{tokens: strings.Fields(layout), version: version, flexible: flexible}
+	p := layoutParser{words: strings.Fields(layout), version: version, flexible: flexible}
 	s, err := p.structure("")
 	if err != nil {
 		return nil, err
 	}
-	if len(p.tokens) > 0 {
-		return nil, fmt.Errorf("%q is left over", p.tokens[0])
+	if len(p.words) > 0 {
+		return nil, fmt.Errorf("%q is left over", p.words[0])
 	}
 	return s, nil
 }
@@ -81,9 +81,9 @@ func (p *layoutParser) structure(closing string) (*structShape, error) {
 	if s.tags {
 		s.minBytes = 1
 	}
-	for len(p.tokens) > 0 {
-		token := p.tokens[0]
-		p.tokens = p.tokens[1:]
+	for len(p.words) > 0 {
+		token := p.words[0]
+		p.words = p.words[1:]
 		if token == closing {
 			return s, nil
 		}

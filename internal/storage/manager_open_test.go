@@ -223,7 +223,7 @@ func TestReopenWaitsOutAShortage(t *testing.T) {
 		}
 		errs.Clear()
 		eventually(t, "the directory reopened", func() bool { return d.Err() == nil })
-		put(t, logs[0], 1, 10)
+		eventually(t, "the log takes records", func() bool { return send(logs[0], testBatch(t, 10, nil)).Err == nil })
 		holds(t, logs[0], 4)
 	}
 }

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Other users must not read records or the keys of users.
 const (
-	filePerm = 0o640 // other users must not read records
-	dirPerm  = 0o750
+	filePerm = 0o600
+	dirPerm  = 0o700
 )
 
 // maxHolder bounds the part of a lock file that is read for the error text, in bytes.
@@ -162,6 +163,15 @@ func flock(f *os.File, how int) error {
 // locked returns the error of a lock that another process holds.
 func locked(name, holder string) error {
 	return fmt.Errorf("lock %s: %w (%s)", name, ErrLocked, strings.TrimSpace(holder))
+}
+
+// restrict takes the rights of other users to a file or directory away.
+func (osFS) restrict(name string) (changed bool, err error) {
+	st, err := os.Stat(name)
+	if err != nil || st.Mode().Perm()&0o077 == 0 {
+		return false, err
+	}
+	return true, os.Chmod(name, st.Mode().Perm()&^0o077)
 }
 
 func (osFS) Free(dir string) (available, total uint64, err error) {

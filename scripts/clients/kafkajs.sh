@@ -3,14 +3,7 @@
 # each broker was stopped and killed meanwhile, and with one partition: see docs/clients.md.
 # PARTITIONS="3" overrides the numbers of partitions.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-version=2.2.4
-command -v node >/dev/null || missing "node is not installed"
-export NODE_PATH="$root/.cache/kafkajs-$version/node_modules"
-if ! [ -d "$NODE_PATH/kafkajs" ]; then
-  command -v npm >/dev/null || missing "kafkajs is not there and npm is not installed"
-  npm install --silent --prefix "${NODE_PATH%/node_modules}" "kafkajs@$version" >"$WORK/npm.log" 2>&1 ||
-    { tail -5 "$WORK/npm.log"; missing "kafkajs $version could not be installed: does this machine reach a registry?"; }
-fi
+need_kafkajs
 ctl() { "$root/bin/chronikctl" --brokers "$BOOTSTRAP" --admin off "$@"; }
 # feed FILE   prints lines, and writes them to FILE.
 feed() {

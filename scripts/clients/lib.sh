@@ -13,6 +13,44 @@ records() {
 
 missing() { echo "$*"; exit 77; }
 
+# python is the interpreter that has confluent-kafka and kafka-python.
+python="$root/.cache/venv/bin/python"
+[ -x "$python" ] || python=python3
+# need_python MODULE PACKAGE   MODULE is an expression that only the installed package can import.
+need_python() {
+  "$python" -c "import $1" 2>/dev/null ||
+    missing "$2 is not installed: python3 -m venv .cache/venv && .cache/venv/bin/pip install $2"
+}
+
+# need_kafkajs   lets node find kafkajs.
+need_kafkajs() {
+  local version=2.2.4
+  command -v node >/dev/null || missing "node is not installed"
+  export NODE_PATH="$root/.cache/kafkajs-$version/node_modules"
+  [ ! -d "$NODE_PATH/kafkajs" ] || return 0
+  command -v npm >/dev/null || missing "kafkajs is not there and npm is not installed"
+  npm install --silent --prefix "${NODE_PATH%/node_modules}" "kafkajs@$version" >"$WORK/npm.log" 2>&1 ||
+    { tail -5 "$WORK/npm.log"; missing "kafkajs $version could not be installed: does this machine reach a registry?"; }
+}
+
+# need_sarama NAME SOURCE [MODULE@VERSION...]   builds a program in a module of its own under .cache,
+# and sets program.
+need_sarama() {
+  local version=v1.61.1 dir
+  dir="$root/.cache/$1-$version"
+  program="$dir/$1"
+  mkdir -p "$dir"
+  grep -v '^//go:build ignore$' "$2" >"$WORK/$1.go"
+  if cmp -s "$WORK/$1.go" "$dir/main.go" && [ -x "$program" ]; then return 0; fi
+  cp "$WORK/$1.go" "$dir/main.go"
+  (
+    cd "$dir"
+    [ -f go.mod ] || go mod init "$1"
+    GOFLAGS=-mod=mod go get "github.com/IBM/sarama@$version" "${@:3}"
+    GOFLAGS=-mod=mod go build -o "$1" .
+  ) >"$WORK/$1.log" 2>&1 || { tail -5 "$WORK/$1.log"; rm -rf "$dir"; missing "sarama $version could not be built: does this machine reach a Go module proxy?"; }
+}
+
 # same WHAT WANT GOT   compares two files byte for byte.
 same() {
   if cmp -s "$2" "$3"; then return 0; fi

@@ -10,6 +10,7 @@
 #         of docs/clients.md, which have brokers of their own, too. kafkajs: an
 #         idempotent producer. connect: Kafka Connect. tools: Kafka's performance
 #         and verifiable clients. cli: all of Kafka's tools (scripts/cli-smoke.sh).
+#         secure: logins of all libraries, on a broker of its own.
 #         all: each of these, but not ctl, which is for a single broker.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
@@ -90,7 +91,7 @@ count() { # count CLIENT RC SECONDS
 }
 clients=() running=()
 everything="kgo kcat confluent java perf txn tools connect kafkajs kgo-group confluent-group kafka-python-group sarama-group kafkajs-group"
-everything+=" java-group simple-group tools-group streams snippets cli"
+everything+=" java-group simple-group tools-group streams snippets secure cli"
 for client in "${@:-kgo kcat confluent java perf ctl txn}"; do
   [ "$client" != all ] || client="$everything"
   for c in $client; do

@@ -43,9 +43,11 @@ unavailable() { # unavailable LOG WHAT: it could not be fetched or built
 extract() {
   awk -v dir="$1" '
     /^<!-- snippet: [a-z-]+\/[A-Za-z.]+ -->$/ { file = $3; line = NR; next }
+    /^<!-- login: / { line = NR; file = ""; next } # a part of a program, which secure.sh checks
     /^```/ && inside { close(inside); inside = ""; next }
     /^```(go|python|java|js|c|c\+\+)$/ {
       if (line != NR - 1) { print "line " NR " of the page begins a program that no marker names" > "/dev/stderr"; exit 1 }
+      if (file == "") next
       inside = dir "/" file
       system("mkdir -p \"" inside "\" && rmdir \"" inside "\"")
       next

@@ -10,7 +10,7 @@ import (
 )
 
 // sync answers a SyncGroup when the leader's assignment has arrived.
-func (s *Shard) sync(to coordinator.Ticket, req *kmsg.SyncGroupRequest) {
+func (s *Shard) sync(to coordinator.Ticket, v Viewer, req *kmsg.SyncGroupRequest) {
 	p, g := parked{to, req.Version}, s.groups[req.Group]
 	switch {
 	case req.Group == "":
@@ -20,11 +20,11 @@ func (s *Shard) sync(to coordinator.Ticket, req *kmsg.SyncGroupRequest) {
 	case g == nil || g.kind.empty():
 		s.answerSync(p, nil, kerr.UnknownMemberID, nil)
 	default:
-		g.kind.sync(s, g, p, req)
+		g.kind.sync(s, g, p, v, req)
 	}
 }
 
-func (c *classic) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest) {
+func (c *classic) sync(s *Shard, g *group, p parked, _ Viewer, req *kmsg.SyncGroupRequest) {
 	if f := c.checkSync(req); f != nil {
 		s.answerSync(p, nil, f.code, nil)
 		return

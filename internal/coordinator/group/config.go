@@ -45,8 +45,8 @@ type Config struct {
 	// MemberMemory bounds the memory for members.
 	MemberMemory *MemoryBudget
 	// Visible returns which topics a viewer may see, by their names, under the rules of that
-	// moment; they are at least as new as the topics of the last TopicsChanged. Both functions are called
-	// outside of the shard's goroutine. Nil: all topics.
+	// moment; they are at least as new as the topics of the last TopicsChanged. Several goroutines
+	// call both functions, also that of a shard: they must not block. Nil: all topics.
 	Visible func(Viewer) func(topic string) bool
 	// NewID returns a new, unique member id.
 	NewID func() string

@@ -14,9 +14,10 @@ import (
 )
 
 // Members of a consumer group may use the classic protocol. JoinGroup is then their heartbeat: it
-// carries the subscription and the partitions that the member still owns. SyncGroup fetches the
-// assignment, and Heartbeat reports whether the member must rejoin. The generation is the member
-// epoch, and no member leads.
+// carries the subscription and the partitions that the member still owns; as in the heartbeats of
+// KIP-848, a topic that the client may not see refuses it. SyncGroup fetches the assignment, and
+// Heartbeat reports whether the member must rejoin. The generation is the member epoch, and no
+// member leads.
 
 // join answers a JoinGroup of a member that uses the classic protocol. If the group has no members,
 // it becomes a classic group.
@@ -91,6 +92,9 @@ func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerM
 	if err != nil {
 		return sub, kerr.InconsistentGroupProtocol
 	}
+	if visible := s.visible(j.Viewer); slices.ContainsFunc(sub.Topics, func(name string) bool { return !visible(name) }) {
+		return sub, kerr.TopicAuthorizationFailed
+	}
 	return sub, nil
 }
 
@@ -152,8 +156,9 @@ func (c *consumer) classicMember(id string, instance *string, generation int32) 
 	return m, nil
 }
 
-// sync answers a SyncGroup with the member's current partitions.
-func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest) {
+// sync answers a SyncGroup with the member's current partitions, except those of topics that the
+// client may not see: it may have lost the right, or have joined when the group was a classic one.
+func (c *consumer) sync(s *Shard, g *group, p parked, v Viewer, req *kmsg.SyncGroupRequest) {
 	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
 	switch {
 	case f != nil:
@@ -172,7 +177,7 @@ func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest
 	resp := kmsg.NewPtrSyncGroupResponse()
 	resp.Version = p.version
 	resp.ProtocolType, resp.Protocol = kmsg.StringPtr(consumerProtocol), kmsg.StringPtr(m.meta.Classic.Protocols[0].Name)
-	resp.MemberAssignment = s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)
+	resp.MemberAssignment = s.encodeAssignment(m.assigned.assignment(), s.visible(v), m.meta.Classic.Protocols[0].Metadata)
 	s.out.Reply(p.to, resp)
 }
 
@@ -215,14 +220,14 @@ func (s *Shard) expectJoin(g *group, m *member) {
 }
 
 // encodeAssignment encodes an assignment in the embedded consumer protocol, in the version of the
-// member's subscription.
-func (s *Shard) encodeAssignment(a assign.Assignment, subscription []byte) []byte {
+// member's subscription. It leaves out topics that are not visible.
+func (s *Shard) encodeAssignment(a assign.Assignment, visible func(topic string) bool, subscription []byte) []byte {
 	v := kmsg.NewConsumerMemberAssignment()
 	if len(subscription) >= 2 {
 		v.Version = int16(binary.BigEndian.Uint16(subscription))
 	}
 	for _, id := range a.Topics() {
-		if topic, ok := s.topics.ByID(id); ok {
+		if topic, ok := s.topics.ByID(id); ok && visible(topic.Name) {
 			t := kmsg.NewConsumerMemberAssignmentTopic()
 			t.Topic, t.Partitions = topic.Name, a[id]
 			v.Topics = append(v.Topics, t)

@@ -30,7 +30,7 @@ type kind interface {
 	// group answers as well (KIP-848). afterLeave is called once after calls of leave that removed
 	// a member.
 	join(s *Shard, g *group, j joining)
-	sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest)
+	sync(s *Shard, g *group, p parked, v Viewer, req *kmsg.SyncGroupRequest)
 	heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure
 	leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (id string, f *failure)
 	afterLeave(s *Shard, g *group)

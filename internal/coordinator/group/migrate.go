@@ -132,7 +132,7 @@ func (s *Shard) downgrade(g *group, without string) {
 		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: m.meta.Instance, ClientID: m.meta.ClientID,
 			ClientHost:       m.meta.ClientHost,
 			RebalanceTimeout: m.meta.RebalanceTimeout, SessionTimeout: m.meta.Classic.SessionTimeout,
-			Assignment: s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
+			Assignment: s.encodeAssignment(m.assigned.assignment(), s.visible(Viewer{}), m.meta.Classic.Protocols[0].Metadata)})
 	}
 	v.Leader, v.Protocol = ptr(v.Members[0].ID), ptr(electAmong(protocols))
 	for i := range v.Members {

@@ -188,7 +188,7 @@ func TestUpgradeWithOverlappingAssignments(t *testing.T) {
 	other, k := w.join("")
 	w.join(leader)
 	gen := w.joined(k).Generation
-	both := string(w.shard.encodeAssignment(assign.Assignment{idOf("t"): {0, 1}}, subscription()))
+	both := string(w.shard.encodeAssignment(assign.Assignment{idOf("t"): {0, 1}}, w.shard.visible(Viewer{}), subscription()))
 	w.sync(leader, gen, leader, both, other, both)
 	w.newClient("n", "t")
 	has := 0

@@ -117,7 +117,7 @@ func (c *oldClient) lead(members []kmsg.JoinGroupResponseMember) (out []kmsg.Syn
 	}
 	for id, a := range assign.Range(in) {
 		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id,
-			MemberAssignment: c.w.shard.encodeAssignment(a, subscription())})
+			MemberAssignment: c.w.shard.encodeAssignment(a, c.w.shard.visible(Viewer{}), subscription())})
 	}
 	return out
 }

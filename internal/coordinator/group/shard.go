@@ -169,7 +169,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 		s.join(to, e, req)
 	case *kmsg.SyncGroupRequest:
 		id = req.Group
-		s.sync(to, req)
+		s.sync(to, e.Viewer, req)
 	case *kmsg.HeartbeatRequest:
 		id = req.Group
 		s.heartbeat(to, req)

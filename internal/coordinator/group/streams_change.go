@@ -215,3 +215,25 @@ func (s *Shard) dropStreamsMember(g *group, m *streamsMember) {
 		s.emit(format.Key{Type: t, Group: g.id, Item: m.id}, nil)
 	}
 }
+
+// hiddenProblem is what a member learns of a problem if the group's topology, which may be another
+// than its own, names topics that it may not see.
+const hiddenProblem = "Topics of the group are missing or unsuitable. The right to describe all of them shows which."
+
+// namesOnly reports whether all topics that the topology names are visible.
+func (c *streams) namesOnly(visible func(topic string) bool) bool {
+	for i := range c.topology.Subtopologies {
+		sub := &c.topology.Subtopologies[i]
+		for _, name := range slices.Concat(sub.SourceTopics, sub.RepartitionSinks) {
+			if !visible(name) {
+				return false
+			}
+		}
+		for _, x := range slices.Concat(sub.Changelogs, sub.RepartitionSources) {
+			if !visible(x.Name) {
+				return false
+			}
+		}
+	}
+	return true
+}

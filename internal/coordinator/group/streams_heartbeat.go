@@ -177,9 +177,12 @@ func (s *Shard) acceptStreams(e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	if req.ShutdownApplication {
 		c.shutdown = m.id
 	}
-	s.respondStreams(g, m, req, answer.Response, joins || !was.assigned.equal(m.assigned) || m.mayNotKnow(req))
-	answer.Response.Status = append(answer.Response.Status, c.statuses(m, delayed, s.configure(c).Problem)...)
-	answer.Create = s.configure(c).Create
+	s.respondStreams(g, m, e, req, answer.Response, joins || !was.assigned.equal(m.assigned) || m.mayNotKnow(req))
+	problem := s.configure(c).Problem
+	if answer.Create = s.configure(c).Create; problem != nil && !c.namesOnly(s.visible(e.Viewer)) {
+		problem, answer.Create = &topology.Problem{Code: problem.Code, Detail: hiddenProblem}, nil
+	}
+	answer.Response.Status = append(answer.Response.Status, c.statuses(m, delayed, problem)...)
 	return nil
 }
 
@@ -295,7 +298,7 @@ func (s *Shard) updateStreamsMember(g *group, e Request, req *kmsg.StreamsGroupH
 }
 
 // respondStreams fills in what a member must know, its tasks only if it may not know them.
-func (s *Shard) respondStreams(g *group, m *streamsMember, req *kmsg.StreamsGroupHeartbeatRequest,
+func (s *Shard) respondStreams(g *group, m *streamsMember, e Request, req *kmsg.StreamsGroupHeartbeatRequest,
 	resp *kmsg.StreamsGroupHeartbeatResponse, withTasks bool) {
 	c := g.streams()
 	resp.MemberID, resp.MemberEpoch = m.id, m.epoch
@@ -309,7 +312,7 @@ func (s *Shard) respondStreams(g *group, m *streamsMember, req *kmsg.StreamsGrou
 	}
 	resp.EndpointInformationEpoch = c.endpoints
 	if req.EndpointInformationEpoch != c.endpoints {
-		resp.PartitionsByUserEndpoint = s.endpointsOf(c)
+		resp.PartitionsByUserEndpoint = s.endpointsOf(c, s.visible(e.Viewer))
 	}
 }
 

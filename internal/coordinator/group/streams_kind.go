@@ -62,7 +62,7 @@ func (c *streams) join(s *Shard, g *group, j joining) {
 }
 
 // sync, heartbeat and leave refuse the requests of the classic protocol: no member uses it.
-func (c *streams) sync(s *Shard, _ *group, p parked, _ *kmsg.SyncGroupRequest) {
+func (c *streams) sync(s *Shard, _ *group, p parked, _ Viewer, _ *kmsg.SyncGroupRequest) {
 	s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
 }
 

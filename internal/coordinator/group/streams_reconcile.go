@@ -250,8 +250,9 @@ func taskIDs(list []assign.Task) []kmsg.TaskIDs {
 	return ids
 }
 
-// endpointsOf returns which partitions the members with an endpoint for interactive queries have.
-func (s *Shard) endpointsOf(c *streams) []kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint {
+// endpointsOf returns which partitions of visible topics the members with an endpoint for
+// interactive queries have.
+func (s *Shard) endpointsOf(c *streams, visible func(topic string) bool) []kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint {
 	list := []kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpoint{}
 	for _, m := range c.list() {
 		if m.meta.Endpoint == nil {
@@ -261,6 +262,9 @@ func (s *Shard) endpointsOf(c *streams) []kmsg.StreamsGroupHeartbeatResponsePart
 		e.UserEndpoint.Host, e.UserEndpoint.Port = m.meta.Endpoint.Host, m.meta.Endpoint.Port
 		t := m.assigned.tasks()
 		active, standby := s.partitionsOf(c, t.Active), s.partitionsOf(c, t.Standby)
+		for _, list := range []map[string][]int32{active, standby} {
+			maps.DeleteFunc(list, func(topic string, _ []int32) bool { return !visible(topic) })
+		}
 		for _, topic := range slices.Sorted(maps.Keys(active)) {
 			e.ActivePartitions = append(e.ActivePartitions,
 				kmsg.StreamsGroupHeartbeatResponsePartitionsByUserEndpointActivePartition{Topic: topic, Partitions: active[topic]})

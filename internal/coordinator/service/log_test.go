@@ -266,7 +266,8 @@ func TestReadyPredictsRefusedAppends(t *testing.T) {
 	few := replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1})
 	few.View.MinISR = 2
 	p.SetRole(few)
-	if err := l.Ready(1, false); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
+	if err := l.Ready(1, false); !errors.Is(err, replica.ErrNotEnoughReplicas) ||
+		!errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
 		t.Error(err)
 	}
 	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // Bounds of a request.
@@ -36,7 +37,7 @@ type AdminPort struct {
 	// there may be no admin port.
 	Named bool
 
-	token string
+	token secret.Secret
 	err   error // a file of the settings cannot be used: no request is sent
 }
 
@@ -58,7 +59,7 @@ func AdminPortOf(a *App) *AdminPort {
 	if transport.TLSClientConfig, p.err = a.Settings.TLSConfig(); p.err == nil {
 		p.token, p.err = a.Settings.AdminToken()
 	}
-	if u, err := url.Parse(p.base); p.err == nil && p.token != "" && err == nil && u.Scheme != "https" && !loopback(u.Hostname()) {
+	if u, err := url.Parse(p.base); p.err == nil && p.token.Len() > 0 && err == nil && u.Scheme != "https" && !loopback(u.Hostname()) {
 		p.err = fmt.Errorf("%s: the token would be sent in clear to %s; write https://%s", a.Settings.Source(contexts.AdminTokenFile),
 			u.Host, u.Host)
 	}
@@ -117,8 +118,8 @@ func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path s
 	if err != nil {
 		return nil, fmt.Errorf("admin port %s: %w", p.base, err)
 	}
-	if p.token != "" {
-		req.Header.Set("Authorization", "Bearer "+p.token)
+	if p.token.Len() > 0 {
+		req.Header.Set("Authorization", "Bearer "+string(p.token.Bytes()))
 	}
 	resp, err := client.Do(req)
 	if err != nil {

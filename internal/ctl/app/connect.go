@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +59,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	web := a.probeHTTP(ctx, first/2)
 	if err := cl.Ping(ctx); err != nil {
 		cl.Close()
-		return nil, a.noAnswer(ctx, err, d.connected.Load(), web, first)
+		return nil, a.noAnswer(ctx, err, d, web, first)
 	}
 	return cl, nil
 }
@@ -89,7 +88,8 @@ func (a *App) speaksHTTP(ctx context.Context) bool {
 
 // noAnswer returns the error of a failed first request. ctx ends after the time first. web receives
 // the result of probeHTTP.
-func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan bool, first time.Duration) error {
+func (a *App) noAnswer(ctx context.Context, err error, d *dialer, web chan bool, first time.Duration) error {
+	connected := d.connected.Load()
 	var timeout net.Error
 	late := ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
 	if connected && (late && <-web || !late && a.speaksHTTP(ctx)) {
@@ -100,16 +100,18 @@ func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan 
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
 			"its log, --timeout allows more time", from, first))
 	}
-	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, withoutGuess(err), a.noAnswerRemedy(err)))
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, withoutGuess(err), a.noAnswerRemedy(err, d.secured.Load())))
 }
 
 // errHTTP means that an HTTP server answered.
 var errHTTP = errors.New("the server speaks HTTP, not Kafka's protocol")
 
-// noAnswerRemedy returns a remedy if no broker answered.
-func (a *App) noAnswerRemedy(err error) string {
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
+// noAnswerRemedy returns a remedy if no broker answered. secured reports that a TLS handshake
+// succeeded.
+func (a *App) noAnswerRemedy(err error, secured bool) string {
+	if remedy := certificateRemedy(err); remedy != "" {
+		return remedy
+	}
 	var header tls.RecordHeaderError
 	var dns *net.DNSError
 	var remote *net.OpError
@@ -119,10 +121,8 @@ func (a *App) noAnswerRemedy(err error) string {
 		return "that may be the admin port: give the address for clients with --brokers"
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return Remedy(err)
-	case errors.As(err, &authority):
-		return "give the certificate of the authority that signed its certificate with --tls-ca"
-	case errors.As(err, &host):
-		return "give the name in its certificate with --tls-server-name"
+	case errors.Is(err, kerr.IllegalSaslState):
+		return "it has no authentication there: remove the sasl settings, or give another port with --brokers"
 	case errors.As(err, &header):
 		return "it does not use TLS there: remove the tls settings, or give its TLS port with --brokers"
 	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls uses it for alerts
@@ -134,6 +134,8 @@ func (a *App) noAnswerRemedy(err error) string {
 	case a.Settings.Get(contexts.SASL) != "":
 		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with " +
 			"--brokers"
+	case secured:
+		return "it closed the connection after the TLS handshake: it may require authentication there (--sasl)"
 	case a.Settings.Encrypted():
 		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
 	default:

@@ -11,8 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// dialer connects to brokers and records whether any connection succeeded. It tells a broker that
-// hangs from one that cannot be reached: the client library reports both as a failed dial.
+// dialer connects to brokers and records whether any connection and any TLS handshake succeeded. It
+// tells a broker that hangs from one that cannot be reached: the client library reports both as a
+// failed dial.
 type dialer struct {
 	tcp cli.DialFunc
 	tls *tls.Config // nil without TLS
@@ -20,6 +21,7 @@ type dialer struct {
 	// wait of requests that carry a timeout.
 	limit     time.Duration
 	connected atomic.Bool
+	secured   atomic.Bool // by TLS
 }
 
 // dial implements kgo.Dialer.
@@ -46,6 +48,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 			_ = c.Close() // return the handshake's error
 			return nil, err
 		}
+		d.secured.Store(true)
 		c = secure
 	}
 	if d.limit > 0 {

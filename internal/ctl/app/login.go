@@ -31,10 +31,11 @@ func mechanism(s contexts.Settings) (sasl.Mechanism, error) {
 	if s.Get(contexts.SASL) == "" {
 		return nil, nil
 	}
-	password, err := s.Password()
+	given, err := s.Password()
 	if err != nil {
 		return nil, err
 	}
+	password := string(given.Bytes())
 	user := s.Get(contexts.SASLUser)
 	switch s.Get(contexts.SASL) {
 	case "PLAIN":

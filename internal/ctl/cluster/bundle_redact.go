@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // masked replaces a secret.
@@ -21,8 +22,10 @@ const minSecret = 4
 // newRedactor returns a redactor that knows the secrets of this run.
 func newRedactor(a *app.App) *redactor {
 	r := &redactor{}
-	if p, err := a.Settings.Password(); err == nil && len(p) >= minSecret { // a password that cannot be read is in no answer either
-		r.known = append(r.known, p)
+	for _, ask := range []func() (secret.Secret, error){a.Settings.Password, a.Settings.AdminToken} {
+		if s, err := ask(); err == nil && s.Len() >= minSecret { // a password that cannot be read is in no answer either
+			r.known = append(r.known, string(s.Bytes()))
+		}
 	}
 	return r
 }

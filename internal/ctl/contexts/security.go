@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // Encrypted reports whether connections use TLS.
@@ -40,30 +42,30 @@ func (s Settings) TLSConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// Password returns the SASL password or token from its setting or its file, or "".
-func (s Settings) Password() (string, error) {
+// Password returns the SASL password or token from its setting or its file, or an empty one.
+func (s Settings) Password() (secret.Secret, error) {
 	if s.Get(SASLPasswordFile) == "" || s.Get(SASLPassword) != "" {
-		return s.Get(SASLPassword), nil
+		return secret.Of(s.Get(SASLPassword)), nil
 	}
 	return s.firstLine(SASLPasswordFile, "password")
 }
 
 // firstLine returns the first line of the file that a setting names.
-func (s Settings) firstLine(setting, what string) (string, error) {
+func (s Settings) firstLine(setting, what string) (secret.Secret, error) {
 	path := s.Get(setting)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %s: %w; give a file whose first line is the %s", s.Source(setting), path, bare(err), what)
+		return secret.Secret{}, fmt.Errorf("%s: %s: %w; give a file whose first line is the %s", s.Source(setting), path, bare(err), what)
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSuffix(line, "\r"), nil
+	return secret.Of(strings.TrimSuffix(line, "\r")), nil
 }
 
-// AdminToken returns the token of the admin port from its file, or "".
-func (s Settings) AdminToken() (string, error) {
+// AdminToken returns the token of the admin port from its file, or an empty one.
+func (s Settings) AdminToken() (secret.Secret, error) {
 	path := s.Get(AdminTokenFile)
 	if path == "" {
-		return "", nil
+		return secret.Secret{}, nil
 	}
 	return s.firstLine(AdminTokenFile, "token")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -30,8 +31,9 @@ const ticksOfElection = 10
 // Options configure a Cluster.
 type Options struct {
 	FS vfs.FS
-	// Dial is that of a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dial and Admit are those of link.Options.
+	Dial  func(ctx context.Context, address string) (net.Conn, error)
+	Admit func(nc net.Conn, principal string) error
 	// Dir is the metadata directory; its parent must exist and be locked.
 	Dir  string
 	Conf configdef.Cluster
@@ -43,8 +45,8 @@ type Options struct {
 	// the name of the one for brokers.
 	Endpoints []metadata.Endpoint
 	Listener  string
-	// Secret is the content of cluster.secret.file.
-	Secret []byte
+	// Secrets are those of cluster.secret.file.
+	Secrets []secret.Secret
 	// Logs returns the cluster whose records are in the log directories, "" for none.
 	Logs func() string
 	// Origin is what the cluster begins with; nil for a node that brings nothing.
@@ -113,10 +115,7 @@ func Open(o Options) (*Cluster, error) {
 		},
 	})
 	c.links, err = link.New(link.Options{
-		Identity: c.identity, Secret: o.Secret, Notify: c.notify, Log: o.Log.Named("link"),
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return o.Dial(ctx, "tcp", address)
-		},
+		Identity: c.identity, Secrets: o.Secrets, Notify: c.notify, Log: o.Log.Named("link"), Dial: o.Dial, Admit: o.Admit,
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,

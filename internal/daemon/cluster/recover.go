@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -35,8 +36,10 @@ type RecoverOptions struct {
 	Node int32
 	// Listener is the name of the listener for other brokers.
 	Listener string
-	Secret   []byte
-	Log      *zap.Logger
+	// Dial and Secrets are those of link.Options.
+	Dial    func(ctx context.Context, address string) (net.Conn, error)
+	Secrets []secret.Secret
+	Log     *zap.Logger
 }
 
 // Recovery is a cluster that has lost the majority of its voters, as the directory of one of them,
@@ -141,10 +144,7 @@ func (r *Recovery) askOthers(ctx context.Context, c *raftstore.Content) error {
 				FeatureLevel: int16(metadata.MaxFeatureLevel), ClusterID: r.Cluster, Generation: c.Generation,
 			}
 		},
-		Secret: r.o.Secret, Log: r.o.Log, Handler: silent{}, Notify: func(e link.Event) { b.notify(e) },
-		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", address)
-		},
+		Secrets: r.o.Secrets, Log: r.o.Log, Handler: silent{}, Notify: func(e link.Event) { b.notify(e) }, Dial: r.o.Dial,
 	})
 	if err != nil {
 		return err

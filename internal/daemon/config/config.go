@@ -88,8 +88,8 @@ type Listener struct {
 	Advertise string
 	// TLS is nil for plain text.
 	TLS *TLS
-	// SASL lists the mechanisms of logins, in the order in which clients are told; empty: clients
-	// do not log in.
+	// SASL lists the mechanisms of logins, in the order in which clients receive them. Empty:
+	// clients do not log in.
 	SASL []string
 	// ClientCertificates is CertificatesNone without TLS.
 	ClientCertificates ClientCertificates

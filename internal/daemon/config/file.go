@@ -131,8 +131,8 @@ func names(v any) (string, error) {
 	return strings.Join(parts, ";"), nil
 }
 
-// nested returns the setting that nested keys were meant as, because YAML users may expect the parts
-// of a name to be levels; "" if there is none.
+// nested returns the setting that nested keys were meant as, because YAML users may expect the
+// parts of a name to be levels; "" if there is none.
 func (l *loader) nested(key string, v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {

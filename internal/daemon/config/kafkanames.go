@@ -50,7 +50,6 @@ func aliases() map[string]alias {
 		"sasl.oauthbearer.expected.audience":  {name: KeyOAuthAudience},
 		"sasl.oauthbearer.clock.skew.seconds": {name: KeyOAuthClockSkew, convert: seconds},
 		"sasl.oauthbearer.sub.claim.name":     {name: KeyOAuthPrincipal},
-		"sasl.oauthbearer.scope.claim.name":   {name: KeyOAuthScope},
 		"sasl.server.max.receive.size":        {name: KeyLoginBytes},
 		"super.users":                         {name: KeySuperUsers},
 		"authorizer.class.name":               {name: KeyAuthorization, convert: authorizer},

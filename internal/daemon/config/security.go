@@ -27,7 +27,6 @@ const (
 	KeyOAuthAudience    = "oauth.audience"
 	KeyOAuthClockSkew   = "oauth.clock-skew"
 	KeyOAuthPrincipal   = "oauth.principal-claim"
-	KeyOAuthScope       = "oauth.scope-claim"
 	KeyAuthorization    = "authorization"
 	KeySuperUsers       = "super-users"
 	KeyAllowEveryone    = "allow.everyone.if.no.acl.found"
@@ -40,6 +39,8 @@ const (
 	KeyMaxUnauth        = "max.connections.unauthenticated"
 	KeyMaxUnauthPerIP   = "max.connections.unauthenticated.per.ip"
 	KeyPlainWithoutTLS  = "sasl.plain.without.tls"
+	KeyAuditLog         = "audit.log"
+	KeyAuditFile        = "audit.file"
 	KeyAdminSecurity    = "admin.security"
 	KeyAdminTokenFile   = "admin.token-file"
 	KeyAdminClientCA    = "admin.client-ca"
@@ -53,7 +54,14 @@ const (
 	WithACLs  = "acl"
 )
 
-// ClientCertificates says whether clients of a TLS listener show a certificate.
+// Values of `audit.log` with Off, and of `audit.file`.
+const (
+	AuditRefusals = "refusals"
+	AuditAll      = "all"
+	Journald      = "journald"
+)
+
+// ClientCertificates reports whether clients of a TLS listener show a certificate.
 type ClientCertificates string
 
 // The values of `client-certificates`.
@@ -96,6 +104,9 @@ type Security struct {
 	MaxUnauthenticated, MaxUnauthenticatedPerIP int
 	// PlainWithoutTLS permits passwords and tokens in clear beyond loopback.
 	PlainWithoutTLS bool
+	// AuditLog is Off, AuditRefusals or AuditAll. AuditFile is a path, Journald, or empty for a file
+	// in the data directory.
+	AuditLog, AuditFile string
 }
 
 // OAuth holds what a token (OAUTHBEARER) has to prove. Without JWKS there is none.
@@ -104,7 +115,6 @@ type OAuth struct {
 	Issuer, Audience string // an empty issuer is not compared
 	ClockSkew        time.Duration
 	PrincipalClaim   string
-	ScopeClaim       string
 }
 
 // AdminSecurity holds the security of the admin port.
@@ -151,9 +161,11 @@ func (l *loader) security() {
 		MaxUnauthenticated:      l.number(KeyMaxUnauth),
 		MaxUnauthenticatedPerIP: l.number(KeyMaxUnauthPerIP),
 		PlainWithoutTLS:         l.bool(KeyPlainWithoutTLS),
+		AuditLog:                l.value(KeyAuditLog),
+		AuditFile:               l.value(KeyAuditFile),
 		OAuth: OAuth{
 			JWKS: l.value(KeyOAuthJWKS), Issuer: l.value(KeyOAuthIssuer), Audience: l.value(KeyOAuthAudience), ClockSkew: skew,
-			PrincipalClaim: l.value(KeyOAuthPrincipal), ScopeClaim: l.value(KeyOAuthScope),
+			PrincipalClaim: l.value(KeyOAuthPrincipal),
 		},
 	}
 	l.keystores()

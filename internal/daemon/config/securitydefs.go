@@ -58,6 +58,11 @@ func securityDefs() []Def {
 			Doc: "The maximum number of such connections from one address."},
 		{Name: KeyPlainWithoutTLS, Default: "false", Type: "boolean", Bounds: "true, false", Check: truth,
 			Doc: "Whether a listener beyond loopback may offer PLAIN or OAUTHBEARER without TLS. Everybody on the path then reads the passwords or tokens."},
+		{Name: KeyAuditLog, Default: Off, Type: "string", Bounds: list(Off, AuditRefusals, AuditAll),
+			Check: oneOf([]string{Off, AuditRefusals, AuditAll}),
+			Doc:   "What is recorded in the audit log. refusals: logins and logouts, requests without the right, and what clients change in topics, configs, rights and users. all: also what is permitted, which costs time with each request."},
+		{Name: KeyAuditFile, Default: "", Type: "string", Bounds: "file or journald",
+			Doc: "The file of the audit log, in JSON lines; it and 7 older ones have at most 64 MiB each. journald writes to systemd's journal instead. Empty means audit/audit.log in the data directory."},
 		{Name: KeyAdminSecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS),
 			Check: oneOf([]string{Plaintext, WithTLS}),
 			Doc:   "Whether the admin port uses TLS, with the certificate of tls.certificate."},
@@ -77,7 +82,6 @@ func oauthDefs() []Def {
 		{Name: KeyOAuthClockSkew, Default: "30s", Type: "string", Bounds: "0s to 1h", Check: clockSkew,
 			Doc: "How far the clocks of the issuer and of the broker may differ."},
 		{Name: KeyOAuthPrincipal, Default: "sub", Type: "string", Check: notEmpty, Doc: "The claim that names the user."},
-		{Name: KeyOAuthScope, Default: "scope", Type: "string", Check: notEmpty, Doc: "The claim that lists the scopes."},
 	}
 }
 

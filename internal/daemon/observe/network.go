@@ -157,6 +157,9 @@ func (o *Network) Login(e *network.LoginEvent) {
 	o.net.Logins.WithLabelValues(e.Listener.Name, e.Mechanism, result).Inc()
 }
 
+// Logout implements network.Observer.
+func (o *Network) Logout(*network.LogoutEvent) {}
+
 // Logins reads the connections that have not logged in for a scrape.
 func Logins(s *network.Server) func() metrics.Logins {
 	return func() metrics.Logins {

@@ -505,6 +505,27 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
+func TestAccess(t *testing.T) {
+	examine(t, "access", []patient{
+		{"odd", Facts{Slow: Slow{Access: Access{WithoutRights: []string{"User:a"}, WithoutUser: []string{"User:b"},
+			SuperWithoutUser: []string{"User:c"}, Shadowed: []string{"1", "2", "3", "4", "5", "6"},
+			Bootstrap: "/u", NotAdded: []string{"User:d"}}}},
+			[]string{"note access: users that log in and have no right: User:a",
+				"note access: principals that have rights and no password: User:b",
+				"note access: super users without a password: who adds such a user has all rights: User:c",
+				"note access: rules without effect, because another denies the same: 1, 2, 3, 4, 5 and 1 more",
+				"note access: users of /u that do not exist: the file is read only for the first start: User:d"}},
+	})
+}
+
+func TestAudit(t *testing.T) {
+	examine(t, "audit", []patient{
+		{"written", Facts{Audit: Audit{Place: "/a", Lost: 3}}, nil},
+		{"failed", Facts{Audit: Audit{Place: "/a", Failed: "no space left on device", Lost: 3}},
+			[]string{"bad audit log /a: it cannot be written, and 3 lines are lost: no space left on device"}},
+	})
+}
+
 // Unknown facts are not faults.
 func TestNothingKnownIsNothingWrong(t *testing.T) {
 	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {

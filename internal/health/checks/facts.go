@@ -28,6 +28,8 @@ type Facts struct {
 	// Certificates are those in use, and CertificateFiles what was found about their files.
 	Certificates     []Certificate
 	CertificateFiles []CertificateFile
+	// Audit is the state of the audit log.
+	Audit Audit
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []Partition
 	// Coordinators are the partitions of coordinators' topics that are not served.
@@ -51,6 +53,8 @@ type Slow struct {
 	Rebalancing []Rebalancing
 	// Undone are transactions that are decided and do not end.
 	Undone []Undone
+	// Access is what is odd about users and rights.
+	Access Access
 	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
 	JournalTotals map[string]int64
 }
@@ -178,6 +182,24 @@ type CertificateFile struct {
 	Listener, File string
 	Problem        string   // why changed files are not used; empty if there are none
 	Warnings       []string // about the certificates in use
+}
+
+// Audit is the state of the audit log; the zero value if it is off.
+type Audit struct {
+	Place  string // its file, or journald
+	Failed string // why it cannot be written; empty if it can
+	Lost   int64  // lines since the start
+}
+
+// Access is what is odd about users and rights. The lists are of principals, and sorted.
+type Access struct {
+	WithoutRights    []string // users to whom no rule allows anything
+	WithoutUser      []string // that rules name and that are no users
+	SuperWithoutUser []string // of super-users, likewise
+	Shadowed         []string // rules that allow what another denies
+	// Bootstrap is the file of the first users, and NotAdded those in it that do not exist.
+	Bootstrap string
+	NotAdded  []string
 }
 
 // Settings is the configuration.

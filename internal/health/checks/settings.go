@@ -13,6 +13,10 @@ func configChecks() []Check {
 			Doc: "Listeners and the admin port that other machines reach and whose clients do not log in, have all rights, or are not encrypted."},
 		{Name: "certificate", Loud: true, run: checkCertificates,
 			Doc: "Certificates that expire, do not cover the advertised name, or were changed and cannot be used."},
+		{Name: "access", run: checkAccess,
+			Doc: "Users without rights, rights and super users without a user, rules that have no effect, first users that were not added."},
+		{Name: "audit", Loud: true, run: checkAudit,
+			Doc: "An audit log that cannot be written."},
 		{Name: "advertise", run: checkAdvertise,
 			Doc: "Listeners that other machines reach and that advertise a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
@@ -99,6 +103,36 @@ func checkCertificates(f *Facts, n *notes) {
 		}
 		n.add(severity, "certificate of "+c.Listener, fmt.Sprintf("the %s certificate %s on %s", c.Kind, text,
 			c.Expires.UTC().Format(time.DateTime)), "replace the file; connections stay")
+	}
+}
+
+func checkAccess(f *Facts, n *notes) {
+	a := &f.Access
+	for _, x := range []struct {
+		all          []string
+		text, remedy string
+	}{
+		{a.WithoutRights, "users that log in and have no right",
+			"give them rights with `chronikctl acl add`, or remove them with `chronikctl user remove`"},
+		{a.WithoutUser, "principals that have rights and no password",
+			"add them with `chronikctl user add`, or remove their rights with `chronikctl acl remove`"},
+		{a.SuperWithoutUser, "super users without a password: who adds such a user has all rights",
+			"add them with `chronikctl user add`, or remove them from super-users"},
+		{a.Shadowed, "rules without effect, because another denies the same", "remove one of the two with `chronikctl acl remove`"},
+		{a.NotAdded, "users of " + a.Bootstrap + " that do not exist: the file is read only for the first start",
+			"add them with `chronikctl user add`, and delete the file"},
+	} {
+		if len(x.all) > 0 {
+			n.add(health.Note, "access", x.text+": "+listed(x.all, len(x.all)), x.remedy)
+		}
+	}
+}
+
+func checkAudit(f *Facts, n *notes) {
+	if f.Audit.Failed != "" {
+		n.add(health.Bad, "audit log "+f.Audit.Place,
+			fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Lost, f.Audit.Failed),
+			"make space, or correct audit.file; the log then says how many lines it lacks")
 	}
 }
 

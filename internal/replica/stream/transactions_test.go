@@ -39,8 +39,8 @@ func (w *world) wantOpen(when string, open bool) {
 			}
 			continue
 		}
-		if len(all) != 1 || all[0].ID != 7 || all[0].First != 1 || e.LastStable != 1 || u.Records != e.HighWatermark-1 || !u.Held || !u.Open ||
-			u.Holder != all[0] || u.Age < 0 {
+		if len(all) != 1 || all[0].ID != 7 || all[0].First != 1 || e.LastStable != 1 || u.Records != e.HighWatermark-1 ||
+			!u.Held || !u.Open || u.Holder != all[0] || u.Age < 0 {
 			w.t.Errorf("%s: broker %d: %+v, %+v, %+v", when, id, all, u, e)
 		}
 	}

@@ -22,15 +22,21 @@ type Rules struct {
 	principals map[string]*principal
 	// names has a rule for each name and beginning of a name that any binding has. It is nil unless
 	// everybody is allowed where there is no binding.
-	names *[types]*table
+	names *tables
 	count int
 }
 
 // principal is what the bindings of one principal say. It never changes.
 type principal struct {
 	bindings map[Binding]struct{}
-	tables   [types]*table // nil: nothing
+	// anywhere has the bindings for every address. at has those for one address only, by that: a
+	// table that held them for all addresses would repeat them with each name below them.
+	anywhere *tables
+	at       map[string]*tables
 }
+
+// tables are what bindings say, by type of resource; nil: nothing.
+type tables [types]*table
 
 // table is what bindings say about the resources of a type, by name. Each of its rules includes the
 // rules of all shorter beginnings and of Wildcard, so that a name needs one of them only.
@@ -48,17 +54,7 @@ type prefix struct {
 }
 
 // rule says which operations are allowed and denied.
-type rule struct {
-	access
-	hosts []hostAccess // of clients at these addresses only; no address is there twice
-}
-
-type access struct{ allow, deny Mask }
-
-type hostAccess struct {
-	host string
-	access
-}
+type rule struct{ allow, deny Mask }
 
 // Compile returns the rules of all bindings. A binding may be given more than once.
 func Compile(bindings []Binding, o Options) *Rules {
@@ -67,7 +63,7 @@ func Compile(bindings []Binding, o Options) *Rules {
 		r.super[name] = true
 	}
 	if o.AllowEveryone {
-		r.names = &[types]*table{}
+		r.names = &tables{}
 	}
 	return r.Change(nil, bindings)
 }
@@ -102,13 +98,12 @@ func (r *Rules) Change(removed, added []Binding) *Rules {
 			delete(next.principals, name)
 			continue
 		}
-		next.principals[name] = &principal{bindings: bindings, tables: compileTables(maps.Keys(bindings))}
+		next.principals[name] = newPrincipal(bindings)
 	}
 	if r.names != nil {
 		next.names = r.names
 		if len(touched) > 0 {
-			tables := compileTables(next.all())
-			next.names = &tables
+			next.names = compileTables(next.all())
 		}
 	}
 	return next
@@ -130,9 +125,27 @@ func (r *Rules) all() func(func(Binding) bool) {
 	}
 }
 
-// compileTables compiles bindings into a table for each type that they have.
-func compileTables(bindings func(func(Binding) bool)) [types]*table {
-	var tables [types]*table
+func newPrincipal(bindings map[Binding]struct{}) *principal {
+	p := &principal{bindings: bindings, at: map[string]*tables{}}
+	byHost := map[string][]Binding{}
+	for b := range bindings {
+		host := canonicalHost(b.Host)
+		byHost[host] = append(byHost[host], b)
+	}
+	for host, list := range byHost {
+		if t := compileTables(slices.Values(list)); host == Wildcard {
+			p.anywhere = t
+		} else {
+			p.at[host] = t
+		}
+	}
+	return p
+}
+
+// compileTables compiles bindings, whatever their addresses, into a table for each type that they
+// have.
+func compileTables(bindings func(func(Binding) bool)) *tables {
+	var tables tables
 	begins := [types]map[string]*rule{}
 	for b := range bindings {
 		if b.Type >= types || b.Pattern != Literal && b.Pattern != Prefixed {
@@ -157,7 +170,7 @@ func compileTables(bindings func(func(Binding) bool)) [types]*table {
 			t.link(begins[i])
 		}
 	}
-	return tables
+	return &tables
 }
 
 func entry(m map[string]*rule, name string) *rule {
@@ -195,17 +208,11 @@ func (t *table) link(begins map[string]*rule) {
 
 // add adds what a binding says to a rule.
 func (r *rule) add(b Binding) {
-	var a access
 	switch b.Permission {
 	case Allow:
-		a.allow = implied(b.Operation)
+		r.allow |= implied(b.Operation)
 	case Deny:
-		a.deny = Of(b.Operation)
-	}
-	if b.Host == Wildcard {
-		r.access.merge(a)
-	} else {
-		r.addHost(hostAccess{canonicalHost(b.Host), a})
+		r.deny |= Of(b.Operation)
 	}
 }
 
@@ -221,24 +228,10 @@ func implied(op Operation) Mask {
 	return m
 }
 
-func (a *access) merge(b access) {
-	a.allow |= b.allow
-	a.deny |= b.deny
-}
-
+// merge adds what another rule says; nil: nothing.
 func (r *rule) merge(o *rule) {
-	r.access.merge(o.access)
-	for _, h := range o.hosts {
-		r.addHost(h)
+	if o != nil {
+		r.allow |= o.allow
+		r.deny |= o.deny
 	}
-}
-
-func (r *rule) addHost(h hostAccess) {
-	for i := range r.hosts {
-		if r.hosts[i].host == h.host {
-			r.hosts[i].merge(h.access)
-			return
-		}
-	}
-	r.hosts = append(r.hosts, h)
 }

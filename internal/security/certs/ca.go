@@ -34,8 +34,9 @@ type Authority struct {
 // Pair is a certificate and its key as PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// NewAuthority makes an authority whose certificates can name only the given host names, those
-// below them, and the given addresses: a stolen key is of no use for other names.
+// NewAuthority makes an authority of 10 years with a new ECDSA P-256 key. Its certificates can
+// name only the given host names, those below them, and the given addresses (name constraints, RFC
+// 5280): a stolen key is of no use for other names.
 func NewAuthority(subject string, names []string, now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,8 +89,8 @@ func (a *Authority) Names() []string {
 // Expires returns when the authority's certificate expires.
 func (a *Authority) Expires() time.Time { return a.certificate.NotAfter }
 
-// Leaf makes a certificate for a server with these names, which it can show as a client, too:
-// brokers show it to each other.
+// Leaf makes a certificate of 397 days for a server with these names, with a new ECDSA P-256 key.
+// The server can show it as a client, too: brokers show it to each other.
 func (a *Authority) Leaf(subject string, names []string, now time.Time) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

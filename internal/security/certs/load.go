@@ -86,7 +86,8 @@ func load(c *Config, now time.Time) (*loaded, error) {
 		l.config.ClientCAs = x509.NewCertPool()
 		for _, ca := range l.clientCA {
 			if !ca.IsCA {
-				return fail(c.ClientCA, fmt.Errorf("%s is not the certificate of an authority; name the file with the authority's own", DN(ca)))
+				return fail(c.ClientCA,
+					fmt.Errorf("%s is not the certificate of an authority; name the file with the authority's own", DN(ca)))
 			}
 			l.config.ClientCAs.AddCert(ca)
 		}

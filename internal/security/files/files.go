@@ -31,6 +31,12 @@ type Stamp struct {
 // Read returns the content of a file and its stamp. It reads at most MaxSize bytes; a larger file
 // is an error.
 func Read(path string) ([]byte, Stamp, error) {
+	return read(path, func(*os.File, fs.FileInfo) error { return nil })
+}
+
+// read is Read for a file that a check accepts. The file is open then, so that the check is about
+// the file that is read, even if the path leads to another one meanwhile.
+func read(path string, check func(*os.File, fs.FileInfo) error) ([]byte, Stamp, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Stamp{}, bare(err)
@@ -39,6 +45,9 @@ func Read(path string) ([]byte, Stamp, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, Stamp{}, bare(err)
+	}
+	if err := check(f, info); err != nil {
+		return nil, Stamp{}, err
 	}
 	b, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
@@ -71,27 +80,17 @@ func Locate(name string) string {
 }
 
 // ReadSecret is Read for a file that only the process's user may be able to read: a key, a token or
-// passwords. A file of root's that nobody else can write is accepted in memory (tmpfs), where
+// passwords. A file of root's that no other user can write is accepted in memory (tmpfs), where
 // systemd, Docker and Kubernetes put secrets.
-func ReadSecret(name string) ([]byte, Stamp, error) {
-	path := Locate(name)
-	if err := CheckMode(path); err != nil {
-		return nil, Stamp{}, err
-	}
-	return Read(path)
-}
+func ReadSecret(name string) ([]byte, Stamp, error) { return read(Locate(name), checkMode) }
 
-// CheckMode returns an error with a remedy if others than the file's owner may read it.
-func CheckMode(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return bare(err)
-	}
+// checkMode returns an error with a remedy if others than the file's owner may read it.
+func checkMode(f *os.File, info fs.FileInfo) error {
 	mode := info.Mode().Perm()
-	if mode&0o077 == 0 || mode&0o022 == 0 && ofRoot(info) && inMemory(path) {
+	if mode&0o077 == 0 || mode&0o022 == 0 && ofRoot(info) && inMemory(f) {
 		return nil
 	}
-	return fmt.Errorf("other users can read it (mode %04o); run chmod 600 %s", mode, path)
+	return fmt.Errorf("other users can read it (mode %04o); run chmod 600 %s", mode, f.Name())
 }
 
 // bare removes the path, which the caller's message names.

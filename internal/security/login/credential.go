@@ -27,7 +27,8 @@ func hashOf(m metadata.ScramMechanism) func() hash.Hash {
 	return sha512.New
 }
 
-// NewCredential computes what is stored of a password, with a new salt.
+// NewCredential computes what is stored of a password, with a new salt (RFC 5802). iterations is
+// 4096 to 16384, which the caller checks. It computes for up to some 20 ms.
 func NewCredential(m metadata.ScramMechanism, password secret.Secret, iterations int) (metadata.Credential, error) {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // never fails

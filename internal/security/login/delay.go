@@ -15,7 +15,7 @@ const (
 )
 
 // delays counts the failures of addresses. Each address forgets one failure a minute. The delay
-// belongs to the address, never to the user: somebody else's failures lock out no user.
+// belongs to the address, never to the user: failures of another client lock out no user.
 type delays struct {
 	first, most time.Duration
 

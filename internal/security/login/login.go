@@ -7,8 +7,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -221,16 +224,8 @@ func derive(image *metadata.Image, purpose, user string) []byte {
 	return mac.Sum(nil)
 }
 
-// ValidName reports whether a name may be that of a user: at most metadata.MaxUserName bytes, not
-// empty, without control bytes.
+// ValidName reports whether a name may be that of a user: text of at most metadata.MaxUserName
+// bytes, not empty, without control characters. Every other name could be no principal.
 func ValidName(user string) bool {
-	if user == "" || len(user) > metadata.MaxUserName {
-		return false
-	}
-	for i := range len(user) {
-		if user[i] < ' ' || user[i] == 0x7f {
-			return false
-		}
-	}
-	return true
+	return user != "" && len(user) <= metadata.MaxUserName && utf8.ValidString(user) && !strings.ContainsFunc(user, unicode.IsControl)
 }

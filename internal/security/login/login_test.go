@@ -170,6 +170,56 @@ func TestMalformedMessagesFail(t *testing.T) {
 	}
 }
 
+// Clients that are configured for another mechanism send their password or token to this one. No
+// byte of it gets into the reason, which is logged.
+func TestReasonsShowNothingOfAMessage(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.set("bob", "right")
+	for _, messages := range [][]string{
+		{"\x00bob\x00s3cr3t,a,b,c,d"}, {"n,,\x01auth=Bearer s3cr3t,x\x01\x01"}, {"n,s3cr3t,n=bob,r=x"}, {"n,,n=bob,s3cr3t"},
+		{"n,,n=bob,r=x", "s3cr3t,s3cr3t,s3cr3t"}, {"n,,n=bob,r=x", "c=biws,s3cr3t,p=AAAA"}, {"n,,n=bob,r=x", "c=czNjcjN0,r=x,p=AAAA"},
+		{"n,,n=bob,r=x", "c=s3cr3t,r=x,p=AAAA"},
+	} {
+		c, err := w.Begin(ScramSHA256, Peer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages {
+			_, _, err = c.Step([]byte(m))
+		}
+		hex := fmt.Sprintf("%x", "s3cr3t")
+		if err == nil || strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), hex) || len(err.Error()) > 200 {
+			t.Errorf("%q: %v", messages, err)
+		}
+	}
+}
+
+// The log names the cause of a failure, which clients don't learn.
+func TestReasonsAreTrue(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.set("bob", "right")
+	for user, reason := range map[string]string{"bob": "the password is wrong", "eve": "there is no such user"} {
+		_, err := w.talk(scramclient.Auth{User: user, Pass: "wrong"}.AsSha256Mechanism(), Peer{})
+		if err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v, want %q", user, err, reason)
+		}
+	}
+}
+
+// A name that could never be a principal is no name of a user: it would be added and never log in.
+func TestNamesOfUsersArePrincipals(t *testing.T) {
+	for _, name := range []string{"", "a\x00b", "a\nb", "a\x7fb", "a\u0085b", "a\xffb", strings.Repeat("n", metadata.MaxUserName+1)} {
+		if ValidName(name) {
+			t.Errorf("%q is valid", name)
+		}
+	}
+	for _, name := range []string{"bob", "ö ü@example.com", "CN=a,O=b", "User:bob", strings.Repeat("n", metadata.MaxUserName)} {
+		if !ValidName(name) {
+			t.Errorf("%q is not valid", name)
+		}
+	}
+}
+
 // A client's proof is worth nothing in another conversation.
 func TestProofsAreNotReplayed(t *testing.T) {
 	w := newWorld(t, Options{})

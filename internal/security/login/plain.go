@@ -26,7 +26,7 @@ func (p *plain) Step(in []byte) (out []byte, who *Identity, err error) {
 	as, user, password := string(parts[0]), string(parts[1]), parts[2]
 	switch {
 	case !ValidName(user) || len(password) == 0:
-		return nil, nil, p.fail(user, "the name of the user or the password is empty, too long, or has control bytes")
+		return nil, nil, p.fail(user, "the name of the user or the password is empty, or the name is too long or has control characters")
 	case as != "" && as != user:
 		return nil, nil, p.fail(user, "the client wants to act as another user")
 	}

@@ -18,7 +18,7 @@ type scramServer struct {
 }
 
 // errTooLong ends a conversation before its user is looked up.
-var errTooLong = errors.New("the name of the user is empty, too long, or has control bytes")
+var errTooLong = errors.New("the name of the user is empty, too long, or has control characters")
 
 func newScram(a attempt) *scramServer {
 	s := &scramServer{attempt: a}
@@ -59,12 +59,12 @@ func (s *scramServer) Step(in []byte) (out []byte, who *Identity, err error) {
 	}
 	text, err := s.conversation.Step(string(in))
 	user := s.conversation.Username()
-	if id := s.conversation.AuthzID(); err == nil && id != "" && id != user {
-		err = errors.New("the client wants to act as another user")
-	}
+	id := s.conversation.AuthzID()
 	switch {
 	case err != nil:
-		return nil, nil, s.fail(user, err.Error())
+		return nil, nil, s.fail(user, s.reason(err))
+	case id != "" && id != user:
+		return nil, nil, s.fail(user, "the client wants to act as another user")
 	case !s.conversation.Done():
 		return []byte(text), nil, nil
 	case !s.exists || !s.conversation.Valid():
@@ -75,4 +75,21 @@ func (s *scramServer) Step(in []byte) (out []byte, who *Identity, err error) {
 		return nil, nil, err
 	}
 	return []byte(text), who, nil
+}
+
+// wrongProof is the text of the error that package scram has for a wrong password.
+const wrongProof = "challenge proof invalid"
+
+// reason returns the cause of an error of package scram. Its texts have parts of the message: that
+// is a password or a token if the client is configured for another mechanism.
+func (s *scramServer) reason(err error) string {
+	switch {
+	case errors.Is(err, errTooLong):
+		return errTooLong.Error()
+	case err.Error() == wrongProof && s.exists:
+		return "the password is wrong"
+	case err.Error() == wrongProof:
+		return "there is no such user, or it has no password for this mechanism"
+	}
+	return "the message is not one of SCRAM, or does not fit the one before it; check sasl.mechanism at the client"
 }

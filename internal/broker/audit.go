@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"context"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
+)
+
+// clientOf returns who sent a request, and which.
+func clientOf(r *network.Request) audit.Client {
+	c := audit.Client{Who: r.Session.Principal, Host: r.Session.Host, Listener: r.Session.Listener, Mechanism: r.Session.Mechanism,
+		ID: r.ClientID, API: kmsg.NameForKey(r.Key), Version: r.Version, Correlation: r.CorrelationID}
+	if r.Peer != nil {
+		c.From = r.Peer.String()
+	}
+	return c
+}
+
+// contextOf returns a context for the work of a request. It ends with the broker.
+func (b *Broker) contextOf(r *network.Request) context.Context {
+	if !b.opt.Audit.Records(audit.Change) {
+		return b.ctx
+	}
+	return audit.With(b.ctx, clientOf(r))
+}
+
+// ask reports whether the client may perform an operation that its request asks for, and records the
+// decision. Questions whose answer only shapes what a client is shown use may.
+func (m rights) ask(op acl.Operation, kind acl.ResourceType, name string) bool {
+	allowed := m.may(op, kind, name)
+	if m.of == nil {
+		return allowed
+	}
+	event := audit.Refused
+	if allowed {
+		event = audit.Allowed
+	}
+	if m.b.opt.Audit.Records(event) {
+		m.record(event, op, kind, name)
+	}
+	return allowed
+}
+
+// record passes a decision to the audit log. The rule that decides is looked up when a line is
+// written: that reads all rules.
+func (m rights) record(event audit.Kind, op acl.Operation, kind acl.ResourceType, name string) {
+	name = strings.Clone(name) // it may be a part of the request's memory
+	rules, client := m.of.rules, clientOf(m.r)
+	m.b.opt.Audit.Record(audit.Event{Kind: event, Client: client, Operation: op.String(),
+		Resource: kind.String() + ":" + acl.Literal.String() + ":" + name,
+		Rule:     func() string { return deciding(rules, client, event, op, kind, name) }})
+}
+
+// deciding returns the rule that decides what a client may do, as the audit log shows it.
+func deciding(rules *acl.Rules, client audit.Client, event audit.Kind, op acl.Operation, kind acl.ResourceType, name string) string {
+	e := rules.Explain(client.Who, client.Host, op, kind, name)
+	switch {
+	case event == audit.Refused && e.Allowed && kind == acl.Topic && metadata.IsInternal(name):
+		return "internal topic"
+	case e.Reason == acl.SuperUser:
+		return "super user"
+	case len(e.Rules) > 0:
+		return e.Rules[0].String()
+	}
+	return "none"
+}

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
+	watching "github.com/chronik-io/chronik/internal/security/audit/changes"
+)
+
+// auditLines is an audit.Sink in memory.
+type auditLines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *auditLines) Write(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(line))
+	return nil
+}
+func (*auditLines) Flush() error { return nil }
+func (*auditLines) Close() error { return nil }
+
+// auditedNode returns a broker whose clients have some rules, and a function that ends its audit log
+// and returns the lines by "EVENT OPERATION RESOURCE".
+func auditedNode(t *testing.T, mode audit.Mode, rules ...acl.Binding) (*node, func() map[string]map[string]any) {
+	out := &auditLines{}
+	log := audit.Open(audit.Options{Mode: mode, Sink: out, Node: 1})
+	compiled := acl.Compile(rules, acl.Options{})
+	n := newNode(t, quick, func(o *nodeOptions) {
+		o.broker = func(opt *Options) {
+			opt.Rules, opt.Audit = func() *acl.Rules { return compiled }, log
+		}
+		o.store = func(s metadata.Store) metadata.Store { return watching.Watch(s, log) }
+	})
+	return n, func() map[string]map[string]any {
+		must(t, log.Close(t.Context()))
+		events := map[string]map[string]any{}
+		for _, text := range out.text {
+			var e map[string]any
+			must(t, json.Unmarshal([]byte(text), &e))
+			res, _ := e["res"].(string)
+			op, _ := e["op"].(string)
+			events[strings.TrimSpace(e["ev"].(string)+" "+op+" "+res)] = e
+		}
+		return events
+	}
+}
+
+func binding(op acl.Operation, t acl.ResourceType, name string, p acl.Permission) acl.Binding {
+	return acl.Binding{Type: t, Name: name, Pattern: acl.Literal, Principal: "User:ANONYMOUS", Host: "*", Operation: op, Permission: p}
+}
+
+// A refused request has a line with who asked for what and the rule that decides; what a client is
+// not shown, and what it may do, has none. A change has one with its client.
+func TestAuditOfRequests(t *testing.T) {
+	denied := binding(acl.Describe, acl.Topic, "b", acl.Deny)
+	n, end := auditedNode(t, audit.Refusals, binding(acl.Create, acl.Topic, "a", acl.Allow), binding(acl.Describe, acl.Topic, "a", acl.Allow),
+		denied, binding(acl.Describe, acl.Topic, acl.Wildcard, acl.Allow))
+	w := n.dial(t)
+	create := kmsg.NewPtrCreateTopicsRequest()
+	for _, name := range []string{"a", "forbidden"} {
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
+		create.Topics = append(create.Topics, topic)
+	}
+	create.TimeoutMillis = 60_000
+	ask[*kmsg.CreateTopicsResponse](t, w, 7, create)
+	named := kmsg.NewPtrMetadataRequest()
+	for _, name := range []string{"a", "b"} {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(name)
+		named.Topics = append(named.Topics, topic)
+	}
+	ask[*kmsg.MetadataResponse](t, w, 9, named)
+	all := kmsg.NewPtrMetadataRequest() // what it does not show is not refused
+	ask[*kmsg.MetadataResponse](t, w, 9, all)
+
+	events := end()
+	want := map[string]string{
+		"refused CREATE Topic:LITERAL:forbidden": "none",
+		"refused DESCRIBE Topic:LITERAL:b":       denied.String(),
+		"change CREATE Topic:a":                  "",
+	}
+	for event, rule := range want {
+		e := events[strings.Replace(event, "Topic:LITERAL", "TOPIC:LITERAL", 1)]
+		if got, _ := e["rule"].(string); e == nil || got != rule || e["who"] != "User:ANONYMOUS" || e["listener"] != "test" || e["from"] == "" ||
+			e["n"] != 1.0 {
+			t.Errorf("%s: %v", event, e)
+		}
+	}
+	if e := events["change CREATE Topic:a"]; e["api"] != "CreateTopics" || e["v"] != 7.0 {
+		t.Errorf("the request of the change: %v", e)
+	}
+	if len(events) != len(want) {
+		t.Errorf("events %v", events)
+	}
+}
+
+// With all, what is permitted is recorded too.
+func TestAuditOfPermits(t *testing.T) {
+	rule := binding(acl.Describe, acl.Cluster, acl.ClusterName, acl.Allow)
+	n, end := auditedNode(t, audit.All, rule)
+	req := kmsg.NewPtrDescribeACLsRequest()
+	req.ResourceType, req.ResourcePatternType, req.Operation, req.PermissionType = 1, 1, 1, 1
+	ask[*kmsg.DescribeACLsResponse](t, n.dial(t), 2, req)
+	if e := end()["allowed DESCRIBE CLUSTER:LITERAL:kafka-cluster"]; e == nil || e["rule"] != rule.String() {
+		t.Errorf("line %v", e)
+	}
+}

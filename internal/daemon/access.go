@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/files"
+)
+
+// userPrefix is what a principal has before the name of a user.
+const userPrefix = "User:"
+
+// accessSource returns the facts about users and rights.
+func accessSource(cfg *config.Config, image func() *metadata.Image) checks.SlowSource {
+	s := &cfg.Security
+	stored := onlyStored(cfg)
+	return func(f *checks.Slow) {
+		img := image()
+		users := map[string]bool{}
+		for u := range img.Users() {
+			users[userPrefix+u.Name] = true
+		}
+		if s.ACL {
+			f.Access = accessOf(bindingsOf(slices.Collect(img.ACLs())), users, s.SuperUsers, stored)
+		}
+		if text, _, err := files.ReadSecret(s.BootstrapUsers); s.BootstrapUsers != "" && err == nil {
+			f.Access.Bootstrap = s.BootstrapUsers
+			f.Access.NotAdded = missingUsers(string(text), users)
+		}
+	}
+}
+
+// onlyStored reports whether all principals are stored users: clients log in, and neither with
+// tokens nor with certificates, whose names no broker knows before.
+func onlyStored(cfg *config.Config) bool {
+	login := false
+	for _, l := range cfg.Listeners {
+		login = login || len(l.SASL) > 0
+		if slices.Contains(l.SASL, "OAUTHBEARER") || len(l.SASL) == 0 && l.ClientCertificates != config.CertificatesNone && l.TLS != nil {
+			return false
+		}
+	}
+	return login
+}
+
+// accessOf finds what is odd about rules. stored: there are no other users than those given.
+func accessOf(rules []acl.Binding, users map[string]bool, super []string, stored bool) (a checks.Access) {
+	granted, named := map[string]bool{}, map[string]bool{}
+	denies := map[string][]acl.Binding{}
+	for _, b := range rules {
+		named[b.Principal] = true
+		if b.Permission == acl.Deny {
+			denies[b.Principal] = append(denies[b.Principal], b)
+		} else {
+			granted[b.Principal] = true
+		}
+	}
+	for _, b := range rules {
+		if b.Permission != acl.Allow {
+			continue
+		}
+		for _, d := range slices.Concat(denies[b.Principal], denies[acl.Everybody]) {
+			if covers(&d, &b) {
+				a.Shadowed = append(a.Shadowed, b.String()+" (by "+d.String()+")")
+				break
+			}
+		}
+	}
+	for u := range users {
+		if !granted[u] && !granted[acl.Everybody] && !slices.Contains(super, u) {
+			a.WithoutRights = append(a.WithoutRights, u)
+		}
+	}
+	if stored {
+		for p := range maps.Keys(named) {
+			if p != acl.Everybody && p != network.Anonymous && !users[p] {
+				a.WithoutUser = append(a.WithoutUser, p)
+			}
+		}
+		for _, p := range super {
+			if !users[p] && p != network.Anonymous {
+				a.SuperWithoutUser = append(a.SuperWithoutUser, p)
+			}
+		}
+	}
+	for _, list := range [][]string{a.Shadowed, a.WithoutRights, a.WithoutUser, a.SuperWithoutUser} {
+		slices.Sort(list)
+	}
+	return a
+}
+
+// covers reports whether a binding that denies leaves nothing of one that allows, for a principal
+// to whom both apply.
+func covers(deny, allow *acl.Binding) bool {
+	if deny.Type != allow.Type || deny.Host != acl.Wildcard && deny.Host != allow.Host ||
+		deny.Operation != acl.All && deny.Operation != allow.Operation {
+		return false
+	}
+	switch {
+	case deny.Pattern == acl.Literal && deny.Name == acl.Wildcard:
+		return true
+	case deny.Pattern == acl.Literal:
+		return allow.Pattern == acl.Literal && allow.Name == deny.Name
+	}
+	return strings.HasPrefix(allow.Name, deny.Name) && (allow.Pattern != acl.Literal || allow.Name != acl.Wildcard)
+}
+
+// missingUsers returns the users of a bootstrap file that do not exist.
+func missingUsers(text string, users map[string]bool) (missing []string) {
+	for line := range strings.Lines(text) {
+		name, _, ok := strings.Cut(line, ":")
+		if p := userPrefix + name; ok && !strings.HasPrefix(name, "#") && !users[p] && !slices.Contains(missing, p) {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}

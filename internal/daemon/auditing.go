@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/login"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// auditFile is the audit log's path below the data directory, unless audit.file names another.
+const auditFile = "audit/audit.log"
+
+// openAudit opens the audit log. The data directory must be locked.
+func (b *Broker) openAudit(r *components) error {
+	s := &b.cfg.Security
+	mode, err := audit.ParseMode(s.AuditLog)
+	if s.AuditLog == "" {
+		mode, err = audit.Off, nil
+	}
+	if err != nil {
+		return &ExitError{ExitUsage, fmt.Errorf("%s: %w", config.KeyAuditLog, err)}
+	}
+	if mode == audit.Off {
+		return nil
+	}
+	sink, place, err := b.auditSink()
+	if err != nil {
+		return &ExitError{ExitUsage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err)}
+	}
+	log := b.log.Named("audit")
+	r.audit = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: r.conf.NodeID, Failed: func(err error) {
+		if err != nil {
+			log.Error("the audit log cannot be written, and its lines are lost", zap.String("place", place), zap.Error(err))
+		} else {
+			log.Info("the audit log is written again", zap.String("place", place))
+		}
+	}})
+	b.stack.push("audit log", r.audit.Close)
+	b.health.Add(func(f *checks.Facts) {
+		x := r.audit.Stats()
+		f.Audit = checks.Audit{Place: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
+	})
+	return metrics.RegisterAudit(b.reg, func() metrics.Audit {
+		x := r.audit.Stats()
+		return metrics.Audit{Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
+	})
+}
+
+// auditSink opens what the audit log is written to, and returns its name.
+func (b *Broker) auditSink() (audit.Sink, string, error) {
+	switch name := b.cfg.Security.AuditFile; {
+	case name == config.Journald:
+		sink, err := audit.OpenJournal()
+		return sink, name, err
+	case name != "":
+		sink, err := audit.OpenFile(name)
+		return sink, absolute(name), err
+	case b.fs != vfs.OS():
+		return nil, "", errors.New("a broker in memory has no data directory; name a file")
+	}
+	name := filepath.Join(b.cfg.DataDir, filepath.FromSlash(auditFile))
+	sink, err := audit.OpenFile(name)
+	return sink, absolute(name), err
+}
+
+// audited is the observer of connections with an audit log.
+type audited struct {
+	*observe.Network
+	log *audit.Log
+}
+
+// withAudit returns an observer that also records logins and their ends; the same without a log.
+func withAudit(o *observe.Network, log *audit.Log) network.Observer {
+	if log == nil {
+		return o
+	}
+	return audited{o, log}
+}
+
+// sessionClient returns the client of a session.
+func sessionClient(s *network.Session, peer net.Addr) audit.Client {
+	c := audit.Client{Who: s.Principal, Host: s.Host, Listener: s.Listener, Mechanism: s.Mechanism}
+	if peer != nil {
+		c.From = peer.String()
+	}
+	return c
+}
+
+// Login implements network.Observer.
+func (a audited) Login(e *network.LoginEvent) {
+	a.Network.Login(e)
+	x := audit.Event{Kind: audit.Login, Client: sessionClient(e.Session, e.Peer)}
+	if e.Again {
+		x.Why = "again"
+	}
+	if e.Err != nil {
+		x.Kind, x.Mechanism, x.Why = audit.LoginFailed, e.Mechanism, e.Err.Error()
+		if f := (*login.Failure)(nil); errors.As(e.Err, &f) {
+			x.Who, x.Why = "", f.Reason
+			if f.User != "" {
+				x.Who = "User:" + f.User
+			}
+		}
+	}
+	a.log.Record(x)
+}
+
+// Logout implements network.Observer.
+func (a audited) Logout(e *network.LogoutEvent) {
+	a.Network.Logout(e)
+	x := audit.Event{Kind: audit.Logout, Client: sessionClient(e.Session, e.Peer), Why: string(e.Reason)}
+	if e.Reason == network.ClosedExpired {
+		x.Kind = audit.Expired
+	}
+	a.log.Record(x)
+}
+
+// auditedCluster records what clients ask the leader of the metadata to change, which does not pass
+// this broker's store.
+type auditedCluster struct {
+	broker.Cluster
+	log *audit.Log
+}
+
+func withAuditedCluster(c broker.Cluster, log *audit.Log) broker.Cluster {
+	if log == nil || c == nil {
+		return c
+	}
+	return auditedCluster{c, log}
+}
+
+// Unregister implements broker.Cluster.
+func (a auditedCluster) Unregister(ctx context.Context, id int32) (int64, error) {
+	revision, err := a.Cluster.Unregister(ctx, id)
+	if client, ok := audit.From(ctx); ok && err == nil {
+		a.log.Record(audit.Event{Kind: audit.Change, Client: client, Operation: "DELETE", Resource: fmt.Sprintf("Broker:%d", id)})
+	}
+	return revision, err
+}
+
+// ElectUnclean implements broker.Cluster.
+func (a auditedCluster) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (int64, []error) {
+	revision, errs := a.Cluster.ElectUnclean(ctx, list)
+	client, ok := audit.From(ctx)
+	for i := range list {
+		if ok && errs[i] == nil {
+			a.log.Record(audit.Event{Kind: audit.Change, Client: client, Operation: "ELECT_UNCLEAN",
+				Resource: fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition)})
+		}
+	}
+	return revision, errs
+}

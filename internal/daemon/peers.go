@@ -1,0 +1,178 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/files"
+	"github.com/chronik-io/chronik/internal/security/secret"
+)
+
+// peers dials other brokers and admits them. With TLS, both ends show a certificate that an
+// authority in tls.client-ca has signed and whose principal is one of cluster.principals. A link
+// then proves node, cluster and secret for this connection.
+type peers struct {
+	connect    func(ctx context.Context, network, address string) (net.Conn, error)
+	store      *certs.Store // of the listener for brokers; nil for plain text
+	rules      *certs.Rules
+	principals []string // empty: the one of this broker's own certificate
+}
+
+// newPeers returns how this broker connects with others through a listener. An error says why no
+// other broker would accept its certificate, and the remedy.
+func newPeers(cfg *config.Config, listener string, c *certificates,
+	connect func(ctx context.Context, network, address string) (net.Conn, error)) (*peers, error) {
+	p := &peers{connect: connect, store: c.listeners[listener], rules: c.rules[listener], principals: cfg.Security.ClusterPrincipals}
+	if p.store == nil {
+		return p, nil
+	}
+	conf := p.store.Config()
+	between := x509.NewCertPool()
+	for _, der := range conf.Certificates[0].Certificate[1:] {
+		if a, err := x509.ParseCertificate(der); err == nil {
+			between.AddCert(a)
+		}
+	}
+	_, err := p.store.Certificate().Verify(x509.VerifyOptions{Roots: conf.ClientCAs, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err == nil {
+		_, err = p.rules.Principal(p.store.Certificate())
+	}
+	if err != nil {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("other brokers would not accept the certificate of listener %s: %w; it needs a subject, "+
+			"the extended key usages serverAuth and clientAuth, and an authority in %s", listener, err, config.KeyTLSClientCA)}
+	}
+	return p, nil
+}
+
+// dial is link.Options.Dial. An error of certificates is a *link.Mismatch.
+func (p *peers) dial(ctx context.Context, address string) (net.Conn, error) {
+	nc, err := p.connect(ctx, "tcp", address)
+	if err != nil || p.store == nil {
+		return nc, err
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	conf := p.store.Config()
+	t := tls.Client(nc, &tls.Config{ServerName: host, RootCAs: conf.ClientCAs, Certificates: conf.Certificates,
+		MinVersion: tls.VersionTLS13})
+	err = t.HandshakeContext(ctx)
+	if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
+		err = &link.Mismatch{Reason: link.NotAdmitted,
+			Cause:  fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
+			Remedy: "its authority must be in " + config.KeyTLSClientCA + ", and it must be valid and contain the name that is dialed"}
+	}
+	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
+		err = &link.Mismatch{Reason: link.NotAdmitted, Cause: "the listener at " + address + " does not use TLS",
+			Remedy: "set security: tls for the listener of brokers on all of them"}
+	}
+	if err == nil {
+		err = p.admit(t, "")
+	}
+	if err != nil {
+		_ = nc.Close() // the first error is the one that counts
+		return nil, err
+	}
+	return t, nil
+}
+
+// admit is link.Options.Admit: only a broker's certificate begins a link. The secret alone does not
+// with TLS, and neither does any other certificate of the same authority.
+func (p *peers) admit(nc net.Conn, _ string) error {
+	if p.store == nil {
+		return nil
+	}
+	c, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok || len(c.ConnectionState().VerifiedChains) == 0 {
+		return &link.Mismatch{Reason: link.NotAdmitted, Cause: "the other end shows no certificate",
+			Remedy: "set security: tls and client-certificates: require for the listener of brokers on all of them"}
+	}
+	name, err := p.rules.Principal(c.ConnectionState().PeerCertificates[0])
+	if err != nil {
+		return err
+	}
+	allowed := p.principals
+	if len(allowed) == 0 {
+		own, err := p.rules.Principal(p.store.Certificate())
+		if err != nil {
+			return err
+		}
+		allowed = []string{own}
+	}
+	if !slices.Contains(allowed, name) {
+		return &link.Mismatch{Reason: link.NotAdmitted, Cause: "the certificate of " + name + " is not one of a broker",
+			Remedy: "give all brokers certificates with the same subject, or list theirs in " + config.KeyClusterPrincipal}
+	}
+	return nil
+}
+
+// checkPeers rejects settings with which brokers could not connect, or anybody could as one.
+func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
+	name := interListener(cfg, conf)
+	i := slices.IndexFunc(cfg.Listeners, func(l config.Listener) bool { return l.Name == name })
+	if i < 0 {
+		return nil // checkInterListener reports it
+	}
+	l := &cfg.Listeners[i]
+	secured := cfg.Security.ACL || slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool {
+		return l.TLS != nil || len(l.SASL) > 0
+	})
+	switch {
+	case l.TLS == nil && len(l.SASL) > 0:
+		return fmt.Errorf("listener %s has sasl and no TLS, and brokers connect through it, which show certificates instead of logging in; "+
+			"set security: tls for it, or inter.broker.listener.name to another listener", name)
+	case l.TLS != nil && (l.TLS.ClientCA == "" || l.ClientCertificates == config.CertificatesNone):
+		return fmt.Errorf("brokers connect through listener %s, which has TLS and asks for no certificates; set %s, and "+
+			"client-certificates: require (or request, if its clients have none)", name, config.KeyTLSClientCA)
+	case conf.Cluster.SecretFile == "" && secured && (l.TLS != nil || !config.Loopback(l.Listen)):
+		return errors.New("cluster.secret.file is not set, and this broker has TLS, logins or rights: every program that reaches the " +
+			"listener of brokers could claim to be one and do everything; set it to a file with 32 random characters, the same on all brokers")
+	}
+	return nil
+}
+
+// maxSecrets is how many secrets cluster.secret.file may hold: the one in use, and the one that
+// replaces it or that it has replaced.
+const maxSecrets = 2
+
+// readSecrets returns the lines of cluster.secret.file without white space around them. Brokers
+// prove that they know the first, and accept each.
+func readSecrets(name string) ([]secret.Secret, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, _, err := files.ReadSecret(name)
+	var all []secret.Secret
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			all = append(all, secret.New(line))
+		}
+		if err == nil && len(line) > 0 && len(line) < link.MinSecret {
+			err = fmt.Errorf("a line has %d characters, at least %d are needed", len(line), link.MinSecret)
+		}
+	}
+	switch {
+	case err != nil:
+	case len(all) == 0:
+		err = fmt.Errorf("it is empty, at least %d characters are needed", link.MinSecret)
+	case len(all) > maxSecrets:
+		err = fmt.Errorf("it has %d lines, at most %d secrets are accepted at a time", len(all), maxSecrets)
+	}
+	if err != nil {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("cluster.secret.file %s: %w; "+
+			"write 32 random characters to it, the same on all brokers", name, err)}
+	}
+	return all, nil
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+)
+
+// A cluster whose listener for brokers is open to all, or closed to brokers, is refused.
+func TestTheListenerOfBrokersIsSecured(t *testing.T) {
+	secret := "cluster.secret.file=/secret"
+	for name, c := range map[string]struct {
+		listen string
+		set    []string
+		want   string // "" is accepted
+	}{
+		"no security":            {listen: "192.0.2.1:0"},
+		"rights without secret":  {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin"}, "cluster.secret.file is not set"},
+		"rights with a secret":   {"192.0.2.1:0", []string{"authorization=acl", "super-users=User:admin", secret}, ""},
+		"rights on this machine": {"127.0.0.1:0", []string{"authorization=acl", "super-users=User:admin"}, ""},
+		"logins without TLS":     {"127.0.0.1:0", []string{"sasl=SCRAM-SHA-512", secret}, "has sasl and no TLS"},
+		"TLS without certificates of brokers": {"127.0.0.1:0", []string{"security=tls", "tls.certificate=c", "tls.key=k", secret},
+			"asks for no certificates"},
+		"TLS without secret": {"127.0.0.1:0", []string{"security=tls", "tls.certificate=c", "tls.key=k", "tls.client-ca=a",
+			"client.certificates=request"}, "cluster.secret.file is not set"},
+		"TLS with everything": {"127.0.0.1:0", []string{"security=tls", "tls.certificate=c", "tls.key=k", "tls.client-ca=a",
+			"client.certificates=request", secret}, ""},
+	} {
+		_, err := Load(config.Input{
+			Set: append(c.set, "cluster.name=test", "node.id=1", "cluster.seeds=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
+			Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: c.listen, config.KeyAdvertise: "broker:9092",
+				config.KeyAdminListen: "off"},
+		})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestSecretsOfTheCluster(t *testing.T) {
+	one, two := strings.Repeat("1", 32), strings.Repeat("2", 32)
+	for text, want := range map[string]string{
+		one:                                   "",
+		"\n " + one + "\r\n" + two + "\n\n":   "",
+		"":                                    "it is empty",
+		" \n":                                 "it is empty",
+		one + "\nshort\n":                     "a line has 5 characters",
+		one + "\n" + two + "\n" + one + "two": "it has 3 lines",
+	} {
+		name := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, err := readSecrets(name)
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "write 32 random")) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if want == "" && (err != nil || string(all[0].Bytes()) != one || len(all) == 2 && string(all[1].Bytes()) != two) {
+			t.Errorf("%q: %d, %v", text, len(all), err)
+		}
+	}
+}

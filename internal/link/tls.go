@@ -1,0 +1,66 @@
+package link
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// errCertificate ends a connection one of whose ends must show a newer certificate.
+var errCertificate = errors.New("a certificate of the connection has expired")
+
+// tlsState returns the state of a connection of TLS whose handshake is complete.
+func tlsState(nc net.Conn) (state tls.ConnectionState, ok bool) {
+	c, ok := nc.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return state, false
+	}
+	state = c.ConnectionState()
+	return state, state.HandshakeComplete
+}
+
+// binding returns what only the two ends of a connection of TLS know (RFC 5705, RFC 9266); nothing
+// without TLS. Who relays the bytes of two connections has another binding with each end, so that
+// neither end's proof fits.
+func binding(nc net.Conn) ([]byte, error) {
+	state, ok := tlsState(nc)
+	if !ok {
+		return nil, nil
+	}
+	bound, err := state.ExportKeyingMaterial("chronik-link", nil, 32)
+	if err != nil {
+		return nil, fmt.Errorf("bind a link to its TLS connection: %w", err)
+	}
+	return bound, nil
+}
+
+// alerted reports whether an error of a connection is an alert of TLS from the other end. A dialer
+// learns only with its first read that its certificate was refused (RFC 8446, 4.4.2.4).
+func alerted(err error) bool {
+	op := (*net.OpError)(nil)
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// endWithCertificates ends the connection when the certificate that the peer has shown expires. The
+// end that dialed dials again, and both show what they have by then. The result stops the wait.
+func (c *Conn) endWithCertificates() (stop func()) {
+	state, ok := tlsState(c.nc)
+	if !ok || len(state.PeerCertificates) == 0 {
+		return func() {}
+	}
+	t := time.AfterFunc(time.Until(state.PeerCertificates[0].NotAfter), func() { _ = c.fail(errCertificate) })
+	return func() { t.Stop() }
+}
+
+// socket returns what is below TLS.
+func socket(nc net.Conn) net.Conn {
+	for {
+		c, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nc
+		}
+		nc = c.NetConn()
+	}
+}

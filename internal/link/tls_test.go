@@ -1,0 +1,152 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// overTLS returns the two ends of a connection of TLS.
+func overTLS(t *testing.T) (client, server *tls.Conn) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"broker"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	here, there := net.Pipe()
+	client = tls.Client(here, &tls.Config{RootCAs: roots, ServerName: "broker", MinVersion: tls.VersionTLS13})
+	server = tls.Server(there, &tls.Config{MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, SessionTicketsDisabled: true})
+	done := make(chan error)
+	go func() { done <- server.Handshake() }()
+	if err := client.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	return client, server
+}
+
+// A proof fits the connection of TLS that it was made for, and no other: who relays it between two
+// connections gains nothing.
+func TestAProofFitsOneConnection(t *testing.T) {
+	dialer, acceptor := &Hello{Identity: Identity{Node: 1}}, &Hello{Identity: Identity{Node: 2}}
+	bindings := make([][]byte, 0, 4)
+	for range 2 {
+		client, server := overTLS(t)
+		for _, nc := range []net.Conn{client, server} {
+			b, err := binding(nc)
+			if err != nil || len(b) != 32 {
+				t.Fatalf("%d bytes, %v", len(b), err)
+			}
+			bindings = append(bindings, b)
+		}
+	}
+	if !bytes.Equal(bindings[0], bindings[1]) || bytes.Equal(bindings[0], bindings[2]) {
+		t.Errorf("bindings %x", bindings)
+	}
+	p := proof(shared, labelDials, dialer, acceptor, bindings[0])
+	if m := prove(shared, labelDials, dialer, acceptor, bindings[1], p); m != nil {
+		t.Error(m)
+	}
+	for _, other := range [][]byte{bindings[2], nil} {
+		if prove(shared, labelDials, dialer, acceptor, other, p) == nil {
+			t.Error("a proof fits another connection")
+		}
+	}
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	if b, err := binding(here); b != nil || err != nil {
+		t.Errorf("without TLS: %x, %v", b, err)
+	}
+}
+
+// tlsDial connects brokers with TLS, each time with a certificate that is valid for an hour.
+func tlsDial(t *testing.T, n *network) func(context.Context, string) (net.Conn, error) {
+	return func(_ context.Context, address string) (net.Conn, error) {
+		client, server := overTLS(t)
+		n.mu.Lock()
+		b := n.brokers[address]
+		n.mu.Unlock()
+		go accept(server, b.Links)
+		return client, nil
+	}
+}
+
+// Frames of all sizes arrive whole, and a link ends with the certificate that it began with: then
+// the ends show newer ones.
+func TestALinkOverTLS(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		with := func(o *Options) { o.Secrets, o.Dial = shared, tlsDial(t, n) }
+		a, b := n.add(t, 1, with), n.add(t, 2, with)
+		p := a.Peer(target(2))
+		synctest.Wait()
+		for _, size := range []int{0, 1, tlsRecord - 100, tlsRecord, 3*tlsRecord + 1, 3 << 20} {
+			body := bytes.Repeat([]byte{byte(size), 2, 3}, size/3+1)[:size]
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			got, err := p.Call(ctx, 1, body)
+			cancel()
+			if err != nil || !bytes.Equal(got, body) {
+				t.Errorf("%d bytes came back of %d, %v", len(got), size, err)
+			}
+		}
+		time.Sleep(59 * time.Minute)
+		if broken := a.of(Broken); len(broken) > 0 {
+			t.Errorf("it has ended early: %v", broken[0].Err)
+		}
+		time.Sleep(2 * time.Minute)
+		if broken := a.of(Broken); len(broken) != 1 || !errors.Is(broken[0].Err, errCertificate) || len(a.of(Connected)) != 2 {
+			t.Errorf("ended %v, connected %d times", broken, len(a.of(Connected)))
+		}
+		p.Close()
+		a.end(t)
+		b.end(t)
+	})
+}
+
+// The end of a process ends a connection of TLS without its alert, and maybe within a record. It
+// counts as the end of any other connection.
+func TestAnEndWithinARecordIsAnEnd(t *testing.T) {
+	for _, last := range [][]byte{nil, {0x17}, {0x17, 3, 3, 0, 100, 1, 2, 3}} {
+		client, server := overTLS(t)
+		c := newConn(client, true, &Options{Silence: time.Minute})
+		done := make(chan error)
+		go func() {
+			_, err := c.Next()
+			done <- err
+		}()
+		_, err := server.NetConn().Write(last)
+		if err := errors.Join(err, server.NetConn().Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, io.EOF) {
+			t.Errorf("after %x: %v", last, err)
+		}
+	}
+}

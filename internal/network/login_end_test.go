@@ -1,0 +1,156 @@
+package network
+
+import (
+	"crypto/tls"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// A login that the broker did not try is no failed login: clients give up after one. They connect
+// again when the connection ends without an answer.
+func TestABusyBrokerRefusesNoLogin(t *testing.T) {
+	for name, change := range map[string]func(*places){
+		"the queue is full":       func(p *places) { p.free, p.queued = 0, maxPlaceQueue },
+		"no place until too late": func(p *places) { p.free = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := &users{}
+				f, ln := behindLogin(t, u, echo, nil)
+				c := ln.dial()
+				c.send(t, choose(1, "WORD"))
+				c.wantChoice(t, 1, 0)
+				change(f.places)
+				c.send(t, message(2, "hello"))
+				c.wantClosed(t)
+				c.Close()
+				synctest.Wait()
+				f.places.free, f.places.queued = newPlaces().free, 0
+				f.end(t)
+			})
+		})
+	}
+}
+
+// A request that waits behind another one until the session has expired is not served.
+func TestARequestThatWaitsMayExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParked()
+		f, ln := behindLogin(t, &users{}, p.handle, nil)
+		c := ln.dial()
+		c.login(t, "bob", "late")
+		c.sendAsync(frame(keyMetadata, 3, 4, nil), frame(keyMetadata, 3, 5, nil))
+		r := p.next()
+		time.Sleep(6 * time.Second)
+		echo(r)
+		c.want(t, 4) // it had started
+		c.wantClosed(t)
+		c.Close()
+		synctest.Wait()
+		select {
+		case <-p.ch:
+			t.Error("a request of an expired session is served")
+		default:
+		}
+		f.end(t)
+	})
+}
+
+// What is parked for a user ends with the session: the user was removed, and must not get what
+// happens later.
+func TestTheEndOfASessionEndsWhatIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &users{}
+		f, ln := behindLogin(t, u, func(r *Request) { r.OnClose(func() { echo(r) }) }, nil)
+		c := ln.dial()
+		c.login(t, "bob", "secret")
+		c.send(t, frame(keyMetadata, 3, 4, nil))
+		synctest.Wait()
+		u.ends[0]()
+		c.want(t, 4)
+		c.wantClosed(t)
+		c.Close()
+		synctest.Wait()
+		f.end(t)
+	})
+}
+
+// The longest name of a user is that of a principal.
+func TestTheLongestPrincipal(t *testing.T) {
+	if err := checkPrincipal("User:" + strings.Repeat("n", 256)); err != nil {
+		t.Error(err)
+	}
+	if err := checkPrincipal("User:" + strings.Repeat("n", 257)); err == nil {
+		t.Error("a longer one is taken")
+	}
+}
+
+// A session ends by the clock and by the time since the login, whichever is first: setting the
+// clock back does not help.
+func TestAClockThatIsSetBack(t *testing.T) {
+	began := time.Now()
+	s := &Session{began: began, Expires: began.Add(time.Minute)}
+	for _, c := range []struct {
+		clock, since time.Duration
+		over         bool
+	}{{0, 59 * time.Second, false}, {-time.Hour, time.Minute, true}, {time.Minute, time.Second, true}, {-time.Hour, time.Second, false}} {
+		if got := s.over(began.Round(0).Add(c.clock), c.since); got != c.over {
+			t.Errorf("%v later by the clock, %v since the login: %v", c.clock, c.since, got)
+		}
+	}
+}
+
+// A failed login ends its connection, the first one and a later one: nothing behind it is served,
+// and no other attempt.
+func TestNothingFollowsAFailedLogin(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			u := &users{}
+			f, ln := behindLogin(t, u, func(*Request) { t.Error("a request is served") }, nil)
+			c := ln.dial()
+			if again {
+				c.login(t, "bob", "late")
+			}
+			c.sendAsync(choose(4, "WORD"), message(5, "wrong"), choose(6, "WORD"), frame(keyMetadata, 3, 7, nil))
+			c.wantChoice(t, 4, 0)
+			c.wantMessage(t, 5, kerr.SaslAuthenticationFailed.Code, "who?")
+			began := time.Now()
+			c.wantClosed(t)
+			if d := time.Since(began); d > time.Second {
+				t.Errorf("closed after %v", d)
+			}
+			c.Close()
+			synctest.Wait()
+			f.end(t)
+		})
+	}
+}
+
+// Where clients log in with SASL, a link needs a certificate that was verified. A session ends with
+// the certificate that the client has shown.
+func TestCertificatesOfListenersWithSASL(t *testing.T) {
+	end := time.Now().Add(time.Hour).Truncate(time.Second)
+	cert := testCA().leaf(t, "alice", end)
+	taker := newHijacker()
+	f := start(t, echo, func(o *Options) { o.Link, o.Authenticator = taker, &users{} })
+	addr := f.secured(t, tls.VerifyClientCertIfGiven, func(l *Listener) { l.Brokers, l.SASL = true, true })
+	c := dialTLS(t, addr, nil)
+	c.send(t, hello())
+	c.wantClosed(t)
+	c.Close()
+	c = dialTLS(t, addr, cert)
+	c.send(t, hello())
+	nc := <-taker.conns
+	_ = nc.Close()
+	c.Close()
+	c = dialTLS(t, addr, cert)
+	if d := c.login(t, "bob", "secret"); d <= 0 || d > time.Until(end)+time.Minute {
+		t.Errorf("the session lasts %v, the certificate %v", d, time.Until(end))
+	}
+	c.Close()
+	f.end(t)
+}

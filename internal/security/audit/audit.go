@@ -1,0 +1,249 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is what happened, as a line names it.
+type Kind string
+
+// The kinds of events. Overflow and lost are made by this package.
+const (
+	Login       Kind = "login"
+	LoginFailed Kind = "login_failed"
+	Logout      Kind = "logout"
+	Expired     Kind = "expired" // the session of a client that did not log in again
+	Refused     Kind = "refused" // a request, or a part of one
+	Allowed     Kind = "allowed"
+	Change      Kind = "change" // of the metadata
+
+	overflow Kind = "overflow"
+	lost     Kind = "lost"
+)
+
+// Mode is which events are recorded.
+type Mode uint8
+
+// The modes.
+const (
+	Off Mode = iota
+	// Refusals records all kinds but Allowed.
+	Refusals
+	All
+)
+
+// Client is who an event is about. Values that are not known are empty.
+type Client struct {
+	Who       string // the principal; of a failed login, the user that was named
+	Host      string // the address without a port
+	From      string // the address with its port
+	Listener  string
+	Mechanism string // of the login
+	ID        string // the client id
+	// API, Version and Correlation are those of the request; API is empty without one.
+	API         string
+	Version     int16
+	Correlation int32
+}
+
+// Event is one event. Events with the same kind, client (Who and the address), operation and
+// resource have the same cause.
+type Event struct {
+	Kind Kind
+	Client
+	Operation string // "WRITE"
+	Resource  string // "Topic:LITERAL:orders"
+	// Rule returns the access rule that decides. It is called for each line, by another goroutine.
+	// nil: no rule is concerned.
+	Rule func() string
+	Why  string // of a failed login, or of the end of a session
+	// Old and New are the values before and after a change, without secrets; nil for none. A line
+	// for several changes has the Old of the first and the New of the last.
+	Old, New json.RawMessage
+}
+
+// Bounds of what is remembered, see the package comment.
+const (
+	// period is the time for which events of one cause are counted.
+	period = 10 * time.Second
+	// maxCauses bounds all causes, and maxOfHost those of one address (IPv6: of one /64).
+	maxCauses = 10_000
+	maxOfHost = 1_000
+	// maxWaiting bounds the lines that wait for the writer.
+	maxWaiting = 4096
+)
+
+// Sink takes lines. Its methods are called by one goroutine and may block.
+type Sink interface {
+	// Write takes one line, which ends with "\n", completely or not at all.
+	Write(line []byte) error
+	// Flush makes what was written durable, as far as the sink can.
+	Flush() error
+	Close() error
+}
+
+// Options configure a Log.
+type Options struct {
+	Mode Mode
+	Sink Sink
+	Node int32 // the broker's id, for each line
+	// Failed is called when writing begins to fail, and with nil when it works again. It may be
+	// nil.
+	Failed func(error)
+}
+
+// Stats are numbers since the start.
+type Stats struct {
+	Written int64 // lines
+	Dropped int64 // lines that were not written, because the sink was slow or failed
+	Counted int64 // events that have no line of their own
+	// Err is why the last line could not be written; nil if it could.
+	Err error
+}
+
+// Log records events. A nil Log records nothing.
+type Log struct {
+	opt   Options
+	lines chan line
+	stop  chan struct{}
+	ended chan struct{}
+
+	mu         sync.Mutex
+	causes     map[cause]*count
+	hosts      map[string]int // causes of each address
+	overflow   int64          // events since the last line of that kind, which was written at overflowAt
+	dropped    int64          // lines since the last line of kind lost
+	overflowAt time.Time
+	stats      Stats
+	closed     bool
+}
+
+// line is an event that stands for n.
+type line struct {
+	Event
+	at time.Time
+	n  int64
+}
+
+type cause struct {
+	kind                      Kind
+	who, host, operation, res string
+}
+
+// count is what came of a cause since its last line.
+type count struct {
+	n     int64
+	last  Event
+	until time.Time // of the period
+}
+
+// Open returns a Log that writes to a sink until Close; nil with mode Off.
+func Open(o Options) *Log {
+	if o.Mode == Off {
+		return nil
+	}
+	l := &Log{opt: o, lines: make(chan line, maxWaiting), stop: make(chan struct{}), ended: make(chan struct{}),
+		causes: map[cause]*count{}, hosts: map[string]int{}}
+	go l.run()
+	return l
+}
+
+// Records reports whether events of a kind are recorded, so that others need not be made.
+func (l *Log) Records(k Kind) bool { return l != nil && (k != Allowed || l.opt.Mode == All) }
+
+// Record records an event. It does not block, and keeps no text of the event that is longer than a
+// line may have. Any goroutine may call it, also after Close.
+func (l *Log) Record(e Event) {
+	if !l.Records(e.Kind) {
+		return
+	}
+	e = bounded(e)
+	c := cause{e.Kind, e.Who, network(e.Host), e.Operation, e.Resource}
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	if k := l.causes[c]; k != nil {
+		if k.n > 0 {
+			e.Old = k.last.Old
+		}
+		k.n, k.last = k.n+1, e
+		l.stats.Counted++
+		return
+	}
+	if len(l.causes) >= maxCauses || l.hosts[c.host] >= maxOfHost {
+		l.overflow++
+		l.stats.Counted++
+		return
+	}
+	l.causes[c] = &count{until: now.Add(period)}
+	l.hosts[c.host]++
+	l.write(line{e, now, 1})
+}
+
+// bounded returns an event with texts that a line may have, and that share no memory with the
+// caller's.
+func bounded(e Event) Event {
+	for _, s := range []*string{&e.Who, &e.Host, &e.From, &e.Listener, &e.Mechanism, &e.ID, &e.API, &e.Operation, &e.Resource, &e.Why} {
+		*s = strings.Clone(clip(*s))
+	}
+	return e
+}
+
+// network returns what the causes of an address are counted by: an IPv6 host may have any address of
+// its /64.
+func network(host string) string {
+	ip, err := netip.ParseAddr(host)
+	if err != nil || !ip.Unmap().Is6() {
+		return host
+	}
+	p, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return host
+	}
+	return p.String()
+}
+
+// write passes a line to the writer, or drops it. Caller holds mu.
+func (l *Log) write(x line) {
+	select {
+	case l.lines <- x:
+	default:
+		l.dropped++
+		l.stats.Dropped++
+	}
+}
+
+// Stats returns the numbers since the start.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats
+}
+
+// Close writes what is counted and waits, and closes the sink, until ctx ends. Later events are
+// not recorded.
+func (l *Log) Close(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		close(l.stop)
+	}
+	l.mu.Unlock()
+	select {
+	case <-l.ended:
+		return l.opt.Sink.Close()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

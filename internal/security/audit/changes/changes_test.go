@@ -1,0 +1,168 @@
+package changes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/secret"
+)
+
+// memory is a store of one node, without history, that can fail.
+type memory struct {
+	metadata.Store
+	kvs map[string]metadata.KV
+	err error
+}
+
+func (m *memory) Get(_ context.Context, key string) (metadata.KV, int64, error) {
+	return m.kvs[key], 1, nil
+}
+
+func (m *memory) Txn(_ context.Context, t metadata.Txn) (int64, error) {
+	if m.err != nil {
+		return 0, m.err
+	}
+	for _, kv := range t.Put {
+		kv.ModRevision = 1
+		m.kvs[kv.Key] = kv
+	}
+	for _, key := range t.Delete {
+		delete(m.kvs, key)
+	}
+	return 1, nil
+}
+
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) Write(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(line))
+	return nil
+}
+func (*lines) Flush() error { return nil }
+func (*lines) Close() error { return nil }
+
+// Every kind of change has a line with what it changes, and the values before and after it; none has
+// a secret in it.
+func TestChanges(t *testing.T) {
+	id := [16]byte{1}
+	user := func(key string) []byte {
+		s := strings.Repeat(key, metadata.ScramSHA256.KeySize()/len(key))
+		return metadata.User{Credentials: []metadata.Credential{{Mechanism: metadata.ScramSHA256, Iterations: 4096,
+			Salt:      secret.Of("canary-salt"),
+			StoredKey: secret.Of(s), ServerKey: secret.Of(s)}}}.Encode()
+	}
+	topic := func(n int32) []byte { return metadata.TopicRecord{Name: "orders", Partitions: n}.Encode() }
+	partition := func(leader int32) []byte {
+		return metadata.Partition{Leader: leader, Replicas: []int32{1, 2}, ISR: []int32{1, 2}}.Encode()
+	}
+	rule := metadata.ACL{Type: uint8(acl.Topic), Name: "orders", Pattern: uint8(acl.Literal), Principal: "User:bob", Host: "*",
+		Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
+	for _, c := range []struct {
+		key           string
+		before, after []byte
+		op, res       string
+		old, new      string
+	}{
+		{metadata.TopicKey(id), nil, topic(3), "CREATE", "Topic:orders", "", `{"partitions":3}`},
+		{metadata.TopicKey(id), topic(3), topic(6), "ALTER", "Topic:orders", `{"partitions":3}`, `{"partitions":6}`},
+		{metadata.TopicKey(id), topic(3), nil, "DELETE", "Topic:orders", `{"partitions":3}`, ""},
+		{metadata.TopicConfigKey(id), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE", "Configs:topic:orders",
+			"", `{"a":"1"}`},
+		{metadata.BrokerConfigKey(metadata.DefaultBroker), metadata.EncodeConfigs(map[string]string{"a": "1"}),
+			metadata.EncodeConfigs(map[string]string{"a": "2"}), "ALTER", "Configs:broker:default", `{"a":"1"}`, `{"a":"2"}`},
+		{metadata.BrokerConfigKey(2), metadata.EncodeConfigs(map[string]string{"a": "1"}), nil, "DELETE", "Configs:broker:2",
+			`{"a":"1"}`, ""},
+		{metadata.GroupConfigKey("g"), nil, metadata.EncodeConfigs(map[string]string{"a": "1"}), "CREATE",
+			"Configs:group:g", "", `{"a":"1"}`},
+		{metadata.ACLKey(rule.ID()), nil, rule.Encode(), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
+			`{"principal":"User:bob","host":"*","operation":"READ","permission":"ALLOW"}`},
+		{metadata.UserKey("alice"), user("canary-1"), user("canary-2"), "ALTER", "User:alice",
+			`{"SCRAM-SHA-256":4096}`, `{"SCRAM-SHA-256":4096}`},
+		{metadata.PartitionKey(id, 3), partition(1), partition(2), "ALTER", "Partition:orders-3",
+			`{"leader":1,"epoch":0,"replicas":[1,2],"isr":[1,2]}`, `{"leader":2,"epoch":0,"replicas":[1,2],"isr":[1,2]}`},
+		{metadata.PartitionKey(id, 3), nil, partition(1), "", "", "", ""}, // with its topic
+		{metadata.TopicKey(id), topic(3), topic(3), "", "", "", ""},
+		{metadata.ProducerIDsKey, nil, metadata.ProducerIDs{Next: 5}.Encode(), "", "", "", ""},
+	} {
+		got := record(t, c.key, c.before, c.after, topic(3), metadata.TopicKey(id))
+		if c.res == "" {
+			if len(got) > 0 {
+				t.Errorf("%s: %q", c.key, got)
+			}
+			continue
+		}
+		var e struct {
+			Kind, Op, Res, Who string
+			Old, New           json.RawMessage
+		}
+		if len(got) != 1 || strings.Contains(got[0], "canary") ||
+			json.Unmarshal([]byte(strings.Replace(got[0], `"ev"`, `"kind"`, 1)), &e) != nil {
+			t.Errorf("%s: %q", c.key, got)
+			continue
+		}
+		if e.Kind != "change" || e.Who != "User:admin" || e.Op != c.op || e.Res != c.res || string(e.Old) != c.old ||
+			string(e.New) != c.new {
+			t.Errorf("%s: %s", c.key, got[0])
+		}
+	}
+}
+
+// record changes a key for a client, and returns the lines of the log.
+func record(t *testing.T, key string, before, after, topic []byte, topicKey string) []string {
+	t.Helper()
+	m := &memory{kvs: map[string]metadata.KV{topicKey: {Key: topicKey, Value: topic, ModRevision: 1}}}
+	delete(m.kvs, key)
+	if before != nil {
+		m.kvs[key] = metadata.KV{Key: key, Value: before, ModRevision: 1}
+	}
+	out := &lines{}
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+	s := Watch(m, log)
+	txn := metadata.Txn{Put: []metadata.KV{{Key: key, Value: after}}}
+	if after == nil {
+		txn = metadata.Txn{Delete: []string{key}}
+	}
+	if _, err := s.Txn(audit.With(t.Context(), audit.Client{Who: "User:admin"}), txn); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out.text
+}
+
+// What failed, and what the broker does by itself, has no line.
+func TestOnlyChangesOfClientsThatSucceed(t *testing.T) {
+	m := &memory{kvs: map[string]metadata.KV{}}
+	out := &lines{}
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+	s := Watch(m, log)
+	txn := metadata.Txn{Put: []metadata.KV{{Key: metadata.GroupConfigKey("g"), Value: metadata.EncodeConfigs(nil)}}}
+	if _, err := s.Txn(t.Context(), txn); err != nil {
+		t.Fatal(err)
+	}
+	m.err = errors.New("no leader")
+	txn.Put[0].Value = metadata.EncodeConfigs(map[string]string{"a": "1"})
+	if _, err := s.Txn(audit.With(t.Context(), audit.Client{Who: "User:a"}), txn); !errors.Is(err, m.err) {
+		t.Fatal(err)
+	}
+	if err := log.Close(t.Context()); err != nil || len(out.text) > 0 {
+		t.Errorf("%v %q", err, slices.Clip(out.text))
+	}
+	if Watch(m, nil) != metadata.Store(m) {
+		t.Error("without a log there is a store around the store")
+	}
+}

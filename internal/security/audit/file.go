@@ -1,0 +1,116 @@
+package audit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Sizes of the files of a File.
+const (
+	fileBytes = 64 << 20
+	fileCount = 8
+)
+
+// File is a Sink that writes to a file which only the broker's user may read. A file that has
+// reached 64 MiB is renamed to NAME.1, the one before to NAME.2 and so on; there are at most 8.
+type File struct {
+	name string
+	f    *os.File
+	size int64
+	max  int64
+}
+
+// OpenFile opens a file, which is made if it is missing, and goes on at its end. Its permissions
+// become 0600.
+func OpenFile(name string) (*File, error) {
+	x := &File{name: name, max: fileBytes}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	return x, x.open()
+}
+
+func (x *File) open() error {
+	f, err := create(x.name)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	last := []byte{'\n'}
+	if err == nil && info.Size() > 0 {
+		_, err = f.ReadAt(last, info.Size()-1)
+	}
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	x.f, x.size = f, info.Size()
+	if last[0] != '\n' { // a crash has cut the last line
+		return x.Write([]byte{'\n'})
+	}
+	return nil
+}
+
+// create opens a file of lines, and makes it if it is missing.
+func create(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", name)
+	}
+	if err == nil && info.Mode().Perm() != 0o600 {
+		err = f.Chmod(0o600)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Write implements Sink. What a failed write left of a line is overwritten by the next.
+func (x *File) Write(line []byte) error {
+	if x.size > 0 && x.size+int64(len(line)) > x.max {
+		if err := x.rotate(); err != nil {
+			return err
+		}
+	}
+	if _, err := x.f.WriteAt(line, x.size); err != nil {
+		_ = x.f.Truncate(x.size)
+		return err
+	}
+	x.size += int64(len(line))
+	return nil
+}
+
+// rotate renames the files and begins a new one. It makes the new one first: if that fails, as on a
+// full disk, no old line is given up.
+func (x *File) rotate() error {
+	fresh, err := create(x.name + ".new")
+	if err != nil {
+		return err
+	}
+	names := []string{x.name + ".new", x.name}
+	for i := 1; i < fileCount; i++ {
+		names = append(names, fmt.Sprintf("%s.%d", x.name, i))
+	}
+	for i := len(names) - 2; i >= 0; i-- {
+		if err := os.Rename(names[i], names[i+1]); err != nil && !os.IsNotExist(err) {
+			_ = fresh.Close()
+			return err
+		}
+	}
+	full := x.f
+	x.f, x.size = fresh, 0
+	return full.Close()
+}
+
+// Flush implements Sink: the lines survive a power failure.
+func (x *File) Flush() error { return x.f.Sync() }
+
+// Close implements Sink.
+func (x *File) Close() error { return x.f.Close() }

@@ -1,0 +1,130 @@
+package audit
+
+import "time"
+
+// flushEvery is how often counts that are due are written, and how often the sink is flushed.
+const flushEvery = time.Second
+
+// run writes lines until Close.
+func (l *Log) run() {
+	defer close(l.ended)
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	dirty := false
+	for {
+		select {
+		case x := <-l.lines:
+			l.put(x)
+			dirty = true
+		case now := <-tick.C:
+			l.due(now, false)
+			if dirty {
+				dirty = false
+				if err := l.opt.Sink.Flush(); err != nil {
+					l.failed(err, 0)
+				}
+			}
+		case <-l.stop:
+			l.finish()
+			return
+		}
+	}
+}
+
+// finish writes what is left.
+func (l *Log) finish() {
+	l.drain()
+	l.due(time.Now(), true)
+	l.drain()
+	if err := l.opt.Sink.Flush(); err != nil {
+		l.failed(err, 0)
+	}
+}
+
+func (l *Log) drain() {
+	for {
+		select {
+		case x := <-l.lines:
+			l.put(x)
+		default:
+			return
+		}
+	}
+}
+
+// due makes lines of the counts whose period is over, or of all, and forgets causes that had no
+// event for a period.
+func (l *Log) due(now time.Time, all bool) {
+	var out []line
+	l.mu.Lock()
+	for c, k := range l.causes {
+		if !all && now.Before(k.until) {
+			continue
+		}
+		if k.n == 0 {
+			l.forget(c)
+			continue
+		}
+		out = append(out, line{k.last, now, k.n})
+		k.n, k.last, k.until = 0, Event{}, now.Add(period)
+	}
+	if l.overflow > 0 && (all || now.Sub(l.overflowAt) >= period) {
+		out = append(out, line{Event{Kind: overflow, Why: "events of causes beyond the bounds"}, now, l.overflow})
+		l.overflow, l.overflowAt = 0, now
+	}
+	l.mu.Unlock()
+	for _, x := range out {
+		l.put(x)
+	}
+}
+
+// forget removes a cause. Caller holds mu.
+func (l *Log) forget(c cause) {
+	delete(l.causes, c)
+	if l.hosts[c.host]--; l.hosts[c.host] == 0 {
+		delete(l.hosts, c.host)
+	}
+}
+
+// put writes a line, after one for the lines that were dropped before it.
+func (l *Log) put(x line) {
+	l.mu.Lock()
+	dropped := l.dropped
+	l.mu.Unlock()
+	if dropped > 0 {
+		err := l.opt.Sink.Write(l.encode(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped}))
+		if err != nil {
+			l.failed(err, 1)
+			return
+		}
+		l.mu.Lock()
+		l.dropped -= dropped
+		l.stats.Written++
+		l.mu.Unlock()
+	}
+	if err := l.opt.Sink.Write(l.encode(x)); err != nil {
+		l.failed(err, 1)
+		return
+	}
+	l.mu.Lock()
+	l.stats.Written++
+	again := l.stats.Err != nil
+	l.stats.Err = nil
+	l.mu.Unlock()
+	if again && l.opt.Failed != nil {
+		l.opt.Failed(nil)
+	}
+}
+
+// failed notes an error of the sink, and lines that are lost by it.
+func (l *Log) failed(err error, lines int64) {
+	l.mu.Lock()
+	first := l.stats.Err == nil
+	l.stats.Err = err
+	l.dropped += lines
+	l.stats.Dropped += lines
+	l.mu.Unlock()
+	if first && l.opt.Failed != nil {
+		l.opt.Failed(err)
+	}
+}
