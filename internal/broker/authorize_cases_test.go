@@ -219,8 +219,6 @@ func adminCases() []authCase {
 		{key: int16(kmsg.DescribeACLs), needs: []need{inCommand(acl.Describe)}},
 		{key: int16(kmsg.CreateACLs), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DeleteACLs), needs: []need{inCommand(acl.Alter)}},
-		{key: int16(kmsg.DescribeUserSCRAMCredentials), needs: []need{inCommand(acl.Describe)}},
-		{key: int16(kmsg.AlterUserSCRAMCredentials), needs: []need{inCommand(acl.Alter)}},
 		{key: int16(kmsg.DescribeClientQuotas), needs: []need{inCommand(acl.DescribeConfigs)}},
 		{key: int16(kmsg.AlterClientQuotas), needs: []need{inCommand(acl.AlterConfigs)}},
 		{key: int16(kmsg.DescribeLogDirs), needs: []need{inCommand(acl.Describe)}},
