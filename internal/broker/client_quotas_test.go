@@ -74,7 +74,7 @@ func TestAlterClientQuotasAsKafka(t *testing.T) {
 		{1, entity{"user="}, []any{produce, 1.0}, "42 Empty user not supported user="},
 		{1, entity{"group=x"}, []any{produce, 1.0}, "42 Unhandled client quota entity type: group group=x"},
 		{1, entity{"user=bob", "ip=127.9.9.9"}, []any{produce, 1.0}, "42 Invalid quota entity combination, " +
-			"IP entity shouldnot be combined with User or ClientId user=bob ip=127.9.9.9"},
+			"IP entity should not be combined with User or ClientId user=bob ip=127.9.9.9"},
 		{1, entity{"user=bob", "user=al"}, []any{produce, 1.0}, "0  user=al"},
 		{1, ip, []any{produce, 1.0}, "42 Invalid configuration key producer_byte_rate ip=127.9.9.9"},
 		{1, bob, []any{connect, 1.0}, "42 Invalid configuration key connection_creation_rate user=bob"},

@@ -73,7 +73,7 @@ func entityOf(parts []entityPart) (e quota.Entity, err error) {
 	}
 	if !e.Valid() {
 		return e, protocolErrorf(kerr.InvalidRequest,
-			"Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+			"Invalid quota entity combination, IP entity should not be combined with User or ClientId")
 	}
 	if e.Address.Kind == quota.Named {
 		ip, err := netip.ParseAddr(e.Address.Text)

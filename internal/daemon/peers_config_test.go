@@ -47,7 +47,7 @@ func TestSecretsOfTheCluster(t *testing.T) {
 		one:                                   "",
 		"\n " + one + "\r\n" + two + "\n\n":   "",
 		"":                                    "it is empty",
-		" \n":                                 "it is empty",
+		"\n":                                  "it is empty",
 		one + "\nshort\n":                     "a line has 5 characters",
 		one + "\n" + two + "\n" + one + "two": "it has 3 lines",
 	} {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"io"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -35,8 +36,14 @@ func TestAConnectionOfAFastAddressIsHeld(t *testing.T) {
 func TestHeldConnectionsEndWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, func(o *Options) { o.Connecting = func(netip.Addr) time.Duration { return time.Hour } })
+		var open []io.Closer
+		defer func() {
+			for _, c := range open {
+				_ = c.Close()
+			}
+		}()
 		for range maxHeld {
-			defer f.pipe.dial().Close()
+			open = append(open, f.pipe.dial())
 		}
 		synctest.Wait()
 		began := time.Now()

@@ -28,7 +28,8 @@ func OpenFile(name string) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err
 	}
-	return x, x.open()
+	err := x.open()
+	return x, err
 }
 
 func (x *File) open() error {
