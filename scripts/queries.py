@@ -24,6 +24,10 @@ RARE = {
     "chronik_segments_removed_bytes_total",
     "chronik_elections_total",
     "chronik_isr_changes_total",
+    "chronik_txn_marker_retries_total",
+    # Only while something waits.
+    "chronik_partition_lso_age_seconds",
+    "chronik_txn_markers_waiting",
 }
 
 # Queries of which an empty answer is the good one.
