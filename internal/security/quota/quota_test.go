@@ -46,15 +46,15 @@ func TestTheMostSpecificQuotaCounts(t *testing.T) {
 	}
 	for i, want := range order {
 		rules := Compile(slices.Values(all[i:]))
-		got, ok := rules.client(Produced, "bob", "app")
-		if !ok || got.rate != float64(1000+i) || got.rule != want.rule || got.owner != want.owner {
+		got, ok := rules.Client(Produced, "bob", "app")
+		if !ok || got.Rate != float64(1000+i) || got.Rule != want.rule || got.Owner != want.owner {
 			t.Errorf("%d: %+v, want that of %v for %v", i, got, want.rule, want.owner)
 		}
-		if _, ok := rules.client(Fetched, "bob", "app"); ok {
+		if _, ok := rules.Client(Fetched, "bob", "app"); ok {
 			t.Error("a quota for another limit counts")
 		}
 	}
-	if _, ok := Compile(slices.Values(all[:3])).client(Produced, "alice", "app"); ok {
+	if _, ok := Compile(slices.Values(all[:3])).Client(Produced, "alice", "app"); ok {
 		t.Error("a quota of another user counts")
 	}
 	if Compile(slices.Values[[]Quota](nil)) != nil {
