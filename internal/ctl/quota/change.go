@@ -153,7 +153,7 @@ func remove(a *app.App) *cobra.Command {
 		Use: "remove [LIMIT...]", Short: "Remove quotas", Args: app.Args(0, -1, "names of limits"),
 		Long: "remove removes limits of a user, a client id, both together, or an address; without a LIMIT all that it has. Then the\n" +
 			"next quota counts that applies: see quota explain. It asks first; --yes confirms, --dry-run only lists. " + limitHelp,
-		Example: "  chronikctl quota remove producer_byte_rate --user bob --dry-run\n  chronikctl quota remove --client-id-default --yes",
+		Example: "  chronikctl quota remove --user bob --dry-run\n  chronikctl quota remove producer_byte_rate --user bob",
 	}
 	c.RunE = x.command(a, func(ctx context.Context, adm *kadm.Client, e quota.Entity, was entry, names []string) error {
 		var out app.Outcomes
