@@ -94,7 +94,7 @@ func (s *store) events(ctx context.Context, t *metadata.Txn) (events []audit.Eve
 func recorded(k metadata.KeyKind) bool {
 	switch k {
 	case metadata.KindTopic, metadata.KindPartition, metadata.KindTopicConfig, metadata.KindBrokerConfig, metadata.KindGroupConfig,
-		metadata.KindACL, metadata.KindUser, metadata.KindCluster:
+		metadata.KindACL, metadata.KindUser, metadata.KindQuota, metadata.KindCluster:
 		return true
 	}
 	return false
@@ -150,6 +150,9 @@ func (s *store) resource(ctx context.Context, t *metadata.Txn, c changed) (strin
 		return fmt.Sprintf("ACL:%s:%s:%s", acl.ResourceType(a.Type), acl.Pattern(a.Pattern), a.Name), err
 	case metadata.KindUser:
 		return "User:" + c.key.Name, nil
+	case metadata.KindQuota:
+		q, err := metadata.DecodeQuota(present(c))
+		return "Quota:" + q.Entity.String(), err
 	}
 	return "Cluster", nil
 }
@@ -224,6 +227,12 @@ func shown(kind metadata.KeyKind, kv metadata.KV) (json.RawMessage, error) {
 			iterations[c.Mechanism.String()] = c.Iterations
 		}
 		v = iterations
+	case metadata.KindQuota:
+		q, err := metadata.DecodeQuota(kv)
+		if err != nil {
+			return nil, err
+		}
+		v = q.Limits
 	case metadata.KindCluster:
 		c, err := metadata.DecodeCluster(kv)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
@@ -70,6 +71,10 @@ func TestChanges(t *testing.T) {
 	}
 	rule := metadata.ACL{Type: uint8(acl.Topic), Name: "orders", Pattern: uint8(acl.Literal), Principal: "User:bob", Host: "*",
 		Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
+	bob := quota.Entity{User: quota.Of("bob"), Client: quota.Any}
+	limits := func(v float64) []byte {
+		return metadata.Quota{Entity: bob, Limits: map[string]float64{"producer_byte_rate": v}}.Encode()
+	}
 	for _, c := range []struct {
 		key           string
 		before, after []byte
@@ -89,6 +94,9 @@ func TestChanges(t *testing.T) {
 			"Configs:group:g", "", `{"a":"1"}`},
 		{metadata.ACLKey(rule.ID()), nil, rule.Encode(), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
 			`{"principal":"User:bob","host":"*","operation":"READ","permission":"ALLOW"}`},
+		{metadata.QuotaKey(bob), limits(1e6), limits(2e6), "ALTER", "Quota:user=bob,client-id=<default>",
+			`{"producer_byte_rate":1000000}`, `{"producer_byte_rate":2000000}`},
+		{metadata.QuotaKey(bob), limits(1e6), nil, "DELETE", "Quota:user=bob,client-id=<default>", `{"producer_byte_rate":1000000}`, ""},
 		{metadata.UserKey("alice"), user("canary-1"), user("canary-2"), "ALTER", "User:alice",
 			`{"SCRAM-SHA-256":4096}`, `{"SCRAM-SHA-256":4096}`},
 		{metadata.PartitionKey(id, 3), partition(1), partition(2), "ALTER", "Partition:orders-3",
