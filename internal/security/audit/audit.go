@@ -61,7 +61,7 @@ type Event struct {
 	// Rule returns the access rule that decides. It is called for each line, by another goroutine.
 	// nil: no rule is concerned.
 	Rule func() string
-	Why  string // of a failed login, or of the end of a session
+	Why  string // of a failed login or a refused connection of a broker, or of the end of a session
 	// Old and New are the values before and after a change, without secrets; nil for none. A line
 	// for several changes has the Old of the first and the New of the last.
 	Old, New json.RawMessage
