@@ -274,3 +274,22 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// Events of a Rate wait so that there are no more than the rate allows, after those of one second.
+func TestARateSpacesEvents(t *testing.T) {
+	c := &clock{}
+	r := NewRate(10, c.time)
+	for i := range 30 {
+		want := max(0, time.Duration(i-9)*time.Second/10)
+		if got := r.Take(); got != want {
+			t.Errorf("event %d waits %v, want %v", i, got, want)
+		}
+	}
+	c.now = time.Hour
+	if got := r.Take(); got != 0 {
+		t.Errorf("after a pause: %v", got)
+	}
+	if got := (*Rate)(nil).Take(); got != 0 {
+		t.Errorf("without a limit: %v", got)
+	}
+}
