@@ -89,6 +89,8 @@ type Config struct {
 	TopicConfig       map[string]string `json:"topic_config,omitempty"`
 	// Verify reads the topic afterwards and checks that every acknowledged record is there.
 	Verify bool `json:"verify"`
+	// ClientID is the client id of the load, to which quotas may apply; empty: wire.ClientID.
+	ClientID string `json:"client_id,omitempty"`
 	// FetchMaxBytes is the size limit of a raw fetch of one partition.
 	FetchMaxBytes int `json:"fetch_max_bytes"`
 	// Consumers replaces the receiver of ModeE2E with that many raw connections, each with a fetch

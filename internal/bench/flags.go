@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/pflag"
+
+	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // Bind adds a flag for every setting to fs, with c's values as defaults; parsing fs fills c. The
@@ -49,6 +51,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor, "replicas of a created topic")
 	fs.StringToStringVar(&c.TopicConfig, "topic-config", c.TopicConfig, "config of a created topic, name=value; may be repeated")
 	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: it must have every acknowledged record once")
+	fs.StringVar(&c.ClientID, "client-id", c.ClientID, "client id of the load, to which quotas may apply (default "+wire.ClientID+")")
 	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "maximum bytes of a raw fetch")
 	fs.IntVar(
 		&c.Consumers,

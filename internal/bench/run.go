@@ -150,6 +150,7 @@ func (r *runner) options() load.Options {
 	o := load.Options{
 		Cluster: r.cluster, Concurrency: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Acks: c.Acks.code(),
 		Compression: c.Compression, Rate: c.Rate, FetchMaxBytes: c.FetchMaxBytes, Consumers: c.Consumers,
+		ClientID: c.ClientID,
 	}
 	if c.Verify || c.Mode == ModeE2E {
 		o.Run, o.Stamped = rand.Uint64(), true

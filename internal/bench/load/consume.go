@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func consumerClient(o *Options, recorder *meter.Recorder, w *meter.Window, from 
 		at[p] = kgo.NewOffset().At(offset)
 	}
 	cl, err := kgo.NewClient(
-		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID),
+		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(cmp.Or(o.ClientID, wire.ClientID)),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{o.Cluster.Topic: at}),
 		kgo.WithHooks(&wireHook{key: kmsg.Fetch.Int16(), window: w, recorder: recorder}),
 	)

@@ -64,7 +64,7 @@ func NewFanout(ctx context.Context, o Options, m *meter.Meter) (*Fanout, error) 
 	for i := range o.Consumers {
 		g.consumers = append(g.consumers, &waiter{
 			fanout: g, link: link{cluster: o.Cluster, index: i, of: o.Consumers}, recorder: m.NewRecorder(), topic: o.Cluster.Topic,
-			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), parkedMillis), next: offsets.End[partition],
+			request: wire.NewFetchRequest(o.ClientID, o.Cluster.Topic, int32(o.FetchMaxBytes), parkedMillis), next: offsets.End[partition],
 		})
 	}
 	if err := g.connect(ctx); err != nil {

@@ -59,7 +59,7 @@ func NewRawFetch(ctx context.Context, o Options, m *meter.Meter) (*RawFetch, err
 	for i := range o.Concurrency {
 		f := &fetcher{
 			link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, window: m.Window(), recorder: m.NewRecorder(),
-			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), fetchWaitMillis),
+			request: wire.NewFetchRequest(o.ClientID, o.Cluster.Topic, int32(o.FetchMaxBytes), fetchWaitMillis),
 			topic:   o.Cluster.Topic, offsets: offsets, idle: o.Idle, next: make(map[int32]int64),
 		}
 		g.workers = append(g.workers, f)

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -44,7 +45,7 @@ func producerClient(o *Options, m *meter.Meter, extra ...kgo.Opt) (*kgo.Client, 
 		acks = kgo.LeaderAck()
 	}
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID), kgo.DefaultProduceTopic(o.Cluster.Topic),
+		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(cmp.Or(o.ClientID, wire.ClientID)), kgo.DefaultProduceTopic(o.Cluster.Topic),
 		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec(o.Compression)), kgo.RecordDeliveryTimeout(answerTimeout),
 		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), recorder: m.NewRecorder()}),
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	Ledger *Ledger
 	// Consumers is the number of consumers of a Fanout.
 	Consumers int
+	// ClientID is the client id of the requests; empty: wire.ClientID.
+	ClientID string
 	// FetchMaxBytes is the size limit of a raw fetch.
 	FetchMaxBytes int
 	// Idle lets consumers start on an empty topic.

@@ -88,7 +88,7 @@ func newProducer(o *Options, m *meter.Meter, i int, version int16) (*producer, e
 	var err error
 	p.requests, err = wire.NewRequests(wire.Produce{
 		Version: version, Topic: o.Cluster.Topic, Acks: o.Acks, Timeout: produceTimeout,
-		Compression: o.Compression, Value: p.value,
+		Compression: o.Compression, ClientID: o.ClientID, Value: p.value,
 	}, o.Pipeline)
 	return p, err
 }

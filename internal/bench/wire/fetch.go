@@ -26,8 +26,8 @@ const (
 )
 
 // NewFetchRequest returns a request for up to maxBytes (more if the first batch is larger) that
-// waits up to waitMillis for one byte.
-func NewFetchRequest(topic string, maxBytes, waitMillis int32) *FetchRequest {
+// waits up to waitMillis for one byte. Without a client id it has ClientID.
+func NewFetchRequest(client, topic string, maxBytes, waitMillis int32) *FetchRequest {
 	req := kmsg.NewFetchRequest()
 	req.Version = FetchVersion
 	req.ReplicaID, req.SessionID, req.SessionEpoch = -1, 0, -1
@@ -38,7 +38,7 @@ func NewFetchRequest(topic string, maxBytes, waitMillis int32) *FetchRequest {
 	p.CurrentLeaderEpoch, p.LastFetchedEpoch, p.LogStartOffset, p.PartitionMaxBytes = -1, -1, -1, maxBytes
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
-	return &FetchRequest{frame: kmsg.NewRequestFormatter(kmsg.FormatterClientID(ClientID)).AppendRequest(nil, &req, 0)}
+	return &FetchRequest{frame: formatter(client).AppendRequest(nil, &req, 0)}
 }
 
 // Bytes returns the request for that partition and offset; it is valid until the next call.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFetchRequestIsWhatBrokersTake(t *testing.T) {
-	f := NewFetchRequest("t", 5<<20, 250)
+	f := NewFetchRequest("", "t", 5<<20, 250)
 	for i := range int32(3) {
 		req := kmsg.NewPtrFetchRequest()
 		if c := decode(t, f.Bytes(40+i, 7*i, 1<<33+int64(i)), req); c != 40+i {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -18,7 +19,7 @@ const (
 	MaxProduce = 12
 )
 
-// ClientID is the client id of requests.
+// ClientID is the client id of requests that have no other.
 const ClientID = "chronik-bench"
 
 // Offsets of a batch's checksum and of the first byte that it covers.
@@ -34,6 +35,7 @@ type Produce struct {
 	Acks        int16 // 0, 1 or -1
 	Timeout     time.Duration
 	Compression string // none, gzip, snappy, lz4 or zstd
+	ClientID    string // of the requests; empty: ClientID
 	Value       []byte // of the records; Add may replace it with one of the same size
 }
 
@@ -99,7 +101,12 @@ func (r *Requests) build(dst []byte, correlation, partition int32, value []byte)
 	p.Partition, p.Records = partition, batch
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
-	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(ClientID)).AppendRequest(dst[:0], &req, correlation), len(batch), nil
+	return formatter(r.o.ClientID).AppendRequest(dst[:0], &req, correlation), len(batch), nil
+}
+
+// formatter returns what encodes requests with a client id; empty: ClientID.
+func formatter(id string) *kmsg.RequestFormatter {
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(cmp.Or(id, ClientID)))
 }
 
 // Reset removes the added requests.
