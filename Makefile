@@ -63,7 +63,7 @@ test: ## all tests that need nothing but Go
 
 .PHONY: test-race
 test-race: ## all tests with the race detector
-	scripts/race.sh -timeout $(TEST_TIMEOUT) $(PKGS)
+	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint

@@ -168,6 +168,7 @@ func testRules() map[string]importRule {
 		"internal/clustertest/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
 		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},
+		"internal/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
 		"internal/golden": {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
