@@ -86,7 +86,7 @@ row_logins() {
   if [ -n "$tls_kafka" ]; then
     "$root/bin/chronikctl" --brokers "127.0.0.1:$tls_kafka" --admin off user add "$tls_user" --password-file "$tls/$tls_user.password" >/dev/null || exit 1
     # Its compiler needs some time under this very load.
-    "$bench" connections logins --bootstrap-server "127.0.0.1:$((tls_kafka + 2))" --tls-ca "$tls/ca.pem" --user "$tls_user" \
+    "$bench" connections logins --bootstrap-servers "127.0.0.1:$((tls_kafka + 2))" --tls-ca "$tls/ca.pem" --user "$tls_user" \
       --password-file "$tls/$tls_user.password" -d "${WARM_LOGINS:-30s}" --warmup 0s >/dev/null
   fi
   rm -f "$work"/logins.*
@@ -100,7 +100,7 @@ row_logins() {
           at="127.0.0.1:$((tls_kafka + 1))" process="$tls_kafka_pid"
           [ $kind = tls ] || at="127.0.0.1:$((tls_kafka + 2))"
         fi
-        "$bench" connections logins --bootstrap-server "$at" --tls-ca "$tls/ca.pem" "${flags[@]}" --server-pid "$process" \
+        "$bench" connections logins --bootstrap-servers "$at" --tls-ca "$tls/ca.pem" "${flags[@]}" --server-pid "$process" \
           -d "$time" --warmup "$warmup" --json >"$work/json" || { cat "$work/json"; exit 1; }
         [ "$round" = 0 ] || tr -d '\n' <"$work/json" >>"$work/logins.$kind.$side"
         [ "$round" = 0 ] || echo >>"$work/logins.$kind.$side"
@@ -132,7 +132,7 @@ row_idletls() {
         [ -n "$tls_kafka" ] || continue
         at="127.0.0.1:$((tls_kafka + 1))" process="$tls_kafka_pid"
       fi
-      "$bench" connections idle --bootstrap-server "$at" --tls-ca "$tls/ca.pem" --server-pid "$process" -c "$n" --json >"$work/json" || { cat "$work/json"; exit 1; }
+      "$bench" connections idle --bootstrap-servers "$at" --tls-ca "$tls/ca.pem" --server-pid "$process" -c "$n" --json >"$work/json" || { cat "$work/json"; exit 1; }
       { tr -d '\n' <"$work/json"; echo; } >>"$work/idle.$side"
     done
     tls_stop

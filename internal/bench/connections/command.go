@@ -56,7 +56,7 @@ func measurement(use, short, long string, t *Target, connections int, run func(c
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&t.Broker, "bootstrap-server", bench.Default().Brokers[0], "broker, host:port")
+	f.StringVar(&t.Broker, "bootstrap-servers", bench.Default().Brokers[0], "broker, host:port")
 	f.StringVar(&t.Authorities, "tls-ca", "", "connect with TLS 1.3, and check the broker's certificate with the authorities in this PEM file")
 	f.StringVar(&t.User, "user", "", "log in as this user with "+mechanism)
 	f.StringVar(&t.PasswordFile, "password-file", "", "file whose only line is the user's password")

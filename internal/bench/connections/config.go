@@ -22,7 +22,7 @@ const maxConnections = 60_000
 // Target is the broker, and how a client reaches it.
 type Target struct {
 	// Broker is a host:port.
-	Broker string `json:"bootstrap_server"`
+	Broker string `json:"bootstrap_servers"`
 	// Authorities is a PEM file; empty means without TLS.
 	Authorities string `json:"tls_ca,omitempty"`
 	// User and PasswordFile log in with SCRAM-SHA-512; without them clients do not log in.
@@ -39,7 +39,7 @@ func (t *Target) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(t.Broker); err != nil {
-		bad("--bootstrap-server: %q is not host:port; write for example %s", t.Broker, bench.Default().Brokers[0])
+		bad("--bootstrap-servers: %q is not host:port; write for example %s", t.Broker, bench.Default().Brokers[0])
 	}
 	if (t.User == "") != (t.PasswordFile == "") {
 		bad("--user and --password-file: one needs the other; give both, or none to connect without a login")

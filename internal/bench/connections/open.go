@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,7 +18,7 @@ type refused struct {
 	code error
 }
 
-func (e *refused) Error() string { return e.what + ": " + e.code.Error() }
+func (e *refused) Error() string { return e.what + ": " + strings.TrimRight(e.code.Error(), ".") }
 func (e *refused) Unwrap() error { return e.code }
 
 func refusal(what string, code int16) error {
@@ -64,7 +65,7 @@ func (u *user) login(c *wire.Caller) error {
 		err = refusal(mechanism, got.(*kmsg.SASLHandshakeResponse).ErrorCode)
 	}
 	if err != nil {
-		return fmt.Errorf("SaslHandshake: %w", err)
+		return fmt.Errorf("SaslHandshake: %w; name a port where clients log in with %s, or leave out --user", err, mechanism)
 	}
 	e, message := u.first()
 	answer, err := authenticate(c, message)
@@ -75,7 +76,7 @@ func (u *user) login(c *wire.Caller) error {
 		return err
 	}
 	if answer, err = authenticate(c, message); err != nil {
-		return err
+		return fmt.Errorf("%w; check --user and --password-file", err)
 	}
 	return e.verify(answer)
 }
