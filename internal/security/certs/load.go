@@ -74,6 +74,8 @@ func load(c *Config, now time.Time) (*loaded, error) {
 		ClientAuth: c.ClientAuth,
 		// A resumed session would outlive the revocation of a client's authority.
 		SessionTicketsDisabled: true,
+		// Answers are of use to a client as a whole only, so small records would only cost more.
+		DynamicRecordSizingDisabled: true,
 	}
 	if c.ClientCA != "" {
 		text, _, err := files.Read(c.ClientCA)
