@@ -3,7 +3,9 @@ package txn
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -432,6 +434,19 @@ func TestOfATopicThatWasMadeAnew(t *testing.T) {
 				t.Errorf("version %d: %v", version, sentMarkers(d))
 			}
 		}
+	}
+}
+
+// The records of __transaction_state have the id with a length of 16 bits. A longer one would end
+// every load of its partition.
+func TestAnIDOfAnyLength(t *testing.T) {
+	for length, want := range map[int]*kerr.Error{math.MaxInt16: nil, math.MaxInt16 + 1: kerr.InvalidRequest, 100_000: kerr.InvalidRequest} {
+		d := newDesk(t)
+		e := InitProducerID{ID: strings.Repeat("x", length), Timeout: 60_000, ProducerID: none, Epoch: none}
+		if got := ask[Identity](d, e).Err; got != want {
+			t.Errorf("an id of %d bytes: %v, want %v", length, got, want)
+		}
+		d.replays()
 	}
 }
 
