@@ -436,7 +436,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	var handler network.Handler = r.handlers
 	if r.member != nil {
-		r.member.starting = broker.NewStarting(table)
+		r.member.starting = broker.NewStarting(table, r.member.Features)
 		handler = r.member.starting
 	}
 	var names []string

@@ -113,6 +113,21 @@ func TestABrokerThatIsCutOff(t *testing.T) {
 	})
 }
 
+// A broker that coordinates transactions stops as with SIGSTOP until others have taken over, and
+// continues: what it still believes and has on the way changes no transaction.
+func TestCoordinatorsThatArePaused(t *testing.T) {
+	history(t, 17, func(w *world, c *clients) {
+		for id := int32(1); id <= 3; id++ {
+			time.Sleep(2 * time.Second)
+			w.note("pause %d", id)
+			w.pause(id, 2*controller.DefaultSessionTimeout)
+			c.progress(10 * time.Second)
+			time.Sleep(2 * controller.DefaultSessionTimeout)
+			c.inSync()
+		}
+	})
+}
+
 // The power fails everywhere. What was acknowledged was synced; profiles that acknowledge written
 // records lose no more than they say.
 func TestThePowerFailsEverywhere(t *testing.T) {
