@@ -184,9 +184,14 @@ func TestClientCertificates(t *testing.T) {
 	if _, ok := s.Status().Expires[KindClientCA]; !ok {
 		t.Error("no expiry of the client CA")
 	}
+	if !s.Trusts(state.PeerCertificates) || s.Reload(true) {
+		t.Error("without a change of the authorities a certificate is not trusted any more")
+	}
 	// A client authority that is taken away is not trusted any more.
 	put(t, c.ClientCA, other.CertificatePEM)
-	s.Reload(false)
+	if !s.Reload(false) || s.Trusts(state.PeerCertificates) {
+		t.Error("the certificate of a connection is still trusted")
+	}
 	if _, err := handshake(s, a.CertificatePEM, "localhost", client(a)); err == nil {
 		t.Error("the former authority is still trusted")
 	}
