@@ -344,3 +344,33 @@ func TestARemovedAuthorityEndsConnections(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
+
+// A file that is replaced keeps its mode, and its owner: root renews what the broker's user has to
+// read. Only root can give a file away, so others see that their own stays theirs.
+func TestAReplacedFileKeepsItsOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "server-key.pem")
+	if err := os.WriteFile(path, []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 4711, 4712
+	}
+	if err := errors.Join(os.Chown(path, uid, gid), replaceFile(path, []byte("new"))); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || content(t, path) != "new" || info.Mode().Perm() != 0o640 {
+		t.Fatalf("%v %v", info, err)
+	}
+	if is := info.Sys().(*syscall.Stat_t); int(is.Uid) != uid || int(is.Gid) != gid {
+		t.Errorf("the file belongs to %d:%d, not %d:%d", is.Uid, is.Gid, uid, gid)
+	}
+}
+
+// Properties are Latin-1 with escapes: a directory may have any name.
+func TestPropertiesAreEscaped(t *testing.T) {
+	if got := escapeProperty("/home/jürgen/C:\\x/\U0001F600"); got != `/home/j\u00fcrgen/C:\\x/\ud83d\ude00` {
+		t.Error(got)
+	}
+}
