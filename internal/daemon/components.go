@@ -458,6 +458,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 		return err
 	}
 	r.server.Store(server)
+	b.certs.server.Store(server)
 	return nil
 }
 

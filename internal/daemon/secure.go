@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/security/files"
 )
 
 // securedContext is the context of chronikctl that secure init writes.
@@ -155,7 +156,7 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// replaceFile replaces a file by renaming a new one, with the mode of the old one.
+// replaceFile replaces a file by renaming a new one, with the mode and the owner of the old one.
 func replaceFile(path string, text []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -167,7 +168,10 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
+	err = files.KeepOwner(f, info)
+	if err == nil {
+		_, err = f.Write(text)
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(temporary))
 	}

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -41,34 +42,30 @@ func explain(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cl, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer cl.Close()
-			every := acl.AllBindings()
-			all, err := fetch(cmd.Context(), cl, &every)
-			if err != nil {
-				return err
-			}
 			v := verdict{Principal: principal(args[0]), Host: host, Operation: written(op), Resource: written(t), Name: name}
-			e := acl.Compile(all, acl.Options{}).Explain(v.Principal, host, op, t, name)
-			v.Allowed, v.Why = e.Allowed, why(e.Reason)
-			var rules, almost *output.Table
-			v.Rules, rules = table(e.Rules, "no rule decides")
-			v.Almost, almost = table(e.Almost, "")
-			summary := &output.Table{Columns: []string{"PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "NAME", "ALLOWED", "WHY"}}
-			summary.Add(v.Principal, v.Host, v.Operation, v.Resource, v.Name, map[bool]string{true: "yes", false: "no"}[v.Allowed], v.Why)
-			tables := []*output.Table{summary, rules}
-			if len(v.Almost) > 0 {
-				almost.Title = "Rules for other users or hosts"
-				tables = append(tables, almost)
-			}
-			return a.Print(v, tables...)
+			return withAll(cmd.Context(), a, func(_ *kgo.Client, all []acl.Binding) error {
+				return v.print(a, acl.Compile(all, acl.Options{}).Explain(v.Principal, host, op, t, name))
+			})
 		},
 	}
 	c.Flags().StringVar(&host, "host", "127.0.0.1", "address of the user's client")
 	return c
+}
+
+// print completes the verdict and prints it.
+func (v *verdict) print(a *app.App, e acl.Explanation) error {
+	v.Allowed, v.Why = e.Allowed, why(e.Reason)
+	var rules, almost *output.Table
+	v.Rules, rules = table(e.Rules, "no rule decides")
+	v.Almost, almost = table(e.Almost, "")
+	summary := &output.Table{Columns: []string{"PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "NAME", "ALLOWED", "WHY"}}
+	summary.Add(v.Principal, v.Host, v.Operation, v.Resource, v.Name, map[bool]string{true: "yes", false: "no"}[v.Allowed], v.Why)
+	tables := []*output.Table{summary, rules}
+	if len(v.Almost) > 0 {
+		almost.Title = "Rules for other users or hosts"
+		tables = append(tables, almost)
+	}
+	return a.Print(v, tables...)
 }
 
 // why says the reason of a decision.
