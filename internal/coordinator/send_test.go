@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // A request leaves the machine when everything it could depend on is committed, and its result is
@@ -61,7 +63,7 @@ func TestSendEndsWithItsMachine(t *testing.T) {
 
 // A request whose result comes at once, from the sender's own goroutine.
 func TestSendIsAnsweredAtOnce(t *testing.T) {
-	run(t, Options{Send: func(_, _ int32, _ any, done func(any)) { done("news") }},
+	run(t, Options{Send: func(_, _ int32, _ any, _ *groupcommit.Batch, done func(any)) { done("news") }},
 		func(t *testing.T, rt *Runtime, log *fakeLog) {
 			wait := submit(rt, "wait")
 			submit(rt, "send x a").want(t, "sent x", nil)
