@@ -21,8 +21,8 @@ type Options struct {
 	InitialEvent func(partition int32) any
 	// Send carries out a request of a machine, see Effects.Send. epoch is the leader epoch in which
 	// the machine runs. What Send appends shares batch, which the runtime runs soon. Send must not
-	// block. It calls done exactly once, from any goroutine and possibly before it returns. Required
-	// if machines send requests.
+	// block. It calls done exactly once, from any goroutine and possibly before it returns.
+	// Required if machines send requests.
 	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// MaxWaiting bounds the unanswered requests per shard; further ones get ErrBusy.
 	MaxWaiting int

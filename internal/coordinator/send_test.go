@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,5 +125,29 @@ func TestDeferredEventsWaitForAFullBatch(t *testing.T) {
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		time.Sleep(time.Minute)
 		submit(rt, "get").want(t, "has x a b c d e", nil)
+	})
+}
+
+// committer counts how often it is committed.
+type committer struct{ n atomic.Int32 }
+
+func (c *committer) Commit(*groupcommit.Batch) { c.n.Add(1) }
+
+// What a request appends is committed soon, and once.
+func TestTheBatchOfASendIsRun(t *testing.T) {
+	var appended committer
+	send := func(_, _ int32, _ any, batch *groupcommit.Batch, done func(any)) {
+		batch.Add(&appended)
+		if appended.n.Load() != 0 {
+			t.Error("the batch has run already")
+		}
+		done("news")
+	}
+	run(t, Options{Send: send}, func(t *testing.T, rt *Runtime, _ *fakeLog) {
+		submit(rt, "send x a").want(t, "sent x", nil)
+		synctest.Wait()
+		if n := appended.n.Load(); n != 1 {
+			t.Errorf("committed %d times", n)
+		}
 	})
 }

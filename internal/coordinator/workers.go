@@ -11,8 +11,9 @@ import (
 // growing its stack again each time, took a tenth of the broker's processor time under
 // transactional load.
 //
-// No run waits for another one: if no goroutine is free, a new one is started. A group of the journal
-// ends the appends of many shards at a time, so more goroutines stay than there are processors.
+// No run waits for another one: if no goroutine is free, a new one is started. A group of the
+// journal ends the appends of many shards at a time, so more goroutines stay than there are
+// processors.
 type workers struct {
 	ctx     context.Context // ends those that are free
 	work    *sync.WaitGroup

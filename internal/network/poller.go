@@ -28,8 +28,8 @@ const (
 	// checks the clock every serveLook requests.
 	serveTime = 2 * time.Millisecond
 	serveLook = 8
-	// quickFrame is the largest request, in bytes, of another API than Produce that a poller handles;
-	// the API must be quick (protocol.API).
+	// quickFrame is the largest request, in bytes, of another API than Produce that a poller
+	// handles; the API must be quick (protocol.API).
 	quickFrame = 1 << 10
 	// maxPollers bounds the number of pollers; below it there is one for every two processors. A
 	// poller that sleeps in the kernel occupies a processor of Go's scheduler; see busyWait.
@@ -44,8 +44,8 @@ const (
 //	   ▲                  │                  │
 //	   └──stop, idle──────┘                  └──anything else──▶ reading
 //
-// "Anything else" is whatever is not a whole, small request of Produce or a quick API that may start
-// at once: the reader goroutine receives the bytes that were read and handles it.
+// "Anything else" is whatever is not a whole, small request of Produce or a quick API that may
+// start at once: the reader goroutine receives the bytes that were read and handles it.
 type readRole uint8
 
 const (

@@ -9,8 +9,8 @@
 // On this broker, requests are handed on by the goroutine that makes them. The markers of a
 // transaction share the coordinator's batch, and so the group commits of their logs' journals. To
 // every other broker there are three queues: questions, orders, and orders to partitions that were
-// slow last time. A queue has one call on the way, that of questions a few, and what comes meanwhile
-// is the next call. A queue with work has a goroutine; a transaction has none.
+// slow last time. A queue has one call on the way, that of questions a few, and what comes
+// meanwhile is the next call. A queue with work has a goroutine; a transaction has none.
 //
 // The package promises:
 //

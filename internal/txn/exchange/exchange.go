@@ -201,8 +201,8 @@ func (x *Exchange) answered(at target) *job {
 	return next
 }
 
-// dispatch sends an order to the leader of its partition, which is that of the metadata now. If that
-// is this broker, the caller must run the batch afterwards.
+// dispatch sends an order to the leader of its partition, which is that of the metadata now. If
+// that is this broker, the caller must run the batch afterwards.
 func (x *Exchange) dispatch(j *job, batch *groupcommit.Batch) {
 	topic, leader, err := x.leader(j.partition)
 	j.topic = topic

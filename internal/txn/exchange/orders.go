@@ -71,8 +71,8 @@ func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int
 	}
 }
 
-// beginOne is begin for one order, which it keeps until done. It returns the append of a marker, nil
-// if there is none.
+// beginOne is begin for one order, which it keeps until done. It returns the append of a marker,
+// nil if there is none.
 func (x *Exchange) beginOne(o *order, batch *groupcommit.Batch, done func(v verdict)) *replica.Append {
 	if o.partition.Topic == x.opt.Offsets && !o.flush {
 		x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(x.verdictOf(o, err)) })
