@@ -245,7 +245,7 @@ func clusterRules() map[string]importRule {
 // coordinatorRules returns the rules of the coordinators and of what connects them with logs.
 func coordinatorRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/coordinator": {never: noProtocol,
+		"internal/coordinator": {may: []string{"internal/groupcommit"}, never: noProtocol,
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
 			"internal/record", "internal/storage/producers"},
@@ -262,8 +262,8 @@ func coordinatorRules() map[string]importRule {
 			because: "it connects coordinators and partitions; the daemon provides the calls between brokers"},
 		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
 			"internal/coordinator/txn", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record", "internal/storage",
-			"pkg/durability"},
+			"internal/replica", "internal/configdef", "internal/groupcommit", "internal/protocol", "internal/purgatory",
+			"internal/record", "internal/storage", "pkg/durability"},
 			never: append([]string{netPkg}, noDisk...), because: serviceReason},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
