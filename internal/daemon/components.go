@@ -446,8 +446,8 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
-		Connecting: r.quotas.Connect,
-		Handler:    handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Connecting: r.quotas.Connect, Accepting: connectionRates(b.cfg.Listeners, r.conf.MaxConnectionRate),
+		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

@@ -360,6 +360,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/user":    command(),
 		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
 		"internal/ctl/acl":     command("internal/security/acl"),
+		"internal/ctl/quota":   command("internal/security/quota"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",

@@ -62,7 +62,9 @@ type Event struct {
 	// Rule returns the access rule that decides. It is called for each line, by another goroutine.
 	// nil: no rule is concerned.
 	Rule func() string
-	Why  string // of a failed login, of the end of a session, or of a doubt whether a change was made
+	// Why says more of a failed login, a refused connection of a broker, the end of a session, or a
+	// doubt whether a change was made.
+	Why string
 	// Old and New are the values before and after a change, without secrets; nil for none.
 	Old, New json.RawMessage
 }
