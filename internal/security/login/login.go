@@ -99,8 +99,8 @@ func (f *Failure) Delay() time.Duration { return f.delay }
 
 // Errors of Begin.
 var (
-	ErrUnknownMechanism  = errors.New("the mechanism is unknown or not configured")
-	ErrNoReauthenticaton = errors.New("clients don't log in again unless connections.max.reauth.ms is set")
+	ErrUnknownMechanism   = errors.New("the mechanism is unknown or not configured")
+	ErrNoReauthentication = errors.New("clients don't log in again unless connections.max.reauth.ms is set")
 )
 
 // Options configure Logins.
@@ -164,7 +164,7 @@ func (l *Logins) Reauthentication() bool { return l.opt.MaxSession > 0 }
 // Begin begins a login.
 func (l *Logins) Begin(mechanism string, peer Peer) (Conversation, error) {
 	if peer.Former != nil && !l.Reauthentication() {
-		return nil, ErrNoReauthenticaton
+		return nil, ErrNoReauthentication
 	}
 	a := attempt{logins: l, mechanism: mechanism, peer: peer}
 	switch {
