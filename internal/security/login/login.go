@@ -109,8 +109,8 @@ type Options struct {
 	// can't log in again.
 	MaxSession time.Duration
 	// Delay is the delay of the first failure of an address
-	// (connection.failed.authentication.delay.ms); MaxDelay bounds later ones. Defaults 100 ms and
-	// 5 s.
+	// (connection.failed.authentication.delay.ms), which doubles with each further one; 0 means that
+	// there is none. MaxDelay bounds it, 5 s by default.
 	Delay, MaxDelay time.Duration
 	// Tokens checks those of OAUTHBEARER; nil: there is no such mechanism.
 	Tokens *Tokens
@@ -131,9 +131,6 @@ type Logins struct {
 
 // New returns Logins that know no user yet.
 func New(o Options) *Logins {
-	if o.Delay <= 0 {
-		o.Delay = 100 * time.Millisecond
-	}
 	if o.MaxDelay <= 0 {
 		o.MaxDelay = 5 * time.Second
 	}

@@ -398,7 +398,7 @@ func TestSessionsEndWithTheirUser(t *testing.T) {
 // Each failure of an address doubles its delay; a minute takes one back; other addresses are not
 // concerned, and neither is a user whose password others guess.
 func TestFailuresAreDelayed(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newWorld(t, Options{Delay: 100 * time.Millisecond})
 	w.set("bob", "right")
 	fail := func(host string) time.Duration {
 		_, err := w.talk(plainclient.Auth{User: "bob", Pass: "wrong"}.AsMechanism(), Peer{Host: host})
@@ -434,6 +434,12 @@ func TestFailuresAreDelayed(t *testing.T) {
 	fail("10.0.0.2")
 	if got := fail("::ffff:10.0.0.2"); got != 200*time.Millisecond {
 		t.Errorf("the same address in IPv6: %v", got)
+	}
+	none := newWorld(t, Options{})
+	for range 2 {
+		if _, err := none.talk(plainclient.Auth{User: "bob", Pass: "wrong"}.AsMechanism(), Peer{}); err.(*Failure).Delay() != 0 {
+			t.Errorf("without a delay: %v", err.(*Failure).Delay())
+		}
 	}
 	d := &delays{first: time.Second, most: time.Minute, by: map[string]failures{}}
 	for i := range maxAddresses + 10 {
