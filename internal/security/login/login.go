@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,7 @@ type Logins struct {
 	delays   delays
 	memo     memo
 	sessions sessions
+	seed     maphash.Seed // of Logins.credential
 }
 
 // New returns Logins that know no user yet.
@@ -137,7 +139,7 @@ func New(o Options) *Logins {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}}}
+	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}}, seed: maphash.MakeSeed()}
 	_, _ = rand.Read(l.memo.key[:]) // never fails
 	l.sessions.by = map[string]map[*session]bool{}
 	l.image.Store(metadata.Empty())
