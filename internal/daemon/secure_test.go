@@ -146,6 +146,15 @@ func TestSecureInitAgain(t *testing.T) {
 	if code, _, errs := execute(t, env, "secure", "init", other); code != ExitOK || !strings.Contains(errs, "secured-1") {
 		t.Errorf("another directory: %d %s", code, errs)
 	}
+	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
+	if err := os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage ||
+		!strings.Contains(errs, "is not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
+		content(t, dir, "server-key.pem") != key {
+		t.Errorf("a certificate of another authority: %d %s", code, errs)
+	}
 	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
