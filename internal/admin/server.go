@@ -205,7 +205,7 @@ func index(w http.ResponseWriter, _ *http.Request) {
 	writeText(
 		w,
 		http.StatusOK,
-		"chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/brokers /v1/log /loglevel /debug/pprof/\n",
+		"chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/brokers /v1/rights /v1/log /loglevel /debug/pprof/\n",
 	)
 }
 

@@ -356,7 +356,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/user":    command(),
 		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
-		"internal/ctl/acl":     command("internal/security/acl"),
+		"internal/ctl/acl":     command("internal/admin/api", "internal/security/acl"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",
