@@ -97,7 +97,8 @@ func TestANodeWithoutMetadataWaitsForItsFeatures(t *testing.T) {
 			return nil
 		})
 		begin := time.Now()
-		if resp := ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 2, apiVersionsRequest("a", "1")); len(resp.ApiKeys) == 0 || time.Since(begin) > 0 {
+		if resp := ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 2, apiVersionsRequest("a", "1")); len(resp.ApiKeys) == 0 ||
+			time.Since(begin) > 0 {
 			t.Errorf("a version without features: %d keys after %s, want the table at once", len(resp.ApiKeys), time.Since(begin))
 		}
 		late := apiVersionsRequest("a", "1")

@@ -307,6 +307,9 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	if r.logins != nil {
 		r.applier.Subscribe("logins", r.logins.Follow)
 		b.stack.push("keys of tokens", r.logins.run())
+		if err := b.watchTokenKeys(r.logins); err != nil {
+			return err
+		}
 	}
 	if copies != nil { // before the roles that it connects
 		r.applier.Subscribe("streams", copies.Apply)

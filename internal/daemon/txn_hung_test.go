@@ -53,7 +53,8 @@ func commitTorn(t *testing.T) *torn {
 		t.Fatal(err)
 	}
 	x := &torn{Broker: b, free: make(chan struct{})}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.WithHooks(&x.answers), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.WithHooks(&x.answers), kgo.TransactionalID("x"),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RecordRetries(1), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
 	if err != nil {
 		t.Fatal(err)

@@ -328,7 +328,8 @@ func healthRules() map[string]importRule {
 		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
+			"internal/record", "internal/replica", "internal/security/certs", "internal/storage", "internal/configdef",
+			"internal/text", "pkg/durability"},
 			never:   []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the admin port shows the components that the daemon passes to it"},
 	}
@@ -346,11 +347,11 @@ func ctlRules() map[string]importRule {
 	}
 	return map[string]importRule{
 		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
-		"internal/ctl/contexts": ctl("internal/security/secret", "internal/text"),
+		"internal/ctl/contexts": ctl("internal/security/certs", "internal/security/secret", "internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
-			"internal/cli", "internal/health", "internal/security/secret",
+			"internal/cli", "internal/health", "internal/security/certs", "internal/security/secret",
 			"internal/text", "pkg/durability"),
 		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config", "internal/ctl/move"),
 		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
@@ -359,7 +360,7 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/user":    command(),
 		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
-		"internal/ctl/acl":     command("internal/security/acl"),
+		"internal/ctl/acl":     command("internal/admin/api", "internal/security/acl"),
 		"internal/ctl/quota":   command("internal/security/quota"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",

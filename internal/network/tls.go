@@ -16,8 +16,8 @@ import (
 const (
 	// tlsRecord is the largest plain text of a TLS record (RFC 8446, 5.1).
 	tlsRecord = 16 << 10
-	// tlsGather is the size of the buffer that gathers the records of a large answer for one write. A
-	// write of a single record costs about as much as its encryption.
+	// tlsGather is the size of the buffer that gathers the records of a large answer for one write.
+	// A write of a single record costs about as much as its encryption.
 	tlsGather = 128 << 10
 	// maxHandshake bounds the bytes of a client's handshake. Long certificate chains need 10 KiB.
 	maxHandshake = 64 << 10
@@ -264,8 +264,8 @@ func below(nc net.Conn) net.Conn {
 
 // writeRecords is writeAll for TLS: a tls.Conn makes at least one record of each write, so small
 // pieces are gathered to whole records first, and it writes each record by itself, so several are
-// gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather bytes.
-// Caller has the writing role.
+// gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather
+// bytes. Caller has the writing role.
 func (c *conn) writeRecords(iov [][]byte) (err error) {
 	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok {
 		records := c.srv.opts.Pool.Get(tlsGather)

@@ -125,7 +125,8 @@ func (r *IdleResult) Succeeded() bool { return r.Alive > 0 }
 func (r *IdleResult) Table(w io.Writer) error {
 	mb := func(n int64) float64 { return float64(n) / 1e6 }
 	_, err := fmt.Fprintf(w, "%d connections (%s) in %.1f s: resident %.0f MB before, %.0f MB when they were open, %.0f MB after %v, "+
-		"%.1f KB for each; %d answered afterwards\n", r.Config.Connections, r.TLS, r.Took.Seconds(), mb(r.Before), mb(r.Opened), mb(r.Rested),
+		"%.1f KB for each; %d answered afterwards\n", r.Config.Connections, r.TLS, r.Took.Seconds(), mb(r.Before), mb(r.Opened),
+		mb(r.Rested),
 		r.Config.Rest, float64(r.Rested-r.Before)/1e3/float64(r.Config.Connections), r.Alive)
 	return err
 }
