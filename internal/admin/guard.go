@@ -120,12 +120,8 @@ func hostOf(address string) string {
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
-			g.forbid(
-				w,
-				r,
-				"the admin port does not know the host name "+hostOf(r.Host)+"; use one of its addresses,
-					or add the name to "+g.NamesSetting,
-			)
+			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+
+				"; use one of its addresses, or add the name to "+g.NamesSetting)
 			return
 		}
 		if (g.Token != nil || g.Certificates != nil) && !local(r) && !g.identified(r) {
