@@ -307,6 +307,9 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	if r.logins != nil {
 		r.applier.Subscribe("logins", r.logins.Follow)
 		b.stack.push("keys of tokens", r.logins.run())
+		if err := b.watchTokenKeys(r.logins); err != nil {
+			return err
+		}
 	}
 	if copies != nil { // before the roles that it connects
 		r.applier.Subscribe("streams", copies.Apply)
@@ -436,7 +439,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	var handler network.Handler = r.handlers
 	if r.member != nil {
-		r.member.starting = broker.NewStarting(table)
+		r.member.starting = broker.NewStarting(table, r.member.Features)
 		handler = r.member.starting
 	}
 	var names []string
@@ -458,6 +461,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 		return err
 	}
 	r.server.Store(server)
+	b.certs.server.Store(server)
 	return nil
 }
 

@@ -73,7 +73,11 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 	if ok {
 		return
 	}
-	_ = nc.Close() // no bytes were exchanged on it
+	if reason == RefusedDraining {
+		closeWithReset(nc) // as the connections that were accepted a moment earlier; see lingerAndClose
+	} else {
+		_ = nc.Close() // no bytes were exchanged on it
+	}
 	s.refused(l, nc.RemoteAddr(), reason)
 }
 

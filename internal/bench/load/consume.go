@@ -73,11 +73,10 @@ func consumerClient(o *Options, recorder *meter.Recorder, w *meter.Window, from 
 	for p, offset := range from {
 		at[p] = kgo.NewOffset().At(offset)
 	}
-	cl, err := kgo.NewClient(
-		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(cmp.Or(o.ClientID, wire.ClientID)),
+	cl, err := kgo.NewClient(append(Reach(o.Cluster.Seeds, o.Cluster.Secure), kgo.ClientID(cmp.Or(o.ClientID, wire.ClientID)),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{o.Cluster.Topic: at}),
 		kgo.WithHooks(&wireHook{key: kmsg.Fetch.Int16(), window: w, recorder: recorder}),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)
 	}

@@ -17,7 +17,8 @@ type verdict struct {
 	Limit string `json:"limit"`
 	// Value is 0 if there is no quota.
 	Value float64 `json:"value"`
-	// Entry is the entity whose quota decides, and Shared who shares it: both as user=bob,client-id=app.
+	// Entry is the entity whose quota decides, and Shared who shares it: both as
+	// user=bob,client-id=app.
 	Entry  string `json:"entry"`
 	Shared string `json:"shared"`
 }

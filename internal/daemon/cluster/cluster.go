@@ -235,6 +235,21 @@ func (c *Cluster) clusterRecord() *metadata.Cluster {
 	return &r
 }
 
+// Features returns an image with only the cluster's record, as this node has it now: it may be
+// older than the cluster's, and Version says which revision it shows. It is nil before the node has
+// metadata.
+func (c *Cluster) Features() *metadata.Image {
+	kv, revision, err := c.store.Get(c.ctx, metadata.ClusterKey)
+	if err != nil || kv.ModRevision == 0 {
+		return nil
+	}
+	img, err := metadata.Load([]metadata.KV{kv}, revision)
+	if err != nil {
+		return nil // the start reports it
+	}
+	return img
+}
+
 // ID returns the cluster's id, "" before Enter.
 func (c *Cluster) ID() string {
 	if r := c.clusterRecord(); r != nil {

@@ -291,7 +291,8 @@ func (l *loader) fileListeners(source string, v any) {
 	for i, entry := range list {
 		where := fmt.Sprintf("%s[%d]", keyListeners, i)
 		over := l.overOf(source, where, entry)
-		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts, fieldMaxRate, groupTLS})
+		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts,
+			fieldMaxRate, groupTLS})
 		delete(m, groupTLS)
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			if err := listenerField(key, m[key]); err != nil {
@@ -306,8 +307,9 @@ func (l *loader) fileListeners(source string, v any) {
 			name = "default"
 		}
 		rate, _ := strconv.Atoi(m[fieldMaxRate]) // listenerField has accepted it; 0 without one
-		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, MaxConnectionRate: rate, Listen: m[KeyListen], Advertise: m[KeyAdvertise],
-			SASL: split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
+		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, MaxConnectionRate: rate, Listen: m[KeyListen],
+			Advertise: m[KeyAdvertise],
+			SASL:      split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
 	}
 	// Later sources can override the first listener, so its values are settings like others.
 	if first := l.cfg.Listeners[0]; l.err() == nil {

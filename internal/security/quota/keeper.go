@@ -14,10 +14,14 @@ const (
 	// MaxOwners is how many buckets there are at most. All further clients share one bucket for
 	// each quota that applies to them.
 	MaxOwners = 100_000
-	// forgetAfter is how long a bucket is kept that is not used.
+	// forgetAfter is how long a bucket is kept that is not used. If there are MaxOwners, every full
+	// one is forgotten: a new one of the same owner is full, too. So a client that uses ever more
+	// client ids takes no bucket from others.
 	forgetAfter = time.Hour
-	// sweepEvery is the least time between two searches for buckets to forget.
-	sweepEvery = time.Minute
+	// sweepEvery is the least time between two searches for buckets to forget, and crowdedEvery if
+	// there are MaxOwners.
+	sweepEvery   = time.Minute
+	crowdedEvery = time.Second
 )
 
 // Keeper has the balances of a broker's clients. Several goroutines may use it. A nil Keeper has no
@@ -100,16 +104,20 @@ func (k *Keeper) bucket(l Limit, f Applied) *bucket {
 	return b
 }
 
-// sweep forgets buckets that were not used for long. Their tenants ask again, because the rules are
-// other ones. The caller holds mu.
+// sweep forgets buckets that were not used for long, or all that are full. Their tenants ask again,
+// because the rules are other ones. The caller holds mu.
 func (k *Keeper) sweep(now time.Duration) {
-	if now-k.swept < sweepEvery {
+	n, every := len(k.buckets), sweepEvery
+	crowded := n >= k.most
+	if crowded {
+		every = crowdedEvery
+	}
+	if now-k.swept < every {
 		return
 	}
 	k.swept = now
-	n := len(k.buckets)
 	for key, b := range k.buckets {
-		if now-time.Duration(b.zero.Load()) > forgetAfter {
+		if unused := now - time.Duration(b.zero.Load()); unused > forgetAfter || crowded && unused >= b.depth {
 			delete(k.buckets, key)
 		}
 	}

@@ -216,6 +216,31 @@ func TestBucketsAreBounded(t *testing.T) {
 	}
 }
 
+// A client that uses ever more client ids takes no bucket from others: theirs would be one that all
+// share, with the debt of all.
+func TestManyClientIDsTakeNoBucket(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{User: Any, Client: Any}, Produced, 1000))
+	k.most = 100
+	victim := k.Tenant(nil, "victim", "app")
+	victim.Charge(Produced, 3250)
+	for i := range 1000 {
+		c.now += time.Millisecond
+		k.Tenant(nil, "mallory", fmt.Sprint(i)).Charge(Produced, 1)
+	}
+	c.now += time.Second
+	late := k.Tenant(nil, "late", "app")
+	if late.buckets[Produced].owner.User != Of("late") {
+		t.Errorf("the bucket of another user is that of %v", late.buckets[Produced].owner)
+	}
+	if got := k.Tenant(victim, "victim", "app").Wait(Produced); got != time.Second {
+		t.Errorf("a debt of 3 s is %v after 2 s", got)
+	}
+	if len(k.buckets) > k.most+1 {
+		t.Errorf("%d buckets", len(k.buckets))
+	}
+}
+
 // Most names the owners that waited longest.
 func TestMostNamesWhoWaited(t *testing.T) {
 	c := &clock{}

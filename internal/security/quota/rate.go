@@ -3,8 +3,8 @@ package quota
 import "time"
 
 // Rate spaces events that are never refused, such as connections that are served late (KIP-612): it
-// says after how long each may happen. After a pause, those of one second may happen at once. Several
-// goroutines may use it. A nil Rate has no limit.
+// says after how long each may happen. After a pause, those of one second may happen at once.
+// Several goroutines may use it. A nil Rate has no limit.
 type Rate struct {
 	bucket *bucket
 	clock  func() time.Duration

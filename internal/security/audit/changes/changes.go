@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -16,9 +17,9 @@ import (
 	"github.com/chronik-io/chronik/internal/security/audit"
 )
 
-// Watch returns a store that records the transactions of clients when they have succeeded. Without
-// a log it returns the store itself. An old value is read before its transaction, which has the
-// condition that it is unchanged.
+// Watch returns a store that records the transactions of clients when they have succeeded, or when
+// the outcome is not known. Without a log it returns the store itself. An old value is read before
+// its transaction, which has the condition that it is unchanged.
 func Watch(s metadata.Store, log *audit.Log) metadata.Store {
 	if !log.Records(audit.Change) {
 		return s
@@ -42,14 +43,17 @@ func (s *store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 		return 0, err // nothing is changed that could not be recorded
 	}
 	revision, err := s.Store.Txn(ctx, t)
-	if err != nil {
+	if conflict := (*metadata.ConflictError)(nil); errors.As(err, &conflict) {
 		return revision, err
 	}
 	for _, e := range events {
 		e.Client = client
+		if err != nil { // only a conflict says that nothing has changed
+			e.Why = "it is not known whether the change was made: " + err.Error()
+		}
 		s.log.Record(e)
 	}
-	return revision, nil
+	return revision, err
 }
 
 // changed is the change of one key. before and after have no Value if the key is missing.
@@ -151,8 +155,7 @@ func (s *store) resource(ctx context.Context, t *metadata.Txn, c changed) (strin
 	case metadata.KindUser:
 		return "User:" + c.key.Name, nil
 	case metadata.KindQuota:
-		q, err := metadata.DecodeQuota(present(c))
-		return "Quota:" + q.Entity.String(), err
+		return "Quota:" + c.key.Entity.String(), nil
 	}
 	return "Cluster", nil
 }
