@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions txn profiles syncs groups tools sweeps bulk start tls logins idletls (default: all of them but the
+#      fanout partitions neighbours quotas txn profiles syncs groups tools sweeps bulk start tls logins idletls (default: all of them but the
 #      last eleven, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
@@ -444,9 +444,50 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
     --timeout 60000 2>/dev/null | tail -1 | awk -F', *' '{printf "%d records/s, fetching alone %d records/s\n", $6, $10}'
 }
 
+# figures: req/s, p50, p99 (ms), payload MB/s and wire MB/s of one load of chronik on its defaults.
+figures() {
+  "$bench" --bootstrap-servers "$addr" --create-topic --admin off "$@" 2>&1 |
+    awk '/throughput  /{getline; r=$2; p=$4; w=$5} /latency, ms  /{getline; print r, $3, $6, p, w}'
+}
+neighbour() { # NAME: eight connections with one record of 256 B in flight each
+  figures --topic small -c 8 -d "$time" --warmup 1s | awk -v n="$1" '{printf "%-32s %8s requests/s, p50 %s ms, p99 %s ms\n", n, $1, $2, $3}'
+}
+row_neighbours() {
+  title "neighbours: 8 closed-loop connections beside one connection with large requests; a bare echo beside it"
+  local round load
+  local big=(--bootstrap-servers "$addr" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
+    --topic-config retention.bytes=2000000000 --topic-config segment.bytes=100000000)
+  for round in $(seq "$rounds"); do
+    neighbour "alone"
+    for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800"; do
+      # shellcheck disable=SC2086 # several words
+      "$bench" "${big[@]}" $load >/dev/null 2>&1 &
+      neighbour "beside $load"
+      "$bench" limits -c 8 -d "$time" --warmup 1s | grep -A1 'requests/s' | tail -1 | awk '{printf "%-32s %8s requests/s, p50 %s ms, p99 %s ms\n", "  a bare echo meanwhile", $1, $2, $5}'
+      kill -TERM $! && wait $!
+    done
+  done
+}
+row_quotas() {
+  local rate=20000000 round kind
+  title "quotas: a client id with $rate B/s for 10 s, in percent of its quota, and its neighbour without one"
+  "$root/bin/chronikctl" --brokers "$addr" quota set producer_byte_rate=$rate consumer_byte_rate=$rate --client-id limited
+  figures --topic read -c 1 -s 60000 -d 5s --warmup 0s >/dev/null # what is fetched
+  for round in $(seq "$rounds"); do
+    neighbour "alone"
+    for kind in produce consume; do
+      if [ $kind = produce ]; then set -- --topic written -c 4 -s 60000; else set -- --mode consume --topic read -c 1 --fetch-max-bytes 1000000; fi
+      figures "$@" --client-id limited -d 10s --warmup 0s >"$work/limited" &
+      time=8s neighbour "beside a limited $kind"
+      wait $!
+      awk -v k=$kind -v q=$rate '{printf "limited %s: %.1f %% of its quota\n", k, (k == "produce" ? $5 : $4) * 1e8 / q}' "$work/limited"
+    done
+  done
+}
+
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all txn profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours quotas txn profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
