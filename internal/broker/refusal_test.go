@@ -113,8 +113,8 @@ func TestAuthorizedOperationsAreThoseOfKafka(t *testing.T) {
 		groups map[string]int32
 		whole  int32 // of the cluster
 	}{
-		{"a super user", acl.Options{SuperUsers: []string{"User:ANONYMOUS"}}, nil, map[string]int32{"open": 3576, "configs": 3576, "new": 3576},
-			map[string]int32{"g-1": 3400, "h-1": 3400}, 8096},
+		{"a super user", acl.Options{SuperUsers: []string{"User:ANONYMOUS"}}, nil,
+			map[string]int32{"open": 3576, "configs": 3576, "new": 3576}, map[string]int32{"g-1": 3400, "h-1": 3400}, 8096},
 		{"a client with rules", acl.Options{}, rules,
 			map[string]int32{"open": none, "writable": 272, "configs": none, "pre-1": 3512, "pre-2": 3576, "new": none},
 			map[string]int32{"g-1": 264, "d-1": 256, "h-1": none}, 384},
