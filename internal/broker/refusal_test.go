@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -84,5 +85,78 @@ func TestMissingTopicsHaveAuthorizedOperations(t *testing.T) {
 	const none = -1 << 31
 	if want := fmt.Sprint([][2]int32{{3, 1 << acl.Describe}, {17, 1 << acl.Describe}, {29, none}}); fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// What Apache Kafka 4.3.1 reported to a client with these rules (KIP-430).
+func TestAuthorizedOperationsAreThoseOfKafka(t *testing.T) {
+	const none = -1 << 31
+	rules := []acl.Binding{
+		{Type: acl.Topic, Name: "open", Pattern: acl.Literal, Operation: acl.Read, Permission: acl.Allow},
+		{Type: acl.Topic, Name: "open", Pattern: acl.Literal, Operation: acl.Describe, Permission: acl.Deny},
+		{Type: acl.Topic, Name: "writable", Pattern: acl.Literal, Operation: acl.Write, Permission: acl.Allow},
+		{Type: acl.Topic, Name: "configs", Pattern: acl.Literal, Operation: acl.AlterConfigs, Permission: acl.Allow},
+		{Type: acl.Topic, Name: "pre-", Pattern: acl.Prefixed, Operation: acl.All, Permission: acl.Allow},
+		{Type: acl.Topic, Name: "pre-1", Pattern: acl.Literal, Operation: acl.Delete, Permission: acl.Deny},
+		{Type: acl.Group, Name: "g-", Pattern: acl.Prefixed, Operation: acl.Read, Permission: acl.Allow},
+		{Type: acl.Group, Name: "d-", Pattern: acl.Prefixed, Operation: acl.Describe, Permission: acl.Allow},
+		{Type: acl.Cluster, Name: acl.ClusterName, Pattern: acl.Literal, Operation: acl.Alter, Permission: acl.Allow},
+	}
+	for i := range rules {
+		rules[i].Principal, rules[i].Host = "User:ANONYMOUS", acl.Wildcard
+	}
+	for _, c := range []struct {
+		what   string
+		o      acl.Options
+		rules  []acl.Binding
+		topics map[string]int32 // of topics that the client may describe, else none
+		groups map[string]int32
+		whole  int32 // of the cluster
+	}{
+		{"a super user", acl.Options{SuperUsers: []string{"User:ANONYMOUS"}}, nil,
+			map[string]int32{"open": 3576, "configs": 3576, "new": 3576}, map[string]int32{"g-1": 3400, "h-1": 3400}, 8096},
+		{"a client with rules", acl.Options{}, rules,
+			map[string]int32{"open": none, "writable": 272, "configs": none, "pre-1": 3512, "pre-2": 3576, "new": none},
+			map[string]int32{"g-1": 264, "d-1": 256, "h-1": none}, 384},
+		{"a client without rules", acl.Options{}, nil, map[string]int32{"open": none, "pre-1": none}, map[string]int32{"g-1": none}, 0},
+	} {
+		var compiled atomic.Pointer[acl.Rules] // none yet: everything is allowed
+		n := newNode(t, quick, func(o *nodeOptions) { o.broker = func(opt *Options) { opt.Rules = compiled.Load } })
+		n.coordinates(t)
+		topics := kmsg.NewPtrMetadataRequest()
+		topics.IncludeTopicAuthorizedOperations, topics.IncludeClusterAuthorizedOperations = true, true
+		for name := range c.topics {
+			if name != "new" {
+				n.topic(t, name, 1)
+			}
+			topic := kmsg.NewMetadataRequestTopic()
+			topic.Topic = kmsg.StringPtr(name)
+			topics.Topics = append(topics.Topics, topic)
+		}
+		compiled.Store(acl.Compile(c.rules, c.o))
+		w := n.dial(t)
+		metadata := ask[*kmsg.MetadataResponse](t, w, 10, topics)
+		for _, topic := range metadata.Topics {
+			if got := topic.AuthorizedOperations; got != c.topics[*topic.Topic] {
+				t.Errorf("%s, topic %s: %d, Kafka %d", c.what, *topic.Topic, got, c.topics[*topic.Topic])
+			}
+		}
+		groups := kmsg.NewPtrDescribeGroupsRequest()
+		groups.IncludeAuthorizedOperations = true
+		for name := range c.groups {
+			groups.Groups = append(groups.Groups, name)
+		}
+		for _, g := range ask[*kmsg.DescribeGroupsResponse](t, w, 5, groups).Groups {
+			if g.AuthorizedOperations != c.groups[g.Group] {
+				t.Errorf("%s, group %s: %d, Kafka %d", c.what, g.Group, g.AuthorizedOperations, c.groups[g.Group])
+			}
+		}
+
+		cluster := kmsg.NewPtrDescribeClusterRequest()
+		cluster.IncludeClusterAuthorizedOperations = true
+		described := ask[*kmsg.DescribeClusterResponse](t, w, 2, cluster)
+		if got := described.ClusterAuthorizedOperations; got != c.whole || metadata.AuthorizedOperations != c.whole {
+			t.Errorf("%s, cluster: %d and %d, Kafka %d", c.what, got, metadata.AuthorizedOperations, c.whole)
+		}
 	}
 }
