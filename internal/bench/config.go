@@ -60,8 +60,8 @@ const (
 // Config describes a run. Complete fills in defaults and checks it.
 type Config struct {
 	Brokers []string `json:"bootstrap_servers"`
-	// Authorities is a PEM file of the authorities of the brokers' certificates. Empty means without
-	// TLS.
+	// Authorities is a PEM file of the authorities of the brokers' certificates. Empty means
+	// without TLS.
 	Authorities string  `json:"tls_ca,omitempty"`
 	Topic       string  `json:"topic"`
 	Mode        Mode    `json:"mode"`

@@ -19,8 +19,8 @@ import (
 )
 
 // Secure returns the TLS configuration of clients that trust the authorities in a PEM file; nil
-// without a file. It offers TLS 1.3 and the key exchange X25519 only, which Kafka has too, so that all
-// brokers do the same work.
+// without a file. It offers TLS 1.3 and the key exchange X25519 only, which Kafka has too, so that
+// all brokers do the same work.
 func Secure(authorities string) (*tls.Config, error) {
 	if authorities == "" {
 		return nil, nil //nolint:nilnil // no TLS

@@ -16,8 +16,8 @@ import (
 const (
 	// tlsRecord is the largest plain text of a TLS record (RFC 8446, 5.1).
 	tlsRecord = 16 << 10
-	// tlsGather is the size of the buffer that gathers the records of a large answer for one write. A
-	// write of a single record costs about as much as its encryption.
+	// tlsGather is the size of the buffer that gathers the records of a large answer for one write.
+	// A write of a single record costs about as much as its encryption.
 	tlsGather = 128 << 10
 	// maxHandshake bounds the bytes of a client's handshake. Long certificate chains need 10 KiB.
 	maxHandshake = 64 << 10
@@ -256,11 +256,13 @@ func below(nc net.Conn) net.Conn {
 }
 
 // writeRecords is writeAll for TLS: a tls.Conn makes at least one record of each write, so small
-// pieces are gathered to whole records first, and it writes each record by itself, so several are
-// gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather bytes.
+// pieces are gathered to whole records first. It has a write for each record, so several records
+// are gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather
+// bytes. When Options.ReadBytes are used up, there is no second one, which only costs more writes.
 // Caller has the writing role.
 func (c *conn) writeRecords(iov [][]byte) (err error) {
-	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok {
+	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok && c.srv.reads.TryAcquire(tlsGather) {
+		defer c.srv.reads.Release(tlsGather)
 		records := c.srv.opts.Pool.Get(tlsGather)
 		defer records.Release()
 		if err := s.hold(records.Bytes()); err != nil {

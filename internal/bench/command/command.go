@@ -85,7 +85,8 @@ func New(version string) *cobra.Command {
 		text, _ := cli.FlagError(cmd, err)
 		return cli.Usage("%s", text)
 	})
-	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command(), connections.Command())
+	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command(),
+		connections.Command())
 	cli.RejectUnknownHelp(root, cli.NoArgs)
 	return root
 }
