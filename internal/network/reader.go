@@ -25,9 +25,9 @@ var (
 // minFrame is the shortest request: a header with a null client id.
 const minFrame = protocol.HeaderPrefix + 2
 
-// begin does the handshake of a connection whose listener uses TLS, and starts readLoop. A handshake
-// needs a stack several times as large as what follows, and Go keeps half of it or more with the
-// goroutine: an idle connection would keep it for hours.
+// begin does the handshake of a connection whose listener uses TLS, and starts readLoop. A
+// handshake needs a stack several times as large as what follows, and Go keeps half of it or more
+// with the goroutine: an idle connection would keep it for hours.
 func (c *conn) begin() {
 	if err := c.secure(); err != nil {
 		c.endReading(c.classify(err))
