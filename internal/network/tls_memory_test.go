@@ -16,12 +16,12 @@ import (
 func TestIdleTLSKeepsSmallStacks(t *testing.T) {
 	const connections, limit = 50, 8 << 10
 	f := start(t, echo, func(o *Options) { o.MaxUnauthenticatedPerIP = connections })
-	defer f.end(t)
+	t.Cleanup(func() { f.end(t) })
 	addr := f.secured(t, tls.NoClientCert, nil)
 	before := stacks()
 	for i := range connections {
 		c := dialTLS(t, addr, nil)
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		c.send(t, frame(keyMetadata, 3, int32(i), nil))
 		c.want(t, int32(i))
 	}
