@@ -127,7 +127,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && !c.sealed
+	c.in.pollable = !c.sealed && c.polls(h.Key, size)
 	if err = c.permitLater(h.Key); err == nil {
 		err = c.start(frame, budget, size, unsupported, &c.batch, time.Now())
 	}

@@ -123,6 +123,13 @@ func (c *conn) certified(t *tls.Conn) error {
 	principal, mechanism := Anonymous, ""
 	if shown {
 		c.login.certificate = state.PeerCertificates[0].NotAfter
+		c.mu.Lock()
+		c.shown = state.PeerCertificates
+		c.mu.Unlock()
+	}
+	if !c.trusted() { // its authority was removed during the handshake, perhaps before EndUntrusted could see it
+		return &handshakeError{result: "certificate", err: errors.New("the authority of the client's certificate was removed"),
+			remedy: "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"}
 	}
 	if of := c.listener.TLS.Principal; shown && of != nil && !c.listener.SASL {
 		name, err := of(state.PeerCertificates[0])
