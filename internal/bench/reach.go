@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
 // Secure returns the TLS configuration of clients that trust the authorities in a PEM file; nil
@@ -34,7 +35,9 @@ func Secure(authorities string) (*tls.Config, error) {
 		return nil, cli.Usage("--tls-ca: %s has no certificate; name the PEM file of the authority that signed the broker's certificate",
 			authorities)
 	}
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}}, nil
+	c := certs.Base()
+	c.RootCAs, c.MinVersion, c.CurvePreferences = pool, tls.VersionTLS13, []tls.CurveID{tls.X25519}
+	return c, nil
 }
 
 // Explain adds the remedy to an error of the first requests of a run: the brokers' addresses may be

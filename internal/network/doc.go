@@ -71,6 +71,9 @@
 //	connections without a login          MaxUnauthenticated, also per      is closed at accept
 //	                                     address; LoginTimeout             is closed
 //	read buffers                         1 KiB each, ReadBytes in all      is read in smaller pieces
+//	buffers of TLS                       16 KiB each for reading and, for  is written in smaller pieces
+//	                                     a large answer, for writing; of
+//	                                     ReadBytes 128 KiB for writing
 //	answers that it does not read        UnwrittenBytes each and one       is not read, and closed
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner
 //	time of a poller                     128 KiB decompressed (broker),    continues on its own reader
@@ -85,11 +88,11 @@
 //
 // # TLS and logins
 //
-// The reader does the TLS handshake before it reads the first request. From then on it and the
-// writer use a tls.Conn instead of the socket; pollers never read such a connection, they only
-// notice its end. Handshakes and the messages of logins compute at a place (see places), so that a
-// storm of them leaves half of the processors to clients that are served. A client that is waited
-// for has no place.
+// The TLS handshake has a goroutine of its own, which starts the reader: an idle connection does
+// not keep its deep stack. The reader and the writer use a tls.Conn instead of the socket; pollers
+// never read such a connection, they only notice its end. Handshakes and the messages of logins
+// compute at a place (see places), so that a storm of them leaves half of the processors to clients
+// that are served. A client that is waited for has no place.
 //
 // A connection has a Session, which tells handlers who the client is. Where clients log in, the
 // first one is anonymous and ends with the login. Session.End and an expiry close the connection.

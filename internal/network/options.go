@@ -45,8 +45,9 @@ type Options struct {
 	// pass. Defaults 64 MiB and 16 KiB.
 	OtherBytes int64
 	SmallFrame int
-	// ReadBytes bounds the read buffers of connections that pipeline, 32 KiB each; at the limit
-	// connections use small buffers. Default: a quarter of OtherBytes.
+	// ReadBytes bounds the read buffers of connections that pipeline, 32 KiB each, and the buffers
+	// of large answers over TLS, 128 KiB each while they are written; at the limit connections use
+	// small buffers. Default: a quarter of OtherBytes.
 	ReadBytes int64
 	// ConnectionBytes bounds the unanswered Produce requests of one connection, in bytes.
 	// ConnectionRequests bounds its requests whose answers are not yet written. Defaults 8 MiB and

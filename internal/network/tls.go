@@ -263,11 +263,13 @@ func below(nc net.Conn) net.Conn {
 }
 
 // writeRecords is writeAll for TLS: a tls.Conn makes at least one record of each write, so small
-// pieces are gathered to whole records first, and it writes each record by itself, so several are
-// gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather
-// bytes. Caller has the writing role.
+// pieces are gathered to whole records first. It has a write for each record, so several records
+// are gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather
+// bytes. When Options.ReadBytes are used up, there is no second one, which only costs more writes.
+// Caller has the writing role.
 func (c *conn) writeRecords(iov [][]byte) (err error) {
-	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok {
+	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok && c.srv.reads.TryAcquire(tlsGather) {
+		defer c.srv.reads.Release(tlsGather)
 		records := c.srv.opts.Pool.Get(tlsGather)
 		defer records.Release()
 		if err := s.hold(records.Bytes()); err != nil {

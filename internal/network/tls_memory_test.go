@@ -16,12 +16,12 @@ import (
 func TestIdleTLSKeepsSmallStacks(t *testing.T) {
 	const connections, limit = 50, 8 << 10
 	f := start(t, echo, func(o *Options) { o.MaxUnauthenticatedPerIP = connections })
-	defer f.end(t)
+	t.Cleanup(func() { f.end(t) })
 	addr := f.secured(t, tls.NoClientCert, nil)
 	before := stacks()
 	for i := range connections {
 		c := dialTLS(t, addr, nil)
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		c.send(t, frame(keyMetadata, 3, int32(i), nil))
 		c.want(t, int32(i))
 	}
@@ -41,23 +41,32 @@ func stacks() int64 {
 	return int64(s[0].Value.Uint64())
 }
 
-// A large answer is written several records at a time.
+// A large answer is written several records at a time, if there is memory for that.
 func TestTLSGathersRecords(t *testing.T) {
 	const size = 4 << 20
 	ln := &writesListener{Listener: listen(t)}
 	f := start(t, func(r *Request) {
 		r.RespondRaw([][]byte{make([]byte, size-100), make([]byte, 100)}, nil)
-	}, nil)
+	}, func(o *Options) { o.ReadBytes = 1 })
 	defer f.end(t)
 	f.serveTLS(t, ln, tls.NoClientCert, nil)
 	c := dialTLS(t, ln.Addr().String(), nil)
 	defer c.Close()
-	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
-	if got := c.want(t, 1); len(got) != size {
-		t.Fatalf("got %d bytes", len(got))
+	answer := func(id int32) (writes int64) {
+		before := ln.writes.Load()
+		c.send(t, frame(protocol.KeyProduce, 3, id, nil))
+		if got := c.want(t, id); len(got) != size {
+			t.Fatalf("got %d bytes", len(got))
+		}
+		return ln.writes.Load() - before
 	}
-	if n, most := ln.writes.Load(), int64(2*size/tlsGather); n > most {
+	if n, most := answer(1), int64(2*size/tlsGather); n > most {
 		t.Errorf("%d writes for %d bytes, at most %d are expected", n, size, most)
+	}
+	f.reads.TryAcquire(1)
+	defer f.reads.Release(1)
+	if n, least := answer(2), int64(size/tlsRecord); n < least {
+		t.Errorf("%d writes without a buffer for several records, at least %d are expected", n, least)
 	}
 }
 

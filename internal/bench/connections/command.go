@@ -84,6 +84,6 @@ func idleCommand() *cobra.Command {
 		"idle opens the connections, each with one ApiVersions and a login if there is a user, and prints the resident memory of the broker's\n"+
 			"process before, when all are open, and after a rest. At the end each connection must answer a request.",
 		&c.Target, 10_000, func(ctx context.Context) (output, error) { return Idle(ctx, c) })
-	cmd.Flags().DurationVar(&c.Rest, "rest", 10*time.Second, "time between the two last looks at the memory")
+	cmd.Flags().DurationVar(&c.Rest, "rest", 10*time.Second, "time between the last two readings of the memory")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // answerTimeout is how long a response may take.
@@ -64,7 +65,7 @@ func (t *Target) opener() (*opener, error) {
 	if err != nil {
 		return nil, cli.Usage("--password-file: %w; name a file whose only line is the user's password", err)
 	}
-	o.user = newUser(t.User, string(bytes.TrimSuffix(password, []byte("\n"))))
+	o.user = newUser(t.User, secret.New(bytes.TrimSuffix(password, []byte("\n"))))
 	return o, nil
 }
 

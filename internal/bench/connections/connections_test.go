@@ -21,6 +21,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -52,8 +53,8 @@ func newWorld(t *testing.T, settings map[string]string) world {
 		}
 		return name
 	}
-	w := world{ca: file("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), password: file("password",
-		[]byte("a,b=c\n"))}
+	w := world{ca: file("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		password: file("password", []byte("a,b=c\n"))}
 	all := map[string]string{"security": "tls", "tls.certificate": w.ca, "audit.log": "off",
 		"tls.key":         file("key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
 		"bootstrap.users": file("users", []byte("bench:SCRAM-SHA-512:a,b=c\n"))}
@@ -78,8 +79,8 @@ func (w world) run(args ...string) (string, error) {
 // Clients log in over TLS, and the figures are there.
 func TestLogins(t *testing.T) {
 	w := newWorld(t, map[string]string{"sasl": "SCRAM-SHA-512"})
-	login := []string{"logins", "--user", "bench", "--password-file", w.password, "-c", "2", "--warmup", "0s", "--server-pid",
-		strconv.Itoa(os.Getpid())}
+	login := []string{"logins", "--user", "bench", "--password-file", w.password, "-c", "2", "--warmup", "0s",
+		"--server-pid", strconv.Itoa(os.Getpid())}
 	var r LoginsResult
 	for d := 50 * time.Millisecond; r.Logins == 0 && d < 10*time.Second; d *= 4 { // longer on a busy machine
 		out, err := w.run(append(login, "-d", d.String(), "--json")...)
@@ -108,7 +109,7 @@ func TestLogins(t *testing.T) {
 // A server that does not know the user's key is refused, and so are messages that RFC 5802 does not
 // allow.
 func TestServerMustProveItself(t *testing.T) {
-	e, first := newUser("a,b=c", "secret").first()
+	e, first := newUser("a,b=c", secret.Of("secret")).first()
 	if !strings.HasPrefix(first, "n,,n=a=2Cb=3Dc,r=") {
 		t.Errorf("the first message is %q", first)
 	}

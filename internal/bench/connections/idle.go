@@ -21,7 +21,7 @@ const openers = 16
 // IdleConfig configures Idle.
 type IdleConfig struct {
 	Target
-	// Rest is the time between opening the connections and the last look at the broker's memory.
+	// Rest is the time between opening the connections and the last reading of the broker's memory.
 	Rest time.Duration `json:"rest_ns"`
 }
 
@@ -40,7 +40,7 @@ type IdleResult struct {
 	Alive int64 `json:"alive"`
 }
 
-// Idle opens connections, leaves them alone, and looks at the broker's resident memory. At the end
+// Idle opens connections, leaves them alone, and reads the broker's resident memory. At the end
 // it sends a request on each, to see that they were open all the time.
 func Idle(ctx context.Context, c IdleConfig) (r *IdleResult, err error) {
 	errs := []error{c.check()}
@@ -126,7 +126,6 @@ func (r *IdleResult) Table(w io.Writer) error {
 	mb := func(n int64) float64 { return float64(n) / 1e6 }
 	_, err := fmt.Fprintf(w, "%d connections (%s) in %.1f s: resident %.0f MB before, %.0f MB when they were open, %.0f MB after %v, "+
 		"%.1f KB for each; %d answered afterwards\n", r.Config.Connections, r.TLS, r.Took.Seconds(), mb(r.Before), mb(r.Opened),
-		mb(r.Rested),
-		r.Config.Rest, float64(r.Rested-r.Before)/1e3/float64(r.Config.Connections), r.Alive)
+		mb(r.Rested), r.Config.Rest, float64(r.Rested-r.Before)/1e3/float64(r.Config.Connections), r.Alive)
 	return err
 }

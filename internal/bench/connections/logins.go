@@ -60,7 +60,8 @@ func Logins(ctx context.Context, c LoginsConfig) (*LoginsResult, error) {
 	}
 	r := &LoginsResult{Config: c, TLS: first.Cipher()}
 	first.Close()
-	return r, r.measure(ctx, o)
+	err = r.measure(ctx, o)
+	return r, err
 }
 
 func (r *LoginsResult) measure(ctx context.Context, o *opener) error {

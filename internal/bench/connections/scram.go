@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
 // mechanism is the only one that a user logs in with (RFC 5802, with SHA-512).
@@ -25,7 +27,8 @@ var errScram = errors.New("the broker's message of the login is malformed")
 // user logs in. It keeps the keys of the last salt, so that the client computes them once for all
 // connections. It is safe for concurrent use.
 type user struct {
-	name, password string
+	name     string
+	password secret.Secret
 
 	mu         sync.Mutex
 	salt       string
@@ -36,7 +39,7 @@ type user struct {
 // keys are derived from the password, the salt and the iterations.
 type keys struct{ client, stored, server []byte }
 
-func newUser(name, password string) *user { return &user{name: name, password: password} }
+func newUser(name string, password secret.Secret) *user { return &user{name: name, password: password} }
 
 // exchange is one login.
 type exchange struct {
@@ -96,7 +99,7 @@ func (u *user) derive(salt string, iterations int) (keys, error) {
 	if u.iterations == iterations && u.salt == salt {
 		return u.keys, nil
 	}
-	salted, err := pbkdf2.Key(sha512.New, u.password, []byte(salt), iterations, sha512.Size)
+	salted, err := pbkdf2.Key(sha512.New, string(u.password.Bytes()), []byte(salt), iterations, sha512.Size)
 	if err != nil {
 		return keys{}, fmt.Errorf("derive the key of a password: %w", err)
 	}

@@ -191,7 +191,7 @@ func (c *Conn) Next() ([]byte, bool) {
 	return frame, true
 }
 
-// readOnce reads what is there, and waits for the first byte.
+// readOnce reads some bytes; it waits for the first.
 func (c *Conn) readOnce() error {
 	n, err := c.nc.Read(c.in[c.w:])
 	c.w += n
