@@ -3,8 +3,8 @@ package controller
 // Every broker holds all metadata in memory and in its snapshots. What clients may add to them for
 // names of their own choice is bounded by one rule: users, access rules, and entities with quotas.
 const (
-	// MaxEntries is how many of each a cluster may have. Requests that add some at the same time may
-	// exceed it by what they add. Entries that exist can always be changed and removed.
+	// MaxEntries is how many of each a cluster may have. Requests that add some at the same time
+	// may exceed it by what they add. Entries that exist can always be changed and removed.
 	MaxEntries = 100_000
 	// MaxAtOnce is how many of each one request may add, change or remove.
 	MaxAtOnce = 1000

@@ -72,8 +72,8 @@ func TestFirstUsersAreFirst(t *testing.T) {
 	}
 }
 
-// A cluster that is full takes no further users and quotas, but changes those that it has. A request
-// has a bounded number of changes.
+// A cluster that is full takes no further users and quotas, but changes those that it has. A
+// request has a bounded number of changes.
 func TestUsersAndQuotasAreBounded(t *testing.T) {
 	ctx := context.Background()
 	c, s := cluster(t, 1)

@@ -21,8 +21,8 @@ type verdict struct {
 	Name      string `json:"name"`
 	Allowed   bool   `json:"allowed"`
 	Why       string `json:"why"`
-	// Configured reports whether the broker's configuration was read at the admin port: super users,
-	// and whether requests need rights at all. Otherwise only the rules decide.
+	// Configured reports whether the broker's configuration was read at the admin port: super
+	// users, and whether requests need rights at all. Otherwise only the rules decide.
 	Configured bool `json:"configured"`
 	// Rules are those that decide.
 	Rules []entry `json:"rules"`

@@ -207,8 +207,8 @@ type Access struct {
 	WithoutUser      []string // that rules name and that are no users
 	SuperWithoutUser []string // of super-users, likewise
 	Shadowed         []string // rules that allow what another denies
-	// Bootstrap is the file of the first users, and NotAdded those in it that do not exist, or have no
-	// password for the mechanism. Passwords are not compared: they may have been changed since.
+	// Bootstrap is the file of the first users, and NotAdded those in it that do not exist, or have
+	// no password for the mechanism. Passwords are not compared: they may have been changed since.
 	Bootstrap string
 	NotAdded  []string
 }

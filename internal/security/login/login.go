@@ -110,8 +110,8 @@ type Options struct {
 	// can't log in again.
 	MaxSession time.Duration
 	// Delay is the delay of the first failure of an address
-	// (connection.failed.authentication.delay.ms), which doubles with each further one; 0 means that
-	// there is none. MaxDelay bounds it, 5 s by default.
+	// (connection.failed.authentication.delay.ms), which doubles with each further one; 0 means
+	// that there is none. MaxDelay bounds it, 5 s by default.
 	Delay, MaxDelay time.Duration
 	// Tokens checks those of OAUTHBEARER; nil: there is no such mechanism.
 	Tokens *Tokens
@@ -139,7 +139,8 @@ func New(o Options) *Logins {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}}, seed: maphash.MakeSeed()}
+	l := &Logins{opt: o, seed: maphash.MakeSeed()}
+	l.delays.first, l.delays.most, l.delays.by = o.Delay, max(o.Delay, o.MaxDelay), map[string]failures{}
 	_, _ = rand.Read(l.memo.key[:]) // never fails
 	l.sessions.by = map[string]map[*session]bool{}
 	l.image.Store(metadata.Empty())

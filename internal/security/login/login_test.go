@@ -138,8 +138,8 @@ func TestUnknownUsersAreShapedLikeKnownOnes(t *testing.T) {
 	}
 }
 
-// PLAIN takes the password of each mechanism, as SCRAM does. The session belongs to that credential,
-// and ends with it.
+// PLAIN takes the password of each mechanism, as SCRAM does. The session belongs to that
+// credential, and ends with it.
 func TestPlainTakesThePasswordOfEachMechanism(t *testing.T) {
 	w := newWorld(t, Options{})
 	u := metadata.User{Name: "bob"}
