@@ -65,7 +65,7 @@ test: ## all tests that need nothing but Go
 
 .PHONY: test-race
 test-race: ## all tests with the race detector
-	scripts/race.sh -timeout $(TEST_TIMEOUT) $(PKGS)
+	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint
@@ -150,6 +150,10 @@ clients: build ## real Kafka clients write and read back 100,000 records each (N
 .PHONY: cli-smoke
 cli-smoke: build ## Kafka's own command-line tools; only failures that docs/compatibility.md lists may occur (SECTIONS="topics groups"; NODES=3)
 	scripts/cli-smoke.sh $(SECTIONS)
+
+.PHONY: acl-table
+acl-table: ## records what Kafka's authorizer decides for random access rules, for the tests of internal/security/acl (needs Kafka's jars)
+	scripts/acl-table/record.sh
 
 .PHONY: image
 image: build ## builds and tests the container image: size, health, clients from outside

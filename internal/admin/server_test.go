@@ -151,7 +151,8 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		o, broker := options()
 		broker.is.Phase = "" // otherwise it would refuse to measure its disks
-		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092", "0.0.0.0:9644"}, Remote: remote}
+		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092", "0.0.0.0:9644"},
+			Remote: remote}
 		h := Handler(o)
 		for _, c := range []struct {
 			host, peer   string

@@ -16,10 +16,13 @@ import (
 )
 
 // access returns the addresses and names that may use the admin port.
-func access(cfg *config.Config, token *[sha256.Size]byte) admin.Access {
-	a := admin.Access{Token: token, Certificates: cfg.AdminSecurity.TLS != nil && cfg.AdminSecurity.TLS.ClientCA != "",
+func access(cfg *config.Config, token *[sha256.Size]byte, c *certificates) admin.Access {
+	a := admin.Access{Token: token,
 		Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
 		NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote}
+	if t := cfg.AdminSecurity.TLS; t != nil && t.ClientCA != "" && c.admin != nil {
+		a.Certificates = c.admin.Trusts
+	}
 	for _, l := range cfg.Listeners {
 		a.Addresses = append(a.Addresses, l.Listen, l.Advertise)
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/security/certs"
@@ -190,8 +191,22 @@ func clientProperties(dir string, plans []nodePlan, password string) string {
 		"ssl.truststore.location=" + escapeProperty(filepath.Join(dir, "ca.pem")) + "\n"
 }
 
-// escapeProperty escapes a value for java.util.Properties.
-func escapeProperty(v string) string { return strings.ReplaceAll(v, `\`, `\\`) }
+// escapeProperty escapes a value for java.util.Properties, which reads a byte as a character of
+// Latin-1.
+func escapeProperty(v string) string {
+	var b strings.Builder
+	for _, unit := range utf16.Encode([]rune(v)) {
+		switch {
+		case unit == '\\':
+			b.WriteString(`\\`)
+		case unit < ' ' || unit > '~':
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		default:
+			b.WriteByte(byte(unit))
+		}
+	}
+	return b.String()
+}
 
 // configuration returns a broker's chronikd.yaml.
 func (p *nodePlan) configuration(plans []nodePlan) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
@@ -48,41 +49,38 @@ func explain(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cl, err := a.Client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer cl.Close()
-			every := acl.AllBindings()
-			all, err := fetch(cmd.Context(), cl, &every)
-			if err != nil {
-				return err
-			}
 			v := verdict{Principal: principal(args[0]), Host: host, Operation: written(op), Resource: written(t), Name: name}
-			configured, err := configuration(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			e := configured.explain(all, &v, op, t)
-			if v.Allowed, v.Why = e.Allowed, why(e.Reason); !configured.known && !v.Allowed {
-				v.Why += "; super users are not known without --admin"
-			}
-			v.Configured = configured.known
-			var rules, almost *output.Table
-			v.Rules, rules = table(e.Rules, "no rule decides")
-			v.Almost, almost = table(e.Almost, "")
-			summary := &output.Table{Columns: []string{"PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "NAME", "ALLOWED", "WHY"}}
-			summary.Add(v.Principal, v.Host, v.Operation, v.Resource, v.Name, map[bool]string{true: "yes", false: "no"}[v.Allowed], v.Why)
-			tables := []*output.Table{summary, rules}
-			if len(v.Almost) > 0 {
-				almost.Title = "Rules for other users or hosts"
-				tables = append(tables, almost)
-			}
-			return a.Print(v, tables...)
+			return withAll(cmd.Context(), a, func(_ *kgo.Client, all []acl.Binding) error {
+				return v.explain(cmd.Context(), a, all, op, t)
+			})
 		},
 	}
 	c.Flags().StringVar(&host, "host", "127.0.0.1", "address of the user's client")
 	return c
+}
+
+// explain completes the verdict and prints it.
+func (v *verdict) explain(ctx context.Context, a *app.App, all []acl.Binding, op acl.Operation, t acl.ResourceType) error {
+	configured, err := configuration(ctx, a)
+	if err != nil {
+		return err
+	}
+	e := configured.explain(all, v, op, t)
+	if v.Allowed, v.Why = e.Allowed, why(e.Reason); !configured.known && !v.Allowed {
+		v.Why += "; super users are not known without --admin"
+	}
+	v.Configured = configured.known
+	var rules, almost *output.Table
+	v.Rules, rules = table(e.Rules, "no rule decides")
+	v.Almost, almost = table(e.Almost, "")
+	summary := &output.Table{Columns: []string{"PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "NAME", "ALLOWED", "WHY"}}
+	summary.Add(v.Principal, v.Host, v.Operation, v.Resource, v.Name, map[bool]string{true: "yes", false: "no"}[v.Allowed], v.Why)
+	tables := []*output.Table{summary, rules}
+	if len(v.Almost) > 0 {
+		almost.Title = "Rules for other users or hosts"
+		tables = append(tables, almost)
+	}
+	return a.Print(v, tables...)
 }
 
 // configured is what of a broker's configuration decides, as its admin port shows it.

@@ -60,7 +60,7 @@ func securityDefs() []Def {
 			Doc: "Whether a listener beyond loopback may offer PLAIN or OAUTHBEARER without TLS. Everybody on the path then reads the passwords or tokens."},
 		{Name: KeyAuditLog, Default: Off, Type: "string", Bounds: list(Off, AuditRefusals, AuditAll),
 			Check: oneOf([]string{Off, AuditRefusals, AuditAll}),
-			Doc:   "What is recorded in the audit log. refusals: logins and logouts, requests without the right, and what clients change in topics, configs, rights and users. all: also what is permitted, which costs time with each request."},
+			Doc:   "What is recorded in the audit log. refusals: logins and logouts, requests without the right, and what clients change in topics, configs, rights, users and quotas. all: also what is permitted, which costs time with each request."},
 		{Name: KeyAuditFile, Default: "", Type: "string", Bounds: "file or journald",
 			Doc: "The file of the audit log, in JSON lines; it and 7 older ones have at most 64 MiB each. journald writes to systemd's journal instead. Empty means audit/audit.log in the data directory."},
 		{Name: KeyAdminSecurity, Default: Plaintext, Type: "string", Bounds: list(Plaintext, WithTLS),
