@@ -92,8 +92,8 @@ func TestAlterClientQuotasAsKafka(t *testing.T) {
 		t.Error(got)
 	}
 	for _, name := range []string{strings.Repeat("x", maxEntityName+1), "\xff"} {
-		if got := n.alterQuotas(t, true, 1, entity{"client-id=" + name}, produce, 1.0); !strings.HasPrefix(got,
-			"42 The name of a client-id") {
+		got := n.alterQuotas(t, true, 1, entity{"client-id=" + name}, produce, 1.0)
+		if !strings.HasPrefix(got, "42 The name of a client-id") {
 			t.Error(got)
 		}
 	}

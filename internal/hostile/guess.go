@@ -20,8 +20,8 @@ import (
 )
 
 // TooDifferent is the absolute value of Welch's t from which two series of times count as
-// different: the threshold of test vector leakage assessment (ISO/IEC 17825), less than 1 in
-// 100,000 by chance.
+// different: the threshold of test vector leakage assessment (ISO/IEC 17825), which less than 1 in
+// 100,000 equal pairs reach.
 const TooDifferent = 4.5
 
 // Guess is an attempt to find out from the time of an answer whether users exist.
@@ -36,8 +36,7 @@ type Guess struct {
 	T float64
 }
 
-// Guesser times the answers to logins, all of them on one broker that listens on a loopback
-// address.
+// Guesser times the answers to logins at a broker that listens on a loopback address.
 type Guesser struct {
 	Addr string
 	// Known are users that exist. Wrong passwords are tried as them and as others with names of the

@@ -12,7 +12,12 @@ func TestOnePlaceMakesConfigurationsOfTLS(t *testing.T) {
 	for path, file := range goFiles(t, func(path string) bool { return !strings.HasSuffix(path, "_test.go") }) {
 		ast.Inspect(file.syntax, func(n ast.Node) bool {
 			literal, ok := n.(*ast.CompositeLit)
-			if !ok || literal.Type == nil || typeText(literal.Type) != "tls.Config" {
+			if !ok {
+				return true
+			}
+			if name, ok := literal.Type.(*ast.SelectorExpr); !ok || name.Sel.Name != "Config" {
+				return true
+			} else if of, ok := name.X.(*ast.Ident); !ok || of.Name != "tls" {
 				return true
 			}
 			made++

@@ -139,8 +139,8 @@ func New(o Options) *Logins {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}},
-		seed: maphash.MakeSeed()}
+	l := &Logins{opt: o, seed: maphash.MakeSeed()}
+	l.delays.first, l.delays.most, l.delays.by = o.Delay, max(o.Delay, o.MaxDelay), map[string]failures{}
 	_, _ = rand.Read(l.memo.key[:]) // never fails
 	l.sessions.by = map[string]map[*session]bool{}
 	l.image.Store(metadata.Empty())

@@ -118,10 +118,9 @@ func (l *Logins) unknownScram(user string, m metadata.ScramMechanism) *metadata.
 }
 
 // credential returns the credential of a user for SCRAM; exists is false if it is one that no
-// password fits. To read what is stored of a user takes as long as memory that was not used lately,
-// some 0.5 µs, which 10,000 answers show. So two users are read always, in random places: for a
-// user without a credential they are others, and nothing else is done with them. read is of no use;
-// it makes the compiler read them.
+// password fits. What is stored of a user is in memory that was not used lately. To read it takes
+// some 0.5 µs, which 10,000 answers show. So two users are read always: of a name without a
+// credential, two others. read has no meaning; it makes the compiler read them.
 func (l *Logins) credential(user string, m metadata.ScramMechanism) (c metadata.Credential, exists bool, read byte) {
 	image, names := l.image.Load(), l.shapes.Load().names[m]
 	c = *l.unknownScram(user, m)
