@@ -65,17 +65,20 @@ func TestTheTokenOpensThePortToOtherMachines(t *testing.T) {
 	}
 }
 
-// A certificate that the listener has verified identifies a client; one that it has not does not.
+// A certificate that the listener has verified identifies a client, until its authority is removed;
+// one that it has not does not.
 func TestClientCertificatesOpenThePort(t *testing.T) {
 	o, _ := options()
-	o.Access.Certificates = true
+	removed := &x509.Certificate{}
+	o.Access.Certificates = func(shown []*x509.Certificate) bool { return shown[0] != removed }
 	h := Handler(o)
 	for _, c := range []struct {
 		state *tls.ConnectionState
 		want  int
 	}{
 		{nil, 401}, {&tls.ConnectionState{}, 401}, {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, 401},
-		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}, 200},
+		{&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}, VerifiedChains: [][]*x509.Certificate{{{}}}}, 200},
+		{&tls.ConnectionState{PeerCertificates: []*x509.Certificate{removed}, VerifiedChains: [][]*x509.Certificate{{removed}}}, 401},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/loglevel", http.NoBody)
 		r.RemoteAddr, r.Host, r.TLS = "10.0.0.2:5", "10.0.0.1:9644", c.state

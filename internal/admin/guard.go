@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
@@ -34,10 +35,11 @@ type Access struct {
 	// Remote allows other machines requests that change something or cost much.
 	Remote bool
 	// Token is the SHA-256 of the token that identifies a request from another machine; nil for
-	// none. Certificates reports whether a client certificate, which the listener has verified,
-	// does. If either is set, other machines without one get only metrics and health.
+	// none. Certificates reports whether a client certificate still does, which the listener has
+	// verified; the client's own is the first. If either is set, other machines without one get
+	// only metrics and health.
 	Token        *[sha256.Size]byte
-	Certificates bool
+	Certificates func(shown []*x509.Certificate) bool
 	// NamesSetting and RemoteSetting are the settings that errors name as the remedy.
 	NamesSetting, RemoteSetting string
 }
@@ -98,7 +100,11 @@ func newGuard(a Access) *guard {
 // known reports whether a request's Host is an address or a name of this broker.
 func (g *guard) known(r *http.Request) bool {
 	host := hostOf(r.Host)
-	_, err := netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(host)
+	if err == nil && ip.IsUnspecified() {
+		// 0.0.0.0 leads to this machine, but browsers do not say there which site sends a request.
+		return false
+	}
 	return err == nil || g.hosts[strings.ToLower(strings.TrimSuffix(host, "."))]
 }
 
@@ -114,14 +120,11 @@ func hostOf(address string) string {
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
-			g.forbid(
-				w,
-				r,
-				"the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting,
-			)
+			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+
+				"; use one of its addresses, or add the name to "+g.NamesSetting)
 			return
 		}
-		if (g.Token != nil || g.Certificates) && !local(r) && !g.identified(r) {
+		if (g.Token != nil || g.Certificates != nil) && !local(r) && !g.identified(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="chronik"`) // browsers send the token as a password
 			g.refuse(w, r, http.StatusUnauthorized,
 				"other machines need the token of the admin port (Authorization: Bearer TOKEN, or as a password) or a client certificate")
@@ -134,7 +137,7 @@ func (g *guard) named(h http.Handler) http.Handler {
 // identified reports whether a request carries the token or a verified certificate. The hash makes
 // the comparison take the same time for every wrong token.
 func (g *guard) identified(r *http.Request) bool {
-	if g.Certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+	if g.Certificates != nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && g.Certificates(r.TLS.PeerCertificates) {
 		return true
 	}
 	given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -108,6 +108,9 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	keys, atOnce := op.find(claimedReplica(req), req.Rack)
 	c.slot.end() // from here on it may read the disk, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.delayDamage(r.Received))
+	if end := r.Session.Expires; !end.IsZero() {
+		wait = min(wait, end.Sub(r.Received)) // what comes later is not for this session
+	}
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.AnyKey) && op.park(wait) {
 		r.ReleaseBody() // its parts are charged instead
 		b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)

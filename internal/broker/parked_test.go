@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -155,6 +158,49 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 	n.put(t, "t", 1, "b")
 	if got := show(t, stays.fetched(t, req)); got != "t-0[0 2: [1]]" {
 		t.Error(got)
+	}
+}
+
+// anyone is an Authenticator that logs in whoever asks, for some time.
+type anyone struct{ lasts *time.Duration }
+
+func (anyone) Mechanisms(*network.Listener) []string { return []string{"PLAIN"} }
+func (a anyone) Begin(*network.Listener, string, network.Peer) (network.Conversation, error) {
+	return a, nil
+}
+func (a anyone) Step([]byte) ([]byte, *network.Identity, error) {
+	return nil, &network.Identity{Principal: "User:bob", Mechanism: "PLAIN", Expires: time.Now().Add(*a.lasts)}, nil
+}
+
+// A fetch does not outlive the session of its client: a token that has expired gets no record that
+// is written afterwards.
+func TestAParkedFetchEndsWithItsSession(t *testing.T) {
+	lasts := 50 * time.Millisecond
+	n := newNode(t, func(o *nodeOptions) {
+		o.listener.SASL = true
+		o.network = func(opt *network.Options) { opt.Authenticator = anyone{&lasts} }
+	})
+	id := n.topic(t, "t", 1)
+	req := waiting(0, 1, named("t", id))
+	req.Version = 12
+	for ; ; lasts *= 2 { // on a slow machine the session may be over before the fetch begins
+		w := n.dial(t)
+		for _, login := range []kmsg.Request{&kmsg.SASLHandshakeRequest{Version: 1, Mechanism: "PLAIN"},
+			&kmsg.SASLAuthenticateRequest{Version: 2}} {
+			must(t, w.send(login))
+			_, err := w.receive(login)
+			must(t, err)
+		}
+		must(t, w.send(req))
+		resp, err := w.receive(req)
+		if errors.Is(err, io.EOF) && lasts < patience {
+			continue
+		}
+		must(t, err)
+		if got := show(t, resp.(*kmsg.FetchResponse)); got != "t-0[0 0: []]" { // it would wait for 5 minutes
+			t.Error(got)
+		}
+		return
 	}
 }
 

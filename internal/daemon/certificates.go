@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,6 +38,8 @@ type certificates struct {
 	rules     map[string]*certs.Rules // of client certificates, by listener
 	admin     *certs.Store            // nil without TLS
 	all       []*certs.Store
+	// server ends the connections of clients whose authority was removed; nil before the start.
+	server atomic.Pointer[network.Server]
 }
 
 // openCertificates loads the files of a configuration. Errors name the listener, the file and the
@@ -109,8 +112,12 @@ func (c *certificates) run(ctx context.Context, now <-chan struct{}) {
 			asked = true
 		case <-tick.C:
 		}
+		changed := false
 		for _, s := range c.all {
-			s.Reload(asked)
+			changed = s.Reload(asked) || changed
+		}
+		if server := c.server.Load(); changed && server != nil {
+			server.EndUntrusted()
 		}
 	}
 }
@@ -121,7 +128,7 @@ func (c *certificates) tlsOf(name string) *network.TLSOptions {
 	if s == nil {
 		return nil
 	}
-	return &network.TLSOptions{Config: s.Config, Principal: c.rules[name].Principal}
+	return &network.TLSOptions{Config: s.Config, Principal: c.rules[name].Principal, Trusts: s.Trusts}
 }
 
 // adminTLS returns the configuration of the admin port; nil for plain text.

@@ -155,25 +155,6 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// replaceFile replaces a file by renaming a new one, with the mode of the old one.
-func replaceFile(path string, text []byte) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	temporary := path + ".new"
-	_ = os.Remove(temporary) // of an attempt that was interrupted
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return os.Rename(temporary, path)
-}
-
 // saveContext adds the context to chronikctl's file and returns the file's path. A context of the
 // same name that leads elsewhere is kept under another name.
 func (c *commandLine) saveContext(dir string, plans []nodePlan) (string, error) {

@@ -3,6 +3,11 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // execute runs one command line.
@@ -145,6 +151,15 @@ func TestSecureInitAgain(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other")
 	if code, _, errs := execute(t, env, "secure", "init", other); code != ExitOK || !strings.Contains(errs, "secured-1") {
 		t.Errorf("another directory: %d %s", code, errs)
+	}
+	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
+	if err := os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != ExitUsage ||
+		!strings.Contains(errs, "is not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
+		content(t, dir, "server-key.pem") != key {
+		t.Errorf("a certificate of another authority: %d %s", code, errs)
 	}
 	if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
 		t.Fatal(err)
@@ -278,5 +293,71 @@ func TestTokensOfTheAdminPort(t *testing.T) {
 		if (want == "") != (sum != nil && err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// When the authority of clients is removed from the file, connections that show its certificates
+// end; the certificate alone would keep them for a year.
+func TestARemovedAuthorityEndsConnections(t *testing.T) {
+	dir, other := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
+	for _, d := range []string{dir, other} {
+		if code, _, errs := execute(t, nil, "secure", "init", d, "--no-context"); code != ExitOK {
+			t.Fatal(errs)
+		}
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	cfg, err := Load(config.Input{
+		Set: []string{"security=tls", "client.certificates=require", "tls.certificate=" + in("server.pem"),
+			"tls.key=" + in("server-key.pem"), "tls.client-ca=" + in("ca.pem")},
+		Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := make(chan struct{})
+	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
+		Reload: now, JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	pair, err := tls.LoadX509KeyPair(in("server.pem"), in("server-key.pem"))
+	ca, err2 := os.ReadFile(in("ca.pem"))
+	removed, err3 := os.ReadFile(filepath.Join(other, "ca.pem"))
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	c, err := tls.Dial("tcp", b.Addrs()[0], &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	versions := []byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255} // ApiVersions version 0
+	head := make([]byte, 4)
+	if _, err := c.Write(versions); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, head); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(in("ca.pem"), removed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now <- struct{}{}
+	if n, err := c.Read(head); !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// Properties are Latin-1 with escapes: a directory may have any name.
+func TestPropertiesAreEscaped(t *testing.T) {
+	if got := escapeProperty("/home/jürgen/C:\\x/\U0001F600"); got != `/home/j\u00fcrgen/C:\\x/\ud83d\ude00` {
+		t.Error(got)
 	}
 }

@@ -138,7 +138,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.watchCertificates(o.Reload)
 	if addresses.admin != nil {
-		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token), TLS: opened.adminTLS(),
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.adminTLS(),
 			Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {

@@ -15,6 +15,10 @@ type TLSOptions struct {
 	// Principal returns the principal of a client certificate that was verified. An error refuses
 	// the connection. nil: certificates name no user. It is not asked on a listener with SASL.
 	Principal func(leaf *x509.Certificate) (string, error)
+	// Trusts reports whether the present configuration accepts what a client has shown, its own
+	// certificate first. It is asked for certificates that were verified, see Server.EndUntrusted.
+	// nil: they stay good.
+	Trusts func(shown []*x509.Certificate) bool
 }
 
 // Authenticator knows the users. Its methods are called from many goroutines.

@@ -1,6 +1,9 @@
 package network
 
-import "time"
+import (
+	"crypto/x509"
+	"time"
+)
 
 // identity is who a connection's client is. Only the reading role changes it, with conn.mu held; it
 // reads it without the lock, all others with it.
@@ -9,6 +12,7 @@ type identity struct {
 	session  *Session
 	clientID string
 	software Software
+	shown    []*x509.Certificate // the client's verified certificate, and what it sent with it
 }
 
 func (c *conn) identify(principal, mechanism string, expires time.Time) {
@@ -25,8 +29,36 @@ func (c *conn) endSession(s *Session) {
 	present := c.session == s
 	c.mu.Unlock()
 	if present {
-		c.stopReading(ClosedSession)
-		c.hungUp() // what is parked for the client must not reach it any more
+		c.end()
+	}
+}
+
+// end closes the connection of a client that may no longer have it. Requests that have started are
+// answered, but what is parked for the client must not reach it any more.
+func (c *conn) end() {
+	c.stopReading(ClosedSession)
+	c.hungUp()
+}
+
+// trusted reports whether the client's certificate is accepted; it is without one.
+func (c *conn) trusted() bool {
+	c.mu.Lock()
+	shown := c.shown
+	c.mu.Unlock()
+	return len(shown) == 0 || c.listener.TLS.Trusts == nil || c.listener.TLS.Trusts(shown)
+}
+
+// EndUntrusted ends the sessions of clients whose certificates TLSOptions.Trusts no longer accepts,
+// as Session.End does. It is called when the authorities of a listener's clients have changed. It
+// verifies the certificates of all connections, on the caller's goroutine.
+func (s *Server) EndUntrusted() {
+	s.mu.Lock()
+	conns := s.snapshot()
+	s.mu.Unlock()
+	for c := range conns {
+		if !c.trusted() {
+			c.end()
+		}
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,6 +200,43 @@ func TestClientCertificates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client's connection ends when the authority of its certificate is removed, with what is parked
+// for it; those of others stay. A handshake that was under way meanwhile fails.
+func TestARemovedAuthorityEndsItsConnections(t *testing.T) {
+	alice := testCA().leaf(t, "alice", today.Add(time.Hour))
+	var removed atomic.Bool
+	parked, gone := make(chan struct{}), make(chan struct{})
+	f := start(t, func(r *Request) {
+		if r.Session.Principal == Anonymous {
+			echo(r)
+			return
+		}
+		r.OnClose(func() {
+			r.Respond(body("nothing new"))
+			close(gone)
+		})
+		close(parked)
+	}, nil)
+	addr := f.secured(t, tls.VerifyClientCertIfGiven, func(l *Listener) {
+		l.TLS.Trusts = func(shown []*x509.Certificate) bool { return shown[0].Subject.CommonName == "alice" && !removed.Load() }
+	})
+	stays, goes := dialTLS(t, addr, nil), dialTLS(t, addr, alice)
+	goes.sendAsync(frame(keyMetadata, 3, 1, nil))
+	stays.sendAsync(frame(keyMetadata, 3, 1, nil))
+	stays.want(t, 1)
+	<-parked
+	f.EndUntrusted() // nothing has changed
+	removed.Store(true)
+	f.EndUntrusted()
+	<-gone
+	late := dialTLS(t, addr, alice)
+	late.sendAsync(frame(keyMetadata, 3, 1, nil))
+	late.wantClosed(t)
+	stays.sendAsync(frame(keyMetadata, 3, 2, nil))
+	stays.want(t, 2)
+	f.end(t)
 }
 
 // A client that does not trust the server is distinguished from others.

@@ -257,7 +257,7 @@ func (c *conn) writeOne(p []byte) error {
 
 // writeAll writes all pieces, at most writeChunk bytes at a time. It consumes iov.
 func (c *conn) writeAll(iov [][]byte) error {
-	if c.sealed && len(iov) > 1 {
+	if c.sealed && (len(iov) > 1 || len(iov) == 1 && len(iov[0]) > tlsRecord) {
 		return c.writeRecords(iov)
 	}
 	for len(iov) > 0 {

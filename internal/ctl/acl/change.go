@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -70,18 +71,23 @@ func (x *change) run(a *app.App, do func(cmd *cobra.Command, cl *kgo.Client, rul
 		if err != nil {
 			return err
 		}
-		cl, err := a.Client(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer cl.Close()
-		every := acl.AllBindings()
-		existing, err := fetch(cmd.Context(), cl, &every)
-		if err != nil {
-			return err
-		}
-		return do(cmd, cl, rules, existing)
+		return withAll(cmd.Context(), a, func(cl *kgo.Client, existing []acl.Binding) error { return do(cmd, cl, rules, existing) })
 	}
+}
+
+// withAll fetches all rules and calls do with them.
+func withAll(ctx context.Context, a *app.App, do func(cl *kgo.Client, all []acl.Binding) error) error {
+	cl, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	every := acl.AllBindings()
+	all, err := fetch(ctx, cl, &every)
+	if err != nil {
+		return err
+	}
+	return do(cl, all)
 }
 
 func add(a *app.App) *cobra.Command {

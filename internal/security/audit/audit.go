@@ -52,7 +52,8 @@ type Client struct {
 }
 
 // Event is one event. Events with the same kind, client (Who and the address), operation and
-// resource have the same cause.
+// resource have the same cause, but each Change has one of its own: what a client changes and
+// changes back must not hide behind a number.
 type Event struct {
 	Kind Kind
 	Client
@@ -61,9 +62,10 @@ type Event struct {
 	// Rule returns the access rule that decides. It is called for each line, by another goroutine.
 	// nil: no rule is concerned.
 	Rule func() string
-	Why  string // of a failed login, or of the end of a session
-	// Old and New are the values before and after a change, without secrets; nil for none. A line
-	// for several changes has the Old of the first and the New of the last.
+	// Why says more of a failed login, a refused connection of a broker, the end of a session, or a
+	// doubt whether a change was made.
+	Why string
+	// Old and New are the values before and after a change, without secrets; nil for none.
 	Old, New json.RawMessage
 }
 
@@ -71,12 +73,39 @@ type Event struct {
 const (
 	// period is the time for which events of one cause are counted.
 	period = 10 * time.Second
-	// maxCauses bounds all causes, and maxOfHost those of one address (IPv6: of one /64).
+	// maxCauses bounds the causes of a class, and maxOfHost those of one address (IPv6: of one
+	// /64).
 	maxCauses = 10_000
 	maxOfHost = 1_000
-	// maxWaiting bounds the lines that wait for the writer.
-	maxWaiting = 4096
+	// maxWaiting bounds the lines that wait for the writer, and maxDecisions those of decisions.
+	maxWaiting   = 4096
+	maxDecisions = maxWaiting / 2
 )
+
+// class is what has bounds of its own: a flood of requests that are refused, which every client can
+// make, must not hide who logged in and what was changed.
+type class uint8
+
+const (
+	decisions class = iota
+	sessions
+	changes
+	numClasses
+)
+
+func (k Kind) class() class {
+	switch k {
+	case Login, Logout, Expired:
+		return sessions
+	case Change:
+		return changes
+	}
+	return decisions
+}
+
+// beyond is what a line of kind overflow says about the events of a class.
+var beyond = [numClasses]string{"refusals and failed logins beyond the bounds", "logins and logouts beyond the bounds",
+	"changes beyond the bounds"}
 
 // Sink takes lines. Its methods are called by one goroutine and may block.
 type Sink interface {
@@ -113,14 +142,21 @@ type Log struct {
 	stop  chan struct{}
 	ended chan struct{}
 
-	mu         sync.Mutex
-	causes     map[cause]*count
+	mu      sync.Mutex
+	causes  map[cause]*count
+	classes [numClasses]classCount
+	changes uint64 // so far
+	dropped int64  // lines since the last line of kind lost
+	stats   Stats
+	closed  bool
+}
+
+// classCount is what a class has of the bounds.
+type classCount struct {
+	causes     int
 	hosts      map[string]int // causes of each address
 	overflow   int64          // events since the last line of that kind, which was written at overflowAt
-	dropped    int64          // lines since the last line of kind lost
 	overflowAt time.Time
-	stats      Stats
-	closed     bool
 }
 
 // line is an event that stands for n.
@@ -133,6 +169,7 @@ type line struct {
 type cause struct {
 	kind                      Kind
 	who, host, operation, res string
+	change                    uint64 // which one; 0 for other kinds
 }
 
 // count is what came of a cause since its last line.
@@ -148,7 +185,10 @@ func Open(o Options) *Log {
 		return nil
 	}
 	l := &Log{opt: o, lines: make(chan line, maxWaiting), stop: make(chan struct{}), ended: make(chan struct{}),
-		causes: map[cause]*count{}, hosts: map[string]int{}}
+		causes: map[cause]*count{}}
+	for i := range l.classes {
+		l.classes[i].hosts = map[string]int{}
+	}
 	go l.run()
 	return l
 }
@@ -163,28 +203,31 @@ func (l *Log) Record(e Event) {
 		return
 	}
 	e = bounded(e)
-	c := cause{e.Kind, e.Who, network(e.Host), e.Operation, e.Resource}
+	c := cause{kind: e.Kind, who: e.Who, host: network(e.Host), operation: e.Operation, res: e.Resource}
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
+	if e.Kind == Change {
+		l.changes++
+		c.change = l.changes
+	}
+	of := &l.classes[e.Kind.class()]
 	if k := l.causes[c]; k != nil {
-		if k.n > 0 {
-			e.Old = k.last.Old
-		}
 		k.n, k.last = k.n+1, e
 		l.stats.Counted++
 		return
 	}
-	if len(l.causes) >= maxCauses || l.hosts[c.host] >= maxOfHost {
-		l.overflow++
+	if of.causes >= maxCauses || of.hosts[c.host] >= maxOfHost {
+		of.overflow++
 		l.stats.Counted++
 		return
 	}
 	l.causes[c] = &count{until: now.Add(period)}
-	l.hosts[c.host]++
+	of.causes++
+	of.hosts[c.host]++
 	l.write(line{e, now, 1})
 }
 
@@ -213,12 +256,15 @@ func network(host string) string {
 
 // write passes a line to the writer, or drops it. Caller holds mu.
 func (l *Log) write(x line) {
-	select {
-	case l.lines <- x:
-	default:
-		l.dropped++
-		l.stats.Dropped++
+	if x.Kind.class() != decisions || len(l.lines) < maxDecisions {
+		select {
+		case l.lines <- x:
+			return
+		default:
+		}
 	}
+	l.dropped++
+	l.stats.Dropped++
 }
 
 // Stats returns the numbers since the start.

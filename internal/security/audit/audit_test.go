@@ -160,7 +160,7 @@ func TestManyAddresses(t *testing.T) {
 // A sink that blocks does not block Record. What was dropped is counted in the log itself.
 func TestASlowSinkIsNotWaitedFor(t *testing.T) {
 	m := &memory{blocked: make(chan struct{})}
-	const events = maxWaiting + 500
+	const events = maxDecisions + 500
 	synctest.Test(t, func(t *testing.T) {
 		m.blocked = make(chan struct{})
 		l := Open(Options{Mode: Refusals, Sink: m})
@@ -245,8 +245,9 @@ func TestTextOfClients(t *testing.T) {
 	}
 }
 
-// Changes that are counted together lose neither the value before nor the one after them.
-func TestChangesAreComplete(t *testing.T) {
+// Each change has a line, however often the same thing is changed: a value that was there for a
+// second only must be found, too.
+func TestEachChangeHasALine(t *testing.T) {
 	m := new(memory)
 	bubble(t, m, Refusals, func(l *Log) {
 		for i := range 5 {
@@ -257,11 +258,56 @@ func TestChangesAreComplete(t *testing.T) {
 			maxValue) + `"`)})
 	})
 	all := m.events(t)
-	if len(all) != 3 || all[0]["old"] != 0.0 || all[0]["new"] != 1.0 || all[2]["old"] != 1.0 || all[2]["new"] != 5.0 || all[2]["n"] != 4.0 {
-		t.Errorf("lines %v", all)
+	if len(all) != 6 {
+		t.Fatalf("%d lines", len(all))
 	}
-	if all[1]["new"] != "[8194 bytes]" {
-		t.Errorf("a long value: %v", all[1])
+	for i, e := range all[:5] {
+		if e["old"] != float64(i) || e["new"] != float64(i+1) || e["n"] != 1.0 {
+			t.Errorf("change %d: %v", i, e)
+		}
+	}
+	if all[5]["new"] != "[8194 bytes]" {
+		t.Errorf("a long value: %v", all[5])
+	}
+}
+
+// A flood of refusals and failed logins, which every client of an address can make, hides neither
+// a login nor a change from there; not even on a disk that takes no line for a while.
+func TestAFloodHidesNoChange(t *testing.T) {
+	m := &memory{}
+	synctest.Test(t, func(t *testing.T) {
+		m.blocked = make(chan struct{})
+		l := Open(Options{Mode: Refusals, Sink: m})
+		for i := range 2 * maxCauses {
+			l.Record(refused("User:bob", fmt.Sprintf("10.0.0.%d", i%100), fmt.Sprintf("Topic:LITERAL:%d", i)))
+		}
+		l.Record(Event{Kind: Login, Client: Client{Who: "User:bob", Host: "10.0.0.7"}})
+		l.Record(Event{Kind: Change, Client: Client{Who: "User:bob", Host: "10.0.0.7"}, Resource: "User:mallory"})
+		close(m.blocked)
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	found := map[any]int{}
+	for _, e := range m.events(t) {
+		found[e["ev"]]++
+	}
+	if found["login"] != 1 || found["change"] != 1 {
+		t.Errorf("lines: %v", found)
+	}
+}
+
+// Changes are bounded, too: who may make them must not fill the disk.
+func TestChangesAreBounded(t *testing.T) {
+	m := new(memory)
+	bubble(t, m, Refusals, func(l *Log) {
+		for range maxOfHost + 7 {
+			l.Record(Event{Kind: Change, Client: Client{Who: "User:a", Host: "10.0.0.7"}, Resource: "configs of topic a"})
+		}
+	})
+	all := m.events(t)
+	if last := all[len(all)-1]; len(all) != maxOfHost+1 || last["ev"] != "overflow" || last["n"] != 7.0 || last["why"] != beyond[changes] {
+		t.Errorf("%d lines, the last: %v", len(all), last)
 	}
 }
 
@@ -344,5 +390,32 @@ func TestFileAfterACrash(t *testing.T) {
 	}
 	if _, err := OpenFile(os.DevNull); err == nil {
 		t.Error("a device is taken for a file")
+	}
+}
+
+// When another program has renamed the file, or removed or cut it, as logrotate does, no line goes
+// where it would not be found.
+func TestFileThatOthersRotate(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	f, err := OpenFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, rotate := range []func() error{
+		func() error { return os.Rename(name, name+"-20261122") },
+		func() error { return os.Remove(name) },
+		func() error { return os.Truncate(name, 0) },
+	} {
+		before := fmt.Sprintf("before %d\n", i)
+		after := fmt.Sprintf("after %d\n", i)
+		if err := errors.Join(f.Write([]byte(before)), rotate(), f.Write([]byte(after)), f.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(name); err != nil || string(text) != after {
+			t.Errorf("%d: the file has %q: %v", i, text, err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }

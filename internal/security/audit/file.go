@@ -13,7 +13,8 @@ const (
 )
 
 // File is a Sink that writes to a file which only the broker's user may read. A file that has
-// reached 64 MiB is renamed to NAME.1, the one before to NAME.2 and so on; there are at most 8.
+// reached 64 MiB is renamed to NAME.1, the one before to NAME.2 and so on; there are at most 8. If
+// another program renames, removes or cuts the file, the next line is the first of a new one.
 type File struct {
 	name string
 	f    *os.File
@@ -75,6 +76,9 @@ func create(name string) (*os.File, error) {
 
 // Write implements Sink. What a failed write left of a line is overwritten by the next.
 func (x *File) Write(line []byte) error {
+	if err := x.follow(); err != nil {
+		return err
+	}
 	if x.size > 0 && x.size+int64(len(line)) > x.max {
 		if err := x.rotate(); err != nil {
 			return err
@@ -86,6 +90,28 @@ func (x *File) Write(line []byte) error {
 	}
 	x.size += int64(len(line))
 	return nil
+}
+
+// follow begins a new file if the present one has another name now or none, as after logrotate: its
+// lines might never be read. In a file that was cut it goes on at the end.
+func (x *File) follow() error {
+	is, err := x.f.Stat()
+	if err != nil {
+		return err
+	}
+	x.size = min(x.size, is.Size())
+	named, err := os.Stat(x.name)
+	switch {
+	case err == nil && os.SameFile(is, named):
+		return nil
+	case err != nil && !os.IsNotExist(err):
+		return err
+	}
+	moved := x.f
+	if err := x.open(); err != nil {
+		return err
+	}
+	return moved.Close()
 }
 
 // rotate renames the files and begins a new one. It makes the new one first: if that fails, as on a

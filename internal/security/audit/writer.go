@@ -68,9 +68,11 @@ func (l *Log) due(now time.Time, all bool) {
 		out = append(out, line{k.last, now, k.n})
 		k.n, k.last, k.until = 0, Event{}, now.Add(period)
 	}
-	if l.overflow > 0 && (all || now.Sub(l.overflowAt) >= period) {
-		out = append(out, line{Event{Kind: overflow, Why: "events of causes beyond the bounds"}, now, l.overflow})
-		l.overflow, l.overflowAt = 0, now
+	for i := range l.classes {
+		if of := &l.classes[i]; of.overflow > 0 && (all || now.Sub(of.overflowAt) >= period) {
+			out = append(out, line{Event{Kind: overflow, Why: beyond[i]}, now, of.overflow})
+			of.overflow, of.overflowAt = 0, now
+		}
 	}
 	l.mu.Unlock()
 	for _, x := range out {
@@ -81,8 +83,10 @@ func (l *Log) due(now time.Time, all bool) {
 // forget removes a cause. Caller holds mu.
 func (l *Log) forget(c cause) {
 	delete(l.causes, c)
-	if l.hosts[c.host]--; l.hosts[c.host] == 0 {
-		delete(l.hosts, c.host)
+	of := &l.classes[c.kind.class()]
+	of.causes--
+	if of.hosts[c.host]--; of.hosts[c.host] == 0 {
+		delete(of.hosts, c.host)
 	}
 }
 

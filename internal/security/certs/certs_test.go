@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -183,11 +184,83 @@ func TestClientCertificates(t *testing.T) {
 	if _, ok := s.Status().Expires[KindClientCA]; !ok {
 		t.Error("no expiry of the client CA")
 	}
+	if !s.Trusts(state.PeerCertificates) || s.Reload(true) {
+		t.Error("without a change of the authorities a certificate is not trusted any more")
+	}
 	// A client authority that is taken away is not trusted any more.
 	put(t, c.ClientCA, other.CertificatePEM)
-	s.Reload(false)
+	if !s.Reload(false) || s.Trusts(state.PeerCertificates) {
+		t.Error("the certificate of a connection is still trusted")
+	}
 	if _, err := handshake(s, a.CertificatePEM, "localhost", client(a)); err == nil {
 		t.Error("the former authority is still trusted")
+	}
+}
+
+// A file of authorities that is only half written, wherever it is cut, is not taken for one with
+// fewer authorities.
+func TestAFileThatIsCut(t *testing.T) {
+	dir, a, other := t.TempDir(), authority(t), authority(t)
+	c := leafOf(t, dir, a)
+	both := append(bytes.Clone(a.CertificatePEM), other.CertificatePEM...)
+	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), both), tls.RequireAndVerifyClientCert
+	s, err := Open("peers", c, time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{30, 100, len(both)/2 - 10, len(both) - 30, len(both) - 3} {
+		put(t, c.ClientCA, both[:cut])
+		if s.Reload(true); s.Status().Problem == "" {
+			t.Errorf("%d of %d bytes are taken", cut, len(both))
+		}
+	}
+	damaged := bytes.Clone(both)
+	damaged[40] = '!'
+	put(t, c.ClientCA, damaged)
+	if s.Reload(true); s.Status().Problem == "" {
+		t.Error("a damaged certificate is left out")
+	}
+	put(t, c.ClientCA, both)
+	if s.Reload(true); s.Status().Problem != "" {
+		t.Error(s.Status().Problem)
+	}
+}
+
+// The way in which Kubernetes replaces mounted files: a symbolic link to the directory is renamed,
+// and all files change at once. Sizes and times may be the same.
+func TestASwitchedLink(t *testing.T) {
+	dir, a := t.TempDir(), authority(t)
+	stamp := time.Now().Add(-time.Minute)
+	generation := func(name string) {
+		t.Helper()
+		next, err := a.Leaf("broker", []string{"localhost"}, now)
+		if err = errors.Join(err, os.Mkdir(filepath.Join(dir, name), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string][]byte{"c.pem": next.Certificate, "k.pem": next.Key} {
+			path := put(t, filepath.Join(dir, name, file), append(text, bytes.Repeat([]byte{10}, 2000-len(text))...)) // all of one size
+			if err := os.Chtimes(path, stamp, stamp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		link := filepath.Join(dir, "..tmp")
+		if err := errors.Join(os.Symlink(name, link), os.Rename(link, filepath.Join(dir, "..data"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	generation("..1")
+	c := Config{Certificate: filepath.Join(dir, "c.pem"), Key: filepath.Join(dir, "k.pem")}
+	if err := errors.Join(os.Symlink("..data/c.pem", c.Certificate), os.Symlink("..data/k.pem", c.Key)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open("clients", c, time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Certificate()
+	generation("..2")
+	if s.Reload(false); s.Certificate().Equal(before) || s.Status().Problem != "" {
+		t.Errorf("the former certificate stays: %s", s.Status().Problem)
 	}
 }
 

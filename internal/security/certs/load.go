@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -69,12 +70,11 @@ func load(c *Config, now time.Time) (*loaded, error) {
 		return fail(c.Key, fmt.Errorf("does not fit %s: %s; give the key from which that certificate was made",
 			c.Certificate, strings.TrimPrefix(err.Error(), "tls: ")))
 	}
-	l.config = &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: max(c.MinVersion, tls.VersionTLS12), CipherSuites: c.CipherSuites,
-		ClientAuth: c.ClientAuth,
-		// A resumed session would outlive the revocation of a client's authority.
-		SessionTicketsDisabled: true,
-	}
+	l.config = Base()
+	l.config.Certificates, l.config.CipherSuites, l.config.ClientAuth = []tls.Certificate{pair}, c.CipherSuites, c.ClientAuth
+	l.config.MinVersion = max(l.config.MinVersion, c.MinVersion)
+	// Answers are of use to a client as a whole only, so small records would only cost more.
+	l.config.DynamicRecordSizingDisabled = true
 	if c.ClientCA != "" {
 		text, _, err := files.Read(c.ClientCA)
 		if err == nil {
@@ -106,8 +106,10 @@ func stamps(c *Config) []files.Stamp {
 }
 
 // Parse returns the certificates of a PEM file, at least one. Other blocks are ignored, because a
-// file may hold the key too.
+// file may hold the key too. A file of which a part is missing is an error: encoding/pem skips what
+// has no end, and the broker would do without an authority that its operator sees in the file.
 func Parse(text []byte) ([]*x509.Certificate, error) {
+	want := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----"))
 	var all []*x509.Certificate
 	for {
 		block, rest := pem.Decode(text)
@@ -123,6 +125,9 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 			return nil, fmt.Errorf("certificate %d cannot be read: %s", len(all)+1, strings.TrimPrefix(err.Error(), "x509: "))
 		}
 		all = append(all, c)
+	}
+	if len(all) < want {
+		return nil, fmt.Errorf("only %d of its %d certificates can be read: one is cut or damaged; write the whole file again", len(all), want)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("contains no certificate; it must be a PEM file (-----BEGIN CERTIFICATE-----)")

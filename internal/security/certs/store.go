@@ -41,15 +41,29 @@ func Open(listener string, c Config, now func() time.Time, log *zap.Logger) (*St
 // Config returns the present configuration for one handshake. It must not be changed.
 func (s *Store) Config() *tls.Config { return s.current.Load().config }
 
+// Trusts reports whether the present authorities of clients accept a certificate that was verified
+// before; shown has what the client has sent, its own certificate first.
+func (s *Store) Trusts(shown []*x509.Certificate) bool {
+	l := s.current.Load()
+	between := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		between.AddCert(c)
+	}
+	_, err := shown[0].Verify(x509.VerifyOptions{Roots: l.config.ClientCAs, Intermediates: between, CurrentTime: s.now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return l.config.ClientCAs != nil && err == nil
+}
+
 // Reload takes the files if they have changed, or if always is set. Files that do not fit together
-// are not taken: the former ones stay, with one line in the log for each change of the files.
-func (s *Store) Reload(always bool) {
+// are not taken: the former ones stay, with one line in the log for each change of the files. It
+// reports whether the authorities of clients are other ones now.
+func (s *Store) Reload(always bool) (authorities bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := stamps(&s.c) // of before the attempt: a later change is seen by the next one
 	unchanged := slices.Equal(found, s.tried)
 	if !always && unchanged {
-		return
+		return false
 	}
 	l, err := load(&s.c, s.now())
 	if err != nil {
@@ -59,14 +73,16 @@ func (s *Store) Reload(always bool) {
 			s.log.Error("changed certificate files were not taken, the former ones stay in use",
 				zap.String("listener", s.listener), zap.Error(err))
 		}
-		return
+		return false
 	}
 	s.problem, s.tried = "", l.stamps
 	before := s.current.Swap(l)
-	if !same(before.chain, l.chain) || !same(before.clientCA, l.clientCA) {
+	authorities = !same(before.clientCA, l.clientCA)
+	if authorities || !same(before.chain, l.chain) {
 		s.log.Info("certificates reloaded, connections stay", zap.String("listener", s.listener),
 			zap.String("subject", DN(l.chain[0])), zap.Time("until", l.expiry()))
 	}
+	return authorities
 }
 
 func same(a, b []*x509.Certificate) bool {

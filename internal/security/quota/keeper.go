@@ -14,10 +14,14 @@ const (
 	// MaxOwners is how many buckets there are at most. All further clients share one bucket for
 	// each quota that applies to them.
 	MaxOwners = 100_000
-	// forgetAfter is how long a bucket is kept that is not used.
+	// forgetAfter is how long a bucket is kept that is not used. If there are MaxOwners, every full
+	// one is forgotten: a new one of the same owner is full, too. So a client that uses ever more
+	// client ids takes no bucket from others.
 	forgetAfter = time.Hour
-	// sweepEvery is the least time between two searches for buckets to forget.
-	sweepEvery = time.Minute
+	// sweepEvery is the least time between two searches for buckets to forget, and crowdedEvery if
+	// there are MaxOwners.
+	sweepEvery   = time.Minute
+	crowdedEvery = time.Second
 )
 
 // Keeper has the balances of a broker's clients. Several goroutines may use it. A nil Keeper has no
@@ -70,7 +74,7 @@ func (k *Keeper) Tenant(was *Tenant, user, client string) *Tenant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range Connections {
-		if f, ok := r.client(l, user, client); ok {
+		if f, ok := r.Client(l, user, client); ok {
 			t.buckets[l] = k.bucket(l, f)
 		}
 	}
@@ -81,35 +85,39 @@ func (k *Keeper) Tenant(was *Tenant, user, client string) *Tenant {
 }
 
 // bucket returns the bucket of a quota's owner. The caller holds mu.
-func (k *Keeper) bucket(l Limit, f found) *bucket {
+func (k *Keeper) bucket(l Limit, f Applied) *bucket {
 	now := k.clock()
-	key := bucketKey{f.owner, l}
+	key := bucketKey{f.Owner, l}
 	b := k.buckets[key]
 	if b == nil {
 		k.sweep(now)
 		if len(k.buckets) >= k.most {
-			key.owner = f.rule
+			key.owner = f.Rule
 			b = k.buckets[key]
 		}
 	}
 	if b == nil {
-		b = newBucket(key.owner, l, f.rate, now)
+		b = newBucket(key.owner, l, f.Rate, now)
 		k.buckets[key] = b
 	}
-	b.setRate(f.rate, now)
+	b.setRate(f.Rate, now)
 	return b
 }
 
-// sweep forgets buckets that were not used for long. Their tenants ask again, because the rules are
-// other ones. The caller holds mu.
+// sweep forgets buckets that were not used for long, or all that are full. Their tenants ask again,
+// because the rules are other ones. The caller holds mu.
 func (k *Keeper) sweep(now time.Duration) {
-	if now-k.swept < sweepEvery {
+	n, every := len(k.buckets), sweepEvery
+	crowded := n >= k.most
+	if crowded {
+		every = crowdedEvery
+	}
+	if now-k.swept < every {
 		return
 	}
 	k.swept = now
-	n := len(k.buckets)
 	for key, b := range k.buckets {
-		if now-time.Duration(b.zero.Load()) > forgetAfter {
+		if unused := now - time.Duration(b.zero.Load()); unused > forgetAfter || crowded && unused >= b.depth {
 			delete(k.buckets, key)
 		}
 	}
@@ -129,7 +137,7 @@ func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 	if r == nil || !r.has[Connections] {
 		return 0
 	}
-	f, ok := r.address(AddressText(ip))
+	f, ok := r.Address(AddressText(ip))
 	if !ok {
 		return 0
 	}

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -16,9 +17,9 @@ import (
 	"github.com/chronik-io/chronik/internal/security/audit"
 )
 
-// Watch returns a store that records the transactions of clients when they have succeeded. Without
-// a log it returns the store itself. An old value is read before its transaction, which has the
-// condition that it is unchanged.
+// Watch returns a store that records the transactions of clients when they have succeeded, or when
+// the outcome is not known. Without a log it returns the store itself. An old value is read before
+// its transaction, which has the condition that it is unchanged.
 func Watch(s metadata.Store, log *audit.Log) metadata.Store {
 	if !log.Records(audit.Change) {
 		return s
@@ -42,14 +43,17 @@ func (s *store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 		return 0, err // nothing is changed that could not be recorded
 	}
 	revision, err := s.Store.Txn(ctx, t)
-	if err != nil {
+	if conflict := (*metadata.ConflictError)(nil); errors.As(err, &conflict) {
 		return revision, err
 	}
 	for _, e := range events {
 		e.Client = client
+		if err != nil { // only a conflict says that nothing has changed
+			e.Why = "it is not known whether the change was made: " + err.Error()
+		}
 		s.log.Record(e)
 	}
-	return revision, nil
+	return revision, err
 }
 
 // changed is the change of one key. before and after have no Value if the key is missing.
@@ -94,7 +98,7 @@ func (s *store) events(ctx context.Context, t *metadata.Txn) (events []audit.Eve
 func recorded(k metadata.KeyKind) bool {
 	switch k {
 	case metadata.KindTopic, metadata.KindPartition, metadata.KindTopicConfig, metadata.KindBrokerConfig, metadata.KindGroupConfig,
-		metadata.KindACL, metadata.KindUser, metadata.KindCluster:
+		metadata.KindACL, metadata.KindUser, metadata.KindQuota, metadata.KindCluster:
 		return true
 	}
 	return false
@@ -150,6 +154,8 @@ func (s *store) resource(ctx context.Context, t *metadata.Txn, c changed) (strin
 		return fmt.Sprintf("ACL:%s:%s:%s", acl.ResourceType(a.Type), acl.Pattern(a.Pattern), a.Name), err
 	case metadata.KindUser:
 		return "User:" + c.key.Name, nil
+	case metadata.KindQuota:
+		return "Quota:" + c.key.Entity.String(), nil
 	}
 	return "Cluster", nil
 }
@@ -224,6 +230,12 @@ func shown(kind metadata.KeyKind, kv metadata.KV) (json.RawMessage, error) {
 			iterations[c.Mechanism.String()] = c.Iterations
 		}
 		v = iterations
+	case metadata.KindQuota:
+		q, err := metadata.DecodeQuota(kv)
+		if err != nil {
+			return nil, err
+		}
+		v = q.Limits
 	case metadata.KindCluster:
 		c, err := metadata.DecodeCluster(kv)
 		if err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
@@ -70,6 +71,10 @@ func TestChanges(t *testing.T) {
 	}
 	rule := metadata.ACL{Type: uint8(acl.Topic), Name: "orders", Pattern: uint8(acl.Literal), Principal: "User:bob", Host: "*",
 		Operation: uint8(acl.Read), Permission: uint8(acl.Allow)}
+	of := quota.Entity{User: quota.Of("bob"), Client: quota.Any}
+	quotas := func(rate float64) []byte {
+		return metadata.Quota{Limits: map[string]float64{quota.Produced.String(): rate}}.Encode()
+	}
 	for _, c := range []struct {
 		key           string
 		before, after []byte
@@ -89,6 +94,10 @@ func TestChanges(t *testing.T) {
 			"Configs:group:g", "", `{"a":"1"}`},
 		{metadata.ACLKey(rule.ID()), nil, rule.Encode(), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
 			`{"principal":"User:bob","host":"*","operation":"READ","permission":"ALLOW"}`},
+		{metadata.QuotaKey(of), nil, quotas(1e6), "CREATE", "Quota:user=bob,client-id=<default>", "", `{"producer_byte_rate":1000000}`},
+		{metadata.QuotaKey(of), quotas(1e6), quotas(2e6), "ALTER", "Quota:user=bob,client-id=<default>",
+			`{"producer_byte_rate":1000000}`, `{"producer_byte_rate":2000000}`},
+		{metadata.QuotaKey(of), quotas(1e6), nil, "DELETE", "Quota:user=bob,client-id=<default>", `{"producer_byte_rate":1000000}`, ""},
 		{metadata.UserKey("alice"), user("canary-1"), user("canary-2"), "ALTER", "User:alice",
 			`{"SCRAM-SHA-256":4096}`, `{"SCRAM-SHA-256":4096}`},
 		{metadata.PartitionKey(id, 3), partition(1), partition(2), "ALTER", "Partition:orders-3",
@@ -144,8 +153,9 @@ func record(t *testing.T, key string, before, after, topic []byte, topicKey stri
 	return out.text
 }
 
-// What failed, and what the broker does by itself, has no line.
-func TestOnlyChangesOfClientsThatSucceed(t *testing.T) {
+// What was not changed, and what the broker does by itself, has no line. What may have been changed
+// has one that says so.
+func TestOnlyChangesOfClients(t *testing.T) {
 	m := &memory{kvs: map[string]metadata.KV{}}
 	out := &lines{}
 	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
@@ -154,13 +164,17 @@ func TestOnlyChangesOfClientsThatSucceed(t *testing.T) {
 	if _, err := s.Txn(t.Context(), txn); err != nil {
 		t.Fatal(err)
 	}
-	m.err = errors.New("no leader")
 	txn.Put[0].Value = metadata.EncodeConfigs(map[string]string{"a": "1"})
-	if _, err := s.Txn(audit.With(t.Context(), audit.Client{Who: "User:a"}), txn); !errors.Is(err, m.err) {
-		t.Fatal(err)
+	for _, m.err = range []error{&metadata.ConflictError{}, fmt.Errorf("no contact: %w", metadata.ErrUnknown)} {
+		if _, err := s.Txn(audit.With(t.Context(), audit.Client{Who: "User:a"}), txn); !errors.Is(err, m.err) {
+			t.Fatal(err)
+		}
 	}
-	if err := log.Close(t.Context()); err != nil || len(out.text) > 0 {
-		t.Errorf("%v %q", err, slices.Clip(out.text))
+	if err := log.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(out.text) != 1 || !strings.Contains(out.text[0], `"why":"it is not known whether the change was made: no contact: `) {
+		t.Errorf("%q", out.text)
 	}
 	if Watch(m, nil) != metadata.Store(m) {
 		t.Error("without a log there is a store around the store")
