@@ -54,8 +54,8 @@ func commitTorn(t *testing.T) *torn {
 	}
 	x := &torn{Broker: b, free: make(chan struct{})}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.WithHooks(&x.answers), kgo.TransactionalID("x"),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.RecordRetries(1), kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordRetries(1),
+		kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,6 @@ func (x *torn) next(t *testing.T, partition int32) <-chan error {
 // transaction does, and begins when the disk has answered.
 func TestADiskThatHangsUnderMarkersHoldsUpOnlyItsPartitions(t *testing.T) {
 	x := commitTorn(t)
-	defer x.Broker.Close() //nolint:errcheck // at the end of the test it has been closed without an error
 	defer x.client.Close()
 	eventually(t, "the markers of the other directory are there", func() bool {
 		for _, p := range x.whole {

@@ -18,10 +18,10 @@ func zombies() []kase {
 		{"a marker arrives twice, TV1", func(w *world) { markerTwice(w, 1) }},
 		{"a marker arrives twice, TV2", func(w *world) { markerTwice(w, 2) }},
 		{"a hanging transaction is found and aborted", hanging},
-		{"a topic is made anew in a transaction, TV1", func(w *world) { madeAnew(w, 11, 4) }},
-		{"a topic is made anew in a transaction, TV2", func(w *world) { madeAnew(w, 12, 5) }},
-		{"a topic is made anew and used again in a transaction, TV1", func(w *world) { usedAgain(w, 11, 4) }},
-		{"a topic is made anew and used again in a transaction, TV2", func(w *world) { usedAgain(w, 12, 5) }},
+		{"a topic is created again in a transaction, TV1", func(w *world) { createdAgain(w, 11, 4) }},
+		{"a topic is created again in a transaction, TV2", func(w *world) { createdAgain(w, 12, 5) }},
+		{"a topic is deleted, created and used again in a transaction, TV1", func(w *world) { usedAgain(w, 11, 4) }},
+		{"a topic is deleted, created and used again in a transaction, TV2", func(w *world) { usedAgain(w, 12, 5) }},
 	}
 }
 
@@ -258,9 +258,9 @@ func wrap(w *world) {
 	w.is("records that are shown", w.shown(topic, 0), 2)
 }
 
-// madeAnew ends a transaction that wrote to a topic of the same name which is gone. The topic that
+// createdAgain ends a transaction that wrote to a topic of the same name which is gone. The topic that
 // has the name now has another one's transaction.
-func madeAnew(w *world, produce, end int16) {
+func createdAgain(w *world, produce, end int16) {
 	topic, other := w.topic("t", 1), w.topic("u", 1)
 	p, q := w.start("x"), w.start("y")
 	if produce < 12 {

@@ -235,8 +235,8 @@ func (c *Cluster) clusterRecord() *metadata.Cluster {
 	return &r
 }
 
-// Features returns an image with only the cluster's record, as this node has it now: it may be
-// older than the cluster's, and Version says which revision it shows. It is nil before the node has
+// Features returns an image with only the cluster's record, as this node has it now. It may be
+// older than the cluster's: Version is the revision that it shows. It is nil before the node has
 // metadata.
 func (c *Cluster) Features() *metadata.Image {
 	kv, revision, err := c.store.Get(c.ctx, metadata.ClusterKey)
