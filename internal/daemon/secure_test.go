@@ -320,7 +320,8 @@ func TestARemovedAuthorityEndsConnections(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	c, err := tls.Dial("tcp", b.Addrs()[0], &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})
+	c, err := tls.Dial("tcp", b.Addrs()[0],
+		&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})
 	if err != nil {
 		t.Fatal(err)
 	}

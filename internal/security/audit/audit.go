@@ -71,7 +71,8 @@ type Event struct {
 const (
 	// period is the time for which events of one cause are counted.
 	period = 10 * time.Second
-	// maxCauses bounds the causes of a class, and maxOfHost those of one address (IPv6: of one /64).
+	// maxCauses bounds the causes of a class, and maxOfHost those of one address (of IPv6, of one
+	// /64).
 	maxCauses = 10_000
 	maxOfHost = 1_000
 	// maxWaiting bounds the lines that wait for the writer, and maxDecisions those of decisions.

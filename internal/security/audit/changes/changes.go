@@ -18,8 +18,8 @@ import (
 )
 
 // Watch returns a store that records the transactions of clients when they have succeeded, or when
-// the outcome is not known. Without a log it returns the store itself. An old value is read before its transaction, which has the
-// condition that it is unchanged.
+// the outcome is not known. Without a log it returns the store itself. An old value is read before
+// its transaction, which has the condition that it is unchanged.
 func Watch(s metadata.Store, log *audit.Log) metadata.Store {
 	if !log.Records(audit.Change) {
 		return s
