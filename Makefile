@@ -25,6 +25,8 @@ KILLS ?= 50
 MODEL_RUNS ?= 5000
 # The attacks of `make hostile`, and the duration of `make hostile-soak`.
 ATTACKS ?= all
+# How many logins `make timing` times as users that exist, and as others.
+TIMING ?= 10000
 SOAK ?= 10m
 # The browser of `make screenshots`, and a regular expression for the pictures to take.
 CHROMIUM ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
@@ -63,7 +65,7 @@ test: ## all tests that need nothing but Go
 
 .PHONY: test-race
 test-race: ## all tests with the race detector
-	scripts/race.sh -timeout $(TEST_TIMEOUT) $(PKGS)
+	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint
@@ -121,6 +123,10 @@ hostile: build ## the cost of attacks without login: memory, its duration, other
 hostile-soak: build ## for SOAK, 1,000 connections of hostile and honest clients to a broker with 64 MiB; the honest clients' p99
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
 
+.PHONY: timing
+timing: build ## whether the time of answers tells which users exist: Welch's t of TIMING logins each (default 10,000)
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_TIMING=$(TIMING) go test -count=1 -timeout 60m -v -run '^TestUsersCannotBeTimed$$' ./cmd/chronikd/
+
 .PHONY: drill
 drill: build ## causes faults in a broker under load, measures the time until the report, follows the printed remedy (FAULTS="damage full-disk")
 	scripts/drill.sh $(FAULTS)
@@ -144,6 +150,10 @@ clients: build ## real Kafka clients write and read back 100,000 records each (N
 .PHONY: cli-smoke
 cli-smoke: build ## Kafka's own command-line tools; only failures that docs/compatibility.md lists may occur (SECTIONS="topics groups"; NODES=3)
 	scripts/cli-smoke.sh $(SECTIONS)
+
+.PHONY: acl-table
+acl-table: ## records what Kafka's authorizer decides for random access rules, for the tests of internal/security/acl (needs Kafka's jars)
+	scripts/acl-table/record.sh
 
 .PHONY: image
 image: build ## builds and tests the container image: size, health, clients from outside

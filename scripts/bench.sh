@@ -2,7 +2,8 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions txn profiles syncs groups tools sweeps bulk start (default: all of them but the last eight, which take minutes).
+#      fanout partitions txn profiles syncs groups tools sweeps bulk start tls logins idletls (default: all of them but the
+#      last eleven, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -29,6 +30,7 @@ housekeeping=(log.retention.check.interval.ms=10000)
 
 finish() {
   stop_chronik
+  tls_stop
   drop_ballast
   [ -z "$own_kafka" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
   rm -rf "$work"
@@ -61,6 +63,8 @@ start_kafka() {
   # Its compiler needs some time under load before its figures mean anything.
   "$bench" --bootstrap-servers "$kafka" --create-topic --delete-topic --topic "$(topic)" -d "${WARM_KAFKA:-15s}" --warmup 0s >/dev/null
 }
+
+. "$(dirname "${BASH_SOURCE[0]}")/bench-tls.sh"
 
 title() { printf '\n## %s\n' "$*"; }
 topic() { echo "bench-$$-$RANDOM"; }
@@ -442,9 +446,12 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
 
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all txn profiles syncs groups tools sweeps bulk start"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all txn profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
-case "$*" in profiles | syncs) ;; *) start_kafka ;; esac
+for row in "${@:-$all}"; do for r in $row; do
+  case $r in profiles | syncs | tls | logins | idletls) ;; # without Kafka, or with one of its own
+    *) start_kafka ;; esac
+done; done
 for row in "${@:-$all}"; do for r in $row; do "row_$r"; done; done

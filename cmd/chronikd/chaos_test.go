@@ -214,9 +214,10 @@ func (r *chaosRun) grow(t *testing.T, random *rand.Rand) {
 
 // write is an idempotent producer of unique records.
 func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addr), kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second),
+	cl, err := kgo.NewClient(outlives(r.addr, kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second),
 		kgo.MaxBufferedRecords(1000),
-		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))...)
 	if err != nil {
 		t.Error(err)
 		return

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/hostile"
+	"github.com/chronik-io/chronik/internal/race"
 )
 
 const (
@@ -182,7 +183,7 @@ func (v *victim) watch(ctx context.Context, d time.Duration) map[string]hostile.
 // hostile` runs the attacks at full size and measures response times.
 func TestHostileClientsUseLittleMemory(t *testing.T) {
 	limit := int64(hostileLimit)
-	if raceDetector && os.Getenv("CHRONIKD") == "" {
+	if race.Detector && os.Getenv("CHRONIKD") == "" {
 		limit = 0
 	}
 	for _, a := range hostile.Attacks() {

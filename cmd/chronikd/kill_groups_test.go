@@ -62,8 +62,7 @@ func startForGroups(t *testing.T, dir, addr string) *process {
 
 func groupClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.MetadataMinAge(10 * time.Millisecond),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)...)
+	cl, err := kgo.NewClient(outlives(addr, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

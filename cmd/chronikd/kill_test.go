@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -225,12 +226,10 @@ func makeTopics(t *testing.T, addr string, l *ledger) {
 
 // produceUntil is an idempotent producer that numbers its records.
 func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *ledger, tokens <-chan struct{}) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(256),
-		kgo.MetadataMinAge(10*time.Millisecond),
+	cl, err := kgo.NewClient(outlives(addr, kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(256),
 		// By default kgo gives a topic up after five answers without it. That is 50 ms here, and
 		// the creation of a topic may take longer on a busy machine.
-		kgo.UnknownTopicRetries(-1),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))
+		kgo.UnknownTopicRetries(-1))...)
 	if err != nil {
 		t.Error(err)
 		return
@@ -252,6 +251,16 @@ func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *led
 	if err := cl.Flush(last); err != nil {
 		t.Errorf("producer %d: flush: %v", id, err)
 	}
+}
+
+// outlives returns the options of a client that lives while its brokers are killed and started
+// again: it comes back soon, and no end of a connection makes it give up. By default franz-go takes
+// a connection that ends before its first answer for one to a port with TLS or SASL, and fails all
+// records that it has buffered. A broker that is killed ends connections at any time, these too.
+// Brokers that stop in an orderly way do not; see TestRestartsFailNoRecords.
+func outlives(addrs string, opts ...kgo.Opt) []kgo.Opt {
+	return append([]kgo.Opt{kgo.SeedBrokers(strings.Split(addrs, ",")...), kgo.AlwaysRetryEOF(), kgo.MetadataMinAge(10 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)
 }
 
 // pacer allows producers killRate records per millisecond.

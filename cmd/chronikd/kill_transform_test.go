@@ -103,12 +103,11 @@ func (x *transform) feed(t *testing.T, n int) {
 
 // run is one member after the other, until ctx ends.
 func (x *transform) run(ctx context.Context, t *testing.T, id int, random *rand.Rand) {
-	opts := []kgo.Opt{kgo.SeedBrokers(strings.Split(x.addr, ",")...), x.spoke.hook(id == 0),
+	opts := outlives(x.addr, x.spoke.hook(id == 0),
 		kgo.TransactionalID(fmt.Sprintf("%s-%d", x.group, id)), kgo.ConsumerGroup(x.group),
 		kgo.ConsumeTopics(x.in), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.TransactionTimeout(moverTimeout), kgo.HeartbeatInterval(50 * time.Millisecond), kgo.SessionTimeout(10 * time.Second),
-		kgo.FetchMaxWait(50 * time.Millisecond), kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}
+		kgo.TransactionTimeout(moverTimeout), kgo.HeartbeatInterval(50*time.Millisecond), kgo.SessionTimeout(10*time.Second),
+		kgo.FetchMaxWait(50*time.Millisecond), kgo.ProducerLinger(0))
 	if id == 0 {
 		opts = append(opts, tv1())
 	}

@@ -201,9 +201,7 @@ func (a *adds) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 
 // txnClient returns a client that comes back soon after its broker was killed.
 func txnClient(addr string, opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(addr, ",")...),
-		kgo.MetadataMinAge(10 * time.Millisecond), kgo.ProducerLinger(0),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond })}, opts...)...)
+	return kgo.NewClient(outlives(addr, append([]kgo.Opt{kgo.ProducerLinger(0)}, opts...)...)...)
 }
 
 // txnTopics creates topics with a partition for each account, and waits until they are led.

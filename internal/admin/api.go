@@ -37,6 +37,7 @@ func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("GET /v1/log", g.fromThisMachine(http.HandlerFunc(a.log)))
 	for path, ask := range map[string]func(*View, url.Values) (any, error){
 		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections, "/v1/brokers": brokers,
+		"/v1/rights": rights,
 	} {
 		mux.Handle("GET "+path, g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if phase := a.o.Health.Phase(); phase != "" {

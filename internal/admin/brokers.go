@@ -50,3 +50,11 @@ func (v *View) brokers() []api.Broker {
 	}
 	return list
 }
+
+// rights serves GET /v1/rights.
+func rights(v *View, q url.Values) (any, error) {
+	if err := known(q); err != nil {
+		return nil, err
+	}
+	return v.Rights, nil
+}

@@ -100,7 +100,11 @@ func newGuard(a Access) *guard {
 // known reports whether a request's Host is an address or a name of this broker.
 func (g *guard) known(r *http.Request) bool {
 	host := hostOf(r.Host)
-	_, err := netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(host)
+	if err == nil && ip.IsUnspecified() {
+		// 0.0.0.0 leads to this machine, but browsers do not say there which site sends a request.
+		return false
+	}
 	return err == nil || g.hosts[strings.ToLower(strings.TrimSuffix(host, "."))]
 }
 
@@ -116,11 +120,8 @@ func hostOf(address string) string {
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
-			g.forbid(
-				w,
-				r,
-				"the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting,
-			)
+			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+
+				"; use one of its addresses, or add the name to "+g.NamesSetting)
 			return
 		}
 		if (g.Token != nil || g.Certificates != nil) && !local(r) && !g.identified(r) {

@@ -24,6 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/logtail"
+	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
 // Limits of the server: it is for people and scrapers, not for load.
@@ -101,8 +102,10 @@ func Start(l net.Listener, o Options) (*Server, error) {
 		},
 	}
 	if o.TLS != nil {
-		l = tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.TLS(), nil }})
+		present := certs.Base()
+		present.NextProtos = []string{"http/1.1"}
+		present.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.TLS(), nil }
+		l = tls.NewListener(l, present)
 	}
 	s.running.Go(func() { history.Run(ctx, src.totals) })
 	s.running.Go(func() {
@@ -202,7 +205,7 @@ func index(w http.ResponseWriter, _ *http.Request) {
 	writeText(
 		w,
 		http.StatusOK,
-		"chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/brokers /v1/log /loglevel /debug/pprof/\n",
+		"chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/brokers /v1/rights /v1/log /loglevel /debug/pprof/\n",
 	)
 }
 

@@ -151,7 +151,8 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		o, broker := options()
 		broker.is.Phase = "" // otherwise it would refuse to measure its disks
-		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092"}, Remote: remote}
+		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092", "0.0.0.0:9644"},
+			Remote: remote}
 		h := Handler(o)
 		for _, c := range []struct {
 			host, peer   string
@@ -166,6 +167,8 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			{"Metrics.Example.com.", "10.0.0.2:5", "", 200, 403},
 			{"evil.example.com:9644", "127.0.0.1:5", "", 403, 403},
 			{"", "127.0.0.1:5", "", 403, 403},
+			{"0.0.0.0:9644", "127.0.0.1:5", "", 403, 403},
+			{"[::]:9644", "[::1]:5", "", 403, 403},
 			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-For: 10.0.0.2", 200, 403},
 			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-For: ", 200, 403},
 			{"localhost:9644", "127.0.0.1:5", "X-Real-IP: 10.0.0.2", 200, 403},

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -35,6 +36,8 @@ type View struct {
 	// Profiles are the durability profiles. Default is the one that topics have by default.
 	Profiles []durability.Profile
 	Default  string
+	// Rights is the configuration of access rules.
+	Rights api.Rights
 }
 
 // Storage is the part of the log directories that the port uses.

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // Against describes the broker and the machine of a run: a figure means nothing without them.
@@ -26,6 +28,8 @@ type Against struct {
 	Broker string `json:"broker,omitempty"`
 	// Profile is the topic's durability profile, empty for a broker without profiles.
 	Profile string `json:"profile,omitempty"`
+	// TLS is the version and cipher suite of TLS, empty without TLS.
+	TLS string `json:"tls,omitempty"`
 	// Admin is the address of the admin port, empty if none knows this topic.
 	Admin string `json:"admin,omitempty"`
 	// Syncs is nil without an admin port, or if the broker synced nothing.
@@ -67,6 +71,16 @@ func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
 	host, _, _ := net.SplitHostPort(t.config.Brokers[0]) // checked by Complete
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		a.Local = true
+	}
+	if t.secure != nil {
+		conn, err := wire.Dial(ctx, t.config.Brokers[0], t.secure)
+		if err != nil {
+			return nil, nil, err
+		}
+		a.TLS = conn.Cipher()
+		if err := conn.Close(); err != nil {
+			return nil, nil, fmt.Errorf("close a connection to %s: %w", t.config.Brokers[0], err)
+		}
 	}
 	adm := kadm.NewClient(t.client)
 	if configs, err := adm.DescribeTopicConfigs(ctx, t.config.Topic); err == nil {

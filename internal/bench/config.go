@@ -60,9 +60,12 @@ const (
 // Config describes a run. Complete fills in defaults and checks it.
 type Config struct {
 	Brokers []string `json:"bootstrap_servers"`
-	Topic   string   `json:"topic"`
-	Mode    Mode     `json:"mode"`
-	Clients Clients  `json:"clients"`
+	// Authorities is a PEM file of the authorities of the brokers' certificates. Empty means
+	// without TLS.
+	Authorities string  `json:"tls_ca,omitempty"`
+	Topic       string  `json:"topic"`
+	Mode        Mode    `json:"mode"`
+	Clients     Clients `json:"clients"`
 	// Batched is the short flag for Clients "batched".
 	Batched bool `json:"-"`
 	// Concurrency is the number of connections, tasks or producers; 0 means 128, or 1 for Clients

@@ -11,6 +11,7 @@ import (
 // caller must still call Complete.
 func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.Brokers, "bootstrap-servers", c.Brokers, "initial brokers, host:port,…")
+	fs.StringVar(&c.Authorities, "tls-ca", c.Authorities, "connect with TLS 1.3, and check the brokers' certificates with the authorities in this PEM file")
 	fs.StringVar(&c.Topic, "topic", c.Topic, "topic of the run")
 	fs.StringVar((*string)(&c.Mode), "mode", string(c.Mode), "produce; consume (reads the topic from its start, repeatedly); "+
 		"e2e (time from send to receive); mixed (produce and consume concurrently)")

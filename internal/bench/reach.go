@@ -3,10 +3,13 @@ package bench
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -15,12 +18,34 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
+// Secure returns the TLS configuration of clients that trust the authorities in a PEM file; nil
+// without a file. It offers TLS 1.3 and the key exchange X25519 only, which Kafka has too, so that
+// all brokers do the same work.
+func Secure(authorities string) (*tls.Config, error) {
+	if authorities == "" {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	text, err := os.ReadFile(authorities)
+	if err != nil {
+		return nil, cli.Usage("--tls-ca: %w; name the PEM file of the authority that signed the broker's certificate", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, cli.Usage("--tls-ca: %s has no certificate; name the PEM file of the authority that signed the broker's certificate",
+			authorities)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}}, nil
+}
+
 // Explain adds the remedy to an error of the first requests of a run: the brokers' addresses may be
 // wrong, or no broker may be running, which has its own exit code.
 func Explain(brokers []string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("%s (--bootstrap-servers): %w; name with --tls-ca the authority that "+
+			"signed the broker's certificate, and an address that the certificate has", strings.Join(brokers, ","), err))
 	case unanswered(err) && slices.ContainsFunc(brokers, func(at string) bool {
 		return cli.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
 	}):

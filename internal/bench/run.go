@@ -12,7 +12,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
-	"github.com/chronik-io/chronik/internal/bench/wire"
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
@@ -38,12 +37,16 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 			return nil, cli.WithCode(cli.ExitUsage, err) // now, and not after the run
 		}
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID), load.Fresh())
+	secure, err := Secure(c.Authorities)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(load.Reach(c.Brokers, secure), load.Fresh())...)
 	if err != nil {
 		return nil, cli.Usage("--bootstrap-servers: create a client for %v: %w", c.Brokers, err)
 	}
 	defer client.Close()
-	t := topic{config: c, client: client}
+	t := topic{config: c, client: client, secure: secure}
 	defer func() { err = t.end(ctx, err) }()
 	if err := t.prepare(ctx); err != nil {
 		return nil, Explain(c.Brokers, err)
@@ -52,7 +55,7 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
-	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration),
+	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, secure, client), window: meter.NewWindow(c.Warmup, c.Duration),
 		against: against, admin: port}
 	if err := r.cluster.Load(ctx); err != nil {
 		return nil, err

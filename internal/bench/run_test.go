@@ -242,7 +242,7 @@ func TestVerifyFindsLostAndDuplicatedRecords(t *testing.T) {
 	write(load.Stamp{Run: 9, Sequence: 1})
 	write(load.Stamp{Run: 9, Sequence: 3})
 	write(load.Stamp{Run: 1, Sequence: 1})
-	got, err := verify(context.Background(), load.NewCluster(c.Brokers, c.Topic, cl), ledger)
+	got, err := verify(context.Background(), load.NewCluster(c.Brokers, c.Topic, nil, cl), ledger)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -22,8 +23,9 @@ const (
 type topic struct {
 	config Config
 	client *kgo.Client
-	made   bool // created by this run
-	ready  bool // every partition has a leader
+	secure *tls.Config // nil without TLS
+	made   bool        // created by this run
+	ready  bool        // every partition has a leader
 }
 
 // prepare creates the topic if the run should, and waits until every partition has a leader.

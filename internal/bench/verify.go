@@ -44,8 +44,8 @@ func readAll(ctx context.Context, cluster *load.Cluster, offsets load.Offsets, f
 	if len(left) == 0 {
 		return nil
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(cluster.Seeds...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{cluster.Topic: from}),
-		kgo.KeepControlRecords())
+	cl, err := kgo.NewClient(append(load.Reach(cluster.Seeds, cluster.Secure),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{cluster.Topic: from}), kgo.KeepControlRecords())...)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrVerify, err)
 	}

@@ -21,7 +21,7 @@ func alterClientQuotasAPI() api {
 		API:  protocol.API{Key: int16(kmsg.AlterClientQuotas), Max: 1},
 		asks: clusterAsks[*kmsg.AlterClientQuotasRequest](acl.AlterConfigs),
 		refuse: func(r *network.Request, req *kmsg.AlterClientQuotasRequest, code *kerr.Error) kmsg.Response {
-			return refuseQuotas(r, req, code)
+			return refuseQuotas(r, req, denied(code))
 		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(alterClientQuotas),

@@ -138,7 +138,8 @@ func refuseAlterUsers(r *network.Request, req *kmsg.AlterUserSCRAMCredentialsReq
 	resp := respondTo(r, kmsg.NewPtrAlterUserSCRAMCredentialsResponse())
 	for _, x := range userChanges(req) {
 		one := kmsg.NewAlterUserSCRAMCredentialsResponseResult()
-		one.User, one.ErrorCode = x.User, code.Code
+		one.User = x.User
+		one.ErrorCode, one.ErrorMessage = verdict(denied(code))
 		resp.Results = append(resp.Results, one)
 	}
 	return resp

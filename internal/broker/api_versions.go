@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -40,11 +41,17 @@ const (
 )
 
 func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
+	return listVersions(b.table, b.image(), r, req)
+}
+
+// listVersions answers with the table and the features of an image. A nil image means that no
+// features are known yet: the answer then finalizes none, with the epoch -1 that says so (KIP-584).
+func listVersions(table *protocol.Table, img *metadata.Image, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	if r.Unsupported {
 		// Version 0 is the only one that this client is certain to understand; the entry tells it
 		// which version to retry with (KIP-511).
-		own, _ := b.table.Lookup(protocol.KeyApiVersions)
+		own, _ := table.Lookup(protocol.KeyApiVersions)
 		resp.ErrorCode = kerr.UnsupportedVersion.Code
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{apiVersion(own)}
 		r.Code = resp.ErrorCode
@@ -59,10 +66,10 @@ func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) km
 		}
 		r.SetSoftware(network.Software{Name: req.ClientSoftwareName, Version: req.ClientSoftwareVersion})
 	}
-	for _, a := range b.table.APIs() {
+	for _, a := range table.APIs() {
 		resp.ApiKeys = append(resp.ApiKeys, apiVersion(a))
 	}
-	b.features(resp)
+	listFeatures(resp, img)
 	return resp
 }
 
@@ -72,10 +79,12 @@ func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {
 	return v
 }
 
-// features fills in the finalized features of the cluster (KIP-584). Only versions from 3 on carry
-// them.
-func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
-	img := b.image()
+// listFeatures fills in the features of the cluster (KIP-584). Only versions from 3 on carry them.
+func listFeatures(resp *kmsg.ApiVersionsResponse, img *metadata.Image) {
+	known := img != nil
+	if !known {
+		img = metadata.Empty() // its levels are not shown
+	}
 	for _, f := range finalized(img) {
 		supported := kmsg.NewApiVersionsResponseSupportedFeature()
 		supported.Name, supported.MinVersion, supported.MaxVersion = f.name, f.lowest, f.highest
@@ -83,13 +92,15 @@ func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
 		if f.lowest > 0 || resp.Version >= 4 {
 			resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
 		}
-		if f.level > 0 { // as in Kafka, a feature at level 0 is not finalized
+		if known && f.level > 0 { // as in Kafka, a feature at level 0 is not finalized
 			at := kmsg.NewApiVersionsResponseFinalizedFeature()
 			at.Name, at.MinVersionLevel, at.MaxVersionLevel = f.name, f.level, f.level
 			resp.FinalizedFeatures = append(resp.FinalizedFeatures, at)
 		}
 	}
-	resp.FinalizedFeaturesEpoch = img.Version()
+	if known {
+		resp.FinalizedFeaturesEpoch = img.Version()
+	}
 }
 
 // softwareName reports whether s is valid as a client's name or version (KIP-511): letters, digits,

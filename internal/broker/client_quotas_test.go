@@ -91,6 +91,12 @@ func TestAlterClientQuotasAsKafka(t *testing.T) {
 	if got := n.alterQuotas(t, true, 1, entity{"ip=localhost"}, connect, 1.0); !strings.HasPrefix(got, "42 localhost is not a valid IP") {
 		t.Error(got)
 	}
+	for _, name := range []string{strings.Repeat("x", maxEntityName+1), "\xff"} {
+		if got := n.alterQuotas(t, true, 1, entity{"client-id=" + name}, produce, 1.0); !strings.HasPrefix(got,
+			"42 The name of a client-id") {
+			t.Error(got)
+		}
+	}
 	if got := n.describeQuotas(t, false); got != "" {
 		t.Errorf("validated changes were made: %s", got)
 	}

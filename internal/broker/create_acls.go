@@ -19,7 +19,7 @@ func createACLsAPI() api {
 			whole: func(m rights, _ *kmsg.CreateACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
 		},
 		refuse: func(r *network.Request, req *kmsg.CreateACLsRequest, code *kerr.Error) kmsg.Response {
-			return refuseACLs(r, req, code)
+			return refuseACLs(r, req, denied(code))
 		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(createACLs),

@@ -21,7 +21,7 @@ func deleteACLsAPI() api {
 			whole: func(m rights, _ *kmsg.DeleteACLsRequest) *kerr.Error { return m.cluster(acl.Alter) },
 		},
 		refuse: func(r *network.Request, req *kmsg.DeleteACLsRequest, code *kerr.Error) kmsg.Response {
-			return refuseFilters(r, req, code)
+			return refuseFilters(r, req, denied(code))
 		},
 		overloaded: kerr.NotController,
 		handle:     inBackground(deleteACLs),

@@ -25,6 +25,15 @@ func deleteRecordsAPI() api {
 			func(m rights, _ *kmsg.DeleteRecordsRequest, x *kmsg.DeleteRecordsRequestTopic) *kerr.Error {
 				return m.topic(acl.Delete, x.Topic)
 			})},
+		refuse: func(_ *network.Request, req *kmsg.DeleteRecordsRequest, code *kerr.Error) kmsg.Response {
+			resp := refuseWhole(req, code).(*kmsg.DeleteRecordsResponse)
+			for i := range resp.Topics {
+				for j := range resp.Topics[i].Partitions {
+					resp.Topics[i].Partitions[j].LowWatermark = -1
+				}
+			}
+			return resp
+		},
 		overloaded: kerr.LeaderNotAvailable,
 		handle:     inBackground(deleteRecords),
 	}.api()

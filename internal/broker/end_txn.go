@@ -5,6 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
@@ -14,10 +15,15 @@ import (
 // transaction (KIP-890).
 func endTxnAPI() api {
 	return apiDef[*kmsg.EndTxnRequest]{
-		API: protocol.API{Key: int16(kmsg.EndTxn), Max: 5},
+		API: protocol.API{Key: int16(kmsg.EndTxn), Max: 5, Quick: true},
 		asks: asks[*kmsg.EndTxnRequest]{whole: func(m rights, req *kmsg.EndTxnRequest) *kerr.Error {
 			return m.transaction(acl.Write, req.TransactionalID)
 		}},
+		refuse: func(r *network.Request, _ *kmsg.EndTxnRequest, code *kerr.Error) kmsg.Response {
+			resp := respondTo(r, kmsg.NewPtrEndTxnResponse())
+			resp.ErrorCode = code.Code
+			return resp
+		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     endTxn,
 	}.api()

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 )
 
@@ -46,10 +47,7 @@ func lies(t *testing.T, key, version int16) {
 	}
 	whole := kmsg.NewRequestFormatter().AppendRequest(nil, req, 7)
 	const header = 4 + 2 + 2 + 4 + 2
-	values := 3 // to set each byte to
-	if raceDetector {
-		values = 1
-	}
+	values := race.Some(3, 1) // to set each byte to
 	try := func(frame []byte) {
 		w := n.dial(t)
 		defer w.Close()

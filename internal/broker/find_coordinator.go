@@ -30,7 +30,8 @@ func findCoordinatorAPI() api {
 		},
 		refuse: func(r *network.Request, req *kmsg.FindCoordinatorRequest, code *kerr.Error) kmsg.Response {
 			resp := respondTo(r, kmsg.NewPtrFindCoordinatorResponse())
-			resp.NodeID, resp.Port, resp.ErrorCode = -1, -1, code.Code
+			resp.NodeID, resp.Port = -1, -1
+			resp.ErrorCode, resp.ErrorMessage = verdict(denied(code))
 			for _, key := range req.CoordinatorKeys {
 				one := kmsg.NewFindCoordinatorResponseCoordinator()
 				one.Key, one.NodeID, one.Port, one.ErrorCode = key, -1, -1, code.Code

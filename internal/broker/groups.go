@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"net"
 	"slices"
 	"sync/atomic"
 
@@ -93,7 +92,7 @@ func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, 
 
 // groupRequest returns a request about a group as its shard gets it.
 func (b *Broker) groupRequest(r *network.Request, req kmsg.Request) group.Request {
-	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
+	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: "/" + r.Session.Host, Body: req} // Kafka's form
 	if !b.rights(r).everything() {
 		e.Viewer = group.Viewer{Principal: r.Session.Principal, Host: r.Session.Host}
 	}
@@ -143,14 +142,6 @@ func groupCode(resp kmsg.Response) int16 {
 		return resp.ErrorCode
 	}
 	return 0
-}
-
-// clientHost returns a member's host in Kafka's format.
-func clientHost(peer net.Addr) string {
-	if tcp, ok := peer.(*net.TCPAddr); ok {
-		return "/" + tcp.IP.String()
-	}
-	return "/"
 }
 
 // countdown calls then when n operations have ended and finish was called another time.

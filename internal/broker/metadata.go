@@ -140,6 +140,9 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 		}
 		one.ErrorCode = code(err)
 		r.Code = one.ErrorCode
+		if one.Topic != nil && one.ErrorCode != kerr.TopicAuthorizationFailed.Code {
+			one.AuthorizedOperations = m.topicOperations(req.IncludeTopicAuthorizedOperations, *one.Topic)
+		}
 		resp.Topics = append(resp.Topics, one)
 	}
 	return resp

@@ -4,6 +4,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
@@ -19,6 +21,12 @@ func offsetDeleteAPI() api {
 				func(m rights, _ *kmsg.OffsetDeleteRequest, x *kmsg.OffsetDeleteRequestTopic) *kerr.Error {
 					return m.topic(acl.Read, x.Topic)
 				}),
+		},
+		refuse: func(_ *network.Request, req *kmsg.OffsetDeleteRequest, code *kerr.Error) kmsg.Response {
+			if code == kerr.TopicAuthorizationFailed {
+				return refuseWhole(req, code)
+			}
+			return group.Refuse(req, code) // as in Kafka, errors of the group have no list of topics
 		},
 		overloaded: kerr.CoordinatorNotAvailable,
 		handle:     offsetDelete,

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
@@ -16,6 +18,10 @@ const (
 	clientEntity  = "client-id"
 	addressEntity = "ip"
 )
+
+// maxEntityName bounds the names of entities with quotas, in bytes: every broker holds them in
+// memory. No user has a longer one.
+const maxEntityName = metadata.MaxUserName
 
 // partOf returns the part of an entity that has a type; nil if there is no such type.
 func partOf(e *quota.Entity, kind string) *quota.Name {
@@ -67,6 +73,9 @@ func entityOf(parts []entityPart) (e quota.Entity, err error) {
 			*n = quota.Any
 		case *p.name == "":
 			return e, protocolErrorf(kerr.InvalidRequest, "Empty %s not supported", p.kind)
+		case len(*p.name) > maxEntityName || !utf8.ValidString(*p.name):
+			return e, protocolErrorf(kerr.InvalidRequest,
+				"The name of a %s has at most %d bytes, valid UTF-8. Give a default quota to clients with longer names.", p.kind, maxEntityName)
 		default:
 			*n = quota.Of(*p.name)
 		}

@@ -66,6 +66,9 @@ func mirrorList(to, from reflect.Value, key string, code *kerr.Error) {
 			f.Set(asked)
 		}
 		entry.FieldByName("ErrorCode").SetInt(int64(code.Code))
+		if f, text := entry.FieldByName("ErrorMessage"), denialText(code); f.IsValid() && text != "" {
+			f.Set(reflect.ValueOf(&text))
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
@@ -26,15 +25,19 @@ var errStarting = errors.New("the broker is starting and serves no clients yet")
 //
 // It does not end connections as long as it can avoid that. Clients take a connection that ends
 // before its first answer for one to a port with TLS or SASL: they report that to their users, and
-// franz-go fails all records that wait for metadata. ApiVersions is answered at once; a Produce
-// fails with NOT_LEADER_OR_FOLLOWER, at which a producer asks for the new leader; Metadata waits
-// until this broker knows the present state of the cluster, and everything else until it has
-// started. What has waited for startPatience is reset: clients retry that elsewhere. So is a Fetch
-// at once, for its consumer continues at the new leader.
+// franz-go fails all records that wait for metadata. ApiVersions is answered at once with the
+// features that this broker's metadata had last, as by any broker that lags behind. A node without
+// metadata answers when it has some: a client that is told no features begins its transactions with
+// the protocol before KIP-890, whatever the cluster has. A Produce fails with
+// NOT_LEADER_OR_FOLLOWER, at which a producer asks for the new leader; Metadata waits until this
+// broker knows the present state of the cluster, and everything else until it has started. What has
+// waited for startPatience is reset: clients retry that elsewhere. So is a Fetch at once, for its
+// consumer continues at the new leader.
 type Starting struct {
-	unready *Broker // answers ApiVersions
-	shows   stage   // describes the cluster
-	serves  stage   // serves everything
+	table  *protocol.Table
+	known  func() *metadata.Image
+	shows  stage // describes the cluster
+	serves stage // serves everything
 }
 
 // stage is a part of the start. Requests wait until it has a broker.
@@ -50,9 +53,10 @@ func (s *stage) reach(b *Broker) {
 	}
 }
 
-// NewStarting returns a handler that knows only the table of APIs.
-func NewStarting(table *protocol.Table) *Starting {
-	return &Starting{unready: &Broker{table: table, opt: Options{Metadata: metadata.NewApplier(zap.NewNop())}},
+// NewStarting returns a handler that knows the table of APIs. known returns an image with at least
+// the cluster's record as this node has it, nil before it has one. It must not block.
+func NewStarting(table *protocol.Table, known func() *metadata.Image) *Starting {
+	return &Starting{table: table, known: known,
 		shows: stage{reached: make(chan struct{})}, serves: stage{reached: make(chan struct{})}}
 }
 
@@ -152,6 +156,8 @@ func (b *Broker) knows(r *network.Request) bool {
 	return true
 }
 
+// apiVersions waits for features only if the answer carries them. It is never refused for their
+// absence: a client whose first answer is the end of the connection gives more up than a feature.
 func (s *Starting) apiVersions(r *network.Request) {
 	q := kmsg.NewPtrApiVersionsRequest()
 	q.Version = r.Version
@@ -161,7 +167,14 @@ func (s *Starting) apiVersions(r *network.Request) {
 			return
 		}
 	}
-	r.Respond(apiVersions(s.unready, r, q))
+	img := s.known()
+	if img == nil && !r.Unsupported && r.Version >= 3 {
+		if _, ok := s.shows.await(r, time.Now().Add(startPatience)); !ok {
+			return
+		}
+		img = s.known()
+	}
+	r.Respond(listVersions(s.table, img, r, q))
 }
 
 // produce refuses all partitions of a Produce request.

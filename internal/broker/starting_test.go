@@ -3,6 +3,8 @@ package broker
 import (
 	"errors"
 	"io"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,20 +12,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// startingNode is a node whose clients still have to wait for its start.
+// startingNode is a node whose clients still have to wait for its start. It has metadata.
 func startingNode(t *testing.T) (*node, *Starting) {
 	t.Helper()
+	return startingNodeWith(t, func(n *node) *metadata.Image { return n.image() })
+}
+
+func startingNodeWith(t *testing.T, known func(*node) *metadata.Image) (*node, *Starting) {
+	t.Helper()
 	var s *Starting
+	var self atomic.Pointer[node]
 	n := newNode(t, func(o *nodeOptions) {
 		o.pipe = true
 		o.network = func(opt *network.Options) {
-			s = NewStarting(opt.Table)
+			s = NewStarting(opt.Table, func() *metadata.Image { return known(self.Load()) })
 			opt.Handler = s
 		}
 	})
+	self.Store(n)
 	return n, s
 }
 
@@ -59,6 +69,59 @@ func TestAStartingBrokerRefusesProducersAtOnce(t *testing.T) {
 		fetch := kmsg.NewPtrFetchRequest()
 		if err := <-answered(n.dial(t), 12, fetch); !errors.Is(err, io.EOF) {
 			t.Errorf("a fetch: %v, want the end of the connection", err)
+		}
+	})
+}
+
+// A client that is told no features begins its transactions with the protocol before KIP-890.
+func TestAStartingBrokerClaimsTheFeaturesThatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := startingNode(t)
+		resp := ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 4, apiVersionsRequest("a", "1"))
+		if got, want := features(resp), "transaction.version 2-2"; !strings.Contains(got, want) {
+			t.Errorf("features %s, want also %s", got, want)
+		}
+		if resp.FinalizedFeaturesEpoch != n.image().Version() {
+			t.Errorf("epoch %d, want %d", resp.FinalizedFeaturesEpoch, n.image().Version())
+		}
+	})
+}
+
+func TestANodeWithoutMetadataWaitsForItsFeatures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var has atomic.Bool
+		n, s := startingNodeWith(t, func(n *node) *metadata.Image {
+			if has.Load() {
+				return n.image()
+			}
+			return nil
+		})
+		begin := time.Now()
+		if resp := ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 2, apiVersionsRequest("a", "1")); len(resp.ApiKeys) == 0 ||
+			time.Since(begin) > 0 {
+			t.Errorf("a version without features: %d keys after %s, want the table at once", len(resp.ApiKeys), time.Since(begin))
+		}
+		late := apiVersionsRequest("a", "1")
+		resp := ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 4, late)
+		if took := time.Since(begin); took != startPatience {
+			t.Errorf("without metadata answered after %s, want %s", took, startPatience)
+		}
+		if len(resp.FinalizedFeatures) > 0 || resp.FinalizedFeaturesEpoch != -1 || len(resp.ApiKeys) == 0 {
+			t.Errorf("without metadata: features %s, epoch %d, %d keys; want none, -1 and the table",
+				features(resp), resp.FinalizedFeaturesEpoch, len(resp.ApiKeys))
+		}
+
+		w := n.dial(t)
+		late.SetVersion(4)
+		must(t, w.send(late))
+		synctest.Wait()
+		has.Store(true)
+		s.Show(n.Broker)
+		got, err := w.receive(late)
+		must(t, err)
+		resp = got.(*kmsg.ApiVersionsResponse)
+		if resp.FinalizedFeaturesEpoch != n.image().Version() || !strings.Contains(features(resp), "transaction.version 2-2") {
+			t.Errorf("after the wait: features %s, epoch %d", features(resp), resp.FinalizedFeaturesEpoch)
 		}
 	})
 }

@@ -19,6 +19,7 @@ type Broker struct {
 	MaxRequestBytes     int32
 	MaxConnections      int32
 	MaxConnectionsPerIP int32
+	MaxConnectionRate   int32 // new ones in a second
 	ConnectionIdle      time.Duration
 	MaxFetchBytes       int32
 	FetchSessions       int32
@@ -87,6 +88,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		MaxRequestBytes:          int32(f.value("socket.request.max.bytes").n),
 		MaxConnections:           int32(f.value("max.connections").n),
 		MaxConnectionsPerIP:      int32(f.value("max.connections.per.ip").n),
+		MaxConnectionRate:        int32(f.value("max.connection.creation.rate").n),
 		ConnectionIdle:           milliseconds(f.value("connections.max.idle.ms").n),
 		MaxFetchBytes:            int32(f.value("fetch.max.bytes").n),
 		FetchSessions:            int32(f.value("max.incremental.fetch.session.cache.slots").n),

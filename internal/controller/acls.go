@@ -9,24 +9,16 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// Limits of access rules.
-const (
-	// MaxACLs is how many access rules a cluster may have. Requests that create some at the same
-	// time may exceed it by what they create.
-	MaxACLs = 100_000
-	// MaxACLsAtOnce is how many rules, or filters, one request may have.
-	MaxACLsAtOnce = 1000
-	// maxFound bounds what the filters of one request select, all together.
-	maxFound = 2 * MaxACLs
-)
+// maxFound bounds what the filters of one request select, all together.
+const maxFound = 2 * MaxEntries
 
 // CreateACLs stores the access rules that are valid. errs has an entry for each rule: nil, or the
 // *Error that says why it was refused. A rule that exists already is no error. The revision is the
 // first one that shows the rules, 0 if nothing was written. After err, the outcome is that of a
 // failed transaction; see metadata.Store.
 func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs []error, revision int64, err error) {
-	if len(rules) > MaxACLsAtOnce {
-		return nil, 0, refuse(InvalidRequest, "The request creates %d ACLs, %d are allowed.", len(rules), MaxACLsAtOnce)
+	if err := checkAtOnce(len(rules), "creates", "ACLs"); err != nil {
+		return nil, 0, err
 	}
 	errs = make([]error, len(rules))
 	wanted := map[string]metadata.ACL{}
@@ -54,9 +46,9 @@ func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs 
 		if len(missing) == 0 {
 			return nil
 		}
-		if len(existing)+len(missing) > MaxACLs {
-			return refuse(PolicyViolation, "The cluster has %d ACLs, %d are allowed. Allow a prefix of names instead of each name.",
-				len(existing), MaxACLs)
+		err = checkEntries(len(existing), len(existing)+len(missing), "ACLs", "Allow a prefix of names instead of each name.")
+		if err != nil {
+			return err
 		}
 		var txn metadata.Txn
 		for key, a := range missing {
@@ -78,8 +70,8 @@ type DeletedACLs struct {
 // DeleteACLs deletes the access rules that any of the filters selects, all at once. The revision is
 // the first one that does not show them, 0 if nothing was deleted.
 func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (results []DeletedACLs, revision int64, err error) {
-	if len(filters) > MaxACLsAtOnce {
-		return nil, 0, refuse(InvalidRequest, "The request has %d filters, %d are allowed.", len(filters), MaxACLsAtOnce)
+	if err := checkAtOnce(len(filters), "has", "filters"); err != nil {
+		return nil, 0, err
 	}
 	err = c.retry(ctx, "delete ACLs", func() error {
 		results, revision = make([]DeletedACLs, len(filters)), 0

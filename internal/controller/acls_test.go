@@ -92,18 +92,18 @@ func TestACLsAreWrittenNextToOthers(t *testing.T) {
 func TestACLsAreBounded(t *testing.T) {
 	ctx := context.Background()
 	c, _ := cluster(t, 1)
-	many := make([]acl.Binding, MaxACLsAtOnce+1)
+	many := make([]acl.Binding, MaxAtOnce+1)
 	for i := range many {
 		many[i] = binding(strings.Repeat("x", i%200+1) + string(rune('a'+i/200)))
 	}
 	_, _, err := c.CreateACLs(ctx, many)
 	wantError(t, err, InvalidRequest, "The request creates 1001 ACLs, 1000 are allowed.")
-	_, _, err = c.DeleteACLs(ctx, make([]acl.Filter, MaxACLsAtOnce+1))
+	_, _, err = c.DeleteACLs(ctx, make([]acl.Filter, MaxAtOnce+1))
 	wantError(t, err, InvalidRequest, "The request has 1001 filters, 1000 are allowed.")
 	if errs, _, err := c.CreateACLs(ctx, many[1:]); err != nil || slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		t.Errorf("1000 at once: %v %v", errs, err)
 	}
-	full := over(&crowded{keys: make([]metadata.KV, MaxACLs)})
+	full := over(&crowded{keys: make([]metadata.KV, MaxEntries)})
 	_, _, err = full.CreateACLs(ctx, many[:1])
 	var refused *Error
 	if !errors.As(err, &refused) || refused.Kind != PolicyViolation || !strings.Contains(refused.Msg, "100000 ACLs") {

@@ -8,10 +8,6 @@ import (
 	"github.com/chronik-io/chronik/internal/security/quota"
 )
 
-// MaxQuotas is how many users, client ids, pairs of them and addresses may have quotas. Requests
-// that add some at the same time may exceed it by what they add.
-const MaxQuotas = 100_000
-
 // QuotaChange sets and removes limits of one entity. Both are named as in Kafka.
 type QuotaChange struct {
 	Entity quota.Entity
@@ -22,6 +18,9 @@ type QuotaChange struct {
 // AlterQuotas makes all changes, or none if it returns an error. Each entity may appear once. It
 // returns the first revision that shows them, or 0 if nothing was written.
 func (c *Controller) AlterQuotas(ctx context.Context, changes []QuotaChange) (revision int64, err error) {
+	if err := checkAtOnce(len(changes), "changes the quotas of", "entities"); err != nil {
+		return 0, err
+	}
 	err = c.retry(ctx, "alter quotas", func() error {
 		revision = 0
 		kvs, _, err := c.opts.Store.Range(ctx, metadata.QuotaPrefix)
@@ -54,12 +53,11 @@ func (c *Controller) AlterQuotas(ctx context.Context, changes []QuotaChange) (re
 			}
 			txn.If = append(txn.If, unchanged(kv))
 		}
-		switch {
-		case len(txn.If) == 0:
+		if len(txn.If) == 0 {
 			return nil
-		case n > MaxQuotas && n > len(kvs):
-			return refuse(PolicyViolation, "The cluster has quotas for %d users, client ids and addresses, %d are allowed. "+
-				"Give a default quota instead of one for each.", len(kvs), MaxQuotas)
+		}
+		if err := checkEntries(len(kvs), n, "entities with quotas", "Give a default quota instead of one for each."); err != nil {
+			return err
 		}
 		revision, err = c.opts.Store.Txn(ctx, txn)
 		return err

@@ -22,6 +22,9 @@ type UserChange struct {
 // and the others are made together. It returns the first revision that shows them, or 0 if there
 // are none. err is for the change as a whole.
 func (c *Controller) AlterUsers(ctx context.Context, changes []UserChange) (revision int64, errs []error, err error) {
+	if err := checkAtOnce(len(changes), "changes", "passwords"); err != nil {
+		return 0, nil, err
+	}
 	err = c.retry(ctx, "alter users", func() error {
 		revision, errs = 0, make([]error, len(changes))
 		var users []alteredUser
@@ -47,6 +50,9 @@ func (c *Controller) AlterUsers(ctx context.Context, changes []UserChange) (revi
 		txn := alterUsers(users)
 		if len(txn.If) == 0 {
 			return nil
+		}
+		if err := c.roomForUsers(ctx, users); err != nil {
+			return err
 		}
 		var err error
 		revision, err = c.opts.Store.Txn(ctx, txn)
@@ -76,6 +82,27 @@ func alterUsers(users []alteredUser) (txn metadata.Txn) {
 		}
 	}
 	return txn
+}
+
+// roomForUsers refuses to add users to a cluster that has as many as it may have.
+func (c *Controller) roomForUsers(ctx context.Context, altered []alteredUser) error {
+	added := 0
+	for _, u := range altered {
+		switch is := len(u.now.Credentials) > 0; {
+		case is && u.kv.ModRevision == 0:
+			added++
+		case !is && u.kv.ModRevision != 0:
+			added--
+		}
+	}
+	if added <= 0 {
+		return nil // the users need not be counted
+	}
+	kvs, _, err := c.opts.Store.Range(ctx, metadata.UserPrefix)
+	if err != nil {
+		return err
+	}
+	return checkEntries(len(kvs), len(kvs)+added, "users", "Remove users that are not needed, or let clients log in with tokens or certificates.")
 }
 
 // user reads a user; one that does not exist has no credentials.

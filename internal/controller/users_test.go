@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
@@ -68,5 +69,38 @@ func TestFirstUsersAreFirst(t *testing.T) {
 	}
 	if image(t, s).User("eve") != nil {
 		t.Error("a first user came after others")
+	}
+}
+
+// A cluster that is full takes no further users and quotas, but changes those that it has. A
+// request has a bounded number of changes.
+func TestUsersAndQuotasAreBounded(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	set := func(user string) []UserChange {
+		return []UserChange{{User: user, Mechanism: metadata.ScramSHA512, Set: credential(metadata.ScramSHA512, "k")}}
+	}
+	limits := func(client string) []QuotaChange {
+		return []QuotaChange{{Entity: quota.Entity{Client: quota.Of(client)}, Set: map[string]float64{"consumer_byte_rate": 1}}}
+	}
+	if _, _, err := c.AlterUsers(ctx, set("bob")); err != nil {
+		t.Fatal(err)
+	}
+	full := over(&crowded{Store: s, keys: make([]metadata.KV, MaxEntries)})
+	if _, _, err := full.AlterUsers(ctx, set("bob")); err != nil {
+		t.Errorf("a new password in a full cluster: %v", err)
+	}
+	_, _, err := full.AlterUsers(ctx, set("eve"))
+	wantError(t, err, PolicyViolation, "The cluster has 100000 users, 100000 are allowed. Remove users that are not needed, or let "+
+		"clients log in with tokens or certificates.")
+	_, err = full.AlterQuotas(ctx, limits("c"))
+	wantError(t, err, PolicyViolation,
+		"The cluster has 100000 entities with quotas, 100000 are allowed. Give a default quota instead of one for each.")
+	_, _, err = c.AlterUsers(ctx, make([]UserChange, MaxAtOnce+1))
+	wantError(t, err, InvalidRequest, "The request changes 1001 passwords, 1000 are allowed.")
+	_, err = c.AlterQuotas(ctx, make([]QuotaChange, MaxAtOnce+1))
+	wantError(t, err, InvalidRequest, "The request changes the quotas of 1001 entities, 1000 are allowed.")
+	if image(t, s).User("eve") != nil || image(t, s).NumQuotas() != 0 {
+		t.Error("something was added")
 	}
 }

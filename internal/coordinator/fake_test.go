@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +34,7 @@ type fakeLog struct {
 	gate    chan struct{} // if set, loads wait for it
 }
 
-func (l *fakeLog) Append(epoch int32, records []Record, _ time.Time, done func(error)) {
+func (l *fakeLog) Append(epoch int32, records []Record, _ time.Time, _ *groupcommit.Batch, done func(error)) {
 	l.mu.Lock()
 	if l.fail != nil {
 		err := l.fail
@@ -252,7 +254,7 @@ type outbox struct {
 	done []func(any)
 }
 
-func (o *outbox) send(_, epoch int32, request any, done func(any)) {
+func (o *outbox) send(_, epoch int32, request any, _ *groupcommit.Batch, done func(any)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sent, o.done = append(o.sent, fmt.Sprint(epoch, " ", request)), append(o.done, done)

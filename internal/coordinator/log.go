@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // Log is the partition behind a shard, as its leader sees it.
@@ -12,8 +14,9 @@ type Log interface {
 	// of records with the same producer, all of them or none. The log checks no producers. Append
 	// calls done exactly once, from any goroutine and possibly before it returns: with nil when the
 	// high watermark covers the batches under the topic's durability profile, otherwise with an
-	// error. After an error they may or may not be in the log. Append does not block.
-	Append(epoch int32, records []Record, now time.Time, done func(error))
+	// error. After an error they may or may not be in the log. The log commits when batch runs.
+	// Append does not block.
+	Append(epoch int32, records []Record, now time.Time, batch *groupcommit.Batch, done func(error))
 	// Ready returns why the log would refuse an append in a leader epoch now, or nil: the broker
 	// does not lead (ErrNotCoordinator), too few replicas are in sync, space is low, the disk
 	// failed. marker: the append has a Marker, which is accepted while space is low. Ready does not

@@ -76,7 +76,7 @@ func (s *shard) flush() {
 	s.count.appends.Add(1)
 	s.count.records.Add(int64(len(records)))
 	incarnation, batch := s.incarnation, p.sent
-	s.log.Append(s.epoch, records, time.Now(), func(err error) {
+	s.log.Append(s.epoch, records, time.Now(), &s.batch, func(err error) {
 		s.post(func() { s.appended(incarnation, batch, err) })
 	})
 }
@@ -130,7 +130,7 @@ func (s *shard) release() {
 // send sends a request of the machine. Its result is an event of the same incarnation.
 func (s *shard) send(request any) {
 	incarnation := s.incarnation
-	s.r.opt.Send(s.partition, s.epoch, request, func(result any) {
+	s.r.opt.Send(s.partition, s.epoch, request, &s.batch, func(result any) {
 		s.post(func() {
 			if incarnation == s.incarnation {
 				s.notify(result)

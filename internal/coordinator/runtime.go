@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // Options configure a Runtime. Zero numbers get the defaults below.
@@ -18,9 +20,10 @@ type Options struct {
 	// that earlier calls of Broadcast announced.
 	InitialEvent func(partition int32) any
 	// Send carries out a request of a machine, see Effects.Send. epoch is the leader epoch in which
-	// the machine runs. Send must not block. It calls done exactly once, from any goroutine and
-	// possibly before it returns. Required if machines send requests.
-	Send func(partition, epoch int32, request any, done func(result any))
+	// the machine runs. What Send appends shares batch, which the runtime runs soon. Send must not
+	// block. It calls done exactly once, from any goroutine and possibly before it returns.
+	// Required if machines send requests.
+	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// MaxWaiting bounds the unanswered requests per shard; further ones get ErrBusy.
 	MaxWaiting int
 	// MaxBatchBytes is the size from which a batch accepts no further requests. The records of one

@@ -2,9 +2,12 @@ package coordinator
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // A request leaves the machine when everything it could depend on is committed, and its result is
@@ -61,7 +64,7 @@ func TestSendEndsWithItsMachine(t *testing.T) {
 
 // A request whose result comes at once, from the sender's own goroutine.
 func TestSendIsAnsweredAtOnce(t *testing.T) {
-	run(t, Options{Send: func(_, _ int32, _ any, done func(any)) { done("news") }},
+	run(t, Options{Send: func(_, _ int32, _ any, _ *groupcommit.Batch, done func(any)) { done("news") }},
 		func(t *testing.T, rt *Runtime, log *fakeLog) {
 			wait := submit(rt, "wait")
 			submit(rt, "send x a").want(t, "sent x", nil)
@@ -122,5 +125,29 @@ func TestDeferredEventsWaitForAFullBatch(t *testing.T) {
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		time.Sleep(time.Minute)
 		submit(rt, "get").want(t, "has x a b c d e", nil)
+	})
+}
+
+// committer counts how often it is committed.
+type committer struct{ n atomic.Int32 }
+
+func (c *committer) Commit(*groupcommit.Batch) { c.n.Add(1) }
+
+// What a request appends is committed soon, and once.
+func TestTheBatchOfASendIsRun(t *testing.T) {
+	var appended committer
+	send := func(_, _ int32, _ any, batch *groupcommit.Batch, done func(any)) {
+		batch.Add(&appended)
+		if appended.n.Load() != 0 {
+			t.Error("the batch has run already")
+		}
+		done("news")
+	}
+	run(t, Options{Send: send}, func(t *testing.T, rt *Runtime, _ *fakeLog) {
+		submit(rt, "send x a").want(t, "sent x", nil)
+		synctest.Wait()
+		if n := appended.n.Load(); n != 1 {
+			t.Errorf("committed %d times", n)
+		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // phase is what a shard is doing.
@@ -59,6 +61,7 @@ type shard struct {
 	tickets    map[Ticket]func(any, error)
 
 	pipeline pipeline
+	batch    groupcommit.Batch // appends of this turn, and of what was sent
 }
 
 // request is an event with a client that waits for the response.
@@ -152,6 +155,7 @@ func (s *shard) run() {
 		s.handleDeferred()
 		s.flush()
 		s.release()
+		s.batch.HandOff()
 		s.setAlarm()
 	}
 }

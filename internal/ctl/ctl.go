@@ -1,8 +1,9 @@
 // Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
 // protocol, from a shell.
 //
-// It builds the command tree. The commands are in topic, config, group, txn, acl, user, cert,
-// records (produce and consume), cluster, logs and top; they share app, contexts, output and parse.
+// It builds the command tree. The commands are in topic, config, group, txn, acl, user, quota,
+// cert, records (produce and consume), cluster, logs and top; they share app, contexts, output and
+// parse.
 // Standard output carries only the answer, everything else goes to standard error. The exit code is
 // 0 only if everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
@@ -28,6 +29,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/logs"
+	"github.com/chronik-io/chronik/internal/ctl/quota"
 	"github.com/chronik-io/chronik/internal/ctl/records"
 	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
@@ -68,7 +70,7 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 // Root returns the command tree.
 func Root(a *app.App) *cobra.Command {
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), cert.New(a),
+		topic.New(a), config.New(a), group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
 		records.NewProduce(a), records.NewConsume(a),
 		cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
@@ -87,7 +89,6 @@ func Root(a *app.App) *cobra.Command {
 		"ls":      "chronikctl topic list and group list do that",
 		"lag":     "chronikctl group list shows each group's lag",
 		"role":    notYet,
-		"quota":   notYet,
 		"schema":  notYet,
 		"connect": notYet,
 	})

@@ -31,7 +31,7 @@ func accessSource(cfg *config.Config, image func() *metadata.Image) checks.SlowS
 		}
 		if text, _, err := files.ReadSecret(s.BootstrapUsers); s.BootstrapUsers != "" && err == nil {
 			f.Access.Bootstrap = s.BootstrapUsers
-			f.Access.NotAdded = missingUsers(string(text), users)
+			f.Access.NotAdded = missingUsers(string(text), img)
 		}
 	}
 }
@@ -111,12 +111,18 @@ func covers(deny, allow *acl.Binding) bool {
 	return strings.HasPrefix(allow.Name, deny.Name) && (allow.Pattern != acl.Literal || allow.Name != acl.Wildcard)
 }
 
-// missingUsers returns the users of a bootstrap file that do not exist.
-func missingUsers(text string, users map[string]bool) (missing []string) {
+// missingUsers returns the users of a bootstrap file that do not exist, or have no password for the
+// mechanism of their line.
+func missingUsers(text string, img *metadata.Image) (missing []string) {
 	for line := range strings.Lines(text) {
-		name, _, ok := strings.Cut(line, ":")
-		if p := userPrefix + name; ok && !strings.HasPrefix(name, "#") && !users[p] && !slices.Contains(missing, p) {
-			missing = append(missing, p)
+		name, rest, ok := strings.Cut(line, ":")
+		if !ok || strings.HasPrefix(name, "#") {
+			continue
+		}
+		mechanism, _, _ := strings.Cut(rest, ":")
+		m, known := metadata.ParseScramMechanism(mechanism)
+		if one := userPrefix + name + " for " + mechanism; known && img.User(name).Credential(m) == nil && !slices.Contains(missing, one) {
+			missing = append(missing, one)
 		}
 	}
 	return missing

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
@@ -55,9 +56,17 @@ func TestOddRights(t *testing.T) {
 }
 
 func TestUsersOfTheBootstrapFile(t *testing.T) {
-	users := map[string]bool{"User:admin": true}
-	text := "# first:users\n\nadmin:SCRAM-SHA-512:x\neve:SCRAM-SHA-256:y\neve:SCRAM-SHA-512:y\n"
-	if got := missingUsers(text, users); !reflect.DeepEqual(got, []string{"User:eve"}) {
+	stored, err := parseUsers("admin:SCRAM-SHA-512:x\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, _, err := metadata.Empty().Apply(metadata.Batch{Revision: 1,
+		Events: []metadata.Event{{Key: metadata.UserKey("admin"), Value: stored[0].Encode()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "# first:users\n\nadmin:SCRAM-SHA-512:changed since\nadmin:SCRAM-SHA-256:x\neve:SCRAM-SHA-256:y\neve:SCRAM-SHA-256:y\n"
+	if got := missingUsers(text, img); !reflect.DeepEqual(got, []string{"User:admin for SCRAM-SHA-256", "User:eve for SCRAM-SHA-256"}) {
 		t.Errorf("%v", got)
 	}
 }

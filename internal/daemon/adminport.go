@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
@@ -38,7 +39,16 @@ func (b *Broker) view() *admin.View {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
 		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory()),
-		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
+		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile, Rights: rightsOf(&b.cfg.Security)}
+}
+
+// rightsOf returns the configuration of access rules, as the admin port shows it.
+func rightsOf(s *config.Security) api.Rights {
+	r := api.Rights{Authorization: config.NoRules, SuperUsers: append([]string{}, s.SuperUsers...), AllowEveryone: s.AllowEveryone}
+	if s.ACL {
+		r.Authorization = config.WithACLs
+	}
+	return r
 }
 
 // probe measures the disks of all journals, for a few seconds each at most.

@@ -152,7 +152,7 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	disk.leave(t, b, 80<<20) // so that there is a finding
 	client := connect(t, b, "shop")
 	defer client.Close()
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/health"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights", "/v1/health"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")
@@ -342,7 +342,7 @@ func TestALogIsShown(t *testing.T) {
 func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/brokers", "/v1/rights"} {
 		if status, v := ask(path); status != http.StatusServiceUnavailable ||
 			v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)

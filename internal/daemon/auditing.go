@@ -26,20 +26,9 @@ const auditFile = "audit/audit.log"
 
 // openAudit opens the audit log. The data directory must be locked.
 func (b *Broker) openAudit(r *components) error {
-	s := &b.cfg.Security
-	mode, err := audit.ParseMode(s.AuditLog)
-	if s.AuditLog == "" {
-		mode, err = audit.Off, nil
-	}
-	if err != nil {
-		return &ExitError{ExitUsage, fmt.Errorf("%s: %w", config.KeyAuditLog, err)}
-	}
-	if mode == audit.Off {
-		return nil
-	}
-	sink, place, err := b.auditSink()
-	if err != nil {
-		return &ExitError{ExitUsage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err)}
+	mode, sink, place, err := auditSink(b.cfg, b.fs)
+	if err != nil || mode == audit.Off {
+		return err
 	}
 	log := b.log.Named("audit")
 	r.audit = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: r.conf.NodeID, Failed: func(err error) {
@@ -60,21 +49,36 @@ func (b *Broker) openAudit(r *components) error {
 	})
 }
 
-// auditSink opens what the audit log is written to, and returns its name.
-func (b *Broker) auditSink() (audit.Sink, string, error) {
-	switch name := b.cfg.Security.AuditFile; {
-	case name == config.Journald:
-		sink, err := audit.OpenJournal()
-		return sink, name, err
-	case name != "":
-		sink, err := audit.OpenFile(name)
-		return sink, absolute(name), err
-	case b.fs != vfs.OS():
-		return nil, "", errors.New("a broker in memory has no data directory; name a file")
+// auditSink opens what the audit log is written to, and returns its name. Without a log the mode is
+// Off. The data directory must be locked.
+func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sink, place string, err error) {
+	s := &cfg.Security
+	if s.AuditLog == "" {
+		return audit.Off, nil, "", nil
 	}
-	name := filepath.Join(b.cfg.DataDir, filepath.FromSlash(auditFile))
-	sink, err := audit.OpenFile(name)
-	return sink, absolute(name), err
+	if mode, err = audit.ParseMode(s.AuditLog); err != nil {
+		return mode, nil, "", &ExitError{ExitUsage, fmt.Errorf("%s: %w", config.KeyAuditLog, err)}
+	}
+	if mode == audit.Off {
+		return mode, nil, "", nil
+	}
+	switch place = s.AuditFile; {
+	case place == config.Journald:
+		sink, err = audit.OpenJournal()
+	case place != "":
+		place = absolute(place)
+		sink, err = audit.OpenFile(s.AuditFile)
+	case fsys != vfs.OS():
+		err = errors.New("a broker in memory has no data directory; name a file")
+	default:
+		name := filepath.Join(cfg.DataDir, filepath.FromSlash(auditFile))
+		place = absolute(name)
+		sink, err = audit.OpenFile(name)
+	}
+	if err != nil {
+		return mode, nil, place, &ExitError{ExitUsage, fmt.Errorf("%s %s: %w", config.KeyAuditFile, place, err)}
+	}
+	return mode, sink, place, nil
 }
 
 // audited is the observer of connections with an audit log.
@@ -127,6 +131,22 @@ func (a audited) Logout(e *network.LogoutEvent) {
 		x.Kind = audit.Expired
 	}
 	a.log.Record(x)
+}
+
+// recordRefusedLinks returns a function that records refused connections of other brokers; nil
+// without a log.
+func recordRefusedLinks(log *audit.Log, listener string) func(net.Addr, string, error) {
+	if log == nil {
+		return nil
+	}
+	return func(from net.Addr, principal string, err error) {
+		c := audit.Client{Who: principal, Listener: listener}
+		if from != nil {
+			c.From = from.String()
+			c.Host, _, _ = net.SplitHostPort(c.From) // empty if it has no port
+		}
+		log.Record(audit.Event{Kind: audit.Refused, Client: c, Operation: "LINK", Resource: "Cluster", Why: err.Error()})
+	}
 }
 
 // auditedCluster records what clients ask the leader of the metadata to change, which does not pass

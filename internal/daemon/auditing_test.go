@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/security/audit"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -160,5 +165,57 @@ func wantEvents(t *testing.T, text string, want ...string) {
 		if !slices.Contains(got, w) {
 			t.Errorf("no line %q in %s", w, text)
 		}
+	}
+}
+
+// linesOf is a sink in memory.
+type linesOf struct{ text string }
+
+func (l *linesOf) Write(line []byte) error { l.text += string(line); return nil }
+func (*linesOf) Flush() error              { return nil }
+func (*linesOf) Close() error              { return nil }
+
+// A refused connection of another broker has a line with its address, its certificate's principal
+// and the reason.
+func TestARefusedLinkIsRecorded(t *testing.T) {
+	sink := &linesOf{}
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: sink})
+	refused := recordRefusedLinks(log, "peers")
+	refused(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 51234}, "User:CN=stranger", errors.New("it does not know the secret"))
+	if err := log.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"ev":"refused"`, `"who":"User:CN=stranger"`, `"from":"10.0.0.7:51234"`, `"listener":"peers"`,
+		`"op":"LINK"`, `"res":"Cluster"`, `"why":"it does not know the secret"`} {
+		if !strings.Contains(sink.text, want) {
+			t.Errorf("no %s in %s", want, sink.text)
+		}
+	}
+	if recordRefusedLinks(nil, "peers") != nil {
+		t.Error("recorded without a log")
+	}
+}
+
+// A user that is added while no broker runs has a line in the audit log, without the password.
+func TestAUserAddedOfflineIsRecorded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	var out bytes.Buffer
+	if code := Main(t.Context(), Process{Args: []string{"user", "add", "admin", "--data-dir", "/data", "--set", "audit.log=refusals",
+		"--set", "audit.file=" + file}, FS: vfs.Memory(), In: strings.NewReader("canary\n"), Out: &out, Err: &out,
+		Exit: func(int) {}}); code != ExitOK {
+		t.Fatalf("%d %s", code, &out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"ev":"change"`, fmt.Sprintf(`"who":"uid=%d"`, os.Getuid()), `"client":"chronikd user add"`,
+		`"op":"CREATE"`, `"res":"User:admin"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "canary") {
+		t.Error("the password is recorded")
 	}
 }

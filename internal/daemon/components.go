@@ -307,6 +307,9 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	if r.logins != nil {
 		r.applier.Subscribe("logins", r.logins.Follow)
 		b.stack.push("keys of tokens", r.logins.run())
+		if err := b.watchTokenKeys(r.logins); err != nil {
+			return err
+		}
 	}
 	if copies != nil { // before the roles that it connects
 		r.applier.Subscribe("streams", copies.Apply)
@@ -436,7 +439,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	var handler network.Handler = r.handlers
 	if r.member != nil {
-		r.member.starting = broker.NewStarting(table)
+		r.member.starting = broker.NewStarting(table, r.member.Features)
 		handler = r.member.starting
 	}
 	var names []string
@@ -446,8 +449,8 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
-		Connecting: r.quotas.Connect,
-		Handler:    handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Connecting: r.quotas.Connect, Accepting: connectionRates(b.cfg.Listeners, r.conf.MaxConnectionRate),
+		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
 // healthBody is the maximum number of bytes that are read of a response.
@@ -89,8 +90,8 @@ func get(ctx context.Context, url string) (status int, body string, err error) {
 		return 0, "", err
 	}
 	// The certificate may not cover the address of this machine, and no secret is sent.
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
-		MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: certs.Base()}
+	transport.TLSClientConfig.InsecureSkipVerify = true
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {

@@ -13,7 +13,10 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/files"
 	"github.com/chronik-io/chronik/internal/security/login"
@@ -94,6 +97,21 @@ func (l *logins) run() (stop func(context.Context) error) {
 		running.Wait()
 		return nil
 	}
+}
+
+// watchTokenKeys shows the state of the keys of OAUTHBEARER in findings and metrics.
+func (b *Broker) watchTokenKeys(l *logins) error {
+	if l.keys == nil {
+		return nil
+	}
+	b.health.Add(func(f *checks.Facts) {
+		k := l.keys.State()
+		f.TokenKeys = checks.TokenKeys{Place: b.cfg.Security.OAuth.JWKS, Keys: k.Keys, Read: k.Read, Error: observe.Reason(k.Err)}
+	})
+	return metrics.RegisterTokenKeys(b.reg, func() (time.Time, bool) {
+		k := l.keys.State()
+		return k.Read, k.Err != nil
+	})
 }
 
 // Follow is a metadata.Subscriber.

@@ -90,6 +90,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		},
 		Listener: listener, Secrets: secrets, Logs: func() string { return logs }, Origin: origin,
 		Version: b.version, Progress: b.waits, Fail: b.fail, Log: b.log,
+		Refused: recordRefusedLinks(r.audit, listener),
 	})
 	if err != nil {
 		return fail(err)

@@ -65,9 +65,9 @@ func (p *peers) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, nc.Close())
 	}
-	conf := p.store.Config()
-	t := tls.Client(nc, &tls.Config{ServerName: host, RootCAs: conf.ClientCAs, Certificates: conf.Certificates,
-		MinVersion: tls.VersionTLS13})
+	own, conf := p.store.Config(), certs.Base()
+	conf.ServerName, conf.RootCAs, conf.Certificates, conf.MinVersion = host, own.ClientCAs, own.Certificates, tls.VersionTLS13
+	t := tls.Client(nc, conf)
 	err = t.HandshakeContext(ctx)
 	if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
 		err = &link.Mismatch{Reason: link.NotAdmitted,

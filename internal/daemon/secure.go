@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
-	"github.com/chronik-io/chronik/internal/security/files"
 )
 
 // securedContext is the context of chronikctl that secure init writes.
@@ -154,28 +153,6 @@ func writeNew(path string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// replaceFile replaces a file by renaming a new one, with the mode and the owner of the old one.
-func replaceFile(path string, text []byte) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	temporary := path + ".new"
-	_ = os.Remove(temporary) // of an attempt that was interrupted
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	err = files.KeepOwner(f, info)
-	if err == nil {
-		_, err = f.Write(text)
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return os.Rename(temporary, path)
 }
 
 // saveContext adds the context to chronikctl's file and returns the file's path. A context of the

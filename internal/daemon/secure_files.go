@@ -17,6 +17,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/security/files"
 )
 
 // Names and defaults of what secure init writes.
@@ -257,8 +258,8 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 	return b.String()
 }
 
-// renewLeaves replaces the server certificates below dir, and returns their paths. It changes
-// nothing before all of them are made.
+// renewLeaves replaces the server certificates below dir and their keys, and returns the paths of
+// the certificates. It replaces all or none. Owners and modes stay.
 func renewLeaves(dir string, now time.Time) ([]string, error) {
 	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
 	certificate, err := read("ca.pem")
@@ -293,6 +294,10 @@ func renewLeaves(dir string, now time.Time) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
+		if !ca.Signed(old[0]) {
+			return nil, fmt.Errorf("%s is not signed by the authority in ca.pem, so that its clients may trust another one; "+
+				"renew it where it comes from", path)
+		}
 		names := slices.Clone(old[0].DNSNames)
 		for _, ip := range old[0].IPAddresses {
 			names = append(names, ip.String())
@@ -301,12 +306,11 @@ func renewLeaves(dir string, now time.Time) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	var all []files.Replacement
 	for i, path := range paths {
 		// The broker takes the pair when both are there: until then the key does not fit.
-		keyPath := filepath.Join(filepath.Dir(path), "server-key.pem")
-		if err := errors.Join(replaceFile(keyPath, made[i].Key), replaceFile(path, made[i].Certificate)); err != nil {
-			return nil, err
-		}
+		all = append(all, files.Replacement{Path: filepath.Join(filepath.Dir(path), "server-key.pem"), Text: made[i].Key},
+			files.Replacement{Path: path, Text: made[i].Certificate})
 	}
-	return paths, nil
+	return paths, files.Replace(all)
 }

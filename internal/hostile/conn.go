@@ -38,8 +38,14 @@ type Conn struct {
 }
 
 // Dial connects. Reads and writes fail when ctx has ended; the connection stays open.
-func Dial(ctx context.Context, addr string) (*Conn, error) {
+func Dial(ctx context.Context, addr string) (*Conn, error) { return dialFrom(ctx, addr, nil) }
+
+// dialFrom is Dial from a local address; nil lets the kernel choose it.
+func dialFrom(ctx context.Context, addr string, from *net.TCPAddr) (*Conn, error) {
 	var d net.Dialer
+	if from != nil {
+		d.LocalAddr = from
+	}
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err

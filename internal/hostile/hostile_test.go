@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -199,4 +201,29 @@ func TestDocsListTheAttacks(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", a.Name, a.Aim, mib(a.Holds), mib(a.Keeps))
 	}
 	golden.Part(t, "../../docs/operations.md", "attacks", b.String(), "go test ./internal/hostile -run Docs")
+}
+
+// A difference that is small against the spread of the times is found in many of them, and none in
+// two series of one kind. The slowest do not hide it.
+func TestDifferencesOfTimesAreFound(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	series := func(mean float64) (x []float64) {
+		for i := range 10_000 {
+			x = append(x, mean+10*r.NormFloat64())
+			if i%100 == 0 {
+				x[i] += 100_000 * r.Float64()
+			}
+		}
+		return x
+	}
+	if got := leak(series(100), series(100)); math.Abs(got) > TooDifferent {
+		t.Errorf("equal series: t = %.1f", got)
+	}
+	slower := leak(series(101), series(100))
+	if math.Abs(slower) < TooDifferent {
+		t.Errorf("one is slower by a tenth of the spread: t = %.1f", slower)
+	}
+	if got := welch([]float64{1, 2, 3}, []float64{4, 5, 6}); math.Abs(got+3.674) > 0.001 {
+		t.Errorf("t = %.3f", got)
+	}
 }

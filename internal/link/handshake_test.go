@@ -23,6 +23,9 @@ func rejected(t *testing.T, b *broker) *Mismatch {
 	t.Helper()
 	time.Sleep(100 * time.Millisecond)
 	for _, e := range b.of(Rejected) {
+		if !e.Dialed && e.From == nil {
+			t.Errorf("rejected without an address: %+v", e)
+		}
 		if m := (*Mismatch)(nil); errors.As(e.Err, &m) {
 			return m
 		}

@@ -87,7 +87,11 @@ type Event struct {
 	// Peer is the other end, for Connected and Broken. For Rejected it is what answered instead of
 	// the Target, if that has proved who it is.
 	Peer Hello
-	Err  error
+	// From and Principal are the other end of a Rejected connection that it dialed; Principal is
+	// that of its certificate, or empty.
+	From      net.Addr
+	Principal string
+	Err       error
 }
 
 // Target is a broker to dial.
@@ -208,7 +212,10 @@ func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
 		l.logRefusal("connection of a broker refused", zap.Stringer("peer", nc.RemoteAddr()), zap.Bool("too many", full))
 		if !full {
 			l.leave()
+			return
 		}
+		l.opts.Notify(Event{Kind: Rejected, From: nc.RemoteAddr(), Principal: principal,
+			Err: fmt.Errorf("%d connections of brokers are open", l.opts.Accepted)})
 	}
 }
 
@@ -245,7 +252,7 @@ func (l *Links) serve(nc net.Conn, principal string, hello []byte) {
 	if err != nil {
 		_ = c.fail(err)
 		l.logRefusal("connection of a broker refused", zap.Stringer("peer", nc.RemoteAddr()), zap.Error(err))
-		l.opts.Notify(Event{Kind: Rejected, Err: err})
+		l.opts.Notify(Event{Kind: Rejected, From: nc.RemoteAddr(), Principal: principal, Err: err})
 		return
 	}
 	l.use(c, Target{}, func() {

@@ -168,6 +168,7 @@ func testRules() map[string]importRule {
 		"internal/clustertest/brokers": {because: "no code of its own: its tests run whole brokers and clients under virtual time"},
 		"internal/clustertest/simtcp": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "a leaf: connections in memory, which know nothing of the bytes"},
+		"internal/race": {never: noProtocol, because: "a leaf: it knows how this process was built"},
 		"internal/golden": {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "a leaf: it compares the output of tests with files"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
@@ -244,7 +245,7 @@ func clusterRules() map[string]importRule {
 // coordinatorRules returns the rules of the coordinators and of what connects them with logs.
 func coordinatorRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/coordinator": {never: noProtocol,
+		"internal/coordinator": {may: []string{"internal/groupcommit"}, never: noProtocol,
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
 			"internal/record", "internal/storage/producers"},
@@ -261,8 +262,8 @@ func coordinatorRules() map[string]importRule {
 			because: "it connects coordinators and partitions; the daemon provides the calls between brokers"},
 		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group",
 			"internal/coordinator/txn", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record", "internal/storage",
-			"pkg/durability"},
+			"internal/replica", "internal/configdef", "internal/groupcommit", "internal/protocol", "internal/purgatory",
+			"internal/record", "internal/storage", "pkg/durability"},
 			never: append([]string{netPkg}, noDisk...), because: serviceReason},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/topology": {may: []string{"internal/coordinator/group/format"},
@@ -290,6 +291,8 @@ func benchRules() map[string]importRule {
 			"internal/bench/meter", "internal/bench/report"),
 		"internal/bench/transact": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
 			"internal/bench/meter", "internal/bench/report", "internal/bench/compare"),
+		"internal/bench/connections": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
+			"internal/bench/meter", "internal/bench/report"),
 		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
 	}
 }
@@ -325,7 +328,8 @@ func healthRules() map[string]importRule {
 		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
+			"internal/record", "internal/replica", "internal/security/certs", "internal/storage", "internal/configdef",
+			"internal/text", "pkg/durability"},
 			never:   []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the admin port shows the components that the daemon passes to it"},
 	}
@@ -343,11 +347,11 @@ func ctlRules() map[string]importRule {
 	}
 	return map[string]importRule{
 		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
-		"internal/ctl/contexts": ctl("internal/security/secret", "internal/text"),
+		"internal/ctl/contexts": ctl("internal/security/certs", "internal/security/secret", "internal/text"),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
 		"internal/ctl/app": ctl("internal/admin/api", "internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse",
-			"internal/cli", "internal/health", "internal/security/secret",
+			"internal/cli", "internal/health", "internal/security/certs", "internal/security/secret",
 			"internal/text", "pkg/durability"),
 		"internal/ctl/topic":   command("internal/admin/api", "internal/ctl/config", "internal/ctl/move"),
 		"internal/ctl/move":    ctl("internal/ctl/app", "internal/text"),
@@ -356,7 +360,8 @@ func ctlRules() map[string]importRule {
 		"internal/ctl/txn":     command("internal/health"),
 		"internal/ctl/user":    command(),
 		"internal/ctl/cert":    command("internal/security/certs", "internal/security/files"),
-		"internal/ctl/acl":     command("internal/security/acl"),
+		"internal/ctl/acl":     command("internal/admin/api", "internal/security/acl"),
+		"internal/ctl/quota":   command("internal/security/quota"),
 		"internal/ctl/records": command("internal/health"),
 		"internal/ctl/cluster": command("internal/admin/api",
 			"internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/ctl/move", "internal/ctl/txn",

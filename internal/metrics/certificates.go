@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Expiry is the time until the first certificate of a listener's kind expires: "server", or
 // "client-ca" for the authorities of client certificates. It is negative afterwards.
@@ -19,6 +23,23 @@ func RegisterCertificates(reg prometheus.Registerer, source func() []Expiry) err
 		for _, x := range source() {
 			send(expiry, x.Seconds, x.Listener, x.Kind)
 		}
+	}
+	return reg.Register(&s)
+}
+
+// RegisterTokenKeys registers the state of the keys that check tokens of OAUTHBEARER. Every scrape
+// calls source: read is when they were read last, zero for never, and failed reports whether the
+// latest attempt failed.
+func RegisterTokenKeys(reg prometheus.Registerer, source func() (read time.Time, failed bool)) error {
+	var s scraped
+	age := s.gauge(nameKeysAge, "Time since the keys that check tokens (oauth.jwks) were read; absent if they never were.")
+	broken := s.gauge(nameKeysFailed, "1 if the latest attempt to read the keys that check tokens failed, else 0.")
+	s.read = func(send sendFunc) {
+		read, failed := source()
+		if !read.IsZero() {
+			send(age, time.Since(read).Seconds())
+		}
+		send(broken, map[bool]float64{true: 1}[failed])
 	}
 	return reg.Register(&s)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -68,6 +69,9 @@ func everything(t *testing.T) *prometheus.Registry {
 		t.Fatal(err)
 	}
 	if err := RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterPartitions(reg, func() Partitions {
@@ -235,4 +239,23 @@ func TestConstructorsTakeNil(t *testing.T) {
 	NewNetwork(nil).Connections.WithLabelValues("l").Inc()
 	NewRequests(nil).Count.WithLabelValues("Produce", "NONE").Inc()
 	NewProcess(nil, "v").Ready.Set(1)
+}
+
+// Keys that were never read have no age; it would be that of the epoch.
+func TestKeysThatWereNeverRead(t *testing.T) {
+	for _, c := range []struct {
+		read   time.Time
+		failed bool
+		want   int
+	}{{time.Time{}, true, 1}, {time.Now().Add(-time.Hour), false, 2}} {
+		reg := prometheus.NewRegistry()
+		if err := RegisterTokenKeys(reg, func() (time.Time, bool) { return c.read, c.failed }); err != nil {
+			t.Fatal(err)
+		}
+		got := gather(t, reg)
+		if len(got) != c.want || (got[nameKeysFailed].GetMetric()[0].GetGauge().GetValue() == 1) != c.failed ||
+			c.want == 2 && got[nameKeysAge].GetMetric()[0].GetGauge().GetValue() < 3600 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
 }

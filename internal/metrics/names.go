@@ -149,6 +149,8 @@ const (
 	nameReady        = "chronik_ready"
 	nameFindings     = "chronik_findings"
 	nameExpiry       = "chronik_certificate_expiry_seconds"
+	nameKeysAge      = "chronik_token_keys_age_seconds"
+	nameKeysFailed   = "chronik_token_keys_failed"
 	nameAuditLines   = "chronik_audit_lines_total"
 	nameAuditCounted = "chronik_audit_events_counted_total"
 )

@@ -35,17 +35,27 @@ func (s *Server) accept(l *Listener, ln net.Listener) {
 		}
 		s.opts.Observer.Refused(l, RefusedFiles)
 		s.limited.listener(l, "accept failed; waiting before the next", err)
-		t := time.NewTimer(backoff)
-		select {
-		case <-t.C:
-		case <-s.draining:
-			t.Stop()
+		if !s.pause(backoff) {
 			return
 		}
 		backoff = min(2*backoff, acceptBackoffLast)
 	}
 }
 
+// pause waits; it returns false, early, if the Server ends.
+func (s *Server) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.draining:
+		return false
+	}
+}
+
+// admit serves a new connection, refuses it, or holds it. It blocks for as long as
+// Options.Accepting asks for.
 func (s *Server) admit(l *Listener, nc net.Conn) {
 	if s.opts.Connecting != nil && !l.Brokers {
 		if wait := s.opts.Connecting(remoteIP(nc)); wait > 0 {
@@ -53,11 +63,21 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 			return
 		}
 	}
+	if s.opts.Accepting != nil && !l.Brokers {
+		if wait := s.opts.Accepting(l.Name); wait > 0 {
+			s.limited.listener(l, "connections are served late", fmt.Errorf("more are made than max.connection.creation.rate allows"))
+			s.pause(wait)
+		}
+	}
 	reason, ok := s.add(l, nc)
 	if ok {
 		return
 	}
-	_ = nc.Close() // no bytes were exchanged on it
+	if reason == RefusedDraining {
+		closeWithReset(nc) // as the connections that were accepted a moment earlier; see lingerAndClose
+	} else {
+		_ = nc.Close() // no bytes were exchanged on it
+	}
 	s.refused(l, nc.RemoteAddr(), reason)
 }
 

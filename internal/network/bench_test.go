@@ -108,7 +108,8 @@ func (h *benchHandler) answerBursts() {
 func produceTable(t testing.TB) *protocol.Table {
 	t.Helper()
 	table, err := protocol.NewTable(protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
-		protocol.API{Key: 3, Max: 13}, protocol.API{Key: protocol.KeyApiVersions, Max: 4},
+		protocol.API{Key: 3, Max: 13}, protocol.API{Key: keyEndTxn, Max: 5, Quick: true},
+		protocol.API{Key: protocol.KeyApiVersions, Max: 4},
 		protocol.API{Key: protocol.KeySASLHandshake, Max: 1}, protocol.API{Key: protocol.KeySASLAuthenticate, Max: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -83,6 +83,7 @@ type conn struct {
 	role      readRole
 	recalled  bool // the reader goroutine wants the reading role
 	reset     bool // the end of the connection is a reset; see Request.Reset
+	served    bool // a request other than ApiVersions and those of a login was answered
 	flushing  bool // the poller's flusher will write the answers
 	busy      bool // the reader will flush before it blocks
 	rwaiting  bool // the reader waits on rcond
@@ -149,6 +150,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.mu.Lock()
 	c.unready--
 	c.answered = now
+	c.served = c.served || r.Key != protocol.KeyApiVersions && !isLogin(r.Key)
 	c.traffic.BytesOut += int64(r.outSize)
 	c.traffic.RecordsIn += r.records
 	if r.Key == protocol.KeyProduce {
@@ -333,17 +335,25 @@ func (c *conn) kill(reason CloseReason) {
 	}
 	c.cancel()
 	if c.nc != nil {
-		nc := below(c.nc) // TLS would wait for the client
-		if l, ok := nc.(interface{ SetLinger(seconds int) error }); ok && c.reset {
-			_ = l.SetLinger(0) // if it fails, the client sees an ordinary end
+		if nc := below(c.nc); c.reset { // TLS would wait for the client
+			closeWithReset(nc)
+		} else {
+			_ = nc.Close() // a failed close takes nothing back that the peer was promised
 		}
-		_ = nc.Close() // a failed close takes nothing back that the peer was promised
 	}
 	if c.fd >= 0 {
 		hangUp(c.fd)
 	}
 	c.rcond.Signal()
 	c.wcond.Signal()
+}
+
+// closeWithReset closes a connection so that its client sees a reset, as if no process listened.
+func closeWithReset(nc net.Conn) {
+	if l, ok := nc.(interface{ SetLinger(seconds int) error }); ok {
+		_ = l.SetLinger(0) // if it fails, the client sees an ordinary end
+	}
+	_ = nc.Close() // a failed close takes nothing back that the peer was promised
 }
 
 // remoteIP returns the peer's address, the zero Addr if it has none.

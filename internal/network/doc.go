@@ -1,5 +1,5 @@
 // Package network owns client connections: listeners, a reader and a writer goroutine for each
-// connection, and pollers that handle small Produce requests of many connections. It keeps the
+// connection, and pollers that handle small requests of many connections. It keeps the
 // order of requests and responses, and every bound that stops a client from taking more than its
 // share.
 //
@@ -21,13 +21,14 @@
 // blocks. An answer that is ready when Handle returns therefore costs no goroutine switch, and a
 // pipelined burst is answered with one write. Only a later answer wakes the writer goroutine.
 //
-// For small Produce requests a wake-up costs more than the work. A connection whose last request
-// was a small Produce is offered to a poller (Linux; see readRole). A poller is one goroutine that
+// For small Produce requests a wake-up costs more than the work, and for those that end a
+// transaction. A connection whose last request was a small one of Produce or of a quick API
+// (protocol.API) is offered to a poller (Linux; see readRole). A poller is one goroutine that
 // finds all its connections with something to read in one system call, then reads and handles them
 // in a row. Then it runs the commits that these requests added to its batch (Request.Batch), each
 // once: the logs commit, the journal writes its group and the answers go out, all on this goroutine
 // unless another one is already doing so (see pollLoop). The poller's flusher writes answers that
-// come at other times, also in a row. Requests that are large, incomplete or not a Produce go to
+// come at other times, also in a row. Requests that are large, incomplete or of another API go to
 // the connection's own goroutines, and so do requests that must wait for a client. A Produce that
 // takes far longer than a small plain one is handed over to them (Request.HandOver).
 //

@@ -107,3 +107,43 @@ func (f *fixture) endSession(id uint64) {
 	f.mu.Unlock()
 	found.End()
 }
+
+// A connection above the rate of its listener is served late, and never refused; the Server's end
+// does not wait for that.
+func TestAConnectionAboveTheRateIsServedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := 3 * time.Second
+		f := start(t, echo, func(o *Options) { o.Accepting = func(string) time.Duration { return wait } })
+		began := time.Now()
+		c := f.pipe.dial()
+		defer c.Close()
+		c.send(t, frame(keyMetadata, 1, 1, nil))
+		c.want(t, 1)
+		if late := time.Since(began); late != wait {
+			t.Errorf("served after %v", late)
+		}
+		wait = time.Hour
+		never := f.pipe.dial()
+		defer never.Close()
+		synctest.Wait()
+		began = time.Now()
+		f.end(t)
+		if time.Since(began) > time.Second {
+			t.Errorf("ended after %v", time.Since(began))
+		}
+		never.wantClosed(t)
+	})
+}
+
+// The listener of other brokers has no rate.
+func TestBrokersAreNotServedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, echo, func(o *Options) { o.Accepting = func(string) time.Duration { return time.Hour } })
+		defer f.end(t)
+		f.name.Brokers = true
+		c := f.pipe.dial()
+		defer c.Close()
+		c.send(t, frame(keyMetadata, 1, 1, nil))
+		c.want(t, 1)
+	})
+}

@@ -16,7 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const keyMetadata = int16(3)
+const (
+	keyMetadata = int16(3)
+	keyEndTxn   = int16(26) // it is quick; versions up to 2 have the header of Metadata 3
+)
 
 type handlerFunc func(*Request)
 

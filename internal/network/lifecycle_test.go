@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"io"
 	"runtime"
 	"strings"
 	"syscall"
@@ -328,5 +329,38 @@ func TestSecondAnswerIsFound(t *testing.T) {
 	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
 	if <-again == nil {
 		t.Error("not noticed")
+	}
+}
+
+// Clients take the end of a connection before its first answer for one to a port with TLS or SASL,
+// and give up. A reset is no such end.
+func TestShutdownResetsWhomItHasNotServed(t *testing.T) {
+	f := start(t, echo, nil)
+	addr := f.tcp(t)
+	fresh, introduced, served := dial(t, addr), dial(t, addr), dial(t, addr)
+	introduced.send(t, frame(protocol.KeyApiVersions, 0, 1, nil))
+	introduced.want(t, 1)
+	served.send(t, frame(keyMetadata, 1, 1, nil))
+	served.want(t, 1)
+	for f.Stats().Connections < 3 {
+		runtime.Gosched()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.Shutdown(t.Context()) }()
+	for _, c := range []struct {
+		name string
+		conn *client
+		want error
+	}{{"fresh", fresh, syscall.ECONNRESET}, {"introduced", introduced, syscall.ECONNRESET}, {"served", served, io.EOF}} {
+		if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.conn.Read(make([]byte, 1)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		c.conn.Close()
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

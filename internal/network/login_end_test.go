@@ -79,6 +79,29 @@ func TestTheEndOfASessionEndsWhatIsParked(t *testing.T) {
 	})
 }
 
+// As in Kafka (KIP-368), a session that expires is no reason to end what waits: a request that was
+// parked before is answered when it is due, and the next request closes the connection.
+func TestWhatIsParkedIsAnsweredAfterTheSessionHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var parked []*Request
+		f, ln := behindLogin(t, &users{}, func(r *Request) { parked = append(parked, r) }, nil)
+		c := ln.dial()
+		lasts := c.login(t, "bob", "late")
+		c.send(t, frame(keyMetadata, 3, 4, nil))
+		time.Sleep(lasts + time.Second)
+		echo(parked[0])
+		c.want(t, 4)
+		c.sendAsync(frame(keyMetadata, 3, 5, nil))
+		c.wantClosed(t)
+		c.Close()
+		synctest.Wait()
+		f.end(t)
+		if len(parked) != 1 {
+			t.Error("a request after the end is served")
+		}
+	})
+}
+
 // The longest name of a user is that of a principal.
 func TestTheLongestPrincipal(t *testing.T) {
 	if err := checkPrincipal("User:" + strings.Repeat("n", 256)); err != nil {

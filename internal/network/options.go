@@ -69,6 +69,10 @@ type Options struct {
 	// because it made too many, 0 if it need not. Such a connection is not served, and closed after
 	// that time. Listeners of other brokers are exempt. Default: none waits.
 	Connecting func(netip.Addr) time.Duration
+	// Accepting is called for each connection that was accepted from a listener, and returns after
+	// how long it is served (max.connection.creation.rate, KIP-612). Until then later ones wait in
+	// the kernel's queue. Listeners of other brokers are exempt. Default: none waits.
+	Accepting func(listener string) time.Duration
 	// MaxUnauthenticated (max.connections.unauthenticated) and MaxUnauthenticatedPerIP bound the
 	// connections that have not completed their TLS handshake and login; the second counts a /64 of
 	// IPv6 as one address. Defaults 1000 and 64.

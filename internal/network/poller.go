@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"go.uber.org/zap"
@@ -27,21 +28,24 @@ const (
 	// checks the clock every serveLook requests.
 	serveTime = 2 * time.Millisecond
 	serveLook = 8
+	// quickFrame is the largest request, in bytes, of another API than Produce that a poller
+	// handles; the API must be quick (protocol.API).
+	quickFrame = 1 << 10
 	// maxPollers bounds the number of pollers; below it there is one for every two processors. A
 	// poller that sleeps in the kernel occupies a processor of Go's scheduler; see busyWait.
 	maxPollers = 8
 )
 
-// readRole is which goroutine reads a connection; conn.mu guards it. For small Produce requests
-// that come one at a time, the wake-up of a goroutine costs most. So a reader that has nothing to
+// readRole is which goroutine reads a connection; conn.mu guards it. For small requests that come
+// one at a time, the wake-up of a goroutine costs most. So a reader that has nothing to
 // read offers its connection to a poller, which reads many connections in a row:
 //
 //	reading ──offer──▶ offered ──event──▶ polling ──all handled──▶ offered
 //	   ▲                  │                  │
 //	   └──stop, idle──────┘                  └──anything else──▶ reading
 //
-// "Anything else" is whatever is not a whole, small Produce request that may start at once: the
-// reader goroutine receives the bytes that were read and handles it.
+// "Anything else" is whatever is not a whole, small request of Produce or a quick API that may
+// start at once: the reader goroutine receives the bytes that were read and handles it.
 type readRole uint8
 
 const (
@@ -168,7 +172,16 @@ func (p *poller) fail(err error) {
 	}
 }
 
-// handleSmall handles the Produce requests at the start of p that need no waiting, and returns the
+// polls reports whether a poller handles requests of an API and size.
+func (c *conn) polls(key int16, size int) bool {
+	if key == protocol.KeyProduce {
+		return size <= pollFrame
+	}
+	api, known := c.srv.opts.Table.Lookup(key)
+	return known && api.Quick && size <= min(quickFrame, c.srv.opts.SmallFrame)
+}
+
+// handleSmall handles the requests at the start of p that need no waiting, and returns the
 // bytes after them. It stops after a request that was handed over, and when many take long
 // together.
 func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []byte {
@@ -184,17 +197,24 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 			break
 		}
 		h := protocol.ParsePrefix(p[4:])
-		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 ||
+		if !c.polls(h.Key, size) || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 ||
 			!c.session.Expires.IsZero() && c.session.expired(now) ||
-			!c.canStart(h.Key, size) ||
-			!c.srv.produce.whole.TryAcquire(int64(size)) {
+			!c.canStart(h.Key, size) {
 			break
+		}
+		var budget *bufpool.Budget // small requests of other APIs have none, see admissionOf
+		if h.Key == protocol.KeyProduce {
+			if budget = c.srv.produce.whole; !budget.TryAcquire(int64(size)) {
+				break
+			}
 		}
 		frame := c.srv.opts.Pool.Get(size)
 		copy(frame.Bytes(), p[4:])
-		if err := c.start(frame, c.srv.produce.whole, size, false, batch, now); err != nil {
+		if err := c.start(frame, budget, size, false, batch, now); err != nil {
 			frame.Release()
-			c.srv.produce.whole.Release(int64(size))
+			if budget != nil {
+				budget.Release(int64(size))
+			}
 			break // the reader ends the same way
 		}
 		p = p[4+size:]

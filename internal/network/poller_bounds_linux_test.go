@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -83,27 +85,35 @@ func TestI13PolledConnectionLimits(t *testing.T) {
 	}
 }
 
-// Only Produce overlaps, also if the poller began the earlier ones.
+// Only Produce overlaps, also if the poller began the earlier ones, and if it could handle the
+// other one.
 func TestPolledOthersWaitForProduce(t *testing.T) {
+	for _, other := range []int16{keyMetadata, keyEndTxn} {
+		t.Run(kmsg.NameForKey(other), func(t *testing.T) { othersWait(t, other) })
+	}
+}
+
+func othersWait(t *testing.T, other int16) {
+	t.Helper()
 	q := newParked()
 	f := startPolled(t, q.handle, nil)
 	defer f.end(t)
 	p := f.dial(t)
 	defer p.Close()
 	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil),
-		frame(keyMetadata, 3, 3, nil), frame(protocol.KeyProduce, 3, 4, nil)))
+		frame(other, 2, 3, nil), frame(protocol.KeyProduce, 3, 4, nil)))
 	a, b := q.next(), q.next()
 	p.await(t, "the reader waits", func(c *conn) bool { return c.rwaiting })
 	b.Respond(body(nil))
 	p.await(t, "the reader waits on", func(c *conn) bool { return c.rwaiting && c.unready == 1 })
 	if len(q.ch) != 0 {
-		t.Error("Metadata began during a Produce")
+		t.Error("it began during a Produce")
 	}
 	a.Respond(body(nil))
 	m := q.next()
-	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.otherInFlight })
-	if m.Key != keyMetadata || len(q.ch) != 0 {
-		t.Error("Produce began during Metadata")
+	p.await(t, "the reader waits for it", func(c *conn) bool { return c.rwaiting && c.otherInFlight })
+	if m.Key != other || len(q.ch) != 0 {
+		t.Error("Produce began during it")
 	}
 	m.Respond(body(nil))
 	q.next().Respond(body(nil))

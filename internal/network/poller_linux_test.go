@@ -11,10 +11,11 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// The poller handles whole small Produce requests; the connection's reader handles all others and
-// what follows them. The next small Produce returns the connection to the poller.
-func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
-	small, large, other := 10, pollFrame+1, -1
+// The poller handles whole small requests of Produce and of quick APIs; the connection's reader
+// handles all others and what follows them. The next small Produce returns the connection to the
+// poller, and so does a small request of a quick API.
+func TestPollerHandlesWholeSmallRequestsOnly(t *testing.T) {
+	small, large, other, quick, largeQuick := 10, pollFrame+1, -1, -2, -3
 	for name, c := range map[string]struct{ sizes, read []int }{
 		"small":                  {sizes: []int{small}},
 		"burst":                  {sizes: slices.Repeat([]int{small}, 100)},
@@ -22,6 +23,9 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 		"large":                  {sizes: []int{large}, read: []int{0}},
 		"other":                  {sizes: []int{other}, read: []int{0}},
 		"what follows other":     {sizes: []int{small, other, small}, read: []int{1, 2}},
+		"quick":                  {sizes: []int{small, quick, small, quick, quick}},
+		"large quick":            {sizes: []int{largeQuick}, read: []int{0}},
+		"back by quick":          {sizes: []int{large}, read: []int{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) },
@@ -31,11 +35,16 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 			defer p.Close()
 			var all []byte
 			for i, size := range c.sizes {
-				key := protocol.KeyProduce
-				if size == other {
+				key, version := protocol.KeyProduce, int16(3)
+				switch size {
+				case other:
 					key, size = keyMetadata, small
+				case quick:
+					key, version, size = keyEndTxn, 2, small
+				case largeQuick:
+					key, version, size = keyEndTxn, 2, quickFrame
 				}
-				all = append(all, frame(key, 3, int32(i), make([]byte, size))...)
+				all = append(all, frame(key, version, int32(i), make([]byte, size))...)
 			}
 			p.send(t, all)
 			for i := range c.sizes {
@@ -45,8 +54,12 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 				}
 			}
 			last := int32(len(c.sizes))
-			if name == "large" || name == "other" {
+			switch name {
+			case "large", "other", "large quick":
 				p.send(t, frame(protocol.KeyProduce, 3, warm, nil))
+				p.want(t, warm)
+			case "back by quick":
+				p.send(t, frame(keyEndTxn, 2, warm, nil))
 				p.want(t, warm)
 			}
 			p.awaitRole(t, offered)

@@ -25,6 +25,17 @@ var (
 // minFrame is the shortest request: a header with a null client id.
 const minFrame = protocol.HeaderPrefix + 2
 
+// begin does the handshake of a connection whose listener uses TLS, and starts readLoop. A
+// handshake needs a stack several times as large as what follows, and Go keeps half of it or more
+// with the goroutine: an idle connection would keep it for hours.
+func (c *conn) begin() {
+	if err := c.secure(); err != nil {
+		c.endReading(c.classify(err))
+		return
+	}
+	c.srv.wg.Go(c.readLoop)
+}
+
 // readLoop is the connection's reader.
 //
 // A reader whose client sends without waiting for answers does not block, and Go's scheduler lets
@@ -33,7 +44,7 @@ const minFrame = protocol.HeaderPrefix + 2
 // unless commits in its batch wait for it. If a client waits for each answer, its reader does not
 // yield: it blocks anyway, and would move to another processor.
 func (c *conn) readLoop() {
-	err := c.secure()
+	var err error
 	for err == nil {
 		if err = c.offer(); err == nil {
 			err = c.readRequest()
@@ -42,8 +53,7 @@ func (c *conn) readLoop() {
 			runtime.Gosched()
 		}
 	}
-	reason, broken := c.classify(err)
-	c.endReading(reason, broken)
+	c.endReading(c.classify(err))
 }
 
 // classify returns why the reader ended, and whether the connection is broken, so that its answers
@@ -117,7 +127,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && !c.sealed
+	c.in.pollable = !c.sealed && c.polls(h.Key, size)
 	if err = c.permitLater(h.Key); err == nil {
 		err = c.start(frame, budget, size, unsupported, &c.batch, time.Now())
 	}

@@ -184,7 +184,11 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	s.assignPoller(c)
 	s.conns[c] = struct{}{}
 	s.opts.Observer.Opened(l) // before it can be closed
-	s.wg.Go(c.readLoop)
+	if c.sealed {
+		s.wg.Go(c.begin)
+	} else {
+		s.wg.Go(c.readLoop)
+	}
 	s.wg.Go(c.writeLoop)
 	return "", true
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +16,9 @@ import (
 const (
 	// tlsRecord is the largest plain text of a TLS record (RFC 8446, 5.1).
 	tlsRecord = 16 << 10
+	// tlsGather is the size of the buffer that gathers the records of a large answer for one write.
+	// A write of a single record costs about as much as its encryption.
+	tlsGather = 128 << 10
 	// maxHandshake bounds the bytes of a client's handshake. Long certificate chains need 10 KiB.
 	maxHandshake = 64 << 10
 	// maxChain bounds a client's certificate chain.
@@ -34,6 +38,11 @@ type tlsSocket struct {
 
 	until    atomic.Int64 // the write deadline, in unix ns; 0 if there is none
 	released atomic.Bool  // it belongs to a link, see Request.Hijack
+
+	mu sync.Mutex
+	// held[:n] are records that are not written; nil unless writeRecords is running.
+	held []byte
+	n    int
 }
 
 // secure does the TLS handshake of a connection that needs one. The reader calls it first.
@@ -181,6 +190,20 @@ func (s *tlsSocket) leave() {
 // also writes while it reads, to answer the other end's change of keys; then the deadline may be
 // long past, and Write sets one of its own.
 func (s *tlsSocket) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(p) <= len(s.held) {
+		var err error
+		if s.n+len(p) > len(s.held) {
+			err = s.flushHeld()
+		}
+		s.n += copy(s.held[s.n:], p)
+		return len(p), err
+	}
+	return s.writeNow(p)
+}
+
+func (s *tlsSocket) writeNow(p []byte) (int, error) {
 	now := time.Now()
 	if until := s.until.Load(); until != 0 && until < now.UnixNano() && !s.released.Load() && !s.shaking {
 		if err := s.SetWriteDeadline(now.Add(s.c.srv.opts.WriteTimeout)); err != nil {
@@ -188,6 +211,26 @@ func (s *tlsSocket) Write(p []byte) (int, error) {
 		}
 	}
 	return s.Conn.Write(p)
+}
+
+// hold makes Write gather records in buf; nil ends that and writes those that are left.
+func (s *tlsSocket) hold(buf []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.flushHeld()
+	s.held = buf
+	return err
+}
+
+// flushHeld writes the records that are held. Caller holds mu.
+func (s *tlsSocket) flushHeld() error {
+	if s.n == 0 {
+		return nil
+	}
+	p := s.held[:s.n]
+	s.n = 0
+	_, err := s.writeNow(p)
+	return err
 }
 
 // SetWriteDeadline implements net.Conn.
@@ -220,8 +263,22 @@ func below(nc net.Conn) net.Conn {
 }
 
 // writeRecords is writeAll for TLS: a tls.Conn makes at least one record of each write, so small
-// pieces are gathered to whole records first. Caller has the writing role.
-func (c *conn) writeRecords(iov [][]byte) error {
+// pieces are gathered to whole records first, and it writes each record by itself, so several are
+// gathered for one write. An answer of any size needs two buffers, of tlsRecord and tlsGather
+// bytes. Caller has the writing role.
+func (c *conn) writeRecords(iov [][]byte) (err error) {
+	if s, ok := c.nc.(*tls.Conn).NetConn().(*tlsSocket); ok {
+		records := c.srv.opts.Pool.Get(tlsGather)
+		defer records.Release()
+		if err := s.hold(records.Bytes()); err != nil {
+			return err
+		}
+		defer func() {
+			if e := s.hold(nil); err == nil && e != nil {
+				err = fmt.Errorf("write an answer to %s: %w", c.peer, e)
+			}
+		}()
+	}
 	buf := c.srv.opts.Pool.Get(tlsRecord)
 	defer buf.Release()
 	gathered := buf.Bytes()[:0]

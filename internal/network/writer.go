@@ -257,7 +257,7 @@ func (c *conn) writeOne(p []byte) error {
 
 // writeAll writes all pieces, at most writeChunk bytes at a time. It consumes iov.
 func (c *conn) writeAll(iov [][]byte) error {
-	if c.sealed && len(iov) > 1 {
+	if c.sealed && (len(iov) > 1 || len(iov) == 1 && len(iov[0]) > tlsRecord) {
 		return c.writeRecords(iov)
 	}
 	for len(iov) > 0 {
@@ -352,8 +352,16 @@ func (c *conn) expiryFired() {
 // lingerAndClose ends a connection whose answers are all written. Closing a socket with unread
 // requests resets it, and the reset may overtake the last answers. So the client receives the end
 // of the stream first and has some time to close its own side.
+//
+// A stop resets the connections on which no client was served. Clients take the end of the stream
+// before their first answer for a port with TLS or SASL, and give up; see Request.Reset. There is
+// no answer that the reset could overtake, except those that introduce.
 func (c *conn) lingerAndClose() {
 	nc := below(c.nc)
+	if c.endsUnserved() {
+		closeWithReset(nc)
+		return
+	}
 	defer nc.Close()
 	if t, ok := c.nc.(*tls.Conn); ok {
 		_ = t.CloseWrite() // tells the client that no more will come; it fails before the handshake's end
@@ -371,4 +379,10 @@ func (c *conn) lingerAndClose() {
 		}
 		left -= n
 	}
+}
+
+func (c *conn) endsUnserved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reason == ClosedShutdown && !c.served
 }

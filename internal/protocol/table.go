@@ -21,6 +21,9 @@ type API struct {
 	// MaxCost bounds the memory of a decoded request's arrays, in bytes, in addition to a part
 	// proportional to the size of the request. 0 is the bound of all APIs, 64 MiB.
 	MaxCost int
+	// Quick: the handler of a small request never blocks and takes some microseconds, so that it
+	// may run on a goroutine that many connections share.
+	Quick bool
 }
 
 // Name is the API's name as Kafka writes it.

@@ -161,7 +161,7 @@ func (d *decided) finish() {
 // Refusal returns the error with which an append of a kind with acks=all would be refused now, nil
 // if it would be queued. It does not block.
 func (p *Partition) Refusal(epoch int32, kind storage.Kind) error {
-	if err := p.accepts(p.role.Load(), &Append{LeaderEpoch: epoch, Acks: AcksAll}); err != nil {
+	if err := p.accepts(p.role.Load(), epoch, AcksAll); err != nil {
 		return fmt.Errorf("append to %s: %w", p, err)
 	}
 	err := p.log.Refusal()
@@ -178,7 +178,7 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	a.state.Store(pending)
 	a.BaseOffset, a.AppendTime, a.LogStart, a.Err = -1, -1, -1, nil
 	role := p.role.Load()
-	if err := p.accepts(role, a); err != nil {
+	if err := p.accepts(role, a.LeaderEpoch, a.Acks); err != nil {
 		a.finish(fmt.Errorf("append to %s: %w", p, err))
 		return
 	}

@@ -55,7 +55,7 @@ func (p *Partition) Flush(addEpoch int32, producer int64, epoch int16, done func
 		done(p.lostSince(addEpoch), nil)
 	}
 	role := p.role.Load()
-	if err := p.accepts(role, a); err != nil {
+	if err := p.accepts(role, a.LeaderEpoch, a.Acks); err != nil {
 		a.finish(fmt.Errorf("%s: %w", p, err))
 		return
 	}

@@ -48,17 +48,17 @@ func newRole(a *Role, self int32) *role {
 }
 
 // accepts returns why an append is refused, nil if it is accepted.
-func (p *Partition) accepts(r *role, a *Append) error {
-	if err := r.check(a.LeaderEpoch); err != nil {
+func (p *Partition) accepts(r *role, epoch int32, acks Acks) error {
+	if err := r.check(epoch); err != nil {
 		return err
 	}
-	if !r.enough(a.Acks) {
+	if !r.enough(acks) {
 		return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicas, r.isr, r.minISR)
 	}
-	if a.Acks == AcksAll && p.cutOff.Load() && !p.env.leaseLive() {
+	if acks == AcksAll && p.cutOff.Load() && !p.env.leaseLive() {
 		return errCutOff() // it would only wait
 	}
-	return p.leased(r, a.Acks)
+	return p.leased(r, acks)
 }
 
 // leased returns an error if no other replica is asked for an acknowledgement and another broker

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -145,10 +146,7 @@ func (s *abortScript) check(image *crashfs.FS) error {
 // with transactions. After a start, a reader of committed records gets exactly those, and the last
 // stable offset is what the batches say.
 func TestFault01PowerLossWithTransactions(t *testing.T) {
-	step := 13
-	if raceDetector {
-		step = 61
-	}
+	step := race.Some(13, 61)
 	for _, compacts := range []bool{false, true} {
 		t.Run(fmt.Sprint("compacts ", compacts), func(t *testing.T) {
 			t.Parallel()

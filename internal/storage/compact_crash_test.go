@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -302,10 +303,7 @@ func TestFault21CrashInsideRecovery(t *testing.T) {
 			calls = append(calls, at)
 		}
 	}
-	tried, most := 0, 4
-	if raceDetector {
-		most = 1
-	}
+	tried, most := 0, race.Some(4, 1)
 	for _, at := range calls {
 		if tried == most {
 			break
@@ -322,7 +320,7 @@ func TestFault21CrashInsideRecovery(t *testing.T) {
 			continue
 		}
 		tried++
-		for call, crashed := 1, true; crashed; call++ {
+		for call, crashed := 1, true; crashed; call += race.Some(1, 7) {
 			crashed = false
 			for i, first := range []*crashfs.FS{f.KillImage(1), f.PowerLossImage(crashfs.KeepSectors, uint64(call)),
 				f.PowerLossImage(crashfs.DropUnsynced, 1)} {

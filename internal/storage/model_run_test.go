@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/race"
 )
 
 // TestModel runs many short histories of a log directory with crashes.
@@ -12,10 +14,7 @@ import (
 //	CHRONIK_MODEL_SEED=n   run only the history with this seed
 //	CHRONIK_MODEL_RUNS=n   run this many histories
 func TestModel(t *testing.T) {
-	runs, first := 120, uint64(1)
-	if raceDetector {
-		runs = 20
-	}
+	runs, first := race.Some(120, 10), uint64(1)
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
 		first, _ = strconv.ParseUint(s, 10, 64)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
@@ -12,10 +13,7 @@ import (
 // run in which a log is cut twice, and other batches follow where segments began before. After a
 // restart, no producer file is of an earlier history.
 func TestFault01PowerLossInATruncation(t *testing.T) {
-	step := 2
-	if raceDetector {
-		step = 25
-	}
+	step := race.Some(2, 51)
 	for call := 1; ; call += step {
 		f := crashfs.New(uint64(call))
 		f.CrashDuring(call)
@@ -107,7 +105,7 @@ func afterCuts(image *crashfs.FS, promised int64) error {
 // the new one once the truncation has returned. A log that has nothing to cut keeps its records.
 func TestFault01PowerLossInTruncationsTogether(t *testing.T) {
 	const n = 6
-	for call := 1; ; call++ {
+	for call := 1; ; call += race.Some(1, 9) {
 		f := crashfs.New(uint64(call))
 		d, err := openDir(f, "sync", func(o *Options) { o.JournalBytes = 16 << 20 })
 		if err != nil {

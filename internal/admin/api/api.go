@@ -54,6 +54,14 @@ type Broker struct {
 	OutOfSync int    `json:"outOfSync"` // replicas that are not in the ISR, without those that are being added
 }
 
+// Rights is the response of GET /v1/rights: the configuration by which requests need rights. It is
+// that of one broker; rules are in the metadata.
+type Rights struct {
+	Authorization string   `json:"authorization"` // "acl" or "none"
+	SuperUsers    []string `json:"superUsers"`    // principals
+	AllowEveryone bool     `json:"allowEveryone"` // on resources without a rule
+}
+
 // Logs is the response of GET /v1/logs.
 type Logs struct {
 	More bool  `json:"more"` // there are further logs

@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/compare"
+	"github.com/chronik-io/chronik/internal/bench/connections"
 	"github.com/chronik-io/chronik/internal/bench/grouping"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
@@ -84,7 +85,8 @@ func New(version string) *cobra.Command {
 		text, _ := cli.FlagError(cmd, err)
 		return cli.Usage("%s", text)
 	})
-	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command())
+	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command(), transact.Command(),
+		connections.Command())
 	cli.RejectUnknownHelp(root, cli.NoArgs)
 	return root
 }

@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -51,6 +52,10 @@ func misspelt() []string {
 		"groups commits --duration 0s", "groups commits --groups 0",
 		"txn x", "txn --a x", "txn --b=", "txn --loads one,two", "txn --rounds 0", "txn --name-b A --b NOBODY", "txn -s 0", "txn -d 0s",
 		"txn --pid-a -1",
+		"connections x", "connections logins --bootstrap-servers x", "connections logins -c 0", "connections logins -d 0s",
+		"connections logins --user x", "connections logins --user x --password-file /nowhere", "connections logins --tls-ca /nowhere",
+		"connections logins --warmup -1s", "connections idle", "connections idle --server-pid 1 --rest -1s",
+		"connections idle --server-pid 999999999", "--tls-ca /nowhere", "--tls-ca /dev/null",
 	}
 }
 
@@ -69,6 +74,7 @@ func unanswered() []string {
 		"--bootstrap-servers BROKER --topic a --create-topic --partitions 7", "--bootstrap-servers BROKER --topic a --mode consume",
 		"--bootstrap-servers BROKER --topic a --server-pid 999999999",
 		"groups commits --bootstrap-servers BROKER --topic a --partitions 7",
+		"connections logins --bootstrap-servers NOBODY", "connections logins --bootstrap-servers BROKER --user x --password-file EMPTY",
 	}
 }
 
@@ -95,6 +101,8 @@ func TestMessages(t *testing.T) {
 	at := strings.NewReplacer(
 		"DIR",
 		dir,
+		"EMPTY",
+		os.DevNull,
 		"NOBODY",
 		nobody,
 		"TAKEN",

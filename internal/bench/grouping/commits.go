@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
+	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // commitVersion is the version of OffsetCommit: it names topics, which all brokers support.
@@ -123,7 +124,7 @@ func commitOf(c CommitsConfig, group string, i int) *kmsg.OffsetCommitRequest {
 
 // committer is one connection.
 type committer struct {
-	caller   *caller
+	caller   *wire.Caller
 	window   *meter.Window
 	recorder *meter.Recorder
 	req      *kmsg.OffsetCommitRequest
@@ -133,7 +134,7 @@ type committer struct {
 // run commits one offset after the other. It continues if a commit is rejected, and ends if the
 // connection fails.
 func (w *committer) run(ctx context.Context) error {
-	defer w.caller.close()
+	defer w.caller.Close()
 	for ctx.Err() == nil {
 		began := w.window.Now()
 		if began >= w.window.Until() {
@@ -144,7 +145,7 @@ func (w *committer) run(ctx context.Context) error {
 		for i := range list {
 			list[i].Offset = w.offset
 		}
-		got, err := w.caller.call(w.req)
+		got, err := w.caller.Call(w.req)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // Protocol is the protocol of a group's members.
@@ -50,11 +51,11 @@ type player interface {
 }
 
 // newPlayer returns a member that has not joined yet. id is unique.
-func newPlayer(p Protocol, c *caller, t *topic, group, id string) player {
+func newPlayer(p Protocol, c *wire.Caller, t *topic, group, id string) player {
 	if p == Consumer {
-		return &consumer{caller: c, topic: t, group: group, id: id}
+		return &consumer{Caller: c, topic: t, group: group, id: id}
 	}
-	return &classic{caller: c, topic: t, group: group}
+	return &classic{Caller: c, topic: t, group: group}
 }
 
 // topic is the topic that members subscribe to.
@@ -65,7 +66,7 @@ type topic struct {
 
 // classic is a member of a classic group.
 type classic struct {
-	*caller
+	*wire.Caller
 	topic      *topic
 	group, id  string
 	generation int32
@@ -98,7 +99,7 @@ func (m *classic) askToJoin() (*kmsg.JoinGroupResponse, error) {
 	req.Version, req.Group, req.MemberID, req.ProtocolType = joinVersion, m.group, m.id, "consumer"
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = int32(sessionTimeout.Milliseconds()), int32(rebalanceTimeout.Milliseconds())
 	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: sub.AppendTo(nil)}}
-	got, err := m.call(req)
+	got, err := m.Call(req)
 	if err != nil {
 		return nil, fmt.Errorf("join %s: %w", m.group, err)
 	}
@@ -116,7 +117,7 @@ func (m *classic) sync(joined *kmsg.JoinGroupResponse) error {
 	if joined.LeaderID == m.id {
 		req.GroupAssignment = m.lead(joined.Members)
 	}
-	got, err := m.call(req)
+	got, err := m.Call(req)
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", m.group, err)
 	}
@@ -153,7 +154,7 @@ func (m *classic) lead(members []kmsg.JoinGroupResponseMember) []kmsg.SyncGroupR
 func (m *classic) beat() (again, rejoin bool, err error) {
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = beatVersion, m.group, m.id, m.generation
-	got, err := m.call(req)
+	got, err := m.Call(req)
 	if err != nil {
 		return false, false, fmt.Errorf("heartbeat: %w", err)
 	}
@@ -169,7 +170,7 @@ func (m *classic) leave() error {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Version, req.Group = leaveVersion, m.group
 	req.Members = []kmsg.LeaveGroupRequestMember{{MemberID: m.id}}
-	got, err := m.call(req)
+	got, err := m.Call(req)
 	if err != nil {
 		return fmt.Errorf("leave %s: %w", m.group, err)
 	}
@@ -178,7 +179,7 @@ func (m *classic) leave() error {
 
 // consumer is a member of a consumer group.
 type consumer struct {
-	*caller
+	*wire.Caller
 	topic       *topic
 	group, id   string
 	epoch       int32
@@ -229,7 +230,7 @@ func (m *consumer) beat() (again, rejoin bool, err error) {
 
 // send sends a heartbeat and applies the response.
 func (m *consumer) send(req *kmsg.ConsumerGroupHeartbeatRequest) error {
-	got, err := m.call(req)
+	got, err := m.Call(req)
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
@@ -251,7 +252,7 @@ func (m *consumer) send(req *kmsg.ConsumerGroupHeartbeatRequest) error {
 }
 
 func (m *consumer) leave() error {
-	got, err := m.call(m.request(-1))
+	got, err := m.Call(m.request(-1))
 	if err != nil {
 		return fmt.Errorf("leave %s: %w", m.group, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // dialers is the number of connections that are opened concurrently.
@@ -42,7 +43,7 @@ type member struct {
 	all     *memberSet
 	number  int
 	player  player
-	caller  *caller
+	caller  *wire.Caller
 	state   *groupState
 	quit    chan struct{} // closed to make it leave
 	left    chan struct{} // closed when it has left
@@ -93,7 +94,7 @@ func (c *memberSet) start(ctx context.Context, members ...*member) {
 	for _, m := range members {
 		c.work.Go(func() {
 			defer close(m.left)
-			defer m.caller.close()
+			defer m.caller.Close()
 			if err := m.live(ctx); err != nil && ctx.Err() == nil {
 				c.mu.Lock()
 				if c.failed == nil {

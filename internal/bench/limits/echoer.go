@@ -40,7 +40,7 @@ func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, 
 	if err != nil {
 		return nil, fmt.Errorf("echo: %w", err)
 	}
-	conn, err := wire.Dial(ctx, addr)
+	conn, err := wire.Dial(ctx, addr, nil)
 	if err != nil {
 		return nil, fmt.Errorf("echo: %w", err)
 	}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -25,7 +26,9 @@ const refreshEvery = 100 * time.Millisecond
 type Cluster struct {
 	Seeds []string
 	Topic string
-	admin *kadm.Client
+	// Secure is for connections to the brokers; nil for connections without TLS.
+	Secure *tls.Config
+	admin  *kadm.Client
 
 	mu      sync.Mutex
 	asked   time.Time
@@ -43,9 +46,18 @@ type leader struct {
 func Fresh() kgo.Opt { return kgo.MetadataMinAge(refreshEvery) }
 
 // NewCluster uses the client, which the caller owns, for metadata. The client must have the option
-// Fresh.
-func NewCluster(seeds []string, topic string, cl *kgo.Client) *Cluster {
-	return &Cluster{Seeds: seeds, Topic: topic, admin: kadm.NewClient(cl)}
+// Fresh. secure is nil without TLS.
+func NewCluster(seeds []string, topic string, secure *tls.Config, cl *kgo.Client) *Cluster {
+	return &Cluster{Seeds: seeds, Topic: topic, Secure: secure, admin: kadm.NewClient(cl)}
+}
+
+// Reach returns the options of a client of brokers, with TLS unless secure is nil.
+func Reach(seeds []string, secure *tls.Config) []kgo.Opt {
+	opts := []kgo.Opt{kgo.SeedBrokers(seeds...), kgo.ClientID(wire.ClientID)}
+	if secure != nil {
+		opts = append(opts, kgo.DialTLSConfig(secure))
+	}
+	return opts
 }
 
 // Load reads the leaders. It fails if a partition has none.

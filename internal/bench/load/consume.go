@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
-	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // Consume is the load of kgo consumers without a group: each reads its partitions from the first
@@ -72,11 +71,10 @@ func consumerClient(o *Options, recorder *meter.Recorder, w *meter.Window, from 
 	for p, offset := range from {
 		at[p] = kgo.NewOffset().At(offset)
 	}
-	cl, err := kgo.NewClient(
-		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID),
+	cl, err := kgo.NewClient(append(Reach(o.Cluster.Seeds, o.Cluster.Secure),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{o.Cluster.Topic: at}),
 		kgo.WithHooks(&wireHook{key: kmsg.Fetch.Int16(), window: w, recorder: recorder}),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)
 	}

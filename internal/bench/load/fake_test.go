@@ -246,7 +246,7 @@ func (f *fake) options() Options {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(cl.Close)
-	c := NewCluster([]string{f.l.Addr().String()}, "t", cl)
+	c := NewCluster([]string{f.l.Addr().String()}, "t", nil, cl)
 	if err := c.Load(context.Background()); err != nil {
 		f.t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
-	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
 // wireHook counts the requests and bytes of one API of a kgo client.
@@ -43,11 +42,9 @@ func producerClient(o *Options, m *meter.Meter, extra ...kgo.Opt) (*kgo.Client, 
 	case 1:
 		acks = kgo.LeaderAck()
 	}
-	opts := []kgo.Opt{
-		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID), kgo.DefaultProduceTopic(o.Cluster.Topic),
+	opts := append(Reach(o.Cluster.Seeds, o.Cluster.Secure), kgo.DefaultProduceTopic(o.Cluster.Topic),
 		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec(o.Compression)), kgo.RecordDeliveryTimeout(answerTimeout),
-		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), recorder: m.NewRecorder()}),
-	}
+		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), recorder: m.NewRecorder()}))
 	if o.Acks >= 0 {
 		// Idempotence needs acks=all.
 		opts = append(opts, kgo.DisableIdempotentWrite())

@@ -28,7 +28,7 @@ const renewEvery = 5 * time.Second
 // connect connects to the known leader.
 func (l *link) connect(ctx context.Context) error {
 	addr, partitions := l.cluster.place(l.index, l.of)
-	conn, err := wire.Dial(ctx, addr)
+	conn, err := wire.Dial(ctx, addr, l.cluster.Secure)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,9 @@ func AgainstText(a *bench.Against, program string) []string {
 	if a.Broker != "" {
 		broker = append(broker, "chronik "+a.Broker)
 	}
+	if a.TLS != "" {
+		broker = append(broker, "over "+a.TLS)
+	}
 	if a.Profile != "" {
 		broker = append(broker, "durability profile "+a.Profile)
 	}

@@ -9,9 +9,11 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"time"
@@ -29,8 +31,8 @@ var ErrFrame = errors.New("answer: impossible length")
 // Conn is a connection to a broker. One goroutine may send while another receives; Exchange does
 // both.
 type Conn struct {
-	tcp *net.TCPConn
-	raw syscall.RawConn
+	nc  net.Conn
+	raw syscall.RawConn // nil with TLS
 
 	// in[r:w] was read and not yet returned by Next.
 	in   []byte
@@ -43,35 +45,57 @@ type Conn struct {
 	turn func(fd uintptr) bool
 }
 
-// Dial connects to a broker at host:port.
-func Dial(ctx context.Context, addr string) (*Conn, error) {
+// Dial connects to a broker at host:port, with TLS unless secure is nil. ctx bounds the connection
+// and the handshake.
+func Dial(ctx context.Context, addr string, secure *tls.Config) (*Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", addr, err)
 	}
+	conn := &Conn{nc: c, in: make([]byte, firstBuffer)}
+	if secure != nil {
+		if secure.ServerName == "" {
+			secure = secure.Clone()
+			secure.ServerName, _, _ = net.SplitHostPort(addr) // an address that can be dialed
+		}
+		t := tls.Client(c, secure)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("TLS handshake with %s: %w", addr, err), c.Close())
+		}
+		conn.nc = t
+		return conn, nil
+	}
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("connect to %s: got a %T", addr, c), c.Close())
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
+	if conn.raw, err = tcp.SyscallConn(); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), tcp.Close())
 	}
-	conn := &Conn{tcp: tcp, raw: raw, in: make([]byte, firstBuffer)}
 	conn.turn = conn.step
 	return conn, nil
 }
 
 // Close closes the connection; blocked calls return an error.
-func (c *Conn) Close() error { return c.tcp.Close() }
+func (c *Conn) Close() error { return c.nc.Close() }
 
 // SetDeadline makes reads and writes fail after t.
-func (c *Conn) SetDeadline(t time.Time) error { return c.tcp.SetDeadline(t) }
+func (c *Conn) SetDeadline(t time.Time) error { return c.nc.SetDeadline(t) }
+
+// Cipher returns the version and the cipher suite of TLS, empty without TLS.
+func (c *Conn) Cipher() string {
+	t, ok := c.nc.(*tls.Conn)
+	if !ok {
+		return ""
+	}
+	state := t.ConnectionState()
+	return tls.VersionName(state.Version) + " " + tls.CipherSuiteName(state.CipherSuite)
+}
 
 // Send writes frames.
 func (c *Conn) Send(frames []byte) error {
-	_, err := c.tcp.Write(frames)
+	_, err := c.nc.Write(frames)
 	return err
 }
 
@@ -81,9 +105,9 @@ func (c *Conn) Send(frames []byte) error {
 //
 // The write happens inside the RawConn.Read callback. Before it calls the callback, the runtime
 // clears the socket's readiness, so a response that arrives after the write wakes the following
-// wait, however fast it was.
+// wait, however fast it was. Go's TLS has no such way, so it writes and reads.
 func (c *Conn) Exchange(frames []byte, idle bool) error {
-	if !idle {
+	if !idle || c.raw == nil {
 		if len(frames) > 0 {
 			if err := c.Send(frames); err != nil {
 				return err
@@ -165,4 +189,17 @@ func (c *Conn) Next() ([]byte, bool) {
 	frame := c.in[c.r+4 : c.r+4+size]
 	c.r += 4 + size
 	return frame, true
+}
+
+// readOnce reads what is there, and waits for the first byte.
+func (c *Conn) readOnce() error {
+	n, err := c.nc.Read(c.in[c.w:])
+	c.w += n
+	switch {
+	case n > 0 || err == nil:
+		return nil
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read: %w", err)
 }

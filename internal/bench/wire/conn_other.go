@@ -6,18 +6,13 @@ package wire
 func (c *Conn) read() error {
 	if c.wait {
 		c.wait = false
-		n, err := c.tcp.Write(c.out)
+		n, err := c.nc.Write(c.out)
 		c.out = c.out[n:]
 		if err != nil {
 			return err
 		}
 	}
-	n, err := c.tcp.Read(c.in[c.w:])
-	c.w += n
-	if n > 0 {
-		return nil
-	}
-	return err
+	return c.readOnce()
 }
 
 // step is not used on systems without access to a socket's descriptor.

@@ -28,7 +28,7 @@ func pair(t *testing.T, serve func(net.Conn)) *Conn {
 		defer c.Close()
 		serve(c)
 	}()
-	conn, err := Dial(context.Background(), l.Addr().String())
+	conn, err := Dial(context.Background(), l.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

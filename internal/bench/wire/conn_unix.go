@@ -11,6 +11,9 @@ import (
 
 // read runs step on the socket.
 func (c *Conn) read() error {
+	if c.raw == nil {
+		return c.readOnce()
+	}
 	c.err = nil
 	if err := c.raw.Read(c.turn); err != nil {
 		return err

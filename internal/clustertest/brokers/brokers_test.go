@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/race"
 )
 
 // history runs one history with a seed, and judges it.
@@ -97,10 +98,7 @@ func TestRestartsWithDefaultClients(t *testing.T) {
 // lost, and sends clients to the others (50). When its session has ended, it refuses acks=1,
 // whichever controllers it had before.
 func TestABrokerThatIsCutOff(t *testing.T) {
-	times := int32(9)
-	if raceDetector {
-		times = 3
-	}
+	times := int32(race.Some(9, 3))
 	history(t, 16, func(w *world, c *clients) {
 		for i := range times {
 			id := 1 + i%3
@@ -115,10 +113,25 @@ func TestABrokerThatIsCutOff(t *testing.T) {
 	})
 }
 
+// A broker that coordinates transactions stops as with SIGSTOP until others have taken over, and
+// continues: what it still believes and has on the way changes no transaction.
+func TestCoordinatorsThatArePaused(t *testing.T) {
+	history(t, 17, func(w *world, c *clients) {
+		for id := int32(1); id <= 3; id++ {
+			time.Sleep(2 * time.Second)
+			w.note("pause %d", id)
+			w.pause(id, 2*controller.DefaultSessionTimeout)
+			c.progress(10 * time.Second)
+			time.Sleep(2 * controller.DefaultSessionTimeout)
+			c.inSync()
+		}
+	})
+}
+
 // The power fails everywhere. What was acknowledged was synced; profiles that acknowledge written
 // records lose no more than they say.
 func TestThePowerFailsEverywhere(t *testing.T) {
-	for _, profile := range []string{"", "interval", "os"} {
+	for _, profile := range []string{"", "interval", "os"}[:race.Some(3, 1)] {
 		t.Run(profile, func(t *testing.T) {
 			historyOf(t, 4, kind{profile: profile}, func(w *world, c *clients) {
 				for range 3 {
@@ -184,10 +197,7 @@ func TestTwoOfThreeAreDown(t *testing.T) {
 // Random faults. CHRONIK_SIM_HISTORIES is the number of histories, CHRONIK_SIM_SEED the seed of the
 // first one; it alone runs if the number is not set.
 func TestRandomFaults(t *testing.T) {
-	first, n := uint64(1), 25
-	if raceDetector {
-		n = 5
-	}
+	first, n := uint64(1), race.Some(25, 3)
 	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
 		first, n = uint64(number(t, v)), 1
 	}
@@ -205,10 +215,7 @@ func TestRandomFaults(t *testing.T) {
 // serves again: each call that a broker makes under transactions may be the last. CHRONIK_SIM_CALLS
 // is the number of histories.
 func TestThePowerFailsAtAnyCall(t *testing.T) {
-	first, n := uint64(1), 12
-	if raceDetector {
-		n = 2
-	}
+	first, n := uint64(1), race.Some(12, 2)
 	if v := os.Getenv("CHRONIK_SIM_SEED"); v != "" {
 		first, n = uint64(number(t, v)), 1
 	}

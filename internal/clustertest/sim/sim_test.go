@@ -7,13 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/race"
 )
 
 // walks returns the number of walks that a test runs: few, or CHRONIK_SIM_WALKS.
 func walks(t *testing.T, few int) int {
 	t.Helper()
 	s := os.Getenv("CHRONIK_SIM_WALKS")
-	if s == "" && raceDetector {
+	if s == "" && race.Detector {
 		return few / 5
 	}
 	if s == "" {

@@ -49,6 +49,16 @@ func (w *world) topic(name string, partitions int32) string {
 	return t.Topic
 }
 
+// delete deletes a topic.
+func (w *world) delete(topic string) {
+	w.Helper()
+	r := kmsg.NewPtrDeleteTopicsRequest()
+	t := kmsg.NewDeleteTopicsRequestTopic()
+	t.Topic = &topic
+	r.Topics, r.TimeoutMillis = append(r.Topics, t), 60_000
+	w.is("DeleteTopics", code(ask[*kmsg.DeleteTopicsResponse](w, r, 6).Topics[0].ErrorCode), none)
+}
+
 // transient reports whether a coordinator's answer asks the client to come back.
 func transient(answer string) bool {
 	switch answer {

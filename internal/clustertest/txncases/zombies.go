@@ -18,6 +18,10 @@ func zombies() []kase {
 		{"a marker arrives twice, TV1", func(w *world) { markerTwice(w, 1) }},
 		{"a marker arrives twice, TV2", func(w *world) { markerTwice(w, 2) }},
 		{"a hanging transaction is found and aborted", hanging},
+		{"a topic is made anew in a transaction, TV1", func(w *world) { madeAnew(w, 11, 4) }},
+		{"a topic is made anew in a transaction, TV2", func(w *world) { madeAnew(w, 12, 5) }},
+		{"a topic is made anew and used again in a transaction, TV1", func(w *world) { usedAgain(w, 11, 4) }},
+		{"a topic is made anew and used again in a transaction, TV2", func(w *world) { usedAgain(w, 12, 5) }},
 	}
 }
 
@@ -252,4 +256,50 @@ func wrap(w *world) {
 	w.is("late EndTxn", w.end(5, p, true).code, badMapping)
 	w.is("EndTxn of the new pid", w.end(5, next, true), next.at(1).success())
 	w.is("records that are shown", w.shown(topic, 0), 2)
+}
+
+// madeAnew ends a transaction that wrote to a topic of the same name which is gone. The topic that
+// has the name now has another one's transaction.
+func madeAnew(w *world, produce, end int16) {
+	topic, other := w.topic("t", 1), w.topic("u", 1)
+	p, q := w.start("x"), w.start("y")
+	if produce < 12 {
+		w.is("AddPartitionsToTxn", w.add(3, p, topic, other), none+" "+none)
+	}
+	w.is("Produce", w.write(produce, p, topic, 0, 0), none)
+	w.is("Produce to another one", w.write(produce, p, other, 0, 0), none)
+	w.delete(topic)
+	w.is("the name", w.topic("t", 1), topic)
+	w.is("Produce of another one", w.write(12, q, topic, 0, 0), none)
+	w.is("EndTxn", w.end(end, p, true).code, none)
+	w.decided(p.id)
+	w.is("records of the other topic", w.shown(other, 0), 1)
+	// Kafka's markers have only the topic's name.
+	w.is("offsets", w.offsets(topic), w.differs("end 2 stable 0", "end 1 stable 0"))
+	if got := w.producing(topic, p); got != nil && !w.peer.Kafka {
+		w.Errorf("the new topic knows the producer of the old one: %v", got)
+	}
+	w.is("EndTxn of the other one", w.end(5, q, true), q.at(1).success())
+	w.is("records that are shown", w.shown(topic, 0), 1)
+}
+
+// usedAgain ends a transaction that wrote to two topics of one name, one after the other.
+func usedAgain(w *world, produce, end int16) {
+	topic := w.topic("t", 1)
+	p := w.start("x")
+	for range 2 {
+		if produce < 12 {
+			w.is("AddPartitionsToTxn", w.add(3, p, topic), none)
+		}
+		w.is("Produce", w.write(produce, p, topic, 0, 0), none)
+		w.delete(topic)
+		w.is("the name", w.topic("t", 1), topic)
+	}
+	if produce < 12 {
+		w.is("AddPartitionsToTxn", w.add(3, p, topic), none)
+	}
+	w.is("Produce", w.write(produce, p, topic, 0, 0), none)
+	w.is("EndTxn", w.end(end, p, true).code, none)
+	w.is("records that are shown", w.shown(topic, 0), 1)
+	w.is("offsets", w.offsets(topic), "end 2 stable 2")
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // shakyLog is a log whose appends sometimes fail, sometimes although the records are in the log,
@@ -26,7 +27,7 @@ type shakyLog struct {
 
 var errShaky = errors.New("the write failed")
 
-func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, done func(error)) {
+func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, _ *groupcommit.Batch, done func(error)) {
 	l.mu.Lock()
 	fails := !l.calm && rand.N(40) == 0
 	if !fails || rand.N(2) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -56,8 +57,12 @@ func lives(t *testing.T, fs vfs.FS) *life {
 			Self: 1, Replicas: b.replicas, Controller: b.control, Configs: b.configs, Settings: b.settings, Logger: zap.NewNop(),
 			ProducerID: func(context.Context) (int64, error) { return 77, nil },
 			Version:    (*metadata.Image).TransactionVersion,
-			Send: func(partition, epoch int32, request any, done func(any)) {
-				send := func(done func(any)) { l.x.Send(partition, epoch, request, done) }
+			Send: func(partition, epoch int32, request any, _ *groupcommit.Batch, done func(any)) {
+				send := func(done func(any)) { // on any goroutine
+					var batch groupcommit.Batch
+					l.x.Send(partition, epoch, request, &batch, done)
+					batch.HandOff()
+				}
 				switch {
 				case l.cutOff.Load():
 				case l.between != nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -29,7 +30,9 @@ func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory) *partit
 
 // Append implements coordinator.Log with acks=all. A marker counts when it is durable, even if the
 // topic's profile promises less: its coordinator never sends it again.
-func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
+func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, batch *groupcommit.Batch,
+	done func(error),
+) {
 	batches, n, err := build(records, now)
 	if err != nil {
 		done(fmt.Errorf("append to %s: %w", l.part, err))
@@ -39,7 +42,7 @@ func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now tim
 		LeaderEpoch: epoch, Acks: replica.AcksAll, Kind: storage.Coordinator, Durable: ends(records),
 		Batches: record.Accepted{Bytes: batches, Batches: n, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
 		Done:    func(a *replica.Append) { done(elsewhere(a.Err)) },
-	}, nil)
+	}, batch)
 }
 
 // ends reports whether one of the records is a marker.

@@ -111,7 +111,7 @@ func put(t testing.TB, l *partitionLog, epoch int32, words ...string) error {
 		records = append(records, r)
 	}
 	ended := make(chan error, 1)
-	l.Append(epoch, records, time.UnixMilli(1000), func(err error) { ended <- err })
+	l.Append(epoch, records, time.UnixMilli(1000), nil, func(err error) { ended <- err })
 	return <-ended
 }
 
@@ -206,7 +206,7 @@ func TestLoadEndsWithLeadership(t *testing.T) {
 	l := newPartitionLog(p, park)
 	p.SetRole(replicatest.Role(p, 1, 1, []int32{1, 2}, []int32{1, 2}))
 	ended := make(chan error, 1)
-	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), func(err error) { ended <- err })
+	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), nil, func(err error) { ended <- err })
 	for p.Ends().LogEnd < 1 {
 		time.Sleep(time.Millisecond)
 	}
@@ -356,7 +356,7 @@ func TestRecordsOfTransactionsHaveTheirOwnBatches(t *testing.T) {
 		t.Error("an empty batch was built")
 	}
 	ended := make(chan error, 1)
-	l.Append(0, records, time.UnixMilli(1000), func(err error) { ended <- err })
+	l.Append(0, records, time.UnixMilli(1000), nil, func(err error) { ended <- err })
 	must(t, <-ended)
 	var loaded []coordinator.Record
 	must(t, l.Load(t.Context(), 0, func(r coordinator.Record) error {

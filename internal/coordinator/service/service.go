@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 )
@@ -42,7 +43,7 @@ type Definition struct {
 	New func(partition int32) coordinator.Machine
 	// Send carries out the requests of the machines, see coordinator.Options. May be nil if they
 	// make none.
-	Send func(partition, epoch int32, request any, done func(result any))
+	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// InitialEvent makes the event that a machine gets after it is loaded. ChangeEvent makes the
 	// event for a metadata change, or nil if the change affects no machine. A machine that is
 	// loaded meanwhile may get it after an initial event of the same image. Either may be nil.

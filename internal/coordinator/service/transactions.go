@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -36,7 +37,7 @@ type TransactionsOptions struct {
 	// Version returns the cluster's transaction.version under an image.
 	Version func(*metadata.Image) int16
 	// Send is that of coordinator.Options: it carries out txn.WriteMarker and txn.Flush.
-	Send func(partition, epoch int32, request any, done func(result any))
+	Send func(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any))
 	// Lease and Brokers are those of Options.
 	Lease   func() bool
 	Brokers int

@@ -166,6 +166,8 @@ func (s *Shard) verify(e Verify) Verified {
 			v.Errs[i] = kerr.TransactionAbortable
 		case !s.isCurrent(p):
 			v.Errs[i] = kerr.UnknownTopicOrPartition
+		default: // the records of this topic will join
+			s.note(t, e.Partitions[i:i+1])
 		}
 	}
 	return v

@@ -59,15 +59,18 @@ const (
 
 // sendMarkers sends the markers of a decided transaction.
 func (s *Shard) sendMarkers(id string, t *transaction) {
+	missing := make(map[Partition]*attempt, len(t.partitions))
+	for _, p := range t.partitions {
+		if s.topics == nil {
+			missing[p] = &attempt{}
+		} else if s.remains(p, t.topicOf(p)) {
+			missing[p] = &attempt{topic: s.topics.ID(p.Topic)}
+		}
+	}
 	s.begin(t)
 	s.asking[id] = t
 	s.cancelTimer(timerRetry, id)
-	t.live.missing = make(map[Partition]*attempt, len(t.partitions))
-	for _, p := range t.partitions {
-		if s.topics == nil || s.topics.Exists(p) {
-			t.live.missing[p] = &attempt{}
-		}
-	}
+	t.live.missing = missing
 	for _, p := range t.partitions {
 		if a := t.live.missing[p]; a != nil {
 			s.sendMarker(id, t, p, a)
@@ -201,10 +204,10 @@ func (s *Shard) flush(to coordinator.Ticket, e End, t *transaction, pid int64) b
 	for _, p := range t.partitions {
 		weak := t.live.added[p].weak
 		if s.topics != nil {
-			weak = (weak || s.topics.Weak(p.Topic)) && s.topics.Exists(p)
+			weak = (weak || s.topics.Weak(p.Topic)) && s.remains(p, t.topicOf(p))
 		}
 		if weak {
-			missing[p] = &attempt{}
+			missing[p] = &attempt{topic: t.topicOf(p)}
 		}
 	}
 	if len(missing) == 0 {
@@ -264,6 +267,25 @@ func (s *Shard) flushed(e flushed) {
 	s.decide(w.to, w.end, t, w.next)
 }
 
+// remains reports whether the metadata have a partition, and still of the topic with an id; zero:
+// of any topic of that name.
+//
+// These metadata are never older than those of the leader that asked for the partition: an Add and
+// a Verify of another id than theirs are refused, and a new coordinator's metadata have what the
+// one before has seen. So another id is that of a later topic, which needs no marker.
+func (s *Shard) remains(p Partition, topic [16]byte) bool {
+	return s.topics.Exists(p) && (topic == [16]byte{} || s.topics.ID(p.Topic) == topic)
+}
+
+// topicOf returns the id of the topic of a partition that was added, zero if it is not known: a
+// client added it and wrote nothing, or another coordinator did.
+func (t *transaction) topicOf(p Partition) [16]byte {
+	if t.live == nil {
+		return [16]byte{}
+	}
+	return t.live.added[p].topic
+}
+
 // topicsChanged applies new metadata: partitions of a deleted topic leave their transactions, and
 // partitions that may have a new leader are asked at once. A marker on the way has a result first:
 // without an epoch for each transaction it would end the next one if the topic was created again.
@@ -276,9 +298,9 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 			a := t.live.missing[p]
 			switch {
 			case a == nil:
-			case !e.Topics.Exists(p) && a.out && t.state.prepared():
+			case !s.remains(p, a.topic) && a.out && t.state.prepared():
 				a.deleted = true
-			case !e.Topics.Exists(p):
+			case !s.remains(p, a.topic):
 				delete(t.live.missing, p)
 			case !a.out && slices.Contains(e.Changed, p.Topic):
 				s.resend(id, t, p, a)

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // shakyLog is a log whose appends sometimes fail, sometimes although the records are in the log,
@@ -25,7 +26,7 @@ type shakyLog struct {
 
 var errShaky = errors.New("the write failed")
 
-func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, done func(error)) {
+func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, _ *groupcommit.Batch, done func(error)) {
 	l.mu.Lock()
 	fails := !l.calm && rand.N(20) == 0
 	if !fails || rand.N(2) == 0 {
@@ -70,7 +71,7 @@ type shakySender struct {
 	wrong   []string
 }
 
-func (s *shakySender) send(_, epoch int32, request any, done func(any)) {
+func (s *shakySender) send(_, epoch int32, request any, _ *groupcommit.Batch, done func(any)) {
 	time.AfterFunc(rand.N(5*time.Millisecond), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

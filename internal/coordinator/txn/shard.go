@@ -111,6 +111,7 @@ type waitingEnd struct {
 // attempt is a request to a partition.
 type attempt struct {
 	out      bool          // on the way
+	topic    [16]byte      // of the partition; zero: not known
 	deleted  bool          // its topic was deleted while it was on the way
 	pause    time.Duration // before the next repetition
 	at       time.Time     // when to repeat it; zero while it is on the way

@@ -3,7 +3,9 @@ package txn
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -428,11 +430,110 @@ func TestOfATopicThatWasMadeAnew(t *testing.T) {
 				t.Errorf("version %d: %+v is of the former topic", version, got)
 			}
 			d.end(version, 100, 3, true)
-			if len(d.sent) != 2 {
+			if len(d.sent) != 1 || d.sent[0].(WriteMarker).Partition != a(0) { // a-1 was of the former one
 				t.Errorf("version %d: %v", version, sentMarkers(d))
 			}
 		}
 	}
+}
+
+// The records of __transaction_state have the id with a length of 16 bits. A longer one would end
+// every load of its partition.
+func TestAnIDOfAnyLength(t *testing.T) {
+	for length, want := range map[int]*kerr.Error{math.MaxInt16: nil, math.MaxInt16 + 1: kerr.InvalidRequest,
+		100_000: kerr.InvalidRequest} {
+		d := newDesk(t)
+		e := InitProducerID{ID: strings.Repeat("x", length), Timeout: 60_000, ProducerID: none, Epoch: none}
+		if got := ask[Identity](d, e).Err; got != want {
+			t.Errorf("an id of %d bytes: %v, want %v", length, got, want)
+		}
+		d.replays()
+	}
+}
+
+// A topic was deleted and created again since its partitions joined the transaction.
+func TestNoMarkerForALaterTopicOfTheName(t *testing.T) {
+	for version := int16(1); version <= 2; version++ {
+		t.Run(fmt.Sprint("before the end, version ", version), func(t *testing.T) {
+			d := newDesk(t)
+			d.bring(Ongoing, version)
+			d.topics["a"] = 102
+			d.change("a")
+			if got := d.end(version, 100, 3, true); got.Err != nil || len(d.sent) > 0 || d.state().state != CompleteCommit {
+				t.Errorf("%v, %v, %s", got.Err, sentMarkers(d), d.state().state)
+			}
+		})
+		t.Run(fmt.Sprint("between two attempts, version ", version), func(t *testing.T) {
+			d := newDesk(t)
+			d.bring(PrepareAbort, version)
+			d.answer(kerr.NotLeaderForPartition)
+			d.topics["a"] = 102
+			d.change("a")
+			if len(d.sent) > 0 || d.state().state != CompleteAbort {
+				t.Errorf("%v, %s", sentMarkers(d), d.state().state)
+			}
+		})
+		t.Run(fmt.Sprint("while it is on the way, version ", version), func(t *testing.T) {
+			d := newDesk(t)
+			d.bring(PrepareAbort, version)
+			d.topics["a"] = 102
+			d.change("a")
+			if d.state().state != PrepareAbort {
+				t.Errorf("%s before the result", d.state().state)
+			}
+			d.answer(kerr.UnknownTopicOrPartition)
+			if len(d.sent) > 0 || d.state().state != CompleteAbort {
+				t.Errorf("%v, %s", sentMarkers(d), d.state().state)
+			}
+		})
+	}
+	t.Run("a client added it by name, and its leader asked", func(t *testing.T) {
+		d := newDesk(t)
+		d.bring(Empty, 1)
+		add := d.addOf(1, a(0), a(1))
+		verify := Verify{"x", add.ProducerID, add.Epoch, slices.Clone(add.Partitions[:1])}
+		for i := range add.Partitions {
+			add.Partitions[i].TopicID = [16]byte{}
+		}
+		if got := ask[Added](d, add).Err; got != nil {
+			t.Fatal(got)
+		}
+		if got := ask[Verified](d, verify).Errs[0]; got != nil {
+			t.Fatal(got)
+		}
+		d.topics["a"] = 102
+		d.change("a")
+		d.end(1, add.ProducerID, add.Epoch, true)
+		if len(d.sent) != 1 || d.sent[0].(WriteMarker).Partition != a(1) { // nothing is known of a-1
+			t.Errorf("%v", sentMarkers(d))
+		}
+	})
+	t.Run("the later one is in the transaction too", func(t *testing.T) {
+		d := newDesk(t)
+		d.bring(Ongoing, 1)
+		d.topics["a"] = 102
+		d.change("a")
+		add := d.addOf(1, a(1))
+		verify := Verify{"x", add.ProducerID, add.Epoch, add.Partitions}
+		if got := ask[Verified](d, verify).Errs[0]; got != nil {
+			t.Fatal(got)
+		}
+		d.end(1, add.ProducerID, add.Epoch, true)
+		if len(d.sent) != 1 || d.sent[0].(WriteMarker).Partition != a(1) {
+			t.Errorf("%v", sentMarkers(d))
+		}
+	})
+	t.Run("a commit waits for no record of a former topic", func(t *testing.T) {
+		d := newDesk(t)
+		d.bring(Ongoing, 2)
+		d.add(2, Partition{"weak", 1})
+		d.topics["weak"] += 100
+		d.change("weak")
+		d.end(2, 100, 3, true)
+		if got := sentMarkers(d); len(got) != 2 {
+			t.Errorf("%v", got)
+		}
+	})
 }
 
 // A commit waits until the records of weak topics are durable, and other partitions are not asked.

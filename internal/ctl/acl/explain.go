@@ -1,9 +1,13 @@
 package acl
 
 import (
+	"context"
+	"errors"
+
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -18,6 +22,9 @@ type verdict struct {
 	Name      string `json:"name"`
 	Allowed   bool   `json:"allowed"`
 	Why       string `json:"why"`
+	// Configured reports whether the broker's configuration was read at the admin port: super
+	// users, and whether requests need rights at all. Otherwise only the rules decide.
+	Configured bool `json:"configured"`
 	// Rules are those that decide.
 	Rules []entry `json:"rules"`
 	// Almost are rules for the operation on the resource, but of other users or hosts.
@@ -29,9 +36,9 @@ func explain(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain USER OPERATION RESOURCE", Short: "Explain what a user may do, and which rule decides",
 		Args: app.Args(3, 3, "USER, OPERATION and RESOURCE"),
-		Long: "explain reads all access rules and decides as the broker does. It does not know the " +
-			"broker's configuration: super-users may\n" +
-			"do everything, and with allow.everyone.if.no.acl.found everybody may do what no rule is about.\n" + resourceHelp,
+		Long: "explain reads all access rules and decides as the broker does. It reads the super users and " +
+			"allow.everyone.if.no.acl.found\n" +
+			"at the admin port (--admin). Without that port it says so, and decides by the rules only.\n" + resourceHelp,
 		Example: "  chronikctl acl explain bob read topic:orders\n  chronikctl acl explain bob write topic:orders --host 10.0.0.7 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			op, err := acl.ParseOperation(args[1])
@@ -44,7 +51,7 @@ func explain(a *app.App) *cobra.Command {
 			}
 			v := verdict{Principal: principal(args[0]), Host: host, Operation: written(op), Resource: written(t), Name: name}
 			return withAll(cmd.Context(), a, func(_ *kgo.Client, all []acl.Binding) error {
-				return v.print(a, acl.Compile(all, acl.Options{}).Explain(v.Principal, host, op, t, name))
+				return v.explain(cmd.Context(), a, all, op, t)
 			})
 		},
 	}
@@ -52,9 +59,17 @@ func explain(a *app.App) *cobra.Command {
 	return c
 }
 
-// print completes the verdict and prints it.
-func (v *verdict) print(a *app.App, e acl.Explanation) error {
-	v.Allowed, v.Why = e.Allowed, why(e.Reason)
+// explain completes the verdict and prints it.
+func (v *verdict) explain(ctx context.Context, a *app.App, all []acl.Binding, op acl.Operation, t acl.ResourceType) error {
+	configured, err := configuration(ctx, a)
+	if err != nil {
+		return err
+	}
+	e := configured.explain(all, v, op, t)
+	if v.Allowed, v.Why = e.Allowed, why(e.Reason); !configured.known && !v.Allowed {
+		v.Why += "; super users are not known without --admin"
+	}
+	v.Configured = configured.known
 	var rules, almost *output.Table
 	v.Rules, rules = table(e.Rules, "no rule decides")
 	v.Almost, almost = table(e.Almost, "")
@@ -68,9 +83,46 @@ func (v *verdict) print(a *app.App, e acl.Explanation) error {
 	return a.Print(v, tables...)
 }
 
+// configured is what of a broker's configuration decides, as its admin port shows it.
+type configured struct {
+	known bool
+	api.Rights
+}
+
+// configuration asks the admin port. It is not known if the port is off or does not answer.
+func configuration(ctx context.Context, a *app.App) (c configured, err error) {
+	port := app.AdminPortOf(a)
+	if port == nil {
+		return c, nil
+	}
+	r, err := port.Rights(ctx)
+	switch {
+	case err == nil:
+		return configured{true, *r}, nil
+	case errors.Is(err, app.ErrNoAdminPort):
+		return c, nil
+	}
+	return c, err
+}
+
+// explain decides as the broker does.
+func (c *configured) explain(all []acl.Binding, v *verdict, op acl.Operation, t acl.ResourceType) acl.Explanation {
+	if c.known && c.Authorization != "acl" {
+		return acl.Explanation{Allowed: true, Reason: acl.Off}
+	}
+	rules := acl.Compile(all, acl.Options{SuperUsers: c.SuperUsers, AllowEveryone: c.AllowEveryone})
+	return rules.Explain(v.Principal, v.Host, op, t, v.Name)
+}
+
 // why says the reason of a decision.
 func why(r acl.Reason) string {
 	switch r {
+	case acl.Off:
+		return "the broker has no authorization: acl, so everybody may"
+	case acl.SuperUser:
+		return "a super user may do everything"
+	case acl.NoBinding:
+		return "no rule is about it, and allow.everyone.if.no.acl.found is true"
 	case acl.Denied:
 		return "a rule denies it"
 	case acl.Permitted:

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
 // Shown is what a server shows in a TLS handshake.
@@ -27,7 +29,7 @@ func (a *App) Certificates(ctx context.Context, at string) (*Shown, error) {
 		return nil, Usage("%w", err)
 	}
 	if config == nil {
-		config = &tls.Config{MinVersion: tls.VersionTLS12}
+		config = certs.Base()
 	}
 	host, _, err := net.SplitHostPort(at)
 	if err != nil {

@@ -31,6 +31,15 @@ func (p *AdminPort) Brokers(ctx context.Context) ([]api.Broker, error) {
 	return answer.List, nil
 }
 
+// Rights returns the configuration by which requests need rights.
+func (p *AdminPort) Rights(ctx context.Context) (*api.Rights, error) {
+	var answer api.Rights
+	if err := p.get(ctx, "/v1/rights", &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
 // Metrics returns all metrics, each as the sum over its labels.
 func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.Text(ctx, "/metrics")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/secret"
 )
 
@@ -20,7 +21,8 @@ func (s Settings) TLSConfig() (*tls.Config, error) {
 	if !s.Encrypted() {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.Get(TLSServerName), InsecureSkipVerify: s.Bool(TLSInsecure)}
+	c := certs.Base()
+	c.ServerName, c.InsecureSkipVerify = s.Get(TLSServerName), s.Bool(TLSInsecure)
 	if path := s.Get(TLSCA); path != "" {
 		pem, err := os.ReadFile(path)
 		if err != nil {

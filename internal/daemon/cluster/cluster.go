@@ -51,6 +51,9 @@ type Options struct {
 	Logs func() string
 	// Origin is what the cluster begins with; nil for a node that brings nothing.
 	Origin *Origin
+	// Refused is called when a connection of another broker was refused, with the principal of its
+	// certificate, if it has one. It must not block. Default: none.
+	Refused func(from net.Addr, principal string, err error)
 	// Progress is called with what the start waits for.
 	Progress func(string)
 	// Version is that of the software.
@@ -232,6 +235,21 @@ func (c *Cluster) clusterRecord() *metadata.Cluster {
 	return &r
 }
 
+// Features returns an image with only the cluster's record, as this node has it now: it may be
+// older than the cluster's, and Version says which revision it shows. It is nil before the node has
+// metadata.
+func (c *Cluster) Features() *metadata.Image {
+	kv, revision, err := c.store.Get(c.ctx, metadata.ClusterKey)
+	if err != nil || kv.ModRevision == 0 {
+		return nil
+	}
+	img, err := metadata.Load([]metadata.KV{kv}, revision)
+	if err != nil {
+		return nil // the start reports it
+	}
+	return img
+}
+
 // ID returns the cluster's id, "" before Enter.
 func (c *Cluster) ID() string {
 	if r := c.clusterRecord(); r != nil {
@@ -288,6 +306,9 @@ func (c *Cluster) admit(peer link.Hello) error {
 }
 
 func (c *Cluster) notify(e link.Event) {
+	if e.Kind == link.Rejected && !e.Dialed && c.o.Refused != nil {
+		c.o.Refused(e.From, e.Principal, e.Err)
+	}
 	gone := c.book.notify(e)
 	if a := c.agent.Load(); a != nil && c.ends(e) {
 		a.Doubt()

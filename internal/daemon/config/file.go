@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -290,7 +291,8 @@ func (l *loader) fileListeners(source string, v any) {
 	for i, entry := range list {
 		where := fmt.Sprintf("%s[%d]", keyListeners, i)
 		over := l.overOf(source, where, entry)
-		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts, groupTLS})
+		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts,
+			fieldMaxRate, groupTLS})
 		delete(m, groupTLS)
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			if err := listenerField(key, m[key]); err != nil {
@@ -304,8 +306,10 @@ func (l *loader) fileListeners(source string, v any) {
 		if name == "" {
 			name = "default"
 		}
-		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, Listen: m[KeyListen], Advertise: m[KeyAdvertise],
-			SASL: split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
+		rate, _ := strconv.Atoi(m[fieldMaxRate]) // listenerField has accepted it; 0 without one
+		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, MaxConnectionRate: rate, Listen: m[KeyListen],
+			Advertise: m[KeyAdvertise],
+			SASL:      split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
 	}
 	// Later sources can override the first listener, so its values are settings like others.
 	if first := l.cfg.Listeners[0]; l.err() == nil {
@@ -320,6 +324,10 @@ func (l *loader) fileListeners(source string, v any) {
 
 // fieldClientCerts is the key of client.certificates in an entry of `listeners:`.
 const fieldClientCerts = "client-certificates"
+
+// fieldMaxRate is the key of an entry of `listeners:` for Kafka's config of one listener,
+// listener.name.NAME.max.connection.creation.rate.
+const fieldMaxRate = "max-connection-creation-rate"
 
 // overOf returns a listener's own keys of `tls:`, and leaves a single value in its place.
 func (l *loader) overOf(source, where string, entry any) map[string]string {
@@ -351,6 +359,8 @@ func listenerField(key, v string) error {
 		return sasl(v)
 	case fieldClientCerts:
 		return clientCertificates(v)
+	case fieldMaxRate:
+		return integer(1, math.MaxInt32)(v)
 	}
 	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`).MatchString(v) {
 		return nil

@@ -139,7 +139,10 @@ func (l *loader) set(args []string) {
 // unknown returns the problem of a key that is not a setting.
 func (l *loader) unknown(name string, known []string) string {
 	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
-		listener, _, _ := strings.Cut(rest, ".")
+		listener, config, _ := strings.Cut(rest, ".")
+		if config == strings.ReplaceAll(fieldMaxRate, "-", ".") {
+			return "is not read; write " + fieldMaxRate + " in the entry of `listeners:` whose name is " + listener
+		}
 		return "is not read; write the setting in the entry of `listeners:` whose name is " + listener
 	}
 	if l.explain != nil {

@@ -30,7 +30,7 @@ func Defaults(w io.Writer, broker []Def) error {
 		"# empty means the address that the client dialed. `chronikd secure init DIR` writes a configuration\n" +
 		"# with TLS and logins; without them everybody who reaches the port may do everything.\n" +
 		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n" +
-		"#     security: plaintext\n#     sasl: []\n#     client-certificates: none\n")
+		"#     security: plaintext\n#     sasl: []\n#     client-certificates: none\n#     max-connection-creation-rate: 2147483647\n")
 	for _, name := range essentials {
 		if i := slices.IndexFunc(all, func(d Def) bool { return d.Name == name }); i >= 0 {
 			describe(&b, &all[i])

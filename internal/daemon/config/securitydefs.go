@@ -47,7 +47,7 @@ func securityDefs() []Def {
 		{Name: KeyMaxReauth, Default: "0", Type: "long", Bounds: "0 to 2147483647", Check: integer(0, math.MaxInt32),
 			Doc: "The number of milliseconds after which a client that logged in with SASL must log in again (KIP-368); 0 means never. One hour is a good value."},
 		{Name: KeyFailedDelay, Default: "100", Type: "int", Bounds: "0 to 5000", Check: integer(0, 5000),
-			Doc: "The number of milliseconds by which the answer to a failed login is delayed. It doubles with each further failure from an address, up to 5 seconds."},
+			Doc: "The number of milliseconds by which the answer to a failed login is delayed. It doubles with each further failure from an address, up to 5 seconds; 0 means no delay."},
 		{Name: KeyLoginTimeout, Default: "10000", Type: "int", Bounds: "100 to 600000", Check: integer(100, 600_000),
 			Doc: "The number of milliseconds that a client has for the TLS handshake and the login together."},
 		{Name: KeyLoginBytes, Default: "65536", Type: "int", Bounds: "1024 to 1048576", Check: integer(1024, 1<<20),

@@ -505,16 +505,28 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
+func TestTokenKeys(t *testing.T) {
+	read := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	examine(t, "tokens", []patient{
+		{"read", Facts{TokenKeys: TokenKeys{Place: "/k", Keys: 2, Read: read}}, nil},
+		{"not again", Facts{TokenKeys: TokenKeys{Place: "/k", Keys: 2, Read: read, Error: "refused"}},
+			[]string{"warn token keys: /k cannot be read (refused): the 2 keys of 2026-11-22 12:00:00 stay in use"}},
+		{"never", Facts{TokenKeys: TokenKeys{Place: "/k", Error: "refused"}},
+			[]string{"bad token keys: /k cannot be read (refused): there are none, so no client can log in with a token"}},
+	})
+}
+
 func TestAccess(t *testing.T) {
 	examine(t, "access", []patient{
 		{"odd", Facts{Slow: Slow{Access: Access{WithoutRights: []string{"User:a"}, WithoutUser: []string{"User:b"},
 			SuperWithoutUser: []string{"User:c"}, Shadowed: []string{"1", "2", "3", "4", "5", "6"},
-			Bootstrap: "/u", NotAdded: []string{"User:d"}}}},
+			Bootstrap: "/u", NotAdded: []string{"User:d for SCRAM-SHA-256"}}}},
 			[]string{"note access: users that log in and have no right: User:a",
 				"note access: principals that have rights and no password: User:b",
 				"note access: super users without a password: who adds such a user has all rights: User:c",
 				"note access: rules without effect, because another denies the same: 1, 2, 3, 4, 5 and 1 more",
-				"note access: users of /u that do not exist: the file is read only for the first start: User:d"}},
+				"note access: lines of /u for which there is no user with that mechanism; the file is read only for the first start, " +
+					"and passwords in it are not compared: User:d for SCRAM-SHA-256"}},
 	})
 }
 

@@ -30,6 +30,8 @@ type Facts struct {
 	CertificateFiles []CertificateFile
 	// Audit is the state of the audit log.
 	Audit Audit
+	// TokenKeys is the state of the keys that check tokens of OAUTHBEARER.
+	TokenKeys TokenKeys
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []Partition
 	// Coordinators are the partitions of coordinators' topics that are not served.
@@ -184,6 +186,14 @@ type CertificateFile struct {
 	Warnings       []string // about the certificates in use
 }
 
+// TokenKeys is the state of the keys that check tokens; the zero value without OAUTHBEARER.
+type TokenKeys struct {
+	Place string    // oauth.jwks
+	Keys  int       // in use
+	Read  time.Time // when they were read; zero: never
+	Error string    // of the last attempt to read them; empty if it succeeded
+}
+
 // Audit is the state of the audit log; the zero value if it is off.
 type Audit struct {
 	Place  string // its file, or journald
@@ -197,7 +207,8 @@ type Access struct {
 	WithoutUser      []string // that rules name and that are no users
 	SuperWithoutUser []string // of super-users, likewise
 	Shadowed         []string // rules that allow what another denies
-	// Bootstrap is the file of the first users, and NotAdded those in it that do not exist.
+	// Bootstrap is the file of the first users, and NotAdded those in it that do not exist, or have
+	// no password for the mechanism. Passwords are not compared: they may have been changed since.
 	Bootstrap string
 	NotAdded  []string
 }

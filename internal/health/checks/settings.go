@@ -15,6 +15,8 @@ func configChecks() []Check {
 			Doc: "Certificates that expire, do not cover the advertised name, or were changed and cannot be used."},
 		{Name: "access", run: checkAccess,
 			Doc: "Users without rights, rights and super users without a user, rules that have no effect, first users that were not added."},
+		{Name: "tokens", Loud: true, run: checkTokenKeys,
+			Doc: "Keys of the token issuer (oauth.jwks) that cannot be read."},
 		{Name: "audit", Loud: true, run: checkAudit,
 			Doc: "An audit log that cannot be written."},
 		{Name: "advertise", run: checkAdvertise,
@@ -119,13 +121,29 @@ func checkAccess(f *Facts, n *notes) {
 		{a.SuperWithoutUser, "super users without a password: who adds such a user has all rights",
 			"add them with `chronikctl user add`, or remove them from super-users"},
 		{a.Shadowed, "rules without effect, because another denies the same", "remove one of the two with `chronikctl acl remove`"},
-		{a.NotAdded, "users of " + a.Bootstrap + " that do not exist: the file is read only for the first start",
-			"add them with `chronikctl user add`, and delete the file"},
+		{a.NotAdded, "lines of " + a.Bootstrap + " for which there is no user with that mechanism; the file is read only for the first " +
+			"start, and passwords in it are not compared",
+			"add them with `chronikctl user add` or `chronikctl user set-password`, and delete the file"},
 	} {
 		if len(x.all) > 0 {
 			n.add(health.Note, "access", x.text+": "+listed(x.all, len(x.all)), x.remedy)
 		}
 	}
+}
+
+// checkTokenKeys reports keys that could not be read when that was tried last. The former ones stay
+// in use, so that tokens are refused only if the issuer has changed its keys since.
+func checkTokenKeys(f *Facts, n *notes) {
+	k := &f.TokenKeys
+	if k.Error == "" {
+		return
+	}
+	severity, text := health.Warn, fmt.Sprintf("the %d keys of %s stay in use", k.Keys, k.Read.UTC().Format(time.DateTime))
+	if k.Keys == 0 {
+		severity, text = health.Bad, "there are none, so no client can log in with a token"
+	}
+	n.add(severity, "token keys", fmt.Sprintf("%s cannot be read (%s): %s", k.Place, k.Error, text),
+		"correct oauth.jwks, or what answers there; the broker tries again every 10 seconds")
 }
 
 func checkAudit(f *Facts, n *notes) {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/chronik-io/chronik/internal/race"
 )
 
 // walks returns how many walks of a kind a test makes: CHRONIK_WALKS times as many if it is set.
@@ -25,7 +27,10 @@ func TestRandomFaultsLoseNothing(t *testing.T) {
 		voters int
 		wipes  bool
 		walks  int
-	}{{"one", 1, false, 20}, {"three", 3, false, 60}, {"five", 5, false, 15}, {"wiped", 3, true, 40}} {
+	}{
+		{"one", 1, false, race.Some(20, 4)}, {"three", 3, false, race.Some(60, 10)},
+		{"five", 5, false, race.Some(15, 3)}, {"wiped", 3, true, race.Some(40, 8)},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range walks(c.walks) {
 				w := walk(t, seed, c.voters, 500, broken{}, c.wipes)

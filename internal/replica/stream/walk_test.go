@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 )
@@ -217,7 +218,7 @@ func walks(few uint64) uint64 {
 // and have every record that was acknowledged.
 func TestLogsBecomeEqualAfterFaults(t *testing.T) {
 	acked := 0
-	for seed := range walks(25) {
+	for seed := range walks(uint64(race.Some(25, 6))) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWalk(t, seed, 0)
 			if err := w.run(120); err != nil {

@@ -62,7 +62,9 @@ type Event struct {
 	// Rule returns the access rule that decides. It is called for each line, by another goroutine.
 	// nil: no rule is concerned.
 	Rule func() string
-	Why  string // of a failed login, of the end of a session, or of a doubt whether a change was made
+	// Why says more of a failed login, a refused connection of a broker, the end of a session, or a
+	// doubt whether a change was made.
+	Why string
 	// Old and New are the values before and after a change, without secrets; nil for none.
 	Old, New json.RawMessage
 }
@@ -71,7 +73,7 @@ type Event struct {
 const (
 	// period is the time for which events of one cause are counted.
 	period = 10 * time.Second
-	// maxCauses bounds the causes of a class, and maxOfHost those of one address (of IPv6, of one
+	// maxCauses bounds the causes of a class, and maxOfHost those of one address (IPv6: of one
 	// /64).
 	maxCauses = 10_000
 	maxOfHost = 1_000

@@ -86,6 +86,11 @@ func (a *Authority) Names() []string {
 	return names
 }
 
+// Signed reports whether the authority has signed a certificate.
+func (a *Authority) Signed(c *x509.Certificate) bool {
+	return c.CheckSignatureFrom(a.certificate) == nil
+}
+
 // Expires returns when the authority's certificate expires.
 func (a *Authority) Expires() time.Time { return a.certificate.NotAfter }
 

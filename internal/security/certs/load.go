@@ -70,12 +70,11 @@ func load(c *Config, now time.Time) (*loaded, error) {
 		return fail(c.Key, fmt.Errorf("does not fit %s: %s; give the key from which that certificate was made",
 			c.Certificate, strings.TrimPrefix(err.Error(), "tls: ")))
 	}
-	l.config = &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: max(c.MinVersion, tls.VersionTLS12), CipherSuites: c.CipherSuites,
-		ClientAuth: c.ClientAuth,
-		// A resumed session would outlive the revocation of a client's authority.
-		SessionTicketsDisabled: true,
-	}
+	l.config = Base()
+	l.config.Certificates, l.config.CipherSuites, l.config.ClientAuth = []tls.Certificate{pair}, c.CipherSuites, c.ClientAuth
+	l.config.MinVersion = max(l.config.MinVersion, c.MinVersion)
+	// Answers are of use to a client as a whole only, so small records would only cost more.
+	l.config.DynamicRecordSizingDisabled = true
 	if c.ClientCA != "" {
 		text, _, err := files.Read(c.ClientCA)
 		if err == nil {

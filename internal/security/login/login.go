@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -99,8 +100,8 @@ func (f *Failure) Delay() time.Duration { return f.delay }
 
 // Errors of Begin.
 var (
-	ErrUnknownMechanism  = errors.New("the mechanism is unknown or not configured")
-	ErrNoReauthenticaton = errors.New("clients don't log in again unless connections.max.reauth.ms is set")
+	ErrUnknownMechanism   = errors.New("the mechanism is unknown or not configured")
+	ErrNoReauthentication = errors.New("clients don't log in again unless connections.max.reauth.ms is set")
 )
 
 // Options configure Logins.
@@ -109,8 +110,8 @@ type Options struct {
 	// can't log in again.
 	MaxSession time.Duration
 	// Delay is the delay of the first failure of an address
-	// (connection.failed.authentication.delay.ms); MaxDelay bounds later ones. Defaults 100 ms and
-	// 5 s.
+	// (connection.failed.authentication.delay.ms), which doubles with each further one; 0 means
+	// that there is none. MaxDelay bounds it, 5 s by default.
 	Delay, MaxDelay time.Duration
 	// Tokens checks those of OAUTHBEARER; nil: there is no such mechanism.
 	Tokens *Tokens
@@ -127,20 +128,19 @@ type Logins struct {
 	delays   delays
 	memo     memo
 	sessions sessions
+	seed     maphash.Seed // of Logins.credential
 }
 
 // New returns Logins that know no user yet.
 func New(o Options) *Logins {
-	if o.Delay <= 0 {
-		o.Delay = 100 * time.Millisecond
-	}
 	if o.MaxDelay <= 0 {
 		o.MaxDelay = 5 * time.Second
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}}}
+	l := &Logins{opt: o, delays: delays{first: o.Delay, most: max(o.Delay, o.MaxDelay), by: map[string]failures{}},
+		seed: maphash.MakeSeed()}
 	_, _ = rand.Read(l.memo.key[:]) // never fails
 	l.sessions.by = map[string]map[*session]bool{}
 	l.image.Store(metadata.Empty())
@@ -164,7 +164,7 @@ func (l *Logins) Reauthentication() bool { return l.opt.MaxSession > 0 }
 // Begin begins a login.
 func (l *Logins) Begin(mechanism string, peer Peer) (Conversation, error) {
 	if peer.Former != nil && !l.Reauthentication() {
-		return nil, ErrNoReauthenticaton
+		return nil, ErrNoReauthentication
 	}
 	a := attempt{logins: l, mechanism: mechanism, peer: peer}
 	switch {

@@ -138,6 +138,62 @@ func TestUnknownUsersAreShapedLikeKnownOnes(t *testing.T) {
 	}
 }
 
+// PLAIN takes the password of each mechanism, as SCRAM does. The session belongs to that
+// credential, and ends with it.
+func TestPlainTakesThePasswordOfEachMechanism(t *testing.T) {
+	w := newWorld(t, Options{})
+	u := metadata.User{Name: "bob"}
+	for m, password := range map[metadata.ScramMechanism]string{metadata.ScramSHA256: "old", metadata.ScramSHA512: "new"} {
+		c, err := NewCredential(m, secret.Of(password), cheap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u = u.With(c)
+	}
+	w.write(metadata.Event{Key: metadata.UserKey("bob"), Value: u.Encode()})
+	ended := map[string]bool{}
+	for range 2 { // the second time they are remembered
+		for _, password := range []string{"old", "new"} {
+			who, err := w.talk(plainclient.Auth{User: "bob", Pass: password}.AsMechanism(), Peer{})
+			if err != nil {
+				t.Fatalf("%s: %v", password, err)
+			}
+			who.Until(func() { ended[password] = true })
+		}
+	}
+	if _, err := w.talk(plainclient.Auth{User: "bob", Pass: "other"}.AsMechanism(), Peer{}); err == nil {
+		t.Error("a wrong password")
+	}
+	w.write(metadata.Event{Key: metadata.UserKey("bob"), Value: u.Without(metadata.ScramSHA256).Encode()})
+	if !ended["old"] || ended["new"] {
+		t.Errorf("without the old password, the sessions of %v ended", ended)
+	}
+	if _, err := w.talk(plainclient.Auth{User: "bob", Pass: "old"}.AsMechanism(), Peer{}); err == nil {
+		t.Error("the former password")
+	}
+}
+
+// PLAIN does as much work for a user that does not exist as for the others.
+func TestUnknownUsersHaveAsManyCredentials(t *testing.T) {
+	w := newWorld(t, Options{})
+	if all := w.unknownPlain("x"); len(all) != 2 || all[0].Iterations != DefaultIterations || all[1].Mechanism != metadata.ScramSHA512 {
+		t.Errorf("without any user: %+v", all)
+	}
+	w.set("both", "x")
+	w.set("one", "x", metadata.ScramSHA512)
+	seen := map[int]int{}
+	for i := range 1000 {
+		all := w.unknownPlain(fmt.Sprint("x", i))
+		if len(all) == 1 && all[0].Mechanism != metadata.ScramSHA512 || all[0].Iterations != cheap {
+			t.Fatalf("%+v", all)
+		}
+		seen[len(all)]++
+	}
+	if seen[1] < 350 || seen[2] < 350 || seen[1]+seen[2] != 1000 {
+		t.Errorf("numbers of credentials: %v", seen)
+	}
+}
+
 func TestMalformedMessagesFail(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.set("bob", "right")
@@ -268,7 +324,7 @@ func TestSessionsExpire(t *testing.T) {
 	if who, err := w.talk(client, Peer{CertificateEnds: soon}); err != nil || !who.Expires.Equal(soon) {
 		t.Errorf("%+v %v", who, err)
 	}
-	if _, err := w.talk(client, Peer{Former: &Former{"User:bob", Plain}}); !errors.Is(err, ErrNoReauthenticaton) {
+	if _, err := w.talk(client, Peer{Former: &Former{"User:bob", Plain}}); !errors.Is(err, ErrNoReauthentication) {
 		t.Error(err)
 	}
 	again := newWorld(t, Options{MaxSession: time.Hour})
@@ -324,9 +380,6 @@ func TestSessionsEndWithTheirUser(t *testing.T) {
 	if ended != 1 {
 		t.Error("a login that began before the new password is not ended")
 	}
-	if _, err := w.talk(byPassword("bob", "right")[2], Peer{}); err == nil {
-		t.Error("PLAIN remembers the former password")
-	}
 	w.remove("bob")
 	if *by512 != 1 || *eve != 0 {
 		t.Errorf("after the removal: %d, another user %d", *by512, *eve)
@@ -335,12 +388,17 @@ func TestSessionsEndWithTheirUser(t *testing.T) {
 	if *by512 != 1 && *eve != 0 {
 		t.Error("a new user ends sessions")
 	}
+	begin("bob", 2)
+	w.set("bob", "new")
+	if _, err := w.talk(byPassword("bob", "right")[2], Peer{}); err == nil {
+		t.Error("PLAIN remembers the former password")
+	}
 }
 
 // Each failure of an address doubles its delay; a minute takes one back; other addresses are not
 // concerned, and neither is a user whose password others guess.
 func TestFailuresAreDelayed(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newWorld(t, Options{Delay: 100 * time.Millisecond})
 	w.set("bob", "right")
 	fail := func(host string) time.Duration {
 		_, err := w.talk(plainclient.Auth{User: "bob", Pass: "wrong"}.AsMechanism(), Peer{Host: host})
@@ -376,6 +434,12 @@ func TestFailuresAreDelayed(t *testing.T) {
 	fail("10.0.0.2")
 	if got := fail("::ffff:10.0.0.2"); got != 200*time.Millisecond {
 		t.Errorf("the same address in IPv6: %v", got)
+	}
+	none := newWorld(t, Options{})
+	for range 2 {
+		if _, err := none.talk(plainclient.Auth{User: "bob", Pass: "wrong"}.AsMechanism(), Peer{}); err.(*Failure).Delay() != 0 {
+			t.Errorf("without a delay: %v", err.(*Failure).Delay())
+		}
 	}
 	d := &delays{first: time.Second, most: time.Minute, by: map[string]failures{}}
 	for i := range maxAddresses + 10 {

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
 )
 
 // noEnd is the time at which something ends that never ends.
@@ -31,19 +33,34 @@ func (p *plain) Step(in []byte) (out []byte, who *Identity, err error) {
 		return nil, nil, p.fail(user, "the client wants to act as another user")
 	}
 	exists := p.logins.image.Load().User(user)
-	by := p.logins.unknownPlain(user) // always, so that it takes the same time
+	stored := p.logins.unknownPlain(user) // always, so that it takes the same time
 	if exists != nil {
-		by = &exists.Credentials[0]
+		stored = exists.Credentials
 	}
-	proof := p.logins.memo.proof(user, by.StoredKey.Bytes(), password)
-	if !p.logins.memo.has(proof) {
-		if !matches(by, password) || exists == nil {
-			return nil, nil, p.fail(user, "there is no such user, or it has another password")
-		}
-		p.logins.memo.add(proof)
+	by := p.logins.memo.match(user, stored, password)
+	if by == nil || exists == nil {
+		return nil, nil, p.fail(user, "there is no such user, or it has another password")
 	}
 	who, err = p.succeed(user, noEnd, p.logins.until(user, *by))
 	return []byte{}, who, err
+}
+
+// match returns the first credential that a password fits, or nil. A user may have one password for
+// each mechanism: SCRAM takes both as well. A wrong password costs the same work for all users
+// whose credentials have one shape.
+func (m *memo) match(user string, stored []metadata.Credential, password []byte) *metadata.Credential {
+	for i := range stored {
+		if m.has(m.proof(user, stored[i].StoredKey.Bytes(), password)) {
+			return &stored[i]
+		}
+	}
+	for i := range stored {
+		if matches(&stored[i], password) {
+			m.add(m.proof(user, stored[i].StoredKey.Bytes(), password))
+			return &stored[i]
+		}
+	}
+	return nil
 }
 
 // memoSize bounds each of the two halves of a memo.

@@ -15,6 +15,7 @@ type scramServer struct {
 	conversation *scram.ServerConversation
 	by           metadata.Credential
 	exists       bool
+	read         byte // of Logins.credential
 }
 
 // errTooLong ends a conversation before its user is looked up.
@@ -39,14 +40,9 @@ func (s *scramServer) lookUp(user string) (scram.StoredCredentials, error) {
 		return scram.StoredCredentials{}, errTooLong
 	}
 	m, _ := metadata.ParseScramMechanism(s.mechanism)
-	c := s.logins.image.Load().User(user).Credential(m)
-	unknown := s.logins.unknownScram(user, m) // always, so that it takes the same time
-	if s.exists = c != nil; !s.exists {
-		c = unknown
-	}
-	s.by = *c
-	return scram.StoredCredentials{KeyFactors: scram.KeyFactors{Salt: string(c.Salt.Bytes()), Iters: int(c.Iterations)},
-		StoredKey: c.StoredKey.Bytes(), ServerKey: c.ServerKey.Bytes()}, nil
+	s.by, s.exists, s.read = s.logins.credential(user, m)
+	return scram.StoredCredentials{KeyFactors: scram.KeyFactors{Salt: string(s.by.Salt.Bytes()), Iters: int(s.by.Iterations)},
+		StoredKey: s.by.StoredKey.Bytes(), ServerKey: s.by.ServerKey.Bytes()}, nil
 }
 
 // Step implements Conversation.

@@ -74,7 +74,7 @@ func (k *Keeper) Tenant(was *Tenant, user, client string) *Tenant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range Connections {
-		if f, ok := r.client(l, user, client); ok {
+		if f, ok := r.Client(l, user, client); ok {
 			t.buckets[l] = k.bucket(l, f)
 		}
 	}
@@ -85,22 +85,22 @@ func (k *Keeper) Tenant(was *Tenant, user, client string) *Tenant {
 }
 
 // bucket returns the bucket of a quota's owner. The caller holds mu.
-func (k *Keeper) bucket(l Limit, f found) *bucket {
+func (k *Keeper) bucket(l Limit, f Applied) *bucket {
 	now := k.clock()
-	key := bucketKey{f.owner, l}
+	key := bucketKey{f.Owner, l}
 	b := k.buckets[key]
 	if b == nil {
 		k.sweep(now)
 		if len(k.buckets) >= k.most {
-			key.owner = f.rule
+			key.owner = f.Rule
 			b = k.buckets[key]
 		}
 	}
 	if b == nil {
-		b = newBucket(key.owner, l, f.rate, now)
+		b = newBucket(key.owner, l, f.Rate, now)
 		k.buckets[key] = b
 	}
-	b.setRate(f.rate, now)
+	b.setRate(f.Rate, now)
 	return b
 }
 
@@ -137,7 +137,7 @@ func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 	if r == nil || !r.has[Connections] {
 		return 0
 	}
-	f, ok := r.address(AddressText(ip))
+	f, ok := r.Address(AddressText(ip))
 	if !ok {
 		return 0
 	}

@@ -46,15 +46,15 @@ func TestTheMostSpecificQuotaCounts(t *testing.T) {
 	}
 	for i, want := range order {
 		rules := Compile(slices.Values(all[i:]))
-		got, ok := rules.client(Produced, "bob", "app")
-		if !ok || got.rate != float64(1000+i) || got.rule != want.rule || got.owner != want.owner {
+		got, ok := rules.Client(Produced, "bob", "app")
+		if !ok || got.Rate != float64(1000+i) || got.Rule != want.rule || got.Owner != want.owner {
 			t.Errorf("%d: %+v, want that of %v for %v", i, got, want.rule, want.owner)
 		}
-		if _, ok := rules.client(Fetched, "bob", "app"); ok {
+		if _, ok := rules.Client(Fetched, "bob", "app"); ok {
 			t.Error("a quota for another limit counts")
 		}
 	}
-	if _, ok := Compile(slices.Values(all[:3])).client(Produced, "alice", "app"); ok {
+	if _, ok := Compile(slices.Values(all[:3])).Client(Produced, "alice", "app"); ok {
 		t.Error("a quota of another user counts")
 	}
 	if Compile(slices.Values[[]Quota](nil)) != nil {
@@ -297,5 +297,24 @@ func TestCheck(t *testing.T) {
 		if back, ok := ParseLimit(l.String()); !ok || back != l {
 			t.Errorf("%s is parsed as %v", l, back)
 		}
+	}
+}
+
+// Events of a Rate wait so that there are no more than the rate allows, after those of one second.
+func TestARateSpacesEvents(t *testing.T) {
+	c := &clock{}
+	r := NewRate(10, c.time)
+	for i := range 30 {
+		want := max(0, time.Duration(i-9)*time.Second/10)
+		if got := r.Take(); got != want {
+			t.Errorf("event %d waits %v, want %v", i, got, want)
+		}
+	}
+	c.now = time.Hour
+	if got := r.Take(); got != 0 {
+		t.Errorf("after a pause: %v", got)
+	}
+	if got := (*Rate)(nil).Take(); got != 0 {
+		t.Errorf("without a limit: %v", got)
 	}
 }

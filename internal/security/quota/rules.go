@@ -27,50 +27,50 @@ func Compile(all iter.Seq[Quota]) *Rules {
 	return r
 }
 
-// found is the quota that applies to a client.
-type found struct {
-	rate  float64
-	rule  Entity // whose quota it is
-	owner Entity // who shares it: Names without defaults
+// Applied is the quota that applies to a client.
+type Applied struct {
+	Rate  float64
+	Rule  Entity // whose quota it is
+	Owner Entity // who shares it: Names without defaults
 }
 
-// client returns the quota that applies to a client. The first of Kafka's eight that exists counts,
+// Client returns the quota that applies to a client. The first of Kafka's eight that exists counts,
 // and no other. Who shares it follows from which it is: that of a user is one for all client ids.
-func (r *Rules) client(l Limit, user, client string) (found, bool) {
+func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 	if r == nil || !r.has[l] {
-		return found{}, false
+		return Applied{}, false
 	}
 	u, c := Of(user), Of(client)
-	for _, try := range [...]found{
-		{rule: Entity{User: u, Client: c}, owner: Entity{User: u, Client: c}},
-		{rule: Entity{User: u, Client: Any}, owner: Entity{User: u, Client: c}},
-		{rule: Entity{User: u}, owner: Entity{User: u}},
-		{rule: Entity{User: Any, Client: c}, owner: Entity{User: u, Client: c}},
-		{rule: Entity{User: Any, Client: Any}, owner: Entity{User: u, Client: c}},
-		{rule: Entity{User: Any}, owner: Entity{User: u}},
-		{rule: Entity{Client: c}, owner: Entity{Client: c}},
-		{rule: Entity{Client: Any}, owner: Entity{Client: c}},
+	for _, try := range [...]Applied{
+		{Rule: Entity{User: u, Client: c}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: u, Client: Any}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: u}, Owner: Entity{User: u}},
+		{Rule: Entity{User: Any, Client: c}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: Any, Client: Any}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: Any}, Owner: Entity{User: u}},
+		{Rule: Entity{Client: c}, Owner: Entity{Client: c}},
+		{Rule: Entity{Client: Any}, Owner: Entity{Client: c}},
 	} {
-		if try.rate = r.of[try.rule][l]; try.rate > 0 {
+		if try.Rate = r.of[try.Rule][l]; try.Rate > 0 {
 			return try, true
 		}
 	}
-	return found{}, false
+	return Applied{}, false
 }
 
 // AddressText returns the one text of an address that an Entity has: an IPv4 address that is mapped
 // to IPv6 as IPv4.
 func AddressText(ip netip.Addr) string { return ip.Unmap().WithZone("").String() }
 
-// address returns the quota that applies to an address.
-func (r *Rules) address(ip string) (found, bool) {
+// Address returns the quota that applies to an address, as AddressText has it.
+func (r *Rules) Address(ip string) (Applied, bool) {
 	if r == nil || !r.has[Connections] {
-		return found{}, false
+		return Applied{}, false
 	}
-	f := found{rule: Entity{Address: Of(ip)}, owner: Entity{Address: Of(ip)}}
-	if f.rate = r.of[f.rule][Connections]; f.rate == 0 {
-		f.rule.Address = Any
-		f.rate = r.of[f.rule][Connections]
+	f := Applied{Rule: Entity{Address: Of(ip)}, Owner: Entity{Address: Of(ip)}}
+	if f.Rate = r.of[f.Rule][Connections]; f.Rate == 0 {
+		f.Rule.Address = Any
+		f.Rate = r.of[f.Rule][Connections]
 	}
-	return f, f.rate > 0
+	return f, f.Rate > 0
 }

@@ -119,7 +119,7 @@ func TestAChangeIsAppliedOverTheState(t *testing.T) {
 func TestACommitCostsWhatItChanges(t *testing.T) {
 	fsys := vfs.Memory()
 	large, other := full(1), full(2)
-	large.Producers = make([]byte, 1<<20)
+	large.Producers = make([]byte, 1<<14)
 	s := begun(t, fsys, large, other)
 	size := func() int64 {
 		in, err := fsys.Stat("/d/checkpoint/0000000000000001.log")

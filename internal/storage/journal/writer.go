@@ -13,6 +13,17 @@ import (
 // 50 MB of one partition do not delay small entries.
 const quantum = 64 << 10
 
+// Everything that is written together waits for the same datasync, so an entry of largeEntry bytes
+// or more keeps others waiting. As long as other streams have small ones, a write contains at most
+// one: a small request waits for one large one, and not for all that are queued. They count as
+// having some until soon bytes of large entries were taken without any: clients that send a request
+// after the answer to the last one have none queued when the next write begins.
+const (
+	smallEntry = 64 << 10
+	largeEntry = 512 << 10 // more than a chunk of several appends
+	soon       = 16 << 20
+)
+
 // group is what is written together. The busy goroutine owns it.
 type group struct {
 	file     *file // of the last write
@@ -22,6 +33,10 @@ type group struct {
 	bytes    int64
 	unsynced unsynced
 	syncTime time.Duration // exponential mean of datasync times
+	// large is the stream of the latest large entry, sinceSmall how many bytes of such entries were
+	// taken since the latest small one of another stream.
+	large      *Stream
+	sinceSmall int64
 }
 
 // unsynced summarizes the entries written since the last datasync.
@@ -276,7 +291,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 		return taken, false, false
 	}
 	reserved := j.noSpace
-	budget := j.maxWrite
+	budget, large := j.maxWrite, false
 	for blocked := 0; j.ready.len() > blocked && budget > 0 && l.records > 0 && l.bytes > 0; {
 		s := j.ready.peek()
 		if s.queue.len() > 0 && len(taken) > 0 && s.queue.peek().size() > budget && !reserved {
@@ -286,9 +301,10 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 		before := len(taken)
 		for share := int64(quantum); s.queue.len() > 0 && share > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
 			e := s.queue.peek()
-			if reserved && !e.control() || len(taken) > 0 && e.size() > budget {
+			if reserved && !e.control() || len(taken) > 0 && e.size() > budget || large && j.group.crowds(e) {
 				break
 			}
+			large = j.group.takes(e) || large
 			taken = append(taken, s.queue.pop())
 			j.waiting.count(e, -1)
 			share -= e.size()
@@ -316,6 +332,22 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	j.waiting.taken(j.ready.all())
 	return taken, j.waiting.entries > 0, patient
 }
+
+// takes counts an entry that is taken, and reports whether it is a large one.
+func (g *group) takes(e *Entry) (large bool) {
+	switch {
+	case e.size() >= largeEntry:
+		g.large = e.Stream
+		g.sinceSmall += e.size()
+		return true
+	case e.size() < smallEntry && e.Stream != g.large:
+		g.sinceSmall = 0
+	}
+	return false
+}
+
+// crowds reports whether an entry must not follow another large one in its write.
+func (g *group) crowds(e *Entry) bool { return e.size() >= largeEntry && g.sinceSmall < soon }
 
 // writeEntries writes the frames of the entries at the next block, with one write if they fit in
 // the stage.

@@ -6,11 +6,11 @@
 //	WriteMarkers  tool ─────────▶ partitions here  markers that no coordinator has sent
 //	Handle        what Exchanges of other brokers ask of this one
 //
-// On this broker, requests that come together are handed on together: the markers of a transaction
-// share the group commits of their logs' journals. To every other broker there are three queues:
-// questions, orders, and orders to partitions that were slow last time. A queue has one call on the
-// way, that of questions a few, and what comes meanwhile is the next call. A queue with work has a
-// goroutine; a transaction has none.
+// On this broker, requests are handed on by the goroutine that makes them. The markers of a
+// transaction share the coordinator's batch, and so the group commits of their logs' journals. To
+// every other broker there are three queues: questions, orders, and orders to partitions that were
+// slow last time. A queue has one call on the way, that of questions a few, and what comes
+// meanwhile is the next call. A queue with work has a goroutine; a transaction has none.
 //
 // The package promises:
 //

@@ -62,9 +62,7 @@ type Marker struct {
 // Exchange connects the coordinators and the partitions of this broker with each other and with
 // those of other brokers. Its methods may be called concurrently. It implements gate.Coordinators.
 type Exchange struct {
-	opt    Options
-	orders *queue[*job]      // to partitions of this broker
-	asks   *queue[*question] // to coordinators of this broker
+	opt Options
 
 	ctx  context.Context // ends calls at Close
 	stop context.CancelFunc
@@ -84,8 +82,6 @@ func New(opt Options) *Exchange {
 	}
 	x := &Exchange{opt: opt, peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{}}
 	x.ctx, x.stop = context.WithCancel(context.Background())
-	x.orders = newQueue(x, 1, maxWaiting, x.carryOutHere)
-	x.asks = newQueue(x, 1, maxQuestions, x.askHere)
 	return x
 }
 
@@ -119,9 +115,10 @@ func (x *Exchange) Ask(q gate.Question, done func(gate.Answer)) {
 	leader := t.Partitions.At(coordinator.PartitionFor(q.ID, t.Partitions.Len())).Leader
 	ok := false
 	switch {
-	case leader == x.opt.Self:
-		ok = x.asks.add(&question{q, done})
-	case leader >= 0 && x.opt.Call != nil:
+	case leader == x.opt.Self && x.ctx.Err() == nil:
+		x.askHere([]*question{{q, done}})
+		ok = true
+	case leader >= 0 && leader != x.opt.Self && x.opt.Call != nil:
 		ok = x.peer(leader).asks.add(&question{q, done})
 	}
 	if !ok {
@@ -129,9 +126,9 @@ func (x *Exchange) Ask(q gate.Question, done func(gate.Answer)) {
 	}
 }
 
-// Send carries out a request of the transaction coordinator, a txn.WriteMarker or txn.Flush. See
-// coordinator.Options.
-func (x *Exchange) Send(partition, epoch int32, request any, done func(result any)) {
+// Send carries out a request of the transaction coordinator, a txn.WriteMarker or txn.Flush. A
+// marker for a partition of this broker is committed when batch runs. See coordinator.Options.
+func (x *Exchange) Send(partition, epoch int32, request any, batch *groupcommit.Batch, done func(result any)) {
 	switch q := request.(type) {
 	case txn.WriteMarker:
 		m := Marker{ProducerID: q.ProducerID, Epoch: q.Epoch, CoordinatorEpoch: q.CoordinatorEpoch, Commit: q.Commit, Bumps: q.Version >= 2}
@@ -140,11 +137,11 @@ func (x *Exchange) Send(partition, epoch int32, request any, done func(result an
 				x.opt.Fenced(partition, epoch, v.known)
 			}
 			done(txn.Marked{WriteMarker: q, Err: v.err})
-		}})
+		}}, batch)
 	case txn.Flush:
 		o := order{flush: true, partition: q.Partition, leaderEpoch: q.LeaderEpoch}
 		o.ProducerID, o.Epoch = q.ProducerID, q.Epoch
-		x.dispatch(&job{o, func(v verdict) { done(txn.Flushed{Flush: q, Err: v.err, Lost: v.lost}) }})
+		x.dispatch(&job{o, func(v verdict) { done(txn.Flushed{Flush: q, Err: v.err, Lost: v.lost}) }}, batch)
 	default:
 		panic(fmt.Sprintf("exchange: a coordinator sends an unknown %T", request))
 	}
@@ -161,14 +158,14 @@ type holder struct{ next *job }
 
 // mark dispatches a marker, or holds it back while one of the same producer and partition is on the
 // way. If another one is held back already, a machine that no longer exists has sent that.
-func (x *Exchange) mark(j *job) {
+func (x *Exchange) mark(j *job, batch *groupcommit.Batch) {
 	at := target{j.partition, j.ProducerID}
 	x.mu.Lock()
 	h := x.out[at]
 	if h == nil {
 		x.out[at] = &holder{}
 		x.mu.Unlock()
-		x.dispatch(x.watched(at, j))
+		x.dispatch(x.watched(at, j), batch)
 		return
 	}
 	former := h.next
@@ -185,7 +182,9 @@ func (x *Exchange) watched(at target, j *job) *job {
 		next := x.answered(at)
 		j.done(v)
 		if next != nil {
-			x.dispatch(x.watched(at, next))
+			var batch groupcommit.Batch
+			x.dispatch(x.watched(at, next), &batch)
+			batch.HandOff()
 		}
 	}}
 }
@@ -202,17 +201,18 @@ func (x *Exchange) answered(at target) *job {
 	return next
 }
 
-// dispatch sends an order to the leader of its partition, which is that of the metadata now.
-func (x *Exchange) dispatch(j *job) {
+// dispatch sends an order to the leader of its partition, which is that of the metadata now. If
+// that is this broker, the caller must run the batch afterwards.
+func (x *Exchange) dispatch(j *job, batch *groupcommit.Batch) {
 	topic, leader, err := x.leader(j.partition)
 	j.topic = topic
 	switch {
 	case err != nil:
 		j.done(verdict{err: err})
+	case leader == x.opt.Self && x.ctx.Err() != nil:
+		j.done(verdict{err: kerr.RequestTimedOut})
 	case leader == x.opt.Self:
-		if !x.orders.add(j) {
-			j.done(verdict{err: kerr.RequestTimedOut})
-		}
+		x.beginOne(&j.order, batch, j.done)
 	case x.opt.Call == nil:
 		j.done(verdict{err: kerr.LeaderNotAvailable})
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -21,9 +22,11 @@ import (
 
 // send sends markers of broker 1's coordinator.
 func (w *world) send(r *results, list ...txn.WriteMarker) {
+	var batch groupcommit.Batch
 	for _, m := range list {
-		w.brokers[1].Send(9, 5, m, r.add)
+		w.brokers[1].Send(9, 5, m, &batch, r.add)
 	}
+	batch.HandOff()
 }
 
 // two is two brokers: 1 leads the topic "here" and the coordinators, and 2 leads "there" and the
@@ -49,7 +52,7 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 		for i, topic := range []string{"here", "there"} {
 			n := int32(i)
 			f := txn.Flush{ID: "id", ProducerID: int64(6 + n), Epoch: 2, LeaderEpoch: 8 + n, Partition: txn.Partition{Topic: topic}}
-			w.brokers[1].Send(9, 5, f, r.add)
+			w.brokers[1].Send(9, 5, f, nil, r.add)
 		}
 		synctest.Wait()
 		var got []string
@@ -77,28 +80,20 @@ func TestOrdersReachTheLeaders(t *testing.T) {
 	})
 }
 
-// The markers of a transaction are appended together.
+// The markers of a transaction are appended together, by the goroutine that sends them.
 func TestMarkersOnThisBrokerShareACommit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := two(t)
-		defer w.close()
-		var r results
-		begun := make(chan struct{})
-		p := w.brokers[1].part("here")
-		p.set(func(int64) (error, bool) { <-begun; return nil, true })
-		w.send(&r, marker("here", 9))
-		synctest.Wait() // the next ones come while this one is appended
-		for i := range int32(4) {
-			m := marker("here", 1)
-			m.Partition.Index = i
-			w.send(&r, m)
-		}
-		close(begun)
-		synctest.Wait()
-		if n := len(p.batches); n != 2 || len(r.take()) != 5 {
-			t.Errorf("%d batches", n)
-		}
-	})
+	w := two(t)
+	defer w.close()
+	var r results
+	list := make([]txn.WriteMarker, 4)
+	for i := range list {
+		list[i] = marker("here", 1)
+		list[i].Partition.Index = int32(i)
+	}
+	w.send(&r, list...)
+	if n := len(w.brokers[1].part("here").batches); n != 1 || len(r.take()) != 4 {
+		t.Errorf("%d batches", n)
+	}
 }
 
 func TestEveryErrorIsAResult(t *testing.T) {

@@ -45,15 +45,6 @@ type job struct {
 	done func(verdict)
 }
 
-// carryOutHere carries out orders to partitions of this broker, and does not wait for the disk.
-func (x *Exchange) carryOutHere(list []*job) {
-	orders := make([]order, len(list))
-	for i, j := range list {
-		orders[i] = j.order
-	}
-	x.carryOut(orders, func(i int, v verdict) { list[i].done(v) })
-}
-
 // carryOut carries out orders to partitions of this broker, so that they share group commits. It
 // calls done once for each, from any goroutine. expire, which carryOut returns, takes back the
 // markers that are not appended yet, and stops waiting for the others; they get an error. Neither
@@ -68,28 +59,9 @@ func (x *Exchange) carryOut(list []order, done func(i int, v verdict)) (expire f
 // begin queues orders with their partitions' logs. The caller must run the batch afterwards.
 func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int, v verdict)) (expire func()) {
 	appends := make([]*replica.Append, 0, len(list))
-	now := time.Now().UnixMilli()
 	for i := range list {
-		o := &list[i]
-		if o.partition.Topic == x.opt.Offsets && !o.flush {
-			x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(i, x.verdictOf(o, err)) })
-			continue
-		}
-		p, err := x.opt.Partition(o.topic, o.partition.Index)
-		switch {
-		case err != nil:
-			done(i, x.verdictOf(o, err))
-		case o.flush:
-			p.Flush(o.leaderEpoch, o.ProducerID, o.Epoch, func(lost bool, err error) {
-				v := x.verdictOf(o, err)
-				v.lost = lost
-				done(i, v)
-			})
-		default:
-			a := o.append(now)
-			a.Done = func(a *replica.Append) { done(i, x.verdictOf(o, a.Err)) }
+		if a := x.beginOne(&list[i], batch, func(v verdict) { done(i, v) }); a != nil {
 			appends = append(appends, a)
-			p.Append(a, batch)
 		}
 	}
 	return func() {
@@ -97,6 +69,32 @@ func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int
 			a.Expire()
 		}
 	}
+}
+
+// beginOne is begin for one order, which it keeps until done. It returns the append of a marker,
+// nil if there is none.
+func (x *Exchange) beginOne(o *order, batch *groupcommit.Batch, done func(v verdict)) *replica.Append {
+	if o.partition.Topic == x.opt.Offsets && !o.flush {
+		x.opt.WriteOffsets(o.partition.Index, o.Marker, func(err error) { done(x.verdictOf(o, err)) })
+		return nil
+	}
+	p, err := x.opt.Partition(o.topic, o.partition.Index)
+	if err != nil {
+		done(x.verdictOf(o, err))
+		return nil
+	}
+	if o.flush {
+		p.Flush(o.leaderEpoch, o.ProducerID, o.Epoch, func(lost bool, err error) {
+			v := x.verdictOf(o, err)
+			v.lost = lost
+			done(v)
+		})
+		return nil
+	}
+	a := o.append(time.Now().UnixMilli())
+	a.Done = func(a *replica.Append) { done(x.verdictOf(o, a.Err)) }
+	p.Append(a, batch)
+	return a
 }
 
 // append returns the append of a marker. It has no leader epoch: the present leader of the

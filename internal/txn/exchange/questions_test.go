@@ -119,9 +119,12 @@ func TestWithoutACoordinatorAQuestionIsAskedAgain(t *testing.T) {
 	})
 }
 
-// The batches of a producer that begin its transaction in many partitions are one record.
+// The batches of a producer that begin its transaction in many partitions, and wait for a call, are
+// one record.
 func TestAddsOfAProducerAreOneEvent(t *testing.T) {
-	both(t, func(t *testing.T, _ *world, from, coord *node, _ bool) {
+	synctest.Test(t, func(t *testing.T) {
+		w, from, coord := askers(t, true)
+		defer w.close()
 		asked := make(chan struct{})
 		coord.answers["first"] = func(any) (any, error) { <-asked; return txn.Added{CoordinatorEpoch: 8}, nil }
 		coord.answers["id"] = func(e any) (any, error) {

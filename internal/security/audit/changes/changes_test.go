@@ -95,6 +95,8 @@ func TestChanges(t *testing.T) {
 		{metadata.ACLKey(rule.ID()), nil, rule.Encode(), "CREATE", "ACL:TOPIC:LITERAL:orders", "",
 			`{"principal":"User:bob","host":"*","operation":"READ","permission":"ALLOW"}`},
 		{metadata.QuotaKey(of), nil, quotas(1e6), "CREATE", "Quota:user=bob,client-id=<default>", "", `{"producer_byte_rate":1000000}`},
+		{metadata.QuotaKey(of), quotas(1e6), quotas(2e6), "ALTER", "Quota:user=bob,client-id=<default>",
+			`{"producer_byte_rate":1000000}`, `{"producer_byte_rate":2000000}`},
 		{metadata.QuotaKey(of), quotas(1e6), nil, "DELETE", "Quota:user=bob,client-id=<default>", `{"producer_byte_rate":1000000}`, ""},
 		{metadata.UserKey("alice"), user("canary-1"), user("canary-2"), "ALTER", "User:alice",
 			`{"SCRAM-SHA-256":4096}`, `{"SCRAM-SHA-256":4096}`},

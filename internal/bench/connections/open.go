@@ -1,0 +1,107 @@
+package connections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench/wire"
+)
+
+// refused is the error of a broker's answer.
+type refused struct {
+	what string
+	code error
+}
+
+func (e *refused) Error() string { return e.what + ": " + strings.TrimRight(e.code.Error(), ".") }
+func (e *refused) Unwrap() error { return e.code }
+
+func refusal(what string, code int16) error {
+	if err := kerr.ErrorForCode(code); err != nil {
+		return &refused{what, err}
+	}
+	return nil
+}
+
+// open connects and asks for API versions, as every client does first. With a user it logs in. The
+// connection is closed when ctx ends.
+func (o *opener) open(ctx context.Context) (*wire.Caller, error) {
+	c, err := wire.DialCaller(ctx, o.broker, o.secure, answerTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if err = versions(c); err == nil && o.user != nil {
+		err = o.user.login(c)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// versions sends ApiVersions.
+func versions(c *wire.Caller) error {
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, wire.ClientID, "1"
+	got, err := c.Call(req)
+	if err != nil {
+		return fmt.Errorf("ApiVersions: %w", err)
+	}
+	return refusal("ApiVersions", got.(*kmsg.ApiVersionsResponse).ErrorCode)
+}
+
+// login logs in with SCRAM.
+func (u *user) login(c *wire.Caller) error {
+	shake := kmsg.NewPtrSASLHandshakeRequest()
+	shake.Version, shake.Mechanism = 1, mechanism
+	got, err := c.Call(shake)
+	if err == nil {
+		err = refusal(mechanism, got.(*kmsg.SASLHandshakeResponse).ErrorCode)
+	}
+	if err != nil {
+		return fmt.Errorf("SaslHandshake: %w; name a port where clients log in with %s, or leave out --user", err, mechanism)
+	}
+	e, message := u.first()
+	answer, err := authenticate(c, message)
+	if err != nil {
+		return err
+	}
+	if message, err = e.final(answer); err != nil {
+		return err
+	}
+	if answer, err = authenticate(c, message); err != nil {
+		return fmt.Errorf("%w; check --user and --password-file", err)
+	}
+	return e.verify(answer)
+}
+
+func authenticate(c *wire.Caller, message string) (string, error) {
+	req := kmsg.NewPtrSASLAuthenticateRequest()
+	req.Version, req.SASLAuthBytes = 2, []byte(message)
+	got, err := c.Call(req)
+	if err != nil {
+		return "", fmt.Errorf("SaslAuthenticate: %w", err)
+	}
+	resp := got.(*kmsg.SASLAuthenticateResponse)
+	return string(resp.SASLAuthBytes), refusal("SaslAuthenticate", resp.ErrorCode)
+}
+
+// metadata asks for the brokers, as a client does after it has logged in.
+func metadata(c *wire.Caller) error {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version, req.Topics = 12, []kmsg.MetadataRequestTopic{}
+	got, err := c.Call(req)
+	if err != nil {
+		return fmt.Errorf("request metadata: %w", err)
+	}
+	if len(got.(*kmsg.MetadataResponse).Brokers) == 0 {
+		return errors.New("request metadata: the answer has no brokers")
+	}
+	return nil
+}

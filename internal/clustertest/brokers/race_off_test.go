@@ -1,5 +1,0 @@
-//go:build !race
-
-package brokers
-
-const raceDetector = false

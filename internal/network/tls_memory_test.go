@@ -1,0 +1,83 @@
+package network
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// A connection without requests keeps no stack of the handshake: 4 KiB for its reader and 2 KiB for
+// its writer are enough.
+func TestIdleTLSKeepsSmallStacks(t *testing.T) {
+	const connections, limit = 50, 8 << 10
+	f := start(t, echo, func(o *Options) { o.MaxUnauthenticatedPerIP = connections })
+	defer f.end(t)
+	addr := f.secured(t, tls.NoClientCert, nil)
+	before := stacks()
+	for i := range connections {
+		c := dialTLS(t, addr, nil)
+		defer c.Close()
+		c.send(t, frame(keyMetadata, 3, int32(i), nil))
+		c.want(t, int32(i))
+	}
+	if each := (stacks() - before) / connections; each > limit {
+		t.Errorf("an idle connection has stacks of %d bytes, more than %d", each, limit)
+	}
+}
+
+// stacks returns the size of all stacks after the garbage collector has shrunk them.
+func stacks() int64 {
+	// The first collection shrinks stacks by half at most, and the next ones free what is left.
+	for range 4 {
+		runtime.GC()
+	}
+	s := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64())
+}
+
+// A large answer is written several records at a time.
+func TestTLSGathersRecords(t *testing.T) {
+	const size = 4 << 20
+	ln := &writesListener{Listener: listen(t)}
+	f := start(t, func(r *Request) {
+		r.RespondRaw([][]byte{make([]byte, size-100), make([]byte, 100)}, nil)
+	}, nil)
+	defer f.end(t)
+	f.serveTLS(t, ln, tls.NoClientCert, nil)
+	c := dialTLS(t, ln.Addr().String(), nil)
+	defer c.Close()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+	if got := c.want(t, 1); len(got) != size {
+		t.Fatalf("got %d bytes", len(got))
+	}
+	if n, most := ln.writes.Load(), int64(2*size/tlsGather); n > most {
+		t.Errorf("%d writes for %d bytes, at most %d are expected", n, size, most)
+	}
+}
+
+// writesListener counts the writes of all its connections.
+type writesListener struct {
+	net.Listener
+	writes atomic.Int64
+}
+
+func (l *writesListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	return &writesConn{nc, l}, err
+}
+
+type writesConn struct {
+	net.Conn
+	l *writesListener
+}
+
+func (c *writesConn) Write(p []byte) (int, error) {
+	c.l.writes.Add(1)
+	return c.Conn.Write(p)
+}

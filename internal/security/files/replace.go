@@ -1,0 +1,79 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Replacement is the new content of a file that exists.
+type Replacement struct {
+	Path string
+	Text []byte
+}
+
+// Replace replaces files, in their order, each by one with the owner and mode of the former. It
+// writes all new files before it replaces the first. If it fails, the former files are there; only
+// a loss of power can leave some of the new ones, and then Replace can be called again.
+func Replace(all []Replacement) error { return replace(all, os.Rename) }
+
+func replace(all []Replacement, rename func(from, to string) error) (err error) {
+	made, former := func(path string) string { return path + ".new" }, func(path string) string { return path + ".old" }
+	defer func() {
+		for _, x := range all { // what is left, after success and failure
+			_, _ = os.Remove(made(x.Path)), os.Remove(former(x.Path))
+		}
+	}()
+	for _, x := range all {
+		_, _ = os.Remove(made(x.Path)), os.Remove(former(x.Path)) // of an attempt that was interrupted
+		if err := writeLike(x.Path, made(x.Path), x.Text); err != nil {
+			return err
+		}
+	}
+	for i, x := range all {
+		err := os.Link(x.Path, former(x.Path))
+		if err == nil {
+			err = rename(made(x.Path), x.Path)
+		}
+		if err == nil {
+			continue
+		}
+		for _, done := range all[:i] {
+			err = errors.Join(err, os.Rename(former(done.Path), done.Path))
+		}
+		return err
+	}
+	return nil
+}
+
+// writeLike writes a file with the owner and mode of another.
+func writeLike(like, path string, text []byte) error {
+	info, err := os.Stat(like)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := keepOwner(f, info); err != nil {
+		return errors.Join(fmt.Errorf("%s: cannot keep the owner of the file: %w; run this as the owner, or as root", like, err), f.Close())
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
+}
+
+// keepOwner gives a new file the owner and group of another.
+func keepOwner(f *os.File, of fs.FileInfo) error {
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	uid, gid, ok := ownerOf(of)
+	myUID, myGID, _ := ownerOf(mine)
+	if !ok || uid == myUID && gid == myGID {
+		return nil
+	}
+	return f.Chown(uid, gid)
+}

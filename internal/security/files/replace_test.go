@@ -1,0 +1,71 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// New files have the owner and mode of the former ones. If one can't be replaced, all former ones
+// are there, and nothing else.
+func TestFilesAreReplacedTogether(t *testing.T) {
+	dir := t.TempDir()
+	key, certificate := filepath.Join(dir, "key"), filepath.Join(dir, "certificate")
+	write := func(path, text string, mode os.FileMode) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(key, "old", 0o640)
+	write(certificate, "old", 0o604)
+	owner := os.Getuid()
+	if owner == 0 { // only root can give files away
+		owner = 12345
+		if err := os.Chown(key, owner, 54321); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when, want string) {
+		t.Helper()
+		for path, mode := range map[string]os.FileMode{key: 0o640, certificate: 0o604} {
+			text, err := os.ReadFile(path)
+			info, statErr := os.Stat(path)
+			if err != nil || statErr != nil || string(text) != want || info.Mode().Perm() != mode {
+				t.Errorf("%s: %s has %q, mode %o, %v", when, path, text, info.Mode().Perm(), err)
+			}
+		}
+		if info, err := os.Stat(key); err != nil {
+			t.Error(err)
+		} else if uid, _, _ := ownerOf(info); uid != owner {
+			t.Errorf("%s: the owner of the key is %d, want %d", when, uid, owner)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+			t.Errorf("%s: left are %v", when, left)
+		}
+	}
+	all := []Replacement{{key, []byte("new")}, {certificate, []byte("new")}}
+	full := errors.New("no space")
+	err := replace(all, func(from, to string) error {
+		if to == certificate {
+			return full
+		}
+		return os.Rename(from, to)
+	})
+	if !errors.Is(err, full) {
+		t.Errorf("%v", err)
+	}
+	check("after a failure", "old")
+	write(key+".new", "of an attempt that was interrupted", 0o600)
+	if err := Replace(all); err != nil {
+		t.Fatal(err)
+	}
+	check("replaced", "new")
+	if err := Replace([]Replacement{{key, []byte("newer")}, {filepath.Join(dir, "missing"), nil}}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	check("one is missing", "new")
+}
