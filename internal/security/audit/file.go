@@ -22,7 +22,7 @@ type File struct {
 	max  int64
 }
 
-// OpenFile opens a file, which is made if it is missing, and goes on at its end. Its permissions
+// OpenFile opens a file, which is made if it is missing, and continues at its end. Its permissions
 // become 0600.
 func OpenFile(name string) (*File, error) {
 	x := &File{name: name, max: fileBytes}
@@ -93,7 +93,7 @@ func (x *File) Write(line []byte) error {
 }
 
 // follow begins a new file if the present one has another name now or none, as after logrotate: its
-// lines might never be read. In a file that was cut it goes on at the end.
+// lines might never be read. In a file that was cut it continues at the end.
 func (x *File) follow() error {
 	is, err := x.f.Stat()
 	if err != nil {
