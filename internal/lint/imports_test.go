@@ -278,10 +278,11 @@ func benchRules() map[string]importRule {
 		return importRule{may: may, never: []string{koanfPkg}, because: benchReason}
 	}
 	return map[string]importRule{
-		"internal/bench/wire":   bench("internal/record"),
-		"internal/bench/meter":  bench(),
-		"internal/bench/load":   bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench":        bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench/wire":  bench("internal/record"),
+		"internal/bench/meter": bench(),
+		"internal/bench/load":  bench("internal/bench/wire", "internal/bench/meter"),
+		"internal/bench": bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter",
+			"internal/security/certs"),
 		"internal/bench/report": bench("internal/bench", "internal/text"),
 		"internal/bench/limits": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter",
 			"internal/bench/report"),
@@ -292,7 +293,7 @@ func benchRules() map[string]importRule {
 		"internal/bench/transact": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
 			"internal/bench/meter", "internal/bench/report", "internal/bench/compare"),
 		"internal/bench/connections": bench("internal/bench/load", "internal/cli", "internal/bench", "internal/bench/wire",
-			"internal/bench/meter", "internal/bench/report"),
+			"internal/bench/meter", "internal/bench/report", "internal/security/secret"),
 		"internal/bench/command": bench("internal/bench/...", "internal/cli"),
 	}
 }
