@@ -64,7 +64,7 @@ func (op *fetchOp) bytes() (n int64) {
 }
 
 // respondLater answers a client that is over its quota: without partitions, and without a new
-// session. The session that it has goes on.
+// session. The session that it has stays.
 func (op *fetchOp) respondLater() {
 	op.r.Throttle(op.delay)
 	id, err := op.b.sessions.pass(&op.sess)

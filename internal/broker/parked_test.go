@@ -161,7 +161,7 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// anyone is an Authenticator that logs in whoever asks, for some time.
+// anyone is an Authenticator that logs in every client, for some time.
 type anyone struct{ lasts *time.Duration }
 
 func (anyone) Mechanisms(*network.Listener) []string { return []string{"PLAIN"} }

@@ -69,7 +69,7 @@ func TestAProducerGetsItsRate(t *testing.T) {
 	})
 }
 
-// A consumer over its quota is answered at once without records, its session goes on, and it gets
+// A consumer over its quota is answered at once without records, its session stays, and it gets
 // its rate.
 func TestAConsumerGetsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

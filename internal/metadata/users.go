@@ -103,7 +103,7 @@ type Logins struct {
 	// has registered.
 	Salt secret.Secret
 	// Bootstrapped reports that there have been users when a broker started: bootstrap.users, which
-	// is applied once, is not any more.
+	// is applied once, has no effect any longer.
 	Bootstrapped bool
 }
 

@@ -13,7 +13,7 @@ const MaxQuotas = 100
 // Quota describes an owner of a quota whose clients had to wait, for one scrape.
 type Quota struct {
 	Entity, Limit string
-	Waited        time.Duration // for how long clients were told to wait, all together
+	Waited        time.Duration // for how long clients were asked to wait, all together
 	Debt          time.Duration // for how long they have to wait now
 }
 

@@ -31,7 +31,7 @@ type bucket struct {
 	depth time.Duration
 	rate  atomic.Uint64 // a second, as the bits of a float64
 	zero  atomic.Int64  // ns, of the clock that is given
-	// waits is for how long clients were told to wait, in ns.
+	// waits is for how long clients were asked to wait, in ns.
 	waits atomic.Int64
 }
 

@@ -156,7 +156,7 @@ func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 type Use struct {
 	Owner  Entity
 	Limit  Limit
-	Waited time.Duration // for how long its clients were told to wait, all together
+	Waited time.Duration // for how long its clients were asked to wait, all together
 	Debt   time.Duration // for how long they have to wait now
 }
 

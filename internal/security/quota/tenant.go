@@ -35,7 +35,7 @@ func (t *Tenant) ChargeTime(d time.Duration) {
 }
 
 // Wait returns for how long the client has to wait now, because of this limit or of RequestTime: at
-// most MaxWait. It counts the time as one for which the client was told to wait.
+// most MaxWait. It counts the time as one for which the client was asked to wait.
 func (t *Tenant) Wait(l Limit) time.Duration {
 	if t == nil {
 		return 0
