@@ -29,8 +29,8 @@ func explain(a *app.App) *cobra.Command {
 		Use: "explain USER [CLIENT-ID]", Short: "Explain which quotas apply to a client",
 		Args: app.Args(1, 2, "USER and at most one CLIENT-ID"),
 		Long: "explain says for each limit which quota applies to a client, and who shares it: clients that share a quota may use it\n" +
-			"together. The first that exists counts, and no other: of the user and the client id, of the user and any client id, of\n" +
-			"the user, of any user and the client id, of any user and any client id, of any user, of the client id, of any client id.\n" +
+			"together. One quota counts: that of the user before that of any user, and both before that of a client id. Among those of\n" +
+			"one user, that of the client id counts before that of any client id, and both before that of the user alone.\n" +
 			"Clients that do not log in are the user ANONYMOUS; without a CLIENT-ID the client has none. A quota is for each broker.\n",
 		Example: "  chronikctl quota explain bob app-1\n  chronikctl quota explain ANONYMOUS --ip 10.0.0.7 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
