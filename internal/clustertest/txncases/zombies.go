@@ -258,8 +258,8 @@ func wrap(w *world) {
 	w.is("records that are shown", w.shown(topic, 0), 2)
 }
 
-// createdAgain ends a transaction that wrote to a topic of the same name which is gone. The topic that
-// has the name now has another one's transaction.
+// createdAgain ends a transaction that wrote to a topic of the same name which is gone. The topic
+// that has the name now has another one's transaction.
 func createdAgain(w *world, produce, end int16) {
 	topic, other := w.topic("t", 1), w.topic("u", 1)
 	p, q := w.start("x"), w.start("y")
