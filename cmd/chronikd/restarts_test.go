@@ -23,7 +23,7 @@ const (
 
 // A broker that stops and starts in an orderly way ends no connection before its first answer:
 // franz-go, which takes that for a port with TLS or SASL, would fail its records. The clients have
-// the defaults in this; each connects again for each record.
+// the defaults in this; each record has a client of its own.
 func TestRestartsFailNoRecords(t *testing.T) {
 	t.Parallel() // it waits for the disk and for processes most of the time
 	restarts, err := strconv.Atoi(cmp.Or(os.Getenv("CHRONIK_RESTARTS"), strconv.Itoa(restartsByDefault)))

@@ -27,8 +27,8 @@ var errStarting = errors.New("the broker is starting and serves no clients yet")
 // before its first answer for one to a port with TLS or SASL: they report that to their users, and
 // franz-go fails all records that wait for metadata. ApiVersions is answered at once with the
 // features that this broker's metadata had last, as by any broker that lags behind. A node without
-// metadata answers when it has some: a client that learns of no features begins its transactions with
-// the protocol before KIP-890, whatever the cluster has.
+// metadata answers when it has some: a client that receives no features begins its transactions
+// with the protocol before KIP-890, whatever the cluster has.
 //
 // A Produce fails with NOT_LEADER_OR_FOLLOWER, at which a producer asks for the new leader;
 // Metadata waits until this broker knows the present state of the cluster, and everything else

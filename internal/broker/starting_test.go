@@ -73,7 +73,7 @@ func TestAStartingBrokerRefusesProducersAtOnce(t *testing.T) {
 	})
 }
 
-// A client that learns of no features begins its transactions with the protocol before KIP-890.
+// A client that receives no features begins its transactions with the protocol before KIP-890.
 func TestAStartingBrokerClaimsTheFeaturesThatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := startingNode(t)
