@@ -153,8 +153,8 @@ func record(t *testing.T, key string, before, after, topic []byte, topicKey stri
 	return out.text
 }
 
-// What was not changed, and what the broker does on its own, has no line. What may have been changed
-// has one that says so.
+// What was not changed, and what the broker does on its own, has no line. What may have been
+// changed has one that says so.
 func TestOnlyChangesOfClients(t *testing.T) {
 	m := &memory{kvs: map[string]metadata.KV{}}
 	out := &lines{}
