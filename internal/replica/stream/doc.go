@@ -29,11 +29,11 @@
 //
 // # Limits
 //
-// The leader sends at most Options.Window bytes that no follower has written, on each connection;
-// batches read from the disk take at most a quarter of them. A follower holds at most
-// Options.FollowBytes that its logs have not accepted. When these are used up, or half of them by
-// one directory, it drops frames and ends their slots, so a disk that hangs does not delay the
-// partitions on others.
+// The leader sends at most Options.Window bytes, and the rest of the last frame, that no follower
+// has written, on each connection; batches read from the disk take at most a quarter. A follower
+// holds at most Options.FollowBytes that its logs have not accepted. When these are used up, or
+// half of them by one directory, it drops frames and ends their slots, so a disk that hangs does
+// not delay the partitions on others.
 //
 // # Goroutines and locks
 //

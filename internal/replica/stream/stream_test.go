@@ -80,7 +80,7 @@ func TestASlowFollowerTakesNoMoreThanTheWindow(t *testing.T) {
 			must(t, l.produce(int32(i%4), replica.AcksAll, 1, 10<<10).wait(t))
 		}
 		w.converge(1, 2)
-		if sent < 32<<10 || sent > 128<<10 {
+		if sent < 32<<10 || sent > 64<<10+frame.MaxDataChunk+16<<10 { // the last frame may exceed the window
 			t.Errorf("the slow follower was sent %d bytes", sent)
 		}
 		if l.streams.Stats().Waits == 0 {
