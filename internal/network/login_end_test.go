@@ -83,20 +83,20 @@ func TestTheEndOfASessionEndsWhatIsParked(t *testing.T) {
 // parked before is answered when it is due, and the next request closes the connection.
 func TestWhatIsParkedIsAnsweredAfterTheSessionHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var parked []*Request
-		f, ln := behindLogin(t, &users{}, func(r *Request) { parked = append(parked, r) }, nil)
+		parked := make(chan *Request, 2)
+		f, ln := behindLogin(t, &users{}, func(r *Request) { parked <- r }, nil)
 		c := ln.dial()
 		lasts := c.login(t, "bob", "late")
 		c.send(t, frame(keyMetadata, 3, 4, nil))
 		time.Sleep(lasts + time.Second)
-		echo(parked[0])
+		echo(<-parked)
 		c.want(t, 4)
 		c.sendAsync(frame(keyMetadata, 3, 5, nil))
 		c.wantClosed(t)
 		c.Close()
 		synctest.Wait()
 		f.end(t)
-		if len(parked) != 1 {
+		if len(parked) > 0 {
 			t.Error("a request after the end is served")
 		}
 	})

@@ -196,7 +196,7 @@ func TestFault01PowerLossAtEveryCall(t *testing.T) {
 	for _, other := range []string{"os", "interval"} {
 		t.Run(other, func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at++ {
+			for at := 1; ; at += race.Some(1, 9) {
 				f := crashfs.New(uint64(at))
 				f.CrashDuring(at)
 				s := &script{want: map[int64][]byte{}}

@@ -57,6 +57,10 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 	d.carryWait = time.Hour // no sweep has begun
 	const n = 10_000
 	logs := makeLogs(t, d, n, "sync")
+	// A group gets the entries that are submitted during the sync before it. A disk that takes no
+	// time would form as many groups as the machine's load allows, and the journal would be full
+	// before all records are in it.
+	disk.Add(errfs.Rule{Ops: errfs.Datasync, Delay: 20 * time.Millisecond})
 	data := testBatch(t, 100, nil)
 	for range 2 {
 		for _, l := range logs {
@@ -69,9 +73,6 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 	for d.journal.SweepTarget() < d.journal.Notified()/2 {
 		put(t, logs[0], 4, 1<<20)
 	}
-	// A group gets the entries that are submitted during the sync before it. A disk that takes no
-	// time would form as many groups as the machine's load allows.
-	disk.Add(errfs.Rule{Ops: errfs.Datasync, Delay: 20 * time.Millisecond})
 	before := disk.Calls(errfs.Datasync)
 	signal(d.sweeps) // only once, so that one sweep is counted
 	eventually(t, "the sweep moved the redo pointer", func() bool {

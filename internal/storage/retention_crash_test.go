@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/race"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
@@ -156,7 +157,7 @@ func TestPowerLossAtEveryCallOfRetention(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at++ {
+			for at := 1; ; at += race.Some(1, 9) {
 				f := crashfs.New(uint64(at))
 				f.CrashDuring(at)
 				s := &leaving{want: map[int64][]byte{}}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -244,6 +245,7 @@ func TestKeysAreReadInTheBackground(t *testing.T) {
 	i := newIssuer(t)
 	good := i.set()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var fetched []time.Duration
 		began := time.Now()
 		answer, failure := good, error(nil)
@@ -251,16 +253,25 @@ func TestKeysAreReadInTheBackground(t *testing.T) {
 			if d, ok := ctx.Deadline(); !ok || time.Until(d) > fetchTimeout {
 				t.Error("a fetch has no deadline")
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			fetched = append(fetched, time.Since(began))
 			return answer, failure
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); k.Run(ctx) }()
+		next := func(text []byte, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			answer, failure = text, err
+		}
 		step := func(d time.Duration, want ...time.Duration) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(fetched) != len(want) {
 				t.Fatalf("fetched at %v, want %v", fetched, want)
 			}
@@ -280,16 +291,16 @@ func TestKeysAreReadInTheBackground(t *testing.T) {
 		step(9*time.Second, 0)
 		step(time.Second, 0, 10)
 		step(60*time.Second, 0, 10, 70)
-		failure = errors.New("down")
+		next(nil, errors.New("down"))
 		step(60*time.Second, 0, 10, 70, 130)
-		answer, failure = []byte(`{"keys":[]}`), nil
+		next([]byte(`{"keys":[]}`), nil)
 		step(10*time.Second, 0, 10, 70, 130, 140)
-		answer = make([]byte, maxKeySet+1)
+		next(make([]byte, maxKeySet+1), nil)
 		step(10*time.Second, 0, 10, 70, 130, 140, 150)
 		if k.find("ec") == nil || k.State().Err == nil || k.State().Read.IsZero() {
 			t.Errorf("%+v", k.State())
 		}
-		answer = good
+		next(good, nil)
 		step(10*time.Second, 0, 10, 70, 130, 140, 150, 160)
 		if k.State().Err != nil {
 			t.Error(k.State().Err)
