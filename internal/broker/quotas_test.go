@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,9 +115,10 @@ func TestAConsumerGetsItsRate(t *testing.T) {
 
 // A client in debt creates and deletes no partitions; a version that does not know the error waits.
 func TestPartitionsHaveAQuota(t *testing.T) {
-	clock := time.Hour
+	var clock atomic.Int64
+	clock.Store(int64(time.Hour))
 	n := newNode(t, func(o *nodeOptions) {
-		o.broker = func(b *Options) { b.Quotas = keeperOf(quota.Mutations, 1, func() time.Duration { return clock }) }
+		o.broker = func(b *Options) { b.Quotas = keeperOf(quota.Mutations, 1, func() time.Duration { return time.Duration(clock.Load()) }) }
 	})
 	create := func(version int16, name string, validate bool) *kmsg.CreateTopicsResponse {
 		req := kmsg.NewPtrCreateTopicsRequest()
@@ -147,7 +149,7 @@ func TestPartitionsHaveAQuota(t *testing.T) {
 	if got := ask[*kmsg.CreatePartitionsResponse](t, n.dial(t), 3, more).Topics[0].ErrorCode; got != 89 {
 		t.Errorf("more partitions in debt: %d", got)
 	}
-	clock += 13 * time.Second
+	clock.Add(int64(13 * time.Second))
 	if got := ask[*kmsg.DeleteTopicsResponse](t, n.dial(t), 5, del).Topics[0].ErrorCode; got != 0 {
 		t.Errorf("deletion after the wait: %d", got)
 	}
