@@ -118,7 +118,9 @@ func TestPartitionsHaveAQuota(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(int64(time.Hour))
 	n := newNode(t, func(o *nodeOptions) {
-		o.broker = func(b *Options) { b.Quotas = keeperOf(quota.Mutations, 1, func() time.Duration { return time.Duration(clock.Load()) }) }
+		o.broker = func(b *Options) {
+			b.Quotas = keeperOf(quota.Mutations, 1, func() time.Duration { return time.Duration(clock.Load()) })
+		}
 	})
 	create := func(version int16, name string, validate bool) *kmsg.CreateTopicsResponse {
 		req := kmsg.NewPtrCreateTopicsRequest()
