@@ -86,6 +86,34 @@ try 'offline' log dump --dir "$WORK/ctl.data"
 try '.' log verify --dir "$WORK/ctl.data"
 try '.' log repair --dir "$WORK/ctl.data" --dry-run
 
+# Users and rights, on a broker with a login.
+port="$(python3 "$here/../free-ports.py" 1)"
+"$chronikd" secure init "$WORK/secured" --advertise "localhost:$port" >/dev/null
+"$chronikd" --config "$WORK/secured/chronikd.yaml" --admin-listen off 2>"$WORK/ctl.secured" &
+pid=$!
+for _ in $(seq 600); do
+  grep -q '"msg":"ready"' "$WORK/ctl.secured" && break
+  kill -0 "$pid" 2>/dev/null || { cat "$WORK/ctl.secured"; exit 1; }
+  sleep 0.1
+done
+(umask 077 && echo correct-horse >"$WORK/bob.password")
+unset CHRONIK_BROKERS # the context has the address
+secured=(--context secured --admin off)
+try 'bob' user add bob --password-file "$WORK/bob.password" "${secured[@]}"
+try 'bob' user set-password bob --password-file "$WORK/bob.password" "${secured[@]}"
+try '^bob ' user list "${secured[@]}"
+try '.' acl add bob read,write topic:orders "${secured[@]}"
+try 'bob' acl list "${secured[@]}"
+try 'yes .*a rule allows it' acl explain bob read topic:orders "${secured[@]}"
+try '.' acl remove bob write topic:orders --yes "${secured[@]}"
+try '.' quota set producer_byte_rate=1000000 --user bob "${secured[@]}"
+try 'bob.*producer_byte_rate' quota list "${secured[@]}"
+try 'producer_byte_rate' quota explain bob "${secured[@]}"
+try '.' quota remove --user bob --yes "${secured[@]}"
+try 'bob' user remove bob --yes "${secured[@]}"
+try 'localhost' cert show "${secured[@]}"
+kill "$pid" && wait "$pid" || { echo "chronikd, stopped, ended with $?"; exit 1; }
+
 # Every command of the reference was called.
 untried=
 while read -r command; do
