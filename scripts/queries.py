@@ -25,6 +25,13 @@ RARE = {
     "chronik_elections_total",
     "chronik_isr_changes_total",
     "chronik_txn_marker_retries_total",
+    # Only with TLS, logins, an audit log or quotas.
+    "chronik_tls_handshakes_total",
+    "chronik_logins_total",
+    "chronik_certificate_expiry_seconds",
+    "chronik_audit_lines_total",
+    "chronik_audit_events_counted_total",
+    "chronik_quota_throttle_seconds_total",
     # Only while something waits.
     "chronik_partition_lso_age_seconds",
     "chronik_txn_markers_waiting",
