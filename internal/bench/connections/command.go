@@ -2,8 +2,6 @@ package connections
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,14 +25,8 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// output is the result of a measurement.
-type output interface {
-	Table(io.Writer) error
-	Succeeded() bool
-}
-
 // measurement returns the subcommand of a function that measures.
-func measurement(use, short, long string, t *Target, connections int, run func(context.Context) (output, error)) *cobra.Command {
+func measurement(use, short, long string, t *Target, connections int, run func(context.Context) (report.Output, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cli.NoArgs,
@@ -43,15 +35,7 @@ func measurement(use, short, long string, t *Target, connections int, run func(c
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = report.WriteJSON(cmd.OutOrStdout(), r)
-			} else {
-				err = r.Table(cmd.OutOrStdout())
-			}
-			if !r.Succeeded() {
-				err = errors.Join(err, bench.ErrNothing)
-			}
-			return err
+			return report.Print(cmd.OutOrStdout(), r, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -71,7 +55,7 @@ func loginsCommand() *cobra.Command {
 	cmd := measurement("logins", "Measure how many clients per second can connect, log in, and leave",
 		"logins is a closed loop: each of the clients connects, sends ApiVersions, logs in if there is a user, requests metadata and closes the\n"+
 			"connection. TLS sessions are not resumed.",
-		&c.Target, 16, func(ctx context.Context) (output, error) { return Logins(ctx, c) })
+		&c.Target, 16, func(ctx context.Context) (report.Output, error) { return Logins(ctx, c) })
 	f := cmd.Flags()
 	f.DurationVarP(&c.Duration, "duration", "d", 10*time.Second, "measured time")
 	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "time before the measured time, not counted")
@@ -83,7 +67,7 @@ func idleCommand() *cobra.Command {
 	cmd := measurement("idle", "Measure the memory of connections that do nothing",
 		"idle opens the connections, each with one ApiVersions and a login if there is a user, and prints the resident memory of the broker's\n"+
 			"process before, when all are open, and after a rest. At the end each connection must answer a request.",
-		&c.Target, 10_000, func(ctx context.Context) (output, error) { return Idle(ctx, c) })
+		&c.Target, 10_000, func(ctx context.Context) (report.Output, error) { return Idle(ctx, c) })
 	cmd.Flags().DurationVar(&c.Rest, "rest", 10*time.Second, "time between the last two readings of the memory")
 	return cmd
 }

@@ -2,8 +2,6 @@ package grouping
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,15 +26,8 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// output is the result of a measurement.
-type output interface {
-	Table(io.Writer) error
-	// Succeeded reports whether there was anything to measure.
-	Succeeded() bool
-}
-
 // measurement returns the subcommand of a function that measures.
-func measurement(use, short, long string, t *Target, run func(context.Context) (output, error)) *cobra.Command {
+func measurement(use, short, long string, t *Target, run func(context.Context) (report.Output, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cli.NoArgs,
@@ -45,15 +36,7 @@ func measurement(use, short, long string, t *Target, run func(context.Context) (
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = report.WriteJSON(cmd.OutOrStdout(), r)
-			} else {
-				err = r.Table(cmd.OutOrStdout())
-			}
-			if !r.Succeeded() {
-				err = errors.Join(err, bench.ErrNothing)
-			}
-			return err
+			return report.Print(cmd.OutOrStdout(), r, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -80,7 +63,7 @@ func heartbeatsCommand() *cobra.Command {
 	var c HeartbeatsConfig
 	cmd := measurement("heartbeats", "Measure the cost of the heartbeats of many members in stable groups",
 		"heartbeats waits until all groups are stable, and then counts heartbeats and the broker's CPU time over the measured interval.",
-		&c.Target, func(ctx context.Context) (output, error) {
+		&c.Target, func(ctx context.Context) (report.Output, error) {
 			if c.Partitions == 0 {
 				c.Partitions = c.Members
 			}
@@ -105,7 +88,7 @@ func rebalanceCommand() *cobra.Command {
 		"rebalance lets all members but one join at once, then one of them leave, then the last one join, and measures the time until the group is stable.\n"+
 			"Members learn of a rebalance from their next heartbeat, so the figures include its interval.",
 		&c.Target,
-		func(ctx context.Context) (output, error) {
+		func(ctx context.Context) (report.Output, error) {
 			if c.Partitions == 0 {
 				c.Partitions = 2 * c.Members
 			}
@@ -129,7 +112,7 @@ func commitsCommand() *cobra.Command {
 	var c CommitsConfig
 	cmd := measurement("commits", "Measure how many offset commits per second the broker acknowledges",
 		"commits is a closed loop: each connection commits and waits for the response. The groups have no members.",
-		&c.Target, func(ctx context.Context) (output, error) { return Commits(ctx, c) })
+		&c.Target, func(ctx context.Context) (report.Output, error) { return Commits(ctx, c) })
 	f := cmd.Flags()
 	f.IntVarP(&c.Concurrency, "concurrency", "c", 128, "connections")
 	f.IntVar(&c.Groups, "groups", 128, "number of groups, over which the connections are distributed")

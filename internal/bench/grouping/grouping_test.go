@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/report"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -260,8 +261,8 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 
 // A measurement without results is shown, and is a failure.
 func TestNothingMeasuredIsNoSuccess(t *testing.T) {
-	for _, r := range []output{&CommitsResult{}, &HeartbeatsResult{}} {
-		cmd := measurement("x", "", "", &Target{}, func(context.Context) (output, error) { return r, nil })
+	for _, r := range []report.Output{&CommitsResult{}, &HeartbeatsResult{}} {
+		cmd := measurement("x", "", "", &Target{}, func(context.Context) (report.Output, error) { return r, nil })
 		var out bytes.Buffer
 		cmd.SetArgs([]string{"--json"})
 		cmd.SetOut(&out)
