@@ -159,7 +159,7 @@ func (t *target) run(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.
 	if err := a.Confirm("abort a transaction", app.Irreversible, []string{name + ": " + done}); err != nil {
 		return err
 	}
-	// The answer may have taken a while: the producer, or a coordinator that came back, may have it now.
+	// The answer may have taken a while: a coordinator that came back may have the transaction now.
 	if p, err = t.hangs(ctx, a, adm, cl, w); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -306,8 +306,8 @@ func unknown(offset int64) string {
 }
 
 // held returns how many offsets an open transaction keeps from readers of committed records: those
-// between the last stable offset and the end, if the transaction is the first that is open. The last
-// stable offset is above its first offset if the records there were deleted.
+// between the last stable offset and the end, if the transaction is the first that is open. The
+// last stable offset is above its first offset if the records there were deleted.
 func (v *view) held(first int64) (n int64, holds bool) {
 	if v.stable < first || v.end < 0 || len(v.open) == 0 || v.open[0].CurrentTxnStartOffset != first {
 		return 0, false
