@@ -54,10 +54,10 @@ func (p *part) frame() int64 { return align(frameHeader+int64(len(p.entry.Payloa
 // left returns how many bytes small entries may take before the frame.
 func (p *part) left() int64 { return p.at - p.file.off.Load() - 2*block }
 
-// gap is the room for small entries before the frame of a large one: on average an eighth of a
-// piece for each piece.
+// gap is the room for small entries before the frame of a large one: an eighth of a piece, or a
+// block, for each piece.
 func (s sizes) gap(e *Entry) int64 {
-	return align(e.size()/8, block) + 4*block
+	return (e.size()/s.piece+1)*max(s.piece/8, block) + 3*block
 }
 
 // inPieces reports whether an entry is written in pieces if other streams have small ones. Nothing
