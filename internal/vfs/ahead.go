@@ -15,9 +15,9 @@ func StartWriteback(f File, off, n int64) {
 	}
 }
 
-// Writeback sends the bytes [off, off+n) of f to the disk and waits until it has them, if supported.
-// It makes nothing durable: the disk may keep them in its own cache. An error means that bytes of
-// the file were lost, and a later Datasync may not report it again.
+// Writeback sends the bytes [off, off+n) of f to the disk and waits until it has them, if
+// supported. It makes nothing durable: the disk may keep them in its own cache. An error means that
+// bytes of the file were lost, and a later Datasync may not report it again.
 func Writeback(f File, off, n int64) error {
 	if w, ok := f.(backWriter); ok {
 		return w.Writeback(off, n)

@@ -123,8 +123,8 @@ func TestRoomBeforeALargeEntryEnds(t *testing.T) {
 	})
 }
 
-// Drop takes a large entry away while a piece of it is being written: its owner is told at once, the
-// entry is never found, and the entries of others count.
+// Drop takes a large entry away while a piece of it is being written: its owner is told at once,
+// the entry is never found, and the entries of others count.
 func TestDropDuringAPiece(t *testing.T) {
 	if found := dropDuringAPiece(t, Broken{}); found {
 		t.Error("the dropped entry is in the journal")
@@ -172,8 +172,8 @@ func dropDuringAPiece(t *testing.T, broken Broken) (found bool) {
 	return found
 }
 
-// A piece cannot be written: the journal stops, and the owner of every entry gets the error, that of
-// the large one included.
+// A piece cannot be written: the journal stops, and the owner of every entry gets the error, that
+// of the large one included.
 func TestAPieceCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, fsys := newRecorder(), errfs.New(memory(t))

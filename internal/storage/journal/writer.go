@@ -167,8 +167,8 @@ func (j *Journal) freeLocked() {
 	j.idle.Broadcast()
 }
 
-// writeWaiting writes up to one group: a piece of a large entry, a single write of up to 4 MiB if an
-// entry is impatient, otherwise several writes up to the limits of the group.
+// writeWaiting writes up to one group: a piece of a large entry, a single write of up to 4 MiB if
+// an entry is impatient, otherwise several writes up to the limits of the group.
 func (j *Journal) writeWaiting() error {
 	g := &j.group
 	j.mu.Lock()
@@ -288,8 +288,8 @@ type taken struct {
 }
 
 // take removes up to one write's worth of entries from the queues, round-robin over the streams. It
-// takes at least one entry, or begins a part, if any may be written. As long as pieces of a part are
-// to be written, it takes only small entries of other streams.
+// takes at least one entry, or begins a part, if any may be written. As long as pieces of a part
+// are to be written, it takes only small entries of other streams.
 //
 // take assigns LSNs under the same lock that removes entries from their queues: after Drop has
 // returned, Assigned covers every entry of the stream that may still be written.

@@ -264,8 +264,9 @@ func (s *Segment) write(h *handle, as Writing, chunks [][]byte, at int64) (end i
 // datasyncs of the journal wait for them.
 //
 // pace is how many bytes of a paced append the disk has at once. Measured on a virtual disk with
-// 400 MB/s of appends: the 99th percentile of a write of 4 KiB with its datasync was 0.29 ms alone, 1.6 ms
-// next to write-backs of 1 MiB that nothing waited for, and 0.41 ms next to pieces of 128 KiB.
+// 400 MB/s of appends: the 99th percentile of a write of 4 KiB with its datasync was 0.29 ms alone,
+// 1.6 ms next to write-backs of 1 MiB that nothing waited for, and 0.41 ms next to pieces of 128
+// KiB.
 const (
 	backAt = 1 << 20
 	pace   = 128 << 10
