@@ -169,6 +169,54 @@ func TestADiskThatHangsUnderMarkersHoldsUpOnlyItsPartitions(t *testing.T) {
 	}
 }
 
+// A commit that waits for a partition ends when the partition's topic is deleted, and the topic
+// that is created under the name gets no marker of it.
+func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
+	x := commitTorn(t)
+	defer x.client.Close()
+	state := func() string {
+		d, err := x.admin.DescribeTransactions(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d["x"].State
+	}
+	if got := state(); got != "PrepareCommit" {
+		t.Fatalf("the transaction is %s while a disk hangs", got)
+	}
+	if _, err := x.admin.DeleteTopics(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	close(x.free)
+	eventually(t, "the transaction has ended", func() bool { return state() == "CompleteCommit" })
+	eventually(t, "the topic is created again", func() bool {
+		got, err := x.admin.CreateTopic(t.Context(), 4, 1, nil, "t")
+		return err == nil && got.Err == nil
+	})
+	eventually(t, "its partitions are led", func() bool {
+		ends, err := x.admin.ListEndOffsets(t.Context(), "t")
+		return err == nil && ends.Error() == nil && len(ends["t"]) == 4
+	})
+	if err := x.client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for p := range int32(4) {
+		if err := x.client.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := x.stable(t); got != [4]int64{} {
+		t.Errorf("the new topic is stable up to %v in its first transaction", got)
+	}
+	if err := x.client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "all markers are there", func() bool { return x.stable(t) == [4]int64{2, 2, 2, 2} })
+	if err := x.Broker.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A stop answers the requests that wait for a transaction, and leaves nothing behind when the disk
 // answers at last; TestMain looks for goroutines.
 func TestAStopEndsRequestsThatWaitForATransaction(t *testing.T) {

@@ -33,6 +33,9 @@ type Config struct {
 	Marked  func(commit bool, took time.Duration)
 	// Refused is called with the error of each marker that is going to be repeated. May be nil.
 	Refused func(*kerr.Error)
+	// Overtaken is called when a partition knows a later epoch of a transactional id's producer, so
+	// that __transaction_state lacks records. It must not block. May be nil.
+	Overtaken func(id string, p Partition)
 	// Broken is for tests.
 	Broken Broken
 }
@@ -94,6 +97,8 @@ type live struct {
 	// missing are the partitions whose flush, or whose marker, is not durable.
 	missing map[Partition]*attempt
 	retryAt time.Time // of timerRetry; zero: not set
+	// overtaken: a partition knows a later epoch of the producer.
+	overtaken bool
 }
 
 type added struct {
@@ -113,6 +118,7 @@ type attempt struct {
 	out      bool          // on the way
 	topic    [16]byte      // of the partition; zero: not known
 	deleted  bool          // its topic was deleted while it was on the way
+	ahead    bool          // it knows a later epoch of the producer
 	pause    time.Duration // before the next repetition
 	at       time.Time     // when to repeat it; zero while it is on the way
 	lastFail *kerr.Error   // nil: none
