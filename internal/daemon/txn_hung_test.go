@@ -184,6 +184,7 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 	if got := state(); got != "PrepareCommit" {
 		t.Fatalf("the transaction is %s while a disk hangs", got)
 	}
+	x.admin.SetTimeoutMillis(1) // the deletion waits for the disk
 	if _, err := x.admin.DeleteTopics(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
@@ -193,22 +194,25 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 		got, err := x.admin.CreateTopic(t.Context(), 4, 1, nil, "t")
 		return err == nil && got.Err == nil
 	})
-	eventually(t, "its partitions are led", func() bool {
-		ends, err := x.admin.ListEndOffsets(t.Context(), "t")
-		return err == nil && ends.Error() == nil && len(ends["t"]) == 4
-	})
-	if err := x.client.BeginTransaction(); err != nil {
+	x.client.Close()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(x.Addrs()[0]), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	x.client, x.admin = cl, kadm.NewClient(cl)
+	if err := cl.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
 	for p := range int32(4) {
-		if err := x.client.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := x.stable(t); got != [4]int64{} {
 		t.Errorf("the new topic is stable up to %v in its first transaction", got)
 	}
-	if err := x.client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "all markers are there", func() bool { return x.stable(t) == [4]int64{2, 2, 2, 2} })
