@@ -207,8 +207,8 @@ func (s *Shard) complete(e complete) {
 	v := t.value
 	v.state += CompleteCommit - PrepareCommit
 	v.partitions = nil
-	if t.live.overtaken {
-		v.epoch = maxEpoch + 1 // the next producer gets another id
+	if t.live.overtaken || t.doubtful {
+		v.epoch, v.next, t.doubtful = maxEpoch+1, none, false // the next producer gets an id that is not used yet
 	}
 	if v.next != none {
 		v.pid, v.previous, v.next, v.epoch = v.next, v.pid, none, 0
