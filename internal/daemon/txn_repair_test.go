@@ -180,7 +180,7 @@ func TestARepairGivesUpTheEndOfTheTransactionState(t *testing.T) {
 				t.Fatalf("%+v", plan)
 			}
 			b := transacting(t, fsys)
-			defer b.Close() //nolint:errcheck // what it stored was read
+			defer b.Close()
 			cl := instance(t, b)
 			defer cl.Close()
 			begin(t, cl, "after")

@@ -50,8 +50,8 @@ func (f *tornFinder) add(l *log, b record.Batch, lost []Loss) {
 	}
 	switch {
 	case b.Control():
-		// With transaction.version 2, a marker has the epoch after that of its own transaction. With
-		// the same epoch, it may be that of a later one.
+		// With transaction.version 2, a marker has the epoch after that of its own transaction.
+		// With the same epoch, it may be that of a later one.
 		if t != nil && t.until >= 0 && (t.renewed || b.ProducerEpoch() != t.epoch+1) {
 			f.torn = append(f.torn, Torn{Transaction{Topic: l.st.Topic, Partition: l.st.ID.Partition, Producer: id, Epoch: t.epoch,
 				First: t.first}, t.until})
@@ -98,15 +98,15 @@ type abort struct {
 
 // batch returns the marker.
 func (a abort) batch(leaderEpoch int32) record.Batch {
-	b := record.Batch(record.EndTxnMarker(a.producer, a.epoch, record.Abort, 0, 0))
+	b := record.EndTxnMarker(a.producer, a.epoch, record.Abort, 0, 0)
 	b.SetBaseOffset(a.at)
 	b.SetLeaderEpoch(leaderEpoch)
 	return b
 }
 
 // findAborts finds the damaged batches that were abort markers according to the index of aborted
-// transactions. Clients skip the records of such a producer up to its abort marker: without one they
-// would skip the transactions after it, too. So a repair writes the marker again, and the
+// transactions. Clients skip the records of such a producer up to its abort marker: without one
+// they would skip the transactions after it, too. So a repair writes the marker again, and the
 // transaction is not torn.
 func (l *log) findAborts(f *tornFinder) {
 	for _, e := range l.st.Segments {

@@ -125,8 +125,8 @@ func TestARepairKeepsOpenTransactions(t *testing.T) {
 	}
 }
 
-// If the abort marker of a transaction is damaged in a segment, and the index has the transaction, a
-// repair writes the marker again. So readers skip this transaction, and not those after it.
+// If the abort marker of a transaction is damaged in a segment, and the index has the transaction,
+// a repair writes the marker again. So readers skip this transaction, and not those after it.
 func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 	t.Parallel()
 	for _, next := range []bool{true, false} {

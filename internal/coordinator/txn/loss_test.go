@@ -36,7 +36,8 @@ func TestNoEpochIsGivenOutTwiceAfterALoss(t *testing.T) {
 				}
 				for _, e := range []int16{epoch, epoch + 1} {
 					p := []AddedPartition{{Partition: a(0)}}
-					if err := ask[Added](d, Add{ID: "x", ProducerID: pid, Epoch: e, Version: version, Partitions: p}).Err; err != kerr.ProducerFenced {
+					err := ask[Added](d, Add{ID: "x", ProducerID: pid, Epoch: e, Version: version, Partitions: p}).Err
+					if err != kerr.ProducerFenced {
 						t.Errorf("%v, version %d: an add of epoch %d: %v", state, version, e, err)
 					}
 				}
@@ -102,6 +103,50 @@ func TestADecidedTransactionStaysSoAfterALoss(t *testing.T) {
 				t.Errorf("%v, version %d: it is %v", state, version, got)
 			}
 			if got := d.init(none, none); got.ProducerID == pid || got.Epoch != 0 {
+				t.Errorf("%v, version %d: the next producer is %+v", state, version, got)
+			}
+		}
+	}
+}
+
+// A partition knows a later epoch of the producer: records of __transaction_state were lost. The
+// coordinator aborts what is open there, and gives the id another producer id.
+func TestAPartitionThatKnowsALaterEpoch(t *testing.T) {
+	for _, state := range []State{PrepareCommit, PrepareAbort} {
+		for version := int16(1); version <= 2; version++ {
+			var seen []string
+			d := newDesk(t, func(c *Config) {
+				c.Overtaken = func(id string, p Partition) { seen = append(seen, fmt.Sprint(id, " ", p)) }
+			})
+			d.bring(state, version)
+			pid, epoch := d.state().pid, d.state().epoch
+			d.handle(0, Marked{d.sent[0].(WriteMarker), kerr.InvalidProducerEpoch}, false)
+			d.handle(0, Marked{d.sent[1].(WriteMarker), nil}, false)
+			d.sent = nil
+			d.advance(minPause)
+			want := []string{fmt.Sprintf("a-0 pid %d epoch %d commit false v%d ce %d", pid, math.MaxInt16, version, d.epoch)}
+			if got := sentMarkers(d); !slices.Equal(got, want) || len(seen) != 1 || seen[0] != "x {a 0}" {
+				t.Fatalf("%v, version %d: markers %q, want %q; observed %q", state, version, got, want, seen)
+			}
+			d.reload() // the next coordinator does not know it yet
+			again := fmt.Sprintf("a-0 pid %d epoch %d commit %t v%d ce %d", pid, epoch, state.commits(), version, d.epoch)
+			if got := sentMarkers(d); !slices.Contains(got, again) {
+				t.Fatalf("%v, version %d: markers after a load are %q", state, version, got)
+			}
+			d.answer(kerr.InvalidProducerEpoch)
+			d.advance(minPause)
+			d.answer(nil)
+			if got := d.state(); got.state != state+2 || got.pid != pid {
+				t.Fatalf("%v, version %d: %+v", state, version, got)
+			}
+			for _, e := range []int16{epoch, epoch + 1} {
+				p := []AddedPartition{{Partition: a(0)}}
+				err := ask[Added](d, Add{ID: "x", ProducerID: pid, Epoch: e, Version: version, Partitions: p}).Err
+				if err != kerr.ProducerFenced {
+					t.Errorf("%v, version %d: an add of epoch %d: %v", state, version, e, err)
+				}
+			}
+			if got := d.init(none, none); got.Err != nil || got.ProducerID == pid || got.Epoch != 0 {
 				t.Errorf("%v, version %d: the next producer is %+v", state, version, got)
 			}
 		}

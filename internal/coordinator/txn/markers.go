@@ -122,11 +122,11 @@ func (s *Shard) marked(e Marked) {
 	}
 }
 
-// overtaken handles a partition that knows a later epoch of the producer than the coordinator: later
-// records of __transaction_state were lost, or an older copy of it was restored. No transaction of
-// this epoch is open in the partition, and the outcome of a later one is unknown. So the partition
-// gets an abort marker with the last of all epochs. The producer id is not used again, as its later
-// epochs may be taken.
+// overtaken handles a partition that knows a later epoch of the producer than the coordinator:
+// later records of __transaction_state were lost, or an older copy of it was restored. No
+// transaction of this epoch is open in the partition, and the outcome of a later one is unknown. So
+// the partition gets an abort marker with the last of all epochs. The producer id is not used
+// again, as its later epochs may be taken.
 //
 // A coordinator that was deposed does not come here: the markers of its successor are in all
 // partitions of the transaction before the producer gets a later epoch, and they fence it.
