@@ -10,6 +10,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
+// A broker that does not know its users yet refuses no login, either.
+func TestABrokerThatStartsRefusesNoLogin(t *testing.T) {
+	f, ln := behindLogin(t, &users{}, echo, nil)
+	c := ln.dial()
+	c.sendAsync(choose(1, "OTHER"))
+	c.wantClosed(t)
+	c.Close()
+	f.end(t)
+}
+
 // A login that the broker did not try is no failed login: clients give up after one. They connect
 // again when the connection ends without an answer.
 func TestABusyBrokerRefusesNoLogin(t *testing.T) {
