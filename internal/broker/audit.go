@@ -6,7 +6,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
@@ -54,14 +53,14 @@ func (m rights) record(event audit.Kind, op acl.Operation, kind acl.ResourceType
 	rules, client := m.of.rules, clientOf(m.r)
 	m.b.opt.Audit.Record(audit.Event{Kind: event, Client: client, Operation: op.String(),
 		Resource: kind.String() + ":" + acl.Literal.String() + ":" + name,
-		Rule:     func() string { return deciding(rules, client, event, op, kind, name) }})
+		Rule:     func() string { return deciding(rules, client, op, kind, name) }})
 }
 
 // deciding returns the rule that decides what a client may do, as the audit log shows it.
-func deciding(rules *acl.Rules, client audit.Client, event audit.Kind, op acl.Operation, kind acl.ResourceType, name string) string {
+func deciding(rules *acl.Rules, client audit.Client, op acl.Operation, kind acl.ResourceType, name string) string {
 	e := rules.Explain(client.Who, client.Host, op, kind, name)
 	switch {
-	case event == audit.Refused && e.Allowed && kind == acl.Topic && metadata.IsInternal(name):
+	case e.Reason == acl.Internal:
 		return "internal topic"
 	case e.Reason == acl.SuperUser:
 		return "super user"
