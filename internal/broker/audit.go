@@ -4,9 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
 )
@@ -14,7 +13,7 @@ import (
 // clientOf returns who sent a request, and which.
 func clientOf(r *network.Request) audit.Client {
 	c := audit.Client{Who: r.Session.Principal, Host: r.Session.Host, Listener: r.Session.Listener, Mechanism: r.Session.Mechanism,
-		ID: r.ClientID, API: kmsg.NameForKey(r.Key), Version: r.Version, Correlation: r.CorrelationID}
+		ID: r.ClientID, API: protocol.NameOf(r.Key), Version: r.Version, Correlation: r.CorrelationID}
 	if r.Peer != nil {
 		c.From = r.Peer.String()
 	}
