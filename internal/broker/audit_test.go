@@ -124,7 +124,8 @@ func TestEveryRefusalIsRecorded(t *testing.T) {
 		g.rules.Store(denying(c.base, nil))
 		g.exchange(t, c.request(world, max(a.Min, c.from)))
 		must(t, log.Close(t.Context()))
-		if text := strings.Join(out.text, ""); !strings.Contains(text, `"ev":"refused"`) || !strings.Contains(text, `"api":"`+a.Name()+`"`) {
+		text := strings.Join(out.text, "")
+		if !strings.Contains(text, `"ev":"refused"`) || !strings.Contains(text, `"api":"`+a.Name()+`"`) {
 			t.Errorf("%s %s: recorded %q", a.Name(), c.name, text)
 		}
 	}

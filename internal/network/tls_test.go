@@ -189,7 +189,8 @@ func TestClientCertificates(t *testing.T) {
 			if !slices.Contains(seen.told, "secure handshake: "+c.result) {
 				t.Errorf("told %q", seen.told)
 			}
-			if failed := slices.Contains(seen.told, "secure login with SSL as User:ANONYMOUS, failed: true"); failed != (c.principal == "") {
+			failed := slices.Contains(seen.told, "secure login with SSL as User:ANONYMOUS, failed: true")
+			if failed != (c.principal == "") {
 				t.Errorf("a failed login: %v; told %q", failed, seen.told)
 			}
 			switch {
