@@ -39,7 +39,7 @@ func NewNetwork(reg prometheus.Registerer) *Network {
 		Refused:     counter(f, nameRefused, "Connections refused at accept, by reason.", "listener", "reason"),
 		Closed:      counter(f, nameClosed, "Closed connections, by reason.", "listener", "reason"),
 		Handshakes:  counter(f, nameHandshakes, "TLS handshakes, by result.", "listener", "result"),
-		Logins:      counter(f, nameLogins, "Logins with SASL and with client certificates (SSL), by mechanism and result.",
+		Logins: counter(f, nameLogins, "Logins with SASL and with client certificates (SSL), by mechanism and result.",
 			"listener", "mechanism", "result"),
 		BytesIn:     counter(f, nameBytesIn, "Bytes of requests read.", "listener"),
 		BytesOut:    counter(f, nameBytesOut, "Bytes of responses written.", "listener"),

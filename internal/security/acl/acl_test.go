@@ -97,7 +97,7 @@ func TestWithoutRulesEverythingIsAllowed(t *testing.T) {
 	}
 }
 
-// No binding lets a client change an internal topic, and neither does AllowEveryone. Super users may.
+// Neither a binding nor AllowEveryone lets a client change an internal topic. Super users may.
 func TestInternalTopics(t *testing.T) {
 	for _, everyone := range []bool{false, true} {
 		o := Options{SuperUsers: []string{"User:root"}, AllowEveryone: everyone, Internal: []string{"in"}}
