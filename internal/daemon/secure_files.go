@@ -98,8 +98,8 @@ func planNode(node string) (p nodePlan, ok bool) {
 	return p, ok
 }
 
-// certifiable reports whether clients can dial a host that a certificate can name: an address of one
-// machine, or a host name.
+// certifiable reports whether clients can dial a host that a certificate can name: an address of
+// one machine, or a host name.
 func certifiable(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.Zone() == "" && !a.IsUnspecified()
