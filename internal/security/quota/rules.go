@@ -3,7 +3,6 @@ package quota
 import (
 	"iter"
 	"net/netip"
-	"strings"
 )
 
 // Rules are all quotas at one time. They never change. nil has none.
@@ -57,17 +56,6 @@ func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 		}
 	}
 	return Applied{}, false
-}
-
-// maxClient is how many bytes of a client id make an owner. A client chooses the id, up to 32 KiB,
-// and each owner's is kept; no longer one has a quota of its own.
-const maxClient = 256
-
-func short(client string) string {
-	if len(client) <= maxClient {
-		return client
-	}
-	return strings.Clone(client[:maxClient])
 }
 
 // uses reports whether a client may share the bucket of an owner: one of its own quotas, or a
