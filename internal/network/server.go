@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // ErrClosed is returned after the Server was shut down.
@@ -40,7 +41,7 @@ type Server struct {
 	killed    bool                       // connections that are hijacked from now on are closed
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
-	strangers map[netip.Prefix]int       // connections that have not logged in, by groupOf their address
+	strangers map[netip.Prefix]int       // connections that have not logged in, by origin.Of their address
 	unknown   int                        // their number
 	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
 	wg        sync.WaitGroup             // accept loops, readers, writers
@@ -155,7 +156,7 @@ func (s *Server) Stats() Stats {
 // add registers a connection and starts its goroutines, or returns why it does not.
 func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	ip := remoteIP(nc)
-	stranger, group := l.TLS != nil || l.SASL, groupOf(ip)
+	stranger, group := l.TLS != nil || l.SASL, origin.Of(ip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	over := RefuseReason("")
@@ -234,7 +235,7 @@ func (s *Server) forget(c *conn) {
 	}
 	c.stranger = false
 	s.unknown--
-	group := groupOf(c.ip)
+	group := origin.Of(c.ip)
 	if s.strangers[group]--; s.strangers[group] == 0 {
 		delete(s.strangers, group)
 	}

@@ -98,20 +98,22 @@ func (w *whom) entity(cmd *cobra.Command) (e quota.Entity, err error) {
 		return e, app.Usage("--ip cannot be combined with users or client ids: connections are counted before either is known")
 	}
 	if e.Address.Kind == quota.Named {
-		if e.Address.Text, err = address(e.Address.Text); err != nil {
+		ip, err := address(e.Address.Text)
+		if err != nil {
 			return e, err
 		}
+		e.Address.Text = quota.AddressText(ip)
 	}
 	return e, nil
 }
 
-// address returns an address as entities have it.
-func address(s string) (string, error) {
+// address returns the address of a flag.
+func address(s string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
-		return "", app.Usage("--ip %q is not an address, such as 10.0.0.7; names of hosts are not resolved", s)
+		return ip, app.Usage("--ip %q is not an address, such as 10.0.0.7; names of hosts are not resolved", s)
 	}
-	return quota.AddressText(ip), nil
+	return ip, nil
 }
 
 // entry is the quotas of one entity in answers.
