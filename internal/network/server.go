@@ -102,11 +102,11 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 	return nil
 }
 
-// SetMaxConnections changes Options.MaxConnections. Connections that exceed it stay.
-func (s *Server) SetMaxConnections(n int) {
+// SetLimits changes Options.Limits. Connections that exceed them stay.
+func (s *Server) SetLimits(to Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opts.MaxConnections = n
+	s.opts.Limits = to
 }
 
 // Producers returns the count of the connections that produce.
@@ -163,9 +163,9 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	switch o := &s.opts; {
 	case s.stopped:
 		return RefusedDraining, false
-	case o.MaxConnections > 0 && s.slots >= o.MaxConnections:
+	case o.Limits.Connections > 0 && s.slots >= o.Limits.Connections:
 		over = RefusedTotal
-	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
+	case o.Limits.reached(ip, s.perIP[ip]):
 		over = RefusedPerIP
 	case stranger && (s.unknown >= o.MaxUnauthenticated || s.strangers[group] >= o.MaxUnauthenticatedPerIP):
 		over = RefusedUnauthenticated
