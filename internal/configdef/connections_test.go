@@ -19,15 +19,19 @@ func TestLimitsOfConnectionsAreDynamic(t *testing.T) {
 		{"listener.name.in.max.connection.creation.rate", "9", ""},
 		{"listener.name.in.max.connection.creation.rate", "0",
 			"Invalid value 0 for configuration listener.name.in.max.connection.creation.rate: Value must be at least 1"},
-		{"listener.name.IN.max.connection.creation.rate", "9", "Unknown broker config name: listener.name.IN.max.connection.creation.rate"},
+		{"listener.name.IN.max.connection.creation.rate", "9",
+			"Unknown broker config name: listener.name.IN.max.connection.creation.rate"},
 		{"max.connections.per.ip.overrides", "", ""},
 		{"max.connections.per.ip.overrides", "10.0.0.1:5, 2001:db8::1:6,[::1]:0", ""},
-		{"max.connections.per.ip.overrides", "localhost:5", `Invalid value localhost:5 for configuration max.connections.per.ip.overrides: ` +
-			`"localhost" is not an address; names of hosts are not resolved, write their addresses`},
-		{"max.connections.per.ip.overrides", "10.0.0.1", `Invalid value 10.0.0.1 for configuration max.connections.per.ip.overrides: ` +
-			`"10.0.0.1" is not ADDRESS:NUMBER`},
-		{"max.connections.per.ip.overrides", "10.0.0.1:-5", `Invalid value 10.0.0.1:-5 for configuration max.connections.per.ip.overrides: ` +
-			`"-5" is not a number from 0 to 2147483647`},
+		{"max.connections.per.ip.overrides", "localhost:5",
+			`Invalid value localhost:5 for configuration max.connections.per.ip.overrides: ` +
+				`"localhost" is not an address; names of hosts are not resolved, write their addresses`},
+		{"max.connections.per.ip.overrides", "10.0.0.1",
+			`Invalid value 10.0.0.1 for configuration max.connections.per.ip.overrides: ` +
+				`"10.0.0.1" is not ADDRESS:NUMBER`},
+		{"max.connections.per.ip.overrides", "10.0.0.1:-5",
+			`Invalid value 10.0.0.1:-5 for configuration max.connections.per.ip.overrides: ` +
+				`"-5" is not a number from 0 to 2147483647`},
 	} {
 		for _, all := range []bool{true, false} {
 			wantMsg(t, r.CheckDynamic(map[string]string{c.name: c.value}, all), c.want)

@@ -32,7 +32,7 @@ func explain(a *app.App) *cobra.Command {
 		Long: "explain says for each limit which quota applies to a client, and who shares it: clients that share a quota may use it\n" +
 			"together. One quota counts: that of the user before that of any user, and both before that of a client id. Among those of\n" +
 			"one user, that of the client id counts before that of any client id, and both before that of the user alone.\n" +
-			"Clients that do not log in are the user ANONYMOUS; without a CLIENT-ID the client has none. A quota is for each broker.\n",
+			"Clients that do not log in are the user ANONYMOUS; without a CLIENT-ID the client has none. A quota is for each broker.",
 		Example: "  chronikctl quota explain bob app-1\n  chronikctl quota explain ANONYMOUS --ip 10.0.0.7 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ip netip.Addr

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,7 +42,7 @@ func New(a *app.App) *cobra.Command {
 // limitHelp lists the limits.
 const limitHelp = "The limits are producer_byte_rate and consumer_byte_rate (bytes a second; 10MiB is possible), " +
 	"request_percentage (100 is one processor),\ncontroller_mutation_rate (partitions a second) and, of an --ip, " +
-	"connection_creation_rate (connections a second).\n"
+	"connection_creation_rate (connections a second)."
 
 // The types of entities in requests (KIP-546), and the names of flags.
 const (
@@ -74,8 +75,9 @@ type whom struct {
 func (w *whom) flags(c *cobra.Command) {
 	for i, text := range [...]string{"a user", "a client id", "an address"} {
 		kind := parts()[i].kind
+		_, bare, _ := strings.Cut(text, " ")
 		c.Flags().StringVar(&w.names[i], kind, "", "quotas of "+text)
-		c.Flags().BoolVar(&w.defaults[i], kind+"-default", false, "quotas of each "+text[2:]+" without its own")
+		c.Flags().BoolVar(&w.defaults[i], kind+"-default", false, "quotas of each "+bare+" without its own")
 	}
 }
 
