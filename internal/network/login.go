@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -203,7 +204,7 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 func (c *conn) takePlace() error {
 	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
 	defer cancel()
-	err := c.srv.places.take(ctx, groupOf(c.ip))
+	err := c.srv.places.take(ctx, origin.Of(c.ip))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errLateLogin
 	}

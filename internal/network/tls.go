@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 const (
@@ -183,7 +185,7 @@ func (s *tlsSocket) Read(p []byte) (int, error) {
 		return 0, errLongHandshake
 	}
 	if !s.placed {
-		if err := s.c.srv.places.take(s.waits, groupOf(s.c.ip)); err != nil {
+		if err := s.c.srv.places.take(s.waits, origin.Of(s.c.ip)); err != nil {
 			return 0, err
 		}
 		s.placed = true

@@ -15,7 +15,7 @@ const (
 	Fetched                  // bytes of records in answers to Fetch, a second
 	RequestTime              // time of one processor, in percent
 	Mutations                // partitions created or deleted, a second
-	Connections              // new connections of an address, a second
+	Connections              // new connections of an address (of a /64, by default), a second
 	numLimits
 )
 

@@ -136,7 +136,7 @@ func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 	if r == nil || !r.has[Connections] {
 		return 0
 	}
-	f, ok := r.Address(AddressText(ip))
+	f, ok := r.Address(ip)
 	if !ok {
 		return 0
 	}

@@ -231,6 +231,29 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
+// The default quota counts a /64 of IPv6 as one address, since a host may use any address of it. An
+// address with a quota of its own is one address.
+func TestConnectionsOfANetwork(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{Address: Any}, Connections, 1), limited(Entity{Address: Of("2001:db8::9")}, Connections, 1))
+	at := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", 0x100+i)) }
+	n := 0
+	for k.Connect(at(n)) == 0 {
+		n++
+	}
+	if n != 12 {
+		t.Errorf("%d connections at once of the addresses of a /64 at one a second", n)
+	}
+	for _, other := range []string{"2001:db8::9", "2001:db8:0:1::1"} {
+		if k.Connect(netip.MustParseAddr(other)) != 0 {
+			t.Errorf("%s waits", other)
+		}
+	}
+	if most := k.Most(10); len(most) != 1 || most[0].Owner.String() != "ip=2001:db8::/64" {
+		t.Errorf("who waited: %v", most)
+	}
+}
+
 // The number of buckets is bounded: further clients share one for each quota, and buckets that were
 // not used for an hour are forgotten.
 func TestBucketsAreBounded(t *testing.T) {

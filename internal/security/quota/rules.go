@@ -3,6 +3,8 @@ package quota
 import (
 	"iter"
 	"net/netip"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // Rules are all quotas at one time. They never change. nil has none.
@@ -83,15 +85,20 @@ func (r *Rules) uses(l Limit, owner Entity) bool {
 // to IPv6 as IPv4.
 func AddressText(ip netip.Addr) string { return ip.Unmap().WithZone("").String() }
 
-// Address returns the quota that applies to an address, as AddressText has it.
-func (r *Rules) Address(ip string) (Applied, bool) {
+// Address returns the quota that applies to an address: its own, or else that of all addresses
+// without one. As in Kafka, its own is for this one address. The default gives a bucket to each
+// origin, that is, to a /64 of IPv6, of which a host has every address.
+func (r *Rules) Address(ip netip.Addr) (Applied, bool) {
 	if r == nil || !r.has[Connections] {
 		return Applied{}, false
 	}
-	f := Applied{Rule: Entity{Address: Of(ip)}, Owner: Entity{Address: Of(ip)}}
-	if f.Rate = r.of[f.Rule][Connections]; f.Rate == 0 {
-		f.Rule.Address = Any
-		f.Rate = r.of[f.Rule][Connections]
+	own := Entity{Address: Of(AddressText(ip))}
+	if rate := r.of[own][Connections]; rate > 0 {
+		return Applied{rate, own, own}, true
 	}
-	return f, f.Rate > 0
+	all := Entity{Address: Any}
+	if rate := r.of[all][Connections]; rate > 0 {
+		return Applied{rate, all, Entity{Address: Of(origin.Text(ip))}}, true
+	}
+	return Applied{}, false
 }
