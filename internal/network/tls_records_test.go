@@ -3,11 +3,13 @@ package network
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,7 +136,13 @@ func TestManySmallRecordsAreServed(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, sasl := range []bool{false, true} {
 			p := newParked()
-			f := start(t, p.handle, func(o *Options) { o.Authenticator = &users{} })
+			f := start(t, func(r *Request) {
+				if r.CorrelationID == 1 {
+					p.handle(r)
+				} else {
+					echo(r)
+				}
+			}, func(o *Options) { o.Authenticator = &users{} })
 			addr := f.secured(t, tls.NoClientCert, func(l *Listener) { l.SASL = sasl })
 			w := seize(t, dial(t, addr).Conn, version)
 			c := &client{w}
@@ -149,17 +157,14 @@ func TestManySmallRecordsAreServed(t *testing.T) {
 			go func() { _, _ = w.raw.Write(slices.Concat(w.split(big, tlsRecord), w.split(small, 1))) }()
 			echo(first)
 			c.want(t, 1)
-			for id := range int32(2) {
-				echo(p.next())
-				c.want(t, id+2)
-			}
+			c.want(t, 2)
+			c.want(t, 3)
 			if version == tls.VersionTLS13 {
-				for id := range int32(100) {
+				for id := int32(4); id < 100; id++ {
 					if _, err := w.raw.Write(w.keyUpdate(t, id%2 == 0)); err != nil {
 						t.Fatal(err)
 					}
 					c.send(t, frame(keyMetadata, 3, id, nil))
-					echo(p.next())
 					c.want(t, id)
 				}
 			}
@@ -281,7 +286,8 @@ func TestSlowClientHello(t *testing.T) {
 		f.serveTLS(t, pipe, tls.NoClientCert, nil)
 		raw := pipe.dial()
 		c := overTLS(&fragmented{Conn: raw.Conn, n: 10, pause: time.Second}, nil)
-		go func() { _ = c.Conn.(*tls.Conn).Handshake() }()
+		var client sync.WaitGroup
+		client.Go(func() { _ = c.Conn.(*tls.Conn).Handshake() })
 		for left, wait := range []time.Duration{time.Nanosecond, 10*time.Second - time.Nanosecond} {
 			time.Sleep(wait)
 			synctest.Wait()
@@ -290,6 +296,7 @@ func TestSlowClientHello(t *testing.T) {
 			}
 		}
 		_ = raw.Close()
+		client.Wait()
 		synctest.Wait()
 		f.end(t)
 		if !slices.Contains(seen.told, "secure handshake: late") {
@@ -311,23 +318,16 @@ func (c *extended) Write(p []byte) (int, error) {
 	}
 	c.done = true
 	out := append(bytes.Clone(p), c.add...)
-	longer := func(at, size int) {
-		for i := at + size - 1; i >= at; i-- {
-			n := int(out[i]) + len(c.add) // short of 256
-			if out[i] = byte(n); n < 256 {
-				return
-			}
-			out[i-1]++
-			return
-		}
+	longer := func(at int) { // a length of two bytes
+		binary.BigEndian.PutUint16(out[at:], binary.BigEndian.Uint16(out[at:])+uint16(len(c.add)))
 	}
-	longer(3, 2)         // the record
-	longer(6, 3)         // the message
+	longer(3)            // the record
+	longer(7)            // the message; the first byte of its length stays
 	at := 5 + 4 + 2 + 32 // the session's id
 	at += 1 + int(p[at]) // the cipher suites
 	at += 2 + int(p[at])<<8 + int(p[at+1])
 	at += 1 + int(p[at]) // the compression methods
-	longer(at, 2)
+	longer(at)
 	if _, err := c.Conn.Write(out); err != nil {
 		return 0, err
 	}
@@ -341,13 +341,13 @@ func TestOddClientHellos(t *testing.T) {
 		protocols[i] = strings.Repeat("p", 255)
 	}
 	for name, c := range map[string]struct {
-		config tls.Config
+		config *tls.Config
 		add    []byte
 		result string
 	}{
-		"a long name": {config: tls.Config{ServerName: strings.Repeat("n", 60_000)}, result: "ok"},
-		"protocols":   {config: tls.Config{NextProtos: protocols}, result: "ok"},
-		"early data":  {add: []byte{0, 42, 0, 0}, result: "protocol"},
+		"a long name": {config: &tls.Config{ServerName: strings.Repeat("n", 60_000)}, result: "ok"},
+		"protocols":   {config: &tls.Config{NextProtos: protocols}, result: "ok"},
+		"early data":  {config: &tls.Config{}, add: []byte{0, 42, 0, 0}, result: "protocol"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)

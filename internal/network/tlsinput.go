@@ -100,9 +100,12 @@ func (s *tlsSocket) leave() {
 	}
 }
 
-// readTLS is c.nc.Read over TLS.
-func (c *conn) readTLS(p []byte) (int, error) {
+// readSocket is c.nc.Read, and counts what is read over TLS.
+func (c *conn) readSocket(p []byte) (int, error) {
 	n, err := c.nc.Read(p)
+	if c.socket == nil {
+		return n, err
+	}
 	c.socket.leave()
 	if n > 0 {
 		c.socket.barren.data()
