@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 const (
@@ -21,8 +19,6 @@ const (
 	// tlsGather is the size of the buffer that gathers the records of a large answer for one write.
 	// A write of a single record costs about as much as its encryption.
 	tlsGather = 128 << 10
-	// maxHandshake bounds the bytes of a client's handshake. Long certificate chains need 10 KiB.
-	maxHandshake = 64 << 10
 	// maxChain bounds a client's certificate chain.
 	maxChain = 5
 )
@@ -41,11 +37,10 @@ type tlsSocket struct {
 	net.Conn
 	c     *conn
 	early []byte // what was read to see whether the client speaks TLS; owned by the reader
-	// During the handshake; owned by the reader.
-	shaking  bool
-	received int
-	placed   bool // it has a handshake place
-	waits    context.Context
+	// Owned by the reader.
+	shaking bool // the handshake is not complete
+	placed  bool // it has a handshake place
+	barren  barren
 
 	until    atomic.Int64 // the write deadline, in unix ns; 0 if there is none
 	released atomic.Bool  // it belongs to a link, see Request.Hijack
@@ -73,9 +68,7 @@ func (c *conn) secure() error {
 }
 
 func (c *conn) shakeHands() error {
-	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
-	defer cancel()
-	s := &tlsSocket{Conn: c.nc, c: c, shaking: true, waits: ctx}
+	s := &tlsSocket{Conn: c.nc, c: c, shaking: true}
 	if err := s.SetDeadline(c.login.deadline); err != nil {
 		return err
 	}
@@ -97,15 +90,15 @@ func (c *conn) shakeHands() error {
 	s.early = append(s.early, head[:n]...)
 	t := tls.Server(s, c.listener.TLS.Config())
 	c.mu.Lock()
-	c.nc = t
+	c.nc, c.socket = t, s
 	c.mu.Unlock()
 	err = t.Handshake()
 	s.leave()
-	s.shaking, s.waits = false, nil
+	s.shaking, s.barren.bytes, s.barren.records = false, 0, 0
 	switch {
 	case c.stopped.Load():
 		return errStopped
-	case err != nil && isTimeout(err):
+	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()
 	case err != nil:
 		return explainHandshake(err)
@@ -165,39 +158,6 @@ func (c *conn) certified(t *tls.Conn) error {
 		c.srv.known(c)
 	}
 	return nil
-}
-
-// Read implements net.Conn for a tls.Conn. During the handshake it returns with a handshake place,
-// which it leaves while it waits for the client.
-func (s *tlsSocket) Read(p []byte) (int, error) {
-	if !s.shaking {
-		return s.Conn.Read(p)
-	}
-	n := copy(p, s.early)
-	if s.early = s.early[n:]; n == 0 {
-		s.leave()
-		var err error
-		if n, err = s.Conn.Read(p); err != nil {
-			return n, err
-		}
-	}
-	if s.received += n; s.received > maxHandshake {
-		return 0, errLongHandshake
-	}
-	if !s.placed {
-		if err := s.c.srv.places.take(s.waits, origin.Of(s.c.ip)); err != nil {
-			return 0, err
-		}
-		s.placed = true
-	}
-	return n, nil
-}
-
-func (s *tlsSocket) leave() {
-	if s.placed {
-		s.placed = false
-		s.c.srv.places.leave()
-	}
 }
 
 // Write implements net.Conn for a tls.Conn. The writer sets a deadline before it writes. A tls.Conn
@@ -334,10 +294,7 @@ func (c *conn) writeRecord(p []byte) error {
 	return nil
 }
 
-var (
-	errPlainText     = errors.New("the client sent plain text, and this listener uses TLS")
-	errLongHandshake = fmt.Errorf("the client's handshake has more than %d KiB", maxHandshake>>10)
-)
+var errPlainText = errors.New("the client sent plain text, and this listener uses TLS")
 
 // handshakeError is why a handshake failed.
 type handshakeError struct {
