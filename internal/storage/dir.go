@@ -47,7 +47,6 @@ type Dir struct {
 	log    *zap.Logger
 
 	journal *journal.Journal
-	uses    journalUses
 	files   *segment.Files
 	memory  memory
 	guard   spaceGuard
@@ -205,7 +204,7 @@ func (d *Dir) open() (err error) {
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
-	d.files.YieldTo(d.journalInUse)
+	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
 	if err := d.recover(); err != nil {
 		return err
 	}
