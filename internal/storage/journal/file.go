@@ -34,7 +34,8 @@ type file struct {
 	id    [16]byte
 	first LSN
 	dirty bool
-	// durable: the header is known to be on disk.
+	// durable: the header is known to be on disk. A file whose first entry was dropped may be synced
+	// before it has one.
 	durable atomic.Bool
 	off     atomic.Int64 // where the next write goes, a multiple of block; the preparer reads it
 }
@@ -114,7 +115,7 @@ func (f *file) sync() error {
 		return fmt.Errorf("sync journal file: %w", err)
 	}
 	f.dirty = false
-	f.durable.Store(true)
+	f.durable.Store(f.begun)
 	return nil
 }
 

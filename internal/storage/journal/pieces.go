@@ -41,16 +41,16 @@ func newSizes(maxWrite int64) sizes {
 
 // part is a large entry of which pieces are written.
 type part struct {
-	entry *Entry
+	entry *Entry // its owner's again as soon as it is not Journal.part, unless a write ends it
+	frame int64  // length of its frame in bytes, with the padding of the last block
+	room  int64  // see sizes.room
+	gap   int64  // see sizes.gap
 	// The busy goroutine owns the other fields.
 	file *file // nil until the first piece is placed
 	at   int64 // position of the frame
 	done int64 // bytes of the frame that are written, but for its first block
 	owed bool  // others have written since the last piece
 }
-
-// frame returns the length of the part's frame with the padding of its last block.
-func (p *part) frame() int64 { return align(frameHeader+int64(len(p.entry.Payload)), block) }
 
 // left returns how many bytes small entries may take before the frame.
 func (p *part) left() int64 { return p.at - p.file.off.Load() - 2*block }
@@ -75,6 +75,17 @@ func (s sizes) room(e *Entry) int64 {
 	return e.size()
 }
 
+// beginPartLocked makes the first entry of the first ready stream the part. The stream is served
+// again after the others, as they may have large entries too.
+func (j *Journal) beginPartLocked(s *Stream) {
+	e := s.queue.pop()
+	j.part = &part{entry: e, owed: true, frame: align(frameHeader+int64(len(e.Payload)), block), room: j.sizes.room(e), gap: j.sizes.gap(e)}
+	j.ready.pop()
+	if s.listed = s.queue.len() > 0; s.listed {
+		j.ready.push(s)
+	}
+}
+
 // pieceDue reports whether the next write is a piece. Small entries and pieces take turns. The rest
 // of the pieces follow at once if no room for small entries is left before them.
 func (j *Journal) pieceDue(now time.Time) bool {
@@ -82,7 +93,7 @@ func (j *Journal) pieceDue(now time.Time) bool {
 	defer j.mu.Unlock()
 	p := j.part
 	switch {
-	case p == nil || p.done == p.frame():
+	case p == nil || p.done == p.frame:
 		return false
 	case p.owed:
 		return true
@@ -109,14 +120,14 @@ func (j *Journal) writePiece() error {
 	}
 	if p.file == nil {
 		// Small frames with the next LSNs come first.
-		f, err := j.space.place(j.sizes.room(p.entry)+block, j.next)
+		f, err := j.space.place(p.room+block, j.next)
 		if err != nil {
 			return err
 		}
-		p.file, p.at, g.file = f, f.off.Load()+j.sizes.gap(p.entry), f
+		p.file, p.at, g.file = f, f.off.Load()+p.gap, f
 	}
 	from := max(p.done, block)
-	to := min(p.done+j.sizes.piece, p.frame())
+	to := min(p.done+j.sizes.piece, p.frame)
 	g.stage.begin(p.file, p.at+from, to-from, false)
 	j.mu.Lock()
 	if j.part != p { // the payload belongs to its owner again
@@ -137,7 +148,7 @@ func (j *Journal) writePiece() error {
 // endPartLocked takes the part off, as the last entry of a write, if all of its pieces are written.
 func (j *Journal) endPartLocked() *part {
 	p := j.part
-	if p == nil || p.file == nil || p.done < p.frame() {
+	if p == nil || p.file == nil || p.done < p.frame {
 		return nil
 	}
 	j.part = nil
@@ -167,6 +178,6 @@ func (g *group) endPart(p *part, durable LSN) error {
 	if err := p.file.writeAhead(&g.stage); err != nil {
 		return err
 	}
-	p.file.off.Store(p.at + p.frame())
+	p.file.off.Store(p.at + p.frame)
 	return nil
 }

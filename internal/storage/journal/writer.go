@@ -310,6 +310,7 @@ func (j *Journal) take(l limits, now time.Time) (t taken) {
 		if t.part = j.endPartLocked(); t.part != nil {
 			t.part.entry.LSN = j.next
 			j.next++
+			t.patient = t.patient && t.part.entry.patient()
 		}
 	}
 	j.assigned.Store(uint64(j.next - 1))
@@ -353,7 +354,8 @@ func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 			if crowded && j.sizes.inPieces(e) {
 				if len(t.entries) == 0 {
 					g.notice(e, j.sizes)
-					j.part, t.began = &part{entry: s.queue.pop(), owed: true}, true
+					j.beginPartLocked(s)
+					t.began = true
 				}
 				break
 			}
