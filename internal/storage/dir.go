@@ -47,6 +47,7 @@ type Dir struct {
 	log    *zap.Logger
 
 	journal *journal.Journal
+	uses    journalUses
 	files   *segment.Files
 	memory  memory
 	guard   spaceGuard
@@ -204,6 +205,7 @@ func (d *Dir) open() (err error) {
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
+	d.files.YieldTo(d.journalInUse)
 	if err := d.recover(); err != nil {
 		return err
 	}
