@@ -110,6 +110,7 @@ func partitionAdvice() map[string]string {
 		namePartitions:        "With 10,000 partitions, a scrape takes about a tenth of a second; `metrics.partitions=false` leaves only sums.",
 		nameGroups:            "`PreparingRebalance` that persists: a member does not return from its processing in time.",
 		nameTxnIDs:            "`PrepareCommit` and `PrepareAbort` that persist: see `chronik_txn_undone`.",
+		nameTxnIDsCrowded:     "Grows: an application makes a transactional id for each transaction; `removed` ones had none for at least 15 minutes. Otherwise raise `transactional.id.max.per.partition`.",
 		nameTxnShards:         "Not `active` for long: the log reports why a shard cannot be loaded.",
 		nameTxnMarkersWaiting: "Grows: the broker does not answer, or its disk is slow. Transactions with partitions there do not end.",
 		nameTxnParked:         "",

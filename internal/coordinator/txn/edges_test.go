@@ -1,6 +1,8 @@
 package txn
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,5 +65,56 @@ func TestAnIDExpiresWhileItsNextProducerWaits(t *testing.T) {
 	zombie := Add{ID: "x", ProducerID: v.pid, Epoch: maxEpoch, Version: 2, Partitions: []AddedPartition{{Partition: a(0)}}}
 	if err := ask[Added](d, zombie).Err; err != kerr.InvalidProducerIDMapping {
 		t.Errorf("an add of the last producer: %v", err)
+	}
+}
+
+// A client that makes up a transactional id for each transaction pushes out its own ids, the most
+// idle first. Ids of open transactions, and those that were used recently, stay; without any other
+// new ones are refused, and the search for room does not cost much.
+func TestIDsAreBounded(t *testing.T) {
+	const most = 40
+	type crowd struct {
+		removed int
+		idle    time.Duration
+	}
+	var seen []crowd
+	d := newDesk(t, func(c *Config) {
+		c.MaxIDs = most
+		c.Crowded = func(removed int, idle time.Duration) { seen = append(seen, crowd{removed, idle}) }
+	})
+	d.bring(Ongoing, 2) // "x", with a timeout of a minute
+	begin := func(id int) Identity {
+		t.Helper()
+		return ask[Identity](d, InitProducerID{ID: fmt.Sprint(id), Timeout: 60_000, ProducerID: none, Epoch: none})
+	}
+	for id := range most - 1 {
+		if got := begin(id); got.Err != nil {
+			t.Fatalf("id %d: %v", id, got.Err)
+		}
+		d.advance(time.Millisecond)
+	}
+	for range 100 {
+		if got := begin(1000); got.Err != kerr.CoordinatorLoadInProgress {
+			t.Fatalf("one more: %+v", got)
+		}
+	}
+	if got := begin(0); got.Err != nil || got.Epoch != 1 {
+		t.Errorf("an id that is there: %+v", got)
+	}
+	if !slices.Equal(seen, []crowd{{}}) || len(d.shard.ids) != most {
+		t.Fatalf("observed %v with %d ids", seen, len(d.shard.ids))
+	}
+	d.advance(minIdle)
+	d.answer(nil) // the markers of the transaction that timed out
+	if got := begin(1000); got.Err != nil || len(d.shard.ids) != most-1 {
+		t.Fatalf("%+v with %d ids", got, len(d.shard.ids))
+	}
+	if len(seen) != 2 || seen[1].removed != 2 || seen[1].idle < minIdle {
+		t.Errorf("observed %v", seen)
+	}
+	for id, gone := range map[string]bool{"x": false, "0": false, "1": true, "2": true, "3": false, "1000": false} {
+		if (d.shard.ids[id] == nil) != gone {
+			t.Errorf("id %s: gone %t, want %t", id, !gone, gone)
+		}
 	}
 }

@@ -67,6 +67,10 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 		return
 	}
 	t := s.ids[e.ID]
+	if t == nil && !s.hasRoom() {
+		refuse(kerr.CoordinatorLoadInProgress) // clients try again
+		return
+	}
 	if t == nil {
 		if pid == none {
 			s.fetchProducerID(to, e)

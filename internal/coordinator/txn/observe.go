@@ -19,3 +19,10 @@ func (s *Shard) observeEnd(t *transaction, commit bool, reason Reason) {
 		s.cfg.Decided(commit, reason, max(0, s.now.Sub(time.UnixMilli(t.start))))
 	}
 }
+
+// observeCrowd reports that there are too many ids.
+func (s *Shard) observeCrowd(removed int, idle time.Duration) {
+	if s.cfg.Crowded != nil {
+		s.cfg.Crowded(removed, idle)
+	}
+}

@@ -21,6 +21,8 @@ type Config struct {
 	// ExpirationCheck is how often the Shard looks for such ids
 	// (transaction.remove.expired.transaction.cleanup.interval.ms).
 	Expiration, ExpirationCheck time.Duration
+	// MaxIDs bounds the transactional ids of the Shard (transactional.id.max.per.partition).
+	MaxIDs int
 	// MaxPark bounds how long an InitProducerID waits for the end of a transaction before it gets
 	// CONCURRENT_TRANSACTIONS; 0: not at all.
 	MaxPark time.Duration
@@ -34,6 +36,10 @@ type Config struct {
 	Marked  func(commit bool, took time.Duration)
 	// Refused is called with the error of each marker that is going to be repeated. May be nil.
 	Refused func(*kerr.Error)
+	// Crowded is called when the Shard has had MaxIDs ids: it has removed ids without a transaction,
+	// the last of them after the given time, or if removed is 0, has refused new ones. It must not
+	// block. May be nil.
+	Crowded func(removed int, idle time.Duration)
 	// Overtaken is called when a partition knows a later epoch of a transactional id's producer, so
 	// that __transaction_state lacks records. It must not block. May be nil.
 	Overtaken func(id string, p Partition)
@@ -43,7 +49,8 @@ type Config struct {
 
 // DefaultConfig returns Kafka's defaults, without a source of producer ids.
 func DefaultConfig() Config {
-	return Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpirationCheck: time.Hour, MaxPark: time.Second}
+	return Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpirationCheck: time.Hour,
+		MaxIDs: 20_000, MaxPark: time.Second}
 }
 
 // Topics are the partitions of a version of the metadata. Its methods must not block.
@@ -67,6 +74,8 @@ type Shard struct {
 	// asking has the ids whose transaction waits for requests to partitions. Volatile.
 	asking map[string]*transaction
 	tokens uint64 // the last token
+	// fullUntil is when the next id may have been idle for long enough to make room. Volatile.
+	fullUntil time.Time
 
 	// Set only during an event.
 	now time.Time
