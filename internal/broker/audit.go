@@ -4,10 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
 )
@@ -15,7 +13,7 @@ import (
 // clientOf returns who sent a request, and which.
 func clientOf(r *network.Request) audit.Client {
 	c := audit.Client{Who: r.Session.Principal, Host: r.Session.Host, Listener: r.Session.Listener, Mechanism: r.Session.Mechanism,
-		ID: r.ClientID, API: kmsg.NameForKey(r.Key), Version: r.Version, Correlation: r.CorrelationID}
+		ID: r.ClientID, API: protocol.NameOf(r.Key), Version: r.Version, Correlation: r.CorrelationID}
 	if r.Peer != nil {
 		c.From = r.Peer.String()
 	}
@@ -54,14 +52,14 @@ func (m rights) record(event audit.Kind, op acl.Operation, kind acl.ResourceType
 	rules, client := m.of.rules, clientOf(m.r)
 	m.b.opt.Audit.Record(audit.Event{Kind: event, Client: client, Operation: op.String(),
 		Resource: kind.String() + ":" + acl.Literal.String() + ":" + name,
-		Rule:     func() string { return deciding(rules, client, event, op, kind, name) }})
+		Rule:     func() string { return deciding(rules, client, op, kind, name) }})
 }
 
 // deciding returns the rule that decides what a client may do, as the audit log shows it.
-func deciding(rules *acl.Rules, client audit.Client, event audit.Kind, op acl.Operation, kind acl.ResourceType, name string) string {
+func deciding(rules *acl.Rules, client audit.Client, op acl.Operation, kind acl.ResourceType, name string) string {
 	e := rules.Explain(client.Who, client.Host, op, kind, name)
 	switch {
-	case event == audit.Refused && e.Allowed && kind == acl.Topic && metadata.IsInternal(name):
+	case e.Reason == acl.Internal:
 		return "internal topic"
 	case e.Reason == acl.SuperUser:
 		return "super user"

@@ -107,6 +107,30 @@ func TestAuditOfRequests(t *testing.T) {
 	}
 }
 
+// Every request that is refused for a missing right has a line, whatever API it is of.
+func TestEveryRefusalIsRecorded(t *testing.T) {
+	g := newGuarded(t, quick, func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
+	world := g.authWorld(t)
+	cases := authCases()
+	for i := range cases {
+		c := &cases[i]
+		a := g.entries[c.key]
+		if c.needs[0].code == nil {
+			continue // the answer has less, and no error
+		}
+		out := &auditLines{}
+		log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+		g.opt.Audit = log
+		g.rules.Store(denying(c.base, nil))
+		g.exchange(t, c.request(world, max(a.Min, c.from)))
+		must(t, log.Close(t.Context()))
+		text := strings.Join(out.text, "")
+		if !strings.Contains(text, `"ev":"refused"`) || !strings.Contains(text, `"api":"`+a.Name()+`"`) {
+			t.Errorf("%s %s: recorded %q", a.Name(), c.name, text)
+		}
+	}
+}
+
 // With all, what is permitted is recorded too.
 func TestAuditOfPermits(t *testing.T) {
 	rule := binding(acl.Describe, acl.Cluster, acl.ClusterName, acl.Allow)

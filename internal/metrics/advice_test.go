@@ -115,7 +115,7 @@ func partitionAdvice() map[string]string {
 		nameTxnParked:         "",
 		nameTxnUndone:         "Not 0: consumers with `read_committed` wait. `chronikctl cluster health` names the partitions and the cause.",
 		nameTxnUndoneSeconds:  "See `chronik_txn_undone`.",
-		nameTxnEnded:          "`timeout` grows: producers die, or hold transactions for longer than `transaction.timeout.ms`. `fenced` grows: two instances use one transactional id.",
+		nameTxnEnded:          "`timeout` grows: producers die, or hold transactions for longer than `transaction.timeout.ms`. `fenced` grows: two instances use one transactional id. `lost`: `__transaction_state` has lost records, and open transactions were aborted.",
 		nameTxnDuration:       "Long transactions delay the readers of committed records.",
 		nameTxnMarkerSeconds:  "Above 1 s: the disks or the brokers of the transaction's partitions are slow; see `chronik_commit_group_sync_seconds`.",
 		nameTxnMarkerRetries:  "Grows: the error says what keeps transactions from their end: `KAFKA_STORAGE_ERROR` a disk, `NOT_ENOUGH_REPLICAS` replicas.",

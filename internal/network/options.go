@@ -200,7 +200,8 @@ type Observer interface {
 	// Handshake is called when a TLS handshake has ended: "ok", or why it failed, which is one of
 	// plain_text, late, certificate, principal, client_refused, protocol, busy, size and broken.
 	Handshake(l *Listener, result string, took time.Duration)
-	// Login is called when a client has logged in, or failed to. It must not keep the event.
+	// Login is called when a client has logged in, or failed to, with SASL or with a certificate.
+	// It must not keep the event.
 	Login(*LoginEvent)
 	// Logout is called when a connection whose client had logged in has closed. It must not keep
 	// the event.

@@ -70,6 +70,12 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	}
 	cfg := shardConfig(&conf.Transactions)
 	cfg.ProducerID, cfg.Decided, cfg.Marked, cfg.Refused = opt.ProducerID, opt.Decided, opt.Marked, opt.Refused
+	cfg.Overtaken = func(id string, p txn.Partition) {
+		opt.Logger.Warn("a partition knows a later epoch of a transactional id's producer than "+TransactionsTopic+
+			", which may lack records or come from an older copy; what is open of the producer there is aborted, "+
+			"and the transactional id gets another producer id", zap.String("transactional_id", id), zap.String("topic", p.Topic),
+			zap.Int32("partition", p.Index))
+	}
 	t := &Transactions{opt: opt, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
 	c := &conf.Transactions
 	t.Service = New(Options{

@@ -10,6 +10,7 @@ const (
 	ByClient  Reason = "client"  // its producer
 	ByTimeout Reason = "timeout" // it was open for longer than its timeout
 	ByFence   Reason = "fenced"  // another producer has taken its transactional id
+	ByLoss    Reason = "lost"    // __transaction_state may lack its end
 )
 
 // observeEnd reports that an open transaction is about to be decided.

@@ -23,6 +23,8 @@ const (
 	NoBinding
 	// NoPermission: no binding allows it.
 	NoPermission
+	// Internal: the topic is one of Options.Internal, which no binding lets a client change.
+	Internal
 )
 
 // Explanation is a decision, and why it is so.
@@ -45,6 +47,8 @@ func (r *Rules) Explain(principal, host string, op Operation, t ResourceType, na
 		return Explanation{Allowed: true, Reason: Off}
 	case r.super[principal]:
 		return Explanation{Allowed: true, Reason: SuperUser}
+	case t == Topic && r.internal[name] && changes.Has(op):
+		return Explanation{Reason: Internal}
 	}
 	var e, allows Explanation
 	host = canonicalHost(host)

@@ -132,7 +132,7 @@ type Stats struct {
 	Written int64 // lines
 	Dropped int64 // lines that were not written, because the sink was slow or failed
 	Counted int64 // events that have no line of their own
-	// Err is why the last line could not be written; nil if it could.
+	// Err is why lines cannot be written, or made durable; nil if they can.
 	Err error
 }
 
@@ -142,6 +142,8 @@ type Log struct {
 	lines chan line
 	stop  chan struct{}
 	ended chan struct{}
+	// The last write or flush failed; owned by the writer.
+	unwritten, unflushed bool
 
 	mu      sync.Mutex
 	causes  map[cause]*count

@@ -42,22 +42,43 @@ func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 	if r == nil || !r.has[l] {
 		return Applied{}, false
 	}
-	u, c := Of(user), Of(client)
+	u, c, own := Of(user), Of(client), Of(short(client))
 	for _, try := range [...]Applied{
-		{Rule: Entity{User: u, Client: c}, Owner: Entity{User: u, Client: c}},
-		{Rule: Entity{User: u, Client: Any}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: u, Client: c}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: u, Client: Any}, Owner: Entity{User: u, Client: own}},
 		{Rule: Entity{User: u}, Owner: Entity{User: u}},
-		{Rule: Entity{User: Any, Client: c}, Owner: Entity{User: u, Client: c}},
-		{Rule: Entity{User: Any, Client: Any}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: Any, Client: c}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: Any, Client: Any}, Owner: Entity{User: u, Client: own}},
 		{Rule: Entity{User: Any}, Owner: Entity{User: u}},
-		{Rule: Entity{Client: c}, Owner: Entity{Client: c}},
-		{Rule: Entity{Client: Any}, Owner: Entity{Client: c}},
+		{Rule: Entity{Client: c}, Owner: Entity{Client: own}},
+		{Rule: Entity{Client: Any}, Owner: Entity{Client: own}},
 	} {
 		if try.Rate = r.of[try.Rule][l]; try.Rate > 0 {
 			return try, true
 		}
 	}
 	return Applied{}, false
+}
+
+// uses reports whether a client may share the bucket of an owner: one of its own quotas, or a
+// default, has the limit.
+func (r *Rules) uses(l Limit, owner Entity) bool {
+	rules := func(n Name) []Name {
+		if n.Kind == Named {
+			return []Name{n, Any}
+		}
+		return []Name{n}
+	}
+	for _, user := range rules(owner.User) {
+		for _, client := range rules(owner.Client) {
+			for _, address := range rules(owner.Address) {
+				if r.of[Entity{user, client, address}][l] > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // AddressText returns the one text of an address that an Entity has: an IPv4 address that is mapped
