@@ -132,7 +132,7 @@ func testBarrenFlood(t *testing.T, flood barrenFlood, state string, between bool
 }
 
 // Odd but honest clients are served: those that send a record for each byte, also when thousands of
-// these records wait in the socket behind large ones, and those that change their keys now and then.
+// these records wait in the socket behind large ones, and those that change their keys at times.
 func TestManySmallRecordsAreServed(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, sasl := range []bool{false, true} {

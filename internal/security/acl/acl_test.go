@@ -277,6 +277,38 @@ func TestExplanationsAgreeWithDecisions(t *testing.T) {
 	})
 }
 
+// An explanation names everything that decides or nearly does, in the order of Compare.
+func TestExplanationsAreWhole(t *testing.T) {
+	of := func(principal, host string, op Operation, p Permission) Binding {
+		return Binding{Type: Topic, Name: "t", Pattern: Literal, Principal: principal, Host: host, Operation: op, Permission: p}
+	}
+	allow, all := of(alice, "*", Read, Allow), of(alice, local, All, Allow)
+	deny, everybody := of(alice, local, Read, Deny), of(Everybody, "*", All, Deny)
+	bob, elsewhere, write := of("User:bob", "*", Read, Allow), of(alice, "10.9.9.9", Read, Deny), of(alice, "*", Write, Allow)
+	for _, c := range []struct {
+		bindings []Binding
+		reason   Reason
+		rules    []Binding
+		almost   []Binding
+	}{
+		{[]Binding{allow, all, bob}, Permitted, []Binding{allow, all}, nil},
+		{[]Binding{all, allow, bob}, Permitted, []Binding{allow, all}, nil},
+		{[]Binding{allow, deny, everybody, bob}, Denied, []Binding{deny, everybody}, nil},
+		{[]Binding{everybody, deny, allow}, Denied, []Binding{deny, everybody}, nil},
+		{[]Binding{bob, elsewhere, write}, NoPermission, nil, []Binding{bob, elsewhere}},
+		{[]Binding{elsewhere, bob}, NoPermission, nil, []Binding{bob, elsewhere}},
+		{nil, NoPermission, nil, nil},
+	} {
+		slices.SortFunc(c.rules, Compare)
+		slices.SortFunc(c.almost, Compare)
+		e := Compile(c.bindings, Options{}).Explain(alice, local, Read, Topic, "t")
+		if e.Reason != c.reason || e.Allowed != (c.reason == Permitted) || !slices.Equal(e.Rules, c.rules) ||
+			c.reason == NoPermission && !slices.Equal(e.Almost, c.almost) {
+			t.Errorf("%v: %+v", c.bindings, e)
+		}
+	}
+}
+
 func TestNamesAreParsedAsKafkasToolsWriteThem(t *testing.T) {
 	for op := OperationAny; op < operations; op++ {
 		for _, s := range []string{op.String(), strings.ToLower(op.String()), strings.ReplaceAll(op.String(), "_", ""),
