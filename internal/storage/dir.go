@@ -205,10 +205,11 @@ func (d *Dir) open() (err error) {
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
-	d.files.YieldTo(d.journalInUse)
 	if err := d.recover(); err != nil {
 		return err
 	}
+	d.uses.lsn.Store(uint64(d.journal.Assigned())) // recovery is not a use
+	d.files.YieldTo(d.journalInUse)
 	if d.late.Load() {
 		return errLate
 	}
