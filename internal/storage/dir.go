@@ -204,10 +204,10 @@ func (d *Dir) open() (err error) {
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
-	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
 	if err := d.recover(); err != nil {
 		return err
 	}
+	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
 	if d.late.Load() {
 		return errLate
 	}

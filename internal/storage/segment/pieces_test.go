@@ -40,7 +40,7 @@ func (f patientFile) StartRead(_, n int64) { f.d.asked = append(f.d.asked, n) }
 func (f patientFile) SetReadAhead(on bool) { f.d.switched = append(f.d.switched, on) }
 
 // While others need the disk, a large read never has more than a small piece in flight: the system
-// reads nothing ahead, neither by itself nor on request. It does again when the disk is free. The
+// reads nothing ahead, neither on its own nor on request. It does again when the disk is free. The
 // others are asked about before every piece.
 func TestLargeReadsYieldTheDisk(t *testing.T) {
 	var all []record.Batch
