@@ -102,6 +102,7 @@ type TransactionEnds struct {
 	Duration *prometheus.HistogramVec // result
 	Marker   *prometheus.HistogramVec // result
 	Refused  *prometheus.CounterVec   // error
+	Crowded  *prometheus.CounterVec   // action
 }
 
 // NewTransactionEnds registers the metrics of a coordinator.
@@ -114,5 +115,7 @@ func NewTransactionEnds(reg prometheus.Registerer) *TransactionEnds {
 		Marker: histogram(f, nameTxnMarkerSeconds, "Time from the decision of a transaction until all its markers are durable.",
 			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1, 5, 30}, "result"),
 		Refused: counter(f, nameTxnMarkerRetries, "Transaction markers that a partition refused and that are repeated, by error.", "error"),
+		Crowded: counter(f, nameTxnIDsCrowded, "What was done about too many transactional ids: those that were `removed` early, "+
+			"and how often new ones were `refused` for a second.", "action"),
 	}
 }

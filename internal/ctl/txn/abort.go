@@ -129,7 +129,8 @@ func (t *transaction) fate() string {
 // initialize sends InitProducerId until the transaction before has ended, up to --timeout.
 func initialize(ctx context.Context, a *app.App, cl *kgo.Client, t *transaction) (pid int64, epoch int16, err error) {
 	req := kmsg.NewPtrInitProducerIDRequest()
-	req.TransactionalID, req.TransactionTimeoutMillis = &t.ID, int32(t.TimeoutMs)
+	// The next producer brings its own timeout. This one's may be above a maximum that was lowered.
+	req.TransactionalID, req.TransactionTimeoutMillis = &t.ID, 1
 	again := func(err error) bool { return app.NotReady(err) || errors.Is(err, kerr.ConcurrentTransactions) }
 	err = a.While(ctx, again, func() error {
 		resp, err := req.RequestWith(ctx, cl)

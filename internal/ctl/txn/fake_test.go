@@ -34,6 +34,7 @@ type fake struct {
 	epoch     int32          // of these leaders
 	busy      int            // how often InitProducerId answers CONCURRENT_TRANSACTIONS
 	begun     map[string]int // InitProducerId by id
+	limit     int32          // transaction.max.timeout.ms; 0: none
 	marked    []kmsg.WriteTxnMarkersRequestMarker
 	described func(times int) // called at each DescribeProducers
 	times     int
@@ -159,6 +160,10 @@ func (f *fake) answer(req kmsg.Request) kmsg.Response {
 		if f.busy > 0 {
 			f.busy--
 			resp.ErrorCode = kerr.ConcurrentTransactions.Code
+			return resp
+		}
+		if f.limit > 0 && req.TransactionTimeoutMillis > f.limit {
+			resp.ErrorCode = kerr.InvalidTransactionTimeout.Code
 			return resp
 		}
 		f.begun[*req.TransactionalID]++
