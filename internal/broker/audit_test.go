@@ -134,8 +134,8 @@ func TestEveryRefusalIsRecorded(t *testing.T) {
 	}
 }
 
-// Names of groups and client ids have up to 32 KiB. The audit log counts events for ten seconds, and
-// must not keep such texts for each of them.
+// Names of groups and client ids have up to 32 KiB. The audit log counts events for ten seconds,
+// and must not keep such texts for each of them.
 func TestRefusalsKeepNoLongTexts(t *testing.T) {
 	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: &auditLines{}})
 	defer log.Close(t.Context())
