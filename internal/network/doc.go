@@ -80,7 +80,7 @@
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner
 //	time of a poller                     128 KiB decompressed (broker),    continues on its own reader
 //	                                     2 ms for one read
-//	requests that outlive it             its slot among MaxConnections     can't reconnect
+//	requests that outlive it             its slot among Limits             can't reconnect
 //	parked requests                      the handler's                     released by OnClose
 //
 // When memory is short, small requests still pass: a small request that has arrived completely

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
 )
 
 const (
@@ -20,6 +21,15 @@ const (
 	tlsGather = 128 << 10
 	// maxChain bounds a client's certificate chain.
 	maxChain = 5
+)
+
+// byCertificate is Session.Mechanism of a client whose certificate names its user.
+const byCertificate = "SSL"
+
+// The results of handshakes that are failed logins.
+const (
+	resultCertificate = "certificate" // the client's is missing or not accepted
+	resultPrincipal   = "principal"   // it names no user
 )
 
 // tlsSocket is the socket below a tls.Conn.
@@ -50,6 +60,9 @@ func (c *conn) secure() error {
 	err := c.shakeHands()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, errStopped) {
 		c.srv.opts.Observer.Handshake(c.listener, handshakeResult(err), time.Since(began))
+	}
+	if h := (*handshakeError)(nil); errors.As(err, &h) && (h.result == resultCertificate || h.result == resultPrincipal) {
+		c.srv.opts.Observer.Login(&LoginEvent{Listener: c.listener, Peer: c.peer, Session: c.session, Mechanism: byCertificate, Err: h})
 	}
 	return err
 }
@@ -110,7 +123,7 @@ func (c *conn) certified(t *tls.Conn) error {
 	state := t.ConnectionState()
 	shown := len(state.VerifiedChains) > 0
 	if len(state.PeerCertificates) > maxChain {
-		return &handshakeError{result: "certificate", err: fmt.Errorf("the client sent %d certificates, at most %d are allowed",
+		return &handshakeError{result: resultCertificate, err: fmt.Errorf("the client sent %d certificates, at most %d are allowed",
 			len(state.PeerCertificates), maxChain),
 			remedy: "give the client only its certificate and those of its intermediate authorities"}
 	}
@@ -122,7 +135,7 @@ func (c *conn) certified(t *tls.Conn) error {
 		c.mu.Unlock()
 	}
 	if !c.trusted() { // its authority was removed during the handshake, perhaps before EndUntrusted could see it
-		return &handshakeError{result: "certificate", err: errors.New("the authority of the client's certificate was removed"),
+		return &handshakeError{result: resultCertificate, err: errors.New("the authority of the client's certificate was removed"),
 			remedy: "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"}
 	}
 	if of := c.listener.TLS.Principal; shown && of != nil && !c.listener.SASL {
@@ -131,10 +144,10 @@ func (c *conn) certified(t *tls.Conn) error {
 			err = checkPrincipal(name)
 		}
 		if err != nil {
-			return &handshakeError{result: "principal", err: fmt.Errorf("the client's certificate names no user: %w", err),
+			return &handshakeError{result: resultPrincipal, err: fmt.Errorf("the client's certificate names no user: %w", err),
 				remedy: "change tls.principal-rules or the certificate"}
 		}
-		principal, mechanism = name, "SSL"
+		principal, mechanism = name, byCertificate
 	}
 	c.identify(principal, mechanism, c.login.certificate)
 	if mechanism != "" {
@@ -322,7 +335,7 @@ func explainHandshake(err error) error {
 		e.result, e.remedy = "client_refused", "the client does not accept the certificate of this listener: check its truststore "+
 			"(ssl.truststore.location) and that it connects to a name that the certificate has"
 	case errors.As(err, &verify), strings.Contains(err.Error(), "certificate"):
-		e.result, e.remedy = "certificate", "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"
+		e.result, e.remedy = resultCertificate, "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.As(err, &op):
 		return err // the client is gone
 	}

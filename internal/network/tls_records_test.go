@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -195,7 +196,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c.wantChoice(t, 1, 0)
 	all := newPlaces().free
 	for range all {
-		if err := f.places.take(t.Context(), groupOf(remoteIP(w.raw))); err != nil {
+		if err := f.places.take(t.Context(), origin.Of(remoteIP(w.raw))); err != nil {
 			t.Fatal(err)
 		}
 	}
