@@ -164,13 +164,14 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 // disk, nothing is read ahead.
 func (r *reading) read(p []byte, pos, end int64) error {
 	begin, yields := time.Now(), false
-	for from, to := 0, 0; from < len(p); from = to {
-		to = from + freePiece
+	for done, n := 0, 0; done < len(p); done += n {
 		if yields = r.s.files.yield(r.h); yields {
-			to = from + readPiece
+			n = readPiece
+		} else {
+			n = freePiece
 		}
-		to = min(to, len(p))
-		if _, err := r.h.f.ReadAt(p[from:to], pos+int64(from)); err != nil {
+		n = min(n, len(p)-done)
+		if _, err := r.h.f.ReadAt(p[done:done+n], pos+int64(done)); err != nil {
 			return err
 		}
 	}

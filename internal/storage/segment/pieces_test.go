@@ -16,7 +16,6 @@ type patientDisk struct {
 	reads    []int64 // their sizes
 	asked    []int64 // the sizes of requests for read-ahead
 	switched []bool
-	before   func() // called before each read
 }
 
 type patientFile struct {
