@@ -47,7 +47,6 @@ type Dir struct {
 	log    *zap.Logger
 
 	journal *journal.Journal
-	uses    journalUses
 	files   *segment.Files
 	memory  memory
 	guard   spaceGuard
@@ -208,8 +207,7 @@ func (d *Dir) open() (err error) {
 	if err := d.recover(); err != nil {
 		return err
 	}
-	d.uses.lsn.Store(uint64(d.journal.Assigned())) // recovery is not a use
-	d.files.YieldTo(d.journalInUse)
+	d.files.YieldTo(func() bool { return d.journal.Crowded(time.Now()) })
 	if d.late.Load() {
 		return errLate
 	}

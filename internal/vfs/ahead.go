@@ -3,6 +3,7 @@ package vfs
 // backWriter is a File whose written bytes can be sent to the disk before a Datasync.
 type backWriter interface {
 	StartWriteback(off, n int64)
+	Writeback(off, n int64) error
 }
 
 // StartWriteback asks the system to start writing the bytes [off, off+n) of f to the disk, if
@@ -12,6 +13,16 @@ func StartWriteback(f File, off, n int64) {
 	if w, ok := f.(backWriter); ok {
 		w.StartWriteback(off, n)
 	}
+}
+
+// Writeback sends the bytes [off, off+n) of f to the disk and waits until it has them, if
+// supported. It makes nothing durable: the disk may keep them in its own cache. An error means that
+// bytes of the file were lost, and a later Datasync may not report it again.
+func Writeback(f File, off, n int64) error {
+	if w, ok := f.(backWriter); ok {
+		return w.Writeback(off, n)
+	}
+	return nil
 }
 
 // aheadReader is a File whose bytes can be read into memory before a ReadAt.

@@ -19,6 +19,11 @@ func TestStartReadAndStartWritebackAreHarmless(t *testing.T) {
 		func() { StartRead(f, 0, 10*adviseStep) },
 		func() { StartRead(f, 1, 0) },
 		func() { StartWriteback(f, 0, 10*adviseStep) },
+		func() {
+			if err := Writeback(f, 0, 10*adviseStep); err != nil {
+				t.Error(err)
+			}
+		},
 	} {
 		do()
 	}
@@ -27,4 +32,7 @@ func TestStartReadAndStartWritebackAreHarmless(t *testing.T) {
 	}
 	StartRead(f, 0, adviseStep)
 	StartWriteback(f, 0, adviseStep)
+	if Writeback(f, 0, adviseStep) == nil {
+		t.Error("the write-back of a closed file succeeds")
+	}
 }

@@ -122,7 +122,7 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	}
 	sync, until := j.syncDueLocked(now)
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
-	if write || j.state == closing {
+	if write || j.state == closing || j.part != nil {
 		if write = j.canPlaceLocked(); j.noSpace {
 			wait = time.Hour // space wakes the writer when there is space again
 		}
@@ -158,6 +158,10 @@ func (j *Journal) lateLocked(now time.Time) bool {
 // canPlaceLocked reports whether the queued entries can be written. It sets noSpace if only
 // control entries, for which space is reserved, can be written.
 func (j *Journal) canPlaceLocked() bool {
+	if j.part != nil {
+		j.noSpace = false
+		return true // it has its space, and room for small entries
+	}
 	if j.noSpace = !j.space.fits(j.needLocked(), j.opt.MaxBytes); !j.noSpace {
 		return true
 	}
@@ -171,7 +175,7 @@ func (j *Journal) needLocked() int64 {
 	n := min(j.waiting.bytes+int64(j.waiting.entries)*(frameHeader+8), j.maxWrite)
 	for _, s := range j.ready.all() {
 		if s.queue.len() > 0 {
-			return max(n, s.queue.peek().size()) + block
+			return max(n, j.sizes.room(s.queue.peek())) + block
 		}
 	}
 	return n + block

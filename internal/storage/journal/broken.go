@@ -9,4 +9,7 @@ const (
 	IgnoreSalt   Rule = 1 << iota // frames of a file's earlier use are accepted
 	ReuseLSNs                     // a fresh file assigns lost LSNs again
 	IgnoreDamage                  // any bytes after the first invalid frame count as the ordinary end
+	NoSkip                        // no frame leads to one whose pieces were written ahead
+	Overtake                      // later entries of a stream are written before its large one
+	KeepPart                      // Drop leaves an entry of which pieces are written
 )

@@ -19,9 +19,9 @@
 //	                            or the smallest limit is reached, no producer is left to
 //	                            wait for, or arrivals have stopped
 //	write       writer, caller  take entries round-robin over the streams, assign LSNs, write
-//	                            up to 4 MiB at once, but one large entry among small ones, past
-//	                            the page cache unless every entry of the write is acknowledged
-//	                            when written
+//	                            up to 4 MiB at once, past the page cache unless every entry of
+//	                            the write is acknowledged when written; a large entry among
+//	                            small ones is written in pieces (pieces.go)
 //	written     notifier, same  call Owner.Written for entries acknowledged when written
 //	sync        writer, caller  call datasync once for everything written, if an entry waits
 //	                            for it, the shortest interval of a profile has passed, Sync

@@ -34,7 +34,8 @@ type file struct {
 	id    [16]byte
 	first LSN
 	dirty bool
-	// durable: the header is known to be on disk.
+	// durable: the header is known to be on disk. A file whose first entry was dropped may be synced
+	// before it has one.
 	durable atomic.Bool
 	off     atomic.Int64 // where the next write goes, a multiple of block; the preparer reads it
 }
@@ -47,6 +48,15 @@ var (
 // write writes the staged frames at the end of the file, where the stage began. The next frames
 // begin at a new block.
 func (f *file) write(s *stage) error {
+	err := f.writeAhead(s)
+	if err == nil {
+		f.off.Store(s.pos())
+	}
+	return err
+}
+
+// writeAhead writes what is staged without changing where the next frames begin.
+func (f *file) writeAhead(s *stage) error {
 	if !f.begun {
 		if err := f.writeHeader(); err != nil {
 			return err
@@ -55,7 +65,6 @@ func (f *file) write(s *stage) error {
 	if err := s.end(); err != nil {
 		return f.latch(err)
 	}
-	f.off.Store(s.pos())
 	f.dirty = true
 	return nil
 }
@@ -106,13 +115,14 @@ func (f *file) sync() error {
 		return fmt.Errorf("sync journal file: %w", err)
 	}
 	f.dirty = false
-	f.durable.Store(true)
+	f.durable.Store(f.begun)
 	return nil
 }
 
 // zero extends the writable part of the file by up to n bytes of zeros. Its datasync guarantees
-// that the blocks for frames exist.
-func (f *file) zero(n int64) error {
+// that the blocks for frames exist. If paced, the disk gets one piece of them after the other,
+// because others wait for it.
+func (f *file) zero(n int64, paced bool) error {
 	from := f.zeroed.Load()
 	if n = min(n, f.capacity-from); n <= 0 {
 		return nil
@@ -122,21 +132,42 @@ func (f *file) zero(n int64) error {
 	if f.err != nil {
 		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
 	}
-	var bufs [][]byte
-	for left := n; left > 0; left -= int64(len(zeros)) {
-		bufs = append(bufs, zeros[:min(left, int64(len(zeros)))])
+	step := n
+	if paced {
+		step = pieceMax
 	}
-	if _, err := f.f.WriteVecAt(bufs, from); err != nil {
-		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-			f.latchLocked(err) // a full disk does not make the file unusable
+	for at := from; at < from+n; at += step {
+		if err := f.zeroOnce(at, min(step, from+n-at)); err != nil {
+			return err
 		}
-		return fmt.Errorf("extend journal file: %w", err)
 	}
 	if err := f.f.Datasync(); err != nil {
 		f.latchLocked(err)
 		return fmt.Errorf("extend journal file: %w", err)
 	}
 	f.zeroed.Store(from + n)
+	return nil
+}
+
+// zeroOnce writes n zeros at a position, and waits until the disk has them if more follow.
+func (f *file) zeroOnce(at, n int64) error {
+	var bufs [][]byte
+	for left := n; left > 0; left -= int64(len(zeros)) {
+		bufs = append(bufs, zeros[:min(left, int64(len(zeros)))])
+	}
+	if _, err := f.f.WriteVecAt(bufs, at); err != nil {
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+			f.latchLocked(err) // a full disk does not make the file unusable
+		}
+		return fmt.Errorf("extend journal file: %w", err)
+	}
+	if n > pieceMax {
+		return nil // the datasync follows
+	}
+	if err := vfs.Writeback(f.f, at, n); err != nil {
+		f.latchLocked(err)
+		return fmt.Errorf("extend journal file: %w", err)
+	}
 	return nil
 }
 
@@ -198,14 +229,14 @@ type stage struct {
 	cached bool
 }
 
-// begin starts a group of about n bytes at the end of the file.
-func (s *stage) begin(f *file, n int64, cached bool) {
+// begin starts a group of about n bytes at a position of the file, a multiple of block.
+func (s *stage) begin(f *file, at, n int64, cached bool) {
 	want := int(min(align(n, stageMin), stageMax))
 	if cap(s.buf) < want {
 		s.buf = vfs.DirectBuffer(want)
 	}
 	clear(s.vec)
-	*s = stage{f: f, start: f.off.Load(), buf: s.buf[:0], vec: s.vec[:0], cached: cached}
+	*s = stage{f: f, start: at, buf: s.buf[:0], vec: s.vec[:0], cached: cached}
 }
 
 // add appends p. It may refer to p until end returns.

@@ -71,7 +71,7 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 				pieces = append(pieces, bytes.Repeat([]byte{16*i + byte(k)}, size))
 				want = append(want, pieces[len(pieces)-1]...)
 			}
-			s.begin(f, int64(len(want)-begin)+block, out.cached)
+			s.begin(f, f.off.Load(), int64(len(want)-begin)+block, out.cached)
 			for _, p := range pieces {
 				s.add(p)
 			}
@@ -112,7 +112,7 @@ func TestAFailedWriteFailsItsGroup(t *testing.T) {
 	f := &file{f: &failsOnce{File: under}, begun: true}
 	f.off.Store(dataStart)
 	var s stage
-	s.begin(f, 2*stageMax, false)
+	s.begin(f, f.off.Load(), 2*stageMax, false)
 	s.add(make([]byte, 2*stageMax))
 	if err := f.write(&s); err == nil {
 		t.Fatal("no error")

@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// The layout of a journal file, version 2. All integers are little endian.
+// The layout of a journal file, version 3. All integers are little endian.
 //
 //	0      header, first copy: 512 bytes
 //	4096   header, second copy
@@ -24,7 +24,7 @@ import (
 const (
 	headerMagic   = 0x31484a43 // "CJH1"
 	frameMagic    = 0x31464a43 // "CJF1"
-	formatVersion = 2
+	formatVersion = 3
 	headerLen     = 72
 	headerSize    = 512
 	secondHeader  = 4096
@@ -39,7 +39,7 @@ const (
 type Type uint8
 
 // The types of frames. Creation, truncation, deletion and a new start of a log are committed by a
-// checkpoint. 3 to 15 are reserved.
+// checkpoint. 4 to 15 are reserved.
 const (
 	// Batches holds the record batches of [PrevEnd, NextEnd).
 	Batches Type = 1
@@ -47,6 +47,10 @@ const (
 	// the leader. A follower cannot learn from batches that the log extends to NextEnd, and that
 	// the leader had the frame's epoch at PrevEnd. Other types have epoch 0.
 	Gap Type = 2
+	// Skip has no payload and belongs to no stream. It is the last frame of its write, and the next
+	// one is at position NextEnd of the file, a multiple of 4096: room between them was left for
+	// small entries (see part). Only Walk shows it.
+	Skip Type = 3
 )
 
 // LSN numbers the frames of a log directory's journal over all files, from 1. It is never reset and

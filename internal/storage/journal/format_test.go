@@ -80,7 +80,7 @@ func TestHeaderSurvivesTheLossOfOneCopy(t *testing.T) {
 }
 
 func TestOtherVersionsAreRefusedByName(t *testing.T) {
-	for _, version := range []byte{1, formatVersion + 1} {
+	for _, version := range []byte{1, 2, formatVersion + 1} {
 		b := testFile()
 		h := testHeader()
 		e := h.encode()
@@ -88,7 +88,7 @@ func TestOtherVersionsAreRefusedByName(t *testing.T) {
 		sealHeader(e)
 		copy(b, e)
 		_, _, err := frames(fileSystem(t, 7, b), Position{File: 7, LSN: 42})
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("journal format version %d: this program reads version 2", version)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("journal format version %d: this program reads version 3", version)) {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}

@@ -130,6 +130,7 @@ const writeMax = 4 << 20
 type Journal struct {
 	opt      Options
 	maxWrite int64
+	sizes    sizes
 	space    space
 
 	mu      sync.Mutex
@@ -142,6 +143,7 @@ type Journal struct {
 	parked  bool          // the writer waits for wake
 	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is woken
 	noSpace bool          // the writer waits for space: only control entries may be written
+	part    *part         // the large entry of which pieces are written; waiting counts it
 	wake    chan struct{}
 
 	next     LSN // the next LSN; owned by the busy goroutine, and by Fresh while stopped
@@ -175,6 +177,7 @@ func Open(opt Options) (*Journal, error) {
 		free:     make(chan []*Entry, 16),
 		next:     1,
 	}
+	j.sizes = newSizes(j.maxWrite)
 	if j.opt.UnsyncedBytes <= 0 {
 		j.opt.UnsyncedBytes = unsyncedBytes
 	}
@@ -182,7 +185,7 @@ func Open(opt Options) (*Journal, error) {
 		j.opt.Absent = func() int { return 1 } // a request may still arrive
 	}
 	j.idle = sync.NewCond(&j.mu)
-	if err := j.space.init(&j.opt, j.wakeWriter); err != nil {
+	if err := j.space.init(&j.opt, j.wakeWriter, func() bool { return j.Crowded(time.Now()) }); err != nil {
 		return nil, err
 	}
 	j.done.Add(3)
@@ -196,7 +199,11 @@ func Open(opt Options) (*Journal, error) {
 // owners. Entries that are being written are reported as usual.
 func (j *Journal) Drop(s *Stream) {
 	j.mu.Lock()
-	dropped := append([]*Entry(nil), s.queue.all()...)
+	var dropped []*Entry
+	if p := j.part; p != nil && p.entry.Stream == s && !j.opt.Broken.has(KeepPart) {
+		dropped, j.part = append(dropped, p.entry), nil // without its first block, there is no frame
+	}
+	dropped = append(dropped, s.queue.all()...)
 	s.queue.reset() // the writer takes the stream off ready
 	for _, e := range dropped {
 		j.waiting.count(e, -1)

@@ -30,6 +30,9 @@ func (j *Journal) fail(err error) {
 
 // emptyLocked appends all queued entries to lost and empties the queues.
 func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
+	if j.part != nil {
+		lost, j.part = append(lost, j.part.entry), nil
+	}
 	for _, s := range j.ready.all() {
 		lost = append(lost, s.queue.all()...)
 		s.queue.reset()

@@ -94,7 +94,7 @@ func (s *space) replace(old *file, want int64) error {
 
 // extend writes zeros ahead. A file that was closed meanwhile needs none.
 func (s *space) extend(f *file, n int64) (bool, error) {
-	err := f.zero(n)
+	err := f.zero(n, s.crowded())
 	if errors.Is(err, errClosed) {
 		return true, nil
 	}
@@ -134,7 +134,7 @@ func (s *space) newFile(want int64) (*file, error) {
 		s.discard(f)
 		return nil, fmt.Errorf("prepare journal file: %w", err)
 	}
-	if err := f.zero(zeroStep); err != nil {
+	if err := f.zero(zeroStep, s.crowded()); err != nil {
 		s.discard(f)
 		return nil, err
 	}

@@ -172,6 +172,9 @@ func (r *reader) frame(pos int64) (f Frame, size int64, ok bool, err error) {
 
 // after returns the position that follows a frame.
 func after(pos, size int64, f *Frame) int64 {
+	if f.Type == Skip && f.NextEnd > pos && f.NextEnd%block == 0 {
+		return f.NextEnd
+	}
 	if f.last {
 		return align(pos+size, block)
 	}

@@ -139,7 +139,7 @@ func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 		if err != nil || !ok || f.LSN != *expect {
 			return err
 		}
-		if fn != nil {
+		if fn != nil && f.Type != Skip {
 			if err := fn(f); err != nil {
 				return err
 			}

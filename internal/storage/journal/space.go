@@ -32,7 +32,8 @@ const (
 // rename nor writing zeros delays a group.
 type space struct {
 	opt        *Options
-	wakeWriter func() // wakes the writer: there may be space now
+	wakeWriter func()      // wakes the writer: there may be space now
+	crowded    func() bool // see Journal.Crowded
 
 	// names is held while files are named, renamed and collected for reuse: by the preparer, Fresh
 	// and Resume. The writer never takes it.
@@ -58,8 +59,8 @@ type spare struct {
 	size int64
 }
 
-func (s *space) init(opt *Options, wakeWriter func()) error {
-	s.opt, s.wakeWriter = opt, wakeWriter
+func (s *space) init(opt *Options, wakeWriter func(), crowded func() bool) error {
+	s.opt, s.wakeWriter, s.crowded = opt, wakeWriter, crowded
 	s.wake, s.quit = make(chan struct{}, 1), make(chan struct{})
 	infos, err := opt.FS.List(opt.Dir)
 	if err != nil {

@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
@@ -13,17 +14,6 @@ import (
 // 50 MB of one partition do not delay small entries.
 const quantum = 64 << 10
 
-// Everything that is written together waits for the same datasync, so an entry of largeEntry bytes
-// or more keeps others waiting. As long as other streams have small ones, a write contains at most
-// one: a small request waits for one large one, and not for all that are queued. They count as
-// having some until soon bytes of large entries were taken without any: clients that send a request
-// after the answer to the last one have none queued when the next write begins.
-const (
-	smallEntry = 64 << 10
-	largeEntry = 512 << 10 // more than a chunk of several appends
-	soon       = 16 << 20
-)
-
 // group is what is written together. The busy goroutine owns it.
 type group struct {
 	file     *file // of the last write
@@ -33,10 +23,10 @@ type group struct {
 	bytes    int64
 	unsynced unsynced
 	syncTime time.Duration // exponential mean of datasync times
-	// large is the stream of the latest large entry, sinceSmall how many bytes of such entries were
-	// taken since the latest small one of another stream.
-	large      *Stream
-	sinceSmall int64
+	// large is the stream of the latest large entry, lastSmall about when the latest small one of
+	// another stream arrived, in nanoseconds.
+	large     *Stream
+	lastSmall atomic.Int64
 }
 
 // unsynced summarizes the entries written since the last datasync.
@@ -176,24 +166,34 @@ func (j *Journal) freeLocked() {
 	j.idle.Broadcast()
 }
 
-// writeWaiting writes up to one group: a single write of up to 4 MiB if an entry is impatient,
-// otherwise several writes up to the limits of the group.
+// writeWaiting writes up to one group: a piece of a large entry, a single write of up to 4 MiB if
+// an entry is impatient, otherwise several writes up to the limits of the group.
 func (j *Journal) writeWaiting() error {
 	g := &j.group
 	j.mu.Lock()
 	limit := j.waiting.limits()
 	j.mu.Unlock()
 	for {
-		entries, more, patient := j.take(limits{limit.records - g.records, limit.bytes - g.bytes})
-		if len(entries) == 0 {
-			j.recycle(entries)
+		now := time.Now()
+		if j.pieceDue(now) {
+			return j.writePiece()
+		}
+		t := j.take(limits{limit.records - g.records, limit.bytes - g.bytes}, now)
+		if len(t.entries) == 0 && t.part == nil {
+			j.recycle(t.entries)
+			if t.began {
+				continue
+			}
 			return nil
 		}
-		err := j.writeEntries(g, entries)
-		g.entries = append(g.entries, entries...)
-		g.unsynced.add(entries)
-		j.recycle(entries)
-		if err != nil || !more || !patient || g.records >= limit.records || g.bytes >= limit.bytes {
+		err := j.writeTaken(g, t)
+		if t.part != nil {
+			t.entries = append(t.entries, t.part.entry)
+		}
+		g.entries = append(g.entries, t.entries...)
+		g.unsynced.add(t.entries)
+		j.recycle(t.entries)
+		if err != nil || !t.more || !t.patient || g.records >= limit.records || g.bytes >= limit.bytes {
 			return err
 		}
 	}
@@ -277,109 +277,197 @@ func (j *Journal) sync(last LSN) error {
 	return nil
 }
 
+// taken is what one write writes.
+type taken struct {
+	entries []*Entry
+	part    *part // ends with this write, after the entries
+	began   bool  // a large entry became the part, of which pieces are written from now on
+	more    bool  // entries remain
+	patient bool  // every taken entry may wait for the group's other writes
+}
+
 // take removes up to one write's worth of entries from the queues, round-robin over the streams. It
-// takes at least one entry if any may be written. more reports whether entries remain, patient
-// whether every taken entry may wait for the group's other writes.
+// takes at least one entry, or begins a part, if any may be written. As long as pieces of a part
+// are to be written, it takes only small entries of other streams.
 //
 // take assigns LSNs under the same lock that removes entries from their queues: after Drop has
 // returned, Assigned covers every entry of the stream that may still be written.
-func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
-	taken, patient = j.slice(), true
+func (j *Journal) take(l limits, now time.Time) (t taken) {
+	t.entries, t.patient = j.slice(), true
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.canPlaceLocked() {
-		return taken, false, false
+		t.patient = false
+		return t
 	}
-	reserved := j.noSpace
-	budget, large := j.maxWrite, false
-	for blocked := 0; j.ready.len() > blocked && budget > 0 && l.records > 0 && l.bytes > 0; {
-		s := j.ready.peek()
-		if s.queue.len() > 0 && len(taken) > 0 && s.queue.peek().size() > budget && !reserved {
-			break // the next write begins with this entry
+	j.fillLocked(&t, l, now)
+	for _, e := range t.entries {
+		e.LSN = j.next
+		j.next++
+	}
+	if j.part != nil {
+		j.part.owed = j.part.owed || len(t.entries) > 0
+		if t.part = j.endPartLocked(); t.part != nil {
+			t.part.entry.LSN = j.next
+			j.next++
+			t.patient = t.patient && t.part.entry.patient()
 		}
-		j.ready.pop()
-		before := len(taken)
-		for share := int64(quantum); s.queue.len() > 0 && share > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
+	}
+	j.assigned.Store(uint64(j.next - 1))
+	j.waiting.taken(j.ready.all())
+	t.more = j.waiting.entries > 0
+	return t
+}
+
+// budget bounds what a write takes.
+type budget struct {
+	limits
+	write int64 // bytes of frames
+	bulk  int64 // of these, bytes of entries that are not small
+	// reserved: only control entries may be written.
+	reserved bool
+}
+
+func (b *budget) spent() bool { return b.write <= 0 || b.records <= 0 || b.bytes <= 0 }
+
+// fillLocked moves entries from the queues to t.
+func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
+	g, p := &j.group, j.part
+	b := budget{limits: l, write: j.maxWrite, bulk: j.maxWrite, reserved: j.noSpace}
+	crowded := j.Crowded(now)
+	switch {
+	case p != nil:
+		if closed, _ := j.waiting.verdict(now, j.opt.Absent); !closed {
+			return
+		}
+		b.write, b.bulk = min(b.write, p.left()), 0
+	case crowded:
+		b.bulk = 2 * j.sizes.piece
+	}
+	for blocked := 0; j.ready.len() > blocked && !b.spent(); {
+		s := j.ready.peek()
+		if s.queue.len() > 0 && p == nil && !b.reserved {
 			e := s.queue.peek()
-			if reserved && !e.control() || len(taken) > 0 && e.size() > budget || large && j.group.crowds(e) {
+			if len(t.entries) > 0 && (e.size() > b.write || e.size() >= j.sizes.small && e.size() > b.bulk) {
+				break // the next write begins with this entry
+			}
+			if crowded && j.sizes.inPieces(e) {
+				if len(t.entries) == 0 {
+					g.notice(e, j.sizes)
+					j.beginPartLocked(s)
+					t.began = true
+				}
 				break
 			}
-			large = j.group.takes(e) || large
-			taken = append(taken, s.queue.pop())
-			j.waiting.count(e, -1)
-			share -= e.size()
-			budget -= e.size()
-			l.records -= e.Records
-			l.bytes -= int64(len(e.Payload))
-			patient = patient && e.patient()
+		}
+		j.ready.pop()
+		before := len(t.entries)
+		if p == nil || s != p.entry.Stream || j.opt.Broken.has(Overtake) {
+			j.fillFrom(t, s, &b, crowded)
 		}
 		switch {
 		case s.queue.len() == 0:
 			s.listed = false
 			continue
-		case len(taken) > before:
+		case len(t.entries) > before:
 			blocked = 0
 		default:
 			blocked++
 		}
 		j.ready.push(s)
 	}
-	for _, e := range taken {
-		e.LSN = j.next
-		j.next++
-	}
-	j.assigned.Store(uint64(j.next - 1))
-	j.waiting.taken(j.ready.all())
-	return taken, j.waiting.entries > 0, patient
 }
 
-// takes counts an entry that is taken, and reports whether it is a large one.
-func (g *group) takes(e *Entry) (large bool) {
+// fillFrom moves entries of one stream to t: about a quantum, and those that the budget allows.
+func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, crowded bool) {
+	for share := int64(quantum); s.queue.len() > 0 && share > 0 && !b.spent(); {
+		e := s.queue.peek()
+		first := len(t.entries) == 0 && j.part == nil
+		if b.reserved && !e.control() || !first && (e.size() > b.write || e.size() >= j.sizes.small && e.size() > b.bulk) ||
+			crowded && !first && j.sizes.inPieces(e) {
+			return
+		}
+		j.group.notice(e, j.sizes)
+		t.entries = append(t.entries, s.queue.pop())
+		j.waiting.count(e, -1)
+		share -= e.size()
+		b.write -= e.size()
+		if e.size() >= j.sizes.small {
+			b.bulk -= e.size()
+		}
+		b.records -= e.Records
+		b.bytes -= int64(len(e.Payload))
+		t.patient = t.patient && e.patient()
+	}
+}
+
+// notice remembers when small entries arrive and whose the large ones are.
+func (g *group) notice(e *Entry, s sizes) {
 	switch {
-	case e.size() >= largeEntry:
+	case e.size() >= s.large:
 		g.large = e.Stream
-		g.sinceSmall += e.size()
-		return true
-	case e.size() < smallEntry && e.Stream != g.large:
-		g.sinceSmall = 0
+	case e.size() < s.small && e.Stream != g.large && !e.control() && !e.onWrite():
+		if at := e.arrived.UnixNano(); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
+			g.lastSmall.Store(at)
+		}
 	}
-	return false
 }
 
-// crowds reports whether an entry must not follow another large one in its write.
-func (g *group) crowds(e *Entry) bool { return e.size() >= largeEntry && g.sinceSmall < soon }
+// Crowded reports whether small entries have arrived recently: who writes much to the same disk
+// should then write a little at a time.
+func (j *Journal) Crowded(now time.Time) bool {
+	return now.UnixNano()-j.group.lastSmall.Load() < int64(crowdedFor)
+}
 
-// writeEntries writes the frames of the entries at the next block, with one write if they fit in
-// the stage.
-func (j *Journal) writeEntries(g *group, entries []*Entry) error {
+// writeTaken writes the frames of the entries at the next block, with one write if they fit in the
+// stage, and then ends the part, if any.
+func (j *Journal) writeTaken(g *group, t taken) error {
 	var total int64
-	cached := true // no owner waits for the disk
-	for _, e := range entries {
+	cached := t.part == nil // no owner waits for the disk
+	for _, e := range t.entries {
 		total += e.size()
 		cached = cached && e.onWrite()
 	}
-	f, err := j.space.place(total+block, entries[0].LSN)
-	if err != nil {
-		return err
+	if t.part != nil {
+		total += frameHeader
+		g.file = t.part.file
+	} else {
+		f, err := j.space.place(total+block, t.entries[0].LSN)
+		if err != nil {
+			return err
+		}
+		g.file = f
 	}
-	g.file = f
-	g.stage.begin(f, total+block, cached)
-	durable := j.Durable()
-	for i, e := range entries {
-		last := i == len(entries)-1
+	f, durable := g.file, j.Durable()
+	g.stage.begin(f, f.off.Load(), total+block, cached)
+	for i, e := range t.entries {
 		var head [frameHeader]byte
-		putFrame(head[:], e, f.salt, durable, last)
+		putFrame(head[:], e, f.salt, durable, t.part == nil && i == len(t.entries)-1)
 		g.stage.add(head[:])
 		g.stage.add(e.Payload)
 		g.stage.add(zeros[:align(g.stage.pos(), 8)-g.stage.pos()])
-		g.records += e.Records
-		g.bytes += int64(len(e.Payload))
+		g.count(e)
 	}
-	if err := f.write(&g.stage); err != nil {
-		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
+	if t.part != nil {
+		g.count(t.part.entry)
+		if !j.opt.Broken.has(NoSkip) {
+			g.putSkip(t.part, durable)
+		}
+	}
+	err := f.write(&g.stage)
+	if err == nil && t.part != nil {
+		err = g.endPart(t.part, durable)
+	}
+	if err != nil {
+		return fmt.Errorf("write %d journal entries: %w", len(t.entries), err)
 	}
 	j.steps.Add(1)
 	return nil
+}
+
+func (g *group) count(e *Entry) {
+	g.records += e.Records
+	g.bytes += int64(len(e.Payload))
 }
 
 // zeros pad frames and blocks and fill new parts of files.

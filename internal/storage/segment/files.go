@@ -50,15 +50,18 @@ func NewFiles(fs vfs.FS, max int) *Files {
 	return s
 }
 
-// YieldTo sets a function that reports whether others use the disk at present. While they do, reads
-// of batches take the disk in small pieces, one at a time. The function is called before every
-// piece. YieldTo must be called before the first read.
+// YieldTo sets a function that reports whether others use the disk at present. While they do,
+// appends and reads of batches take the disk in small pieces, one at a time. The function is called
+// before every append and every piece of a read. YieldTo must be called before the first of them.
 func (s *Files) YieldTo(busy func() bool) { s.busy = busy }
 
-// yield reports whether others use the disk, and sets the read-ahead of a file accordingly: the
-// system may read 8 MiB ahead, and more in a sequence, for which the others would wait.
+// yields reports whether others use the disk.
+func (s *Files) yields() bool { return s.busy != nil && s.busy() }
+
+// yield is yields for a read. It sets the read-ahead of the file accordingly: the system may read
+// 8 MiB ahead, and more in a sequence, for which the others would wait.
 func (s *Files) yield(h *handle) bool {
-	busy := s.busy != nil && s.busy()
+	busy := s.yields()
 	if h.alone.Load() != busy && h.alone.Swap(busy) != busy {
 		vfs.SetReadAhead(h.f, !busy)
 	}

@@ -188,20 +188,21 @@ func (s *Segment) latch(err error) error {
 	return err
 }
 
-// Append writes chunks of whole batches, in order, with one vectored write, and then makes them
-// readable. After a failed write the segment is read-only; bytes before the append remain readable.
-// A failure to open the file has no such consequence.
+// Append writes chunks of whole batches, in order, and then makes them readable. While others need
+// the disk (Files.YieldTo), the disk gets one piece after the other. After a failed write the segment
+// is read-only; bytes before the append remain readable. A failure to open the file has no such
+// consequence.
 func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
-	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
+	return s.append(chunks, indexInterval, false)
 }
 
 // AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in
 // the page cache.
 func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
-	return s.append(chunks, indexInterval, vfs.WriteVecUncached)
+	return s.append(chunks, indexInterval, true)
 }
 
-func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File, [][]byte, int64) (int, error)) error {
+func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -215,29 +216,73 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 	}
 	s.loadForAppend(h)
 	s.files.setDirty(h, true)
-	at := s.Size()
-	n, err := write(h.f, chunks, at)
+	at, paced := s.Size(), s.files.yields()
+	end, err := s.write(h, chunks, at, uncached, paced)
+	if err == nil {
+		err = s.writeBack(h, end, paced)
+	}
 	if err != nil {
 		return s.latch(fmt.Errorf("append to segment: %w", err))
 	}
 	s.note(chunks, at, indexInterval)
-	s.writeBack(h, at+int64(n))
 	return nil
+}
+
+// write writes chunks at a position and returns where they end.
+func (s *Segment) write(h *handle, chunks [][]byte, at int64, uncached, paced bool) (end int64, err error) {
+	if !uncached {
+		n, err := h.f.WriteVecAt(chunks, at)
+		return at + int64(n), err
+	}
+	if !paced {
+		n, err := vfs.WriteVecUncached(h.f, chunks, at)
+		return at + int64(n), err
+	}
+	for _, c := range chunks {
+		for len(c) > 0 {
+			n, err := vfs.WriteVecUncached(h.f, [][]byte{c[:min(len(c), pace)]}, at)
+			at, c = at+int64(n), c[n:]
+			if err == nil {
+				err = s.writeBack(h, at, paced)
+			}
+			if err != nil {
+				return at, err
+			}
+		}
+	}
+	return at, nil
 }
 
 // backAt is how many bytes are sent to the disk at once, ahead of the next sync. Otherwise a
 // segment with a high write rate has hundreds of megabytes to sync when a sweep reaches it, and the
 // datasyncs of the journal wait for them.
-const backAt = 1 << 20
+//
+// pace is how many bytes of a paced append the disk has at once. Measured on a virtual disk with
+// 400 MB/s of appends: the 99th percentile of a write of 4 KiB with its datasync was 0.29 ms alone,
+// 1.6 ms next to write-backs of 1 MiB that nothing waited for, and 0.41 ms next to pieces of 128
+// KiB.
+const (
+	backAt = 1 << 20
+	pace   = 128 << 10
+)
 
-// writeBack starts the write-back of appended bytes, except for the last page, which the next
-// append may extend.
-func (s *Segment) writeBack(h *handle, end int64) {
+// writeBack sends appended bytes to the disk, except for the last page, which the next append may
+// extend. It waits for the disk only if the append is paced.
+func (s *Segment) writeBack(h *handle, end int64, paced bool) error {
 	const page = 4 << 10
-	if s.backed = max(s.backed, s.Synced()/page*page); end-s.backed >= backAt {
-		vfs.StartWriteback(h.f, s.backed, end/page*page-s.backed)
-		s.backed = end / page * page
+	end = end / page * page
+	s.backed = max(s.backed, s.Synced()/page*page)
+	for paced && end-s.backed >= pace {
+		if err := vfs.Writeback(h.f, s.backed, pace); err != nil {
+			return err
+		}
+		s.backed += pace
 	}
+	if end-s.backed >= backAt {
+		vfs.StartWriteback(h.f, s.backed, end-s.backed)
+		s.backed = end
+	}
+	return nil
 }
 
 // Sync makes the batches durable and saves the indexes. It does nothing if both were done since the
