@@ -164,16 +164,16 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 // disk, nothing is read ahead.
 func (r *reading) read(p []byte, pos, end int64) error {
 	begin, yields := time.Now(), false
-	for done, n := 0, 0; done < len(p); done += n {
+	for rest, at := p, pos; len(rest) > 0; {
+		n := freePiece
 		if yields = r.s.files.yield(r.h); yields {
 			n = readPiece
-		} else {
-			n = freePiece
 		}
-		n = min(n, len(p)-done)
-		if _, err := r.h.f.ReadAt(p[done:done+n], pos+int64(done)); err != nil {
+		n = min(n, len(rest))
+		if _, err := r.h.f.ReadAt(rest[:n], at); err != nil {
 			return err
 		}
+		rest, at = rest[n:], at+int64(n)
 	}
 	n := int64(len(p))
 	if n < aheadLeast || yields {
