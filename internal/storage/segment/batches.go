@@ -83,13 +83,15 @@ func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
 // time the garbage collector would run.
 const PartBytes = 8 << 20
 
-// readPiece is the most that one system call reads. A kernel without preemption (PREEMPT_NONE,
-// common on servers) lets no other thread have the processor before it has copied up to 31 pieces of
-// the page cache, of up to 2 MiB each: 10 ms, in which a thread whose fdatasync is done waits.
-//
-// It is also how much the disk reads at a time while others need it (Files.YieldTo), because their
-// fdatasync waits for the reads that the disk has begun.
-const readPiece = 128 << 10
+// The most that one system call reads.
+const (
+	// readPiece is for a disk that others use at present (Files.YieldTo): their fdatasync waits for
+	// the reads that the disk has begun. docs/performance-notes.md has figures for other sizes.
+	readPiece = 128 << 10
+	// freePiece is for a free disk. A kernel without preemption (PREEMPT_NONE, common on servers)
+	// would copy up to 62 MiB from the page cache before another thread gets the processor.
+	freePiece = 1 << 20
+)
 
 // A read slower than aheadPace, in GB/s, came from the disk. Reads of at least aheadLeast bytes
 // gain from read-ahead (4 MiB: 0.8 → 1.1 GB/s). Smaller ones lose (1 MiB: 1.0 → 0.8), because the
@@ -162,11 +164,16 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 // disk, nothing is read ahead.
 func (r *reading) read(p []byte, pos, end int64) error {
 	begin, yields := time.Now(), false
-	for from := 0; from < len(p); from += readPiece {
-		yields = r.s.files.yield(r.h)
-		if _, err := r.h.f.ReadAt(p[from:min(from+readPiece, len(p))], pos+int64(from)); err != nil {
+	for rest, at := p, pos; len(rest) > 0; {
+		n := freePiece
+		if yields = r.s.files.yield(r.h); yields {
+			n = readPiece
+		}
+		n = min(n, len(rest))
+		if _, err := r.h.f.ReadAt(rest[:n], at); err != nil {
 			return err
 		}
+		rest, at = rest[n:], at+int64(n)
 	}
 	n := int64(len(p))
 	if n < aheadLeast || yields {

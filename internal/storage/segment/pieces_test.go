@@ -16,7 +16,6 @@ type patientDisk struct {
 	reads    []int64 // their sizes
 	asked    []int64 // the sizes of requests for read-ahead
 	switched []bool
-	before   func() // called before each read
 }
 
 type patientFile struct {
@@ -30,7 +29,6 @@ func (d *patientDisk) Open(name string) (vfs.File, error) {
 }
 
 func (f patientFile) ReadAt(p []byte, off int64) (int, error) {
-	f.d.before()
 	f.d.reads = append(f.d.reads, int64(len(p)))
 	return f.File.ReadAt(p, off)
 }
@@ -39,56 +37,50 @@ func (f patientFile) StartRead(_, n int64) { f.d.asked = append(f.d.asked, n) }
 
 func (f patientFile) SetReadAhead(on bool) { f.d.switched = append(f.d.switched, on) }
 
-// While others need the disk, a large read never has more than a small piece in flight: the system
+// While others use the disk, a large read never has more than a small piece in flight: the system
 // reads nothing ahead, neither on its own nor on request. It does again when the disk is free. The
-// others are asked about before every piece.
+// read asks about the others before every piece.
 func TestLargeReadsYieldTheDisk(t *testing.T) {
 	var all []record.Batch
-	for i := range int64(12) {
+	for i := range int64(20) {
 		all = append(all, batch(t, i, 1, 1000, string(make([]byte, 300<<10))))
 	}
 	fs := memory(t)
 	written(t, fs, 0, all)
-	d := &patientDisk{FS: fs, before: func() {}}
+	d := &patientDisk{FS: fs}
 	files := NewFiles(d, 10)
-	busy := false
-	files.YieldTo(func() bool { return busy })
+	questions, busyAt := 0, 0 // the others come with this question
+	files.YieldTo(func() bool { questions++; return questions >= busyAt })
 	s := Open(files, testDir, 0, size(all))
-	s.ahead.Store(1 << 20) // as if it had been read from the disk up to there
 	var pool bufpool.Pool
-	read := func(offset int64) {
-		t.Helper()
-		d.reads, d.asked = nil, nil
-		buf, b, err := s.ReadInto(&pool, offset, 12, aheadLeast, true)
+	small := slices.Repeat([]int64{readPiece}, freePiece/readPiece)
+	for _, c := range []struct {
+		name     string
+		at       int64
+		busyAt   int
+		reads    []int64
+		switched []bool
+		ahead    bool
+	}{
+		{"others use the disk", 0, 0, append(small, small...), []bool{false}, false},
+		{"the disk is free", 6, 100, []int64{freePiece, freePiece}, []bool{true}, true},
+		{"others come during the read", 0, 2, append([]int64{freePiece}, small...), []bool{false}, false},
+	} {
+		s.ahead.Store(size(all[:c.at]) + aheadLeast) // the reader arrives where it was read ahead
+		*d, questions, busyAt = patientDisk{FS: fs}, 0, c.busyAt
+		buf, b, err := s.ReadInto(&pool, c.at, 20, aheadLeast, true)
 		ok(t, err)
-		if want := bytes.Join(byteSlices(all[offset:offset+6]), nil); !bytes.Equal(b, want) {
-			t.Fatalf("at %d: %d bytes, want %d", offset, len(b), len(want))
+		if want := bytes.Join(byteSlices(all[c.at:c.at+6]), nil); !bytes.Equal(b, want) {
+			t.Fatalf("%s: %d bytes, want %d", c.name, len(b), len(want))
 		}
 		buf.Release()
-		if most := slices.Max(d.reads); most > readPiece {
-			t.Errorf("%d bytes in one read", most)
+		d.reads = slices.DeleteFunc(d.reads, func(n int64) bool { return n < readPiece }) // of the index
+		if !slices.Equal(d.reads, c.reads) {
+			t.Errorf("%s: reads of %v bytes, want %v", c.name, d.reads, c.reads)
 		}
-		s.ahead.Store(s.Size() / 2) // its reader arrives there
-	}
-	busy = true
-	read(0)
-	if !slices.Equal(d.switched, []bool{false}) || len(d.asked) > 0 {
-		t.Errorf("while others need the disk: read-ahead was switched to %v, %v bytes were asked for", d.switched, d.asked)
-	}
-	busy = false
-	read(6)
-	if !slices.Equal(d.switched, []bool{false, true}) {
-		t.Errorf("when the disk is free: read-ahead was switched to %v", d.switched)
-	}
-	n := 0
-	d.before = func() {
-		if n++; n == 5 {
-			busy = true
+		if !slices.Equal(d.switched, c.switched) || len(d.asked) > 0 != c.ahead {
+			t.Errorf("%s: read-ahead was switched to %v, and %v bytes were asked for", c.name, d.switched, d.asked)
 		}
-	}
-	read(0)
-	if !slices.Equal(d.switched, []bool{false, true, false}) || len(d.asked) > 0 {
-		t.Errorf("others came during a read: read-ahead was switched to %v, %v bytes were asked for", d.switched, d.asked)
 	}
 }
 
@@ -104,10 +96,10 @@ func byteSlices(all []record.Batch) (list [][]byte) {
 func TestAReadFillsOneBufferOfThePool(t *testing.T) {
 	big := string(make([]byte, PartBytes))
 	var all []record.Batch
-	for i := range int64(12) {
+	for i := range int64(9) {
 		all = append(all, batch(t, i, 1, 1000, big[:1<<20]))
 	}
-	all = append(all, batch(t, 12, 1, 1000, big))
+	all = append(all, batch(t, 9, 1, 1000, big))
 	fs := memory(t)
 	written(t, fs, 0, all)
 	s := Open(NewFiles(fs, 10), testDir, 0, size(all))
@@ -117,9 +109,9 @@ func TestAReadFillsOneBufferOfThePool(t *testing.T) {
 		max  int
 		one  bool
 		want int
-	}{{0, 50 << 20, false, 7}, {0, 3 << 20, false, 2}, {7, 50 << 20, false, 5}, {12, 50 << 20, false, 1}, {12, PartBytes, false, 0},
-		{12, PartBytes, true, 1}} {
-		buf, b, err := s.ReadInto(&pool, c.at, 13, c.max, c.one)
+	}{{0, 50 << 20, false, 7}, {0, 3 << 20, false, 2}, {7, 50 << 20, false, 2}, {9, 50 << 20, false, 1}, {9, PartBytes, false, 0},
+		{9, PartBytes, true, 1}} {
+		buf, b, err := s.ReadInto(&pool, c.at, 10, c.max, c.one)
 		ok(t, err)
 		if want := bytes.Join(byteSlices(all[c.at:c.at+int64(c.want)]), nil); !bytes.Equal(b, want) {
 			t.Errorf("at %d with room for %d: %d bytes, want %d", c.at, c.max, len(b), len(want))
