@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -35,6 +36,11 @@ type DumpOptions struct {
 
 func (o *DumpOptions) wants(topic string, partition int32) bool {
 	return (o.Topic == "" || o.Topic == topic) && (o.Partition < 0 || o.Partition == partition)
+}
+
+// everything reports whether no log and no offset is excluded.
+func (o *DumpOptions) everything() bool {
+	return o.Topic == "" && o.Partition < 0 && o.From <= 0 && o.To <= 0
 }
 
 func (o *DumpOptions) within(from, to int64) bool {
@@ -184,6 +190,9 @@ func (d *dumper) journal() error {
 }
 
 func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
+	if f.Skips() {
+		return d.skip(name, needed, f)
+	}
 	topic, counts := "", needed
 	if l := d.byID[f.Stream]; l != nil {
 		topic, counts = l.Topic, needed && f.LSN > l.LSN
@@ -191,11 +200,8 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	if !d.o.wants(topic, f.Stream.Partition) || !d.o.within(f.PrevEnd, f.NextEnd) {
 		return d.ctx.Err()
 	}
-	if f.Before != nil {
-		if err := d.emit(&Item{What: "damage", File: name, Position: f.Pos,
-			Damage: fmt.Sprintf("before LSN %d: the frame with LSN %d does not match its checksum", f.LSN, f.Before.LSN)}); err != nil {
-			return err
-		}
+	if err := d.before(name, f); err != nil {
+		return err
 	}
 	x := &ItemFrame{LSN: uint64(f.LSN), Durable: uint64(f.DurableThrough), Type: "batches", Carried: f.Carried, Counts: counts}
 	switch f.Type {
@@ -226,6 +232,30 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 		err = d.ctx.Err()
 	}
 	return err
+}
+
+// skip shows a skip frame, which belongs to no log, if all logs are shown. Damage before it is shown
+// in any case: it may be that of a frame which is wanted.
+func (d *dumper) skip(name string, needed bool, f *journal.FrameAt) error {
+	err := d.before(name, f)
+	if err == nil && d.o.everything() {
+		err = d.emit(&Item{What: "frame", File: name, Position: f.Pos,
+			Frame: &ItemFrame{LSN: uint64(f.LSN), Durable: uint64(f.DurableThrough), Type: "skip", To: f.NextEnd, Counts: needed}})
+	}
+	return cmp.Or(err, d.ctx.Err())
+}
+
+// before shows that a frame before f is damaged.
+func (d *dumper) before(name string, f *journal.FrameAt) error {
+	if f.Before == nil {
+		return nil
+	}
+	it := &Item{What: "damage", File: name, Position: f.Pos,
+		Damage: fmt.Sprintf("before LSN %d: the frame with LSN %d does not match its checksum", f.LSN, f.Before.LSN)}
+	if f.Before.Skips() {
+		it.Frame = &ItemFrame{LSN: uint64(f.Before.LSN), Durable: uint64(f.Before.DurableThrough), Type: "skip", To: f.Before.NextEnd}
+	}
+	return d.emit(it)
 }
 
 // records shows the records of a batch.

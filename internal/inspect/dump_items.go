@@ -84,11 +84,12 @@ type ItemJournal struct {
 	Needed   bool   `json:"needed"` // recovery may read it
 }
 
-// ItemFrame describes a frame.
+// ItemFrame describes a frame, or a damaged skip frame.
 type ItemFrame struct {
 	LSN     uint64 `json:"lsn"`
 	Durable uint64 `json:"durableThrough"`
-	Type    string `json:"type"`
+	Type    string `json:"type"`                  // batches, gap, skip
+	To      int64  `json:"to,omitempty"`          // of a skip: position of the next frame
 	Epoch   *int32 `json:"leaderEpoch,omitempty"` // of a gap
 	Carried bool   `json:"carried,omitempty"`
 	Counts  bool   `json:"counts"` // it lies beyond the recovery point of its log

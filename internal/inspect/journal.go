@@ -270,6 +270,9 @@ func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 			}
 			s.missing(f.LSN, f.Before)
 			s.next, s.any = f.LSN+1, true
+			if f.Skips() {
+				return d.ctx.Err()
+			}
 			if l := d.byID[f.Stream]; l != nil {
 				l.seen = f.LSN
 			}
@@ -302,6 +305,9 @@ func (s *salvage) missing(lsn journal.LSN, claim *journal.Frame) {
 // claimed accepts the header of a frame with a wrong checksum if it names the offsets that the log
 // needs next. The frame's records are lost.
 func (s *salvage) claimed(f *journal.Frame) bool {
+	if f.Skips() {
+		return true // it holds nothing, and the next frame was found without it
+	}
 	l := s.d.byID[f.Stream]
 	if l == nil || l.st.Deleted || !l.follow.Counts(f) {
 		return l != nil // of a deleted log, or in segments: nothing is lost

@@ -157,6 +157,9 @@ func line(it *inspect.Item) string {
 	case it.Frame != nil:
 		x := it.Frame
 		text := fmt.Sprintf("frame LSN %d%s %s records %d bytes %d durable %d", x.LSN, log, x.Type, x.Records, it.Bytes, x.Durable)
+		if x.Type == "skip" {
+			text = fmt.Sprintf("frame LSN %d skip to %d durable %d", x.LSN, x.To, x.Durable)
+		}
 		if x.Epoch != nil {
 			text += fmt.Sprintf(" epoch %d", *x.Epoch)
 		}

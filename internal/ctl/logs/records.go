@@ -52,6 +52,7 @@ func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.D
 
 func (w *writer) item(it *inspect.Item) error {
 	switch {
+	case it.What == "damage" && it.Frame != nil: // a skip frame, which holds no records
 	case it.What == "damage":
 		w.damage++
 		w.a.Note("warning: %s", line(it))

@@ -15,4 +15,16 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	if err := scanDamaged(t, Broken{Rules: IgnoreDamage}); errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
+	for _, r := range []Rule{NoSkip, Overtake, KeepPart} {
+		var err error
+		for seed := range uint64(piecesRuns) {
+			if err = piecesRun(t, seed, Broken{Rules: r}); err != nil {
+				t.Logf("without rule %d, seed %d: %v", r, seed, err)
+				break
+			}
+		}
+		if err == nil {
+			t.Errorf("no run fails without rule %d", r)
+		}
+	}
 }

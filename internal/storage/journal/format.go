@@ -125,6 +125,12 @@ type Frame struct {
 	last bool
 }
 
+// Skips reports whether the frame is a skip frame. It also recognizes one with a wrong checksum,
+// unless its damage is in the fields that tell it from others.
+func (f *Frame) Skips() bool {
+	return f.Type == Skip && f.Stream == StreamID{} && f.PrevEnd == 0 && f.Epoch == 0
+}
+
 // putFrame fills b, frameHeader bytes, for the entry. The checksum of the payload continues that of
 // the header.
 func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {

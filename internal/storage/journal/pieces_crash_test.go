@@ -97,14 +97,12 @@ func TestALargeEntryIsNotHeldUpByPatientOnes(t *testing.T) {
 	})
 }
 
+const piecesRuns = 16
+
 // Streams with entries of 0 to 100 KB and all profiles, dropped at any time; the power, a write or
 // a datasync fails at any call.
 func TestPiecesWhateverFails(t *testing.T) {
-	runs := 150
-	if testing.Short() {
-		runs = 40
-	}
-	for seed := range uint64(runs) {
+	for seed := range uint64(piecesRuns) {
 		if err := piecesRun(t, seed, Broken{}); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -130,7 +128,7 @@ func piecesRun(t *testing.T, seed uint64, broken Broken) (err error) {
 			w.fs.Add(errfs.Rule{Ops: ops, From: 1 + w.rng.IntN(120), Count: 1, Err: syscall.EIO, Short: w.rng.IntN(9000)})
 		}
 		w.fs.Add(errfs.Rule{Ops: errfs.Write, Before: func(errfs.Call) { w.meanwhile() }})
-		err = w.run(t)
+		err = w.run(t, seed)
 	})
 	return err
 }
@@ -218,7 +216,7 @@ func (w *pieceWork) meanwhile() {
 	}
 }
 
-func (w *pieceWork) run(t *testing.T) error {
+func (w *pieceWork) run(t *testing.T, seed uint64) error {
 	for i := range 30 {
 		w.mu.Lock()
 		n, pause := 1+w.rng.IntN(4), w.rng.IntN(3) > 0
@@ -254,8 +252,10 @@ func (w *pieceWork) run(t *testing.T) error {
 	if err := w.verify(last, w.j.Notified()); err != nil {
 		return fmt.Errorf("killed: %w", err)
 	}
-	for _, m := range allModes() {
-		if err := w.verify(w.disk.PowerLossImage(m, 1), durable); err != nil {
+	modes := allModes()
+	for i := range 2 {
+		m := modes[(int(seed)+i*2)%len(modes)]
+		if err := w.verify(w.disk.PowerLossImage(m, seed), durable); err != nil {
 			return fmt.Errorf("power loss, %v: %w", m, err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // A repair may discard a journal; the new one then assigns LSNs that its recycled old files contain
@@ -22,19 +24,20 @@ func staleFrames(t *testing.T, b Broken) (ghosts bool) {
 		fsys := memory(t)
 		options := func(o *Options) { o.Broken = b }
 		j := open(t, fsys, options)
-		put := func(n, size int) {
+		put := func(n, size int, p *durability.Profile) {
 			s, o := newStream(1), newRecorder()
 			for i := range n {
-				ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
+				ok(t, j.Submit(nil, entry(s, int64(i), size, p, o)))
 				synctest.Wait() // the next file is prepared as well
 			}
 		}
-		put(12, 900) // the frame with LSN n is in the n-th block
+		put(12, 900, eager) // the frame with LSN n is in the n-th block
 		ok(t, j.Close())
 
 		j = open(t, fsys, options) // knows nothing of the old frames
-		put(4, 18<<10)             // fill the fresh file and the one that was prepared before the discard
-		put(1, 5*block-200)        // LSN 5 takes five blocks of the recycled first file
+		// Control entries are never written in pieces, which take more room.
+		put(4, 18<<10, nil)      // fill the fresh file and the one that was prepared before the discard
+		put(1, 5*block-200, nil) // LSN 5 takes five blocks of the recycled first file
 		at := j.Oldest(5)
 		ok(t, j.Close())
 		all, ext, err := frames(fsys, at)
