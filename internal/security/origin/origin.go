@@ -1,7 +1,7 @@
 // Package origin says which addresses count as one where a broker counts what a client does to it:
 // failed logins, connections that have not logged in, lines of logs, new connections.
 //
-// An IPv4 address counts by itself. An IPv6 address counts by its /64, the smallest network that a
+// An IPv4 address counts alone. An IPv6 address counts by its /64, the smallest network that a
 // provider gives to a subscriber (RFC 6177, RIPE-690): a host may use any address of it, and could
 // otherwise be a new client for each attempt.
 package origin
@@ -30,7 +30,7 @@ func Text(ip netip.Addr) string {
 	return p.String()
 }
 
-// OfHost is Text of an address that is given as text. A text that is no address counts by itself.
+// OfHost is Text of an address that is given as text. A text that is no address counts as it is.
 func OfHost(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {

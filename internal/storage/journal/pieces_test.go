@@ -123,8 +123,8 @@ func TestRoomBeforeALargeEntryEnds(t *testing.T) {
 	})
 }
 
-// Drop takes a large entry away while a piece of it is being written: its owner is told at once,
-// the entry is never found, and the entries of others count.
+// Drop takes a large entry away while a piece of it is being written: its owner is notified at
+// once, the entry is never found, and the entries of others count.
 func TestDropDuringAPiece(t *testing.T) {
 	if found := dropDuringAPiece(t, Broken{}); found {
 		t.Error("the dropped entry is in the journal")

@@ -189,9 +189,9 @@ func (s *Segment) latch(err error) error {
 }
 
 // Append writes chunks of whole batches, in order, and then makes them readable. While others need
-// the disk (Files.YieldTo), the disk gets one piece after the other. After a failed write the segment
-// is read-only; bytes before the append remain readable. A failure to open the file has no such
-// consequence.
+// the disk (Files.YieldTo), the disk gets one piece after the other. After a failed write the
+// segment is read-only; bytes before the append remain readable. A failure to open the file has no
+// such consequence.
 func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, false)
 }
