@@ -36,12 +36,12 @@ type Config struct {
 	Marked  func(commit bool, took time.Duration)
 	// Refused is called with the error of each marker that is going to be repeated. May be nil.
 	Refused func(*kerr.Error)
-	// Crowded is called when the Shard has had MaxIDs ids: it has removed ids without a transaction,
-	// the last of them after the given time, or if removed is 0, has refused new ones. It must not
-	// block. May be nil.
+	// Crowded is called when the Shard has had MaxIDs ids: it has removed ids without a
+	// transaction, the last of them after the given time, or if removed is 0, has refused new ones.
+	// It must not block. May be nil.
 	Crowded func(removed int, idle time.Duration)
-	// Overtaken is called when a partition knows a later epoch of a transactional id's producer, so
-	// that __transaction_state lacks records. It must not block. May be nil.
+	// Overtaken is called when a partition knows a later epoch of an id's producer, which means that
+	// __transaction_state lacks records. It must not block. May be nil.
 	Overtaken func(id string, p Partition)
 	// Broken is for tests.
 	Broken Broken
