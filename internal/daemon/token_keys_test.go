@@ -33,7 +33,8 @@ func TestTokensAreCheckedAsConfigured(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.json")
 	start := func() (b *Broker, ask func(string) (int, map[string]any)) {
 		return startHere(t, vfs.Memory(), "sasl=OAUTHBEARER", "oauth.jwks="+file, "oauth.issuer=https://issuer",
-			"oauth.audience=kafka, chronik", "oauth.principal-claim=name", "oauth.clock-skew=0s", "connection.failed.authentication.delay.ms=1")
+			"oauth.audience=kafka, chronik", "oauth.principal-claim=name", "oauth.clock-skew=0s",
+			"connection.failed.authentication.delay.ms=1")
 	}
 	without, ask := start()
 	awaitScrape(t, without, "chronik_token_keys_failed 1\n")

@@ -87,8 +87,8 @@ func TestTopicChangesForShards(t *testing.T) {
 func TestChangesOfRulesForShards(t *testing.T) {
 	img := image(t, 1, nil)
 	for _, visible := range []func(group.Viewer) func(string) bool{nil, func(group.Viewer) func(string) bool { return nil }} {
-		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop(),
-			Visible: visible})
+		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t),
+			Logger: zap.NewNop(), Visible: visible})
 		if err != nil {
 			t.Fatal(err)
 		}
