@@ -88,12 +88,11 @@ func TestChangesOfRulesForShards(t *testing.T) {
 	img := image(t, 1, nil)
 	for _, visible := range []func(group.Viewer) func(string) bool{nil, func(group.Viewer) func(string) bool { return nil }} {
 		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t),
-			Logger:  zap.NewNop(),
-			Visible: visible})
+			Logger: zap.NewNop(), Visible: visible})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(c.Close)
 		for _, d := range []*metadata.Delta{{ACLsAdded: make([]metadata.ACL, 1)}, {ACLsRemoved: make([]metadata.ACL, 1)}} {
 			if e, ok := c.changeEvent(img, d).(group.TopicsChanged); ok != (visible != nil) || e.All != ok {
 				t.Errorf("%+v: %+v, %v", d, e, ok)
