@@ -234,8 +234,8 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	return err
 }
 
-// skip shows a skip frame, which belongs to no log, if all logs are shown. Damage before it is shown
-// in any case: it may be that of a frame which is wanted.
+// skip shows a skip frame, which belongs to no log, if all logs are shown. Damage before it is
+// shown in any case: it may be that of a frame which is wanted.
 func (d *dumper) skip(name string, needed bool, f *journal.FrameAt) error {
 	err := d.before(name, f)
 	if err == nil && d.o.everything() {

@@ -110,7 +110,8 @@ func TestDamageNearAFrameInPieces(t *testing.T) {
 func TestDumpOfASkipFrame(t *testing.T) {
 	image, at := withPieces(t)
 	skips := func(o inspect.DumpOptions) (n, damaged int) {
-		err := inspect.Dump(context.Background(), inspect.Options{FS: image, Places: []storage.Place{place}}, o, func(it *inspect.Item) error {
+		opt := inspect.Options{FS: image, Places: []storage.Place{place}}
+		err := inspect.Dump(context.Background(), opt, o, func(it *inspect.Item) error {
 			switch {
 			case it.Frame == nil || it.Frame.Type != "skip":
 				if it.Frame != nil && strings.HasPrefix(it.Frame.Type, "type") {

@@ -34,8 +34,8 @@ type file struct {
 	id    [16]byte
 	first LSN
 	dirty bool
-	// durable: the header is known to be on disk. A file whose first entry was dropped may be synced
-	// before it has one.
+	// durable: the header is known to be on disk. A file whose first entry was dropped may be
+	// synced before it has one.
 	durable atomic.Bool
 	off     atomic.Int64 // where the next write goes, a multiple of block; the preparer reads it
 }
