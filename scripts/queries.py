@@ -25,6 +25,7 @@ RARE = {
     "chronik_elections_total",
     "chronik_isr_changes_total",
     "chronik_txn_marker_retries_total",
+    "chronik_txn_ids_crowded_total",
     # Only with TLS, logins, an audit log or quotas.
     "chronik_tls_handshakes_total",
     "chronik_logins_total",

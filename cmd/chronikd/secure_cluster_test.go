@@ -25,6 +25,7 @@ import (
 type securedNodes struct {
 	*nodes
 	dir     string
+	next    string // another installation of the same brokers, whose authority replaces the first
 	trusted *x509.CertPool
 }
 
@@ -44,10 +45,13 @@ func newSecuredNodes(t *testing.T) *securedNodes {
 	for _, l := range held {
 		_ = l.Close()
 	}
-	c.secure("--no-context", "--nodes", strings.Join(c.seeds, ","))
-	authority, err := os.ReadFile(filepath.Join(c.dir, "ca.pem"))
-	if err != nil || !c.trusted.AppendCertsFromPEM(authority) {
-		t.Fatal(err)
+	c.next = c.dir + "-next"
+	for _, dir := range []string{c.dir, c.next} { // clients trust both authorities
+		c.secure(dir, "--no-context", "--nodes", strings.Join(c.seeds, ","))
+		authority, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+		if err != nil || !c.trusted.AppendCertsFromPEM(authority) {
+			t.Fatal(err)
+		}
 	}
 	return c
 }
@@ -76,13 +80,13 @@ func threePorts() (first int, held []net.Listener, err error) {
 }
 
 // secure runs chronikd secure init.
-func (c *securedNodes) secure(args ...string) {
+func (c *securedNodes) secure(dir string, args ...string) {
 	c.t.Helper()
 	name := os.Getenv("CHRONIKD")
 	if name == "" {
 		name = "chronikd"
 	}
-	if out, err := exec.Command(name, append([]string{"secure", "init", c.dir}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(name, append([]string{"secure", "init", dir}, args...)...).CombinedOutput(); err != nil {
 		c.t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -178,6 +182,71 @@ func (c *securedNodes) served(i int) string {
 	return nc.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
+// replace writes files of each broker, by name, and waits until all brokers use them.
+func (c *securedNodes) replace(made func(node string) map[string][]byte) {
+	c.t.Helper()
+	reloaded := func(p *process) int {
+		n := 0
+		for line := range strings.Lines(p.logged()) {
+			if strings.Contains(line, "certificates reloaded") && strings.Contains(line, "peers") {
+				n++
+			}
+		}
+		return n
+	}
+	for i, p := range c.run {
+		before, node := reloaded(p), fmt.Sprint("node-", i+1)
+		for name, text := range made(node) {
+			if err := os.WriteFile(filepath.Join(c.dir, node, name), text, 0o600); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			c.t.Fatal(err)
+		}
+		c.eventually("reloaded certificates", func(context.Context) string {
+			if n := reloaded(p); n == before {
+				return fmt.Sprintf("broker %d has reloaded %d times", i+1, n)
+			}
+			return ""
+		})
+	}
+}
+
+// rotate replaces the authority of the brokers' certificates by another one, as docs/security.md
+// has it. Links whose certificates are of the removed one must end.
+func (c *securedNodes) rotate() {
+	c.t.Helper()
+	read := func(dir, node, name string) []byte {
+		text, err := os.ReadFile(filepath.Join(dir, node, name))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return text
+	}
+	c.replace(func(node string) map[string][]byte {
+		return map[string][]byte{"ca.pem": append(read(c.dir, node, "ca.pem"), read(c.next, node, "ca.pem")...)}
+	})
+	c.replace(func(node string) map[string][]byte {
+		return map[string][]byte{"server-key.pem": read(c.next, node, "server-key.pem"), "server.pem": read(c.next, node, "server.pem")}
+	})
+	const ended = "the authority of the other broker's certificate was removed"
+	for i, p := range c.run {
+		if strings.Contains(p.logged(), ended) {
+			c.t.Errorf("broker %d has ended a link before an authority was removed", i+1)
+		}
+	}
+	c.replace(func(node string) map[string][]byte { return map[string][]byte{"ca.pem": read(c.next, node, "ca.pem")} })
+	// The first broker ends all of its links: the others began them with certificates of the former
+	// authority. They begin new ones, and nothing is left for the others to end.
+	c.eventually("links that ended", func(context.Context) string {
+		if strings.Count(c.run[0].logged(), ended) < 2*(len(c.run)-1) {
+			return "broker 1 uses links of the removed authority"
+		}
+		return ""
+	})
+}
+
 // Three brokers form a secured cluster with nothing but what secure init wrote. New users, rights
 // and certificates take effect on all of them while clients write, and no request fails. They do
 // without one of them, which finds all changes when it is back.
@@ -228,7 +297,7 @@ func TestASecuredClusterChangesUnderLoad(t *testing.T) {
 	}()
 	for i := range 3 {
 		before := []string{c.served(0), c.served(1), c.served(2)}
-		c.secure("--renew")
+		c.secure(c.dir, "--renew")
 		for _, p := range c.run {
 			if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 				t.Fatal(err)
@@ -250,6 +319,7 @@ func TestASecuredClusterChangesUnderLoad(t *testing.T) {
 		}
 		c.everywhere(user, "the password of "+user, "orders", kerr.TopicAuthorizationFailed)
 	}
+	c.rotate()
 	seen := written.Load()
 	c.eventually("more records", func(context.Context) string {
 		if written.Load() > seen || len(ended) > 0 {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
 )
@@ -15,7 +13,7 @@ import (
 // clientOf returns who sent a request, and which.
 func clientOf(r *network.Request) audit.Client {
 	c := audit.Client{Who: r.Session.Principal, Host: r.Session.Host, Listener: r.Session.Listener, Mechanism: r.Session.Mechanism,
-		ID: r.ClientID, API: kmsg.NameForKey(r.Key), Version: r.Version, Correlation: r.CorrelationID}
+		ID: r.ClientID, API: protocol.NameOf(r.Key), Version: r.Version, Correlation: r.CorrelationID}
 	if r.Peer != nil {
 		c.From = r.Peer.String()
 	}
@@ -48,20 +46,21 @@ func (m rights) ask(op acl.Operation, kind acl.ResourceType, name string) bool {
 }
 
 // record passes a decision to the audit log. The rule that decides is looked up when a line is
-// written: that reads all rules.
+// written: that reads all rules of the principal.
 func (m rights) record(event audit.Kind, op acl.Operation, kind acl.ResourceType, name string) {
-	name = strings.Clone(name) // it may be a part of the request's memory
-	rules, client := m.of.rules, clientOf(m.r)
-	m.b.opt.Audit.Record(audit.Event{Kind: event, Client: client, Operation: op.String(),
+	// The log may keep the event for seconds. The name may have 32 KiB, and be a part of the
+	// request's memory; one byte more than that of a rule decides as all of it.
+	name = strings.Clone(name[:min(len(name), acl.MaxName+1)])
+	rules, who, host := m.of.rules, m.r.Session.Principal, m.r.Session.Host
+	m.b.opt.Audit.Record(audit.Event{Kind: event, Client: clientOf(m.r), Operation: op.String(),
 		Resource: kind.String() + ":" + acl.Literal.String() + ":" + name,
-		Rule:     func() string { return deciding(rules, client, event, op, kind, name) }})
+		Rule:     func() string { return deciding(rules.Decide(who, host, op, kind, name)) }})
 }
 
-// deciding returns the rule that decides what a client may do, as the audit log shows it.
-func deciding(rules *acl.Rules, client audit.Client, event audit.Kind, op acl.Operation, kind acl.ResourceType, name string) string {
-	e := rules.Explain(client.Who, client.Host, op, kind, name)
+// deciding returns the rule of a decision as the audit log shows it.
+func deciding(e acl.Explanation) string {
 	switch {
-	case event == audit.Refused && e.Allowed && kind == acl.Topic && metadata.IsInternal(name):
+	case e.Reason == acl.Internal:
 		return "internal topic"
 	case e.Reason == acl.SuperUser:
 		return "super user"

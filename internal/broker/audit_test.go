@@ -2,6 +2,8 @@ package broker
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/audit"
 	watching "github.com/chronik-io/chronik/internal/security/audit/changes"
@@ -105,6 +108,61 @@ func TestAuditOfRequests(t *testing.T) {
 	if len(events) != len(want) {
 		t.Errorf("events %v", events)
 	}
+}
+
+// Every request that is refused for a missing right has a line, whatever API it is of.
+func TestEveryRefusalIsRecorded(t *testing.T) {
+	g := newGuarded(t, quick, func(o *nodeOptions) { o.static["auto.create.topics.enable"] = "false" })
+	world := g.authWorld(t)
+	cases := authCases()
+	for i := range cases {
+		c := &cases[i]
+		a := g.entries[c.key]
+		if c.needs[0].code == nil {
+			continue // the answer has less, and no error
+		}
+		out := &auditLines{}
+		log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: out})
+		g.opt.Audit = log
+		g.rules.Store(denying(c.base, nil))
+		g.exchange(t, c.request(world, max(a.Min, c.from)))
+		must(t, log.Close(t.Context()))
+		text := strings.Join(out.text, "")
+		if !strings.Contains(text, `"ev":"refused"`) || !strings.Contains(text, `"api":"`+a.Name()+`"`) {
+			t.Errorf("%s %s: recorded %q", a.Name(), c.name, text)
+		}
+	}
+}
+
+// Names of groups and client ids have up to 32 KiB. The audit log counts events for ten seconds,
+// and must not keep such texts for each of them.
+func TestRefusalsKeepNoLongTexts(t *testing.T) {
+	log := audit.Open(audit.Options{Mode: audit.Refusals, Sink: &auditLines{}})
+	defer log.Close(t.Context())
+	rules := denying(nil, nil)
+	b := &Broker{opt: Options{Rules: func() *acl.Rules { return rules }, Audit: log}}
+	session := &network.Session{Principal: "User:mallory", Host: "10.0.0.1"}
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const names = 500
+	before := heap()
+	for i := range names {
+		for range 2 { // the first one has a line at once
+			id := fmt.Sprint(i) + strings.Repeat("x", 32<<10)
+			r := &network.Request{Session: session, Key: int16(kmsg.DescribeGroups), ClientID: "c" + id}
+			if b.rights(r).group(acl.Describe, id) == nil {
+				t.Fatal("allowed")
+			}
+		}
+	}
+	if grown := heap() - before; grown > names*8<<10 {
+		t.Errorf("%d events keep %d KiB each", names, grown/names>>10)
+	}
+	runtime.KeepAlive(log)
 }
 
 // With all, what is permitted is recorded too.

@@ -345,7 +345,7 @@ func denying(allowed, denied []right) *acl.Rules {
 	for _, r := range denied {
 		list = append(list, r.binding(acl.Deny))
 	}
-	return acl.Compile(list, acl.Options{})
+	return acl.Compile(list, acl.Options{Internal: metadata.InternalTopics()})
 }
 
 // hasNoPlace reports whether an answer of this version has no field for an error: then it is empty.

@@ -77,11 +77,21 @@ func describeTopicPartitions(b *Broker, r *network.Request, req *kmsg.DescribeTo
 		return resp
 	}
 	for _, name := range names {
-		if !p.topic(name, img.Topic(name), start(name)) {
+		if p.left > 0 && p.may.topic(acl.Describe, name) != nil {
+			p.refused(name)
+		} else if !p.topic(name, img.Topic(name), start(name)) {
 			break
 		}
 	}
 	return resp
+}
+
+// refused adds a topic that the client may not describe.
+func (p *page) refused(name string) {
+	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
+	out.Topic, out.ErrorCode, out.IsInternal = &name, kerr.TopicAuthorizationFailed.Code, metadata.IsInternal(name)
+	p.r.Code = out.ErrorCode
+	p.resp.Topics = append(p.resp.Topics, out)
 }
 
 // topic adds a topic's partitions from an index on. If the page is full, it sets where the next
@@ -93,12 +103,6 @@ func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 	}
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	out.Topic = &name
-	if !p.may.mayTopic(acl.Describe, name) {
-		out.ErrorCode, out.IsInternal = kerr.TopicAuthorizationFailed.Code, metadata.IsInternal(name)
-		p.r.Code = out.ErrorCode
-		p.resp.Topics = append(p.resp.Topics, out)
-		return true
-	}
 	out.AuthorizedOperations = p.may.topicOperations(true, name)
 	if t == nil {
 		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), metadata.IsInternal(name)

@@ -123,6 +123,16 @@ func (b *Broker) coordinatorError(answer any, ok bool, err error) *kerr.Error {
 	return nil
 }
 
+// listError is coordinatorError for a list of what this broker coordinates. A shard that has no
+// machine, because it moves at this moment or its log is offline, makes the list incomplete. Admin
+// clients repeat the request.
+func (b *Broker) listError(answer any, ok bool, err error) *kerr.Error {
+	if errors.Is(err, coordinator.ErrNotCoordinator) {
+		return kerr.CoordinatorLoadInProgress
+	}
+	return b.coordinatorError(answer, ok, err)
+}
+
 // groupCode returns the error of an answer as a whole, for metrics.
 func groupCode(resp kmsg.Response) int16 {
 	switch resp := resp.(type) {

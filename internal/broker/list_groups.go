@@ -1,14 +1,12 @@
 package broker
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -44,9 +42,7 @@ func listGroups(c call, req *kmsg.ListGroupsRequest) {
 		b.opt.Groups.SubmitTo(p, group.List{States: req.StatesFilter, Types: req.TypesFilter}, func(answer any, err error) {
 			list, ok := answer.([]kmsg.ListGroupsResponseGroup)
 			mu.Lock()
-			if errors.Is(err, coordinator.ErrNotCoordinator) {
-				// Another broker lists them.
-			} else if c := b.coordinatorError(answer, ok, err); c != nil {
+			if c := b.listError(answer, ok, err); c != nil {
 				resp.ErrorCode = c.Code
 			} else {
 				resp.Groups = append(resp.Groups, slices.DeleteFunc(list, hidden)...)

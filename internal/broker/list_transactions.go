@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/network"
@@ -62,7 +60,7 @@ func listTransactions(ctx context.Context, b *Broker, r *network.Request, req *k
 	return resp
 }
 
-// allTransactions asks all shards of this broker.
+// allTransactions asks all shards that this broker coordinates.
 func allTransactions(ctx context.Context, b *Broker, filter txn.List) (list []txn.Description, failed *kerr.Error) {
 	var mu sync.Mutex
 	shards := b.opt.Transactions.Partitions()
@@ -72,9 +70,7 @@ func allTransactions(ctx context.Context, b *Broker, filter txn.List) (list []tx
 		b.opt.Transactions.SubmitTo(p, filter, func(answer any, err error) {
 			some, ok := answer.([]txn.Description)
 			mu.Lock()
-			if errors.Is(err, coordinator.ErrNotCoordinator) {
-				// Another broker lists them.
-			} else if code := b.coordinatorError(answer, ok, err); code != nil {
+			if code := b.listError(answer, ok, err); code != nil {
 				failed = code
 			}
 			list = append(list, some...)

@@ -35,6 +35,26 @@ func TestPatternsOfTransactionalIDs(t *testing.T) {
 	}
 }
 
+// What a broker can't list although it coordinates it is missing in the list, which is an error: a
+// transaction without its id would look like one that hangs.
+func TestAnIncompleteListIsAnError(t *testing.T) {
+	n := newNode(t)
+	n.topic(t, "t", 1)
+	n.coordinatesTransactions(t)
+	n.txns.Stop()
+	w := n.dial(t)
+	txns := ask[*kmsg.ListTransactionsResponse](t, w, 1, kmsg.NewPtrListTransactionsRequest())
+	if txns.ErrorCode != kerr.CoordinatorLoadInProgress.Code || len(txns.TransactionStates) > 0 {
+		t.Errorf("%+v", txns)
+	}
+	n.coordinates(t)
+	n.groups.Stop()
+	groups := ask[*kmsg.ListGroupsResponse](t, w, 4, kmsg.NewPtrListGroupsRequest())
+	if groups.ErrorCode != kerr.CoordinatorLoadInProgress.Code || len(groups.Groups) > 0 {
+		t.Errorf("%+v", groups)
+	}
+}
+
 // The answer for a partition may be a million times as large as its place in the request.
 func TestDescribeProducersAnswersOnceForARepeatedPartition(t *testing.T) {
 	n := newNode(t)

@@ -19,7 +19,10 @@ func offsetForLeaderEpochAPI() api {
 				return &req.Topics
 			},
 				func(m rights, _ *kmsg.OffsetForLeaderEpochRequest, x *kmsg.OffsetForLeaderEpochRequestTopic) *kerr.Error {
-					return unless(m.mayTopic(acl.Describe, x.Topic) || m.mayCluster(acl.ClusterAction), kerr.TopicAuthorizationFailed)
+					if m.mayCluster(acl.ClusterAction) {
+						return nil
+					}
+					return m.topic(acl.Describe, x.Topic)
 				}),
 		},
 		handle: answering(offsetForLeaderEpoch),

@@ -165,7 +165,7 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 type anyone struct{ lasts *time.Duration }
 
 func (anyone) Mechanisms(*network.Listener) []string { return []string{"PLAIN"} }
-func (a anyone) Begin(*network.Listener, string, network.Peer) (network.Conversation, error) {
+func (a anyone) Begin(_ *network.Listener, _, _ string) (network.Conversation, error) {
 	return a, nil
 }
 func (a anyone) Step([]byte) ([]byte, *network.Identity, error) {

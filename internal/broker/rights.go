@@ -93,18 +93,11 @@ func (m rights) operations(kind acl.ResourceType, name string) acl.Mask {
 		return a.mask
 	}
 	a := &rightsAnswer{kind: kind, name: strings.Clone(name), mask: m.of.client.Operations(kind, name)}
-	if kind == acl.Topic && metadata.IsInternal(name) && !m.of.client.Super() {
-		a.mask &^= brokersOnly
-	}
 	if len(name) <= maxRemembered {
 		place.Store(a)
 	}
 	return a.mask
 }
-
-// brokersOnly are the operations on an internal topic that no rule allows: what is in it would no
-// longer be what the broker has promised. Super users are asked to know what they do.
-var brokersOnly = acl.Of(acl.Write, acl.Delete, acl.Alter, acl.AlterConfigs)
 
 // maxRemembered bounds the names of resources that a session remembers.
 const maxRemembered = 256

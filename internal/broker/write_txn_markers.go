@@ -19,7 +19,10 @@ func writeTxnMarkersAPI() api {
 	return apiDef[*kmsg.WriteTxnMarkersRequest]{
 		API: protocol.API{Key: int16(kmsg.WriteTxnMarkers), Min: 1, Max: 2},
 		asks: asks[*kmsg.WriteTxnMarkersRequest]{whole: func(m rights, _ *kmsg.WriteTxnMarkersRequest) *kerr.Error {
-			return unless(m.mayCluster(acl.Alter) || m.mayCluster(acl.ClusterAction), kerr.ClusterAuthorizationFailed)
+			if m.mayCluster(acl.ClusterAction) {
+				return nil
+			}
+			return m.cluster(acl.Alter)
 		}},
 		refuse:     refuseMarkers,
 		overloaded: kerr.NotLeaderForPartition,

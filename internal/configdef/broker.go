@@ -16,13 +16,10 @@ type Broker struct {
 	Listeners           []string // NAME://HOST:PORT, as written
 	AdvertisedListeners []string
 
-	MaxRequestBytes     int32
-	MaxConnections      int32
-	MaxConnectionsPerIP int32
-	MaxConnectionRate   int32 // new ones in a second
-	ConnectionIdle      time.Duration
-	MaxFetchBytes       int32
-	FetchSessions       int32
+	MaxRequestBytes int32
+	ConnectionIdle  time.Duration
+	MaxFetchBytes   int32
+	FetchSessions   int32
 
 	NumPartitions            int32
 	DefaultReplicationFactor int16
@@ -86,9 +83,6 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		Listeners:                f.value("listeners").list,
 		AdvertisedListeners:      f.value("advertised.listeners").list,
 		MaxRequestBytes:          int32(f.value("socket.request.max.bytes").n),
-		MaxConnections:           int32(f.value("max.connections").n),
-		MaxConnectionsPerIP:      int32(f.value("max.connections.per.ip").n),
-		MaxConnectionRate:        int32(f.value("max.connection.creation.rate").n),
 		ConnectionIdle:           milliseconds(f.value("connections.max.idle.ms").n),
 		MaxFetchBytes:            int32(f.value("fetch.max.bytes").n),
 		FetchSessions:            int32(f.value("max.incremental.fetch.session.cache.slots").n),
@@ -161,13 +155,14 @@ type Live struct {
 	// any number, -1 a limit derived from the file system's size.
 	MinFree int64
 	// Cleaning has the live values of Backoff, KeyBytes and BytesPerSecond.
-	Cleaning Cleaning
+	Cleaning    Cleaning
+	Connections Connections
 }
 
 // ResolveLive returns the settings that can change while a broker runs.
 func (r *Registry) ResolveLive(l Layers) (Live, error) {
 	f := reader{r: r, defs: r.broker, l: l}
-	return Live{MinFree: f.value(DiskMinFree).n, Cleaning: f.cleaning()}, f.err
+	return Live{MinFree: f.value(DiskMinFree).n, Cleaning: f.cleaning(), Connections: f.connections()}, f.err
 }
 
 func (f *reader) cleaning() Cleaning {

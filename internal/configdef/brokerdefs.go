@@ -12,6 +12,7 @@ import (
 func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs := identityDefs()
 	defs = append(defs, networkDefs()...)
+	defs = append(defs, connectionDefs()...)
 	defs = append(defs, topicPolicyDefs()...)
 	defs = append(defs, groupDefs()...)
 	defs = append(defs, streamsDefs()...)
@@ -66,13 +67,6 @@ func networkDefs() []*Def {
 		brokerDef("socket.request.max.bytes", Int, "104857600",
 			"The maximum size of a request in bytes. The broker closes the connection of a larger one.",
 			importance(High), atLeast(1)),
-		brokerDef("max.connections", Int, "2147483647",
-			"The maximum number of connections to the broker. By default, the limit depends on how many file descriptors the segments leave free.",
-			atLeast(1)),
-		brokerDef("max.connections.per.ip", Int, "2147483647", "The maximum number of connections from one address.", atLeast(1)),
-		brokerDef("max.connection.creation.rate", Int, "2147483647",
-			"The number of new connections that the broker accepts in a second, except those of other brokers; further ones wait. A single listener has its own in `listeners:` of the file, max-connection-creation-rate.",
-			atLeast(1)),
 		brokerDef("connections.max.idle.ms", Long, "600000",
 			"The number of milliseconds without a request after which the broker closes a connection.", atLeast(1)),
 		brokerDef("fetch.max.bytes", Int, "57671680",

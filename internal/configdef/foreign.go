@@ -35,7 +35,6 @@ listener.security.protocol.map
 log.dir log.dir.failure.timeout.ms
 log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
-max.connections.per.ip.overrides
 max.request.partition.size.limit metadata.log.dir metadata.log.max.record.bytes.between.snapshots
 metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
 metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level

@@ -104,7 +104,12 @@ func (r *Registry) Foreign(name string) bool { return r.foreign[name] }
 func (r *Registry) Topic(name string) *Def { return r.topic[name] }
 
 // Broker returns the broker config with a name, or nil if chronik reads none.
-func (r *Registry) Broker(name string) *Def { return r.broker[name] }
+func (r *Registry) Broker(name string) *Def {
+	if d := r.broker[name]; d != nil {
+		return d
+	}
+	return r.listenerDef(name)
+}
 
 // CheckTopic returns why a topic may not have these overrides, as an *Error, or nil. It reports the
 // first invalid config by name.
@@ -144,7 +149,7 @@ func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 	var fixed, single []string
 	names := slices.Sorted(maps.Keys(set))
 	for _, name := range names {
-		d := r.broker[name]
+		d := r.Broker(name)
 		switch {
 		case d == nil:
 			return r.unknownBroker(name)
@@ -158,7 +163,7 @@ func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 		return &Error{Msg: fmt.Sprintf("Cannot update these configs dynamically: [%s]", strings.Join(fixed, ", "))}
 	}
 	for _, name := range names {
-		if err := r.broker[name].Check(set[name]); err != nil {
+		if err := r.Broker(name).Check(set[name]); err != nil {
 			return err
 		}
 	}
@@ -172,7 +177,7 @@ func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 // CheckStatic returns why a broker may not start with these configs, as an *Error, or nil.
 func (r *Registry) CheckStatic(set map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		d := r.broker[name]
+		d := r.Broker(name)
 		if d == nil {
 			return r.unknownBroker(name)
 		}

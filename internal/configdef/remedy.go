@@ -49,8 +49,6 @@ func remedies() []remedy {
 		{[]string{"remote.", "log.local.", "local."}, "leave it out: there is no tiered storage"},
 		{[]string{"quota.", "client.quota."},
 			"leave it out: quotas are set with chronikctl quota or kafka-configs, have no windows and apply at once; see docs/quotas.md"},
-		{[]string{"max.connections.per.ip.overrides"},
-			"leave it out: max.connections.per.ip is for all addresses; chronikctl quota set connection_creation_rate is for one"},
 		{[]string{"queued."}, "leave it out: produce.profile bounds the waiting requests"},
 		{[]string{"num.", "background.threads", "group.coordinator.", "socket."},
 			"leave it out: threads and buffers are not configurable"},

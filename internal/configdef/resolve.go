@@ -1,7 +1,9 @@
 package configdef
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -61,22 +63,28 @@ func (r *Registry) DescribeBroker(l Layers) []Value {
 		l.Replicas = n
 	}
 	values := make([]Value, 0, len(r.brokers))
-	for _, d := range r.brokers {
+	for _, d := range append(r.listenerDefs(l.Broker, l.All, l.Static), r.brokers...) {
 		values = append(values, r.resolve(d, l))
 	}
+	sortValues(values)
 	return values
+}
+
+func sortValues(values []Value) {
+	slices.SortFunc(values, func(a, b Value) int { return cmp.Compare(a.Def.Name, b.Def.Name) })
 }
 
 // DescribeAll returns the broker configs that are set dynamically for all brokers, with those
 // values only: Kafka's answer for the broker with the empty name.
 func (r *Registry) DescribeAll(all map[string]string) []Value {
 	var values []Value
-	for _, d := range r.brokers {
+	for _, d := range append(r.listenerDefs(all), r.brokers...) {
 		if raw, ok := all[d.Name]; ok {
 			s := Setting{d.Name, d.Canonical(raw), SourceDynamicAll}
 			values = append(values, Value{Def: d, Value: s.Value, Source: s.Source, Settings: []Setting{s}})
 		}
 	}
+	sortValues(values)
 	return values
 }
 
@@ -115,12 +123,12 @@ func (r *Registry) settings(d *Def, l Layers) []Setting {
 	}{{l.Broker, SourceDynamicBroker}, {l.All, SourceDynamicAll}, {l.Static, SourceStatic}} {
 		for _, s := range d.Synonyms {
 			if raw, ok := layer.set[s.Name]; ok {
-				found = append(found, Setting{s.Name, r.broker[s.Name].Canonical(raw), layer.source})
+				found = append(found, Setting{s.Name, r.Broker(s.Name).Canonical(raw), layer.source})
 			}
 		}
 	}
 	for _, s := range d.Synonyms {
-		if b := r.broker[s.Name]; b.HasDefault {
+		if b := r.Broker(s.Name); b.HasDefault {
 			found = append(found, Setting{s.Name, b.Canonical(b.defaultFor(l)), SourceDefault})
 		}
 	}

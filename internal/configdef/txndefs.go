@@ -7,6 +7,7 @@ import "time"
 type Transactions struct {
 	MaxTimeout                  time.Duration // that a producer may ask for
 	Expiration, ExpirationCheck time.Duration // of transactional ids without a transaction
+	MaxIDs                      int           // of a partition of __transaction_state
 	Partitions                  int32
 	ReplicationFactor           int16 // fewer if there are fewer brokers
 	MinISR                      int32
@@ -27,6 +28,9 @@ func transactionDefs() []*Def {
 		brokerDef("transactional.id.expiration.ms", Int, "604800000",
 			"The number of milliseconds for which the coordinator keeps a transactional id that has no transaction.",
 			importance(High), atLeast(1)),
+		brokerDef("transactional.id.max.per.partition", Int, "20000",
+			"The maximum number of transactional ids in a partition of __transaction_state. If there are more, those without a transaction for the longest time, at least 15 minutes, are removed; if there are none, new ones are refused with a retriable error.",
+			importance(Low), atLeast(100)),
 		brokerDef("transaction.remove.expired.transaction.cleanup.interval.ms", Int, "3600000",
 			"The interval in milliseconds between two checks for expired transactional ids.", importance(Low), atLeast(1)),
 		brokerDef("transaction.partition.verification.enable", Boolean, "true",
@@ -60,6 +64,7 @@ func (f *reader) transactions() Transactions {
 		MaxTimeout:        milliseconds(f.value(maxTransactionTimeout).n),
 		Expiration:        milliseconds(f.value("transactional.id.expiration.ms").n),
 		ExpirationCheck:   milliseconds(f.value("transaction.remove.expired.transaction.cleanup.interval.ms").n),
+		MaxIDs:            int(f.value("transactional.id.max.per.partition").n),
 		Partitions:        int32(f.value("transaction.state.log.num.partitions").n),
 		ReplicationFactor: int16(f.value("transaction.state.log.replication.factor").n),
 		MinISR:            int32(f.value("transaction.state.log.min.isr").n),

@@ -90,6 +90,10 @@ func TestUsersAndQuotasAreBounded(t *testing.T) {
 	if _, _, err := full.AlterUsers(ctx, set("bob")); err != nil {
 		t.Errorf("a new password in a full cluster: %v", err)
 	}
+	above := over(&crowded{Store: s, keys: make([]metadata.KV, MaxEntries+2)}) // by requests at the same time
+	if _, _, err := above.AlterUsers(ctx, set("bob")); err != nil {
+		t.Errorf("a new password in a cluster above its limit: %v", err)
+	}
 	_, _, err := full.AlterUsers(ctx, set("eve"))
 	wantError(t, err, PolicyViolation, "The cluster has 100000 users, 100000 are allowed. Remove users that are not needed, or let "+
 		"clients log in with tokens or certificates.")

@@ -9,6 +9,9 @@ import (
 type Record struct {
 	Key, Value []byte
 	Producer   Producer
+	// Doubtful: records after this one may have been lost, as it is from before a leader epoch that
+	// began with a log that may lack some. Only in a load.
+	Doubtful bool
 	// Marker is set if the record ends the transaction of Producer. It has no Key and no Value.
 	Marker *Marker
 }

@@ -147,18 +147,6 @@ func (r *Runtime) Broadcast(event any) {
 	}
 }
 
-// Partitions returns the partitions that this broker leads or has led, in no order. A request for
-// all groups goes to each; those that answer ErrNotCoordinator have none.
-func (r *Runtime) Partitions() []int32 {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	list := make([]int32, 0, len(r.shards))
-	for p := range r.shards {
-		list = append(list, p)
-	}
-	return list
-}
-
 // Stats returns the current figures of all shards, in no order.
 func (r *Runtime) Stats() []Stats {
 	r.mu.RLock()

@@ -71,7 +71,7 @@ func reference(b *strings.Builder, c *cobra.Command) {
 // wrapped breaks a description into lines as help does, without its last full stop.
 func wrapped(long string) string {
 	var paragraphs []string
-	for _, p := range strings.Split(strings.TrimSuffix(long, "."), "\n\n") {
+	for _, p := range strings.Split(strings.TrimSuffix(strings.TrimSpace(long), "."), "\n\n") {
 		paragraphs = append(paragraphs, strings.Join(filled(p), "\n"))
 	}
 	return strings.Join(paragraphs, "\n\n")

@@ -44,7 +44,8 @@ func (b *Broker) view() *admin.View {
 
 // rightsOf returns the configuration of access rules, as the admin port shows it.
 func rightsOf(s *config.Security) api.Rights {
-	r := api.Rights{Authorization: config.NoRules, SuperUsers: append([]string{}, s.SuperUsers...), AllowEveryone: s.AllowEveryone}
+	r := api.Rights{Authorization: config.NoRules, SuperUsers: append([]string{}, s.SuperUsers...), AllowEveryone: s.AllowEveryone,
+		InternalTopics: metadata.InternalTopics()}
 	if s.ACL {
 		r.Authorization = config.WithACLs
 	}

@@ -107,20 +107,30 @@ func sessionClient(s *network.Session, peer net.Addr) audit.Client {
 // Login implements network.Observer.
 func (a audited) Login(e *network.LoginEvent) {
 	a.Network.Login(e)
+	a.log.Record(loginEvent(e))
+}
+
+// loginEvent returns the event of a login. One that failed has the user that the client has named.
+func loginEvent(e *network.LoginEvent) audit.Event {
 	x := audit.Event{Kind: audit.Login, Client: sessionClient(e.Session, e.Peer)}
 	if e.Again {
 		x.Why = "again"
 	}
-	if e.Err != nil {
-		x.Kind, x.Mechanism, x.Why = audit.LoginFailed, e.Mechanism, e.Err.Error()
-		if f := (*login.Failure)(nil); errors.As(e.Err, &f) {
-			x.Who, x.Why = "", f.Reason
-			if f.User != "" {
-				x.Who = "User:" + f.User
-			}
-		}
+	if e.Err == nil {
+		return x
 	}
-	a.log.Record(x)
+	x.Kind, x.Mechanism, x.Why = audit.LoginFailed, e.Mechanism, e.Err.Error()
+	f := (*login.Failure)(nil)
+	if errors.As(e.Err, &f) {
+		x.Why = f.Reason
+	}
+	switch {
+	case f != nil && f.User != "":
+		x.Who = userPrefix + f.User
+	case f != nil || !e.Again:
+		x.Who = ""
+	}
+	return x
 }
 
 // Logout implements network.Observer.

@@ -21,7 +21,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/audit"
+	"github.com/chronik-io/chronik/internal/security/login"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -193,6 +195,28 @@ func TestARefusedLinkIsRecorded(t *testing.T) {
 	}
 	if recordRefusedLinks(nil, "peers") != nil {
 		t.Error("recorded without a log")
+	}
+}
+
+// A login that failed before it named a user has no user in its line: it was not by
+// User:ANONYMOUS, whom rules may allow something. A failure to log in again has the session's user.
+func TestWhoseAFailedLoginIs(t *testing.T) {
+	for _, c := range []struct {
+		before string
+		again  bool
+		err    error
+		want   string
+	}{
+		{network.Anonymous, false, errors.New("no mechanism"), ""},
+		{network.Anonymous, false, &login.Failure{User: "eve"}, "User:eve"},
+		{network.Anonymous, false, &login.Failure{}, ""},
+		{"User:bob", true, errors.New("too late"), "User:bob"},
+		{"User:bob", false, nil, "User:bob"},
+	} {
+		e := &network.LoginEvent{Session: &network.Session{Principal: c.before}, Again: c.again, Err: c.err}
+		if got := loginEvent(e); got.Who != c.want || (got.Kind == audit.LoginFailed) != (c.err != nil) {
+			t.Errorf("%v: %s of %q, want %q", c.err, got.Kind, got.Who, c.want)
+		}
 	}
 }
 

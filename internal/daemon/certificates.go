@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/daemon/cluster"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -40,6 +41,8 @@ type certificates struct {
 	all       []*certs.Store
 	// server ends the connections of clients whose authority was removed; nil before the start.
 	server atomic.Pointer[network.Server]
+	// cluster ends those of brokers; nil before the start, and without a cluster.
+	cluster atomic.Pointer[cluster.Cluster]
 }
 
 // openCertificates loads the files of a configuration. Errors name the listener, the file and the
@@ -118,6 +121,9 @@ func (c *certificates) run(ctx context.Context, now <-chan struct{}) {
 		}
 		if server := c.server.Load(); changed && server != nil {
 			server.EndUntrusted()
+		}
+		if c := c.cluster.Load(); changed && c != nil {
+			c.EndUntrusted()
 		}
 	}
 }

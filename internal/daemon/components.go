@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
-	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -412,25 +410,6 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	return nil
 }
 
-// maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
-// that segments leave for connections: more would take descriptors from the logs. Before the logs
-// are open, that is half of all.
-func (b *Broker) maxConnections(r *components) int {
-	if r.conf.MaxConnections < math.MaxInt32 {
-		return int(r.conf.MaxConnections)
-	}
-	if r.storage == nil {
-		return vfs.Descriptors() / 2
-	}
-	var segments []int
-	if b.fs == vfs.OS() { // in memory there are no files
-		for _, d := range r.storage.Dirs() {
-			segments = append(segments, d.Usage().MaxOpenFiles)
-		}
-	}
-	return checks.Connections(vfs.Descriptors(), segments)
-}
-
 // openServer prepares to accept connections. links is nil without a cluster.
 func (b *Broker) openServer(r *components, links network.Handler) error {
 	table, err := broker.Table(b.budgets.Decoded, links != nil)
@@ -449,11 +428,11 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Observer:   withAudit(observe.NewNetwork(r.network, r.requests, names, table), r.audit),
-		Connecting: r.quotas.Connect, Accepting: connectionRates(b.cfg.Listeners, r.conf.MaxConnectionRate),
+		Connecting: r.quotas.Connect, Accepting: b.limits.rates.take,
 		Handler: handler, Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
-		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
+		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,
 		Authenticator: r.logins.authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
 		MaxUnauthenticated: b.cfg.Security.MaxUnauthenticated, MaxUnauthenticatedPerIP: b.cfg.Security.MaxUnauthenticatedPerIP,
 	})
@@ -493,7 +472,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		}
 	}
 	server := r.server.Load()
-	server.SetMaxConnections(b.maxConnections(r))
+	b.limitConnections(r) // the logs are open
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
 	if err := metrics.RegisterQuotas(b.reg, quotaMetrics(r.quotas)); err != nil {
 		return err

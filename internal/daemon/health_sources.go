@@ -30,6 +30,11 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	if err != nil {
 		return &ExitError{ExitUsage, err}
 	}
+	live, err := b.configs.ResolveLive(configdef.Layers{Static: conf})
+	if err != nil {
+		return &ExitError{ExitUsage, err}
+	}
+	b.limits = newConnectionLimits(b.cfg.Listeners, &live.Connections)
 	dirs := places(&broker)
 	b.memory = availableMemory()
 	wanted, cut := divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
@@ -41,7 +46,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.sum(len(dirs)), wanted.sum(len(dirs))
 	}, b.certs.facts}
 	if b.fs == vfs.OS() { // a broker in memory does not depend on the machine
-		m := observe.NewMachine(b.cfg.DataDir, dirs, int(broker.MaxConnections))
+		m := observe.NewMachine(b.cfg.DataDir, dirs, b.limits.most)
 		o.Slow = []checks.SlowSource{m.Slow}
 		o.Sources = append(o.Sources, m.Quick)
 	}

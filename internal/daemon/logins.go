@@ -127,23 +127,13 @@ const startPatience = 5 * time.Second
 func (l *logins) Mechanisms(at *network.Listener) []string { return l.sasl[at.Name] }
 
 // Begin implements network.Authenticator.
-func (l *logins) Begin(at *network.Listener, mechanism string, p network.Peer) (network.Conversation, error) {
-	if !slices.Contains(l.sasl[at.Name], mechanism) {
-		return nil, login.ErrUnknownMechanism
-	}
+func (l *logins) Begin(_ *network.Listener, mechanism, host string) (network.Conversation, error) {
 	select {
 	case <-l.ready:
 	case <-time.After(startPatience): // the listener for brokers is open early
 		return nil, errors.New("the broker starts and does not know its users yet")
 	}
-	peer := login.Peer{Host: p.Host}
-	if p.TLS != nil && len(p.TLS.PeerCertificates) > 0 {
-		peer.CertificateEnds = p.TLS.PeerCertificates[0].NotAfter
-	}
-	if p.Former != nil {
-		peer.Former = &login.Former{Principal: p.Former.Principal, Mechanism: p.Former.Mechanism}
-	}
-	c, err := l.Logins.Begin(mechanism, peer)
+	c, err := l.Logins.Begin(mechanism, host)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	c, err := cluster.Open(cluster.Options{
-		FS: b.fs, Dial: peers.dial, Admit: peers.admit,
+		FS: b.fs, Dial: peers.dial, Admit: peers.admit, Trusts: peers.trusts,
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: map[string]int{
 			service.OffsetsTopic:      min(int(r.conf.Offsets.ReplicationFactor), len(r.conf.Cluster.Seeds)),
@@ -96,6 +96,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return fail(err)
 	}
 	b.stack.pushDisk("metadata", c.Close)
+	b.certs.cluster.Store(c)
 	if origin == nil && c.ID() == "" {
 		if err := b.requireOwner(owners); err != nil {
 			return err

@@ -118,6 +118,12 @@ func (p *peers) admit(nc net.Conn, _ string) error {
 	return nil
 }
 
+// trusts is link.Options.Trusts: whether the authorities in tls.client-ca still accept another
+// broker's certificate.
+func (p *peers) trusts(shown []*x509.Certificate) bool {
+	return p.store == nil || p.store.Trusts(shown)
+}
+
 // checkPeers rejects settings with which brokers could not connect, or anybody could as one.
 func checkPeers(cfg *config.Config, conf *configdef.Broker) error {
 	name := interListener(cfg, conf)

@@ -3,10 +3,8 @@ package daemon
 import (
 	"context"
 	"iter"
-	"math"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/security/quota"
@@ -55,25 +53,4 @@ func quotaMetrics(k *quota.Keeper) func(most int) []metrics.Quota {
 		}
 		return list
 	}
-}
-
-// connectionRates returns what asks after how long a new connection of a listener is served: as the
-// rates of the broker and of the listener allow. nil if there are none.
-func connectionRates(listeners []config.Listener, all int32) func(listener string) time.Duration {
-	began := time.Now()
-	clock := func() time.Duration { return time.Since(began) }
-	var whole *quota.Rate
-	if all < math.MaxInt32 {
-		whole = quota.NewRate(float64(all), clock)
-	}
-	each := map[string]*quota.Rate{}
-	for _, l := range listeners {
-		if l.MaxConnectionRate > 0 {
-			each[l.Name] = quota.NewRate(float64(l.MaxConnectionRate), clock)
-		}
-	}
-	if whole == nil && len(each) == 0 {
-		return nil
-	}
-	return func(listener string) time.Duration { return max(whole.Take(), each[listener].Take()) }
 }

@@ -22,13 +22,15 @@ func followRules(s *config.Security, log *zap.Logger, applier *metadata.Applier)
 		return nil
 	}
 	var current atomic.Pointer[acl.Rules]
-	current.Store(acl.Compile(nil, acl.Options{SuperUsers: s.SuperUsers}))
+	opt := acl.Options{SuperUsers: s.SuperUsers, Internal: metadata.InternalTopics()}
+	current.Store(acl.Compile(nil, opt))
+	opt.AllowEveryone = s.AllowEveryone
 	known := false
 	applier.Subscribe("access rules", func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		rules := current.Load()
 		switch {
 		case !known: // now it is also known which names have no rule
-			rules, known = acl.Compile(nil, acl.Options{SuperUsers: s.SuperUsers, AllowEveryone: s.AllowEveryone}), true
+			rules, known = acl.Compile(nil, opt), true
 		case len(d.ACLsAdded)+len(d.ACLsRemoved) == 0:
 			return nil
 		}

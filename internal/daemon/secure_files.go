@@ -44,7 +44,7 @@ func plan(dir string, f *secureFlags) ([]nodePlan, error) {
 	for _, at := range f.advertise {
 		host, port, err := net.SplitHostPort(at)
 		n, bad := strconv.Atoi(port)
-		if _, addr := netip.ParseAddr(host); err != nil || bad != nil || n < 1 || n > 65535 || addr != nil && !hostName(host) {
+		if err != nil || bad != nil || n < 1 || n > 65535 || !certifiable(host) {
 			return nil, fmt.Errorf("--advertise %q is not HOST:PORT; write for example broker.example.com:9093", at)
 		}
 		if ports[port] != "" {
@@ -87,8 +87,7 @@ func planNode(node string) (p nodePlan, ok bool) {
 	if err != nil {
 		host, port = strings.Trim(node, "[]"), ""
 	}
-	_, notAddress := netip.ParseAddr(host)
-	ok = notAddress == nil || hostName(host)
+	ok = certifiable(host)
 	p.advertise, p.peer = []string{net.JoinHostPort(host, securedPort)}, net.JoinHostPort(host, peersPort)
 	if port != "" {
 		n, err := strconv.Atoi(port)
@@ -99,12 +98,26 @@ func planNode(node string) (p nodePlan, ok bool) {
 	return p, ok
 }
 
-// hostName reports whether a text can be a name in a certificate (RFC 1123), without wildcards.
+// certifiable reports whether clients can dial a host that a certificate can name: an address of
+// one machine, or a host name.
+func certifiable(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Zone() == "" && !a.IsUnspecified()
+	}
+	return hostName(host)
+}
+
+// hostName reports whether a text can be a name in a certificate (RFC 1123), without wildcards. Its
+// last label is no number: clients take such a name for an address.
 func hostName(s string) bool {
-	return s != "" && len(s) <= 253 && !strings.HasPrefix(s, ".") && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s,
-		func(r rune) bool {
-			return r != '.' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-		})
+	labels := strings.Split(s, ".")
+	bad := func(label string) bool {
+		return label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || strings.ContainsFunc(label,
+			func(r rune) bool {
+				return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+			})
+	}
+	return len(s) <= 253 && !slices.ContainsFunc(labels, bad) && strings.Trim(labels[len(labels)-1], "0123456789") != ""
 }
 
 // names returns the names of a broker's certificate.

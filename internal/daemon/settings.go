@@ -15,6 +15,8 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 		return fmt.Errorf("resolve the broker's settings: %w", err)
 	}
 	r.minFree.Store(live.MinFree)
+	b.limits.now.Store(&live.Connections)
+	b.limitConnections(r)
 	c := &live.Cleaning
 	_, cut := divide(b.memory, b.cfg.Produce, len(r.places), c.KeyBytes)
 	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond}

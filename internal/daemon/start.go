@@ -82,6 +82,7 @@ type Broker struct {
 	ended      sync.Once
 	endErr     error // of the stop, set in ended
 	budgets    budgets
+	limits     *connectionLimits
 	memory     int64       // bytes of memory available; see availableMemory
 	components *components // complete when health has left its last start phase
 

@@ -169,6 +169,58 @@ func TestADiskThatHangsUnderMarkersHoldsUpOnlyItsPartitions(t *testing.T) {
 	}
 }
 
+// A commit that waits for a partition ends when the partition's topic is deleted, and the topic
+// that is created under the name gets no marker of it.
+func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
+	x := commitTorn(t)
+	defer x.client.Close()
+	state := func() string {
+		d, err := x.admin.DescribeTransactions(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d["x"].State
+	}
+	if got := state(); got != "PrepareCommit" {
+		t.Fatalf("the transaction is %s while a disk hangs", got)
+	}
+	x.admin.SetTimeoutMillis(1) // the deletion waits for the disk
+	if _, err := x.admin.DeleteTopics(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	close(x.free)
+	eventually(t, "the transaction has ended", func() bool { return state() == "CompleteCommit" })
+	eventually(t, "the topic is created again", func() bool {
+		got, err := x.admin.CreateTopic(t.Context(), 4, 1, nil, "t")
+		return err == nil && got.Err == nil
+	})
+	x.client.Close()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(x.Addrs()[0]), kgo.TransactionalID("x"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	x.client, x.admin = cl, kadm.NewClient(cl)
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for p := range int32(4) {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := x.stable(t); got != [4]int64{} {
+		t.Errorf("the new topic is stable up to %v in its first transaction", got)
+	}
+	if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "all markers are there", func() bool { return x.stable(t) == [4]int64{2, 2, 2, 2} })
+	if err := x.Broker.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A stop answers the requests that wait for a transaction, and leaves nothing behind when the disk
 // answers at last; TestMain looks for goroutines.
 func TestAStopEndsRequestsThatWaitForATransaction(t *testing.T) {

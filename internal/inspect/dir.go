@@ -109,7 +109,7 @@ func (d *dir) read() error {
 	if err := d.leftovers(); err != nil {
 		return err
 	}
-	return d.reopened()
+	return d.unsure()
 }
 
 // identities reads the identities of the directory and its journal, and the checkpoint.

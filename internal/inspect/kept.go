@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -72,16 +73,24 @@ func (l *log) eachQuarantined(fsys vfs.FS, name string, emit func(*log, *journal
 	return err
 }
 
-// reopened finds the transactions that are open at the end of logs that lose records in a repair.
-// Their markers may be among these.
-func (d *dir) reopened() error {
-	states, now := map[*log]*producers.State{}, time.Now()
+// unsure finds the transactions whose markers may be among the records that logs lose in a repair:
+// those that are open at the end, and those that end with a later one.
+func (d *dir) unsure() error {
+	type known struct {
+		producers.State
+		tornFinder
+		lost []Loss
+	}
+	states, now := map[*log]*known{}, time.Now()
 	for _, l := range d.logs {
 		if len(l.lost) == 0 || l.st.Deleted || l.unlistable {
 			continue
 		}
-		s := new(producers.State)
+		s := &known{lost: merged(slices.Clone(l.lost))}
 		if _, err := s.Decode(l.producers()); err != nil {
+			return fmt.Errorf("%s: %w", l.st, err)
+		}
+		if err := l.findTorn(&s.tornFinder, s.lost); err != nil {
 			return fmt.Errorf("%s: %w", l.st, err)
 		}
 		states[l] = s
@@ -97,6 +106,7 @@ func (d *dir) reopened() error {
 				return fmt.Errorf("frame %d of %s: %w", f.LSN, l.st, err)
 			}
 			s.Add(b, now)
+			s.add(l, b, s.lost)
 			p = rest
 		}
 		return d.ctx.Err()
@@ -117,6 +127,8 @@ func (d *dir) reopened() error {
 		return err
 	}
 	for l, s := range states {
+		l.findAborts(&s.tornFinder)
+		l.torn = s.torn
 		for _, p := range s.OpenTransactions() {
 			l.open = append(l.open, Transaction{Topic: l.st.Topic, Partition: l.st.ID.Partition, Producer: p.ID, Epoch: p.Epoch,
 				First: p.First})

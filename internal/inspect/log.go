@@ -48,6 +48,8 @@ type log struct {
 	reset          bool             // the producer state cannot be decoded
 	rebuilt        producers.State  // if reset is set: that of the segments
 	open           []Transaction    // see Plan.Reopened
+	torn           []Torn           // see Plan.Torn
+	aborts         []abort          // markers that replace flaws
 	quarantineLost bool             // the quarantine file is removed or rewritten
 	unlistable     bool             // its directory could not be read, so a repair skips it
 	quarantineLoss []Loss

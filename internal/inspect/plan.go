@@ -32,6 +32,8 @@ type Plan struct {
 	// Reopened lists the transactions that are open at the end of the partitions that lose records.
 	// Their markers may be lost, and then no coordinator ends them.
 	Reopened []Transaction `json:"reopened,omitempty"`
+	// Torn lists the transactions that end with a later one in these partitions.
+	Torn []Torn `json:"torn,omitempty"`
 	// Left lists the findings that neither the repair nor startup resolves.
 	Left []Finding `json:"left"`
 	// Blocked says why no repair is possible; empty if one is.
@@ -71,6 +73,7 @@ func (r *Report) Plan() *Plan {
 			p.Acts = append(p.Acts, d.acts()...)
 			for _, l := range d.logs {
 				p.Reopened = append(p.Reopened, l.open...)
+				p.Torn = append(p.Torn, l.torn...)
 			}
 		}
 	}

@@ -163,10 +163,25 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 			if err := put(x.Pos, x.Pos+x.Size, change); err != nil {
 				return err
 			}
+		} else if err := l.putAborts(to, x.From, x.To); err != nil {
+			return err
 		}
 		at = x.Pos + x.Size
 	}
 	return put(at, size, nil)
+}
+
+// putAborts appends the abort markers that replace the batches in [from, end).
+func (l *log) putAborts(to *segment.Segment, from, end int64) error {
+	for _, a := range l.aborts {
+		if a.at < from || a.at >= end {
+			continue
+		}
+		if err := to.Append([][]byte{a.batch(l.st.Epochs.At(a.at))}, math.MaxInt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // change returns the function that corrects a flaw's bytes; nil means that they are left out.

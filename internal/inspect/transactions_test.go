@@ -32,16 +32,7 @@ func appended(t testing.TB, l *storage.Log, a *storage.Append) {
 // inTransaction appends a record of a transaction and returns its offset.
 func inTransaction(t testing.TB, l *storage.Log, id int64, sequence int32) int64 {
 	t.Helper()
-	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Sequence: sequence}, Transactional: true})
-	b.Append(1, nil, []byte("value"), nil)
-	data, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetLeaderEpoch(3, true) // it destroys guards
-	a := &storage.Append{Batches: data, Permit: producers.Permit{Guard: l.Guard(id), CoordinatorEpoch: math.MaxInt32}}
-	appended(t, l, a)
-	return a.Base
+	return written(t, l, id, 0, sequence)
 }
 
 // ended appends the marker of a transaction and returns its offset.
@@ -134,30 +125,117 @@ func TestARepairKeepsOpenTransactions(t *testing.T) {
 	}
 }
 
-// A transaction whose abort marker a repair leaves out of a segment stays aborted: the index has
-// it.
-func TestARepairKeepsTheIndexOfAbortedTransactions(t *testing.T) {
+// If the abort marker of a transaction is damaged in a segment, and the index has the transaction,
+// a repair writes the marker again. So readers skip this transaction, and not those after it.
+func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 	t.Parallel()
-	disk := crashfs.New(1)
-	d := open(t, disk)
-	l := create(t, d)["a"]
-	first := inTransaction(t, l, 9, 0)
-	last := ended(t, l, 9, record.Abort)
-	put(t, l, 3)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
+	for _, next := range []bool{true, false} {
+		disk := crashfs.New(1)
+		d := open(t, disk)
+		l := create(t, d)["a"]
+		first := written(t, l, 9, 4, 0)
+		last := bumped(t, l, 9, 4, record.Abort)
+		if next {
+			written(t, l, 9, 5, 0)
+			bumped(t, l, 9, 5, record.Commit)
+		}
+		put(t, l, 3)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s := &site{TB: t, fs: disk}
+		_, at := s.batch(path.Join("a-0", "00000000000000000000.log"), 1)
+		s.flip("a-0/00000000000000000000.log", at+30)
+		plan, l := repaired(t, s.fs, "a")
+		if len(plan.Torn) > 0 || len(plan.Reopened) > 0 {
+			t.Errorf("torn %+v, reopened %+v", plan.Torn, plan.Reopened)
+		}
+		slice, err := l.Read(first, l.Ends().LogEnd, math.MaxInt, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := l.AbortedIn(first, &slice, math.MaxInt)
+		want := []txnindex.Entry{{Producer: 9, First: first, Last: last, Stable: last + 1}}
+		if err != nil || !slices.Equal(list, want) {
+			t.Errorf("aborted are %+v, %v; want %+v", list, err, want)
+		}
+		slice.Release()
+		b := record.Batch(batches(t, l)[last])
+		if kind, _, err := b.EndTxn(); err != nil || kind != record.Abort || b.ProducerID() != 9 || b.ProducerEpoch() != 4 ||
+			b.LeaderEpoch() != l.EpochAt(last) {
+			t.Errorf("at %d there is %x, %v", last, []byte(b), err)
+		}
+		if r := verify(t, s.fs.KillImage(3)); !r.Clean() {
+			t.Errorf("after the repair verify finds %+v", r.Findings)
+		}
 	}
-	s := &site{TB: t, fs: disk}
-	_, at := s.batch(path.Join("a-0", "00000000000000000000.log"), 1)
-	s.flip("a-0/00000000000000000000.log", at+30)
-	_, l = repaired(t, disk, "a")
-	slice, err := l.Read(first, l.Ends().LogEnd, math.MaxInt, true)
+}
+
+// written appends a record of a transaction in an epoch.
+func written(t testing.TB, l *storage.Log, id int64, epoch int16, sequence int32) int64 {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: sequence}, Transactional: true})
+	b.Append(1, nil, []byte("value"), nil)
+	data, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := l.AbortedIn(first, &slice, math.MaxInt)
-	want := []txnindex.Entry{{Producer: 9, First: first, Last: last, Stable: last + 1}}
-	if err != nil || !slices.Equal(list, want) {
-		t.Errorf("aborted are %+v, %v; want %+v", list, err, want)
+	l.SetLeaderEpoch(3, true) // it destroys guards
+	a := &storage.Append{Batches: data, Permit: producers.Permit{Guard: l.Guard(id), CoordinatorEpoch: math.MaxInt32}}
+	appended(t, l, a)
+	return a.Base
+}
+
+// bumped appends the marker of a transaction of that epoch, as with transaction.version 2.
+func bumped(t testing.TB, l *storage.Log, id int64, epoch int16, kind record.ControlType) int64 {
+	t.Helper()
+	a := &storage.Append{Kind: storage.Marker, Origin: producers.Origin{Bumps: true},
+		Batches: record.EndTxnMarker(id, epoch+1, kind, 0, 1)}
+	appended(t, l, a)
+	return a.Base
+}
+
+// A repair that gives up a marker says which transaction then ends with a later one, whether the
+// marker was in the journal or in a segment. It does not say so of a transaction of which only
+// records were lost.
+func TestARepairSaysWhichTransactionsItTears(t *testing.T) {
+	t.Parallel()
+	for _, stopped := range []bool{false, true} {
+		for _, what := range []string{"marker", "record"} {
+			disk := crashfs.New(1)
+			d := open(t, disk)
+			l := create(t, d)["a"]
+			first := written(t, l, 9, 0, 0)
+			second := written(t, l, 9, 0, 1)
+			marker := bumped(t, l, 9, 0, record.Commit)
+			written(t, l, 9, 1, 0)
+			bumped(t, l, 9, 1, record.Abort)
+			put(t, l, 3) // shows that the markers were synced
+			lost := map[string]int64{"marker": marker, "record": second}[what]
+			s := &site{TB: t, fs: disk.KillImage(2)}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if stopped {
+				s.fs = disk
+				name := path.Join("a-0", "00000000000000000000.log")
+				_, at := s.batch(name, int(lost))
+				s.flip(name, at+30)
+			} else {
+				for _, f := range s.frames() {
+					if f.at.Stream == l.ID() && f.at.PrevEnd == lost {
+						s.flip(f.file, f.at.Pos+60)
+					}
+				}
+			}
+			plan, l := repaired(t, s.fs, "a")
+			var want []inspect.Torn
+			if what == "marker" {
+				want = []inspect.Torn{{Transaction: inspect.Transaction{Topic: "a", Producer: 9, First: first}, Until: marker}}
+			}
+			if !slices.Equal(plan.Torn, want) || len(plan.Reopened) > 0 || len(openIn(l)) > 0 {
+				t.Errorf("stopped %t, %s: torn %+v, want %+v; reopened %+v", stopped, what, plan.Torn, want, plan.Reopened)
+			}
+		}
 	}
 }

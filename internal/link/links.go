@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type Options struct {
 	// Admit decides, before the handshake, whether the principal of an accepted connection may be
 	// a broker. Default: any may.
 	Admit func(nc net.Conn, principal string) error
+	// Trusts reports whether the certificates that the other end has shown, its own first, are
+	// still accepted; see EndUntrusted. Default: they stay good.
+	Trusts func(shown []*x509.Certificate) bool
 	// Check decides, in the handshake, whether a peer is admitted: a member that was removed is
 	// not, nor one whose FeatureLevel is too low. Default: any is.
 	Check func(Hello) error
@@ -131,6 +135,7 @@ type Links struct {
 	mu       sync.Mutex
 	stopped  bool
 	accepted int
+	open     map[*Conn]struct{}    // after their handshake
 	serving  map[peerLane]*serving // accepted connections after their handshake
 	refusals int                   // logged since refusedAt
 	refused  time.Time
@@ -163,7 +168,8 @@ func New(opts Options) (*Links, error) {
 	orDefault(&opts.RedialLast, time.Second)
 	orDefault(&opts.Accepted, 256)
 	orDefault(&opts.InboundBytes, 128<<20)
-	l := &Links{opts: opts, inbound: bufpool.NewBudget(opts.InboundBytes), serving: make(map[peerLane]*serving)}
+	l := &Links{opts: opts, inbound: bufpool.NewBudget(opts.InboundBytes), serving: make(map[peerLane]*serving),
+		open: make(map[*Conn]struct{})}
 	var p [8]byte
 	_, _ = rand.Read(p[:]) // it never fails
 	l.process = binary.BigEndian.Uint64(p[:])
@@ -281,6 +287,7 @@ func (l *Links) use(c *Conn, t Target, run func()) {
 	stop := context.AfterFunc(l.ctx, c.Close)
 	defer stop()
 	defer c.endWithCertificates()()
+	defer l.opened(c)()
 	var sender sync.WaitGroup
 	sender.Go(c.sender.run)
 	l.opts.Notify(Event{Kind: Connected, Lane: c.lane, Dialed: c.dialed, Target: t, Peer: c.peer})

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -52,6 +54,42 @@ func (c *Conn) endWithCertificates() (stop func()) {
 	}
 	t := time.AfterFunc(time.Until(state.PeerCertificates[0].NotAfter), func() { _ = c.fail(errCertificate) })
 	return func() { t.Stop() }
+}
+
+// errAuthority ends a connection of a broker whose authority was removed.
+var errAuthority = errors.New("the authority of the other broker's certificate was removed here")
+
+// opened makes c one of the connections that EndUntrusted asks for, until the result is called. The
+// authorities may have changed during its handshake.
+func (l *Links) opened(c *Conn) (ended func()) {
+	l.mu.Lock()
+	l.open[c] = struct{}{}
+	l.mu.Unlock()
+	l.verify(c)
+	return func() {
+		l.mu.Lock()
+		delete(l.open, c)
+		l.mu.Unlock()
+	}
+}
+
+// EndUntrusted ends the connections whose other end has shown a certificate that Options.Trusts no
+// longer accepts. The end that dialed dials again, and both show what they have by then. It is
+// called when the authorities of brokers have changed.
+func (l *Links) EndUntrusted() {
+	l.mu.Lock()
+	open := slices.Collect(maps.Keys(l.open))
+	l.mu.Unlock()
+	for _, c := range open {
+		l.verify(c)
+	}
+}
+
+func (l *Links) verify(c *Conn) {
+	state, ok := tlsState(c.nc)
+	if ok && l.opts.Trusts != nil && len(state.PeerCertificates) > 0 && !l.opts.Trusts(state.PeerCertificates) {
+		_ = c.fail(errAuthority)
+	}
 }
 
 // socket returns what is below TLS.

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,62 @@ func TestALinkOverTLS(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if broken := a.of(Broken); len(broken) != 1 || !errors.Is(broken[0].Err, errCertificate) || len(a.of(Connected)) != 2 {
 			t.Errorf("ended %v, connected %d times", broken, len(a.of(Connected)))
+		}
+		p.Close()
+		a.end(t)
+		b.end(t)
+	})
+}
+
+// A link ends when the authority of a certificate that it began with is removed, and so does one
+// that begins afterwards with such a certificate. Others stay.
+func TestALinkEndsWithItsAuthority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		var refused atomic.Pointer[x509.Certificate]
+		trusts := func(shown []*x509.Certificate) bool {
+			r := refused.Load()
+			return r == nil || !r.Equal(shown[0])
+		}
+		with := func(o *Options) { o.Secrets, o.Dial, o.Trusts = shared, tlsDial(t, n), trusts }
+		a, b := n.add(t, 1, with), n.add(t, 2, with)
+		p := a.Peer(target(2))
+		synctest.Wait()
+		a.EndUntrusted()
+		synctest.Wait()
+		if broken := a.of(Broken); len(broken) > 0 {
+			t.Fatalf("a link with a trusted certificate has ended: %v", broken[0].Err)
+		}
+		state, _ := tlsState(p.session().nc)
+		refused.Store(state.PeerCertificates[0])
+		b.EndUntrusted() // the dialer has shown none
+		a.EndUntrusted()
+		time.Sleep(time.Second)
+		if broken := a.of(Broken); len(broken) != 1 || !errors.Is(broken[0].Err, errAuthority) || len(a.of(Connected)) != 2 {
+			t.Errorf("ended %v, connected %d times", broken, len(a.of(Connected)))
+		}
+		if s := p.session(); s == nil || s.Err() != nil {
+			t.Error("no new link was begun with another certificate")
+		}
+		p.Close()
+		a.end(t)
+		b.end(t)
+	})
+}
+
+// What was verified while its authority was removed ends at once.
+func TestALinkOfARemovedAuthorityDoesNotBegin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		with := func(o *Options) {
+			o.Secrets, o.Dial, o.Trusts = shared, tlsDial(t, n), func([]*x509.Certificate) bool { return false }
+		}
+		a, b := n.add(t, 1, with), n.add(t, 2, with)
+		p := a.Peer(target(2))
+		time.Sleep(time.Second)
+		broken := a.of(Broken)
+		if len(broken) == 0 || !errors.Is(broken[0].Err, errAuthority) || len(broken) != len(a.of(Connected)) {
+			t.Errorf("ended %d of %d links", len(broken), len(a.of(Connected)))
 		}
 		p.Close()
 		a.end(t)

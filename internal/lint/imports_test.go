@@ -86,7 +86,8 @@ func importRules() map[string]importRule {
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit"},
+		"internal/network": {
+			may:   []string{"internal/protocol", "internal/bufpool", "internal/groupcommit", "internal/security/origin"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/coordinator/txn",
@@ -138,10 +139,12 @@ func securityRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/security/acl": {never: noProtocol,
 			because: "rules are data and decisions are pure; the broker joins them with sessions, and the daemon with metadata"},
-		"internal/security/quota": {never: noProtocol,
+		"internal/security/origin": {never: noProtocol, because: leafReason},
+		"internal/security/quota": {may: []string{"internal/security/origin"}, never: noProtocol,
 			because: "quotas are data and balances are pure, with the time given; the broker joins them with sessions"},
 		"internal/security/secret": {never: noProtocol, because: leafReason},
-		"internal/security/audit": {never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
+		"internal/security/audit": {may: []string{"internal/security/origin"},
+			never:   []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "a leaf: it counts and writes events, and does not know where they come from"},
 		"internal/security/audit/changes": {may: []string{"internal/metadata", "internal/security/acl", "internal/security/audit"},
 			never:   noProtocol,
@@ -150,7 +153,7 @@ func securityRules() map[string]importRule {
 			because: "a leaf: it reads secrets and certificates and does not know what they contain"},
 		"internal/security/certs": {may: []string{"internal/security/files"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "it checks and makes certificates; connections are above it"},
-		"internal/security/login": {may: []string{"internal/metadata", "internal/security/secret"},
+		"internal/security/login": {may: []string{"internal/metadata", "internal/security/origin", "internal/security/secret"},
 			never:   []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "a login is a state machine: bytes in, bytes out; connections are above it, and it knows no rights"},
 	}

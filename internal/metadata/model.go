@@ -263,8 +263,13 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// IsInternal reports whether a topic name is reserved for the broker, so that clients may not
-// produce to it.
+// InternalTopics returns the names of topics that are reserved for the broker, so that clients may
+// not produce to them.
+func InternalTopics() []string {
+	return []string{"__consumer_offsets", "__transaction_state", "__share_group_state"}
+}
+
+// IsInternal reports whether a topic name is one of InternalTopics.
 func IsInternal(name string) bool {
 	switch name {
 	case "__consumer_offsets", "__transaction_state", "__share_group_state":

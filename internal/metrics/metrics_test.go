@@ -65,6 +65,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	ends.Duration.WithLabelValues("commit").Observe(1)
 	ends.Marker.WithLabelValues("commit").Observe(1)
 	ends.Refused.WithLabelValues("KAFKA_STORAGE_ERROR").Inc()
+	ends.Crowded.WithLabelValues("removed").Inc()
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}

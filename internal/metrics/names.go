@@ -127,6 +127,7 @@ const (
 
 	// Transactions
 	nameTxnIDs            = "chronik_txn_ids"
+	nameTxnIDsCrowded     = "chronik_txn_ids_crowded_total"
 	nameTxnShards         = "chronik_txn_coordinator_shards"
 	nameTxnMarkersWaiting = "chronik_txn_markers_waiting"
 	nameTxnParked         = "chronik_txn_parked_requests"

@@ -17,7 +17,7 @@ type Transactions struct {
 	// Waiting has the markers and flushes that wait for other brokers, by broker id.
 	Waiting map[string]int
 	Parked  int // requests that wait for the end of a transaction
-	Undone  int // transactions that were decided long ago and lack markers
+	Undone  int // transactions that were decided long ago and have not ended
 	// UndoneSeconds is the time since the oldest of them was decided, 0 without one.
 	UndoneSeconds float64
 	Gate          int    // batches that wait for a coordinator
@@ -33,7 +33,7 @@ func RegisterTransactions(reg prometheus.Registerer, source func() Transactions)
 	shards := s.gauge(nameTxnShards, "Partitions of __transaction_state by the state of their coordinator.", "state")
 	waiting := s.gauge(nameTxnMarkersWaiting, "Transaction markers and flushes that wait for another broker.", "broker")
 	parked := s.gauge(nameTxnParked, "Requests that wait for the end of a transaction.")
-	undone := s.gauge(nameTxnUndone, "Transactions that were decided at least 30 seconds ago and lack markers, at most 100 of a shard.")
+	undone := s.gauge(nameTxnUndone, "Transactions that were decided at least 30 seconds ago and have not ended, at most 100 of a shard.")
 	gate := s.gauge(nameTxnGateWaiting, "Batches that wait until the transaction coordinator permits them.")
 	undoneFor := s.gauge(nameTxnUndoneSeconds, "Time since the oldest of these transactions was decided; 0 without one.")
 	raised := s.counter(nameTxnRaised, "Leader epochs of __transaction_state that were raised because a partition knew a later one.")
@@ -102,6 +102,7 @@ type TransactionEnds struct {
 	Duration *prometheus.HistogramVec // result
 	Marker   *prometheus.HistogramVec // result
 	Refused  *prometheus.CounterVec   // error
+	Crowded  *prometheus.CounterVec   // action
 }
 
 // NewTransactionEnds registers the metrics of a coordinator.
@@ -114,5 +115,7 @@ func NewTransactionEnds(reg prometheus.Registerer) *TransactionEnds {
 		Marker: histogram(f, nameTxnMarkerSeconds, "Time from the decision of a transaction until all its markers are durable.",
 			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1, 5, 30}, "result"),
 		Refused: counter(f, nameTxnMarkerRetries, "Transaction markers that a partition refused and that are repeated, by error.", "error"),
+		Crowded: counter(f, nameTxnIDsCrowded, "What was done about too many transactional ids: those that were `removed` early, "+
+			"and how often new ones were `refused` for a second.", "action"),
 	}
 }

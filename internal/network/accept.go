@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -107,11 +108,11 @@ type logLimiter struct {
 	seen map[logSource]*repeated
 }
 
-// logSource identifies a message and the client it is about; the address is zero for messages about
-// a listener.
+// logSource identifies a message and the client it is about; by is zero for messages about a
+// listener.
 type logSource struct {
 	msg string
-	ip  netip.Addr
+	by  netip.Prefix // origin.Of its address
 }
 
 type repeated struct {
@@ -120,7 +121,7 @@ type repeated struct {
 }
 
 func (n *logLimiter) log(c *conn, level zapcore.Level, msg string, err error) {
-	if skipped, ok := n.due(logSource{msg, c.ip}, time.Now()); ok {
+	if skipped, ok := n.due(logSource{msg, origin.Of(c.ip)}, time.Now()); ok {
 		n.logger.Log(level, msg, zap.Error(err), zap.String("listener", c.listener.Name), zap.Stringer("peer", c.peer),
 			zap.Int("repeated", skipped))
 	}
@@ -141,7 +142,7 @@ func (n *logLimiter) due(from logSource, now time.Time) (skipped int, ok bool) {
 	if r == nil && len(n.seen) >= maxLogSources {
 		maps.DeleteFunc(n.seen, func(_ logSource, r *repeated) bool { return now.Sub(r.last) >= logInterval })
 		if len(n.seen) >= maxLogSources {
-			from.ip = netip.Addr{}
+			from.by = netip.Prefix{}
 			r = n.seen[from]
 		}
 	}

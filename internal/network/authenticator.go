@@ -26,16 +26,10 @@ type Authenticator interface {
 	// Mechanisms returns what a listener's clients may log in with, in the order in which they are
 	// told.
 	Mechanisms(l *Listener) []string
-	// Begin begins a login with one of these mechanisms. An error refuses it as Conversation.Step
-	// does.
-	Begin(l *Listener, mechanism string, peer Peer) (Conversation, error)
-}
-
-// Peer is a client that logs in.
-type Peer struct {
-	Host   string               // as in Session
-	TLS    *tls.ConnectionState // nil without TLS
-	Former *Session             // of a client that logs in again (KIP-368), otherwise nil
+	// Begin begins a login with one of these mechanisms, of a client with an address as in
+	// Session.Host. It may block for seconds, on a broker that starts. An error means that logins
+	// are not possible yet: the connection ends without an answer, and the client connects again.
+	Begin(l *Listener, mechanism, host string) (Conversation, error)
 }
 
 // Conversation is a login that has begun. It is used by one goroutine at a time, and not after an

@@ -27,6 +27,7 @@ type conn struct {
 	ip       netip.Addr
 	slot     slot
 	sealed   bool            // its listener uses TLS
+	socket   *tlsSocket      // below nc; nil without TLS and before the handshake
 	stranger bool            // it counts as one that has not logged in; guarded by Server.mu
 	over     RefuseReason    // the limit above which it was accepted: its first request must be a broker's
 	ctx      context.Context // ends with the connection

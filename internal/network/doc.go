@@ -70,6 +70,8 @@
 //	one request                          MaxFrame, 2 times its budget      is closed
 //	connections without a login          MaxUnauthenticated, also per      is closed at accept
 //	                                     address; LoginTimeout             is closed
+//	TLS records without data             2,048, before the login 256;      is closed
+//	                                     64 KiB in a row
 //	read buffers                         1 KiB each, ReadBytes in all      is read in smaller pieces
 //	buffers of TLS                       16 KiB each for reading and, for  is written in smaller pieces
 //	                                     a large answer, for writing; of
@@ -78,7 +80,7 @@
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner
 //	time of a poller                     128 KiB decompressed (broker),    continues on its own reader
 //	                                     2 ms for one read
-//	requests that outlive it             its slot among MaxConnections     can't reconnect
+//	requests that outlive it             its slot among Limits             can't reconnect
 //	parked requests                      the handler's                     released by OnClose
 //
 // When memory is short, small requests still pass: a small request that has arrived completely
@@ -92,7 +94,8 @@
 // not keep its deep stack. The reader and the writer use a tls.Conn instead of the socket; pollers
 // never read such a connection, they only notice its end. Handshakes and the messages of logins
 // compute at a place (see places), so that a storm of them leaves half of the processors to clients
-// that are served. A client that is waited for has no place.
+// that are served; so do, before the login, records without data (see barren). A client that is
+// waited for has no place.
 //
 // A connection has a Session, which tells handlers who the client is. Where clients log in, the
 // first one is anonymous and ends with the login. Session.End and an expiry close the connection.

@@ -230,8 +230,8 @@ func TestFault13TenThousandIdleConnectionsAreSmall(t *testing.T) {
 
 func TestFault13LimitsAndStorm(t *testing.T) {
 	for name, change := range map[string]func(*Options){
-		"total":  func(o *Options) { o.MaxConnections = 3 },
-		"per ip": func(o *Options) { o.MaxConnectionsPerIP = 3 },
+		"total":  func(o *Options) { o.Limits.Connections = 3 },
+		"per ip": func(o *Options) { o.Limits.PerIP = 3 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, echo, change)
@@ -270,8 +270,8 @@ func TestFault13LimitsAndStorm(t *testing.T) {
 // A client that leaves requests behind can't reconnect to send more.
 func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 	for name, change := range map[string]func(*Options){
-		"total":  func(o *Options) { o.MaxConnections = 2 },
-		"per ip": func(o *Options) { o.MaxConnectionsPerIP = 2 },
+		"total":  func(o *Options) { o.Limits.Connections = 2 },
+		"per ip": func(o *Options) { o.Limits.PerIP = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParked()

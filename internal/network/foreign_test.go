@@ -19,6 +19,7 @@ import (
 	zapobserver "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // foreigners starts a server and returns what it logs about other protocols.
@@ -126,7 +127,9 @@ func TestAForeignFrameBehindARequestIsABadFrame(t *testing.T) {
 func TestLogLimit(t *testing.T) {
 	var n logLimiter
 	now := time.Unix(1_000_000, 0)
-	ip := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
+	ip := func(i int) netip.Prefix {
+		return origin.Of(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+	}
 	lines := 0
 	for i := range 10_000 {
 		for range 3 {

@@ -101,8 +101,8 @@ func (c *conn) release(r *Request, h *hijackedConn) error {
 	if err := c.nc.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	if t, ok := c.nc.(*tls.Conn); ok {
-		t.NetConn().(*tlsSocket).released.Store(true)
+	if h.socket = c.socket; h.socket != nil {
+		h.socket.released.Store(true)
 	}
 	h.Conn, h.early = c.nc, bytes.Clone(c.in.unread())
 	c.nc = nil
@@ -118,14 +118,19 @@ type hijackedConn struct {
 	srv      *Server
 	listener *Listener
 	slot     slot
-	early    []byte // received before it was hijacked; owned by the reader
+	socket   *tlsSocket // below Conn; nil without TLS
+	early    []byte     // received before it was hijacked; owned by the reader
 	once     sync.Once
 }
 
 // Read implements net.Conn.
 func (h *hijackedConn) Read(p []byte) (int, error) {
 	if len(h.early) == 0 {
-		return h.Conn.Read(p)
+		n, err := h.Conn.Read(p)
+		if n > 0 && h.socket != nil {
+			h.socket.barren.data()
+		}
+		return n, err
 	}
 	n := copy(p, h.early)
 	if h.early = h.early[n:]; len(h.early) == 0 {

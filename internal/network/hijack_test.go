@@ -112,7 +112,7 @@ func TestHijackedConnectionKeepsItsBytes(t *testing.T) {
 func TestHijackedConnectionIsNotIdleAndTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taker := newHijacker()
-		f := start(t, echo, func(o *Options) { o.Link, o.MaxConnections = taker, 1 })
+		f := start(t, echo, func(o *Options) { o.Link, o.Limits.Connections = taker, 1 })
 		f.name.Brokers = true
 		defer f.end(t)
 		c := f.pipe.dial()
@@ -144,8 +144,8 @@ func TestHijackedConnectionIsNotIdleAndTakesNoSlot(t *testing.T) {
 // Clients at the limits do not keep out other brokers, of which maxLinks have slots of their own.
 func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 	for name, limit := range map[RefuseReason]func(*Options, int){
-		RefusedTotal: func(o *Options, n int) { o.MaxConnections = n },
-		RefusedPerIP: func(o *Options, n int) { o.MaxConnectionsPerIP = n },
+		RefusedTotal: func(o *Options, n int) { o.Limits.Connections = n },
+		RefusedPerIP: func(o *Options, n int) { o.Limits.PerIP = int32(n) },
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (c *conn) read(p []byte) (int, error) {
 	if err := c.armRead(); err != nil {
 		return 0, err
 	}
-	n, err := c.nc.Read(p)
+	n, err := c.readSocket(p)
 	c.arrival.got.Add(int64(n))
 	switch {
 	case n > 0 || err == nil:

@@ -2,13 +2,13 @@ package network
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -146,27 +146,18 @@ func (c *conn) chooseMechanism(r *Request, req *kmsg.SASLHandshakeRequest) {
 		r.Respond(resp)
 		return
 	}
-	p := Peer{Host: c.session.Host}
-	if t, ok := c.nc.(*tls.Conn); ok {
-		state := t.ConnectionState()
-		p.TLS = &state
-	}
 	if !c.login.pending {
-		p.Former = c.session
 		c.login.deadline = time.Now().Add(c.srv.opts.LoginTimeout)
 	}
-	talk, err := a.Begin(l, req.Mechanism, p)
+	c.login.mechanism, c.login.steps = req.Mechanism, 0
+	talk, err := a.Begin(l, req.Mechanism, c.session.Host)
 	if err != nil {
-		talk = refusedTalk{err}
+		c.notTried(r, err)
+		return
 	}
-	c.login.talk, c.login.mechanism, c.login.steps = talk, req.Mechanism, 0
+	c.login.talk = talk
 	r.Respond(resp)
 }
-
-// refusedTalk is a login that failed when it began. The client learns it from its first message.
-type refusedTalk struct{ err error }
-
-func (f refusedTalk) Step([]byte) ([]byte, *Identity, error) { return nil, nil, f.err }
 
 // continueLogin answers SaslAuthenticate.
 func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
@@ -213,15 +204,16 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 func (c *conn) takePlace() error {
 	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
 	defer cancel()
-	err := c.srv.places.take(ctx, groupOf(c.ip))
+	err := c.srv.places.take(ctx, origin.Of(c.ip))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errLateLogin
 	}
 	return err
 }
 
-// notTried ends a login that got no place. The client must not take it for a wrong password, after
-// which clients give up: its connection ends without an answer, and it connects again.
+// notTried ends a login that the broker could not check. The client must not take it for a wrong
+// password, after which clients give up: its connection ends without an answer, and it connects
+// again.
 func (c *conn) notTried(r *Request, err error) {
 	c.failedLogin(c.login.mechanism, err)
 	c.login.talk = nil

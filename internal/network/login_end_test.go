@@ -10,6 +10,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
+// A broker that does not know its users yet refuses no login, either.
+func TestABrokerThatStartsRefusesNoLogin(t *testing.T) {
+	f, ln := behindLogin(t, &users{}, echo, nil)
+	c := ln.dial()
+	c.sendAsync(choose(1, "OTHER"))
+	c.wantClosed(t)
+	c.Close()
+	f.end(t)
+}
+
 // A login that the broker did not try is no failed login: clients give up after one. They connect
 // again when the connection ends without an answer.
 func TestABusyBrokerRefusesNoLogin(t *testing.T) {
@@ -102,13 +112,17 @@ func TestWhatIsParkedIsAnsweredAfterTheSessionHasExpired(t *testing.T) {
 	})
 }
 
-// The longest name of a user is that of a principal.
-func TestTheLongestPrincipal(t *testing.T) {
-	if err := checkPrincipal("User:" + strings.Repeat("n", 256)); err != nil {
-		t.Error(err)
+// The longest name of a user is that of a principal. No principal has what logs and rules cannot
+// hold, whatever it comes from: a certificate may have any bytes.
+func TestNamesOfPrincipals(t *testing.T) {
+	for name, ok := range map[string]bool{"admin": true, "CN=a,O=b": true, "a\x00b": false, "a\nb": false, "a\u0085": false, "a\x7f": false,
+		strings.Repeat("n", 256): true, strings.Repeat("n", 257): false, "\xff": false} {
+		if err := checkPrincipal("User:" + name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
-	if err := checkPrincipal("User:" + strings.Repeat("n", 257)); err == nil {
-		t.Error("a longer one is taken")
+	if checkPrincipal("") == nil {
+		t.Error("an empty one is taken")
 	}
 }
 

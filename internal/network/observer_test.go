@@ -64,7 +64,7 @@ func TestObserverIsToldInOrder(t *testing.T) {
 			r.Throttle(time.Millisecond)
 		}
 		r.Respond(body("1234567890"))
-	}, func(opts *Options) { opts.Observer, opts.MaxConnections = o, 1 })
+	}, func(opts *Options) { opts.Observer, opts.Limits.Connections = o, 1 })
 	c := f.pipe.dial()
 	for _, code := range []int32{0, 3} {
 		c.send(t, frame(protocol.KeyProduce, 3, code, nil))

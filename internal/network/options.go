@@ -61,11 +61,8 @@ type Options struct {
 	// it connections that read too slowly are closed; see outgoing. Default: half of OtherBytes.
 	AnswerBytes int64
 
-	// MaxConnections (max.connections) and MaxConnectionsPerIP (max.connections.per.ip) bound the
-	// open connections. A closed connection counts until its requests are answered. 64 connections
-	// of other brokers do not count. Default: no limit.
-	MaxConnections      int
-	MaxConnectionsPerIP int
+	// Limits bound the open connections; SetLimits changes them. Default: no limits.
+	Limits Limits
 	// Connecting is called for each new connection; it returns for how long its address has to wait
 	// because it made too many, 0 if it need not. Such a connection is not served, and closed after
 	// that time. Listeners of other brokers are exempt. Default: none waits.
@@ -105,6 +102,24 @@ type Options struct {
 
 	loginBudget int64         // bytes of requests before login, in all connections; 16 MiB
 	serveTime   time.Duration // of a poller; tests on slow machines set more
+}
+
+// Limits bound the open connections. A closed connection counts until its requests are answered. 64
+// connections of other brokers do not count. 0 means no limit.
+type Limits struct {
+	Connections int   // of all addresses (max.connections)
+	PerIP       int32 // of each address (max.connections.per.ip)
+	// PerIPOf are limits of single addresses instead of PerIP; here 0 means that there may be none
+	// (max.connections.per.ip.overrides). It must not be modified.
+	PerIPOf map[netip.Addr]int32
+}
+
+// reached reports whether an address that has n connections may have no further one.
+func (l *Limits) reached(ip netip.Addr, n int) bool {
+	if most, own := l.PerIPOf[ip]; own {
+		return n >= int(most)
+	}
+	return l.PerIP > 0 && n >= int(l.PerIP)
 }
 
 func (o *Options) complete() error {
@@ -185,7 +200,8 @@ type Observer interface {
 	// Handshake is called when a TLS handshake has ended: "ok", or why it failed, which is one of
 	// plain_text, late, certificate, principal, client_refused, protocol, busy, size and broken.
 	Handshake(l *Listener, result string, took time.Duration)
-	// Login is called when a client has logged in, or failed to. It must not keep the event.
+	// Login is called when a client has logged in, or failed to, with SASL or with a certificate.
+	// It must not keep the event.
 	Login(*LoginEvent)
 	// Logout is called when a connection whose client had logged in has closed. It must not keep
 	// the event.

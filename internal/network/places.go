@@ -43,17 +43,6 @@ func newPlaces() *places {
 	return &places{free: (runtime.GOMAXPROCS(0) + 1) / 2, groups: make(map[netip.Prefix]*placeGroup)}
 }
 
-// groupOf returns what counts as one address: that of IPv4, a /64 of IPv6, of which a host has as
-// many addresses as it likes.
-func groupOf(ip netip.Addr) netip.Prefix {
-	bits := 64
-	if ip = ip.Unmap(); ip.Is4() {
-		bits = 32
-	}
-	p, _ := ip.WithZone("").Prefix(bits) // zero for a connection without an address
-	return p
-}
-
 // take blocks until there is a place. An error means that there is none: ctx ended, or too many
 // wait already.
 func (p *places) take(ctx context.Context, from netip.Prefix) error {

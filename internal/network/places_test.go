@@ -7,9 +7,11 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
-func from(ip string) netip.Prefix { return groupOf(netip.MustParseAddr(ip)) }
+func from(ip string) netip.Prefix { return origin.Of(netip.MustParseAddr(ip)) }
 
 // Addresses take turns, however many goroutines of one of them wait; those of an address are served
 // in the order of their arrival.

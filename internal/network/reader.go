@@ -73,7 +73,7 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.As(err, &h):
 		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its TLS handshake failed", h)
 		return ClosedHandshake, false
-	case errors.Is(err, errLateLogin), errors.Is(err, errNoLogin):
+	case errors.Is(err, errLateLogin), errors.Is(err, errNoLogin), errors.Is(err, errBusy):
 		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its client did not log in", err)
 		return ClosedLogin, false
 	case errors.Is(err, errExpired):

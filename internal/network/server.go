@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // ErrClosed is returned after the Server was shut down.
@@ -40,7 +41,7 @@ type Server struct {
 	killed    bool                       // connections that are hijacked from now on are closed
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
-	strangers map[netip.Prefix]int       // connections that have not logged in, by groupOf their address
+	strangers map[netip.Prefix]int       // connections that have not logged in, by origin.Of their address
 	unknown   int                        // their number
 	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
 	wg        sync.WaitGroup             // accept loops, readers, writers
@@ -101,11 +102,11 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 	return nil
 }
 
-// SetMaxConnections changes Options.MaxConnections. Connections that exceed it stay.
-func (s *Server) SetMaxConnections(n int) {
+// SetLimits changes Options.Limits. Connections that exceed them stay.
+func (s *Server) SetLimits(to Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opts.MaxConnections = n
+	s.opts.Limits = to
 }
 
 // Producers returns the count of the connections that produce.
@@ -155,16 +156,16 @@ func (s *Server) Stats() Stats {
 // add registers a connection and starts its goroutines, or returns why it does not.
 func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	ip := remoteIP(nc)
-	stranger, group := l.TLS != nil || l.SASL, groupOf(ip)
+	stranger, group := l.TLS != nil || l.SASL, origin.Of(ip)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	over := RefuseReason("")
 	switch o := &s.opts; {
 	case s.stopped:
 		return RefusedDraining, false
-	case o.MaxConnections > 0 && s.slots >= o.MaxConnections:
+	case o.Limits.Connections > 0 && s.slots >= o.Limits.Connections:
 		over = RefusedTotal
-	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
+	case o.Limits.reached(ip, s.perIP[ip]):
 		over = RefusedPerIP
 	case stranger && (s.unknown >= o.MaxUnauthenticated || s.strangers[group] >= o.MaxUnauthenticatedPerIP):
 		over = RefusedUnauthenticated
@@ -234,7 +235,7 @@ func (s *Server) forget(c *conn) {
 	}
 	c.stranger = false
 	s.unknown--
-	group := groupOf(c.ip)
+	group := origin.Of(c.ip)
 	if s.strangers[group]--; s.strangers[group] == 0 {
 		delete(s.strangers, group)
 	}

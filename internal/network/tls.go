@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
 )
 
 const (
@@ -19,10 +19,17 @@ const (
 	// tlsGather is the size of the buffer that gathers the records of a large answer for one write.
 	// A write of a single record costs about as much as its encryption.
 	tlsGather = 128 << 10
-	// maxHandshake bounds the bytes of a client's handshake. Long certificate chains need 10 KiB.
-	maxHandshake = 64 << 10
 	// maxChain bounds a client's certificate chain.
 	maxChain = 5
+)
+
+// byCertificate is Session.Mechanism of a client whose certificate names its user.
+const byCertificate = "SSL"
+
+// The results of handshakes that are failed logins.
+const (
+	resultCertificate = "certificate" // the client's is missing or not accepted
+	resultPrincipal   = "principal"   // it names no user
 )
 
 // tlsSocket is the socket below a tls.Conn.
@@ -30,11 +37,10 @@ type tlsSocket struct {
 	net.Conn
 	c     *conn
 	early []byte // what was read to see whether the client speaks TLS; owned by the reader
-	// During the handshake; owned by the reader.
-	shaking  bool
-	received int
-	placed   bool // it has a handshake place
-	waits    context.Context
+	// Owned by the reader.
+	shaking bool // the handshake is not complete
+	placed  bool // it has a handshake place
+	barren  barren
 
 	until    atomic.Int64 // the write deadline, in unix ns; 0 if there is none
 	released atomic.Bool  // it belongs to a link, see Request.Hijack
@@ -55,13 +61,14 @@ func (c *conn) secure() error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, errStopped) {
 		c.srv.opts.Observer.Handshake(c.listener, handshakeResult(err), time.Since(began))
 	}
+	if h := (*handshakeError)(nil); errors.As(err, &h) && (h.result == resultCertificate || h.result == resultPrincipal) {
+		c.srv.opts.Observer.Login(&LoginEvent{Listener: c.listener, Peer: c.peer, Session: c.session, Mechanism: byCertificate, Err: h})
+	}
 	return err
 }
 
 func (c *conn) shakeHands() error {
-	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
-	defer cancel()
-	s := &tlsSocket{Conn: c.nc, c: c, shaking: true, waits: ctx}
+	s := &tlsSocket{Conn: c.nc, c: c, shaking: true}
 	if err := s.SetDeadline(c.login.deadline); err != nil {
 		return err
 	}
@@ -83,15 +90,15 @@ func (c *conn) shakeHands() error {
 	s.early = append(s.early, head[:n]...)
 	t := tls.Server(s, c.listener.TLS.Config())
 	c.mu.Lock()
-	c.nc = t
+	c.nc, c.socket = t, s
 	c.mu.Unlock()
 	err = t.Handshake()
 	s.leave()
-	s.shaking, s.waits = false, nil
+	s.shaking, s.barren.bytes, s.barren.records = false, 0, 0
 	switch {
 	case c.stopped.Load():
 		return errStopped
-	case err != nil && isTimeout(err):
+	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()
 	case err != nil:
 		return explainHandshake(err)
@@ -116,7 +123,7 @@ func (c *conn) certified(t *tls.Conn) error {
 	state := t.ConnectionState()
 	shown := len(state.VerifiedChains) > 0
 	if len(state.PeerCertificates) > maxChain {
-		return &handshakeError{result: "certificate", err: fmt.Errorf("the client sent %d certificates, at most %d are allowed",
+		return &handshakeError{result: resultCertificate, err: fmt.Errorf("the client sent %d certificates, at most %d are allowed",
 			len(state.PeerCertificates), maxChain),
 			remedy: "give the client only its certificate and those of its intermediate authorities"}
 	}
@@ -128,7 +135,7 @@ func (c *conn) certified(t *tls.Conn) error {
 		c.mu.Unlock()
 	}
 	if !c.trusted() { // its authority was removed during the handshake, perhaps before EndUntrusted could see it
-		return &handshakeError{result: "certificate", err: errors.New("the authority of the client's certificate was removed"),
+		return &handshakeError{result: resultCertificate, err: errors.New("the authority of the client's certificate was removed"),
 			remedy: "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"}
 	}
 	if of := c.listener.TLS.Principal; shown && of != nil && !c.listener.SASL {
@@ -137,10 +144,10 @@ func (c *conn) certified(t *tls.Conn) error {
 			err = checkPrincipal(name)
 		}
 		if err != nil {
-			return &handshakeError{result: "principal", err: fmt.Errorf("the client's certificate names no user: %w", err),
+			return &handshakeError{result: resultPrincipal, err: fmt.Errorf("the client's certificate names no user: %w", err),
 				remedy: "change tls.principal-rules or the certificate"}
 		}
-		principal, mechanism = name, "SSL"
+		principal, mechanism = name, byCertificate
 	}
 	c.identify(principal, mechanism, c.login.certificate)
 	if mechanism != "" {
@@ -151,39 +158,6 @@ func (c *conn) certified(t *tls.Conn) error {
 		c.srv.known(c)
 	}
 	return nil
-}
-
-// Read implements net.Conn for a tls.Conn. During the handshake it returns with a handshake place,
-// which it leaves while it waits for the client.
-func (s *tlsSocket) Read(p []byte) (int, error) {
-	if !s.shaking {
-		return s.Conn.Read(p)
-	}
-	n := copy(p, s.early)
-	if s.early = s.early[n:]; n == 0 {
-		s.leave()
-		var err error
-		if n, err = s.Conn.Read(p); err != nil {
-			return n, err
-		}
-	}
-	if s.received += n; s.received > maxHandshake {
-		return 0, errLongHandshake
-	}
-	if !s.placed {
-		if err := s.c.srv.places.take(s.waits, groupOf(s.c.ip)); err != nil {
-			return 0, err
-		}
-		s.placed = true
-	}
-	return n, nil
-}
-
-func (s *tlsSocket) leave() {
-	if s.placed {
-		s.placed = false
-		s.c.srv.places.leave()
-	}
 }
 
 // Write implements net.Conn for a tls.Conn. The writer sets a deadline before it writes. A tls.Conn
@@ -320,10 +294,7 @@ func (c *conn) writeRecord(p []byte) error {
 	return nil
 }
 
-var (
-	errPlainText     = errors.New("the client sent plain text, and this listener uses TLS")
-	errLongHandshake = fmt.Errorf("the client's handshake has more than %d KiB", maxHandshake>>10)
-)
+var errPlainText = errors.New("the client sent plain text, and this listener uses TLS")
 
 // handshakeError is why a handshake failed.
 type handshakeError struct {
@@ -364,7 +335,7 @@ func explainHandshake(err error) error {
 		e.result, e.remedy = "client_refused", "the client does not accept the certificate of this listener: check its truststore "+
 			"(ssl.truststore.location) and that it connects to a name that the certificate has"
 	case errors.As(err, &verify), strings.Contains(err.Error(), "certificate"):
-		e.result, e.remedy = "certificate", "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"
+		e.result, e.remedy = resultCertificate, "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.As(err, &op):
 		return err // the client is gone
 	}

@@ -189,6 +189,10 @@ func TestClientCertificates(t *testing.T) {
 			if !slices.Contains(seen.told, "secure handshake: "+c.result) {
 				t.Errorf("told %q", seen.told)
 			}
+			failed := slices.Contains(seen.told, "secure login with SSL as User:ANONYMOUS, failed: true")
+			if failed != (c.principal == "") {
+				t.Errorf("a failed login: %v; told %q", failed, seen.told)
+			}
 			switch {
 			case c.principal == "" && session != nil:
 				t.Errorf("a refused client is %+v", session)

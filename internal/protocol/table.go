@@ -27,11 +27,14 @@ type API struct {
 }
 
 // Name is the API's name as Kafka writes it.
-func (a API) Name() string {
-	if a.Key == int16(kmsg.AlterPartitionAssignments) {
+func (a API) Name() string { return NameOf(a.Key) }
+
+// NameOf returns Kafka's name of an API.
+func NameOf(key int16) string {
+	if key == int16(kmsg.AlterPartitionAssignments) {
 		return "AlterPartitionReassignments" // kmsg abbreviates it
 	}
-	return kmsg.NameForKey(a.Key)
+	return kmsg.NameForKey(key)
 }
 
 // ListedMin is the lowest version that ApiVersions lists.
@@ -131,7 +134,7 @@ func (t *Table) check(key, version int16, body []byte) (cost int, err error) {
 		return 0, fmt.Errorf("API %d version %d: %w", key, version, ErrUnsupported)
 	}
 	if cost, err = checkBody(v, body); err != nil {
-		return 0, fmt.Errorf("body of %s version %d: %w", kmsg.NameForKey(key), version, err)
+		return 0, fmt.Errorf("body of %s version %d: %w", NameOf(key), version, err)
 	}
 	return cost, nil
 }
@@ -153,7 +156,7 @@ func (t *Table) DecodeCost(key, version int16, body []byte) (req kmsg.Request, c
 	req = kmsg.RequestForKey(key)
 	req.SetVersion(version)
 	if err := req.ReadFrom(body); err != nil {
-		return nil, 0, fmt.Errorf("body of %s version %d: %w: %w", kmsg.NameForKey(key), version, ErrMalformed, err)
+		return nil, 0, fmt.Errorf("body of %s version %d: %w: %w", NameOf(key), version, ErrMalformed, err)
 	}
 	return req, cost, nil
 }

@@ -52,7 +52,7 @@ func (p *Partition) Flush(addEpoch int32, producer int64, epoch int16, done func
 			done(false, fmt.Errorf("flush before a commit of producer %d, epoch %d: %w", producer, epoch, a.Err))
 			return
 		}
-		done(p.lostSince(addEpoch), nil)
+		done(p.LostSince(addEpoch), nil)
 	}
 	role := p.role.Load()
 	if err := p.accepts(role, a.LeaderEpoch, a.Acks); err != nil {
@@ -65,9 +65,9 @@ func (p *Partition) Flush(addEpoch int32, producer int64, epoch int16, done func
 	a.await()
 }
 
-// lostSince reports whether acknowledged records may have been lost after an epoch: a later one
+// LostSince reports whether acknowledged records may have been lost after an epoch: a later one
 // began with a leader that may lack some.
-func (p *Partition) lostSince(epoch int32) bool { return p.role.Load().unclean > epoch }
+func (p *Partition) LostSince(epoch int32) bool { return p.role.Load().unclean > epoch }
 
 // condition returns the end for which an append waits. The caller holds mu.
 func (p *Partition) condition(a *Append) int64 {

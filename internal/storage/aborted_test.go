@@ -544,3 +544,20 @@ func TestCompactionKeepsTheIndexForReaders(t *testing.T) {
 		t.Errorf("entries before and after each pass: %v", got)
 	}
 }
+
+// A log in which every transaction was committed is compacted like one without transactions.
+func TestCompactionOfCommittedTransactions(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	lead(l)
+	for i := range int16(6) {
+		ok(t, transact(l, inTxn(t, 7, i, 0, 300))) // the same key each time
+		ok(t, endTxn(l, 7, i+1, record.Commit, producers.Origin{}))
+	}
+	flushedAndSynced(t, l)
+	if n := compactAll(t, d); n != 1 || l.attempts.failures > 0 {
+		t.Errorf("%d passes, %d failed", n, l.attempts.failures)
+	}
+	if _, records := state(t, l); records != 1+6 {
+		t.Errorf("%d records are left, want the last one and 6 markers", records)
+	}
+}

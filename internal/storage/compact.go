@@ -223,15 +223,14 @@ var errStop = errors.New("enough was read")
 // fill creates the filter: the map of keys, its end, and the outcomes of transactions.
 func (p *pass) fill() error {
 	keys := cleaner.NewKeyMap(p.d.cleaning.Load().KeyBytes)
-	var aborted []cleaner.Aborted
-	m, err := p.mapKeys(keys, nil, p.dirt.Until)
+	var o *cleaner.Outcomes
+	m, err := p.mapKeys(keys, o)
 	if errors.Is(err, errTransactions) {
-		var o cleaner.Outcomes
-		if err := p.outcomes(&o); err != nil {
+		o = &cleaner.Outcomes{}
+		if err := p.outcomes(o); err != nil {
 			return err
 		}
-		aborted = o.Aborted()
-		m, err = p.mapKeys(keys, aborted, o.Stable(p.dirt.Until))
+		m, err = p.mapKeys(keys, o)
 	}
 	if err != nil {
 		return err
@@ -243,16 +242,17 @@ func (p *pass) fill() error {
 			at, known := last[id]
 			return known && (at.Batch == offset || at.Marker == offset)
 		},
-		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted),
+		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(o.Aborted()),
 	}
 	return nil
 }
 
-// mapKeys fills the map from the dirty batches below limit. If aborted is nil, it stops at the
-// first batch of a transaction.
-func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit int64) (*cleaner.Mapper, error) {
+// mapKeys fills the map from the dirty batches. It stops at the first transaction that is open. If
+// o is nil, it fails with errTransactions at the first batch of a transaction.
+func (p *pass) mapKeys(keys *cleaner.KeyMap, o *cleaner.Outcomes) (*cleaner.Mapper, error) {
+	limit := o.Stable(p.dirt.Until)
 	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1,
-		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
+		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(o.Aborted())}
 	for _, s := range p.list {
 		if s.next <= p.dirt.From {
 			continue
@@ -261,7 +261,7 @@ func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit in
 			if b.LastOffset() >= limit {
 				return errStop
 			}
-			if aborted == nil && (b.Transactional() || b.Control()) {
+			if o == nil && (b.Transactional() || b.Control()) {
 				return errTransactions
 			}
 			more, err := m.Batch(b)

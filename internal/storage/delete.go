@@ -62,7 +62,8 @@ func (d *Dir) releaseLogs(logs []*Log) {
 			s.Forget()
 		}
 		l.producersMu.Lock()
-		l.countOpenLocked(0)
+		l.producers = l.noProducers() // who has the log still must not count its transactions again
+		l.noteUnstableLocked()
 		l.producersMu.Unlock()
 	}
 	d.memory.evictAll(logs)

@@ -128,10 +128,11 @@ func (l *Log) writeRun(run []*chunk) error {
 		for i, c := range run[:n] {
 			bufs[i] = c.data
 		}
-		now := time.Now()
-		as := segment.Writing{Paced: l.dir.journal.Crowded(now)}
-		as.Uncached = l.dir.turnover.count(size, now) && size >= uncachedWriteMin && !l.lagging(now)
-		if err := active.AppendAs(as, bufs, cfg.Segment.IndexInterval); err != nil {
+		now, write := time.Now(), active.Append
+		if l.dir.turnover.count(size, now) && size >= uncachedWriteMin && !l.lagging(now) {
+			write = active.AppendUncached
+		}
+		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {
 			return err
 		}
 		active.AddAborted(l.abortedSince(run[0].base, run[n-1].next))

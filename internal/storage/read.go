@@ -72,10 +72,46 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			at = next
 		default:
 			s, err := l.fromDisk(buf, b, err, seg)
-			if !errors.Is(err, segment.ErrReplaced) {
-				return s, err
+			if errors.Is(err, segment.ErrReplaced) {
+				continue
 			}
+			if s.Size > 0 && max > segment.PartBytes {
+				l.readOn(&s, seg, min(limit, flushed), next, max, cuts)
+			}
+			return s, err
 		}
+	}
+}
+
+// readOn appends the following batches of a segment, which ends at offset end, to a slice that has
+// some, up to max bytes in total. It returns early at any error: the next read meets it first.
+func (l *Log) readOn(s *Slice, seg *segment.Segment, limit, end int64, max, cuts int) {
+	for {
+		last := lastOf(s.Parts[len(s.Parts)-1])
+		at, room := last.LastOffset()+1, max-s.Size
+		if at >= limit || room < len(last) { // the next batch is probably as large
+			return
+		}
+		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, limit, room, false)
+		if err != nil || len(b) == 0 {
+			return
+		}
+		if extendsBeyond(b, at, end, false) || l.wasCut(cuts) {
+			buf.Release()
+			return
+		}
+		s.Parts, s.held, s.Size = append(s.Parts, b), append(s.held, buf), s.Size+len(b)
+	}
+}
+
+// lastOf returns the last of one or more batches.
+func lastOf(batches []byte) record.Batch {
+	for {
+		b, rest, err := record.Next(batches)
+		if err != nil || len(rest) == 0 {
+			return b
+		}
+		batches = rest
 	}
 }
 

@@ -13,7 +13,7 @@ type unstable struct {
 	first   atomic.Int64 // producers.State.FirstUnstable
 	decided atomic.Int64 // producers.State.NextDecided
 	aborted atomic.Int64 // no marker of an aborted transaction is beyond it; -1: there is none
-	open    int          // of producers.State.Open, what Options.open includes
+	open    int          // producers.State.Open, which Options.open includes
 }
 
 // noteUnstableLocked must be called after each change of the producer state. The caller holds
@@ -25,18 +25,12 @@ func (l *Log) noteUnstableLocked() {
 	if decided := l.producers.NextDecided(); decided != l.unstable.decided.Load() {
 		l.unstable.decided.Store(decided)
 	}
-	l.countOpenLocked(l.producers.Open())
-	if last := l.producers.LastAborted(); last > l.unstable.aborted.Load() {
-		l.unstable.aborted.Store(last)
-	}
-}
-
-// countOpenLocked counts the open transactions of the log among those of all logs. The caller holds
-// producersMu.
-func (l *Log) countOpenLocked(n int) {
-	if was := l.unstable.open; n != was {
+	if n, was := l.producers.Open(), l.unstable.open; n != was {
 		l.dir.opt.open.Add(int64(n - was))
 		l.unstable.open = n
+	}
+	if last := l.producers.LastAborted(); last > l.unstable.aborted.Load() {
+		l.unstable.aborted.Store(last)
 	}
 }
 

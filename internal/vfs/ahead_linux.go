@@ -33,3 +33,14 @@ func (f *osFile) StartRead(off, n int64) {
 		return nil
 	}) // ReadAt reports errors
 }
+
+// SetReadAhead calls posix_fadvise(2) with POSIX_FADV_NORMAL or POSIX_FADV_RANDOM.
+func (f *osFile) SetReadAhead(on bool) {
+	advice := unix.FADV_RANDOM
+	if on {
+		advice = unix.FADV_NORMAL
+	}
+	_ = f.control("fadvise", func(fd int) error {
+		return unix.Fadvise(fd, 0, 0, advice)
+	}) // it only changes how fast ReadAt is
+}

@@ -6,8 +6,8 @@ import (
 )
 
 // StartRead and StartWriteback are harmless for any range, even beyond the end, and on a closed
-// file.
-func TestStartReadAndStartWritebackAreHarmless(t *testing.T) {
+// file. So is SetReadAhead.
+func TestAdviceIsHarmless(t *testing.T) {
 	f, err := OS().Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +19,8 @@ func TestStartReadAndStartWritebackAreHarmless(t *testing.T) {
 		func() { StartRead(f, 0, 10*adviseStep) },
 		func() { StartRead(f, 1, 0) },
 		func() { StartWriteback(f, 0, 10*adviseStep) },
+		func() { SetReadAhead(f, false) },
+		func() { SetReadAhead(f, true) },
 		func() {
 			if err := Writeback(f, 0, 10*adviseStep); err != nil {
 				t.Error(err)
@@ -26,6 +28,9 @@ func TestStartReadAndStartWritebackAreHarmless(t *testing.T) {
 		},
 	} {
 		do()
+		if n, err := f.ReadAt(make([]byte, 3*adviseStep/2), 0); err != nil || n != 3*adviseStep/2 {
+			t.Errorf("read %d bytes: %v", n, err)
+		}
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)

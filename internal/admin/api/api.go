@@ -57,9 +57,10 @@ type Broker struct {
 // Rights is the response of GET /v1/rights: the configuration by which requests need rights. It is
 // that of one broker; rules are in the metadata.
 type Rights struct {
-	Authorization string   `json:"authorization"` // "acl" or "none"
-	SuperUsers    []string `json:"superUsers"`    // principals
-	AllowEveryone bool     `json:"allowEveryone"` // on resources without a rule
+	Authorization  string   `json:"authorization"`  // "acl" or "none"
+	SuperUsers     []string `json:"superUsers"`     // principals
+	AllowEveryone  bool     `json:"allowEveryone"`  // on resources without a rule
+	InternalTopics []string `json:"internalTopics"` // which only super users may change
 }
 
 // Logs is the response of GET /v1/logs.

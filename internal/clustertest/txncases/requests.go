@@ -77,6 +77,18 @@ func (w *world) startFor(name string, timeout int32) producer {
 	return w.again(producer{id: w.prefix + name, pid: -1, epoch: -1}, timeout)
 }
 
+// alter is IncrementalAlterConfigs of one config of a topic or, with the name "", of all brokers.
+func (w *world) alter(kind kmsg.ConfigResourceType, resource, name, value string) string {
+	w.Helper()
+	r := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	x := kmsg.NewIncrementalAlterConfigsRequestResource()
+	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	c.Name, c.Value = name, &value
+	x.ResourceType, x.ResourceName, x.Configs = kind, resource, append(x.Configs, c)
+	r.Resources = append(r.Resources, x)
+	return code(ask[*kmsg.IncrementalAlterConfigsResponse](w, r, 1).Resources[0].ErrorCode)
+}
+
 // again is InitProducerId v5 of p, asked until it succeeds.
 func (w *world) again(p producer, timeout int32) producer {
 	w.Helper()

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ type kase struct {
 // Run asks p and compares every answer.
 func Run(t *testing.T, p Peer) {
 	t.Helper()
-	cases := append(answers(), zombies()...)
+	cases := slices.Concat(answers(), zombies(), edges())
 	if p.Long {
 		cases = append(cases, long()...)
 	}

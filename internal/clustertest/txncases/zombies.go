@@ -172,15 +172,7 @@ func markerTwice(w *world, version int16) {
 func (w *world) verification(on string) {
 	w.Helper()
 	name := "transaction.partition.verification.enable"
-	r := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType = kmsg.ConfigResourceTypeBroker
-	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-	c.Name, c.Value = name, &on
-	res.Configs = append(res.Configs, c)
-	r.Resources = append(r.Resources, res)
-	got := code(ask[*kmsg.IncrementalAlterConfigsResponse](w, r, 1).Resources[0].ErrorCode)
-	w.is("IncrementalAlterConfigs", got, w.differs(none, badRequest))
+	w.is("IncrementalAlterConfigs", w.alter(kmsg.ConfigResourceTypeBroker, "", name, on), w.differs(none, badRequest))
 	if !w.peer.Kafka {
 		return
 	}

@@ -83,6 +83,24 @@ func TestTopicChangesForShards(t *testing.T) {
 	}
 }
 
+// Shards match their expressions again when a rule comes or goes, if rules decide what members see.
+func TestChangesOfRulesForShards(t *testing.T) {
+	img := image(t, 1, nil)
+	for _, visible := range []func(group.Viewer) func(string) bool{nil, func(group.Viewer) func(string) bool { return nil }} {
+		c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop(),
+			Visible: visible})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, d := range []*metadata.Delta{{ACLsAdded: make([]metadata.ACL, 1)}, {ACLsRemoved: make([]metadata.ACL, 1)}} {
+			if e, ok := c.changeEvent(img, d).(group.TopicsChanged); ok != (visible != nil) || e.All != ok {
+				t.Errorf("%+v: %+v, %v", d, e, ok)
+			}
+		}
+	}
+}
+
 func TestViewShowsTheImage(t *testing.T) {
 	v := view{image(t, 5, map[string]int32{"a": 3, "b": 1})}
 	a, ok := v.ByName("a")

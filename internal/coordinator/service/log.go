@@ -164,7 +164,8 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 			if b, rest, err = record.Next(rest); err != nil {
 				return next, err
 			}
-			if next, err = applyBatch(b, next, end, apply); err != nil || next >= end {
+			doubtful := l.part.LostSince(b.LeaderEpoch())
+			if next, err = applyBatch(b, next, end, doubtful, apply); err != nil || next >= end {
 				return next, err
 			}
 		}
@@ -176,7 +177,7 @@ func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinat
 }
 
 // applyBatch applies the records of a batch that are in [from, end), or its marker.
-func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) error) (next int64, err error) {
+func applyBatch(b record.Batch, from, end int64, doubtful bool, apply func(coordinator.Record) error) (next int64, err error) {
 	var p coordinator.Producer
 	if b.Transactional() {
 		p = coordinator.Producer{ID: b.ProducerID(), Epoch: b.ProducerEpoch(), Transactional: true}
@@ -184,7 +185,7 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 	if b.Control() {
 		m, err := marker(b)
 		if err == nil && m != nil && b.LastOffset() >= from && b.LastOffset() < end {
-			err = apply(coordinator.Record{Producer: p, Marker: m})
+			err = apply(coordinator.Record{Producer: p, Marker: m, Doubtful: doubtful})
 		}
 		return b.LastOffset() + 1, err
 	}
@@ -192,7 +193,7 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 		if r.Offset < from || r.Offset >= end {
 			return nil
 		}
-		return apply(coordinator.Record{Key: r.Key, Value: r.Value, Producer: p})
+		return apply(coordinator.Record{Key: r.Key, Value: r.Value, Producer: p, Doubtful: doubtful})
 	})
 	return b.LastOffset() + 1, err
 }

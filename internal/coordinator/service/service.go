@@ -207,8 +207,20 @@ func (s *Service) SubmitTo(partition int32, event any, done func(response any, e
 // Broadcast hands an event to every loaded shard.
 func (s *Service) Broadcast(event any) { s.rt.Broadcast(event) }
 
-// Partitions returns the partitions that this broker coordinates or has coordinated, in no order.
-func (s *Service) Partitions() []int32 { return s.rt.Partitions() }
+// Partitions returns the partitions that this broker coordinates according to the metadata. A shard
+// that has no machine yet, or cannot get one, answers coordinator.ErrNotCoordinator.
+func (s *Service) Partitions() (list []int32) {
+	t := s.image.Load().Topic(s.def.Topic)
+	if t == nil {
+		return nil
+	}
+	for i, p := range t.Partitions.All() {
+		if p.Leader == s.opt.Self {
+			list = append(list, i)
+		}
+	}
+	return list
+}
 
 // Stats returns the current figures of all shards.
 func (s *Service) Stats() []coordinator.Stats { return s.rt.Stats() }

@@ -42,10 +42,11 @@ type TransactionsOptions struct {
 	Lease   func() bool
 	Brokers int
 	Logger  *zap.Logger
-	// Decided, Marked and Refused are those of txn.Config.
+	// Decided, Marked, Refused and Crowded are those of txn.Config.
 	Decided func(commit bool, reason txn.Reason, open time.Duration)
 	Marked  func(commit bool, took time.Duration)
 	Refused func(*kerr.Error)
+	Crowded func(removed int, idle time.Duration)
 }
 
 // Transactions is the transaction coordinator of this broker. Its methods may be called
@@ -71,6 +72,13 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	cfg := shardConfig(&conf.Transactions)
 	cfg.ProducerID, cfg.Decided, cfg.Marked, cfg.Refused = opt.ProducerID, opt.Decided, opt.Marked, opt.Refused
 	t := &Transactions{opt: opt, maxTimeout: cfg.MaxTimeout, raising: map[int32]bool{}}
+	cfg.Crowded = t.crowded
+	cfg.Overtaken = func(id string, p txn.Partition) {
+		opt.Logger.Warn("a partition knows a later epoch of a transactional id's producer than "+TransactionsTopic+
+			", which may lack records or come from an older copy; what is open of the producer there is aborted, "+
+			"and the transactional id gets another producer id", zap.String("transactional_id", id), zap.String("topic", p.Topic),
+			zap.Int32("partition", p.Index))
+	}
 	c := &conf.Transactions
 	t.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Lease: opt.Lease, Brokers: opt.Brokers,
@@ -86,8 +94,23 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 
 func shardConfig(c *configdef.Transactions) txn.Config {
 	cfg := txn.DefaultConfig()
-	cfg.MaxTimeout, cfg.Expiration, cfg.ExpirationCheck = c.MaxTimeout, c.Expiration, c.ExpirationCheck
+	cfg.MaxTimeout, cfg.Expiration, cfg.ExpirationCheck, cfg.MaxIDs = c.MaxTimeout, c.Expiration, c.ExpirationCheck, c.MaxIDs
 	return cfg
+}
+
+// crowded logs and counts what a shard does about too many transactional ids.
+func (t *Transactions) crowded(removed int, idle time.Duration) {
+	const remedy = "; does an application make a new transactional id for each transaction? Otherwise raise " +
+		"transactional.id.max.per.partition"
+	if removed > 0 {
+		t.opt.Logger.Warn("transactional ids were removed before transactional.id.expiration.ms, because there are too many"+remedy,
+			zap.Int("removed", removed), zap.Duration("idle_for_at_least", idle))
+	} else {
+		t.opt.Logger.Warn("new transactional ids are refused, because there are too many that were used recently" + remedy)
+	}
+	if t.opt.Crowded != nil {
+		t.opt.Crowded(removed, idle)
+	}
 }
 
 // topics returns the event that shows an image to a shard.

@@ -73,7 +73,7 @@ func (s *Shard) check(t *transaction, pid int64, epoch int16) *kerr.Error {
 	}
 	now, nowEpoch := t.identity()
 	switch {
-	case pid == now && epoch == nowEpoch:
+	case pid == now && epoch == nowEpoch && !t.doubtful:
 		return nil
 	case pid == now || pid == t.pid:
 		return kerr.ProducerFenced

@@ -91,6 +91,7 @@ func BenchmarkTransaction(b *testing.B) {
 func TestMemoryOfAnID(t *testing.T) {
 	const count = 100_000
 	d := newBenchDesk()
+	d.s.cfg.MaxIDs = count
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -41,12 +41,14 @@ type Survey struct{}
 type Figures struct {
 	IDs    map[State]int
 	Parked int // requests that wait for the end of a transaction
-	// Undone are transactions that were decided at least UndoneAfter ago and still lack markers,
-	// the oldest first, at most maxUndone.
+	// Undone are transactions that were decided at least UndoneAfter ago and have not ended, the
+	// oldest first, at most maxUndone.
 	Undone []Undone
 }
 
-// Undone is a decided transaction that lacks markers.
+// Undone is a decided transaction that has not ended. Missing are the partitions that lack the
+// marker, those that answered an error first. If there is none, the log accepts no record of the
+// end.
 type Undone struct {
 	ID         string
 	ProducerID int64
@@ -54,7 +56,7 @@ type Undone struct {
 	Commit     bool
 	SinceMs    int64 // ms since 1970
 	Missing    []Partition
-	LastError  *kerr.Error // of the first missing partition; nil: none was answered
+	LastError  *kerr.Error // of the first missing partition; nil: it has not answered
 }
 
 // UndoneAfter is how long the markers of a transaction may take before operators are notified.
@@ -116,7 +118,15 @@ func (t *transaction) undone(id string) Undone {
 	if t.live == nil {
 		return u
 	}
-	u.Missing = slices.SortedFunc(maps.Keys(t.live.missing), comparePartitions)
+	silent := func(p Partition) int {
+		if t.live.missing[p].lastFail == nil {
+			return 1
+		}
+		return 0
+	}
+	u.Missing = slices.SortedFunc(maps.Keys(t.live.missing), func(a, b Partition) int {
+		return cmp.Or(silent(a)-silent(b), comparePartitions(a, b))
+	})
 	if len(u.Missing) > 0 {
 		u.LastError = t.live.missing[u.Missing[0]].lastFail
 	}

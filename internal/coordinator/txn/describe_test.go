@@ -67,15 +67,15 @@ func TestSurveyNamesMissingMarkers(t *testing.T) {
 	}
 	sent := d.sent
 	d.sent = nil
-	d.handle(0, resultOf(sent[0], nil), false)
-	d.handle(0, resultOf(sent[1], kerr.NotEnoughReplicas), false)
+	d.handle(0, resultOf(sent[1], kerr.NotEnoughReplicas), false) // the other one is still on its way
 	d.advance(UndoneAfter)
 	f := ask[Figures](d, Survey{})
 	want := []Undone{{ID: "x", ProducerID: d.state().pid, Epoch: d.state().epoch, Commit: true, SinceMs: since,
-		Missing: []Partition{a(1)}, LastError: kerr.NotEnoughReplicas}}
+		Missing: []Partition{a(1), a(0)}, LastError: kerr.NotEnoughReplicas}}
 	if diff := cmp.Diff(want, f.Undone, cmp.Comparer(func(a, b *kerr.Error) bool { return a == b })); diff != "" {
 		t.Fatal(diff)
 	}
+	d.handle(0, resultOf(sent[0], nil), false)
 	d.answer(nil)
 	if f := ask[Figures](d, Survey{}); len(f.Undone) > 0 || f.IDs[CompleteCommit] != 1 {
 		t.Fatalf("%+v", f)

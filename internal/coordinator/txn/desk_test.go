@@ -52,6 +52,7 @@ type desk struct {
 	pids   int64
 	noPID  error // what the source of producer ids returns
 	trusts bool  // skips the replay after each event
+	lost   int   // so many records of the log are from before a loss
 }
 
 func newDesk(t fataler, edit ...func(*Config)) *desk {
@@ -89,7 +90,8 @@ func (d *desk) reload() {
 func (d *desk) load(log []coordinator.Record) *Shard {
 	d.t.Helper()
 	s := New(d.cfg)
-	for _, r := range log {
+	for i, r := range log {
+		r.Doubtful = i < d.lost
 		if err := s.Apply(r); err != nil {
 			d.t.Fatalf("load: %v", err)
 		}

@@ -153,7 +153,20 @@ func (s *Shard) fence(id string, t *transaction, reason Reason) {
 	if w := t.live.end; w != nil {
 		s.out.Reply(w.to, s.refusal(w.end, kerr.ProducerFenced))
 	}
-	s.prepare(id, t, t.value, false, true, none)
+	v := t.value
+	if t.doubtful {
+		v.epoch = maxEpoch // its partitions may know later epochs than this one
+	}
+	s.prepare(id, t, v, false, true, none)
+	t.doubtful = false
+}
+
+// doubted aborts a transaction that is open according to a log that may have lost its end, and
+// partitions of it. If it was decided, the partitions that have its marker keep that.
+func (s *Shard) doubted(e doubted) {
+	if t := s.ids[e.id]; t != nil && t.state == Ongoing && t.live.token == e.token {
+		s.fence(e.id, t, ByLoss)
+	}
 }
 
 // timeOut aborts a transaction that has been open for too long.

@@ -67,6 +67,10 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 		return
 	}
 	t := s.ids[e.ID]
+	if t == nil && !s.hasRoom() {
+		refuse(kerr.CoordinatorLoadInProgress) // clients try again
+		return
+	}
 	if t == nil {
 		if pid == none {
 			s.fetchProducerID(to, e)
@@ -86,7 +90,7 @@ func (s *Shard) initProducerID(to coordinator.Ticket, e InitProducerID, pid int6
 	case t.state == Ongoing && !s.cfg.Broken.has(FenceWithoutEnd):
 		s.fence(e.ID, t, ByFence)
 		s.parkInit(to, e, t)
-	case c == former && t.epoch <= maxEpoch:
+	case c == former && t.epoch <= maxEpoch && !t.doubtful:
 		s.answer(to, t)
 	default:
 		s.raise(to, e, t, pid)
@@ -104,7 +108,7 @@ func (s *Shard) raise(to coordinator.Ticket, e InitProducerID, t *transaction, p
 	if e.ProducerID != none {
 		last = e.Epoch
 	}
-	exhausted := v.epoch >= maxEpoch && !s.cfg.Broken.has(WrapEpoch)
+	exhausted := t.doubtful || v.epoch >= maxEpoch && !s.cfg.Broken.has(WrapEpoch)
 	switch {
 	case exhausted && pid == none:
 		s.fetchProducerID(to, e)
@@ -115,7 +119,7 @@ func (s *Shard) raise(to coordinator.Ticket, e InitProducerID, t *transaction, p
 		if last != none {
 			v.previous = t.pid
 		}
-		last = none
+		last, t.doubtful = none, false
 	default:
 		v.epoch = following(v.epoch)
 	}

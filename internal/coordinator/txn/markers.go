@@ -84,8 +84,12 @@ func (s *Shard) sendMarkers(id string, t *transaction) {
 
 func (s *Shard) sendMarker(id string, t *transaction, p Partition, a *attempt) {
 	a.out, a.at = true, time.Time{}
-	s.out.Send(WriteMarker{ID: id, Token: t.live.token, ProducerID: t.pid, Epoch: t.epoch, CoordinatorEpoch: s.epoch,
-		Commit: t.state == PrepareCommit, Version: max(t.version, 1), Partition: p})
+	m := WriteMarker{ID: id, Token: t.live.token, ProducerID: t.pid, Epoch: t.epoch, CoordinatorEpoch: s.epoch,
+		Commit: t.state == PrepareCommit, Version: max(t.version, 1), Partition: p}
+	if a.ahead {
+		m.Epoch, m.Commit = maxEpoch+1, false
+	}
+	s.out.Send(m)
 	if s.cfg.Broken.has(RepeatMarkers) {
 		s.retryAt(id, t, s.now.Add(minPause))
 	}
@@ -113,7 +117,26 @@ func (s *Shard) marked(e Marked) {
 		if s.cfg.Refused != nil {
 			s.cfg.Refused(e.Err)
 		}
+		s.overtaken(e, t, a)
 		s.failed(e.ID, t, a, e.Err)
+	}
+}
+
+// overtaken handles a partition that knows a later epoch of the producer than the coordinator:
+// later records of __transaction_state were lost, or an older copy of it was restored. No
+// transaction of this epoch is open in the partition, and the outcome of a later one is unknown. So
+// the partition gets an abort marker with the last of all epochs. The producer id is not used
+// again, as its later epochs may be taken.
+//
+// A coordinator that was deposed does not come here: the markers of its successor are in all
+// partitions of the transaction before the producer gets a later epoch, and they fence it.
+func (s *Shard) overtaken(e Marked, t *transaction, a *attempt) {
+	if e.Err != kerr.InvalidProducerEpoch || a.ahead {
+		return
+	}
+	a.ahead, t.live.overtaken = true, true
+	if s.cfg.Overtaken != nil {
+		s.cfg.Overtaken(e.ID, e.Partition)
 	}
 }
 
@@ -184,6 +207,9 @@ func (s *Shard) complete(e complete) {
 	v := t.value
 	v.state += CompleteCommit - PrepareCommit
 	v.partitions = nil
+	if t.live.overtaken || t.doubtful {
+		v.epoch, v.next, t.doubtful = maxEpoch+1, none, false // the next producer gets an id that is not used yet
+	}
 	if v.next != none {
 		v.pid, v.previous, v.next, v.epoch = v.next, v.pid, none, 0
 		t.lastEpoch = none // previous says the same, and is stored

@@ -204,7 +204,7 @@ func (s *Shard) Apply(r coordinator.Record) error {
 	if err != nil {
 		return fmt.Errorf("transactional id %q: %w", id, err)
 	}
-	s.apply(id, v)
+	s.apply(id, v).doubtful = r.Doubtful
 	return nil
 }
 

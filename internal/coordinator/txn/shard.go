@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,8 @@ type Config struct {
 	// ExpirationCheck is how often the Shard looks for such ids
 	// (transaction.remove.expired.transaction.cleanup.interval.ms).
 	Expiration, ExpirationCheck time.Duration
+	// MaxIDs bounds the transactional ids of the Shard (transactional.id.max.per.partition).
+	MaxIDs int
 	// MaxPark bounds how long an InitProducerID waits for the end of a transaction before it gets
 	// CONCURRENT_TRANSACTIONS; 0: not at all.
 	MaxPark time.Duration
@@ -33,13 +36,21 @@ type Config struct {
 	Marked  func(commit bool, took time.Duration)
 	// Refused is called with the error of each marker that is going to be repeated. May be nil.
 	Refused func(*kerr.Error)
+	// Crowded is called when the Shard has had MaxIDs ids: it has removed ids without a transaction,
+	// the last of them after the given time, or if removed is 0, has refused new ones. It must not
+	// block. May be nil.
+	Crowded func(removed int, idle time.Duration)
+	// Overtaken is called when a partition knows a later epoch of a transactional id's producer, so
+	// that __transaction_state lacks records. It must not block. May be nil.
+	Overtaken func(id string, p Partition)
 	// Broken is for tests.
 	Broken Broken
 }
 
 // DefaultConfig returns Kafka's defaults, without a source of producer ids.
 func DefaultConfig() Config {
-	return Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpirationCheck: time.Hour, MaxPark: time.Second}
+	return Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpirationCheck: time.Hour,
+		MaxIDs: 20_000, MaxPark: time.Second}
 }
 
 // Topics are the partitions of a version of the metadata. Its methods must not block.
@@ -63,6 +74,8 @@ type Shard struct {
 	// asking has the ids whose transaction waits for requests to partitions. Volatile.
 	asking map[string]*transaction
 	tokens uint64 // the last token
+	// fullUntil is when the next id may have been idle for long enough to make room. Volatile.
+	fullUntil time.Time
 
 	// Set only during an event.
 	now time.Time
@@ -80,6 +93,9 @@ type transaction struct {
 	live *live
 	// parked are the requests that wait for the end of the transaction, in order. Volatile.
 	parked []parked
+	// doubtful: the log may have lost later records of the id. Its producer may have later epochs,
+	// so none after the present one is given out, and its transaction may have been decided.
+	doubtful bool
 }
 
 // live is the volatile state of one transaction in one state.
@@ -94,6 +110,8 @@ type live struct {
 	// missing are the partitions whose flush, or whose marker, is not durable.
 	missing map[Partition]*attempt
 	retryAt time.Time // of timerRetry; zero: not set
+	// overtaken: a partition knows a later epoch of the producer.
+	overtaken bool
 }
 
 type added struct {
@@ -113,6 +131,7 @@ type attempt struct {
 	out      bool          // on the way
 	topic    [16]byte      // of the partition; zero: not known
 	deleted  bool          // its topic was deleted while it was on the way
+	ahead    bool          // it knows a later epoch of the producer
 	pause    time.Duration // before the next repetition
 	at       time.Time     // when to repeat it; zero while it is on the way
 	lastFail *kerr.Error   // nil: none
@@ -160,6 +179,12 @@ type (
 	}
 )
 
+// doubted is deferred: a transaction is open according to a log that may have lost its end.
+type doubted struct {
+	id    string
+	token uint64
+}
+
 // withProducerID is the result of a call: a request with the producer id that it needs.
 type withProducerID struct {
 	event any
@@ -187,6 +212,8 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.complete(e)
 	case flushed:
 		s.flushed(e)
+	case doubted:
+		s.doubted(e)
 	case Marked:
 		s.marked(e)
 	case Flushed:
@@ -246,10 +273,14 @@ func (s *Shard) resume(to coordinator.Ticket, e withProducerID) {
 func (s *Shard) Loaded(now time.Time, epoch int32, out *coordinator.Effects) {
 	s.now, s.out, s.epoch = now, out, epoch
 	var decided []string
-	for id, t := range s.ids {
+	for _, id := range slices.Sorted(maps.Keys(s.ids)) {
+		t := s.ids[id]
 		switch {
 		case t.state == Ongoing:
 			s.begin(t)
+			if t.doubtful {
+				out.Defer(doubted{id, t.live.token})
+			}
 			left := time.UnixMilli(t.start + int64(t.timeout)).Sub(now)
 			s.setTimeout(id, max(min(left, t.timeLimit()), min(minTimeLeft, t.timeLimit())))
 		case t.state.prepared():

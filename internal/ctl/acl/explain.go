@@ -3,6 +3,7 @@ package acl
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,7 +24,8 @@ type verdict struct {
 	Allowed   bool   `json:"allowed"`
 	Why       string `json:"why"`
 	// Configured reports whether the broker's configuration was read at the admin port: super
-	// users, and whether requests need rights at all. Otherwise only the rules decide.
+	// users, internal topics, and whether requests need rights at all. Otherwise only the rules
+	// decide.
 	Configured bool `json:"configured"`
 	// Rules are those that decide.
 	Rules []entry `json:"rules"`
@@ -65,10 +67,11 @@ func (v *verdict) explain(ctx context.Context, a *app.App, all []acl.Binding, op
 	if err != nil {
 		return err
 	}
-	e := configured.explain(all, v, op, t)
-	if v.Allowed, v.Why = e.Allowed, why(e.Reason); !configured.known && !v.Allowed {
+	var e acl.Explanation
+	if e, v.Why = configured.explain(all, v, op, t); !configured.known && !e.Allowed {
 		v.Why += "; super users are not known without --admin"
 	}
+	v.Allowed = e.Allowed
 	v.Configured = configured.known
 	var rules, almost *output.Table
 	v.Rules, rules = table(e.Rules, "no rule decides")
@@ -105,13 +108,28 @@ func configuration(ctx context.Context, a *app.App) (c configured, err error) {
 	return c, err
 }
 
-// explain decides as the broker does.
-func (c *configured) explain(all []acl.Binding, v *verdict, op acl.Operation, t acl.ResourceType) acl.Explanation {
+// explain decides as the broker does, and says why. Two rights follow from others: create on the
+// cluster allows every topic, and who may write to any topic may do so idempotently (KIP-679).
+func (c *configured) explain(all []acl.Binding, v *verdict, op acl.Operation, t acl.ResourceType) (acl.Explanation, string) {
 	if c.known && c.Authorization != "acl" {
-		return acl.Explanation{Allowed: true, Reason: acl.Off}
+		return acl.Explanation{Allowed: true, Reason: acl.Off}, why(acl.Off)
 	}
-	rules := acl.Compile(all, acl.Options{SuperUsers: c.SuperUsers, AllowEveryone: c.AllowEveryone})
-	return rules.Explain(v.Principal, v.Host, op, t, v.Name)
+	rules := acl.Compile(all, acl.Options{SuperUsers: c.SuperUsers, AllowEveryone: c.AllowEveryone, Internal: c.InternalTopics})
+	e := rules.Explain(v.Principal, v.Host, op, t, v.Name)
+	switch {
+	case e.Allowed:
+	case op == acl.Create && t == acl.Topic:
+		if above := rules.Explain(v.Principal, v.Host, op, acl.Cluster, acl.ClusterName); above.Allowed {
+			return above, "a rule on the cluster allows it"
+		}
+	case op == acl.IdempotentWrite && t == acl.Cluster && rules.Subject(v.Principal, v.Host).AllowedAny(acl.Write, acl.Topic):
+		writes := slices.DeleteFunc(slices.Clone(all), func(b acl.Binding) bool {
+			return b.Type != acl.Topic || b.Permission != acl.Allow || b.Operation != acl.Write && b.Operation != acl.All ||
+				b.Principal != v.Principal && b.Principal != acl.Everybody
+		})
+		return acl.Explanation{Allowed: true, Rules: writes}, "a rule allows write on a topic, which includes it"
+	}
+	return e, why(e.Reason)
 }
 
 // why says the reason of a decision.
@@ -125,6 +143,8 @@ func why(r acl.Reason) string {
 		return "no rule is about it, and allow.everyone.if.no.acl.found is true"
 	case acl.Denied:
 		return "a rule denies it"
+	case acl.Internal:
+		return "only super users may change an internal topic"
 	case acl.Permitted:
 		return "a rule allows it, and none denies it"
 	}

@@ -236,6 +236,9 @@ func plan(a *app.App, out repaired) error {
 	if t := reopened(out.Reopened); t != nil {
 		tables = append(tables, t)
 	}
+	if t := torn(out.Torn); t != nil {
+		tables = append(tables, t)
+	}
 	if out.Backup != "" {
 		tables = append(tables, &output.Table{Title: "copies of all changed files are in " + out.Backup +
 			"; its manifest.json says how to undo the repair"})
@@ -261,6 +264,21 @@ func reopened(list []inspect.Transaction) *output.Table {
 	for _, x := range list {
 		t.Add(fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Producer, x.Epoch, x.First,
 			fmt.Sprintf("chronikctl txn abort --topic %s --partition %d --start-offset %d", x.Topic, x.Partition, x.First))
+	}
+	return t
+}
+
+// torn lists the transactions whose end is lost although they do not stay open, nil if there are
+// none.
+func torn(list []inspect.Torn) *output.Table {
+	if len(list) == 0 {
+		return nil
+	}
+	t := &output.Table{Title: "transactions whose markers may be lost and whose producers ended later ones; readers of committed records " +
+		"see these offsets if the later one was committed, whatever the outcome was",
+		Columns: []string{"PARTITION", "PRODUCER", "EPOCH", "OFFSETS"}}
+	for _, x := range list {
+		t.Add(fmt.Sprintf("%s-%d", x.Topic, x.Partition), x.Producer, x.Epoch, inspect.Loss{From: x.First, To: x.Until}.Offsets())
 	}
 	return t
 }

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,19 +25,20 @@ type verdict struct {
 }
 
 func explain(a *app.App) *cobra.Command {
-	var ip string
+	var from string
 	c := &cobra.Command{
 		Use: "explain USER [CLIENT-ID]", Short: "Explain which quotas apply to a client",
 		Args: app.Args(1, 2, "USER and at most one CLIENT-ID"),
 		Long: "explain says for each limit which quota applies to a client, and who shares it: clients that share a quota may use it\n" +
 			"together. One quota counts: that of the user before that of any user, and both before that of a client id. Among those of\n" +
 			"one user, that of the client id counts before that of any client id, and both before that of the user alone.\n" +
-			"Clients that do not log in are the user ANONYMOUS; without a CLIENT-ID the client has none. A quota is for each broker.\n",
+			"Clients that do not log in are the user ANONYMOUS; without a CLIENT-ID the client has none. A quota is for each broker.",
 		Example: "  chronikctl quota explain bob app-1\n  chronikctl quota explain ANONYMOUS --ip 10.0.0.7 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if ip != "" {
+			var ip netip.Addr
+			if from != "" {
 				var err error
-				if ip, err = address(ip); err != nil {
+				if ip, err = address(from); err != nil {
 					return err
 				}
 			}
@@ -62,12 +64,12 @@ func explain(a *app.App) *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	c.Flags().StringVar(&ip, ipFlag, "", "address of the client, for connection_creation_rate")
+	c.Flags().StringVar(&from, ipFlag, "", "address of the client, for connection_creation_rate")
 	return c
 }
 
 // decide returns the quota that applies to each limit; that of connections only with an address.
-func decide(all []entry, user, client, ip string) []verdict {
+func decide(all []entry, user, client string, ip netip.Addr) []verdict {
 	rules := quota.Compile(func(yield func(quota.Quota) bool) {
 		for _, x := range all {
 			q := quota.Quota{Entity: x.of}
@@ -88,7 +90,7 @@ func decide(all []entry, user, client, ip string) []verdict {
 		switch {
 		case !l.OfAddress():
 			f, _ = rules.Client(l, user, client)
-		case ip == "":
+		case !ip.IsValid():
 			continue
 		default:
 			f, _ = rules.Address(ip)

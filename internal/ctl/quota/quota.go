@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,7 +42,7 @@ func New(a *app.App) *cobra.Command {
 // limitHelp lists the limits.
 const limitHelp = "The limits are producer_byte_rate and consumer_byte_rate (bytes a second; 10MiB is possible), " +
 	"request_percentage (100 is one processor),\ncontroller_mutation_rate (partitions a second) and, of an --ip, " +
-	"connection_creation_rate (connections a second).\n"
+	"connection_creation_rate (connections a second)."
 
 // The types of entities in requests (KIP-546), and the names of flags.
 const (
@@ -74,8 +75,9 @@ type whom struct {
 func (w *whom) flags(c *cobra.Command) {
 	for i, text := range [...]string{"a user", "a client id", "an address"} {
 		kind := parts()[i].kind
+		_, bare, _ := strings.Cut(text, " ")
 		c.Flags().StringVar(&w.names[i], kind, "", "quotas of "+text)
-		c.Flags().BoolVar(&w.defaults[i], kind+"-default", false, "quotas of each "+text[2:]+" without its own")
+		c.Flags().BoolVar(&w.defaults[i], kind+"-default", false, "quotas of each "+bare+" without its own")
 	}
 }
 
@@ -98,20 +100,22 @@ func (w *whom) entity(cmd *cobra.Command) (e quota.Entity, err error) {
 		return e, app.Usage("--ip cannot be combined with users or client ids: connections are counted before either is known")
 	}
 	if e.Address.Kind == quota.Named {
-		if e.Address.Text, err = address(e.Address.Text); err != nil {
+		ip, err := address(e.Address.Text)
+		if err != nil {
 			return e, err
 		}
+		e.Address.Text = quota.AddressText(ip)
 	}
 	return e, nil
 }
 
-// address returns an address as entities have it.
-func address(s string) (string, error) {
+// address returns the address of a flag.
+func address(s string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
-		return "", app.Usage("--ip %q is not an address, such as 10.0.0.7; names of hosts are not resolved", s)
+		return ip, app.Usage("--ip %q is not an address, such as 10.0.0.7; names of hosts are not resolved", s)
 	}
-	return quota.AddressText(ip), nil
+	return ip, nil
 }
 
 // entry is the quotas of one entity in answers.

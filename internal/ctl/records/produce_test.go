@@ -133,3 +133,19 @@ func TestARecordKeepsItsPartition(t *testing.T) {
 		t.Error("record accepts a record without a partition with --same-partition")
 	}
 }
+
+// A commit whose answer was lost is repeated. If another producer came meanwhile, the repetition is
+// fenced, although the transaction may be committed: only errors that say so mean that it is not.
+func TestAFencedCommitMayHaveSucceeded(t *testing.T) {
+	x := transaction{id: "import", first: 3, last: 5}
+	for err, want := range map[*kerr.Error]string{
+		kerr.ProducerFenced:       "it is not known whether lines 3 to 5 are committed: ",
+		kerr.InvalidProducerEpoch: "it is not known whether lines 3 to 5 are committed: ",
+		kerr.InvalidTxnState:      "lines 3 to 5 are not committed: ",
+		kerr.TransactionAbortable: "lines 3 to 5 are not committed: ",
+	} {
+		if got := x.unfinished(err); !strings.HasPrefix(got.Error(), want) || !strings.Contains(got.Error(), err.Message) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}

@@ -117,18 +117,20 @@ func (t *transaction) commit(ctx context.Context) error {
 		return nil
 	}
 	if errors.Is(err, kerr.TransactionAbortable) {
-		return errors.Join(app.Refused("commit a transaction of "+t.id, err, ""),
-			fmt.Errorf("%s not committed", t.lines()), t.finish(ctx, kgo.TryAbort))
+		return errors.Join(t.unfinished(err), t.finish(ctx, kgo.TryAbort))
 	}
-	if fencedOut(err) {
-		return fmt.Errorf("%s not committed: %w", t.lines(), app.Refused("commit a transaction of "+t.id, err, ""))
-	}
-	return fmt.Errorf("it is not known whether %s committed: %w", t.lines(), app.Refused("commit a transaction of "+t.id, err, ""))
+	return t.unfinished(err)
 }
 
-// fencedOut reports whether the broker has ended the transaction of a producer.
-func fencedOut(err error) bool {
-	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState)
+// unfinished returns the error of a commit, and says what became of the records. The client repeats
+// a commit that got no answer. A broker that fences the repetition does not say how the first one
+// ended: the transaction may have been committed before another producer came.
+func (t *transaction) unfinished(err error) error {
+	refused := app.Refused("commit a transaction of "+t.id, err, "")
+	if errors.Is(err, kerr.TransactionAbortable) || errors.Is(err, kerr.InvalidTxnState) {
+		return fmt.Errorf("%s not committed: %w", t.lines(), refused)
+	}
+	return fmt.Errorf("it is not known whether %s committed: %w", t.lines(), refused)
 }
 
 func (t *transaction) finish(ctx context.Context, how kgo.TransactionEndTry) error {

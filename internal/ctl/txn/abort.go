@@ -47,7 +47,7 @@ func abort(a *app.App) *cobra.Command {
 				var out app.Outcomes
 				var err error
 				if t.topic != "" {
-					err = t.run(ctx, a, adm, &out, dryRun)
+					err = t.run(ctx, a, adm, cl, &out, dryRun)
 				} else {
 					err = fence(ctx, a, adm, cl, ids, &out, dryRun)
 				}
@@ -129,7 +129,8 @@ func (t *transaction) fate() string {
 // initialize sends InitProducerId until the transaction before has ended, up to --timeout.
 func initialize(ctx context.Context, a *app.App, cl *kgo.Client, t *transaction) (pid int64, epoch int16, err error) {
 	req := kmsg.NewPtrInitProducerIDRequest()
-	req.TransactionalID, req.TransactionTimeoutMillis = &t.ID, int32(t.TimeoutMs)
+	// The next producer brings its own timeout. This one's may be above a maximum that was lowered.
+	req.TransactionalID, req.TransactionTimeoutMillis = &t.ID, 1
 	again := func(err error) bool { return app.NotReady(err) || errors.Is(err, kerr.ConcurrentTransactions) }
 	err = a.While(ctx, again, func() error {
 		resp, err := req.RequestWith(ctx, cl)
@@ -142,21 +143,13 @@ func initialize(ctx context.Context, a *app.App, cl *kgo.Client, t *transaction)
 }
 
 // run aborts a transaction in one partition.
-func (t *target) run(ctx context.Context, a *app.App, adm *kadm.Client, out *app.Outcomes, dryRun bool) error {
+func (t *target) run(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, out *app.Outcomes, dryRun bool) error {
 	w := where{t.topic, t.partition}
 	name := app.PartitionName(t.topic, t.partition)
 	what := fmt.Sprintf("abort the transaction at offset %d of %s", t.first, name)
-	p, err := t.find(ctx, adm, w)
+	p, err := t.hangs(ctx, a, adm, cl, w)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
-	}
-	by, err := owners(ctx, a, adm, []int64{p.ProducerID})
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	owner := by[p.ProducerID]
-	if unowned(owner, w) == "" {
-		return fmt.Errorf("%s: transactional id %s has it (%s): %s", what, owner.ID, owner.State, owner.end())
 	}
 	done := fmt.Sprintf("aborted: the transaction of producer %d with epoch %d that began at offset %d",
 		p.ProducerID, p.ProducerEpoch, t.first)
@@ -167,11 +160,31 @@ func (t *target) run(ctx context.Context, a *app.App, adm *kadm.Client, out *app
 	if err := a.Confirm("abort a transaction", app.Irreversible, []string{name + ": " + done}); err != nil {
 		return err
 	}
+	// The answer may have taken a while: a coordinator that came back may have the transaction now.
+	if p, err = t.hangs(ctx, a, adm, cl, w); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	if err := mark(ctx, adm, w, p); err != nil {
 		return app.Refused(what, err, "")
 	}
 	out.Done(name, "was %s", done)
 	return nil
+}
+
+// hangs returns the producer of the transaction, or why it must not be aborted.
+func (t *target) hangs(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, w where) (kadm.DescribedProducer, error) {
+	p, err := t.find(ctx, adm, w)
+	if err != nil {
+		return p, err
+	}
+	by, err := owners(ctx, a, adm, cl, []int64{p.ProducerID})
+	if err != nil {
+		return p, err
+	}
+	if owner := by[p.ProducerID]; unowned(owner, w) == "" {
+		return p, fmt.Errorf("transactional id %s has it (%s): %s", owner.ID, owner.State, owner.end())
+	}
+	return p, nil
 }
 
 // end says how a transaction that its coordinator has ends.

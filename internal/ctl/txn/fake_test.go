@@ -30,8 +30,11 @@ type fake struct {
 	open      map[int32][]kmsg.DescribeProducersResponseTopicPartitionActiveProducer // by partition
 	ids       map[string]kmsg.DescribeTransactionsResponseTransactionState
 	stateOff  bool           // a partition of __transaction_state has no leader
+	moves     bool           // the leaders of __transaction_state change with each ListTransactions
+	epoch     int32          // of these leaders
 	busy      int            // how often InitProducerId answers CONCURRENT_TRANSACTIONS
 	begun     map[string]int // InitProducerId by id
+	limit     int32          // transaction.max.timeout.ms; 0: none
 	marked    []kmsg.WriteTxnMarkersRequestMarker
 	described func(times int) // called at each DescribeProducers
 	times     int
@@ -131,6 +134,9 @@ func (f *fake) answer(req kmsg.Request) kmsg.Response {
 		resp.NodeID, resp.Host, resp.Port = 1, f.host, f.port
 		return resp
 	case *kmsg.ListTransactionsRequest:
+		if f.moves {
+			f.epoch++
+		}
 		resp := req.ResponseKind().(*kmsg.ListTransactionsResponse)
 		for id, t := range f.ids {
 			resp.TransactionStates = append(resp.TransactionStates, kmsg.ListTransactionsResponseTransactionState{TransactionalID: id,
@@ -154,6 +160,10 @@ func (f *fake) answer(req kmsg.Request) kmsg.Response {
 		if f.busy > 0 {
 			f.busy--
 			resp.ErrorCode = kerr.ConcurrentTransactions.Code
+			return resp
+		}
+		if f.limit > 0 && req.TransactionTimeoutMillis > f.limit {
+			resp.ErrorCode = kerr.InvalidTransactionTimeout.Code
 			return resp
 		}
 		f.begun[*req.TransactionalID]++
@@ -200,8 +210,8 @@ func (f *fake) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 			if name == stateTopic && f.stateOff {
 				leader = -1
 			}
-			t.Partitions = append(t.Partitions, kmsg.MetadataResponseTopicPartition{Partition: p, Leader: leader, Replicas: []int32{1},
-				ISR: []int32{1}})
+			t.Partitions = append(t.Partitions, kmsg.MetadataResponseTopicPartition{Partition: p, Leader: leader, LeaderEpoch: f.epoch,
+				Replicas: []int32{1}, ISR: []int32{1}})
 		}
 		resp.Topics = append(resp.Topics, t)
 	}

@@ -168,7 +168,7 @@ func search(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, s
 	if len(leaders) == 0 {
 		return f, nil
 	}
-	by, err := owners(ctx, a, adm, slices.Sorted(maps.Keys(pids)))
+	by, err := owners(ctx, a, adm, cl, slices.Sorted(maps.Keys(pids)))
 	if err != nil {
 		return nil, fmt.Errorf("find hanging transactions: %w", err)
 	}

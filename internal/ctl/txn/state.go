@@ -13,6 +13,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/text"
@@ -151,18 +153,36 @@ func listed(ctx context.Context, a *app.App, adm *kadm.Client, pids []int64, in 
 // stateTopic is the topic of the coordinators.
 const stateTopic = "__transaction_state"
 
-// owners returns the transactions of producer ids that coordinators have. It returns an error if it
-// cannot know all of them, because a missing owner would look like a hanging transaction.
-func owners(ctx context.Context, a *app.App, adm *kadm.Client, pids []int64) (map[int64]*transaction, error) {
-	topics, err := adm.ListTopicsWithInternal(ctx, stateTopic)
+// coordinators returns the leader epochs of the partitions of stateTopic, none before it exists. It
+// returns an error if one has no leader. It asks a broker: what the client knows may be old.
+func coordinators(ctx context.Context, cl *kgo.Client) (map[int32]int32, error) {
+	req, t := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(stateTopic)
+	req.Topics, req.AllowAutoTopicCreation = append(req.Topics, t), false
+	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return nil, app.Refused("look up "+stateTopic, app.BrokerError(err), "")
 	}
-	for _, p := range topics[stateTopic].Partitions.Sorted() {
-		if p.Leader < 0 || p.Err != nil {
-			return nil, fmt.Errorf("%s has no leader, so the transactions of its ids are unknown; chronikctl cluster health shows the cause",
-				app.PartitionName(stateTopic, p.Partition))
+	epochs := map[int32]int32{}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if p.Leader < 0 || p.ErrorCode != 0 {
+				return nil, fmt.Errorf("%s has no leader, so the transactions of its ids are unknown; chronikctl cluster health shows the cause",
+					app.PartitionName(stateTopic, p.Partition))
+			}
+			epochs[p.Partition] = p.LeaderEpoch
 		}
+	}
+	return epochs, nil
+}
+
+// owners returns the transactions of producer ids that coordinators have. It returns an error if it
+// cannot know all of them, because a missing owner would look like a hanging transaction. Each
+// coordinator lists its own ids, so one that moves meanwhile may be in no list.
+func owners(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, pids []int64) (map[int64]*transaction, error) {
+	before, err := coordinators(ctx, cl)
+	if err != nil {
+		return nil, err
 	}
 	all, err := listed(ctx, a, adm, pids, nil, "")
 	if err != nil {
@@ -178,7 +198,11 @@ func owners(ctx context.Context, a *app.App, adm *kadm.Client, pids []int64) (ma
 			return nil, err
 		}
 	}
-	return by, nil
+	after, err := coordinators(ctx, cl)
+	if err == nil && !maps.Equal(before, after) {
+		err = fmt.Errorf("partitions of %s got other leaders meanwhile, so the transactions of their ids may be unknown; try again", stateTopic)
+	}
+	return by, err
 }
 
 // where is a partition.
@@ -282,9 +306,10 @@ func unknown(offset int64) string {
 }
 
 // held returns how many offsets an open transaction keeps from readers of committed records: those
-// between the last stable offset and the end, if the transaction is the first that is open.
+// between the last stable offset and the end, if the transaction is the first that is open. The
+// last stable offset is above its first offset if the records there were deleted.
 func (v *view) held(first int64) (n int64, holds bool) {
-	if v.stable < 0 || v.end < 0 || v.stable != first {
+	if v.stable < first || v.end < 0 || len(v.open) == 0 || v.open[0].CurrentTxnStartOffset != first {
 		return 0, false
 	}
 	return v.end - v.stable, true

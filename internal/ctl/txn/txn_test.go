@@ -134,12 +134,37 @@ func TestAbortOfAKnownTransactionIsRefused(t *testing.T) {
 	}
 }
 
+// A coordinator that comes back while the operator decides, or that moves while the others are
+// asked, may have the transaction.
+func TestAbortInAPartitionAsksAgain(t *testing.T) {
+	line := []string{"abort", "--topic", fakeTopic, "--partition", "0", "--start-offset", "10", "--yes"}
+	f := newFake(t)
+	f.opens(42, 10, time.Hour)
+	f.described = func(times int) {
+		if times == 2 {
+			f.knows("billing", ongoing, 42, 0)
+		}
+	}
+	if _, code, err := f.run(t, line...); code != 1 || !strings.Contains(err.Error(), "billing has it (Ongoing)") || len(f.marked) > 0 {
+		t.Errorf("known after the confirmation: %d %v, markers %v", code, err, f.marked)
+	}
+	f = newFake(t)
+	f.opens(42, 10, time.Hour)
+	f.moves = true
+	for _, line := range [][]string{line, {"find-hanging"}} {
+		if _, code, err := f.run(t, line...); code != 1 || !strings.Contains(err.Error(), "got other leaders") || len(f.marked) > 0 {
+			t.Errorf("%s while a coordinator moves: %d %v, markers %v", line[0], code, err, f.marked)
+		}
+	}
+}
+
 func TestAbortFencesTheProducer(t *testing.T) {
 	f := newFake(t)
 	f.knows("billing", ongoing, 42, 0, 1)
 	f.knows("idle", "Empty", 43)
 	f.knows("decided", prepareCommit, 44, 0)
 	f.busy = 2
+	f.limit = 100 // it was lowered while the transaction was open
 	if out, _, err := f.run(t, "abort", "billing", "--dry-run"); err != nil || len(f.begun) > 0 || !strings.Contains(out, "in orders:0,1") {
 		t.Errorf("dry run: %v, %v\n%s", err, f.begun, out)
 	}
@@ -251,6 +276,14 @@ func TestHeldOffsets(t *testing.T) {
 	}
 	if _, holds := v.held(20); holds {
 		t.Error("the second open transaction holds the last stable offset")
+	}
+	v.stable = 15 // the log start, where a DeleteRecords has put it
+	if n, holds := v.held(10); !holds || n != 15 {
+		t.Errorf("with deleted records: %d, %v", n, holds)
+	}
+	v.stable = -1
+	if _, holds := v.held(10); holds {
+		t.Error("a transaction holds an unknown offset")
 	}
 }
 

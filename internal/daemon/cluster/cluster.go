@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -31,9 +32,10 @@ const ticksOfElection = 10
 // Options configure a Cluster.
 type Options struct {
 	FS vfs.FS
-	// Dial and Admit are those of link.Options.
-	Dial  func(ctx context.Context, address string) (net.Conn, error)
-	Admit func(nc net.Conn, principal string) error
+	// Dial, Admit and Trusts are those of link.Options.
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
+	Admit  func(nc net.Conn, principal string) error
+	Trusts func(shown []*x509.Certificate) bool
 	// Dir is the metadata directory; its parent must exist and be locked.
 	Dir  string
 	Conf configdef.Cluster
@@ -119,6 +121,7 @@ func Open(o Options) (*Cluster, error) {
 	})
 	c.links, err = link.New(link.Options{
 		Identity: c.identity, Secrets: o.Secrets, Notify: c.notify, Log: o.Log.Named("link"), Dial: o.Dial, Admit: o.Admit,
+		Trusts: o.Trusts,
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, transactions: c.handleTransactions,
@@ -134,6 +137,10 @@ func Open(o Options) (*Cluster, error) {
 
 // Accept returns the handler of requests with which other brokers begin their connections.
 func (c *Cluster) Accept() network.Handler { return accept{c.links} }
+
+// EndUntrusted ends the links to brokers whose certificates Options.Trusts no longer accepts. It is
+// called when the authorities of brokers have changed.
+func (c *Cluster) EndUntrusted() { c.links.EndUntrusted() }
 
 // Store returns the metadata.
 func (c *Cluster) Store() *raftstore.Store { return c.store }

@@ -378,7 +378,7 @@ func (l *loader) listeners() {
 			where, source = KeyListen, l.source(KeyListen)
 		}
 		for _, earlier := range l.cfg.Listeners[:i] {
-			if x.Name == earlier.Name {
+			if strings.EqualFold(x.Name, earlier.Name) { // configs of a listener have its name in lower case
 				l.add(source, where, fmt.Sprintf("the name %q is taken by an earlier listener; give each its own", x.Name))
 			}
 			if overlap(x.Listen, earlier.Listen) {

@@ -47,22 +47,23 @@ type Machine struct {
 	machine        *host.Machine
 	data           string // the data directory
 	dirs           []storage.Place
-	maxConnections int
+	maxConnections func() int
 	// The last reading of the clock, and its last step. Only the Monitor's goroutine uses them.
 	last      time.Time
 	stepped   time.Duration
 	steppedAt time.Time
 }
 
-// NewMachine returns the source for a broker with these directories on this machine.
-func NewMachine(data string, dirs []storage.Place, maxConnections int) *Machine {
+// NewMachine returns the source for a broker with these directories on this machine. maxConnections
+// returns its limit, as Files.MaxConnections.
+func NewMachine(data string, dirs []storage.Place, maxConnections func() int) *Machine {
 	return &Machine{machine: host.New(), data: data, dirs: dirs, maxConnections: maxConnections}
 }
 
 // Quick is a checks.Source.
 func (m *Machine) Quick(f *checks.Facts) {
 	f.Files = m.machine.Files()
-	f.Files.MaxConnections = m.maxConnections
+	f.Files.MaxConnections = m.maxConnections()
 	used := m.machine.Memory()
 	f.Memory.Resident, f.Memory.Swapped = used.Resident, used.Swapped
 	if limit, err := memlimit.FromCgroup(); err == nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
@@ -134,7 +133,7 @@ func (a *apiSeries) counter(code int16) prometheus.Counter {
 
 // Throttled implements network.Observer.
 func (o *Network) Throttled(key int16, d time.Duration) {
-	o.req.Throttle.WithLabelValues(kmsg.NameForKey(key)).Add(d.Seconds())
+	o.req.Throttle.WithLabelValues(protocol.NameOf(key)).Add(d.Seconds())
 }
 
 // BudgetWait implements network.Observer.

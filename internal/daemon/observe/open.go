@@ -116,6 +116,17 @@ func Refused(m *metrics.TransactionEnds) func(*kerr.Error) {
 	return func(err *kerr.Error) { m.Refused.WithLabelValues(err.Message).Inc() }
 }
 
+// Crowded returns the function that counts what is done about too many transactional ids.
+func Crowded(m *metrics.TransactionEnds) func(removed int, _ time.Duration) {
+	return func(removed int, _ time.Duration) {
+		if removed > 0 {
+			m.Crowded.WithLabelValues("removed").Add(float64(removed))
+		} else {
+			m.Crowded.WithLabelValues("refused").Inc()
+		}
+	}
+}
+
 func resultOf(commit bool) string {
 	if commit {
 		return "commit"

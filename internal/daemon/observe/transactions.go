@@ -36,7 +36,7 @@ func Transactions(c *service.Transactions, x *exchange.Exchange, g *gate.Gate) f
 	}
 }
 
-// Undone returns the source of decided transactions that lack markers.
+// Undone returns the source of decided transactions that do not end.
 func Undone(c *service.Transactions) checks.SlowSource {
 	return func(s *checks.Slow) {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
@@ -45,6 +45,8 @@ func Undone(c *service.Transactions) checks.SlowSource {
 			x := checks.Undone{ID: u.ID, Commit: u.Commit, Since: time.UnixMilli(u.SinceMs), Missing: len(u.Missing)}
 			if len(u.Missing) > 0 {
 				x.Partition = u.Missing[0].Topic + "-" + strconv.Itoa(int(u.Missing[0].Index))
+			} else if p, ok := c.Partition(u.ID); ok {
+				x.Partition = c.Topic() + "-" + strconv.Itoa(int(p))
 			}
 			if u.LastError != nil {
 				x.Error = u.LastError.Message

@@ -358,7 +358,13 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 		{
 			"is unanswered",
 			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Since: now, Missing: 1, Partition: "b-0"}}}},
-			[]string{"bad transaction of x: it was aborted at 2026-01-02T03:04:05Z, and 1 partitions lack the marker: b-0 has not answered"},
+			[]string{"bad transaction of x: it was aborted at 2026-01-02T03:04:05Z, and 1 partition lacks the marker: b-0 has not answered"},
+		},
+		{
+			"is not recorded",
+			Facts{Slow: Slow{Undone: []Undone{{ID: "x", Commit: true, Since: now, Partition: "__transaction_state-7"}}}},
+			[]string{"bad transaction of x: it was committed at 2026-01-02T03:04:05Z, and all partitions have the marker, but " +
+				"__transaction_state-7 does not accept the record that ends it"},
 		},
 		{
 			"many do not end",

@@ -272,13 +272,14 @@ type Coordinator struct {
 	Failed bool // loading it has failed and is retried
 }
 
-// Undone is a transaction that was decided long ago, although partitions lack its marker.
+// Undone is a transaction that was decided long ago and has not ended: partitions lack its marker,
+// or its coordinator cannot write the record of its end.
 type Undone struct {
 	ID        string // transactional id
 	Commit    bool
 	Since     time.Time
 	Missing   int    // partitions that lack the marker
-	Partition string // the first of them
+	Partition string // one of them, or that of the coordinator if there is none
 	Error     string // its last error, empty if it has not answered
 }
 

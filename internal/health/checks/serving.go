@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // mostPartitions is the maximum number of partitions with findings of their own.
@@ -217,23 +218,32 @@ func checkTransactions(f *Facts, n *notes) {
 				health.Command("chronikctl", "cluster", "health")+" names them when the first ones have ended")
 			return
 		}
-		decision := "aborted"
-		if u.Commit {
-			decision = "committed"
-		}
-		cause := "has not answered"
-		if u.Error != "" {
-			cause = "answers " + u.Error
-		}
-		n.addFinding(health.Finding{
-			Severity: health.Bad,
-			Subject:  "transaction of " + u.ID,
-			Problem: fmt.Sprintf("it was %s at %s, and %d partitions lack the marker: %s %s", decision,
-				u.Since.UTC().Format(time.RFC3339), u.Missing, u.Partition, cause),
-			Works:  "the decision is final; consumers with read_committed wait in these partitions, and the producer cannot begin another transaction",
-			Remedy: "bring the leaders of these partitions back; the markers follow automatically (docs/transactions.md)",
-		})
+		n.addFinding(u.finding())
 	}
+}
+
+func (u *Undone) finding() health.Finding {
+	decision := "aborted"
+	if u.Commit {
+		decision = "committed"
+	}
+	x := health.Finding{Severity: health.Bad, Subject: "transaction of " + u.ID,
+		Problem: "it was " + decision + " at " + u.Since.UTC().Format(time.RFC3339) + ", and "}
+	if u.Missing == 0 {
+		x.Problem += "all partitions have the marker, but " + u.Partition + " does not accept the record that ends it"
+		x.Works = "the decision is final, and consumers see it; the producer cannot begin another transaction"
+		x.Remedy = "remove the cause, which the findings about " + u.Partition + " and its disk name; the record follows automatically " +
+			"(docs/transactions.md)"
+		return x
+	}
+	cause := "has not answered"
+	if u.Error != "" {
+		cause = "answers " + u.Error
+	}
+	x.Problem += text.Plural(u.Missing, "partition lacks", "partitions lack") + " the marker: " + u.Partition + " " + cause
+	x.Works = "the decision is final; consumers with read_committed wait in these partitions, and the producer cannot begin another transaction"
+	x.Remedy = "bring the leaders of these partitions back; the markers follow automatically (docs/transactions.md)"
+	return x
 }
 
 func checkGroups(f *Facts, n *notes) {

@@ -79,21 +79,44 @@ func TestTrickyRulesMatchKafka(t *testing.T) {
 func TestSuperUsersMayDoEverything(t *testing.T) {
 	r := Compile([]Binding{on(Deny, All, "*", by(Everybody))}, Options{SuperUsers: []string{alice}})
 	s := r.Subject(alice, local)
-	if !s.Super() || s.Operations(Topic, "a") != Everything || !s.AllowedAny(Write, Topic) || !s.Allowed(Alter, Cluster, ClusterName) {
+	if s.Operations(Topic, "a") != Everything || !s.AllowedAny(Write, Topic) || !s.Allowed(Alter, Cluster, ClusterName) {
 		t.Error("a super user is denied something")
 	}
-	if bob := r.Subject("User:bob", local); bob.Super() || bob.Operations(Topic, "a") != 0 || bob.AllowedAny(Read, Topic) {
+	if bob := r.Subject("User:bob", local); bob.Operations(Topic, "a") != 0 || bob.AllowedAny(Read, Topic) {
 		t.Error("another user is allowed something")
 	}
 }
 
 func TestWithoutRulesEverythingIsAllowed(t *testing.T) {
 	s := (*Rules)(nil).Subject(alice, local)
-	if s.Super() || s.Operations(Cluster, ClusterName) != Everything || !s.Allowed(All, Topic, "x") || !s.AllowedAny(Write, Topic) {
+	if s.Operations(Cluster, ClusterName) != Everything || !s.Allowed(All, Topic, "x") || !s.AllowedAny(Write, Topic) {
 		t.Error("without rules something is denied")
 	}
 	if e := (*Rules)(nil).Explain(alice, local, Read, Topic, "x"); !e.Allowed || e.Reason != Off {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Neither a binding nor AllowEveryone lets a client change an internal topic. Super users may.
+func TestInternalTopics(t *testing.T) {
+	for _, everyone := range []bool{false, true} {
+		o := Options{SuperUsers: []string{"User:root"}, AllowEveryone: everyone, Internal: []string{"in"}}
+		rules := []Binding{on(Allow, All, "*")}
+		if everyone {
+			rules = nil
+		}
+		r := Compile(nil, o).Change(nil, rules)
+		for op := Read; op < operations; op++ {
+			want := op != Write && op != Delete && op != Alter && op != AlterConfigs
+			e := r.Explain(alice, local, op, Topic, "in")
+			if got := r.Subject(alice, local).Allowed(op, Topic, "in"); got != want || e.Allowed != want || (e.Reason == Internal) == want {
+				t.Errorf("%v: %t, explained as %+v", op, got, e)
+			}
+			if !r.Subject("User:root", local).Allowed(op, Topic, "in") || !r.Subject(alice, local).Allowed(op, Topic, "out") ||
+				everyone && !r.Subject(alice, local).Allowed(op, Group, "in") {
+				t.Errorf("%v is refused on another resource, or to a super user", op)
+			}
+		}
 	}
 }
 
@@ -252,6 +275,38 @@ func TestExplanationsAgreeWithDecisions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An explanation names everything that decides or nearly does, in the order of Compare.
+func TestExplanationsAreWhole(t *testing.T) {
+	of := func(principal, host string, op Operation, p Permission) Binding {
+		return Binding{Type: Topic, Name: "t", Pattern: Literal, Principal: principal, Host: host, Operation: op, Permission: p}
+	}
+	allow, all := of(alice, "*", Read, Allow), of(alice, local, All, Allow)
+	deny, everybody := of(alice, local, Read, Deny), of(Everybody, "*", All, Deny)
+	bob, elsewhere, write := of("User:bob", "*", Read, Allow), of(alice, "10.9.9.9", Read, Deny), of(alice, "*", Write, Allow)
+	for _, c := range []struct {
+		bindings []Binding
+		reason   Reason
+		rules    []Binding
+		almost   []Binding
+	}{
+		{[]Binding{allow, all, bob}, Permitted, []Binding{allow, all}, nil},
+		{[]Binding{all, allow, bob}, Permitted, []Binding{allow, all}, nil},
+		{[]Binding{allow, deny, everybody, bob}, Denied, []Binding{deny, everybody}, nil},
+		{[]Binding{everybody, deny, allow}, Denied, []Binding{deny, everybody}, nil},
+		{[]Binding{bob, elsewhere, write}, NoPermission, nil, []Binding{bob, elsewhere}},
+		{[]Binding{elsewhere, bob}, NoPermission, nil, []Binding{bob, elsewhere}},
+		{nil, NoPermission, nil, nil},
+	} {
+		slices.SortFunc(c.rules, Compare)
+		slices.SortFunc(c.almost, Compare)
+		e := Compile(c.bindings, Options{}).Explain(alice, local, Read, Topic, "t")
+		if e.Reason != c.reason || e.Allowed != (c.reason == Permitted) || !slices.Equal(e.Rules, c.rules) ||
+			c.reason == NoPermission && !slices.Equal(e.Almost, c.almost) {
+			t.Errorf("%v: %+v", c.bindings, e)
+		}
+	}
 }
 
 func TestNamesAreParsedAsKafkasToolsWriteThem(t *testing.T) {

@@ -13,12 +13,19 @@ type Options struct {
 	// AllowEveryone allows everything on a resource that no binding matches, as Kafka's
 	// allow.everyone.if.no.acl.found does.
 	AllowEveryone bool
+	// Internal are the topics that no binding lets a client change: what is in them would no longer
+	// be what the broker has promised. Super users are asked to know what they do.
+	Internal []string
 }
+
+// changes are the operations on Options.Internal that need a super user.
+var changes = Of(Write, Delete, Alter, AlterConfigs)
 
 // Rules are the compiled bindings of a cluster. They never change, and may be used by several
 // goroutines. With nil Rules everything is allowed.
 type Rules struct {
 	super      map[string]bool
+	internal   map[string]bool
 	principals map[string]*principal
 	// names has a rule for each name and beginning of a name that any binding has. It is nil unless
 	// everybody is allowed where there is no binding.
@@ -58,14 +65,19 @@ type rule struct{ allow, deny Mask }
 
 // Compile returns the rules of all bindings. A binding may be given more than once.
 func Compile(bindings []Binding, o Options) *Rules {
-	r := &Rules{super: map[string]bool{}, principals: map[string]*principal{}}
-	for _, name := range o.SuperUsers {
-		r.super[name] = true
-	}
+	r := &Rules{super: setOf(o.SuperUsers), internal: setOf(o.Internal), principals: map[string]*principal{}}
 	if o.AllowEveryone {
 		r.names = &tables{}
 	}
 	return r.Change(nil, bindings)
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // Change returns the rules after some bindings were removed and others added. It compiles only the
@@ -88,7 +100,7 @@ func (r *Rules) Change(removed, added []Binding) *Rules {
 	for _, b := range added {
 		of(b.Principal)[b] = struct{}{}
 	}
-	next := &Rules{super: r.super, principals: maps.Clone(r.principals), count: r.count}
+	next := &Rules{super: r.super, internal: r.internal, principals: maps.Clone(r.principals), count: r.count}
 	for name, bindings := range touched {
 		if p := r.principals[name]; p != nil {
 			next.count -= len(p.bindings)

@@ -23,6 +23,8 @@ const (
 	NoBinding
 	// NoPermission: no binding allows it.
 	NoPermission
+	// Internal: the topic is one of Options.Internal, which no binding lets a client change.
+	Internal
 )
 
 // Explanation is a decision, and why it is so.
@@ -37,50 +39,65 @@ type Explanation struct {
 	Almost []Binding
 }
 
-// Explain decides as Subject.Allowed does, and says which bindings are the reason. It reads all
-// bindings.
+// Explain decides as Subject.Allowed does, and says which bindings are the reason. If none decides,
+// it reads all bindings for Explanation.Almost.
 func (r *Rules) Explain(principal, host string, op Operation, t ResourceType, name string) Explanation {
+	e := r.Decide(principal, host, op, t, name)
+	if e.Reason != NoPermission {
+		return e
+	}
+	for b := range r.all() {
+		if b.Covers(t, name) && b.concerns(op) {
+			e.Almost = append(e.Almost, b)
+		}
+	}
+	slices.SortFunc(e.Almost, Compare)
+	return e
+}
+
+// Decide is Explain without Explanation.Almost. It reads the bindings of the principal and of
+// Everybody.
+func (r *Rules) Decide(principal, host string, op Operation, t ResourceType, name string) Explanation {
 	switch {
 	case r == nil:
 		return Explanation{Allowed: true, Reason: Off}
 	case r.super[principal]:
 		return Explanation{Allowed: true, Reason: SuperUser}
+	case t == Topic && r.internal[name] && changes.Has(op):
+		return Explanation{Reason: Internal}
 	}
-	var e, allows Explanation
 	host = canonicalHost(host)
-	about := false
-	for b := range r.all() {
-		if !b.Covers(t, name) {
+	byPermission := map[Permission][]Binding{}
+	for who := range map[string]bool{principal: true, Everybody: true} {
+		p := r.principals[who]
+		if p == nil {
 			continue
 		}
-		about = true
-		covers := Of(b.Operation)
-		if b.Permission == Allow {
-			covers = implied(b.Operation)
-		}
-		switch fits := (b.Principal == principal || b.Principal == Everybody) && (b.Host == Wildcard || canonicalHost(b.Host) == host); {
-		case !covers.Has(op):
-		case !fits:
-			e.Almost = append(e.Almost, b)
-		case b.Permission == Deny:
-			e.Rules = append(e.Rules, b)
-		case b.Permission == Allow:
-			allows.Rules = append(allows.Rules, b)
+		for b := range p.bindings {
+			if b.Covers(t, name) && b.concerns(op) && (b.Host == Wildcard || canonicalHost(b.Host) == host) {
+				byPermission[b.Permission] = append(byPermission[b.Permission], b)
+			}
 		}
 	}
-	switch {
-	case len(e.Rules) > 0:
-		e.Reason, e.Almost = Denied, nil
-	case len(allows.Rules) > 0:
-		e = Explanation{Allowed: true, Reason: Permitted, Rules: allows.Rules}
-	case !about && r.names != nil:
+	e := Explanation{Reason: NoPermission}
+	switch denies, allows := byPermission[Deny], byPermission[Allow]; {
+	case len(denies) > 0:
+		e = Explanation{Reason: Denied, Rules: denies}
+	case len(allows) > 0:
+		e = Explanation{Allowed: true, Reason: Permitted, Rules: allows}
+	case t < types && r.names != nil && r.names[t].find(name) == nil:
 		e = Explanation{Allowed: true, Reason: NoBinding}
-	default:
-		e.Reason = NoPermission
 	}
 	slices.SortFunc(e.Rules, Compare)
-	slices.SortFunc(e.Almost, Compare)
 	return e
+}
+
+// concerns reports whether a binding allows or denies an operation.
+func (b Binding) concerns(op Operation) bool {
+	if b.Permission == Allow {
+		return implied(b.Operation).Has(op)
+	}
+	return Of(b.Operation).Has(op)
 }
 
 // Covers reports whether a binding is about the resource with a name.

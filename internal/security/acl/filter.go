@@ -58,10 +58,13 @@ func (f *Filter) Unknown() string {
 	return ""
 }
 
-// The bounds of a binding's texts, in bytes.
+// MaxName bounds the name of a binding in bytes. So what is behind it in the name of a resource
+// decides nothing.
+const MaxName = 1024
+
+// The bounds of a binding's other texts, in bytes.
 const (
 	maxTopic     = 249 // no topic has a longer name
-	maxName      = 1024
 	maxPrincipal = 1024
 	maxHost      = 256
 )
@@ -70,7 +73,7 @@ const (
 // words are Kafka's. Like Kafka, Check takes operations that the resource does not have, and hosts
 // that are no address: they apply to nothing.
 func (b *Binding) Check() string {
-	limit := maxName
+	limit := MaxName
 	if b.Type == Topic {
 		limit = maxTopic
 	}

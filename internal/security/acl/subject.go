@@ -10,7 +10,8 @@ import (
 // Rules, when the Rules are replaced. It may be used by several goroutines. A nil Subject may do
 // everything.
 type Subject struct {
-	super bool
+	super    bool
+	internal map[string]bool // as in Rules
 	// says has the bindings of the principal and of Everybody, for every address and for that of
 	// the subject; nil: there are none.
 	says  [4]*tables
@@ -27,7 +28,7 @@ func (r *Rules) Subject(principal, host string) *Subject {
 	if r == nil {
 		return nil
 	}
-	s := &Subject{super: r.super[principal], names: r.names}
+	s := &Subject{super: r.super[principal], internal: r.internal, names: r.names}
 	host = canonicalHost(host)
 	for i, name := range [...]string{principal, Everybody} {
 		if p := r.principals[name]; p != nil {
@@ -36,9 +37,6 @@ func (r *Rules) Subject(principal, host string) *Subject {
 	}
 	return s
 }
-
-// Super reports whether the principal is one of Options.SuperUsers. A nil Subject is none.
-func (s *Subject) Super() bool { return s != nil && s.super }
 
 // Operations returns the operations that the subject may perform on the resource with a name. It
 // does not allocate.
@@ -49,10 +47,14 @@ func (s *Subject) Operations(t ResourceType, name string) Mask {
 	if t >= types {
 		return 0
 	}
-	if s.names != nil && s.names[t].find(name) == nil {
-		return Everything // no binding at all is about this name
+	m := Everything // if no binding at all is about this name
+	if s.names == nil || s.names[t].find(name) != nil {
+		m = s.granted(t, func(table *table) *rule { return table.find(name) })
 	}
-	return s.granted(t, func(table *table) *rule { return table.find(name) })
+	if t == Topic && s.internal[name] {
+		m &^= changes
+	}
+	return m
 }
 
 // granted returns the operations that one rule of each of the subject's tables of a type allow

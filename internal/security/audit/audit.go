@@ -3,10 +3,11 @@ package audit
 import (
 	"context"
 	"encoding/json"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // Kind is what happened, as a line names it.
@@ -131,7 +132,7 @@ type Stats struct {
 	Written int64 // lines
 	Dropped int64 // lines that were not written, because the sink was slow or failed
 	Counted int64 // events that have no line of their own
-	// Err is why the last line could not be written; nil if it could.
+	// Err is why lines cannot be written, or made durable; nil if they can.
 	Err error
 }
 
@@ -141,6 +142,8 @@ type Log struct {
 	lines chan line
 	stop  chan struct{}
 	ended chan struct{}
+	// The last write or flush failed; owned by the writer.
+	unwritten, unflushed bool
 
 	mu      sync.Mutex
 	causes  map[cause]*count
@@ -203,7 +206,7 @@ func (l *Log) Record(e Event) {
 		return
 	}
 	e = bounded(e)
-	c := cause{kind: e.Kind, who: e.Who, host: network(e.Host), operation: e.Operation, res: e.Resource}
+	c := cause{kind: e.Kind, who: e.Who, host: origin.OfHost(e.Host), operation: e.Operation, res: e.Resource}
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,20 +241,6 @@ func bounded(e Event) Event {
 		*s = strings.Clone(clip(*s))
 	}
 	return e
-}
-
-// network returns what the causes of an address are counted by: an IPv6 host may have any address
-// of its /64.
-func network(host string) string {
-	ip, err := netip.ParseAddr(host)
-	if err != nil || !ip.Unmap().Is6() {
-		return host
-	}
-	p, err := ip.WithZone("").Prefix(64)
-	if err != nil {
-		return host
-	}
-	return p.String()
 }
 
 // write passes a line to the writer, or drops it. Caller holds mu.

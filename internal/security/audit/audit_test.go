@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,50 @@ func TestAFullDisk(t *testing.T) {
 	if all := m.events(t); len(all) != 2 || all[0]["ev"] != "lost" || all[0]["n"] != 3.0 || all[1]["res"] != "3" {
 		t.Errorf("lines %v", all)
 	}
+	if len(reports) != 2 || reports[0] == nil || reports[1] != nil {
+		t.Errorf("reports %v", reports)
+	}
+}
+
+// unsynced is a sink whose lines do not become durable for some time.
+type unsynced struct {
+	memory
+	broken atomic.Bool
+}
+
+func (u *unsynced) Flush() error {
+	if u.broken.Load() {
+		return errors.New("input/output error")
+	}
+	return nil
+}
+
+// A disk that takes lines and does not make them durable is reported once, however many lines come
+// meanwhile, and once when it works again: also if no line comes then.
+func TestADiskThatDoesNotSync(t *testing.T) {
+	u := &unsynced{}
+	var reports []error
+	synctest.Test(t, func(t *testing.T) {
+		l := Open(Options{Mode: Refusals, Sink: u, Failed: func(err error) { reports = append(reports, err) }})
+		u.broken.Store(true)
+		for i := range 5 {
+			l.Record(refused("User:x", "10.0.0.1", fmt.Sprint(i)))
+			time.Sleep(flushEvery)
+			synctest.Wait()
+		}
+		if s := l.Stats(); s.Err == nil || s.Dropped != 0 || len(reports) != 1 {
+			t.Errorf("stats %+v, reports %v", s, reports)
+		}
+		u.broken.Store(false)
+		time.Sleep(flushEvery)
+		synctest.Wait()
+		if s := l.Stats(); s.Err != nil {
+			t.Errorf("stats %+v", s)
+		}
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	if len(reports) != 2 || reports[0] == nil || reports[1] != nil {
 		t.Errorf("reports %v", reports)
 	}

@@ -18,12 +18,7 @@ func (l *Log) run() {
 			dirty = true
 		case now := <-tick.C:
 			l.due(now, false)
-			if dirty {
-				dirty = false
-				if err := l.opt.Sink.Flush(); err != nil {
-					l.failed(err, 0)
-				}
-			}
+			dirty = dirty && !l.flush()
 		case <-l.stop:
 			l.finish()
 			return
@@ -36,9 +31,19 @@ func (l *Log) finish() {
 	l.drain()
 	l.due(time.Now(), true)
 	l.drain()
-	if err := l.opt.Sink.Flush(); err != nil {
+	l.flush()
+}
+
+// flush flushes the sink and reports whether that worked.
+func (l *Log) flush() bool {
+	err := l.opt.Sink.Flush()
+	l.unflushed = err != nil
+	if err != nil {
 		l.failed(err, 0)
+		return false
 	}
+	l.works()
+	return true
 }
 
 func (l *Log) drain() {
@@ -96,22 +101,37 @@ func (l *Log) put(x line) {
 	dropped := l.dropped
 	l.mu.Unlock()
 	if dropped > 0 {
-		err := l.opt.Sink.Write(l.encode(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped}))
-		if err != nil {
-			l.failed(err, 1)
+		if !l.writeLine(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped}) {
 			return
 		}
 		l.mu.Lock()
 		l.dropped -= dropped
-		l.stats.Written++
 		l.mu.Unlock()
 	}
-	if err := l.opt.Sink.Write(l.encode(x)); err != nil {
+	l.writeLine(x)
+}
+
+// writeLine writes a line and reports whether that worked. Otherwise one more line is lost.
+func (l *Log) writeLine(x line) bool {
+	err := l.opt.Sink.Write(l.encode(x))
+	l.unwritten = err != nil
+	if err != nil {
 		l.failed(err, 1)
-		return
+		return false
 	}
 	l.mu.Lock()
 	l.stats.Written++
+	l.mu.Unlock()
+	l.works()
+	return true
+}
+
+// works notes that the sink works again, when it both writes and flushes.
+func (l *Log) works() {
+	if l.unwritten || l.unflushed {
+		return
+	}
+	l.mu.Lock()
 	again := l.stats.Err != nil
 	l.stats.Err = nil
 	l.mu.Unlock()

@@ -197,6 +197,66 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
+// A client that comes back resumes no session, which would have been made with former certificates
+// and authorities: the broker verifies its certificate again.
+func TestNoSessionIsResumed(t *testing.T) {
+	dir, a := t.TempDir(), authority(t)
+	c := leafOf(t, dir, a)
+	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), a.CertificatePEM), tls.RequireAndVerifyClientCert
+	s, err := Open("clients", c, time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := a.Leaf("bob", nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(a.CertificatePEM)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		config := &tls.Config{RootCAs: roots, ServerName: "localhost", Certificates: []tls.Certificate{pair}, MinVersion: version,
+			MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+		for range 2 {
+			here, there := sockets(t)
+			server, client := tls.Server(there, s.Config()), tls.Client(here, config)
+			served := make(chan error, 1)
+			go func() {
+				_, err := server.Write([]byte("x"))
+				served <- err
+			}()
+			_, err := io.ReadFull(client, make([]byte, 1)) // tickets come before the data
+			if err := errors.Join(err, <-served); err != nil {
+				t.Fatal(err)
+			}
+			if got := server.ConnectionState(); got.DidResume || client.ConnectionState().DidResume || len(got.VerifiedChains) == 0 {
+				t.Errorf("%s: a session was resumed", tls.VersionName(version))
+			}
+		}
+	}
+}
+
+// sockets returns the ends of a connection.
+func sockets(t *testing.T) (here, there net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if here, err = net.Dial("tcp", l.Addr().String()); err == nil {
+		there, err = l.Accept()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	return here, there
+}
+
 // A file of authorities that is only half written, wherever it is cut, is not taken for one with
 // fewer authorities.
 func TestAFileThatIsCut(t *testing.T) {

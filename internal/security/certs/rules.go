@@ -7,15 +7,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
-// Bounds of mapping rules and names, in rules and bytes.
+// Bounds of mapping rules, in rules and bytes.
 const (
 	maxRules = 32
 	maxRule  = 256
-	maxName  = 256
 )
 
 // Rules turn the subject of a client certificate into the name of a principal. The zero Rules take
@@ -149,7 +146,8 @@ func (r *Rules) Apply(subject string) (string, error) {
 	return "", fmt.Errorf("no rule of tls.principal-rules matches the subject %q of the client's certificate", subject)
 }
 
-// Principal returns the principal of a verified client certificate.
+// Principal returns the principal of a verified client certificate. Package network checks that its
+// name can be a user's.
 func (r *Rules) Principal(c *x509.Certificate) (string, error) {
 	subject := DN(c)
 	if subject == "" {
@@ -159,23 +157,8 @@ func (r *Rules) Principal(c *x509.Certificate) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := CheckName(name); err != nil {
-		return "", fmt.Errorf("the subject %q of the client's certificate gives no name: %w", subject, err)
+	if name == "" {
+		return "", fmt.Errorf("tls.principal-rules make an empty name of the subject %q of the client's certificate", subject)
 	}
 	return "User:" + name, nil
-}
-
-// CheckName returns why a text cannot be the name of a user.
-func CheckName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("it is empty")
-	case len(name) > maxName:
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(name), maxName)
-	case !utf8.ValidString(name):
-		return errors.New("it is not UTF-8")
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("it contains a control character")
-	}
-	return nil
 }

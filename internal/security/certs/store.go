@@ -79,7 +79,7 @@ func (s *Store) Reload(always bool) (authorities bool) {
 	before := s.current.Swap(l)
 	authorities = !same(before.clientCA, l.clientCA)
 	if authorities || !same(before.chain, l.chain) {
-		s.log.Info("certificates reloaded, connections stay", zap.String("listener", s.listener),
+		s.log.Info("certificates reloaded", zap.String("listener", s.listener),
 			zap.String("subject", DN(l.chain[0])), zap.Time("until", l.expiry()))
 	}
 	return authorities

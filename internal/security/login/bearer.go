@@ -38,8 +38,7 @@ func (b *bearer) Step(in []byte) (out []byte, who *Identity, err error) {
 		b.refused, b.user = err, user
 		return []byte(refusedToken), nil, nil
 	}
-	who, err = b.succeed(user, expires, nil)
-	return []byte{}, who, err
+	return []byte{}, b.succeed(user, expires, nil), nil
 }
 
 // parseBearer returns the token of a client's first message, and the user as whom it wants to act,

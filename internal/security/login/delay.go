@@ -2,9 +2,10 @@ package login
 
 import (
 	"math/bits"
-	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // The bounds of delays.
@@ -39,7 +40,7 @@ func (f failures) left(now time.Time) failures {
 
 // failed counts a failure of an address and returns how long its answer is delayed.
 func (d *delays) failed(host string, now time.Time) time.Duration {
-	key := countedBy(host)
+	key := origin.OfHost(host)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, known := d.by[key]
@@ -74,17 +75,4 @@ func (d *delays) makeRoom(now time.Time) {
 		}
 		delete(d.by, key)
 	}
-}
-
-// countedBy returns by what an address is counted: one subscriber can use all addresses of a /64.
-func countedBy(host string) string {
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if ip = ip.Unmap(); ip.Is6() {
-		p, _ := ip.WithZone("").Prefix(64) // 64 bits are always valid
-		return p.String()
-	}
-	return ip.String()
 }

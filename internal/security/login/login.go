@@ -46,20 +46,6 @@ const (
 	maxToken   = 16 << 10 // of OAUTHBEARER
 )
 
-// Peer is the client at the other end of a conversation.
-type Peer struct {
-	// Host is its address without a port. Failures are counted by it; IPv6 by its first 64 bits.
-	Host string
-	// CertificateEnds is when the client's certificate expires. Zero: it has none.
-	CertificateEnds time.Time
-	// Former is who the connection has logged in as before (KIP-368), nil for the first login.
-	Former *Former
-}
-
-// Former is an earlier login of a connection. A later one must be by the same principal and
-// mechanism.
-type Former struct{ Principal, Mechanism string }
-
 // Identity is who has logged in.
 type Identity struct {
 	Principal string // "User:bob"
@@ -98,16 +84,12 @@ func (f *Failure) Error() string {
 // Delay is how long the answer waits: it doubles with each failure from one address.
 func (f *Failure) Delay() time.Duration { return f.delay }
 
-// Errors of Begin.
-var (
-	ErrUnknownMechanism   = errors.New("the mechanism is unknown or not configured")
-	ErrNoReauthentication = errors.New("clients don't log in again unless connections.max.reauth.ms is set")
-)
+// ErrUnknownMechanism is the error of Begin.
+var ErrUnknownMechanism = errors.New("the mechanism is unknown or not configured")
 
 // Options configure Logins.
 type Options struct {
-	// MaxSession bounds sessions (connections.max.reauth.ms). 0: they have no bound, and clients
-	// can't log in again.
+	// MaxSession bounds sessions (connections.max.reauth.ms). 0: only a token bounds its session.
 	MaxSession time.Duration
 	// Delay is the delay of the first failure of an address
 	// (connection.failed.authentication.delay.ms), which doubles with each further one; 0 means
@@ -158,15 +140,10 @@ func (l *Logins) Follow(_ context.Context, _, next *metadata.Image, d *metadata.
 	return nil
 }
 
-// Reauthentication reports whether clients may log in again.
-func (l *Logins) Reauthentication() bool { return l.opt.MaxSession > 0 }
-
-// Begin begins a login.
-func (l *Logins) Begin(mechanism string, peer Peer) (Conversation, error) {
-	if peer.Former != nil && !l.Reauthentication() {
-		return nil, ErrNoReauthentication
-	}
-	a := attempt{logins: l, mechanism: mechanism, peer: peer}
+// Begin begins a login. host is the client's address without a port. Failures are counted by it;
+// IPv6 by its first 64 bits.
+func (l *Logins) Begin(mechanism, host string) (Conversation, error) {
+	a := attempt{logins: l, mechanism: mechanism, host: host}
 	switch {
 	case mechanism == ScramSHA256 || mechanism == ScramSHA512:
 		return newScram(a), nil
@@ -182,7 +159,7 @@ func (l *Logins) Begin(mechanism string, peer Peer) (Conversation, error) {
 type attempt struct {
 	logins    *Logins
 	mechanism string
-	peer      Peer
+	host      string
 	over      bool
 }
 
@@ -192,29 +169,19 @@ func (a *attempt) fail(user, reason string) error {
 	if len(user) > metadata.MaxUserName {
 		user = user[:metadata.MaxUserName]
 	}
-	return &Failure{Mechanism: a.mechanism, User: user, Reason: reason, delay: a.logins.delays.failed(a.peer.Host, a.logins.opt.Now())}
+	return &Failure{Mechanism: a.mechanism, User: user, Reason: reason, delay: a.logins.delays.failed(a.host, a.logins.opt.Now())}
 }
 
 // succeed ends the attempt with a login. expires is when what the client has shown expires, zero
 // for never.
-func (a *attempt) succeed(user string, expires time.Time, until func(func()) func()) (*Identity, error) {
-	who := &Identity{Principal: principalType + user, Mechanism: a.mechanism, Expires: expires, Until: until}
-	if f := a.peer.Former; f != nil && (f.Principal != who.Principal || f.Mechanism != who.Mechanism) {
-		return nil, a.fail(user, fmt.Sprintf("the connection belongs to %s, who logged in with %s", f.Principal, f.Mechanism))
-	}
+func (a *attempt) succeed(user string, expires time.Time, until func(func()) func()) *Identity {
 	a.over = true
-	who.earlier(a.peer.CertificateEnds)
 	if m := a.logins.opt.MaxSession; m > 0 {
-		who.earlier(a.logins.opt.Now().Add(m))
+		if end := a.logins.opt.Now().Add(m); expires.IsZero() || end.Before(expires) {
+			expires = end
+		}
 	}
-	return who, nil
-}
-
-// earlier makes the session end at a time, if that is earlier; zero is never.
-func (i *Identity) earlier(at time.Time) {
-	if !at.IsZero() && (i.Expires.IsZero() || at.Before(i.Expires)) {
-		i.Expires = at
-	}
+	return &Identity{Principal: principalType + user, Mechanism: a.mechanism, Expires: expires, Until: until}
 }
 
 // derive computes bytes from the salt that all brokers share, for a purpose and a user.

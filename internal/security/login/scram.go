@@ -66,11 +66,7 @@ func (s *scramServer) Step(in []byte) (out []byte, who *Identity, err error) {
 	case !s.exists || !s.conversation.Valid():
 		return nil, nil, s.fail(user, "there is no such user")
 	}
-	who, err = s.succeed(user, noEnd, s.logins.until(user, s.by))
-	if err != nil {
-		return nil, nil, err
-	}
-	return []byte(text), who, nil
+	return []byte(text), s.succeed(user, noEnd, s.logins.until(user, s.by)), nil
 }
 
 // wrongProof is the text of the error that package scram has for a wrong password.

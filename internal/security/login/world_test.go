@@ -66,9 +66,9 @@ func (w *world) remove(user string) {
 }
 
 // talk runs a whole conversation with a client of franz-go.
-func (w *world) talk(client sasl.Mechanism, peer Peer) (*Identity, error) {
+func (w *world) talk(client sasl.Mechanism, host string) (*Identity, error) {
 	w.Helper()
-	server, err := w.Begin(client.Name(), peer)
+	server, err := w.Begin(client.Name(), host)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ const (
 	Fetched                  // bytes of records in answers to Fetch, a second
 	RequestTime              // time of one processor, in percent
 	Mutations                // partitions created or deleted, a second
-	Connections              // new connections of an address, a second
+	Connections              // new connections of an address (of a /64, by default), a second
 	numLimits
 )
 
@@ -82,6 +82,17 @@ const (
 
 // Of returns the Name of one user, client id or address.
 func Of(text string) Name { return Name{Named, text} }
+
+// maxClient is how many bytes of a client id make an owner. A client chooses the id, up to 32 KiB,
+// and each owner's is kept; no longer one has a quota of its own.
+const maxClient = 256
+
+func short(client string) string {
+	if len(client) <= maxClient {
+		return client
+	}
+	return strings.Clone(client[:maxClient])
+}
 
 // Any is the Name of everyone without a quota of its own.
 var Any = Name{Kind: Default}

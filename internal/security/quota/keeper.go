@@ -2,6 +2,7 @@ package quota
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -52,9 +53,7 @@ func (k *Keeper) Set(r *Rules) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.rules.Store(r)
-	if r == nil {
-		clear(k.buckets)
-	}
+	maps.DeleteFunc(k.buckets, func(key bucketKey, _ *bucket) bool { return r == nil || !r.uses(key.limit, key.owner) })
 }
 
 // Tenant returns the buckets of a client; nil if no quota applies to it. was is a former answer for
@@ -137,7 +136,7 @@ func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 	if r == nil || !r.has[Connections] {
 		return 0
 	}
-	f, ok := r.Address(AddressText(ip))
+	f, ok := r.Address(ip)
 	if !ok {
 		return 0
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,9 +127,46 @@ func TestAChangeApplies(t *testing.T) {
 	if got := k.Tenant(was, "u", "c").Wait(Produced); got != time.Second {
 		t.Error(got)
 	}
+	// Others' quotas stay. What has none is in no metric any more.
+	k.Tenant(nil, "other", "c").Charge(Fetched, 1)
+	k.Set(Compile(slices.Values([]Quota{limited(Entity{User: Any}, Fetched, 1), limited(Entity{User: Of("v")}, Produced, 1),
+		limited(Entity{User: Of("u")}, Fetched, 1), limited(Entity{User: Of("u"), Client: Of("other")}, Produced, 1)})))
+	if k.Tenant(was, "u", "c").Limited(Produced) || len(k.Most(10)) != 0 {
+		t.Errorf("a quota that was removed: %v", k.Most(10))
+	}
 	k.Set(nil)
 	if k.Tenant(was, "u", "c") != nil || len(k.buckets) != 0 {
 		t.Error("a removed quota applies")
+	}
+}
+
+// A change of other quotas forgets no debt: of each kind of owner, by its own quota or a default,
+// and of those that share a bucket because there are too many.
+func TestAChangeKeepsOtherDebts(t *testing.T) {
+	u, c := Of("bob"), Of("app")
+	other := limited(Entity{User: Of("other")}, Produced, 1)
+	for _, rule := range []Entity{{User: u, Client: c}, {User: u, Client: Any}, {User: u}, {User: Any, Client: c},
+		{User: Any, Client: Any}, {User: Any}, {Client: c}, {Client: Any}} {
+		for _, most := range []int{0, MaxOwners} {
+			k := keeperOf(&clock{}, limited(rule, Produced, 1000))
+			k.most = most
+			was := k.Tenant(nil, "bob", "app")
+			was.Charge(Produced, 1250)
+			k.Set(Compile(slices.Values([]Quota{limited(rule, Produced, 1000), other})))
+			if got := k.Tenant(was, "bob", "app").Wait(Produced); got != time.Second {
+				t.Errorf("%v, at most %d: a debt of 1 s is %v", rule, most, got)
+			}
+		}
+	}
+	address := netip.MustParseAddr("10.0.0.1")
+	for _, rule := range []Entity{{Address: Of("10.0.0.1")}, {Address: Any}} {
+		k := keeperOf(&clock{}, limited(rule, Connections, 1))
+		for k.Connect(address) == 0 {
+		}
+		k.Set(Compile(slices.Values([]Quota{limited(rule, Connections, 1), other})))
+		if k.Connect(address) == 0 {
+			t.Errorf("%v: the connections of an address are forgotten", rule)
+		}
 	}
 }
 
@@ -193,6 +231,29 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
+// The default quota counts a /64 of IPv6 as one address, since a host may use any address of it. An
+// address with a quota of its own is one address.
+func TestConnectionsOfANetwork(t *testing.T) {
+	c := &clock{}
+	k := keeperOf(c, limited(Entity{Address: Any}, Connections, 1), limited(Entity{Address: Of("2001:db8::9")}, Connections, 1))
+	at := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", 0x100+i)) }
+	n := 0
+	for k.Connect(at(n)) == 0 {
+		n++
+	}
+	if n != 12 {
+		t.Errorf("%d connections at once of the addresses of a /64 at one a second", n)
+	}
+	for _, other := range []string{"2001:db8::9", "2001:db8:0:1::1"} {
+		if k.Connect(netip.MustParseAddr(other)) != 0 {
+			t.Errorf("%s waits", other)
+		}
+	}
+	if most := k.Most(10); len(most) != 1 || most[0].Owner.String() != "ip=2001:db8::/64" {
+		t.Errorf("who waited: %v", most)
+	}
+}
+
 // The number of buckets is bounded: further clients share one for each quota, and buckets that were
 // not used for an hour are forgotten.
 func TestBucketsAreBounded(t *testing.T) {
@@ -237,6 +298,25 @@ func TestManyClientIDsTakeNoBucket(t *testing.T) {
 		t.Errorf("a debt of 3 s is %v after 2 s", got)
 	}
 	if len(k.buckets) > k.most+1 {
+		t.Errorf("%d buckets", len(k.buckets))
+	}
+}
+
+// A client id may have 32 KiB, and each request another one: with their whole text, as many as are
+// remembered would take 3 GB. What is behind 256 bytes makes no bucket.
+func TestLongClientIDsTakeLittleMemory(t *testing.T) {
+	k := keeperOf(&clock{}, limited(Entity{Client: Any}, Produced, 1000), limited(Entity{User: Any, Client: Any}, Fetched, 1000))
+	long := strings.Repeat("é", 1<<14)
+	for i := range 10 {
+		k.Tenant(nil, "u", long+fmt.Sprint(i))
+		k.Tenant(nil, "u", fmt.Sprint(i)+long)
+	}
+	for key := range k.buckets {
+		if n := len(key.owner.Client.Text); n > 256 {
+			t.Fatalf("a bucket has a name of %d bytes", n)
+		}
+	}
+	if len(k.buckets) != 2*11 {
 		t.Errorf("%d buckets", len(k.buckets))
 	}
 }

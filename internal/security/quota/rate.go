@@ -19,6 +19,9 @@ func NewRate(perSecond float64, clock func() time.Duration) *Rate {
 	return &Rate{b, clock}
 }
 
+// Set changes the rate. What waits already is not shortened.
+func (r *Rate) Set(perSecond float64) { r.bucket.setRate(perSecond, r.clock()) }
+
 // Take counts an event, and returns after how long it may happen.
 func (r *Rate) Take() time.Duration {
 	if r == nil {

@@ -3,6 +3,8 @@ package quota
 import (
 	"iter"
 	"net/netip"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // Rules are all quotas at one time. They never change. nil has none.
@@ -40,16 +42,16 @@ func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 	if r == nil || !r.has[l] {
 		return Applied{}, false
 	}
-	u, c := Of(user), Of(client)
+	u, c, own := Of(user), Of(client), Of(short(client))
 	for _, try := range [...]Applied{
-		{Rule: Entity{User: u, Client: c}, Owner: Entity{User: u, Client: c}},
-		{Rule: Entity{User: u, Client: Any}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: u, Client: c}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: u, Client: Any}, Owner: Entity{User: u, Client: own}},
 		{Rule: Entity{User: u}, Owner: Entity{User: u}},
-		{Rule: Entity{User: Any, Client: c}, Owner: Entity{User: u, Client: c}},
-		{Rule: Entity{User: Any, Client: Any}, Owner: Entity{User: u, Client: c}},
+		{Rule: Entity{User: Any, Client: c}, Owner: Entity{User: u, Client: own}},
+		{Rule: Entity{User: Any, Client: Any}, Owner: Entity{User: u, Client: own}},
 		{Rule: Entity{User: Any}, Owner: Entity{User: u}},
-		{Rule: Entity{Client: c}, Owner: Entity{Client: c}},
-		{Rule: Entity{Client: Any}, Owner: Entity{Client: c}},
+		{Rule: Entity{Client: c}, Owner: Entity{Client: own}},
+		{Rule: Entity{Client: Any}, Owner: Entity{Client: own}},
 	} {
 		if try.Rate = r.of[try.Rule][l]; try.Rate > 0 {
 			return try, true
@@ -58,19 +60,45 @@ func (r *Rules) Client(l Limit, user, client string) (Applied, bool) {
 	return Applied{}, false
 }
 
+// uses reports whether a client may share the bucket of an owner: one of its own quotas, or a
+// default, has the limit.
+func (r *Rules) uses(l Limit, owner Entity) bool {
+	rules := func(n Name) []Name {
+		if n.Kind == Named {
+			return []Name{n, Any}
+		}
+		return []Name{n}
+	}
+	for _, user := range rules(owner.User) {
+		for _, client := range rules(owner.Client) {
+			for _, address := range rules(owner.Address) {
+				if r.of[Entity{user, client, address}][l] > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // AddressText returns the one text of an address that an Entity has: an IPv4 address that is mapped
 // to IPv6 as IPv4.
 func AddressText(ip netip.Addr) string { return ip.Unmap().WithZone("").String() }
 
-// Address returns the quota that applies to an address, as AddressText has it.
-func (r *Rules) Address(ip string) (Applied, bool) {
+// Address returns the quota that applies to an address: its own, or else that of all addresses
+// without one. As in Kafka, its own is for this one address. The default gives a bucket to each
+// origin, that is, to a /64 of IPv6, of which a host has every address.
+func (r *Rules) Address(ip netip.Addr) (Applied, bool) {
 	if r == nil || !r.has[Connections] {
 		return Applied{}, false
 	}
-	f := Applied{Rule: Entity{Address: Of(ip)}, Owner: Entity{Address: Of(ip)}}
-	if f.Rate = r.of[f.Rule][Connections]; f.Rate == 0 {
-		f.Rule.Address = Any
-		f.Rate = r.of[f.Rule][Connections]
+	own := Entity{Address: Of(AddressText(ip))}
+	if rate := r.of[own][Connections]; rate > 0 {
+		return Applied{rate, own, own}, true
 	}
-	return f, f.Rate > 0
+	all := Entity{Address: Any}
+	if rate := r.of[all][Connections]; rate > 0 {
+		return Applied{rate, all, Entity{Address: Of(origin.Text(ip))}}, true
+	}
+	return Applied{}, false
 }

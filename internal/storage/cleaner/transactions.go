@@ -16,7 +16,7 @@ type Aborted struct {
 }
 
 // Outcomes collects the outcomes of transactions. It processes the batches of a log in order, and
-// needs memory for each open or aborted transaction.
+// needs memory for each open or aborted transaction. Nil stands for a log without transactions.
 type Outcomes struct {
 	open    map[int64]int64 // producer → first offset
 	aborted []Aborted
@@ -51,6 +51,9 @@ func (o *Outcomes) Batch(b record.Batch) error {
 
 // Stable returns the first offset of the open transactions, or end if none is open below it.
 func (o *Outcomes) Stable(end int64) int64 {
+	if o == nil {
+		return end
+	}
 	for _, first := range o.open {
 		end = min(end, first)
 	}
@@ -59,6 +62,9 @@ func (o *Outcomes) Stable(end int64) int64 {
 
 // Aborted returns the aborted transactions, sorted by first offset.
 func (o *Outcomes) Aborted() []Aborted {
+	if o == nil {
+		return nil
+	}
 	list := slices.Clone(o.aborted)
 	slices.SortFunc(list, func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
 	return list

@@ -30,12 +30,13 @@ const crowdedFor = time.Second
 type sizes struct {
 	piece int64 // of a large entry, a multiple of block
 	large int64 // entries of this size or more are written in pieces
+	most  int64 // but not above this size, so that with their room they fit in an ordinary file
 	small int64 // entries below this size must not wait for large ones
 }
 
 func newSizes(maxWrite int64) sizes {
 	piece := max(min(pieceMax, maxWrite/32)&^(block-1), block)
-	return sizes{piece: piece, large: 2 * piece, small: piece / 2}
+	return sizes{piece: piece, large: 2 * piece, most: 2 * maxWrite, small: piece / 2}
 }
 
 // part is a large entry of which pieces are written.
@@ -63,7 +64,7 @@ func (s sizes) gap(e *Entry) int64 {
 // inPieces reports whether an entry is written in pieces if other streams have small ones. Nothing
 // waits long for entries that are acknowledged when written: they go to the page cache.
 func (s sizes) inPieces(e *Entry) bool {
-	return e.size() >= s.large && !e.control() && !e.onWrite()
+	return e.size() >= s.large && e.size() <= s.most && !e.control() && !e.onWrite()
 }
 
 // room returns how much space must be free for an entry to be written.

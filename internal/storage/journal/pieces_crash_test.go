@@ -34,7 +34,7 @@ func TestDropBeforeTheFirstPiece(t *testing.T) {
 		held := fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1,
 			When:   func(c errfs.Call) bool { return c.Path == testDir+"/"+fileName(j.at.File) },
 			Before: func(errfs.Call) { j.Drop(bulk); j.Sync() }})
-		ok(t, j.Submit(nil, entry(bulk, 0, 30<<10, eager, o)))
+		ok(t, j.Submit(nil, entry(bulk, 0, 14<<10, eager, o)))
 		synctest.Wait()
 		if held.Hits() != 1 || j.space.cur.seq == j.at.File || j.space.cur.begun {
 			t.Fatalf("the journal is in file %d, begun: %t", j.space.cur.seq, j.space.cur.begun)

@@ -17,7 +17,7 @@ import (
 func inPieces(t *testing.T, fsys *errfs.FS, o *recorder) (*opened, *Stream) {
 	t.Helper()
 	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 4<<20, 64<<20 })
-	if want := (sizes{piece: 16 << 10, large: 32 << 10, small: 8 << 10}); j.sizes != want {
+	if want := (sizes{piece: 16 << 10, large: 32 << 10, most: 1 << 20, small: 8 << 10}); j.sizes != want {
 		t.Fatalf("sizes %+v", j.sizes)
 	}
 	small := newStream(1)
@@ -26,24 +26,24 @@ func inPieces(t *testing.T, fsys *errfs.FS, o *recorder) (*opened, *Stream) {
 	return j, small
 }
 
-// During each piece of a large entry a small one arrives. It is synced and acknowledged before the
-// next piece is written, and all entries are found again.
+// During each piece of a large entry a small one arrives. It is synced before the next piece is
+// written, and all entries are found again.
 func TestSmallEntriesDoNotWaitForALargeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, o := crashing(t, 1), newRecorder()
 		fsys := errfs.New(disk)
 		j, small := inPieces(t, fsys, o)
-		at, waiting := int64(1), 0
+		at, waiting := int64(1), LSN(1)
 		fsys.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Before: func(c errfs.Call) {
 			if c.Len != j.sizes.piece {
 				return
 			}
-			if n := o.count(); waiting > 0 && n < waiting {
-				t.Errorf("%d entries are reported before the next piece, want %d", n, waiting)
+			if last := j.Durable(); last < waiting {
+				t.Errorf("LSN %d is durable before the next piece, want %d", last, waiting)
 			}
 			ok(t, j.Submit(nil, entry(small, at, 300, eager, o)))
 			at++
-			waiting = int(at)
+			waiting = LSN(at)
 		}})
 		large := entry(newStream(2), 0, 20*16<<10, eager, o)
 		ok(t, j.Submit(nil, large))

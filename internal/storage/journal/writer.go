@@ -23,11 +23,10 @@ type group struct {
 	bytes    int64
 	unsynced unsynced
 	syncTime time.Duration // exponential mean of datasync times
-	// large is the stream of the latest large entry, lastSmall when the latest small one of another
-	// stream arrived.
+	// large is the stream of the latest large entry, lastSmall about when the latest small one of
+	// another stream arrived, in nanoseconds.
 	large     *Stream
-	lastSmall time.Time
-	crowded   atomic.Int64 // lastSmall, for others, in nanoseconds, not exactly
+	lastSmall atomic.Int64
 }
 
 // unsynced summarizes the entries written since the last datasync.
@@ -335,7 +334,7 @@ func (b *budget) spent() bool { return b.write <= 0 || b.records <= 0 || b.bytes
 func (j *Journal) fillLocked(t *taken, l limits, now time.Time) {
 	g, p := &j.group, j.part
 	b := budget{limits: l, write: j.maxWrite, bulk: j.maxWrite, reserved: j.noSpace}
-	crowded := now.Sub(g.lastSmall) < crowdedFor
+	crowded := j.Crowded(now)
 	switch {
 	case p != nil:
 		if closed, _ := j.waiting.verdict(now, j.opt.Absent); !closed {
@@ -407,10 +406,9 @@ func (g *group) notice(e *Entry, s sizes) {
 	switch {
 	case e.size() >= s.large:
 		g.large = e.Stream
-	case e.size() < s.small && e.Stream != g.large && !e.control():
-		g.lastSmall = e.arrived
-		if at := e.arrived.UnixNano(); at-g.crowded.Load() > int64(crowdedFor/16) { // rarely: others read it
-			g.crowded.Store(at)
+	case e.size() < s.small && e.Stream != g.large && !e.control() && !e.onWrite():
+		if at := e.arrived.UnixNano(); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
+			g.lastSmall.Store(at)
 		}
 	}
 }
@@ -418,7 +416,7 @@ func (g *group) notice(e *Entry, s sizes) {
 // Crowded reports whether small entries have arrived recently: who writes much to the same disk
 // should then write a little at a time.
 func (j *Journal) Crowded(now time.Time) bool {
-	return now.UnixNano()-j.group.crowded.Load() < int64(crowdedFor)
+	return now.UnixNano()-j.group.lastSmall.Load() < int64(crowdedFor)
 }
 
 // writeTaken writes the frames of the entries at the next block, with one write if they fit in the

@@ -22,8 +22,9 @@ func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, e
 var ErrEnd = errors.New("no batch at or after the offset in this segment")
 
 // ReadInto returns whole batches with verified checksums, beginning with the batch that holds
-// offset. It returns as many as fit in max bytes and begin below limit, and at least one if
-// atLeastOne. No batches and no error means that the next batch does not fit or begins at or beyond
+// offset. It returns as many as fit in max bytes and in PartBytes and begin below limit, and at
+// least one if atLeastOne. One that is larger than PartBytes is returned alone, if it fits in max
+// bytes. No batches and no error means that the next batch does not fit or begins at or beyond
 // limit; ErrEnd means that there is none. An error that matches ErrCorrupt means that stored bytes
 // are damaged. The batches are valid until the caller releases the buffer, which is nil if there
 // are none.
@@ -77,11 +78,27 @@ func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
 	return buf, b, err
 }
 
+// PartBytes bounds what one ReadInto returns, so that its buffer is one that the pool keeps: 8 MiB.
+// Memory for an answer of 50 MiB in one piece would be allocated and cleared each time, and each
+// time the garbage collector would run.
+const PartBytes = 8 << 20
+
+// The most that one system call reads.
+const (
+	// readPiece is for a disk that others use at present (Files.YieldTo): their fdatasync waits for
+	// the reads that the disk has begun. docs/performance-notes.md has figures for other sizes.
+	readPiece = 128 << 10
+	// freePiece is for a free disk. A kernel without preemption (PREEMPT_NONE, common on servers)
+	// would copy up to 62 MiB from the page cache before another thread gets the processor.
+	freePiece = 1 << 20
+)
+
 // A read slower than aheadPace, in GB/s, came from the disk. Reads of at least aheadLeast bytes
 // gain from read-ahead (4 MiB: 0.8 → 1.1 GB/s). Smaller ones lose (1 MiB: 1.0 → 0.8), because the
-// kernel reads as far ahead itself, and in larger pages.
+// kernel reads as far ahead itself, and in larger pages. At most aheadMost bytes are read ahead.
 const (
 	aheadLeast = 2 << 20
+	aheadMost  = 8 << 20
 	aheadPace  = 2
 )
 
@@ -106,7 +123,7 @@ var errMoved = errors.New("the batch is not there")
 // batches.
 func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
-	n := min(max(r.max, least), end-pos)
+	n := min(max(min(r.max, PartBytes), least), end-pos)
 	if n < least {
 		return nil, nil, 0, errMoved
 	}
@@ -143,14 +160,23 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 
 // read fills p. If a large read is slower than memory, its reader reads a log from the disk and is
 // likely to continue. read then starts reading the same number of bytes ahead, while the client
-// processes this response, and does so again when the reader arrives there.
+// processes this response, and does so again when the reader arrives there. While others need the
+// disk, nothing is read ahead.
 func (r *reading) read(p []byte, pos, end int64) error {
-	begin := time.Now()
-	if _, err := r.h.f.ReadAt(p, pos); err != nil {
-		return err
+	begin, yields := time.Now(), false
+	for rest, at := p, pos; len(rest) > 0; {
+		n := freePiece
+		if yields = r.s.files.yield(r.h); yields {
+			n = readPiece
+		}
+		n = min(n, len(rest))
+		if _, err := r.h.f.ReadAt(rest[:n], at); err != nil {
+			return err
+		}
+		rest, at = rest[n:], at+int64(n)
 	}
 	n := int64(len(p))
-	if n < aheadLeast {
+	if n < aheadLeast || yields {
 		return nil
 	}
 	pos += n
@@ -162,7 +188,7 @@ func (r *reading) read(p []byte, pos, end int64) error {
 	if !arrived {
 		from = pos
 	}
-	if to := min(pos+n, end); to > from {
+	if to := min(pos+min(n, aheadMost), end); to > from {
 		vfs.StartRead(r.h.f, from, to-from)
 		r.s.ahead.Store(to)
 	}

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -15,6 +16,7 @@ type Files struct {
 	fs      vfs.FS
 	max     int
 	indexes indexCache
+	busy    func() bool // see YieldTo; nil: nothing else uses the disk
 
 	mu   sync.Mutex
 	idle *sync.Cond // signaled when a file is no longer busy
@@ -37,6 +39,8 @@ type handle struct {
 	gone  bool       // forgotten: the last user closes it
 	in    *list.List // clean or dirty; nil while it is in use or busy
 	at    *list.Element
+
+	alone atomic.Bool // the system reads only what it is asked for, see yield
 }
 
 // NewFiles returns a set that keeps about max files open; the files in use may exceed it.
@@ -44,6 +48,24 @@ func NewFiles(fs vfs.FS, max int) *Files {
 	s := &Files{fs: fs, max: max, open: map[string]*handle{}, indexes: indexCache{bound: 16 << 20}}
 	s.idle = sync.NewCond(&s.mu)
 	return s
+}
+
+// YieldTo sets a function that reports whether others use the disk at present. While they do,
+// appends and reads of batches take the disk in small pieces, one at a time. The function is called
+// before every append and every piece of a read. YieldTo must be called before the first of them.
+func (s *Files) YieldTo(busy func() bool) { s.busy = busy }
+
+// yields reports whether others use the disk.
+func (s *Files) yields() bool { return s.busy != nil && s.busy() }
+
+// yield is yields for a read. It sets the read-ahead of the file accordingly: the system may read
+// 8 MiB ahead, and more in a sequence, for which the others would wait.
+func (s *Files) yield(h *handle) bool {
+	busy := s.yields()
+	if h.alone.Load() != busy && h.alone.Swap(busy) != busy {
+		vfs.SetReadAhead(h.f, !busy)
+	}
+	return busy
 }
 
 // idleHandleLocked returns the handle of a path when no goroutine is opening or closing it; nil if

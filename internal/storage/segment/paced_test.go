@@ -58,28 +58,30 @@ func (f *backFile) Writeback(off, n int64) error {
 // write more at once. A plain append sends much at once.
 func TestAPacedAppendSendsPieces(t *testing.T) {
 	for _, c := range []struct {
-		as          Writing
-		most, ahead int64
+		paced, uncached bool
+		most, ahead     int64
 	}{
-		{Writing{Paced: true}, pace, 3 << 20},
-		{Writing{Paced: true, Uncached: true}, pace, 2 * pace},
-		{Writing{}, 3 << 20, 3 << 20},
-		{Writing{Uncached: true}, 3 << 20, 3 << 20},
+		{true, false, pace, 3 << 20},
+		{true, true, pace, 2 * pace},
+		{false, false, 3 << 20, 3 << 20},
+		{false, true, 3 << 20, 3 << 20},
 	} {
 		fsys := &backFS{FS: memory(t)}
-		s, err := Create(NewFiles(fsys, 4), testDir, 0, 0)
+		files := NewFiles(fsys, 4)
+		files.YieldTo(func() bool { return c.paced })
+		s, err := Create(files, testDir, 0, 0)
 		ok(t, err)
 		value := strings.Repeat("v", 1<<20)
 		first := [][]byte{batch(t, 0, 1, 1, value), batch(t, 1, 1, 1, value)}
 		second := [][]byte{batch(t, 2, 1, 1, value[:pace/2]), batch(t, 3, 1, 1, value[:1])}
-		ok(t, s.AppendAs(c.as, first, interval))
-		ok(t, s.AppendAs(c.as, second, interval))
+		ok(t, s.append(first, interval, c.uncached))
+		ok(t, s.append(second, interval, c.uncached))
 		if fsys.most > c.most || fsys.ahead > c.ahead || c.most == pace && fsys.written-fsys.backed >= pace+4<<10 {
-			t.Errorf("%+v: %d bytes at once, %d of %d on the disk, %d ahead of it", c.as, fsys.most, fsys.backed, fsys.written, fsys.ahead)
+			t.Errorf("%+v: %d bytes at once, %d of %d on the disk, %d ahead of it", c, fsys.most, fsys.backed, fsys.written, fsys.ahead)
 		}
 		want := bytes.Join(append(first, second...), nil)
 		if got := content(t, fsys.FS, s.Path()); !bytes.Equal(got, want) || s.Size() != int64(len(want)) {
-			t.Errorf("%+v: %d bytes in the file, %d count, want %d", c.as, len(got), s.Size(), len(want))
+			t.Errorf("%+v: %d bytes in the file, %d count, want %d", c, len(got), s.Size(), len(want))
 		}
 		ok(t, s.Sync())
 	}
@@ -88,20 +90,22 @@ func TestAPacedAppendSendsPieces(t *testing.T) {
 // The disk reports a lost write while an append waits for it, and not again to a later sync: the
 // segment accepts nothing more.
 func TestALostPieceEndsTheSegment(t *testing.T) {
-	for _, as := range []Writing{{Paced: true}, {Paced: true, Uncached: true}} {
+	for _, uncached := range []bool{false, true} {
 		fsys := &backFS{FS: memory(t)}
-		s, err := Create(NewFiles(fsys, 4), testDir, 0, 0)
+		files := NewFiles(fsys, 4)
+		files.YieldTo(func() bool { return true })
+		s, err := Create(files, testDir, 0, 0)
 		ok(t, err)
-		ok(t, s.AppendAs(as, [][]byte{batch(t, 0, 1, 1, "v")}, interval))
+		ok(t, s.append([][]byte{batch(t, 0, 1, 1, "v")}, interval, uncached))
 		before := s.Size()
 		fsys.fail = syscall.EIO
-		err = s.AppendAs(as, [][]byte{batch(t, 1, 1, 1, strings.Repeat("v", 1<<20))}, interval)
+		err = s.append([][]byte{batch(t, 1, 1, 1, strings.Repeat("v", 1<<20))}, interval, uncached)
 		fsys.fail = nil
 		if !errors.Is(err, syscall.EIO) || !errors.Is(s.Err(), syscall.EIO) || s.Size() != before {
-			t.Errorf("%+v: append %v, segment %v with %d bytes", as, err, s.Err(), s.Size())
+			t.Errorf("uncached %v: append %v, segment %v with %d bytes", uncached, err, s.Err(), s.Size())
 		}
 		if s.Sync() == nil || s.Synced() != 0 {
-			t.Errorf("%+v: the segment counts as synced", as)
+			t.Errorf("uncached %v: the segment counts as synced", uncached)
 		}
 	}
 }

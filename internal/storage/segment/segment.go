@@ -188,27 +188,21 @@ func (s *Segment) latch(err error) error {
 	return err
 }
 
-// Append is AppendAs with a plain write.
+// Append writes chunks of whole batches, in order, and then makes them readable. While others need
+// the disk (Files.YieldTo), the disk gets one piece after the other. After a failed write the segment
+// is read-only; bytes before the append remain readable. A failure to open the file has no such
+// consequence.
 func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
-	return s.AppendAs(Plain, chunks, indexInterval)
+	return s.append(chunks, indexInterval, false)
 }
 
-// Writing is how appended bytes go to the disk.
-type Writing struct {
-	// Uncached is for many bytes that are unlikely to be read soon: they need not stay in the page
-	// cache.
-	Uncached bool
-	// Paced is for a disk on which others wait for small writes: it gets one piece after the other.
-	Paced bool
+// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in
+// the page cache.
+func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
+	return s.append(chunks, indexInterval, true)
 }
 
-// Plain writes to the page cache, and lets the system write back whenever it wants.
-var Plain = Writing{}
-
-// AppendAs writes chunks of whole batches, in order, and then makes them readable. After a failed
-// write the segment is read-only; bytes before the append remain readable. A failure to open the
-// file has no such consequence.
-func (s *Segment) AppendAs(as Writing, chunks [][]byte, indexInterval int) error {
+func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -222,10 +216,10 @@ func (s *Segment) AppendAs(as Writing, chunks [][]byte, indexInterval int) error
 	}
 	s.loadForAppend(h)
 	s.files.setDirty(h, true)
-	at := s.Size()
-	end, err := s.write(h, as, chunks, at)
+	at, paced := s.Size(), s.files.yields()
+	end, err := s.write(h, chunks, at, uncached, paced)
 	if err == nil {
-		err = s.writeBack(h, as, end)
+		err = s.writeBack(h, end, paced)
 	}
 	if err != nil {
 		return s.latch(fmt.Errorf("append to segment: %w", err))
@@ -235,12 +229,12 @@ func (s *Segment) AppendAs(as Writing, chunks [][]byte, indexInterval int) error
 }
 
 // write writes chunks at a position and returns where they end.
-func (s *Segment) write(h *handle, as Writing, chunks [][]byte, at int64) (end int64, err error) {
-	if !as.Uncached {
+func (s *Segment) write(h *handle, chunks [][]byte, at int64, uncached, paced bool) (end int64, err error) {
+	if !uncached {
 		n, err := h.f.WriteVecAt(chunks, at)
 		return at + int64(n), err
 	}
-	if !as.Paced {
+	if !paced {
 		n, err := vfs.WriteVecUncached(h.f, chunks, at)
 		return at + int64(n), err
 	}
@@ -249,7 +243,7 @@ func (s *Segment) write(h *handle, as Writing, chunks [][]byte, at int64) (end i
 			n, err := vfs.WriteVecUncached(h.f, [][]byte{c[:min(len(c), pace)]}, at)
 			at, c = at+int64(n), c[n:]
 			if err == nil {
-				err = s.writeBack(h, as, at)
+				err = s.writeBack(h, at, paced)
 			}
 			if err != nil {
 				return at, err
@@ -274,11 +268,11 @@ const (
 
 // writeBack sends appended bytes to the disk, except for the last page, which the next append may
 // extend. It waits for the disk only if the append is paced.
-func (s *Segment) writeBack(h *handle, as Writing, end int64) error {
+func (s *Segment) writeBack(h *handle, end int64, paced bool) error {
 	const page = 4 << 10
 	end = end / page * page
 	s.backed = max(s.backed, s.Synced()/page*page)
-	for as.Paced && end-s.backed >= pace {
+	for paced && end-s.backed >= pace {
 		if err := vfs.Writeback(h.f, s.backed, pace); err != nil {
 			return err
 		}

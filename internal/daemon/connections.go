@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// connectionLimits are the limits of connections. They follow the broker's settings while it runs.
+type connectionLimits struct {
+	now   atomic.Pointer[configdef.Connections]
+	rates *connectionRates
+	// applying makes reading the newest limits and passing them on one step.
+	applying sync.Mutex
+}
+
+// newConnectionLimits returns the limits that the configuration sets.
+func newConnectionLimits(listeners []config.Listener, c *configdef.Connections) *connectionLimits {
+	l := &connectionLimits{rates: newConnectionRates(listeners)}
+	l.now.Store(c)
+	l.rates.set(c)
+	return l
+}
+
+// most returns max.connections; math.MaxInt32 means no limit.
+func (l *connectionLimits) most() int { return int(l.now.Load().Most) }
+
+// limitConnections passes the limits of connections on to what counts them.
+func (b *Broker) limitConnections(r *components) {
+	b.limits.applying.Lock()
+	defer b.limits.applying.Unlock()
+	c := b.limits.now.Load()
+	b.limits.rates.set(c)
+	if server := r.server.Load(); server != nil {
+		server.SetLimits(b.networkLimits(r, c))
+	}
+}
+
+func (b *Broker) networkLimits(r *components, c *configdef.Connections) network.Limits {
+	return network.Limits{Connections: b.maxConnections(r, c.Most), PerIP: c.PerIP, PerIPOf: c.PerIPOf}
+}
+
+// maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
+// that segments leave for connections: more would take descriptors from the logs. Before the logs
+// are open, that is half of all.
+func (b *Broker) maxConnections(r *components, most int32) int {
+	if most < math.MaxInt32 {
+		return int(most)
+	}
+	if r.storage == nil {
+		return vfs.Descriptors() / 2
+	}
+	var segments []int
+	if b.fs == vfs.OS() { // in memory there are no files
+		for _, d := range r.storage.Dirs() {
+			segments = append(segments, d.Usage().MaxOpenFiles)
+		}
+	}
+	return checks.Connections(vfs.Descriptors(), segments)
+}
+
+// connectionRates are the rates at which new connections are served: that of all, and those of
+// listeners.
+type connectionRates struct {
+	all  *quota.Rate
+	each map[string]*quota.Rate // by listener
+}
+
+func newConnectionRates(listeners []config.Listener) *connectionRates {
+	began := time.Now()
+	clock := func() time.Duration { return time.Since(began) }
+	c := &connectionRates{all: quota.NewRate(math.MaxInt32, clock), each: map[string]*quota.Rate{}}
+	for _, l := range listeners {
+		c.each[l.Name] = quota.NewRate(math.MaxInt32, clock)
+	}
+	return c
+}
+
+// set changes the rates.
+func (c *connectionRates) set(to *configdef.Connections) {
+	c.all.Set(float64(to.Rate))
+	for name, r := range c.each {
+		r.Set(float64(to.ListenerRate(name)))
+	}
+}
+
+// take counts a new connection, and returns after how long it is served.
+func (c *connectionRates) take(listener string) time.Duration {
+	return max(c.all.Take(), c.each[listener].Take())
+}

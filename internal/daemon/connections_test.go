@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"io"
+	"math"
+	"net"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// The rate of the broker counts all listeners, that of a listener its own; the longer wait counts.
+func TestConnectionRates(t *testing.T) {
+	c := newConnectionRates([]config.Listener{{Name: "a"}, {Name: "B"}})
+	c.set(&configdef.Connections{Rate: math.MaxInt32, ListenerRates: map[string]int32{"b": 1}})
+	for range 3 {
+		if c.take("a") != 0 {
+			t.Error("a waits for b")
+		}
+	}
+	if c.take("B") != 0 || c.take("B") <= 0 {
+		t.Error("b does not wait")
+	}
+	c.set(&configdef.Connections{Rate: 2})
+	if c.take("a") != 0 || c.take("B") != 0 || c.take("a") <= 0 {
+		t.Error("the broker's rate does not count all listeners, or b waits at its former rate")
+	}
+}
+
+// Kafka's tools change the limits of connections while a broker runs. The next connection counts
+// with the new ones.
+func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
+	b, _ := startHere(t, vfs.Memory(), "max.connections.per.ip=50")
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	alter := func(op kadm.IncrementalOp, name, value string, of ...int32) {
+		t.Helper()
+		answers, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: op, Name: name, Value: &value}}, of...)
+		if err != nil || answers[0].Err != nil {
+			t.Fatalf("%s=%s: %v, %v", name, value, err, answers)
+		}
+	}
+	self := b.components.conf.NodeID
+	listener := configdef.ListenerRateName(b.cfg.Listeners[0].Name)
+	alter(kadm.SetConfig, "max.connections", "3")                     // of all brokers
+	alter(kadm.SetConfig, "max.connections", "500", self)             // of this one
+	alter(kadm.SetConfig, "max.connection.creation.rate", "77", self) // as kafka-configs does
+	alter(kadm.SetConfig, listener, "33", self)
+	alter(kadm.SetConfig, "max.connections.per.ip.overrides", "10.0.0.7:9,[::1]:8", self)
+	c := b.limits.now.Load()
+	if c.Most != 500 || c.PerIP != 50 || c.Rate != 77 || c.ListenerRate(b.cfg.Listeners[0].Name) != 33 || len(c.PerIPOf) != 2 {
+		t.Errorf("limits: %+v", c)
+	}
+	described, err := admin.DescribeBrokerConfigs(t.Context(), self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"max.connections": "500 2", "max.connections.per.ip": "50 4", "max.connection.creation.rate": "77 2",
+		listener: "33 2", "max.connections.per.ip.overrides": "10.0.0.7:9,[::1]:8 2"}
+	for _, x := range described[0].Configs {
+		if w, ok := want[x.Key]; ok && x.Value != nil && *x.Value+" "+string('0'+rune(x.Source)) == w {
+			delete(want, x.Key)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not described with these values and sources: %v", want)
+	}
+	if !answered(t, b) {
+		t.Error("a connection within the limits is not served")
+	}
+	alter(kadm.SetConfig, "max.connections.per.ip.overrides", "127.0.0.1:0", self)
+	if answered(t, b) {
+		t.Error("a connection of an address that may have none is served")
+	}
+	alter(kadm.DeleteConfig, "max.connections.per.ip.overrides", "", self)
+	if !answered(t, b) {
+		t.Error("a connection is refused after the limit was removed")
+	}
+	alter(kadm.SetConfig, "max.connections.per.ip", "1", self)
+	if answered(t, b) {
+		t.Error("a connection beyond max.connections.per.ip is served")
+	}
+}
+
+// answered reports whether the broker answers ApiVersions on a new connection.
+func answered(t *testing.T, b *Broker) bool {
+	t.Helper()
+	c, err := net.Dial("tcp", b.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	versions := []byte{0, 0, 0, 10, 0, byte(kmsg.ApiVersions), 0, 0, 0, 0, 0, 1, 0xff, 0xff}
+	_, err = c.Write(versions)
+	if err == nil {
+		_, err = io.ReadFull(c, make([]byte, 4))
+	}
+	return err == nil
+}

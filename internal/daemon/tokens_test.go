@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// A token bounds the session of its client, also without connections.max.reauth.ms: the broker says
+// how long it lasts, and clients log in with a new token before that (KIP-368). They take a failure
+// for a wrong token and give up.
+func TestAClientWithATokenLogsInAgain(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(map[string]any{"sub": "bob", "aud": "chronik",
+		"exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := startHere(t, vfs.Memory(), "sasl=OAUTHBEARER", "oauth.jwks="+file, "oauth.audience=chronik",
+		"connection.failed.authentication.delay.ms=0")
+	bearer := oauth.Auth{Token: token}.AsMechanism()
+	for begin := time.Now(); tryLogin(t, b, bearer) != nil; { // the keys are read in the background
+		if time.Since(begin) > time.Minute {
+			t.Fatal("the token is not accepted")
+		}
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()[0]), kgo.SASL(bearer), kgo.RequestRetries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	same := cl.SeedBrokers()[0] // its requests share a connection, whose login is the client's
+	for range 2 {
+		choice := kmsg.NewPtrSASLHandshakeRequest()
+		choice.Mechanism = bearer.Name()
+		chosen, err := same.Request(t.Context(), choice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := chosen.(*kmsg.SASLHandshakeResponse).ErrorCode; code != 0 {
+			t.Fatalf("another login is refused with %d", code)
+		}
+		login := kmsg.NewPtrSASLAuthenticateRequest()
+		login.SASLAuthBytes = []byte("n,,\x01auth=Bearer " + token + "\x01\x01")
+		resp, err := same.Request(t.Context(), login)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := resp.(*kmsg.SASLAuthenticateResponse); r.ErrorCode != 0 || r.SessionLifetimeMillis <= 0 {
+			t.Errorf("logged in again with error %d, for %d ms", r.ErrorCode, r.SessionLifetimeMillis)
+		}
+	}
+}

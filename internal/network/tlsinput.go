@@ -1,0 +1,117 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+)
+
+const (
+	// maxHandshake bounds the bytes of a client's handshake, and those that it sends later without
+	// data in between. Long certificate chains need 10 KiB.
+	maxHandshake = 64 << 10
+	// maxBarren bounds the records without data that a client sends; a handshake has ten. Each may
+	// be a change of keys (RFC 8446, 4.6.3), which costs 15 µs of processor time and is answered,
+	// and crypto/tls takes 16 of them for each byte of data. Clients change their keys once in 100
+	// GiB. Records count when they are received, which may be 1,500 before their data is read.
+	maxBarren = 2048
+	// maxBarrenLogin is maxBarren of a client that has not logged in.
+	maxBarrenLogin = 256
+	// freeBarren is how many of them may be processed before the login without a handshake place:
+	// a client's login has fewer.
+	freeBarren = 4
+)
+
+var (
+	errLongHandshake = fmt.Errorf("the client's handshake has more than %d KiB or %d records", maxHandshake>>10, maxBarrenLogin)
+	errBarren        = fmt.Errorf("%w: too many TLS records of the client bring no data", errBadFrame)
+)
+
+// barren counts what a TLS client sends without data for its requests: changes of keys, alerts,
+// empty records. It belongs to the goroutine that reads.
+type barren struct {
+	bytes   int     // received since the last data
+	records int     // received, less the reads that returned data
+	head    [5]byte // of a record, as far as it was received (RFC 8446, 5.1)
+	got     int     // bytes of head
+	rest    int     // bytes of the present record that are still missing
+}
+
+// add counts bytes that were received.
+func (b *barren) add(p []byte) {
+	b.bytes += len(p)
+	for len(p) > 0 {
+		if b.rest > 0 {
+			n := min(b.rest, len(p))
+			b.rest, p = b.rest-n, p[n:]
+			continue
+		}
+		n := copy(b.head[b.got:], p)
+		p = p[n:]
+		if b.got += n; b.got == len(b.head) {
+			b.got, b.rest = 0, int(b.head[3])<<8|int(b.head[4])
+			b.records++
+		}
+	}
+}
+
+// data is called when a read has returned data, at most that of one record.
+func (b *barren) data() { b.bytes, b.records = 0, max(0, b.records-1) }
+
+// Read implements net.Conn for a tls.Conn. Until the login is complete it returns with a handshake
+// place if there is more to compute than for an honest client. It leaves the place while it waits
+// for the client.
+func (s *tlsSocket) Read(p []byte) (int, error) {
+	login := !s.released.Load() && (s.shaking || s.c.login.pending)
+	n := copy(p, s.early)
+	if s.early = s.early[n:]; n == 0 {
+		s.leave()
+		var err error
+		if n, err = s.Conn.Read(p); err != nil {
+			return n, err
+		}
+	}
+	s.barren.add(p[:n])
+	most := maxBarren
+	if login {
+		most = maxBarrenLogin
+	}
+	if s.barren.bytes > maxHandshake || s.barren.records > most {
+		if s.shaking {
+			return 0, errLongHandshake
+		}
+		return 0, errBarren
+	}
+	if login && !s.placed && (s.shaking || s.barren.records > freeBarren) {
+		if err := s.c.takePlace(); err != nil {
+			return 0, err
+		}
+		s.placed = true
+	}
+	return n, nil
+}
+
+// leave gives the handshake place back, if there is one.
+func (s *tlsSocket) leave() {
+	if s.placed {
+		s.placed = false
+		s.c.srv.places.leave()
+	}
+}
+
+// readSocket is c.nc.Read, and counts what is read over TLS.
+func (c *conn) readSocket(p []byte) (int, error) {
+	n, err := c.nc.Read(p)
+	if c.socket == nil {
+		return n, err
+	}
+	c.socket.leave()
+	if n > 0 {
+		c.socket.barren.data()
+	}
+	if op := (*net.OpError)(nil); err != nil && (strings.HasPrefix(err.Error(), "tls: ") || errors.As(err, &op) && op.Op == "local error") {
+		err = fmt.Errorf("%w: %w", errBadFrame, err) // crypto/tls refuses a record
+	}
+	return n, err
+}
