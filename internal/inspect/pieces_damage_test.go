@@ -110,22 +110,22 @@ func TestDamageNearAFrameInPieces(t *testing.T) {
 func TestDumpOfASkipFrame(t *testing.T) {
 	image, at := withPieces(t)
 	skips := func(o inspect.DumpOptions) (n, damaged int) {
-		err := inspect.Dump(context.Background(), inspect.Options{FS: image, Places: []storage.Place{place}}, o,
-			func(it *inspect.Item) error {
-				switch {
-				case it.Frame == nil || it.Frame.Type != "skip":
-					if it.Frame != nil && strings.HasPrefix(it.Frame.Type, "type") {
-						t.Errorf("frame %+v", it.Frame)
-					}
-				case it.What == "damage":
-					damaged++
-				default:
-					if n++; it.Partition != nil || it.Offset != nil || it.Frame.To <= it.Position {
-						t.Errorf("item %+v, frame %+v", it, it.Frame)
-					}
+		opt := inspect.Options{FS: image, Places: []storage.Place{place}}
+		err := inspect.Dump(context.Background(), opt, o, func(it *inspect.Item) error {
+			switch {
+			case it.Frame == nil || it.Frame.Type != "skip":
+				if it.Frame != nil && strings.HasPrefix(it.Frame.Type, "type") {
+					t.Errorf("frame %+v", it.Frame)
 				}
-				return nil
-			})
+			case it.What == "damage":
+				damaged++
+			default:
+				if n++; it.Partition != nil || it.Offset != nil || it.Frame.To <= it.Position {
+					t.Errorf("item %+v, frame %+v", it, it.Frame)
+				}
+			}
+			return nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
