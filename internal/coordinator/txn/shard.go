@@ -40,8 +40,8 @@ type Config struct {
 	// transaction, the last of them after the given time, or if removed is 0, has refused new ones.
 	// It must not block. May be nil.
 	Crowded func(removed int, idle time.Duration)
-	// Overtaken is called when a partition knows a later epoch of an id's producer, which means that
-	// __transaction_state lacks records. It must not block. May be nil.
+	// Overtaken is called when a partition knows a later epoch of an id's producer, which means
+	// that __transaction_state lacks records. It must not block. May be nil.
 	Overtaken func(id string, p Partition)
 	// Broken is for tests.
 	Broken Broken
