@@ -106,15 +106,15 @@ func (w *compactedTxns) want() (values map[string]string, unstable int64) {
 	for i, x := range w.all {
 		for k, r := range x.written {
 			if committed[i] && x.base < unstable && x.base+int64(k) >= start {
-				applyTo(values, r.key, r.value)
+				applyRecord(values, r.key, r.value)
 			}
 		}
 	}
 	return values, unstable
 }
 
-// applyTo applies a record to the values of a log.
-func applyTo(values map[string]string, key, value []byte) {
+// applyRecord applies a record to the values of a log.
+func applyRecord(values map[string]string, key, value []byte) {
 	if delete(values, string(key)); value != nil {
 		values[string(key)] = string(value)
 	}
@@ -153,7 +153,7 @@ func (w *compactedTxns) check() {
 			}
 			if err := b.Each(0, func(r record.Record) error {
 				if r.Offset >= start {
-					applyTo(got, r.Key, r.Value)
+					applyRecord(got, r.Key, r.Value)
 				}
 				return nil
 			}); err != nil {
