@@ -43,8 +43,8 @@ type aheadSwitcher interface {
 	SetReadAhead(on bool)
 }
 
-// SetReadAhead sets whether the system reads more of f from the disk than a ReadAt asks for, if that
-// is supported. It is on for a file that was just opened.
+// SetReadAhead sets whether the system reads more of f from the disk than a ReadAt asks for, if
+// that is supported. It is on for a file that was just opened.
 func SetReadAhead(f File, on bool) {
 	if s, ok := f.(aheadSwitcher); ok {
 		s.SetReadAhead(on)
