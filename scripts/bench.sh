@@ -23,13 +23,19 @@ bench="$root/bin/chronik-bench" chronikd="${CHRONIKD:-$root/bin/chronikd}"
 rounds="${ROUNDS:-5}" time="${TIME:-5s}" warmup="${WARMUP:-2s}"
 KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-bench.XXXXXX")"
-kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr=''
+kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr='' other_pid='' other_data=''
 
 # Both look for what may go often enough for loads that a disk could not keep.
 housekeeping=(log.retention.check.interval.ms=10000)
 
+stop_other() {
+  [ -z "$other_pid" ] || { kill -TERM "$other_pid" && wait "$other_pid"; } 2>/dev/null
+  [ -z "$other_data" ] || rm -rf "$other_data"
+  other_pid='' other_data=''
+}
 finish() {
   stop_chronik
+  stop_other
   tls_stop
   drop_ballast
   [ -z "$own_kafka" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
@@ -449,24 +455,35 @@ figures() {
   "$bench" --bootstrap-servers "$addr" --create-topic --admin off "$@" 2>&1 |
     awk '/throughput  /{getline; r=$2; p=$4; w=$5} /latency, ms  /{getline; print r, $3, $6, p, w}'
 }
-neighbour() { # NAME: eight connections with one record of 256 B in flight each
-  figures --topic small -c 8 -d "$time" --warmup 1s | awk -v n="$1" '{printf "%-32s %8s requests/s, p50 %s ms, p99 %s ms\n", n, $1, $2, $3}'
+neighbour() { # NAME [CONNECTIONS]: one record of 256 B in flight on each
+  figures --topic small -c "${2:-8}" -d "$time" --warmup 1s | awk -v n="$1" '{printf "%-52s %8s requests/s, p50 %s ms, p99 %s ms\n", n, $1, $2, $3}'
 }
+# The client with large requests gets a processor only when nothing else needs it, as if it were on
+# another machine. The other broker shows what this machine's processors add: it has its own
+# connections and files, in memory.
 row_neighbours() {
-  title "neighbours: 8 closed-loop connections beside one connection with large requests; a bare echo beside it"
-  local round load
-  local big=(--bootstrap-servers "$addr" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
-    --topic-config retention.bytes=2000000000 --topic-config segment.bytes=100000000)
+  title "neighbours: closed-loop connections next to one connection with large requests"
+  local round load c to polite=() mine="$addr" my_pid="$pid" big
+  ! command -v chrt >/dev/null || polite=(chrt -i 0)
+  other_data="$(mktemp -d /dev/shm/chronik-bench.XXXXXX)" addr=''
+  work_data="$other_data" start_chronik
+  other="$addr" other_pid="$pid" addr="$mine" pid="$my_pid"
   for round in $(seq "$rounds"); do
-    neighbour "alone"
-    for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800"; do
-      # shellcheck disable=SC2086 # several words
-      "$bench" "${big[@]}" $load >/dev/null 2>&1 &
-      neighbour "beside $load"
-      "$bench" limits -c 8 -d "$time" --warmup 1s | grep -A1 'requests/s' | tail -1 | awk '{printf "%-32s %8s requests/s, p50 %s ms, p99 %s ms\n", "  a bare echo meanwhile", $1, $2, $5}'
-      kill -TERM $! && wait $!
+    for c in 1 8; do
+      neighbour "$c alone" "$c"
+      for load in "-s 1040000" "-s 1040000 --pipeline 4" "--mode consume --fetch-max-bytes 52428800"; do
+        for to in "$addr" "$other"; do
+          big=(--bootstrap-servers "$to" --topic big --create-topic --admin off -c 1 -d 600s --warmup 0s
+            --topic-config retention.bytes=2000000000 --topic-config segment.bytes=100000000)
+          # shellcheck disable=SC2086 # several words
+          "${polite[@]}" "$bench" "${big[@]}" $load >/dev/null 2>&1 &
+          neighbour "$c next to $load$([ "$to" = "$addr" ] || echo ', of another broker')" "$c"
+          kill -TERM $! && wait $!
+        done
+      done
     done
   done
+  stop_other
 }
 row_quotas() {
   local rate=20000000 round kind
@@ -478,7 +495,7 @@ row_quotas() {
     for kind in produce consume; do
       if [ $kind = produce ]; then set -- --topic written -c 4 -s 60000; else set -- --mode consume --topic read -c 1 --fetch-max-bytes 1000000; fi
       figures "$@" --client-id limited -d 10s --warmup 0s >"$work/limited" &
-      time=8s neighbour "beside a limited $kind"
+      time=8s neighbour "next to a limited $kind"
       wait $!
       awk -v k=$kind -v q=$rate '{printf "limited %s: %.1f %% of its quota\n", k, (k == "produce" ? $5 : $4) * 1e8 / q}' "$work/limited"
     done
@@ -492,7 +509,7 @@ done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
 for row in "${@:-$all}"; do for r in $row; do
-  case $r in profiles | syncs | tls | logins | idletls) ;; # without Kafka, or with one of its own
+  case $r in profiles | syncs | tls | logins | idletls | neighbours | quotas) ;; # without Kafka, or with one of its own
     *) start_kafka ;; esac
 done; done
 for row in "${@:-$all}"; do for r in $row; do "row_$r"; done; done
