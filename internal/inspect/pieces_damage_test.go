@@ -18,7 +18,7 @@ import (
 func putLarge(t testing.TB, l *storage.Log) {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 7, Sequence: int32(l.Ends().LogEnd)}})
-	b.Append(1, nil, bytes.Repeat([]byte("0123456789"), 2500), nil)
+	b.Append(1, nil, bytes.Repeat([]byte("0123456789"), 1200), nil)
 	data, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func TestDamageNearAFrameInPieces(t *testing.T) {
 	}{
 		{"the skip frame's next position", 0, 73, false},
 		{"the skip frame's checksum", 0, 5, false},
-		{"a piece", 1, 9000, true},
-		{"the last piece", 1, 25_000, true},
+		{"a piece", 1, 5000, true},
+		{"the last piece", 1, 12_000, true},
 		{"the first block", 1, 3000, true},
 		{"the checksum of the frame in pieces", 1, 6, true},
 		{"the small frame before the skip frame", -1, 100, true},

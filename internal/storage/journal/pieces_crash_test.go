@@ -115,7 +115,7 @@ func piecesRun(t *testing.T, seed uint64, broken Broken) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pieceWork{disk: crashing(t, seed), rng: rand.New(rand.NewPCG(seed, 20)), o: newRecorder(), first: map[*Entry]int{}}
 		w.fs = errfs.New(w.disk)
-		w.j = open(t, w.fs, func(o *Options) { o.MaxBytes, o.Broken = 2<<20, broken })
+		w.j = open(t, w.fs, func(o *Options) { o.FileSize, o.MaxBytes, o.Broken = 256<<10, 4<<20, broken })
 		w.redo = w.j.at
 		for n := range 6 {
 			p := []*durability.Profile{eager, eager, low, high, loose, ticks}[w.rng.IntN(6)]
