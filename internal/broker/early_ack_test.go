@@ -26,12 +26,12 @@ var mark = regexp.MustCompile(`<record [0-9-]+>`)
 
 func (w *witness) Open(name string) (vfs.File, error) {
 	f, err := w.FS.Open(name)
-	return &witnessed{File: f, w: w}, err
+	return &witnessed{File: f, w: w, blocks: map[int64]*witnessedBlock{}}, err
 }
 
 func (w *witness) Create(name string) (vfs.File, error) {
 	f, err := w.FS.Create(name)
-	return &witnessed{File: f, w: w}, err
+	return &witnessed{File: f, w: w, blocks: map[int64]*witnessedBlock{}}, err
 }
 
 func (w *witness) covers(marked string) bool {
@@ -40,48 +40,91 @@ func (w *witness) covers(marked string) bool {
 	return w.durable[marked]
 }
 
+// witnessed remembers the blocks of a file, because a record may be in several writes.
 type witnessed struct {
 	vfs.File
-	w       *witness
-	written []string // since the last datasync; guarded by w.mu
+	w      *witness
+	blocks map[int64]*witnessedBlock // by number; guarded by w.mu
 }
 
-func (f *witnessed) note(bufs ...[]byte) {
+const witnessBlock = 4 << 10
+
+type witnessedBlock struct {
+	bytes [witnessBlock]byte
+	state blockState
+}
+
+type blockState uint8
+
+const (
+	blockWritten blockState = iota
+	blockSyncing            // before the datasync that runs
+	blockSynced
+)
+
+func (f *witnessed) note(off int64, bufs ...[]byte) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
-	for _, b := range bufs {
-		for _, m := range mark.FindAll(b, -1) {
-			f.written = append(f.written, string(m))
+	for _, p := range bufs {
+		for len(p) > 0 {
+			b := f.blocks[off/witnessBlock]
+			if b == nil {
+				b = new(witnessedBlock)
+				f.blocks[off/witnessBlock] = b
+			}
+			n := copy(b.bytes[off%witnessBlock:], p)
+			b.state = blockWritten
+			p, off = p[n:], off+int64(n)
 		}
 	}
 }
 
 func (f *witnessed) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.File.WriteAt(p, off)
-	f.note(p[:n])
+	f.note(off, p[:n])
 	return n, err
 }
 
 func (f *witnessed) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	n, err := f.File.WriteVecAt(bufs, off)
 	if err == nil {
-		f.note(bufs...)
+		f.note(off, bufs...)
 	}
 	return n, err
 }
 
 func (f *witnessed) Datasync() error {
+	var covered []int64
 	f.w.mu.Lock()
-	covered := f.written
-	f.written = nil
+	for n, b := range f.blocks {
+		if b.state == blockWritten {
+			b.state = blockSyncing
+			covered = append(covered, n)
+		}
+	}
 	f.w.mu.Unlock()
 	if err := f.File.Datasync(); err != nil {
 		return err
 	}
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
-	for _, m := range covered {
-		f.w.durable[m] = true
+	for _, n := range covered {
+		if b := f.blocks[n]; b.state == blockSyncing {
+			b.state = blockSynced
+		}
+	}
+	for _, n := range covered {
+		var around []byte // a mark is shorter than a block
+		for i := n - 1; i <= n+1; i++ {
+			if b := f.blocks[i]; b != nil && b.state == blockSynced {
+				around = append(around, b.bytes[:]...)
+			} else {
+				around = append(around, 0)
+			}
+		}
+		for _, m := range mark.FindAll(around, -1) {
+			f.w.durable[string(m)] = true
+		}
 	}
 	return nil
 }

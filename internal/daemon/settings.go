@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -15,8 +16,9 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 		return fmt.Errorf("resolve the broker's settings: %w", err)
 	}
 	r.minFree.Store(live.MinFree)
-	b.limits.now.Store(&live.Connections)
-	b.limitConnections(r)
+	if was := b.limits.now.Swap(&live.Connections); !reflect.DeepEqual(was, &live.Connections) {
+		b.limitConnections(r) // not otherwise: the process may have few descriptors at the moment
+	}
 	c := &live.Cleaning
 	_, cut := divide(b.memory, b.cfg.Produce, len(r.places), c.KeyBytes)
 	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond}

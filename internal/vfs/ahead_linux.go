@@ -1,6 +1,10 @@
 package vfs
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // StartWriteback calls sync_file_range(2) with only SYNC_FILE_RANGE_WRITE.
 func (f *osFile) StartWriteback(off, n int64) {
@@ -12,10 +16,16 @@ func (f *osFile) StartWriteback(off, n int64) {
 // Writeback calls sync_file_range(2) with all of its flags. With one of the flags to wait, the call
 // takes the file's error, so the next Datasync reports none.
 func (f *osFile) Writeback(off, n int64) error {
-	return f.control("sync_file_range", func(fd int) error {
+	err := f.control("sync_file_range", func(fd int) error {
 		return unix.SyncFileRange(fd, off, n,
 			unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
 	})
+	for _, refused := range []error{unix.ENOSYS, unix.EPERM, unix.EINVAL, unix.ESPIPE, unix.EOPNOTSUPP} {
+		if errors.Is(err, refused) {
+			return nil // the call is not available here: nothing was written back, and nothing was lost
+		}
+	}
+	return err
 }
 
 // adviseStep is the range of one advice, in bytes: of a longer range the kernel reads only the
