@@ -23,4 +23,5 @@ const (
 	IgnoreLoss                        // a commit does not ask whether a partition lost records
 	ForgetMarkers                     // a coordinator does not repeat the markers of its predecessor
 	AddUnknown                        // a partition that the metadata does not have yet can be added
+	KeepOpen                          // a commit that is refused leaves the transaction open
 )

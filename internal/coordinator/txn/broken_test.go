@@ -31,6 +31,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"IgnoreLoss":       {rule: IgnoreLoss},
 		"ForgetMarkers":    {rule: ForgetMarkers},
 		"AddUnknown":       {rule: AddUnknown},
+		"KeepOpen":         {rule: KeepOpen, first: 1768},
 		"requests leave before their records are committed": {without: func(w *walk) { w.unheld = true }},
 		"the log takes appends of a former leader":          {without: func(w *walk) { w.oldAppends = true }},
 	} {

@@ -7,8 +7,9 @@ import (
 )
 
 // End ends the transaction of a producer. The response is an Identity: with version 2, the producer
-// continues with that id and epoch. TRANSACTION_ABORTABLE means that the transaction is still open
-// and can't be committed, because a partition may have lost records.
+// continues with that id and epoch. TRANSACTION_ABORTABLE means that a commit was made an abort,
+// because a partition may have lost records. The producer then ends the transaction once more, with
+// an abort.
 type End struct {
 	ID         string
 	ProducerID int64
@@ -108,6 +109,24 @@ func (s *Shard) endOngoing(to coordinator.Ticket, e End, t *transaction, pid int
 // needsProducerID reports whether the producer gets a new id with the end of its transaction.
 func (s *Shard) needsProducerID(e End, t *transaction) bool {
 	return e.Version >= 2 && t.epoch >= maxEpoch && !s.cfg.Broken.has(WrapEpoch|KeepEpoch)
+}
+
+// refuseCommit aborts a transaction whose records may be lost, instead of the commit that waits.
+// It must not stay open: the producer counts it as aborted as soon as it has the answer, and a late
+// copy of the request could then commit it.
+func (s *Shard) refuseCommit(t *transaction) {
+	w := t.live.end
+	v := t.value
+	v.version = w.end.Version
+	s.observeEnd(t, false, ByLoss)
+	if !s.cfg.Broken.has(KeepOpen) {
+		s.prepare(w.end.ID, t, v, false, w.end.Version >= 2 && !s.cfg.Broken.has(KeepEpoch), w.next)
+	} else {
+		s.tokens++
+		t.live.end, t.live.missing, t.live.token = nil, nil, s.tokens
+		delete(s.asking, w.end.ID)
+	}
+	s.out.Reply(w.to, s.refusal(w.end, kerr.TransactionAbortable))
 }
 
 // decide ends a transaction and answers its producer.

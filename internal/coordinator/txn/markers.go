@@ -189,7 +189,7 @@ func (s *Shard) checkDone(id string, t *transaction) {
 	switch {
 	case len(t.live.missing) > 0:
 	case t.state == Ongoing:
-		s.out.Defer(flushed{id, t.live.token})
+		s.out.Defer(flushed{id: id, token: t.live.token})
 	default:
 		s.out.Defer(complete{id, t.live.token})
 	}
@@ -270,11 +270,7 @@ func (s *Shard) flushAnswered(e Flushed) {
 	switch {
 	case a == nil:
 	case e.Lost && !s.cfg.Broken.has(IgnoreLoss):
-		w := t.live.end
-		s.tokens++
-		t.live.end, t.live.missing, t.live.token = nil, nil, s.tokens
-		delete(s.asking, e.ID)
-		s.out.Reply(w.to, s.refusal(w.end, kerr.TransactionAbortable))
+		s.out.Defer(flushed{id: e.ID, token: t.live.token, lost: true})
 	case e.Err != nil:
 		s.failed(e.ID, t, a, e.Err)
 	default:
@@ -283,10 +279,15 @@ func (s *Shard) flushAnswered(e Flushed) {
 	}
 }
 
-// flushed commits a transaction whose records are all durable.
+// flushed commits a transaction whose records are all durable, and aborts one that may have lost
+// some.
 func (s *Shard) flushed(e flushed) {
 	t := s.ids[e.id]
 	if t == nil || t.live == nil || t.live.token != e.token || t.live.end == nil {
+		return
+	}
+	if e.lost {
+		s.refuseCommit(t)
 		return
 	}
 	w := t.live.end

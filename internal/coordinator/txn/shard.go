@@ -167,7 +167,7 @@ type TopicsChanged struct {
 }
 
 // complete is deferred: all markers of a transaction are durable. flushed is deferred: all flushes
-// that an EndTxn waited for are durable.
+// that an EndTxn waited for are durable, or one partition may have lost records.
 type (
 	complete struct {
 		id    string
@@ -176,6 +176,7 @@ type (
 	flushed struct {
 		id    string
 		token uint64
+		lost  bool // records may be lost
 	}
 )
 

@@ -566,11 +566,17 @@ func TestFlushBeforeCommit(t *testing.T) {
 		d := start(t)
 		to, request := d.send(commit), d.sent[0].(Flush)
 		d.handle(0, Flushed{Flush: request, Lost: true}, false)
-		if got := d.got[to]; got != (Identity{kerr.TransactionAbortable, none, none}) || d.state().state != Ongoing {
+		if got := d.got[to]; got != (Identity{kerr.TransactionAbortable, none, none}) || d.state().state != PrepareAbort {
 			t.Fatalf("%+v, %v", got, d.state().state)
 		}
 		d.handle(0, Flushed{Flush: request}, false) // counts for no later commit
-		if got := d.end(2, 100, 3, false); got != (Identity{nil, 100, 4}) || d.state().state != PrepareAbort {
+		if got := d.end(2, 100, 3, true).Err; got != kerr.InvalidTxnState {
+			t.Errorf("a late copy of the commit: %v", got)
+		}
+		for d.state().state != CompleteAbort {
+			d.answer(nil)
+		}
+		if got := d.end(2, 100, 3, false); got != (Identity{nil, 100, 4}) {
 			t.Errorf("%+v", got)
 		}
 	})
