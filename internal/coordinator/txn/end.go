@@ -8,7 +8,7 @@ import (
 
 // End ends the transaction of a producer. The response is an Identity: with version 2, the producer
 // continues with that id and epoch. TRANSACTION_ABORTABLE means that a commit was made an abort,
-// because a partition may have lost records. The producer then ends the transaction once more, with
+// because a partition may have lost records. The producer then ends the transaction again, with
 // an abort.
 type End struct {
 	ID         string
