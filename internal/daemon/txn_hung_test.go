@@ -189,6 +189,7 @@ func TestADeletedTopicEndsACommitThatWaitsForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(x.free)
+	x.admin.SetTimeoutMillis(15_000)
 	eventually(t, "the transaction has ended", func() bool { return state() == "CompleteCommit" })
 	eventually(t, "the topic is created again", func() bool {
 		got, err := x.admin.CreateTopic(t.Context(), 4, 1, nil, "t")
