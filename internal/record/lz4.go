@@ -136,11 +136,11 @@ func (l *lz4Inflater) inflate() error {
 	if err != nil {
 		return err
 	}
-	n := int(word &^ lz4Stored)
-	if n == 0 {
+	if word == 0 {
 		return l.finish()
 	}
-	if n > l.largest {
+	n := int(word &^ lz4Stored)
+	if n == 0 || n > l.largest { // Java takes an empty stored block for the end, Go's clients refuse it
 		return errLz4Size
 	}
 	if n > len(l.rest) {
