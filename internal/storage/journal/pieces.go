@@ -17,9 +17,9 @@ import (
 // not exist until its first block is written, which has its header: only then it gets an LSN. A
 // skip frame leads from the last small frame to it. One datasync covers both and the pieces.
 //
-// Measured on a virtual disk, next to writes with a datasync each: the 99th percentile of a write of
-// 4 KiB with its datasync was 0.27 ms alone, 0.79 ms next to writes of 1 MiB, and 0.27 ms next to
-// writes of 128 KiB.
+// Measured on a virtual disk, next to writes with a datasync each: the 99th percentile of a write
+// of 4 KiB with its datasync was 0.27 ms alone, 0.79 ms next to writes of 1 MiB, and 0.27 ms next
+// to writes of 128 KiB.
 const pieceMax = 128 << 10
 
 // crowdedFor is how long after a small entry other streams count as having some: clients that send
