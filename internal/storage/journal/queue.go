@@ -10,7 +10,8 @@ import (
 type Stream struct {
 	id     StreamID
 	queue  fifo[*Entry]
-	listed bool // is in Journal.ready
+	listed bool      // is in Journal.ready
+	bulk   time.Time // arrival of the latest entry that was not small
 }
 
 // NewStream returns the queue for a log. It stays usable after a failure of the journal.

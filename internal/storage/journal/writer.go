@@ -23,9 +23,8 @@ type group struct {
 	bytes    int64
 	unsynced unsynced
 	syncTime time.Duration // exponential mean of datasync times
-	// large is the stream of the latest large entry, lastSmall about when the latest small one of
-	// another stream arrived, in nanoseconds.
-	large     *Stream
+	// lastSmall is about when the latest small entry arrived of a stream without a bulk load, in
+	// nanoseconds.
 	lastSmall atomic.Int64
 }
 
@@ -401,12 +400,13 @@ func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, crowded bool) {
 	}
 }
 
-// notice remembers when small entries arrive and whose the large ones are.
+// notice remembers when small entries arrive. Those of a stream that also has larger ones are part
+// of a bulk load, which must not crowd itself.
 func (g *group) notice(e *Entry, s sizes) {
 	switch {
-	case e.size() >= s.large:
-		g.large = e.Stream
-	case e.size() < s.small && e.Stream != g.large && !e.control() && !e.onWrite():
+	case e.size() >= s.piece/2:
+		e.Stream.bulk = e.arrived
+	case e.size() < s.small && e.arrived.Sub(e.Stream.bulk) >= crowdedFor && !e.control() && !e.onWrite():
 		if at := e.arrived.UnixNano(); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
 			g.lastSmall.Store(at)
 		}
