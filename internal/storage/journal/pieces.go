@@ -22,10 +22,10 @@ import (
 // to writes of 128 KiB.
 const pieceMax = 128 << 10
 
-// smallMax is the size below which an entry is small. Producers of a bulk load have batches of tens
-// of KiB for some of their partitions: with 64 KiB instead, they crowded themselves, and a load on
-// 16 partitions fell from 330 to 200 MB/s.
-const smallMax = 8 << 10
+// tinyMax is the size below which entries make others be written in pieces. Producers of a bulk
+// load have batches of tens of KiB for some of their partitions: with 64 KiB instead, they crowded
+// themselves, and a load on 16 partitions fell from 330 to 200 MB/s.
+const tinyMax = 8 << 10
 
 // crowdedFor is how long after a small entry other streams count as having some: clients that send
 // a request after the answer to the last one have none queued when the next write begins.
@@ -36,12 +36,13 @@ type sizes struct {
 	piece int64 // of a large entry, a multiple of block
 	large int64 // entries of this size or more are written in pieces
 	most  int64 // but not above this size, so that with their room they fit in an ordinary file
-	small int64 // entries below this size must not wait for large ones
+	small int64 // entries below this size are written between the pieces of a large one
+	tiny  int64 // entries below this size make large ones be written in pieces
 }
 
 func newSizes(maxWrite int64) sizes {
 	piece := max(min(pieceMax, maxWrite/32)&^(block-1), block)
-	return sizes{piece: piece, large: 2 * piece, most: 2 * maxWrite, small: min(piece/2, smallMax)}
+	return sizes{piece: piece, large: 2 * piece, most: 2 * maxWrite, small: piece / 2, tiny: min(piece/2, tinyMax)}
 }
 
 // part is a large entry of which pieces are written.

@@ -17,7 +17,7 @@ import (
 func inPieces(t *testing.T, fsys *errfs.FS, o *recorder) (*opened, *Stream) {
 	t.Helper()
 	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 4<<20, 64<<20 })
-	if want := (sizes{piece: 16 << 10, large: 32 << 10, most: 1 << 20, small: 8 << 10}); j.sizes != want {
+	if want := (sizes{piece: 16 << 10, large: 32 << 10, most: 1 << 20, small: 8 << 10, tiny: 8 << 10}); j.sizes != want {
 		t.Fatalf("sizes %+v", j.sizes)
 	}
 	small := newStream(1)
@@ -52,13 +52,46 @@ func TestSmallEntriesDoNotWaitForALargeOne(t *testing.T) {
 		if at < 15 {
 			t.Errorf("%d small entries were written meanwhile", at)
 		}
-		o.verify(t)
-		all, _, err := frames(disk.PowerLossImage(crashfs.DropUnsynced, 1), j.at)
-		ok(t, err)
-		for _, e := range o.entries {
-			ok(t, o.err(e))
-			ok(t, holds(all, e))
+		allDurable(t, disk, j, o)
+	})
+}
+
+// allDurable checks that every entry was reported as durable, in order, and is found after a power
+// loss.
+func allDurable(t *testing.T, disk *crashfs.FS, j *opened, o *recorder) {
+	t.Helper()
+	o.verify(t)
+	all, _, err := frames(disk.PowerLossImage(crashfs.DropUnsynced, 1), j.at)
+	ok(t, err)
+	for _, e := range o.entries {
+		ok(t, o.err(e))
+		ok(t, holds(all, e))
+	}
+}
+
+// Small entries of streams that have larger ones too do not make those be written in pieces: a bulk
+// load is faster whole. They count when the larger ones have ended.
+func TestABulkLoadDoesNotCrowdItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newRecorder()
+		j, _ := inPieces(t, errfs.New(memory(t)), o)
+		time.Sleep(2 * crowdedFor)
+		a, b := newStream(2), newStream(3)
+		for i, e := range []*Entry{entry(a, 0, 40<<10, eager, o), entry(b, 0, 40<<10, eager, o), entry(a, 1, 100, eager, o)} {
+			ok(t, j.Submit(nil, e))
+			synctest.Wait()
+			if j.Crowded(time.Now()) {
+				t.Errorf("entry %d crowds", i)
+			}
 		}
+		time.Sleep(2 * crowdedFor)
+		ok(t, j.Submit(nil, entry(a, 2, 100, eager, o)))
+		synctest.Wait()
+		if !j.Crowded(time.Now()) {
+			t.Error("a small entry after the bulk load does not count")
+		}
+		ok(t, j.Close())
+		o.verify(t)
 	})
 }
 
@@ -113,13 +146,7 @@ func TestRoomBeforeALargeEntryEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		ok(t, j.Close())
-		o.verify(t)
-		all, _, err := frames(disk.PowerLossImage(crashfs.DropUnsynced, 1), j.at)
-		ok(t, err)
-		for _, e := range o.entries {
-			ok(t, o.err(e))
-			ok(t, holds(all, e))
-		}
+		allDurable(t, disk, j, o)
 	})
 }
 

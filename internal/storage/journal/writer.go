@@ -404,9 +404,9 @@ func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, crowded bool) {
 // of a bulk load, which must not crowd itself.
 func (g *group) notice(e *Entry, s sizes) {
 	switch {
-	case e.size() >= s.piece/2:
+	case e.size() >= s.small:
 		e.Stream.bulk = e.arrived
-	case e.size() < s.small && e.arrived.Sub(e.Stream.bulk) >= crowdedFor && !e.control() && !e.onWrite():
+	case e.size() < s.tiny && e.arrived.Sub(e.Stream.bulk) >= crowdedFor && !e.control() && !e.onWrite():
 		if at := e.arrived.UnixNano(); at-g.lastSmall.Load() > int64(crowdedFor/16) { // rarely: others read it
 			g.lastSmall.Store(at)
 		}
