@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
 const (
@@ -87,7 +89,8 @@ func setPassword(a *app.App) *cobra.Command {
 	return c
 }
 
-// run sets the password for each mechanism, in a request of its own: one may name a user only once.
+// run sets the password for each mechanism, in a request of its own: as in Kafka, one may name a
+// user only once.
 func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, done string) error {
 	var mechanisms []kadm.ScramMechanism
 	for _, m := range x.mechanisms {
@@ -112,23 +115,38 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 	if err != nil {
 		return err
 	}
+	inTurn(mechanisms, a.Settings.Get(contexts.SASL))
 	for i, m := range mechanisms {
 		set := kadm.UpsertSCRAM{User: name, Mechanism: m, Iterations: x.iterations, Password: password}
 		answers, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{set})
+		what := "set the password of " + name + " for " + m.String()
+		if i > 0 {
+			what += " (it is set for " + mechanisms[0].String() + ")"
+		}
 		if err != nil {
-			return app.BrokerError(err)
+			return fmt.Errorf("%s: %w", what, app.BrokerError(err))
 		}
 		if r := answers[name]; r.Err != nil {
-			what := "set the password of " + name + " for " + m.String()
-			if i > 0 {
-				what += " (it is set for " + mechanisms[0].String() + ")"
-			}
 			out.Refused(name, what, r.Err, r.ErrMessage)
 			return a.Report(&out)
 		}
 	}
 	out.Done(name, "%s, for %s", done, strings.Join(x.mechanisms, ", "))
 	return a.Report(&out)
+}
+
+// inTurn moves the mechanism with which this command logs in to the end. Who changes their own user
+// loses the connection with the change of that mechanism, and could not log in for another one.
+func inTurn(mechanisms []kadm.ScramMechanism, own string) {
+	slices.SortStableFunc(mechanisms, func(a, b kadm.ScramMechanism) int {
+		switch own {
+		case a.String():
+			return 1
+		case b.String():
+			return -1
+		}
+		return 0
+	})
 }
 
 // password reads the password from a file, a terminal or the input.
@@ -200,7 +218,7 @@ func remove(a *app.App) *cobra.Command {
 				}
 			}
 			for _, u := range found {
-				if err := removeUser(ctx, adm, u); err != nil {
+				if err := removeUser(ctx, adm, u, a.Settings.Get(contexts.SASL)); err != nil {
 					out.Failed(u.User, err)
 				} else {
 					out.Done(u.User, "removed")
@@ -213,15 +231,20 @@ func remove(a *app.App) *cobra.Command {
 	return c
 }
 
-// removeUser removes the credentials of one user, each in a request of its own.
-func removeUser(ctx context.Context, adm *kadm.Client, u kadm.DescribedUserSCRAM) error {
+// removeUser removes the credentials of one user, each in a request of its own, as run sets them.
+func removeUser(ctx context.Context, adm *kadm.Client, u kadm.DescribedUserSCRAM, own string) error {
+	var mechanisms []kadm.ScramMechanism
 	for _, c := range u.CredInfos {
-		answers, err := adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: u.User, Mechanism: c.Mechanism}}, nil)
+		mechanisms = append(mechanisms, c.Mechanism)
+	}
+	inTurn(mechanisms, own)
+	for _, m := range mechanisms {
+		answers, err := adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: u.User, Mechanism: m}}, nil)
 		if err != nil {
 			return app.BrokerError(err)
 		}
 		if r := answers[u.User]; r.Err != nil {
-			return app.Refused("remove "+c.Mechanism.String()+" of "+u.User, r.Err, r.ErrMessage)
+			return app.Refused("remove "+m.String()+" of "+u.User, r.Err, r.ErrMessage)
 		}
 	}
 	return nil
