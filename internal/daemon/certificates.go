@@ -22,9 +22,10 @@ import (
 	"github.com/chronik-io/chronik/internal/security/files"
 )
 
-// reloadEvery is how often the files of certificates are checked. Notifications of the kernel
-// would miss switched symbolic links, with which Kubernetes and certbot replace files.
-const reloadEvery = 10 * time.Second
+// reloadEvery is how often the files of certificates are checked. A change is taken after twice this
+// time at most, see certs.Store.Reload. Notifications of the kernel would miss switched symbolic
+// links, with which Kubernetes and certbot replace files.
+const reloadEvery = 5 * time.Second
 
 // minToken is the minimum length of the admin port's token in bytes.
 const minToken = 32
@@ -41,7 +42,8 @@ type certificates struct {
 	all       []*certs.Store
 	// server ends the connections of clients whose authority was removed; nil before the start.
 	server atomic.Pointer[network.Server]
-	// cluster ends those of brokers; nil before the start, and without a cluster.
+	// cluster ends those of brokers that it would not admit now; nil before the start, and without a
+	// cluster.
 	cluster atomic.Pointer[cluster.Cluster]
 }
 

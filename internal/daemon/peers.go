@@ -99,7 +99,12 @@ func (p *peers) admit(nc net.Conn, _ string) error {
 		return &link.Mismatch{Reason: link.NotAdmitted, Cause: "the other end shows no certificate",
 			Remedy: "set security: tls and client-certificates: require for the listener of brokers on all of them"}
 	}
-	name, err := p.rules.Principal(c.ConnectionState().PeerCertificates[0])
+	return p.isBroker(c.ConnectionState().PeerCertificates[0])
+}
+
+// isBroker returns why a verified certificate is not one of a broker.
+func (p *peers) isBroker(shown *x509.Certificate) error {
+	name, err := p.rules.Principal(shown)
 	if err != nil {
 		return err
 	}
@@ -118,10 +123,15 @@ func (p *peers) admit(nc net.Conn, _ string) error {
 	return nil
 }
 
-// trusts is link.Options.Trusts: whether the authorities in tls.client-ca still accept another
-// broker's certificate.
-func (p *peers) trusts(shown []*x509.Certificate) bool {
-	return p.store == nil || p.store.Trusts(shown)
+// trusts is link.Options.Trusts: a link lasts as long as it could begin.
+func (p *peers) trusts(shown []*x509.Certificate) error {
+	switch {
+	case p.store == nil:
+		return nil
+	case !p.store.Trusts(shown):
+		return errors.New("its authority was removed from " + config.KeyTLSClientCA)
+	}
+	return p.isBroker(shown[0])
 }
 
 // checkPeers rejects settings with which brokers could not connect, or anybody could as one.

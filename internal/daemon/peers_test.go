@@ -39,6 +39,7 @@ type besieged struct {
 	own     *config.Config
 	secrets []secret.Secret
 	ca      *certs.Authority
+	reload  chan struct{} // Options.Reload
 }
 
 // besiege starts the broker that `secure init --nodes` describes.
@@ -49,7 +50,7 @@ func besiege(t *testing.T) *besieged {
 	if code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--nodes", fmt.Sprint("localhost:", port)); code != ExitOK {
 		t.Fatal(errs)
 	}
-	s := &besieged{t: t, dir: dir, at: fmt.Sprint("localhost:", port+2)}
+	s := &besieged{t: t, dir: dir, reload: make(chan struct{}), at: fmt.Sprint("localhost:", port+2)}
 	read := func(name string) []byte { return []byte(content(t, dir, name)) }
 	var err error
 	if s.ca, err = certs.LoadAuthority(read("ca.pem"), read("ca-key.pem")); err != nil {
@@ -69,7 +70,7 @@ func besiege(t *testing.T) *besieged {
 		t.Fatal(len(s.secrets), err)
 	}
 	s.Broker, err = Start(t.Context(), Options{Config: s.own, FS: vfs.Memory(), Log: zap.NewNop(), Version: "test",
-		JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+		Reload: s.reload, JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,6 +241,53 @@ func TestWhoBeginsALink(t *testing.T) {
 				t.Errorf("event %d, node %d, %v", e.Kind, e.Peer.Node, e.Err)
 			}
 		})
+	}
+}
+
+// A link ends when its principal is not one of a broker any more, as it could not begin again: here
+// the broker's own certificate gets another subject, which stands for all of cluster.principals.
+func TestALinkEndsWithItsPrincipal(t *testing.T) {
+	s := besiege(t)
+	o, _ := s.second(t)
+	events := make(chan link.Event, 10)
+	o.Notify = func(e link.Event) { events <- e }
+	l, err := link.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	defer l.Peer(link.Target{Address: s.at, Node: -1}).Close()
+	if e := <-events; e.Kind != link.Connected {
+		t.Fatal(e.Kind, e.Err)
+	}
+	p, err := newPeers(s.own, "peers", s.certs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := leaf(t, s.ca, brokerSubject, time.Now()).Leaf
+	if err := p.trusts([]*x509.Certificate{shown}); err != nil {
+		t.Errorf("with the same subject: %v", err)
+	}
+	pair, err := s.ca.Leaf("renamed", []string{"localhost"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := filepath.Join(s.dir, "node-1")
+	err = errors.Join(os.WriteFile(filepath.Join(node, "server-key.pem"), pair.Key, 0o600),
+		os.WriteFile(filepath.Join(node, "server.pem"), pair.Certificate, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reload <- struct{}{}
+	if e := <-events; e.Kind != link.Broken {
+		t.Errorf("event %d after the change: %v", e.Kind, e.Err)
+	}
+	if err := p.trusts([]*x509.Certificate{shown}); err == nil || !strings.Contains(err.Error(), config.KeyClusterPrincipal) {
+		t.Errorf("with another subject: %v", err)
+	}
+	p.principals = []string{"User:CN=" + brokerSubject}
+	if err := p.trusts([]*x509.Certificate{shown}); err != nil {
+		t.Errorf("a subject that is listed: %v", err)
 	}
 }
 

@@ -31,9 +31,9 @@ type Options struct {
 	// Admit decides, before the handshake, whether the principal of an accepted connection may be
 	// a broker. Default: any may.
 	Admit func(nc net.Conn, principal string) error
-	// Trusts reports whether the certificates that the other end has shown, its own first, are
-	// still accepted; see EndUntrusted. Default: they stay good.
-	Trusts func(shown []*x509.Certificate) bool
+	// Trusts returns why the certificates that the other end has shown, its own first, are not
+	// accepted any more; see EndUntrusted. Default: they stay good.
+	Trusts func(shown []*x509.Certificate) error
 	// Check decides, in the handshake, whether a peer is admitted: a member that was removed is
 	// not, nor one whose FeatureLevel is too low. Default: any is.
 	Check func(Hello) error

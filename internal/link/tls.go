@@ -56,11 +56,11 @@ func (c *Conn) endWithCertificates() (stop func()) {
 	return func() { t.Stop() }
 }
 
-// errAuthority ends a connection of a broker whose authority was removed.
-var errAuthority = errors.New("the authority of the other broker's certificate was removed here")
+// errUntrusted ends a connection of a broker whose certificate would not be accepted now.
+var errUntrusted = errors.New("the other broker's certificate is not accepted here any more")
 
-// opened makes c one of the connections that EndUntrusted asks for, until the result is called. The
-// authorities may have changed during its handshake.
+// opened makes c one of the connections that EndUntrusted asks for, until the result is called. What
+// is accepted may have changed during its handshake.
 func (l *Links) opened(c *Conn) (ended func()) {
 	l.mu.Lock()
 	l.open[c] = struct{}{}
@@ -75,7 +75,7 @@ func (l *Links) opened(c *Conn) (ended func()) {
 
 // EndUntrusted ends the connections whose other end has shown a certificate that Options.Trusts no
 // longer accepts. The end that dialed dials again, and both show what they have by then. It is
-// called when the authorities of brokers have changed.
+// called when it may have changed its mind.
 func (l *Links) EndUntrusted() {
 	l.mu.Lock()
 	open := slices.Collect(maps.Keys(l.open))
@@ -87,8 +87,11 @@ func (l *Links) EndUntrusted() {
 
 func (l *Links) verify(c *Conn) {
 	state, ok := tlsState(c.nc)
-	if ok && l.opts.Trusts != nil && len(state.PeerCertificates) > 0 && !l.opts.Trusts(state.PeerCertificates) {
-		_ = c.fail(errAuthority)
+	if !ok || l.opts.Trusts == nil || len(state.PeerCertificates) == 0 {
+		return
+	}
+	if err := l.opts.Trusts(state.PeerCertificates); err != nil {
+		_ = c.fail(fmt.Errorf("%w: %w", errUntrusted, err))
 	}
 }
 

@@ -131,15 +131,18 @@ func TestALinkOverTLS(t *testing.T) {
 	})
 }
 
-// A link ends when the authority of a certificate that it began with is removed, and so does one
-// that begins afterwards with such a certificate. Others stay.
-func TestALinkEndsWithItsAuthority(t *testing.T) {
+// A link ends when the certificate that it began with is not accepted any more, and so does one that
+// begins afterwards with such a certificate. Others stay.
+func TestALinkEndsWithTheTrustInItsCertificate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
 		var refused atomic.Pointer[x509.Certificate]
-		trusts := func(shown []*x509.Certificate) bool {
-			r := refused.Load()
-			return r == nil || !r.Equal(shown[0])
+		why := errors.New("its authority was removed")
+		trusts := func(shown []*x509.Certificate) error {
+			if r := refused.Load(); r != nil && r.Equal(shown[0]) {
+				return why
+			}
+			return nil
 		}
 		with := func(o *Options) { o.Secrets, o.Dial, o.Trusts = shared, tlsDial(t, n), trusts }
 		a, b := n.add(t, 1, with), n.add(t, 2, with)
@@ -155,7 +158,8 @@ func TestALinkEndsWithItsAuthority(t *testing.T) {
 		b.EndUntrusted() // the dialer has shown none
 		a.EndUntrusted()
 		time.Sleep(time.Second)
-		if broken := a.of(Broken); len(broken) != 1 || !errors.Is(broken[0].Err, errAuthority) || len(a.of(Connected)) != 2 {
+		if broken := a.of(Broken); len(broken) != 1 || !errors.Is(broken[0].Err, errUntrusted) || !errors.Is(broken[0].Err, why) ||
+			len(a.of(Connected)) != 2 {
 			t.Errorf("ended %v, connected %d times", broken, len(a.of(Connected)))
 		}
 		if s := p.session(); s == nil || s.Err() != nil {
@@ -172,13 +176,13 @@ func TestALinkOfARemovedAuthorityDoesNotBegin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
 		with := func(o *Options) {
-			o.Secrets, o.Dial, o.Trusts = shared, tlsDial(t, n), func([]*x509.Certificate) bool { return false }
+			o.Secrets, o.Dial, o.Trusts = shared, tlsDial(t, n), func([]*x509.Certificate) error { return io.EOF }
 		}
 		a, b := n.add(t, 1, with), n.add(t, 2, with)
 		p := a.Peer(target(2))
 		time.Sleep(time.Second)
 		broken := a.of(Broken)
-		if len(broken) == 0 || !errors.Is(broken[0].Err, errAuthority) || len(broken) != len(a.of(Connected)) {
+		if len(broken) == 0 || !errors.Is(broken[0].Err, errUntrusted) || len(broken) != len(a.of(Connected)) {
 			t.Errorf("ended %d of %d links", len(broken), len(a.of(Connected)))
 		}
 		p.Close()

@@ -35,7 +35,7 @@ type Options struct {
 	// Dial, Admit and Trusts are those of link.Options.
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Admit  func(nc net.Conn, principal string) error
-	Trusts func(shown []*x509.Certificate) bool
+	Trusts func(shown []*x509.Certificate) error
 	// Dir is the metadata directory; its parent must exist and be locked.
 	Dir  string
 	Conf configdef.Cluster
@@ -139,7 +139,7 @@ func Open(o Options) (*Cluster, error) {
 func (c *Cluster) Accept() network.Handler { return accept{c.links} }
 
 // EndUntrusted ends the links to brokers whose certificates Options.Trusts no longer accepts. It is
-// called when the authorities of brokers have changed.
+// called when it may have changed its mind.
 func (c *Cluster) EndUntrusted() { c.links.EndUntrusted() }
 
 // Store returns the metadata.

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,18 +143,35 @@ func TestReload(t *testing.T) {
 		t.Errorf("problem: %s", p)
 	}
 	put(t, c.Key, next.Key)
-	s.Reload(false)
+	settled(s)
 	if serial() == before || lines.Len() != 2 || s.Status().Problem != "" {
 		t.Errorf("both: %v", lines.All())
 	}
 	if err := os.Remove(c.Key); err != nil {
 		t.Fatal(err)
 	}
-	s.Reload(false)
+	settled(s)
 	if s.Status().Problem == "" || serial() == before {
 		t.Error("a missing key is not noticed")
 	}
+	put(t, c.Key, next.Key)
+	if err := os.Chmod(c.Key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if problem := s.Status().Problem; !strings.Contains(problem, "chmod 600") {
+		t.Errorf("problem of a key that others can read: %s", problem)
+	}
+	if err := os.Chmod(c.Key, 0o600); err != nil { // size and time stay
+		t.Fatal(err)
+	}
+	if s.Reload(false); s.Status().Problem != "" {
+		t.Errorf("problem after the chmod: %s", s.Status().Problem)
+	}
 }
+
+// settled calls Reload until a change of the files is taken.
+func settled(s *Store) (changed bool) { return !s.Reload(false) && s.Reload(false) }
 
 func TestClientCertificates(t *testing.T) {
 	dir, a, other := t.TempDir(), authority(t), authority(t)
@@ -189,7 +207,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	// A client authority that is taken away is not trusted any more.
 	put(t, c.ClientCA, other.CertificatePEM)
-	if !s.Reload(false) || s.Trusts(state.PeerCertificates) {
+	if !settled(s) || s.Trusts(state.PeerCertificates) {
 		t.Error("the certificate of a connection is still trusted")
 	}
 	if _, err := handshake(s, a.CertificatePEM, "localhost", client(a)); err == nil {
@@ -258,31 +276,55 @@ func sockets(t *testing.T) (here, there net.Conn) {
 }
 
 // A file of authorities that is only half written, wherever it is cut, is not taken for one with
-// fewer authorities.
+// fewer authorities. One that is cut between two certificates is not taken while it grows.
 func TestAFileThatIsCut(t *testing.T) {
-	dir, a, other := t.TempDir(), authority(t), authority(t)
+	dir := t.TempDir()
+	a, b, other := authority(t), authority(t), authority(t)
 	c := leafOf(t, dir, a)
-	both := append(bytes.Clone(a.CertificatePEM), other.CertificatePEM...)
-	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), both), tls.RequireAndVerifyClientCert
-	s, err := Open("peers", c, time.Now, zap.NewNop())
+	all := slices.Concat(a.CertificatePEM, b.CertificatePEM, other.CertificatePEM)
+	c.ClientCA, c.ClientAuth = put(t, filepath.Join(dir, "ca.pem"), all), tls.RequireAndVerifyClientCert
+	core, lines := observer.New(zap.InfoLevel)
+	s, err := Open("peers", c, time.Now, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cut := range []int{30, 100, len(both)/2 - 10, len(both) - 30, len(both) - 3} {
-		put(t, c.ClientCA, both[:cut])
-		if s.Reload(true); s.Status().Problem == "" {
-			t.Errorf("%d of %d bytes are taken", cut, len(both))
+	shown, err := Parse(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete := func() bool { return len(s.current.Load().clientCA) == len(shown) }
+	ends := []int{len(a.CertificatePEM), len(a.CertificatePEM) + len(b.CertificatePEM), len(all)}
+	for cut := range all {
+		if cut%16 == 0 {
+			put(t, c.ClientCA, all[:cut])
+			if s.Reload(false); s.Status().Problem != "" || !complete() {
+				t.Fatalf("%d of %d bytes are taken at once: %s", cut, len(all), s.Status().Problem)
+			}
+		}
+		certificates, err := Parse(all[:cut])
+		if between := slices.Contains(ends, cut) || slices.Contains(ends, cut+1); (err == nil) != between {
+			t.Errorf("%d of %d bytes: %d certificates, %v", cut, len(all), len(certificates), err)
 		}
 	}
-	damaged := bytes.Clone(both)
+	if lines.Len() != 0 {
+		t.Errorf("while the file is written: %v", lines.All())
+	}
+	put(t, c.ClientCA, all[:len(all)-30])
+	for range 3 {
+		s.Reload(false)
+	}
+	if s.Status().Problem == "" || !complete() || lines.Len() != 1 {
+		t.Errorf("a file that stays cut: %q, %d lines", s.Status().Problem, lines.Len())
+	}
+	damaged := bytes.Clone(all)
 	damaged[40] = '!'
 	put(t, c.ClientCA, damaged)
-	if s.Reload(true); s.Status().Problem == "" {
+	if s.Reload(true); s.Status().Problem == "" || !complete() {
 		t.Error("a damaged certificate is left out")
 	}
-	put(t, c.ClientCA, both)
-	if s.Reload(true); s.Status().Problem != "" {
-		t.Error(s.Status().Problem)
+	put(t, c.ClientCA, all[:ends[1]]) // an authority is removed
+	if !settled(s) || s.Status().Problem != "" || complete() {
+		t.Errorf("a smaller file is not taken: %s", s.Status().Problem)
 	}
 }
 
@@ -319,7 +361,7 @@ func TestASwitchedLink(t *testing.T) {
 	}
 	before := s.Certificate()
 	generation("..2")
-	if s.Reload(false); s.Certificate().Equal(before) || s.Status().Problem != "" {
+	if !settled(s) || s.Certificate().Equal(before) || s.Status().Problem != "" {
 		t.Errorf("the former certificate stays: %s", s.Status().Problem)
 	}
 }

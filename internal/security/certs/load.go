@@ -105,11 +105,18 @@ func stamps(c *Config) []files.Stamp {
 	return all
 }
 
+// begin is the line before a certificate.
+const begin = "-----BEGIN CERTIFICATE-----"
+
 // Parse returns the certificates of a PEM file, at least one. Other blocks are ignored, because a
 // file may hold the key too. A file of which a part is missing is an error: encoding/pem skips what
-// has no end, and the broker would do without an authority that its operator sees in the file.
+// has no end, and the broker would do without an authority that its operator sees in the file. A
+// file that was cut exactly between two certificates cannot be told from a shorter one.
 func Parse(text []byte) ([]*x509.Certificate, error) {
-	want := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----"))
+	want := bytes.Count(text, []byte(begin))
+	if last := text[bytes.LastIndexByte(text, '\n')+1:]; len(last) > 0 && len(last) < len(begin) && strings.HasPrefix(begin, string(last)) {
+		want++
+	}
 	var all []*x509.Certificate
 	for {
 		block, rest := pem.Decode(text)
@@ -130,7 +137,7 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 		return nil, fmt.Errorf("only %d of its %d certificates can be read: one is cut or damaged; write the whole file again", len(all), want)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("contains no certificate; it must be a PEM file (-----BEGIN CERTIFICATE-----)")
+		return nil, errors.New("contains no certificate; it must be a PEM file (" + begin + ")")
 	}
 	return all, nil
 }

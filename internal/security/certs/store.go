@@ -23,6 +23,7 @@ type Store struct {
 	current  atomic.Pointer[loaded]
 
 	mu      sync.Mutex    // of a reload
+	seen    []files.Stamp // of the files at the last call of Reload
 	tried   []files.Stamp // of the files that were last read
 	problem string        // why they were not taken; empty if they were
 }
@@ -33,7 +34,7 @@ func Open(listener string, c Config, now func() time.Time, log *zap.Logger) (*St
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{listener: listener, c: c, log: log, now: now, tried: l.stamps}
+	s := &Store{listener: listener, c: c, log: log, now: now, seen: l.stamps, tried: l.stamps}
 	s.current.Store(l)
 	return s, nil
 }
@@ -54,15 +55,18 @@ func (s *Store) Trusts(shown []*x509.Certificate) bool {
 	return l.config.ClientCAs != nil && err == nil
 }
 
-// Reload takes the files if they have changed, or if always is set. Files that do not fit together
-// are not taken: the former ones stay, with one line in the log for each change of the files. It
-// reports whether the authorities of clients are other ones now.
-func (s *Store) Reload(always bool) (authorities bool) {
+// Reload takes files that have changed since the last call but one and not since the last: a file
+// that is just being written may look complete, and lack an authority that follows. If always is
+// set it takes them at once. Files that do not fit together are not taken: the former ones stay,
+// with one line in the log for each change of the files, and each call tries again. It reports
+// whether the certificates or the authorities are other ones now.
+func (s *Store) Reload(always bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := stamps(&s.c) // of before the attempt: a later change is seen by the next one
-	unchanged := slices.Equal(found, s.tried)
-	if !always && unchanged {
+	settled, unchanged := slices.Equal(found, s.seen), slices.Equal(found, s.tried)
+	s.seen = found
+	if !always && (!settled || unchanged && s.problem == "") {
 		return false
 	}
 	l, err := load(&s.c, s.now())
@@ -77,12 +81,12 @@ func (s *Store) Reload(always bool) (authorities bool) {
 	}
 	s.problem, s.tried = "", l.stamps
 	before := s.current.Swap(l)
-	authorities = !same(before.clientCA, l.clientCA)
-	if authorities || !same(before.chain, l.chain) {
+	changed = !same(before.clientCA, l.clientCA) || !same(before.chain, l.chain)
+	if changed {
 		s.log.Info("certificates reloaded", zap.String("listener", s.listener),
 			zap.String("subject", DN(l.chain[0])), zap.Time("until", l.expiry()))
 	}
-	return authorities
+	return changed
 }
 
 func same(a, b []*x509.Certificate) bool {
