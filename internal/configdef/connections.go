@@ -28,32 +28,43 @@ type Connections struct {
 	// PerIPOf are limits of single addresses instead of PerIP. It must not be modified.
 	PerIPOf map[netip.Addr]int32
 	Rate    int32 // new connections of all listeners, a second
-	// ListenerRates are those of listeners, by the name in lower case; only of listeners that have
-	// one.
-	ListenerRates map[string]int32
+	// Listeners are the limits of listeners, by the name in lower case; only of listeners that have
+	// some.
+	Listeners map[string]ListenerConnections
 }
 
-// ListenerRate returns how many new connections of a listener are served in a second.
-func (c *Connections) ListenerRate(listener string) int32 {
-	if rate, ok := c.ListenerRates[strings.ToLower(listener)]; ok {
-		return rate
+// ListenerConnections has the limits of one listener, which count in addition to those of all.
+// math.MaxInt32 means no limit.
+type ListenerConnections struct {
+	Most int32
+	Rate int32 // new connections, a second
+}
+
+// Listener returns the limits of a listener.
+func (c *Connections) Listener(name string) ListenerConnections {
+	if l, ok := c.Listeners[strings.ToLower(name)]; ok {
+		return l
 	}
-	return math.MaxInt32
+	return ListenerConnections{Most: math.MaxInt32, Rate: math.MaxInt32}
 }
 
 func connectionDefs() []*Def {
 	return []*Def{
 		brokerDef(maxConnections, Int, "2147483647",
-			"The maximum number of connections to the broker. By default, the limit depends on how many file descriptors the segments leave free.",
+			"The maximum number of connections to the broker. By default, the limit depends on how many file descriptors the segments leave "+
+				"free. A single listener has its own: max-connections in `listeners:` of the file, or dynamically "+
+				"listener.name.NAME."+maxConnections+" with its name in lower case.",
 			dynamic(), atLeast(1)),
-		brokerDef(maxConnectionsPerIP, Int, "2147483647", "The maximum number of connections from one address.", dynamic(), atLeast(1)),
+		brokerDef(maxConnectionsPerIP, Int, "2147483647",
+			"The maximum number of connections from one address. With 0, only the addresses in "+connectionOverrides+" may connect.",
+			dynamic(), atLeast(0)),
 		brokerDef(connectionOverrides, String, "",
 			"Other values of max.connections.per.ip for single addresses: ADDRESS:NUMBER, comma-separated. Names of hosts are not resolved.",
 			dynamic(), bounded("addresses with numbers of at least 0, such as 10.0.0.7:100,2001:db8::7:20", overrides)),
 		brokerDef(maxConnectionRate, Int, "2147483647",
 			"The number of new connections that the broker accepts in a second, except those of other brokers; further ones wait. "+
 				"A single listener has its own: max-connection-creation-rate in `listeners:` of the file, "+
-				"or dynamically "+ListenerRateName("NAME")+" with its name in lower case.",
+				"or dynamically listener.name.NAME."+maxConnectionRate+" with its name in lower case.",
 			dynamic(), atLeast(1)),
 	}
 }
@@ -107,34 +118,59 @@ func (f *reader) connections() Connections {
 		f.fail(err)
 	}
 	for _, d := range f.r.listenerDefs(f.l.Broker, f.l.All, f.l.Static) {
-		if c.ListenerRates == nil {
-			c.ListenerRates = map[string]int32{}
+		if c.Listeners == nil {
+			c.Listeners = map[string]ListenerConnections{}
 		}
 		n, err := strconv.ParseInt(f.r.resolve(d, f.l).Value, 10, 32)
 		if err != nil {
 			f.fail(err)
 		}
-		c.ListenerRates[listenerName.FindStringSubmatch(d.Name)[1]] = int32(n)
+		parts := listenerName.FindStringSubmatch(d.Name)
+		l := c.Listener(parts[1])
+		if parts[2] == maxConnections {
+			l.Most = int32(n)
+		} else {
+			l.Rate = int32(n)
+		}
+		c.Listeners[parts[1]] = l
 	}
 	return c
 }
 
-// listenerName matches the rate of one listener. As in Kafka, its name is in lower case.
-var listenerName = regexp.MustCompile(`^listener\.name\.([a-z0-9_-]{1,32})\.max\.connection\.creation\.rate$`)
+// checkPerIP refuses, as Kafka does, to let no address connect. The overrides must be in the same
+// set: without those of another one, nobody could change it back.
+func (r *Registry) checkPerIP(set map[string]string) error {
+	if r.broker[maxConnectionsPerIP].Canonical(set[maxConnectionsPerIP]) == "0" && strings.Trim(set[connectionOverrides], " ,") == "" {
+		return &Error{maxConnectionsPerIP, maxConnectionsPerIP + " can be set to zero only if " + connectionOverrides + " property is set."}
+	}
+	return nil
+}
+
+// listenerName matches a limit of one listener. As in Kafka, its name is in lower case.
+var listenerName = regexp.MustCompile(`^listener\.name\.([a-z0-9_-]{1,32})\.(max\.connections|max\.connection\.creation\.rate)$`)
+
+// ListenerMostName returns the name of the config for the number of connections of a listener.
+func ListenerMostName(listener string) string { return listenerConfig(listener, maxConnections) }
 
 // ListenerRateName returns the name of the config for the rate of new connections of a listener.
-func ListenerRateName(listener string) string {
-	return "listener.name." + strings.ToLower(listener) + "." + maxConnectionRate
+func ListenerRateName(listener string) string { return listenerConfig(listener, maxConnectionRate) }
+
+func listenerConfig(listener, name string) string {
+	return "listener.name." + strings.ToLower(listener) + "." + name
 }
 
 // listenerDef returns the definition of a config of one listener; nil for other names.
 func (r *Registry) listenerDef(name string) *Def {
-	if !listenerName.MatchString(name) {
+	parts := listenerName.FindStringSubmatch(name)
+	if parts == nil {
 		return nil
 	}
-	d := *r.broker[maxConnectionRate]
+	d := *r.broker[parts[2]]
 	d.Name, d.Doc = name, "The number of new connections of one listener that the broker accepts in a second; further ones wait."
-	d.Synonyms = []Synonym{{name, 1}} // not the rate of all, which counts as well
+	if parts[2] == maxConnections {
+		d.Doc = "The maximum number of connections to one listener."
+	}
+	d.Synonyms = []Synonym{{name, 1}} // not the limit of all, which counts as well
 	noDefault(&d)
 	return &d
 }

@@ -14,7 +14,13 @@ func TestLimitsOfConnectionsAreDynamic(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"max.connections", "0", "Invalid value 0 for configuration max.connections: Value must be at least 1"},
 		{"max.connections", "9", ""},
-		{"max.connections.per.ip", "-1", "Invalid value -1 for configuration max.connections.per.ip: Value must be at least 1"},
+		{"max.connections.per.ip", "-1", "Invalid value -1 for configuration max.connections.per.ip: Value must be at least 0"},
+		{"max.connections.per.ip", "0",
+			"max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."},
+		{"listener.name.in.max.connections", "9", ""},
+		{"listener.name.in.max.connections", "0",
+			"Invalid value 0 for configuration listener.name.in.max.connections: Value must be at least 1"},
+		{"listener.name.in.max.connections.per.ip", "9", "Unknown broker config name: listener.name.in.max.connections.per.ip"},
 		{"max.connection.creation.rate", "9", ""},
 		{"listener.name.in.max.connection.creation.rate", "9", ""},
 		{"listener.name.in.max.connection.creation.rate", "0",
@@ -39,21 +45,36 @@ func TestLimitsOfConnectionsAreDynamic(t *testing.T) {
 	}
 }
 
-// The strongest setting counts, also for the rate of one listener.
+// With overrides, other addresses may have no connection, as in Kafka.
+func TestNoConnectionsPerAddressButOverrides(t *testing.T) {
+	r := registry()
+	for overrides, ok := range map[string]bool{"10.0.0.1:5": true, "": false, " , ": false} {
+		set := map[string]string{"max.connections.per.ip": "0", "max.connections.per.ip.overrides": overrides}
+		for _, err := range []error{r.CheckStatic(set), r.CheckDynamic(set, true), r.CheckDynamic(set, false)} {
+			if (err == nil) != ok {
+				t.Errorf("overrides %q: %v", overrides, err)
+			}
+		}
+	}
+}
+
+// The strongest setting counts, also for the limits of one listener.
 func TestLimitsOfConnections(t *testing.T) {
 	r, in := registry(), ListenerRateName("In")
 	l := Layers{
 		Broker: map[string]string{in: "3", "max.connections": "7"},
 		All:    map[string]string{in: "4", "max.connections": "8", "max.connection.creation.rate": "5"},
-		Static: map[string]string{ListenerRateName("out"): "6", "max.connections.per.ip.overrides": "::ffff:10.0.0.1:5"},
+		Static: map[string]string{ListenerRateName("out"): "6", ListenerMostName("OUT"): "66", ListenerMostName("in"): "33",
+			"max.connections.per.ip.overrides": "::ffff:10.0.0.1:5"},
 	}
 	live, err := r.ResolveLive(l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := live.Connections
-	if c.Most != 7 || c.PerIP != math.MaxInt32 || c.Rate != 5 || c.ListenerRate("In") != 3 || c.ListenerRate("out") != 6 ||
-		c.ListenerRate("other") != math.MaxInt32 || c.PerIPOf[netip.MustParseAddr("10.0.0.1")] != 5 {
+	if c.Most != 7 || c.PerIP != math.MaxInt32 || c.Rate != 5 || c.Listener("In") != (ListenerConnections{33, 3}) ||
+		c.Listener("out") != (ListenerConnections{66, 6}) || c.Listener("other").Rate != math.MaxInt32 || c.Listener("other").Most != math.MaxInt32 ||
+		c.PerIPOf[netip.MustParseAddr("10.0.0.1")] != 5 {
 		t.Errorf("%+v", c)
 	}
 	want := []Setting{{in, "3", SourceDynamicBroker}, {in, "4", SourceDynamicAll}}

@@ -171,6 +171,9 @@ func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 		return &Error{Msg: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: [%s]",
 			strings.Join(single, ", "))}
 	}
+	if err := r.checkPerIP(set); err != nil {
+		return err
+	}
 	return r.checkLags(set, brokerMinLag, brokerMaxLag)
 }
 
@@ -192,6 +195,9 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 	}
 	b, err := r.ResolveBroker(set)
 	if err != nil {
+		return err
+	}
+	if err := r.checkPerIP(set); err != nil {
 		return err
 	}
 	if err := r.checkLags(set, brokerMinLag, brokerMaxLag); err != nil {

@@ -45,7 +45,12 @@ func (b *Broker) limitConnections(r *components) {
 }
 
 func (b *Broker) networkLimits(r *components, c *configdef.Connections) network.Limits {
-	return network.Limits{Connections: b.maxConnections(r, c.Most), PerIP: c.PerIP, PerIPOf: c.PerIPOf}
+	l := network.Limits{Connections: b.maxConnections(r, c.Most), PerIP: c.PerIP, PerIPOf: c.PerIPOf, Listeners: map[string]int{}}
+	for i := range b.cfg.Listeners {
+		name := b.cfg.Listeners[i].Name
+		l.Listeners[name] = int(c.Listener(name).Most)
+	}
+	return l
 }
 
 // maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
@@ -88,7 +93,7 @@ func newConnectionRates(listeners []config.Listener) *connectionRates {
 func (c *connectionRates) set(to *configdef.Connections) {
 	c.all.Set(float64(to.Rate))
 	for name, r := range c.each {
-		r.Set(float64(to.ListenerRate(name)))
+		r.Set(float64(to.Listener(name).Rate))
 	}
 }
 

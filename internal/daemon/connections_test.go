@@ -18,7 +18,7 @@ import (
 // The rate of the broker counts all listeners, that of a listener its own; the longer wait counts.
 func TestConnectionRates(t *testing.T) {
 	c := newConnectionRates([]config.Listener{{Name: "a"}, {Name: "B"}})
-	c.set(&configdef.Connections{Rate: math.MaxInt32, ListenerRates: map[string]int32{"b": 1}})
+	c.set(&configdef.Connections{Rate: math.MaxInt32, Listeners: map[string]configdef.ListenerConnections{"b": {Rate: 1}}})
 	for range 3 {
 		if c.take("a") != 0 {
 			t.Error("a waits for b")
@@ -58,7 +58,7 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	alter(kadm.SetConfig, listener, "33", self)
 	alter(kadm.SetConfig, "max.connections.per.ip.overrides", "10.0.0.7:9,[::1]:8", self)
 	c := b.limits.now.Load()
-	if c.Most != 500 || c.PerIP != 50 || c.Rate != 77 || c.ListenerRate(b.cfg.Listeners[0].Name) != 33 || len(c.PerIPOf) != 2 {
+	if c.Most != 500 || c.PerIP != 50 || c.Rate != 77 || c.Listener(b.cfg.Listeners[0].Name).Rate != 33 || len(c.PerIPOf) != 2 {
 		t.Errorf("limits: %+v", c)
 	}
 	described, err := admin.DescribeBrokerConfigs(t.Context(), self)
@@ -89,6 +89,21 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	alter(kadm.SetConfig, "max.connections.per.ip", "1", self)
 	if answered(t, b) {
 		t.Error("a connection beyond max.connections.per.ip is served")
+	}
+	alter(kadm.DeleteConfig, "max.connections.per.ip", "", self)
+	most := configdef.ListenerMostName(b.cfg.Listeners[0].Name)
+	alter(kadm.SetConfig, most, "1", self)
+	if answered(t, b) {
+		t.Error("a connection beyond the limit of its listener is served")
+	}
+	alter(kadm.DeleteConfig, most, "", self)
+	zero, only := "0", "10.0.0.7:9"
+	if _, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.connections.per.ip", Value: &zero},
+		{Name: "max.connections.per.ip.overrides", Value: &only}}, self); err != nil {
+		t.Fatal(err)
+	}
+	if answered(t, b) {
+		t.Error("a connection of an address that the overrides do not name is served")
 	}
 }
 

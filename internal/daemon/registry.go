@@ -152,6 +152,9 @@ func static(cfg *config.Config) map[string]string {
 	var bound, advertised []string
 	for _, l := range cfg.Listeners {
 		bound = append(bound, l.Name+"://"+l.Listen)
+		if l.MaxConnections > 0 {
+			all[configdef.ListenerMostName(l.Name)] = strconv.Itoa(l.MaxConnections)
+		}
 		if l.MaxConnectionRate > 0 {
 			all[configdef.ListenerRateName(l.Name)] = strconv.Itoa(l.MaxConnectionRate)
 		}

@@ -13,7 +13,7 @@ type Network struct {
 	// Accepted counts opened connections. By listener.
 	Accepted *prometheus.CounterVec
 	// Refused counts connections closed immediately after accept, and failed accepts. By listener
-	// and reason: total, per_ip, unauthenticated, files, draining.
+	// and reason: total, listener, per_ip, unauthenticated, rate, files, draining.
 	Refused *prometheus.CounterVec
 	// Closed counts closed connections. By listener and reason: client, idle, slow_reader,
 	// slow_sender, lagging, bad_frame, shutdown, error, link, limit, handshake, login, expired,

@@ -29,6 +29,7 @@ type conn struct {
 	sealed   bool            // its listener uses TLS
 	socket   *tlsSocket      // below nc; nil without TLS and before the handshake
 	stranger bool            // it counts as one that has not logged in; guarded by Server.mu
+	awaited  atomic.Int64    // before the login: unix ns since when the broker waits for the client, 0 while it does not
 	over     RefuseReason    // the limit above which it was accepted: its first request must be a broker's
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
@@ -112,6 +113,7 @@ func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init(s.reads)
 	c.arrival.c = c
+	c.awaited.Store(c.opened.UnixNano())
 	return c
 }
 

@@ -144,8 +144,9 @@ func TestHijackedConnectionIsNotIdleAndTakesNoSlot(t *testing.T) {
 // Clients at the limits do not keep out other brokers, of which maxLinks have slots of their own.
 func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 	for name, limit := range map[RefuseReason]func(*Options, int){
-		RefusedTotal: func(o *Options, n int) { o.Limits.Connections = n },
-		RefusedPerIP: func(o *Options, n int) { o.Limits.PerIP = int32(n) },
+		RefusedTotal:    func(o *Options, n int) { o.Limits.Connections = n },
+		RefusedPerIP:    func(o *Options, n int) { o.Limits.PerIP = int32(n) },
+		RefusedListener: func(o *Options, n int) { o.Limits.Listeners = map[string]int{"test": n, "other": 1} },
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -107,11 +107,16 @@ type Options struct {
 // Limits bound the open connections. A closed connection counts until its requests are answered. 64
 // connections of other brokers do not count. 0 means no limit.
 type Limits struct {
-	Connections int   // of all addresses (max.connections)
-	PerIP       int32 // of each address (max.connections.per.ip)
+	Connections int // of all addresses (max.connections)
+	// PerIP is that of each address (max.connections.per.ip). 0 with PerIPOf means that other
+	// addresses may have none.
+	PerIP int32
 	// PerIPOf are limits of single addresses instead of PerIP; here 0 means that there may be none
 	// (max.connections.per.ip.overrides). It must not be modified.
 	PerIPOf map[netip.Addr]int32
+	// Listeners are limits of single listeners by name (listener.name.NAME.max.connections). It must
+	// not be modified.
+	Listeners map[string]int
 }
 
 // reached reports whether an address that has n connections may have no further one.
@@ -119,7 +124,7 @@ func (l *Limits) reached(ip netip.Addr, n int) bool {
 	if most, own := l.PerIPOf[ip]; own {
 		return n >= int(most)
 	}
-	return l.PerIP > 0 && n >= int(l.PerIP)
+	return (l.PerIP > 0 || len(l.PerIPOf) > 0) && n >= int(l.PerIP)
 }
 
 func (o *Options) complete() error {
@@ -249,7 +254,8 @@ const (
 	// one whose client did not log in: late, wrongly, or with another request before.
 	ClosedHandshake CloseReason = "handshake"
 	ClosedLogin     CloseReason = "login"
-	// ClosedLimit is the end of a connection above the limits that was not another broker's.
+	// ClosedLimit is the end of a connection above the limits that was not another broker's, and of
+	// one that had not logged in and made room for another.
 	ClosedLimit CloseReason = "limit"
 )
 
@@ -260,10 +266,13 @@ type RefuseReason string
 const (
 	RefusedTotal RefuseReason = "total"
 	RefusedPerIP RefuseReason = "per_ip"
-	RefusedFiles RefuseReason = "files"
+	// RefusedListener: the listener has too many.
+	RefusedListener RefuseReason = "listener"
+	RefusedFiles    RefuseReason = "files"
 	// RefusedRate: the client's address has a quota for new connections (KIP-612).
 	RefusedRate RefuseReason = "rate"
-	// RefusedUnauthenticated: too many connections have not logged in.
+	// RefusedUnauthenticated: too many connections have not logged in. It counts also those that
+	// make room for another one.
 	RefusedUnauthenticated RefuseReason = "unauthenticated"
 	RefusedDraining        RefuseReason = "draining"
 )

@@ -41,8 +41,8 @@ type Server struct {
 	killed    bool                       // connections that are hijacked from now on are closed
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
-	strangers map[netip.Prefix]int       // connections that have not logged in, by origin.Of their address
-	unknown   int                        // their number
+	perName   map[string]int             // slots of each listener, by name
+	strangers strangers                  // connections that have not logged in
 	links     int                        // slots of connections of brokers, at most maxLinks; not among the others
 	wg        sync.WaitGroup             // accept loops, readers, writers
 
@@ -78,7 +78,8 @@ func New(opts Options) (*Server, error) {
 		hijacked:  make(map[*hijackedConn]struct{}),
 		held:      make(map[net.Conn]*time.Timer),
 		perIP:     make(map[netip.Addr]int),
-		strangers: make(map[netip.Prefix]int),
+		perName:   make(map[string]int),
+		strangers: strangers{of: make(map[netip.Prefix][]*conn)},
 	}, nil
 }
 
@@ -142,7 +143,7 @@ type Stats struct {
 // Stats returns the present state.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
-	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.unknown
+	n, hijacked, unknown := len(s.conns), len(s.hijacked), s.strangers.n
 	s.mu.Unlock()
 	return Stats{
 		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
@@ -155,31 +156,36 @@ func (s *Server) Stats() Stats {
 
 // add registers a connection and starts its goroutines, or returns why it does not.
 func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
+	reason, yielding, ok := s.enter(l, nc)
+	if yielding != nil {
+		yielding.displace()
+	}
+	return reason, ok
+}
+
+// enter is add; the caller displaces the connection that it returns, if any.
+func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding *conn, ok bool) {
 	ip := remoteIP(nc)
-	stranger, group := l.TLS != nil || l.SASL, origin.Of(ip)
+	stranger := l.TLS != nil || l.SASL
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := RefuseReason("")
-	switch o := &s.opts; {
-	case s.stopped:
-		return RefusedDraining, false
-	case o.Limits.Connections > 0 && s.slots >= o.Limits.Connections:
-		over = RefusedTotal
-	case o.Limits.reached(ip, s.perIP[ip]):
-		over = RefusedPerIP
-	case stranger && (s.unknown >= o.MaxUnauthenticated || s.strangers[group] >= o.MaxUnauthenticatedPerIP):
-		over = RefusedUnauthenticated
+	if s.stopped {
+		return RefusedDraining, nil, false
+	}
+	over, yielding := s.over(l, ip, stranger)
+	if yielding != nil {
+		s.forget(yielding)
+		over = ""
 	}
 	if over != "" && (s.opts.Link == nil || !l.Brokers || s.links >= maxLinks) {
-		return over, false
+		return over, nil, false
 	}
 	c := newConn(s, l, nc)
-	c.slot, c.over = slot{ip: c.ip, link: over != ""}, over
+	c.slot, c.over = slot{ip: c.ip, listener: l.Name, link: over != ""}, over
 	c.login = s.beginLogin(l, c.opened, over != "")
 	if stranger && over == "" {
 		c.stranger = true
-		s.unknown++
-		s.strangers[group]++
+		s.strangers.add(c)
 	}
 	s.take(c.slot, 1)
 	s.assignPoller(c)
@@ -191,7 +197,26 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 		s.wg.Go(c.readLoop)
 	}
 	s.wg.Go(c.writeLoop)
-	return "", true
+	return "", yielding, true
+}
+
+// over returns the limit that a new connection exceeds, and a connection that has not logged in and
+// may make room for it. That counts for all later limits as well. Caller holds mu.
+func (s *Server) over(l *Listener, ip netip.Addr, stranger bool) (reason RefuseReason, yielding *conn) {
+	o, from, now := &s.opts, origin.Of(ip), time.Now()
+	switch most := o.Limits.Listeners[l.Name]; {
+	case o.Limits.reached(ip, s.perIP[ip]):
+		return RefusedPerIP, nil
+	case stranger && len(s.strangers.of[from]) >= o.MaxUnauthenticatedPerIP:
+		return RefusedUnauthenticated, s.strangers.yieldingOwn(from, l, now)
+	case most > 0 && s.perName[l.Name] >= most:
+		return RefusedListener, s.strangers.yielding(from, l, now)
+	case o.Limits.Connections > 0 && s.slots >= o.Limits.Connections:
+		return RefusedTotal, s.strangers.yielding(from, nil, now)
+	case stranger && s.strangers.n >= o.MaxUnauthenticated:
+		return RefusedUnauthenticated, s.strangers.yielding(from, nil, now)
+	}
+	return "", nil
 }
 
 // connectionClosed is the last step of a connection's writer. answered: no request of the
@@ -234,19 +259,16 @@ func (s *Server) forget(c *conn) {
 		return
 	}
 	c.stranger = false
-	s.unknown--
-	group := origin.Of(c.ip)
-	if s.strangers[group]--; s.strangers[group] == 0 {
-		delete(s.strangers, group)
-	}
+	s.strangers.remove(c)
 }
 
 // slot is what a connection occupies of the limits. It is free again when the connection has ended
 // and its requests are answered: clients that leave requests behind and reconnect can't have more
 // of them than the connection limits allow.
 type slot struct {
-	ip   netip.Addr
-	link bool // one of maxLinks
+	ip       netip.Addr
+	listener string
+	link     bool // one of maxLinks
 }
 
 // take occupies a slot (n = 1) or frees it (n = -1). Caller holds mu.
@@ -256,6 +278,7 @@ func (s *Server) take(x slot, n int) {
 		return
 	}
 	s.slots += n
+	s.perName[x.listener] += n
 	if s.perIP[x.ip] += n; s.perIP[x.ip] == 0 {
 		delete(s.perIP, x.ip)
 	}

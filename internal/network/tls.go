@@ -75,7 +75,8 @@ func (c *conn) shakeHands() error {
 		return errStopped
 	}
 	var head [4]byte
-	n, err := c.nc.Read(head[:])
+	n, err := c.nc.Read(head[:]) // the broker has waited since the connection was opened
+	c.heard()
 	if err != nil && isTimeout(err) {
 		return c.lateOrStopped()
 	}

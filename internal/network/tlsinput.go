@@ -67,9 +67,15 @@ func (s *tlsSocket) Read(p []byte) (int, error) {
 	n := copy(p, s.early)
 	if s.early = s.early[n:]; n == 0 {
 		s.leave()
+		if s.shaking {
+			s.c.await()
+		}
 		var err error
 		if n, err = s.Conn.Read(p); err != nil {
 			return n, err
+		}
+		if login {
+			s.c.heard()
 		}
 	}
 	s.barren.add(p[:n])
@@ -102,6 +108,10 @@ func (s *tlsSocket) leave() {
 
 // readSocket is c.nc.Read, and counts what is read over TLS.
 func (c *conn) readSocket(p []byte) (int, error) {
+	if c.login.pending {
+		c.await()
+		defer c.heard()
+	}
 	n, err := c.nc.Read(p)
 	if c.socket == nil {
 		return n, err

@@ -93,8 +93,9 @@ type Listener struct {
 	SASL []string
 	// ClientCertificates is CertificatesNone without TLS.
 	ClientCertificates ClientCertificates
-	// MaxConnectionRate is how many new connections are accepted in a second; 0 means no limit.
-	MaxConnectionRate int
+	// MaxConnections is how many connections may be open, MaxConnectionRate how many new ones are
+	// accepted in a second; 0 means no limit.
+	MaxConnections, MaxConnectionRate int
 
 	security, clientCerts string            // as written; empty: the default
 	over                  map[string]string // the listener's own keys of `tls:`

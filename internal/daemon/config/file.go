@@ -292,7 +292,7 @@ func (l *loader) fileListeners(source string, v any) {
 		where := fmt.Sprintf("%s[%d]", keyListeners, i)
 		over := l.overOf(source, where, entry)
 		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise, KeySecurity, KeySASL, fieldClientCerts,
-			fieldMaxRate, groupTLS})
+			fieldMaxConns, fieldMaxRate, groupTLS})
 		delete(m, groupTLS)
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			if err := listenerField(key, m[key]); err != nil {
@@ -306,10 +306,11 @@ func (l *loader) fileListeners(source string, v any) {
 		if name == "" {
 			name = "default"
 		}
-		rate, _ := strconv.Atoi(m[fieldMaxRate]) // listenerField has accepted it; 0 without one
-		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, MaxConnectionRate: rate, Listen: m[KeyListen],
-			Advertise: m[KeyAdvertise],
-			SASL:      split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
+		most, _ := strconv.Atoi(m[fieldMaxConns]) // listenerField has accepted them; 0 without one
+		rate, _ := strconv.Atoi(m[fieldMaxRate])
+		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, MaxConnections: most, MaxConnectionRate: rate,
+			Listen: m[KeyListen], Advertise: m[KeyAdvertise],
+			SASL: split(m[KeySASL], ","), security: m[KeySecurity], clientCerts: m[fieldClientCerts], over: over})
 	}
 	// Later sources can override the first listener, so its values are settings like others.
 	if first := l.cfg.Listeners[0]; l.err() == nil {
@@ -325,9 +326,12 @@ func (l *loader) fileListeners(source string, v any) {
 // fieldClientCerts is the key of client.certificates in an entry of `listeners:`.
 const fieldClientCerts = "client-certificates"
 
-// fieldMaxRate is the key of an entry of `listeners:` for Kafka's config of one listener,
-// listener.name.NAME.max.connection.creation.rate.
-const fieldMaxRate = "max-connection-creation-rate"
+// Keys of an entry of `listeners:` for Kafka's configs of one listener,
+// listener.name.NAME.max.connections and listener.name.NAME.max.connection.creation.rate.
+const (
+	fieldMaxConns = "max-connections"
+	fieldMaxRate  = "max-connection-creation-rate"
+)
 
 // overOf returns a listener's own keys of `tls:`, and leaves a single value in its place.
 func (l *loader) overOf(source, where string, entry any) map[string]string {
@@ -359,7 +363,7 @@ func listenerField(key, v string) error {
 		return sasl(v)
 	case fieldClientCerts:
 		return clientCertificates(v)
-	case fieldMaxRate:
+	case fieldMaxConns, fieldMaxRate:
 		return integer(1, math.MaxInt32)(v)
 	}
 	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`).MatchString(v) {

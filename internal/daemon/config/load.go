@@ -140,8 +140,8 @@ func (l *loader) set(args []string) {
 func (l *loader) unknown(name string, known []string) string {
 	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
 		listener, config, _ := strings.Cut(rest, ".")
-		if config == strings.ReplaceAll(fieldMaxRate, "-", ".") {
-			return "is not read; write " + fieldMaxRate + " in the entry of `listeners:` whose name is " + listener
+		if field := strings.ReplaceAll(config, ".", "-"); field == fieldMaxConns || field == fieldMaxRate {
+			return "is not read; write " + field + " in the entry of `listeners:` whose name is " + listener
 		}
 		return "is not read; write the setting in the entry of `listeners:` whose name is " + listener
 	}
