@@ -2,32 +2,36 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/chronik-io/chronik/internal/security/origin"
 )
 
 // maxConnections is the maximum number of the port's connections: each needs a file descriptor, as
 // segments and clients do.
 const maxConnections = 256
 
-// connLimit limits the number of a server's connections. If there are too many, it closes the one
-// that has waited the longest without a running handler; if there is none, it closes the new
-// connection.
+// connLimit limits the number of a server's connections. If there are too many, it closes one
+// without a running handler: of the address that has the most of these the one that has waited the
+// longest. If there is none, it closes the new connection.
 //
-// A connection whose request header is incomplete has no running handler: slow headers and bodies
-// must not keep an operator from the port.
+// A connection whose TLS handshake or request header is incomplete has no running handler: slow
+// handshakes, headers and bodies must not keep an operator from the port.
 type connLimit struct {
 	most int
 
 	mu      sync.Mutex
-	open    map[net.Conn]struct{}
-	waiting []net.Conn // open connections without a running handler, the longest first
+	open    map[net.Conn]netip.Prefix // with origin.Of the client's address
+	waiting []net.Conn                // open connections without a running handler, the longest first
 }
 
 func newConnLimit(most int) *connLimit {
-	return &connLimit{most: most, open: map[net.Conn]struct{}{}}
+	return &connLimit{most: most, open: map[net.Conn]netip.Prefix{}}
 }
 
 // connKey is the context key of a request's connection.
@@ -44,6 +48,8 @@ func (c *connLimit) handler(h http.Handler) http.Handler {
 		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 			c.setWaiting(conn, false)
 			defer c.setWaiting(conn, true)
+			renew(conn)
+			defer renew(conn)
 		}
 		h.ServeHTTP(w, r)
 	})
@@ -64,7 +70,7 @@ func (c *connLimit) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if surplus := c.add(conn); surplus != nil {
-			_ = surplus.Close() // the server notices
+			closeNow(surplus) // the server notices
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.remove(conn)
@@ -75,17 +81,48 @@ func (c *connLimit) changed(conn net.Conn, state http.ConnState) {
 func (c *connLimit) add(conn net.Conn) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, known := c.open[conn]; known {
+		return nil
+	}
 	var surplus net.Conn
 	if len(c.open) >= c.most {
 		if len(c.waiting) == 0 {
 			return conn
 		}
-		surplus, c.waiting = c.waiting[0], c.waiting[1:]
+		i := c.greediest()
+		surplus = c.waiting[i]
+		c.waiting = slices.Delete(c.waiting, i, i+1)
 		delete(c.open, surplus)
 	}
-	c.open[conn] = struct{}{}
+	c.open[conn] = fromWhere(conn)
 	c.waiting = append(c.waiting, conn)
 	return surplus
+}
+
+// greediest returns the index of the first one of the address with the most that wait; there is one.
+// Caller holds mu.
+func (c *connLimit) greediest() int {
+	each, most := map[netip.Prefix]int{}, 0
+	for _, conn := range c.waiting {
+		from := c.open[conn]
+		each[from]++
+		most = max(most, each[from])
+	}
+	return slices.IndexFunc(c.waiting, func(conn net.Conn) bool { return each[c.open[conn]] == most })
+}
+
+// fromWhere returns what the client's address counts by; the zero Prefix if it has none.
+func fromWhere(conn net.Conn) netip.Prefix {
+	at, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // a pipe has none
+	return origin.Of(at.Addr())
+}
+
+// closeNow closes a connection without waiting for the client, as TLS would.
+func closeNow(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	_ = conn.Close() // nothing more is sent
 }
 
 func (c *connLimit) remove(conn net.Conn) {

@@ -24,7 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/logtail"
-	"github.com/chronik-io/chronik/internal/security/certs"
+	"github.com/chronik-io/chronik/internal/network"
 )
 
 // Limits of the server: it is for people and scrapers, not for load.
@@ -54,7 +54,9 @@ type Health interface {
 type Options struct {
 	Access Access
 	// TLS, if set, returns the configuration for each handshake.
-	TLS      func() *tls.Config
+	TLS func() *tls.Config
+	// Places are where handshakes compute; default: places of its own.
+	Places   *network.Places
 	Registry *prometheus.Registry
 	Level    zap.AtomicLevel
 	Health   Health
@@ -102,10 +104,7 @@ func Start(l net.Listener, o Options) (*Server, error) {
 		},
 	}
 	if o.TLS != nil {
-		present := certs.Base()
-		present.NextProtos = []string{"http/1.1"}
-		present.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.TLS(), nil }
-		l = tls.NewListener(l, present)
+		l = s.secure(l, &o, cmp.Or(o.headerTime, headerTime))
 	}
 	s.running.Go(func() { history.Run(ctx, src.totals) })
 	s.running.Go(func() {

@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -78,6 +79,7 @@ type Broker struct {
 	probes     *observe.Probes
 	bound      *bound
 	certs      *certificates
+	places     *network.Places // of the handshakes of all listeners and the admin port
 	stack      *stack
 	ended      sync.Once
 	endErr     error // of the stop, set in ended
@@ -129,7 +131,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
-		bound: addresses, certs: opened, times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
+		bound: addresses, certs: opened, places: network.NewPlaces(), times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, diskPatience),
 		version:      o.Version}
@@ -140,7 +142,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b.watchCertificates(o.Reload)
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.adminTLS(),
-			Registry: reg, Level: o.Level, Health: b.health,
+			Places: b.places, Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

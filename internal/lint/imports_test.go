@@ -332,8 +332,8 @@ func healthRules() map[string]importRule {
 		"internal/admin/api": {never: noProtocol, because: "a leaf: the broker and chronikctl share its types"},
 		"internal/admin": {may: []string{"internal/admin/api", "internal/admin/page", "internal/coordinator/service",
 			"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/security/certs", "internal/storage", "internal/configdef", "internal/text",
-			"pkg/durability"},
+			"internal/record", "internal/replica", "internal/security/certs", "internal/security/origin", "internal/storage",
+			"internal/configdef", "internal/text", "pkg/durability"},
 			never:   []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the admin port shows the components that the daemon passes to it"},
 	}

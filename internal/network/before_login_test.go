@@ -264,7 +264,7 @@ func TestDelayOfAFailedLogin(t *testing.T) {
 		began := time.Now()
 		c.send(t, message(2, strings.Repeat("?", 30_000)))
 		synctest.Wait()
-		if s := f.Stats(); s.LoginsDelayed != 1 || s.Login.Used != 0 || s.LoginArriving.Used != 0 || f.places.free != newPlaces().free {
+		if s := f.Stats(); s.LoginsDelayed != 1 || s.Login.Used != 0 || s.LoginArriving.Used != 0 || f.places.free != NewPlaces().free {
 			t.Errorf("meanwhile %+v", s)
 		}
 		c.wantMessage(t, 2, kerr.SaslAuthenticationFailed.Code, "who?")
@@ -514,7 +514,7 @@ func TestLoginsWaitForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &users{gate: make(chan struct{})}
 		f, ln := behindLogin(t, u, echo, nil)
-		places, n := newPlaces().free, newPlaces().free+3
+		places, n := NewPlaces().free, NewPlaces().free+3
 		var clients []*client
 		for i := range n {
 			c := ln.dial()

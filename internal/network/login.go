@@ -204,7 +204,7 @@ func (c *conn) continueLogin(r *Request, req *kmsg.SASLAuthenticateRequest) {
 func (c *conn) takePlace() error {
 	ctx, cancel := context.WithDeadline(c.ctx, c.login.deadline)
 	defer cancel()
-	err := c.srv.places.take(ctx, origin.Of(c.ip))
+	err := c.srv.places.Take(ctx, origin.Of(c.ip))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errLateLogin
 	}
@@ -223,7 +223,7 @@ func (c *conn) notTried(r *Request, err error) {
 
 // step passes a client's message to the login. It gives the handshake place back.
 func (c *conn) step(talk Conversation, in []byte) ([]byte, *Identity, error) {
-	defer c.srv.places.leave()
+	defer c.srv.places.Leave()
 	if c.login.steps++; c.login.steps > maxLoginSteps {
 		return nil, nil, fmt.Errorf("login of more than %d messages", maxLoginSteps)
 	}

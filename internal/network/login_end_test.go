@@ -23,9 +23,9 @@ func TestABrokerThatStartsRefusesNoLogin(t *testing.T) {
 // A login that the broker did not try is no failed login: clients give up after one. They connect
 // again when the connection ends without an answer.
 func TestABusyBrokerRefusesNoLogin(t *testing.T) {
-	for name, change := range map[string]func(*places){
-		"the queue is full":       func(p *places) { p.free, p.queued = 0, maxPlaceQueue },
-		"no place until too late": func(p *places) { p.free = 0 },
+	for name, change := range map[string]func(*Places){
+		"the queue is full":       func(p *Places) { p.free, p.queued = 0, maxPlaceQueue },
+		"no place until too late": func(p *Places) { p.free = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestABusyBrokerRefusesNoLogin(t *testing.T) {
 				c.wantClosed(t)
 				c.Close()
 				synctest.Wait()
-				f.places.free, f.places.queued = newPlaces().free, 0
+				f.places.free, f.places.queued = NewPlaces().free, 0
 				f.end(t)
 			})
 		})

@@ -76,6 +76,9 @@ type Options struct {
 	// IPv6 as one address. Defaults 1000 and 64.
 	MaxUnauthenticated      int
 	MaxUnauthenticatedPerIP int
+	// Places are where handshakes and logins compute; another port may share them. Default: places
+	// of its own.
+	Places *Places
 	// LoginTimeout is how long TLS handshake and login may take together (login.timeout.ms), and
 	// another login of the same client. Default 10 s.
 	LoginTimeout time.Duration
@@ -130,6 +133,9 @@ func (l *Limits) reached(ip netip.Addr, n int) bool {
 func (o *Options) complete() error {
 	if o.Handler == nil || o.Table == nil {
 		return errors.New("network: a handler and a version table are needed")
+	}
+	if o.Places == nil {
+		o.Places = NewPlaces()
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()

@@ -14,12 +14,12 @@ const maxPlaceQueue = 1024
 // errBusy refuses a login when too many wait.
 var errBusy = errors.New("too many clients log in at the same time")
 
-// places bounds how many goroutines compute for clients that have not logged in: handshakes and
+// Places bounds how many goroutines compute for clients that have not logged in: handshakes and
 // logins get half of the processors, rounded up, so that a storm of them leaves the other half to
 // clients that are served. A goroutine has a place only while it computes, never while it waits for
 // its client. The waiting ones take turns by address, so that those of one address wait for each
 // other rather than others for them.
-type places struct {
+type Places struct {
 	mu     sync.Mutex
 	free   int
 	queued int
@@ -39,13 +39,14 @@ type placeWait struct {
 	refused bool
 }
 
-func newPlaces() *places {
-	return &places{free: (runtime.GOMAXPROCS(0) + 1) / 2, groups: make(map[netip.Prefix]*placeGroup)}
+// NewPlaces returns places for half of the processors, rounded up.
+func NewPlaces() *Places {
+	return &Places{free: (runtime.GOMAXPROCS(0) + 1) / 2, groups: make(map[netip.Prefix]*placeGroup)}
 }
 
-// take blocks until there is a place. An error means that there is none: ctx ended, or too many
+// Take blocks until there is a place for an address (origin.Of). An error means that there is none: ctx ended, or too many
 // wait already.
-func (p *places) take(ctx context.Context, from netip.Prefix) error {
+func (p *Places) Take(ctx context.Context, from netip.Prefix) error {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
@@ -70,7 +71,7 @@ func (p *places) take(ctx context.Context, from netip.Prefix) error {
 	case <-w.done: // at the same moment
 		p.mu.Unlock()
 		if !w.refused {
-			p.leave()
+			p.Leave()
 		}
 	default:
 		p.remove(p.groups[from], w)
@@ -80,7 +81,7 @@ func (p *places) take(ctx context.Context, from netip.Prefix) error {
 }
 
 // enqueue returns nil if the queue is full and no other address has more waiting. Caller holds mu.
-func (p *places) enqueue(from netip.Prefix) *placeWait {
+func (p *Places) enqueue(from netip.Prefix) *placeWait {
 	g := p.groups[from]
 	if p.queued >= maxPlaceQueue {
 		most := g
@@ -109,7 +110,7 @@ func (p *places) enqueue(from netip.Prefix) *placeWait {
 }
 
 // remove takes a goroutine out of the queue. Caller holds mu.
-func (p *places) remove(g *placeGroup, w *placeWait) {
+func (p *Places) remove(g *placeGroup, w *placeWait) {
 	for i, o := range g.waiting {
 		if o == w {
 			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
@@ -129,8 +130,8 @@ func (p *places) remove(g *placeGroup, w *placeWait) {
 	}
 }
 
-// leave gives a place back, to the next address whose turn it is.
-func (p *places) leave() {
+// Leave gives a place back, to the next address whose turn it is.
+func (p *Places) Leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.turns) == 0 {
@@ -144,8 +145,8 @@ func (p *places) leave() {
 	close(w.done)
 }
 
-// count returns how many goroutines wait.
-func (p *places) count() int {
+// Waiting returns how many goroutines wait.
+func (p *Places) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queued

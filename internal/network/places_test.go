@@ -17,9 +17,9 @@ func from(ip string) netip.Prefix { return origin.Of(netip.MustParseAddr(ip)) }
 // in the order of their arrival.
 func TestPlacesAreSharedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces()
+		p := NewPlaces()
 		p.free = 1
-		if err := p.take(t.Context(), from("10.0.0.9")); err != nil {
+		if err := p.Take(t.Context(), from("10.0.0.9")); err != nil {
 			t.Fatal(err)
 		}
 		var order []string
@@ -28,18 +28,18 @@ func TestPlacesAreSharedByAddress(t *testing.T) {
 			{"2001:db8::1", "c1"}, {"2001:db8::2", "c2"}, {"10.0.0.2", "b2"},
 		} {
 			go func() {
-				if err := p.take(t.Context(), from(who.ip)); err != nil {
+				if err := p.Take(t.Context(), from(who.ip)); err != nil {
 					t.Error(err)
 				}
 				order = append(order, who.name)
-				p.leave()
+				p.Leave()
 			}()
 			synctest.Wait()
 		}
-		if p.count() != 7 {
-			t.Errorf("%d wait", p.count())
+		if p.Waiting() != 7 {
+			t.Errorf("%d wait", p.Waiting())
 		}
-		p.leave()
+		p.Leave()
 		synctest.Wait()
 		if want := []string{"a1", "b1", "c1", "a2", "b2", "c2", "a3"}; !slices.Equal(order, want) {
 			t.Errorf("served %v, want %v", order, want)
@@ -51,13 +51,13 @@ func TestPlacesAreSharedByAddress(t *testing.T) {
 // A full queue refuses the last of the address with the most, and then newcomers of that address.
 func TestAFullQueueOfPlacesRefusesTheGreediest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces()
+		p := NewPlaces()
 		p.free = 0
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := 0
 		take := func(ip string) {
 			go func() {
-				if err := p.take(ctx, from(ip)); errors.Is(err, errBusy) {
+				if err := p.Take(ctx, from(ip)); errors.Is(err, errBusy) {
 					refused++
 				}
 			}()
@@ -71,8 +71,8 @@ func TestAFullQueueOfPlacesRefusesTheGreediest(t *testing.T) {
 			t.Errorf("%d wait, %d were refused", n, refused)
 		}
 		take("10.0.0.1")
-		if refused != 2 || p.count() != maxPlaceQueue {
-			t.Errorf("%d were refused, %d wait", refused, p.count())
+		if refused != 2 || p.Waiting() != maxPlaceQueue {
+			t.Errorf("%d were refused, %d wait", refused, p.Waiting())
 		}
 		cancel()
 		synctest.Wait()
@@ -80,7 +80,7 @@ func TestAFullQueueOfPlacesRefusesTheGreediest(t *testing.T) {
 	})
 }
 
-func wantAllFree(t *testing.T, p *places, free int) {
+func wantAllFree(t *testing.T, p *Places, free int) {
 	t.Helper()
 	if p.free != free || p.queued != 0 || len(p.groups) != 0 || len(p.turns) != 0 {
 		t.Errorf("%d free, %d wait in %d groups", p.free, p.queued, len(p.groups))

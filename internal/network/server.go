@@ -21,7 +21,7 @@ type Server struct {
 	produce   *admission
 	other     *admission
 	logins    *admission // of clients that have not logged in
-	places    *places
+	places    *Places
 	delayed   atomic.Int64 // refusals of logins that wait, see conn.delay
 	outgoing  outgoing
 	reads     *bufpool.Budget // of read buffers
@@ -66,7 +66,7 @@ func New(opts Options) (*Server, error) {
 		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, minProduce),
 		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, minOther),
 		logins:    newAdmission("login", opts.loginBudget, opts.LoginBytes, opts.LoginBytes),
-		places:    newPlaces(),
+		places:    opts.Places,
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		producers: newProducers(opts.ProducerWindow),
@@ -148,7 +148,7 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Connections: n, Hijacked: hijacked, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size,
 		Orphans: s.orphans.count(), Unauthenticated: unknown, Login: s.logins.whole.Stats(), LoginArriving: s.logins.arrivals(),
-		LoginsWaiting: s.places.count(), LoginsDelayed: int(s.delayed.Load()),
+		LoginsWaiting: s.places.Waiting(), LoginsDelayed: int(s.delayed.Load()),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}

@@ -61,7 +61,7 @@ func TestRecordsThatAreCut(t *testing.T) {
 			_ = raw.Close()
 			synctest.Wait()
 			s := f.Stats()
-			if err == nil || s.Connections != 0 || s.Unauthenticated != 0 || s.Orphans != 0 || f.places.free != newPlaces().free {
+			if err == nil || s.Connections != 0 || s.Unauthenticated != 0 || s.Orphans != 0 || f.places.free != NewPlaces().free {
 				if err == nil {
 					break // the whole request was sent
 				}

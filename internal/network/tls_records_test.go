@@ -126,7 +126,7 @@ func testBarrenFlood(t *testing.T, flood barrenFlood, state string, between bool
 	if most := int64(limit*32 + 1000); answered > most { // a change of keys has 27 bytes
 		t.Errorf("answered %d bytes, at most %d are expected", answered, most)
 	}
-	if f.places.free != newPlaces().free {
+	if f.places.free != NewPlaces().free {
 		t.Errorf("%d places are free", f.places.free)
 	}
 }
@@ -194,9 +194,9 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 	c := &client{w}
 	c.send(t, choose(1, "WORD"))
 	c.wantChoice(t, 1, 0)
-	all := newPlaces().free
+	all := NewPlaces().free
 	for range all {
-		if err := f.places.take(t.Context(), origin.Of(remoteIP(w.raw))); err != nil {
+		if err := f.places.Take(t.Context(), origin.Of(remoteIP(w.raw))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,7 +213,7 @@ func TestRecordsWithoutDataNeedAPlace(t *testing.T) {
 		runtime.Gosched()
 	}
 	for range all {
-		f.places.leave()
+		f.places.Leave()
 	}
 	c.send(t, message(3, "hello"))
 	c.wantMessage(t, 3, 0, "go on")

@@ -28,32 +28,43 @@ var (
 	errBarren        = fmt.Errorf("%w: too many TLS records of the client bring no data", errBadFrame)
 )
 
+// Records counts the records of TLS in the bytes that arrive on a connection.
+type Records struct {
+	head [5]byte // of a record, as far as it was received (RFC 8446, 5.1)
+	got  int     // bytes of head
+	rest int     // bytes of the present record that are still missing
+}
+
+// Count returns how many records begin in the next bytes.
+func (r *Records) Count(p []byte) (n int) {
+	for len(p) > 0 {
+		if r.rest > 0 {
+			k := min(r.rest, len(p))
+			r.rest, p = r.rest-k, p[k:]
+			continue
+		}
+		k := copy(r.head[r.got:], p)
+		p = p[k:]
+		if r.got += k; r.got == len(r.head) {
+			r.got, r.rest = 0, int(r.head[3])<<8|int(r.head[4])
+			n++
+		}
+	}
+	return n
+}
+
 // barren counts what a TLS client sends without data for its requests: changes of keys, alerts,
 // empty records. It belongs to the goroutine that reads.
 type barren struct {
-	bytes   int     // received since the last data
-	records int     // received, less the reads that returned data
-	head    [5]byte // of a record, as far as it was received (RFC 8446, 5.1)
-	got     int     // bytes of head
-	rest    int     // bytes of the present record that are still missing
+	bytes   int // received since the last data
+	records int // received, less the reads that returned data
+	stream  Records
 }
 
 // add counts bytes that were received.
 func (b *barren) add(p []byte) {
 	b.bytes += len(p)
-	for len(p) > 0 {
-		if b.rest > 0 {
-			n := min(b.rest, len(p))
-			b.rest, p = b.rest-n, p[n:]
-			continue
-		}
-		n := copy(b.head[b.got:], p)
-		p = p[n:]
-		if b.got += n; b.got == len(b.head) {
-			b.got, b.rest = 0, int(b.head[3])<<8|int(b.head[4])
-			b.records++
-		}
-	}
+	b.records += b.stream.Count(p)
 }
 
 // data is called when a read has returned data, at most that of one record.
@@ -102,7 +113,7 @@ func (s *tlsSocket) Read(p []byte) (int, error) {
 func (s *tlsSocket) leave() {
 	if s.placed {
 		s.placed = false
-		s.c.srv.places.leave()
+		s.c.srv.places.Leave()
 	}
 }
 
