@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -108,8 +110,17 @@ func TestHandshakesKeepNoOperatorOut(t *testing.T) {
 			if err := get(operator); err != nil {
 				t.Fatal(err)
 			}
+			var silent []net.Conn
 			for range 30 {
-				_ = begin(s, s.dialFrom(t, "127.0.0.1")) // it may have been closed already
+				c := s.dialFrom(t, "127.0.0.1")
+				_ = begin(s, c) // it may have been closed already
+				silent = append(silent, c)
+			}
+			if err := silent[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, silent[0]); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the first one is still open")
 			}
 			if err := get(operator); err != nil {
 				t.Errorf("on a connection that waited before: %v", err)
@@ -122,6 +133,9 @@ func TestHandshakesKeepNoOperatorOut(t *testing.T) {
 				t.Errorf("%d connections are open", n)
 			}
 			s.conns.mu.Unlock()
+			for _, c := range silent {
+				_ = c.Close()
+			}
 			s.Stop(context.Background()) // it waits for their goroutines
 			if err := everyPlace(o.Places, func() error { return nil }); err != nil {
 				t.Errorf("places: %v", err)
